@@ -7,10 +7,11 @@ column. `benchmarks.json` describes the benchmarks.
 
 import argparse
 import ast
+import contextlib
 import itertools
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -132,38 +133,16 @@ def find_results(options: argparse.Namespace) -> tuple[Path, Path | None]:
 
 def results_dir(config: Path) -> Path:
     """Return the folder that asv writes results to."""
-    return config.parent / _settings(config)["results_dir"]
-
-
-def _settings(config: Path) -> Mapping[str, Any]:
-    """Return the settings of an asv.conf.json, with asv's defaults for those used here."""
-    defaults = {"results_dir": "results", "repo": ".", "project": "project", "branches": [None]}
-    settings = defaults | dict(read_config(config, config.parent).settings)
-    for name, default in defaults.items():
-        value = settings[name]
-        is_named = isinstance(value, str) and value != ""
-        if name == "branches":
-            is_named = isinstance(value, list) and all(isinstance(each, str) for each in value)
-        if value != default and not (is_named and value):
-            what = "a list of names" if name == "branches" else "a name"
-            raise UsageError(f"{name} in {config} must be {what}, but got {value!r}.")
-    return settings
+    settings = read_config(config, config.parent).settings
+    return config.parent / str(settings.get("results_dir", "results"))
 
 
 def read_archive(folder: Path, *others: Path, config: Path | None = None) -> Archive:
     """Return the results in `folder` for one branch. The archive is empty if there are none.
 
     The folders in `others` add files that `folder` lacks. A damaged file is left out as a whole and
-    listed in `unreadable`.
-
-    Args:
-        folder: asv's folder of results.
-        others: more such folders.
-        config: the suite's asv.conf.json, which names the repository and its branches. Without it,
-            the results are those of the repository that holds them.
-
-    Raises:
-        UsageError: the configuration has a mistake.
+    listed in `unreadable`. `config` is the suite's asv.conf.json, which names the repository and
+    its branches. Without it, the repository is the one that holds the results.
     """
     archive = Archive()
     folders = (folder, *others)
@@ -175,7 +154,7 @@ def read_archive(folder: Path, *others: Path, config: Path | None = None) -> Arc
         machines = [file.parent for file in each.glob("*/machine.json")]
         paths = (path for machine in machines for path in machine.glob("*.json"))
         files |= {path.relative_to(each).as_posix(): path for path in paths}
-    on_main = _read_branch(archive, folders, config)
+    on_main = _read_branch(archive, [each.parent for each in folders], config)
     archive.main = list(on_main)
     dates: dict[str, float] = {}
     elsewhere: set[str] = set()
@@ -230,40 +209,36 @@ def _descriptions(path: Path, archive: Archive) -> dict[str, Any]:
     return found
 
 
-def _read_branch(archive: Archive, folders: Sequence[Path], config: Path | None) -> dict[str, str]:
+def _read_branch(archive: Archive, places: list[Path], config: Path | None) -> dict[str, str]:
     """Return the subjects of the branch's commits, oldest first, or none if there is no branch.
 
-    Of several branches in the configuration it is the first that exists, as a local branch or as
-    one of `origin`.
+    It is the first of the branches that exists, here or at `origin`, in the first of `places`.
     """
-    places = [folder.parent for folder in folders]
-    named: list[str | None] = [None]
+    named: list[str] = []
     if config:
-        settings = _settings(config)
-        named = settings["branches"]
-        mirror = config.parent / settings["project"]  # which asv makes if `repo` is an address
-        repo = config.parent / settings["repo"]
-        places = [repo if repo.is_dir() else mirror if _is_bare(mirror) else config.parent]
-    names = [each for each in named if each] or ["main", "master"]
+        settings = read_config(config, config.parent).settings
+        branches = settings.get("branches")
+        listed = branches if isinstance(branches, list) else [branches]
+        named = [str(each) for each in listed if each]
+        repo = config.parent / str(settings.get("repo", "."))
+        # If `repo` is an address, asv makes a mirror of it.
+        mirror = config.parent / str(settings.get("project", "project"))
+        is_mirror = (mirror / "objects").is_dir()
+        places = [repo if repo.is_dir() else mirror if is_mirror else config.parent]
     log = ("log", "--first-parent", "--reverse", "--format=%H%x09%s", "--end-of-options")
-    for place, name, remote in itertools.product(places, names, ("", "origin/")):
-        try:
-            text = git(*log, f"{remote}{name}", "--", cwd=place)
-        except (UsageError, OSError):
-            continue
-        archive.branch = name
-        lines = (line.partition("\t") for line in text.splitlines())
-        return {commit: subject for commit, _, subject in lines}
-    if named != [None]:
+    for place, name in itertools.product(places, named or ["main", "master"]):
+        for ref in (name, f"origin/{name}"):
+            with contextlib.suppress(UsageError, OSError):
+                text = git(*log, ref, "--", cwd=place)
+                archive.branch = name
+                lines = (line.partition("\t") for line in text.splitlines())
+                return {commit: subject for commit, _, subject in lines}
+    if named:
         archive.left_out.append(
-            f"The branches that {config} names ({', '.join(names)}) are not in this clone, so no "
-            "measured commit was left out, and their order is that of their dates."
+            f"No branch that asv.conf.json names ({', '.join(named)}) is in this clone, so all "
+            "measured commits count, in the order of their dates."
         )
     return {}
-
-
-def _is_bare(folder: Path) -> bool:
-    return (folder / "objects").is_dir()
 
 
 def _points(

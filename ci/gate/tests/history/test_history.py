@@ -191,7 +191,7 @@ def test_results_of_other_branches_are_counted_and_left_out(tmp_path, capsys):
     assert main(["--suite-config", str(file)]) == 0
     out, err = capsys.readouterr()
     assert "1 benchmarks, 5 commits" in out
-    assert "(gone) are not in this clone" in err
+    assert "No branch that asv.conf.json names (gone) is in this clone" in err
 
 
 def test_the_mirror_that_asv_made_of_an_address_is_read(tmp_path):
@@ -243,22 +243,6 @@ def test_commits_where_a_benchmark_failed_are_no_gap(tmp_path):
     found = history(tmp_path, values)
     (change,) = found.changes
     assert (change.previous.commit, change.point.commit) == (commit_hash(18), commit_hash(21))
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"branches": "main"}, "must be a list of names, but got 'main'."),
-        ({"branches": []}, "must be a list of names, but got []."),
-        ({"results_dir": 3}, "must be a name, but got 3."),
-    ],
-)
-def test_a_mistake_in_the_configuration_is_said(tmp_path, capsys, settings, sentence):
-    (tmp_path / "bench").mkdir()
-    file = ForeignProject(tmp_path, []).configure(**settings)
-    assert main(["--suite-config", str(file)]) == 2
-    (name,) = settings
-    assert capsys.readouterr().err == f"{name} in {file} {sentence}\n"
 
 
 def test_a_half_written_file_is_left_out_and_named(tmp_path, capsys, monkeypatch):
