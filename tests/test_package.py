@@ -6,9 +6,10 @@ import sys
 import pytest
 
 import myriad
-from myriad import list_envs, make_agent, make_env
+from myriad import create_config, list_envs, make_agent, make_env
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.registry import Registry
+from myriad.tuning import tune
 
 FAST = ("cartpole-control", "pendulum-control")  # the others compile for longer
 
@@ -108,3 +109,14 @@ def test_a_registry_refuses_a_name_twice_and_takes_an_object():
     assert registry.load("two") == 2
     with pytest.raises(InvalidArgumentError, match="thing 'one' is already registered"):
         registry.add("one", 2)
+
+
+@pytest.mark.parametrize("name", ["os:system", "os:path", "myriad.envs.cartpole:CartPole"])
+def test_what_is_not_an_agent_is_refused_by_its_name(name):
+    with pytest.raises(InvalidArgumentError, match=f"agent '{name}' must be a dataclass with"):
+        create_config("cartpole", name)
+
+
+def test_a_campaign_takes_its_settings():
+    with pytest.raises(InvalidArgumentError, match="settings must be a TuneSettings, but got 1"):
+        tune(1)

@@ -67,7 +67,7 @@ def test_a_class_is_made_from_its_module_and_name(monkeypatch):
     [
         ("no_such_module:Thing", "there is no module 'no_such_module'"),
         ("math:Thing", "AttributeError: module 'math' has no attribute 'Thing'"),
-        ("math:pi", "must be a dataclass with the field default_params"),
+        ("math:pi", "must be a dataclass with default_params"),
         (":", "can't be imported"),
     ],
 )
