@@ -117,6 +117,17 @@ def test_what_is_not_an_agent_is_refused_by_its_name(name):
         create_config("cartpole", name)
 
 
+@pytest.mark.parametrize(
+    ("name", "field", "needs"),
+    [("dqn", "priority_beta", {"priority_alpha": 0.6}), ("pid", "limit", {"integral": 0.1})],
+)
+def test_a_hyperparameter_without_effect_is_refused(name, field, needs):
+    env = make_env("cartpole")
+    with pytest.raises(InvalidArgumentError, match=f"{field} must be .* it has no effect, but got"):
+        make_agent(name, env, **{field: 0.9})
+    assert getattr(make_agent(name, env, **{field: 0.9}, **needs), field) == 0.9
+
+
 def test_a_campaign_takes_its_settings():
     with pytest.raises(InvalidArgumentError, match="settings must be a TuneSettings, but got 1"):
         tune(1)

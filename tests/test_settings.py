@@ -272,6 +272,14 @@ def test_a_switch_chooses_the_dtype_of_every_network(
     assert parse(argv).training().agent_options["compute_dtype"] == dtype
 
 
+@pytest.mark.parametrize("words", [["--target-return", "none"], ["--target-return=none"]])
+def test_none_turns_off_the_target_of_a_file(words, folder):
+    (folder / "mine.toml").write_text("target_return = 475.0\n")
+    argv = [*CARTPOLE, "ppo", "--config", "mine.toml"]
+    assert parse(argv).training().target_return == 475
+    assert parse([*argv, *words]).training().target_return is None
+
+
 @pytest.mark.parametrize("agent", ["ppo", "random"])
 def test_a_switch_turns_off_what_is_not_on(agent):
     off = [f"--no-{name}" for name in ("flash-attention", "bf16", "wandb", "auto-tune")]

@@ -3,9 +3,9 @@
 import dataclasses
 import importlib
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_origin
 
-from myriad.arguments import checked
+from myriad.arguments import checked, require
 from myriad.envs.environment import Environment, require_32_bits
 from myriad.ranges import ranges_of, require_ranges
 from myriad.registry import Registry, check_overrides, refuse_unused
@@ -64,6 +64,9 @@ def make_env(name: str, **overrides: Any) -> Environment:
         adapters = importlib.import_module("myriad.adapters")
         return adapters.from_gymnax(name.removeprefix("gymnax:"), **overrides)
     kind: Any = ENVIRONMENTS.load(name)
+    for field in dataclasses.fields(kind):
+        if field.name in overrides and (field.type is str or get_origin(field.type) is Literal):
+            require(field.name, overrides[field.name], str)
     config = {field.name for field in dataclasses.fields(kind)} - {"default_params"}
     # Set the configuration first, since the default parameters may depend on it, as those of a
     # scenario do.
