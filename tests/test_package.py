@@ -9,7 +9,7 @@ import myriad
 from myriad import create_config, list_envs, make_agent, make_env
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.registry import Registry
-from myriad.tuning import tune
+from myriad.tuning import TuneSettings, tune
 
 FAST = ("cartpole-control", "pendulum-control")  # the others compile for longer
 
@@ -131,3 +131,10 @@ def test_a_hyperparameter_without_effect_is_refused(name, field, needs):
 def test_a_campaign_takes_its_settings():
     with pytest.raises(InvalidArgumentError, match="settings must be a TuneSettings, but got 1"):
         tune(1)
+    for fields, says in (
+        ({"env": None}, "env must be a string"),
+        ({"env": "cartpole", "study_name": 0}, "study_name must be a string"),
+        ({"env": "cartpole", "objectives": 1}, "objectives must be a tuple or a list"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=says):
+            TuneSettings(**fields)
