@@ -240,7 +240,10 @@ def evaluate(
             memory, `seed` does not fit in 64 bits, or `agent_state` is not from such an agent.
     """
     resolved = config.resolve()
-    _require_state(resolved, agent_state)
+    if isinstance(resolved.learner, ControllerLearner):
+        agent_state = None  # A fixed policy needs none, so any is passed over.
+    else:
+        _require_state(resolved, agent_state)
     key = key_alone(seed)
     if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((agent_state, key))):
         # Inside your own traced program, memory can't be checked here.
@@ -457,8 +460,6 @@ def _require_state(resolved: ResolvedConfig, agent_state: Any) -> None:
     """Raise unless a state has the leaves of the learner's state, of any sizes."""
     learner = resolved.learner
     num_envs = resolved.num_envs
-    if isinstance(learner, ControllerLearner):
-        return  # A fixed policy has no state to check.
 
     def kinds(state: Any, more_axes: int = 0) -> Any:
         leaves, structure = jax.tree.flatten(state)

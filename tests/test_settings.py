@@ -219,7 +219,7 @@ def test_a_file_without_permission_is_refused(folder, capsys):
         (["--compile", "--compile-mode", "jit"], "--compile and --compile-mode say the same"),
         (
             ["--flash-attention"],
-            "--flash-attention: agent.attention must be 'auto' with network 'mlp', which has none",
+            "--flash-attention is for agents with the network attention, and this ppo has none.",
         ),
         (
             ["--agent.compute-dtype", "float16", "--agent.loss-scaling", "off"],
@@ -277,12 +277,29 @@ def test_a_switch_chooses_the_dtype_of_every_network(
     assert parse(argv).training().agent_options["compute_dtype"] == dtype
 
 
+@pytest.mark.parametrize("words", [["--target-return", "none"], ["--target-return=none"]])
+def test_none_turns_off_the_target_of_a_file(words, folder):
+    (folder / "mine.toml").write_text("target_return = 475.0\n")
+    argv = [*CARTPOLE, "ppo", "--config", "mine.toml"]
+    assert parse(argv).training().target_return == 475
+    assert parse([*argv, *words]).training().target_return is None
+
+
+@pytest.mark.parametrize("agent", ["ppo", "random"])
+def test_a_switch_turns_off_what_is_not_on(agent):
+    off = [f"--no-{name}" for name in ("flash-attention", "bf16", "wandb", "auto-tune")]
+    with_off, without = (
+        parse([*CARTPOLE, agent, *flags]).training().resolve().config for flags in (off, [])
+    )
+    assert with_off == without
+
+
 @pytest.mark.parametrize("agent", ["pid", "bangbang", "random"])
 @pytest.mark.parametrize(
     ("flags", "needs"),
     [
-        (["--bf16"], "--bf16 is for agents with a network, and {} has none."),
-        (["--no-flash-attention"], "--flash-attention is for agents with a network, and {} has"),
+        (["--bf16"], "--bf16 is for agents with a network, and this {} has none."),
+        (["--flash-attention"], "--flash-attention is for agents with the network attention, and"),
         (["--batch-size", "8"], "--batch-size is for agents that learn, and {} takes no gradient"),
     ],
 )

@@ -14,13 +14,9 @@ from myriad.files import announced
 from myriad.hardware import available_bytes, fingerprint, is_configured
 from myriad.ranges import Bytes, Seconds
 from myriad.training.config import ResolvedConfig, TrainingConfig
-from myriad.training.fits import (
-    compile_within_memory,
-    readable_bytes,
-    shortage_named,
-)
-from myriad.training.memory import most_bytes
+from myriad.training.fits import compile_within_memory, shortage_named
 from myriad.training.programs import CompiledTraining
+from myriad.xla import most_bytes, readable_bytes
 
 BUDGET_S = 5.0
 # More rounds than fit into this many seconds don't improve the answer.

@@ -117,7 +117,8 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
                 raise InvalidArgumentError(
                     f"--{name} is missing; `myriad {name}s` lists the names."
                 )
-        switched = fields_of(self.switches(), known["agent"])
+        network = known.get("agent.network")
+        switched = fields_of(self.switches(), known["agent"], network)
         require_used(self.switches() | flags, switched, known["agent"])
         if twice := switched.keys() & flags.keys():
             name = min(twice)
@@ -126,9 +127,7 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
                 "them can be given."
             )
         settings = self.settings
-        # A setting of `.env` may be meant for trainings with another network, so it is dropped
-        # where the network has no use for it. A flag is meant for this training.
-        network = known.get("agent.network")
+        # A setting of `.env` may be meant for trainings with another network, so it is not refused.
         of_settings = fields_of(settings.switches(), known["agent"], network)
         layers = [
             (of_settings, {name: settings.sources[SWITCH_OF[name]] for name in of_settings}),

@@ -260,6 +260,7 @@ class TrainingConfig(BaseModel):
         """Read a configuration that `to_json` wrote. Raises the errors of `from_toml`."""
         return _checked(cls, _parsed(json.loads, text, "JSON"))
 
+    @checked
     def with_seeds(self, seeds: Iterable[int]) -> Self:
         """Return the same training with these seeds side by side.
 

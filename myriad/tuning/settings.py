@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from myriad.arguments import require
 from myriad.errors import InvalidArgumentError, shown
 from myriad.host import usable_cores
 from myriad.ranges import INT64, Integer, Number, Seed, require_ranges
@@ -119,6 +120,11 @@ class TuneSettings:
     """Options of the agent and the environment by dotted name, the same in all trials."""
 
     def __post_init__(self):
+        for name in ("env", "agent"):
+            require(name, getattr(self, name), str)
+        for name in ("scenario", "study_name", "storage"):
+            require(name, getattr(self, name), str | None)
+        require("objectives", self.objectives, tuple | list)
         require_ranges(self)
         if self.n_jobs == 0:
             raise InvalidArgumentError("n_jobs must be at least 1, or -1 for all cores, but got 0.")

@@ -45,7 +45,8 @@ from benchmarks.harness.process.memory import peak_resident_bytes
 from myriad import configure, create_config
 configure(cpu_devices=2)
 from myriad.host import resident_bytes
-from myriad.training.memory import most_bytes, program_bytes
+from myriad.training.memory import program_bytes
+from myriad.xla import most_bytes
 from myriad.training.programs import CompiledTraining
 
 agent, num_envs, buffer_size = json.loads(sys.argv[1])
