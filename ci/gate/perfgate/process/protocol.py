@@ -13,7 +13,7 @@ import typing
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-VERSION = 4
+VERSION = 5
 
 R = TypeVar("R")
 M = TypeVar("M")
@@ -309,7 +309,9 @@ class Released:
 
 @dataclass(frozen=True)
 class Skipped:
-    """The benchmark is skipped."""
+    """The benchmark is skipped. The reason is the exception that skips it, if there is one."""
+
+    reason: str = ""
 
 
 @dataclass(frozen=True)

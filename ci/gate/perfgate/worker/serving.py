@@ -15,7 +15,7 @@ from typing import Any
 
 from ..process import protocol
 from . import calls, counters, first_run, lines, listing, own_time, sampling
-from .suite import LoadedSuite
+from .suite import LoadedSuite, SkippedError
 
 _PROFILES = 3  # number of calls to profile, because a single one may be disturbed
 _LAST_RESORT_KILLED = "800"  # if memory runs out, the kernel should kill the worker, not the gate
@@ -75,8 +75,11 @@ def _reply(suite: LoadedSuite, request: protocol.Request[Any]) -> protocol.Reply
         reply = _ANSWERS[type(request)](suite, request)
     # foreign code may raise anything, and then this benchmark loses its row
     except BaseException as error:  # noqa: BLE001
-        is_skipped = type(error).__name__ == "SkipNotImplemented"
-        reply = protocol.Skipped() if is_skipped else protocol.Failed(listing.sentence(error))
+        reply = protocol.Failed(listing.sentence(error))
+        if isinstance(error, SkippedError):
+            reply = protocol.Skipped(str(error))
+        elif type(error).__name__ == "SkipNotImplemented":
+            reply = protocol.Skipped(listing.sentence(error))
     if os.getpid() != me:
         return protocol.Escaped(getattr(request, "row", None))
     if not suite.scratch.is_dir():
@@ -84,19 +87,13 @@ def _reply(suite: LoadedSuite, request: protocol.Request[Any]) -> protocol.Reply
     return reply
 
 
-def _calibrate(
-    suite: LoadedSuite, request: protocol.Calibrate
-) -> protocol.Calibration | protocol.Skipped:
+def _calibrate(suite: LoadedSuite, request: protocol.Calibrate) -> protocol.Calibration:
     benchmark = suite.prepare(request)
-    if benchmark is None:
-        return protocol.Skipped()
     return sampling.calibrate(benchmark, request.target_s)
 
 
-def _prepare(suite: LoadedSuite, request: protocol.Prepare) -> protocol.Seconds | protocol.Skipped:
+def _prepare(suite: LoadedSuite, request: protocol.Prepare) -> protocol.Seconds:
     benchmark = suite.prepare(request)
-    if benchmark is None:
-        return protocol.Skipped()
     sampling.sample(benchmark, max(1, int(benchmark.number)))
     return _sample(suite, request)
 
@@ -106,11 +103,9 @@ def _sample(suite: LoadedSuite, request: protocol.Prepare | protocol.Sample) -> 
     return protocol.Seconds(sampling.sample(suite.ready[request.row], request.calls, clock))
 
 
-def _watch(suite: LoadedSuite, request: protocol.Watch) -> protocol.Calls | protocol.Skipped:
+def _watch(suite: LoadedSuite, request: protocol.Watch) -> protocol.Calls:
     """Profile the functions and lines that a call runs, or count its statement's imports."""
     benchmark = suite.prepare(request)
-    if benchmark is None:
-        return protocol.Skipped()
     if sampling.is_raw(benchmark):
         # the arguments that asv would pass
         code = benchmark.func(*benchmark._build_params())  # noqa: SLF001
@@ -142,10 +137,8 @@ def _profiled(benchmark: Any, root: Path) -> dict[str, float]:
     return {name: min(run[name] for run in runs) for name in everywhere}
 
 
-def _repeat(suite: LoadedSuite, request: protocol.Repeat) -> protocol.Released | protocol.Skipped:
+def _repeat(suite: LoadedSuite, request: protocol.Repeat) -> protocol.Released:
     benchmark = suite.prepare(request)
-    if benchmark is None:
-        return protocol.Skipped()
     sampling.sample(benchmark, 1)
     if request.left_out:
         benchmark.func = lambda *params: None
