@@ -5,7 +5,8 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from perfgate.measure.workers import Say, WorkerPool
+from perfgate.measure.progress import Progress
+from perfgate.measure.workers import TimeSpentError, WorkerPool
 from perfgate.metrics import CAUSES, describe_change
 from perfgate.process import protocol
 from perfgate.process.channel import WorkerError
@@ -13,6 +14,7 @@ from perfgate.source.sides import Sides
 from perfgate.stages import Timed
 from perfgate.stats.evidence import SLOWER
 
+NO_TIME = "the run ended before its cause was found; repeat the command to find it"
 _MOST_NAMES = 5
 _MOST_LINES = 3
 # Functions and lines are named if they have at least this share of the seconds added on head.
@@ -21,17 +23,30 @@ _WORTH_NAMING = 0.1
 _GROWING = CAUSES.keys() - {"compile_s"}
 
 
-def explain(rows: Sequence[Timed], sides: Sides, core: int | None, say: Say) -> list[Timed]:
-    """Give each slower row its causes.
+def explain(
+    rows: Sequence[Timed], sides: Sides, core: int | None, progress: Progress
+) -> list[Timed]:
+    """Give each slower row its causes, as long as there is time.
 
     If its program doesn't tell, both sides run a few more calls, counted, profiled and traced by
     line.
     """
-    return [_explained(row, sides, core, say) for row in rows]
+    found = []
+    for row in rows:
+        try:
+            found.append(_explained(row, sides, core, progress))
+        except TimeSpentError:
+            found.append(dataclasses.replace(row, causes=(NO_TIME,)))
+            progress.rows[row.name] = found[-1]  # not on disk, so that the next run explains it
+        else:
+            progress.keep(found[-1:])
+    return found
 
 
-def _explained(row: Timed, sides: Sides, core: int | None, say: Say) -> Timed:
+def _explained(row: Timed, sides: Sides, core: int | None, progress: Progress) -> Timed:
     if row.evidence is None or row.evidence.verdict != SLOWER or row.problems:
+        return dataclasses.replace(row, causes=())
+    if row.causes:  # an unfinished run has found them
         return row
     base = row.inspected.base.program
     head = row.inspected.head.program
@@ -41,8 +56,8 @@ def _explained(row: Timed, sides: Sides, core: int | None, say: Say) -> Timed:
     cause = "it takes longer; its suite offers no compiled program to compare"
     if both:
         cause = "it takes longer although both sides run the same program: the host does more"
-    say(f"finding out what {row.name} calls")
-    watched = _watched(row, sides, core)
+    progress.say(f"finding out what {row.name} calls")
+    watched = _watched(row, sides, core, progress.deadline)
     calls = _added_calls({name: each.calls for name, each in watched.items()}, sides.head.root)
     slower = _slower_functions({name: each.own_s for name, each in watched.items()})
     lines = _slower_lines({name: each.lines for name, each in watched.items()})
@@ -63,13 +78,15 @@ def _changed_program(row: Timed) -> str:
     return "it takes longer, and its program changed in a way that its counts don't show"
 
 
-def _watched(row: Timed, sides: Sides, core: int | None) -> dict[str, protocol.Calls]:
+def _watched(
+    row: Timed, sides: Sides, core: int | None, deadline: float
+) -> dict[str, protocol.Calls]:
     """Return which functions one call runs, by side.
 
     Returns nothing if a side can't be profiled. The row keeps its verdict then.
     """
     calls: dict[str, protocol.Calls] = {}
-    with WorkerPool(sides, core) as pool, contextlib.suppress(WorkerError):
+    with WorkerPool(sides, core, deadline=deadline) as pool, contextlib.suppress(WorkerError):
         for side in (sides.base, sides.head):
             request = protocol.Watch(*row.benchmark.target, root=str(side.root))
             reply = pool.ask(side, request, row.benchmark.timeout_s)

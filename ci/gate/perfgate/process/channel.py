@@ -19,11 +19,17 @@ R = TypeVar("R")
 
 
 class WorkerError(Exception):
-    """A worker could not answer; the message says why. `alive` is False if the worker is lost."""
+    """A worker could not answer; the message says why.
 
-    def __init__(self, reason: str, *, alive: bool):
+    Attributes:
+        alive: whether the worker can still answer other requests.
+        silent_s: the seconds without an answer, if that is why the worker was lost.
+    """
+
+    def __init__(self, reason: str, *, alive: bool, silent_s: float = 0.0):
         super().__init__(reason)
         self.alive = alive
+        self.silent_s = silent_s
 
 
 @dataclass(frozen=True)
@@ -109,7 +115,8 @@ class Worker:
                 raise WorkerError(reply.reason, alive=True)
             return protocol.fitting(request, reply)
         except TimeoutError:
-            raise WorkerError(f"no answer within {timeout_s:g} s", alive=False) from None
+            reason = f"no answer within {timeout_s:g} s"
+            raise WorkerError(reason, alive=False, silent_s=timeout_s) from None
         except (ChildError, protocol.ProtocolError) as error:
             raise WorkerError(str(error), alive=False) from None
 

@@ -9,7 +9,7 @@ from perfgate.measure.imports import footprint_of
 from perfgate.process.protocol import FirstRun
 from perfgate.source.changes import changed_lines
 from perfgate.source.sides import Sides
-from perfgate.stages import Inspected
+from perfgate.stages import Inspected, NotRun
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,8 @@ def cover(rows: Sequence[Inspected], sides: Sides, imported_before: AbstractSet[
     not_imported = [
         file for file in modules if file not in imported and (sides.head.root / file).is_file()
     ]
+    if any(row.not_run is NotRun.TIME for row in rows):
+        not_imported = []  # the benchmarks that were not reached may import them
     random = [row.name for row in rows if _has_random_inputs(row)]
     return Coverage(random, not_imported, _changed_measures(sides))
 
@@ -48,10 +50,8 @@ def _imported(row: Inspected) -> Sequence[str]:
     return footprint.imported if footprint else ()
 
 
-def _changed_measures(sides: Sides) -> dict[str, list[str]]:
-    suite = sides.head.suite.relative_to(sides.head.root)
-    found = changed_lines(sides.base_suite, sides.head.suite)
-    changes = {(suite / path).as_posix(): lines for path, lines in found.items()}
+def _changed_measures(sides: Sides) -> dict[str, Sequence[str]]:
+    changes = dict(sides.changed_suite)
     for file in find_rules(sides.head.root / sides.config.folder):
         if file.is_relative_to(sides.head.root):
             name = file.relative_to(sides.head.root)

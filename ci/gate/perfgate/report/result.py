@@ -77,7 +77,8 @@ class Result:
     @property
     def headline(self) -> str:
         """The verdict in one sentence."""
-        count = Counter(row.outcome for row in self.rows)
+        not_reached = self.not_run(NotRun.TIME)
+        count = Counter(row.outcome for row in self.rows if row.name not in not_reached)
         missed = self.count_budgets("missed")
         unknown = self.count_budgets(*UNKNOWN)
         parts = [
@@ -85,6 +86,7 @@ class Result:
             (missed, f"budget{_plural(missed)} missed"),
             (count[Outcome.UNMEASURED], "could not be measured"),
             (count[Outcome.UNDECIDED], "undecided"),
+            (len(not_reached), "not reached"),
             (unknown, f"budget{_plural(unknown)} could not be checked"),
         ]
         nothing = "no regression found" if self.exit_code == 0 else "nothing was measured"

@@ -14,6 +14,7 @@ from perfgate import machine
 from perfgate.config import Verdicts
 from perfgate.hlo import Program, count_operations
 from perfgate.measure.explanation import _slower_lines, explain
+from perfgate.measure.progress import Progress
 from perfgate.process.protocol import Line
 from perfgate.stages import Benchmark, Change, Inspected, SideRun, Timed
 from perfgate.stats.evidence import SLOWER, Evidence, Plan
@@ -202,7 +203,7 @@ def _slower_row(base, head, changes=()):
 )
 def test_a_changed_program_says_what_grew(changes, reason):
     row = _slower_row(Program("a", {}), Program("b", {}), changes=changes)
-    (row,) = explain([row], None, None, pytest.fail)
+    (row,) = explain([row], None, None, Progress(pytest.fail))
     (said,) = row.causes
     assert said.endswith(reason)
 
@@ -219,4 +220,4 @@ def test_rows_that_are_not_slower_get_no_reason():
     row = _slower_row(Program("a", {}), Program("b", {}))
     row.evidence.verdict = 0
     rows = [row, Timed(row.inspected)]
-    assert explain(rows, None, None, pytest.fail) == rows
+    assert explain(rows, None, None, Progress(pytest.fail)) == rows
