@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from perfgate.config import Budget, Rules
 from perfgate.metrics import numbers_of
-from perfgate.stages import Timed
+from perfgate.stages import NotRun, Timed
 
 NOT_MEASURED = "not measured"
 NO_SUCH_BENCHMARK = "no such benchmark"
@@ -61,10 +61,10 @@ def keep_untimed(found: Sequence[BudgetFinding], rows: Sequence[Timed]) -> list[
 
 
 def keep_run(found: Sequence[BudgetFinding], rows: Sequence[Timed]) -> list[BudgetFinding]:
-    """Leave out budgets of rows that were not run: their figures can't have changed."""
-    if rows and all(row.inspected.not_run for row in rows):
+    """Leave out budgets of rows that need not run: their figures can't have changed."""
+    not_run = {row.name for row in rows if row.inspected.not_run not in (None, NotRun.TIME)}
+    if rows and len(not_run) == len(rows):
         return []
-    not_run = {row.name for row in rows if row.inspected.not_run is not None}
     return [each for each in found if each.row not in not_run]
 
 

@@ -9,6 +9,7 @@ decided.
 
 import argparse
 import dataclasses
+import math
 import random
 import sys
 import time
@@ -23,15 +24,16 @@ from perfgate.budgets import (
     keep_selected,
     keep_untimed,
 )
-from perfgate.config import Rules, Timing, find_rules, read_rules
+from perfgate.config import UNSURE, Rules, Timing, find_rules, read_rules
 from perfgate.errors import UsageError
 from perfgate.files import replace_text
-from perfgate.measure.confirmation import Confirmation, suspect_changes
+from perfgate.measure.confirmation import Confirmation, tested_changes
 from perfgate.measure.discovery import discover
-from perfgate.measure.explanation import explain
+from perfgate.measure.explanation import NO_TIME, explain
 from perfgate.measure.imports import Imports, rows_not_to_run
 from perfgate.measure.inspection import inspect
 from perfgate.measure.pairing import Session
+from perfgate.measure.progress import Progress, run_key
 from perfgate.measure.valgrind import check_installed
 from perfgate.options import DEFAULT_OUTPUT
 from perfgate.report.coverage import cover
@@ -41,13 +43,15 @@ from perfgate.report.result import Result
 from perfgate.source.git import WORKING_TREE
 from perfgate.source.installed import describe_python
 from perfgate.source.sides import Sides, checked_out
-from perfgate.stages import Inspected, Listed, NotRun, Timed
+from perfgate.stages import Inspected, Judged, Listed, NotRun, Timed
 from perfgate.verdict import judge
 
 # The share of the budget for measuring suspect values again, if there is something to time too.
 _CONFIRMATION_SHARE = 0.5
-# The share of the budget that timing gets even if the stages before it used up `run_s`.
+# The share of the budget that the first runs leave even if they would use up `run_s`.
 _LEAST_SHARE = 0.25
+# The share of the budget for finding causes, which timing leaves.
+_CAUSES_SHARE = 0.15
 
 
 def run(options: argparse.Namespace) -> int:
@@ -63,52 +67,79 @@ def run(options: argparse.Namespace) -> int:
         if options.time_identical:
             sides = dataclasses.replace(both, same_code=False, only_documentation=False)
         rules = _rules_of(sides, options)
-        discovered = discover(sides, rules, options.bench, _say)
+        progress = Progress(_say, start + first_runs_s(rules.timing))
+        discovered = discover(sides, rules, options.bench, progress)
+        counts = discovered.counts_instructions or options.instructions == "valgrind"
         rows = _selected(discovered.rows, options)
         imports = Imports.read(options.output, sides)
         not_run = _not_to_run(rows, sides, rules, imports, options)
-        by_valgrind = options.instructions == "valgrind"
+        _make_output(options.output)
+        progress.read(options.output, run_key(sides, rules, options), leave_out=not_run)
+        if progress.rows:
+            _say(f"continuing an unfinished run, which has measured {len(progress.rows)} rows")
+
+        def report(pairs: int = 0) -> Result:
+            """Write the report on the run so far. What was not reached says so."""
+            missing = {row.name: _left_out(row, not_run.get(row.name, NotRun.TIME)) for row in rows}
+            found = list((missing | progress.rows).values())
+            after = machine.observe()
+            notes = machine.uncontrolled(before, after, core, counts_instructions=counts)
+            result = Result(
+                rows=[
+                    judge(row, rules, timing=options.timing, same_code=sides.same_code)
+                    for row in found
+                ],
+                budgets=_budgets(found, rules, options),
+                rules=rules,
+                base=sides.base.commit,
+                head=sides.head.commit,
+                reproduce=_reproduce(sides, options),
+                coverage=cover([row.inspected for row in found], sides, imports.files_of(not_run)),
+                environments=sides.environments,
+                machine=machine.describe() | {"python": describe_python(options.python)["version"]},
+                notes=[*_same_commit(sides), *sides.notes, *notes],
+                timing=options.timing,
+                pairs=pairs,
+                elapsed_s=time.monotonic() - start,
+                seed=options.seed,
+            )
+            _write(result, options)
+            return result
+
+        report()  # an interrupted run must not leave an older report behind
+        progress.kept = report
         inspected = inspect(
             rows,
             sides,
             rules,
             core,
-            _say,
+            progress,
             clocks=options.timing,
-            by_valgrind=by_valgrind,
+            by_valgrind=options.instructions == "valgrind",
             not_run=not_run,
         )
         imports.add(inspected, sides)
-        _make_output(options.output)
         imports.write(options.output)
-        coverage = cover(inspected, sides, imports.files_of(not_run))
-        elapsed_s = time.monotonic() - start
-        budget_s = timing_budget_s(rules.timing, elapsed_s, options.budget)
-        timed, pairs = _measure(inspected, sides, rules, options, core, budget_s)
-        explained = explain(timed, sides, core, _say)
-    counts_instructions = discovered.counts_instructions or by_valgrind
-    after = machine.observe()
-    notes = machine.uncontrolled(before, after, core, counts_instructions=counts_instructions)
-    result = Result(
-        rows=[
-            judge(row, rules, timing=options.timing, same_code=sides.same_code) for row in explained
-        ],
-        budgets=_budgets(explained, rules, options),
-        rules=rules,
-        base=sides.base.commit,
-        head=sides.head.commit,
-        reproduce=_reproduce(sides, options),
-        coverage=coverage,
-        environments=sides.environments,
-        machine=machine.describe() | {"python": describe_python(options.python)["version"]},
-        notes=[*_same_commit(sides), *sides.notes, *notes],
-        timing=options.timing,
-        pairs=pairs,
-        elapsed_s=time.monotonic() - start,
-        seed=options.seed,
-    )
-    _write(result, options)
+        pairs = _measure(inspected, sides, rules, options, core, progress, start)
+        result = report(pairs)
+        if not any(map(_has_more_to_do, result.rows)):
+            progress.remove()
+    print((options.output / ("gate.json" if options.json else "gate.md")).read_text(), end="")
     return 0 if options.report_only else result.exit_code
+
+
+def _left_out(row: Listed, why: NotRun) -> Timed:
+    return Timed(Inspected(row.benchmark, row.state, not_run=why))
+
+
+def _has_more_to_do(row: Judged) -> bool:
+    """Tell whether more time could show more of a row."""
+    timed = row.timed
+    is_cut_off = timed.inspected.not_run is NotRun.TIME or NO_TIME in timed.causes
+    is_unsure = any(change.word == UNSURE for change in timed.changes)
+    is_open = row.verdict == "undecided" and timed.benchmark.is_timed
+    has_more_pairs = timed.evidence is None or not timed.evidence.done
+    return is_cut_off or is_unsure or (is_open and has_more_pairs)
 
 
 def _selected(rows: Sequence[Listed], options: argparse.Namespace) -> list[Listed]:
@@ -150,8 +181,15 @@ def _not_to_run(
     return found
 
 
+def first_runs_s(timing: Timing) -> float:
+    """Return the seconds after which a run leaves the rest of its time to the timing."""
+    if not timing.run_s:
+        return math.inf
+    return timing.run_s - _LEAST_SHARE * min(timing.budget_s, timing.run_s)
+
+
 def timing_budget_s(timing: Timing, elapsed_s: float, asked_s: float | None = None) -> float:
-    """Return how many seconds of timing a run has left.
+    """Return how many seconds a run has left for timing and for finding causes.
 
     Args:
         timing: the limits on timing and on the whole run.
@@ -160,10 +198,8 @@ def timing_budget_s(timing: Timing, elapsed_s: float, asked_s: float | None = No
     """
     if asked_s is not None:
         return asked_s
-    if not timing.run_s:
-        return timing.budget_s
-    left_s = min(timing.budget_s, timing.run_s - elapsed_s)
-    return max(left_s, _LEAST_SHARE * timing.budget_s)
+    left_s = timing.run_s - elapsed_s if timing.run_s else math.inf
+    return max(0.0, min(timing.budget_s, left_s))
 
 
 def _measure(
@@ -172,39 +208,44 @@ def _measure(
     rules: Rules,
     options: argparse.Namespace,
     core: int | None,
-    budget_s: float,
-) -> tuple[list[Timed], int]:
-    """Confirm suspect values, and time every benchmark that may differ between the sides.
+    progress: Progress,
+    start: float,
+) -> int:
+    """Confirm suspect values, time every benchmark that may differ, and find the causes.
 
-    Both spend one time budget. The run's allowed error is shared among all tests that can fail it.
-    Return every row in its order, and how many pairs were launched.
+    All of them spend one time budget. The run's allowed error is shared among all tests that can
+    fail it. Return how many pairs were launched.
     """
-    start = time.monotonic()
+    now = time.monotonic()
+    budget_s = timing_budget_s(rules.timing, now - start, options.budget)
     identical = {
         row.name for row in rows if not options.time_identical and _is_identical(row, sides)
     }
-    num_timed = 0
+    to_time = []
     if options.timing:
-        num_timed = sum(_is_comparable(row) and row.name not in identical for row in rows)
-    num_tests = num_timed + sum(len(suspect_changes(row, rules)) for row in rows)
+        to_time = [row for row in rows if _is_comparable(row) and row.name not in identical]
+    num_tests = len(to_time) + sum(len(tested_changes(row, rules, sides)) for row in rows)
     # The other shards test the same change, so they share the error too.
     num_tests *= options.shard.count
     # Fresh processes take seconds each. Without a limit they would leave no time for timing.
-    share = _CONFIRMATION_SHARE if num_timed else 1.0
-    confirmation = Confirmation(sides, rules, core, start + share * budget_s, _say)
-    confirmed = confirmation.run(rows, num_tests)
-    done = {
-        row.name: Timed(row, is_identical=_is_comparable(row) and row.name in identical)
-        for row in confirmed
-    }
-    if not options.timing:
-        return list(done.values()), 0
-    to_time = [row for row in confirmed if _is_comparable(row) and row.name not in identical]
+    progress.deadline = now + (_CONFIRMATION_SHARE if to_time else 1.0) * budget_s
+    confirmation = Confirmation(sides, rules, core, progress)
+    confirmed = {row.name: row for row in confirmation.run(rows, num_tests)}
+    progress.keep(
+        dataclasses.replace(progress.rows[name], is_identical=True)
+        for name in identical
+        if _is_comparable(confirmed[name])
+    )
+    progress.deadline = now + (1 - _CAUSES_SHARE) * budget_s
     rng = random.Random(options.seed)  # noqa: S311 - orders, no secrets
-    session = Session(sides, rules, core, start + budget_s, rng, _say)
-    for row in session.run(to_time, num_tests):
-        done[row.name] = row
-    return list(done.values()), session.launched
+    session = Session(sides, rules, core, rng, progress)
+    again = [confirmed[row.name] for row in to_time if _is_comparable(confirmed[row.name])]
+    timed = session.run(again, num_tests)
+    progress.deadline = now + budget_s
+    explain(timed, sides, core, progress)
+    seen = [progress.rows[row.name].inspected for row in rows if row.name in progress.rows]
+    confirmation.run(seen, num_tests, equal=True)
+    return session.launched
 
 
 def _is_comparable(row: Inspected) -> bool:
@@ -277,7 +318,6 @@ def _write(result: Result, options: argparse.Namespace) -> None:
     texts = {"gate.md": markdown(result), "gate.json": as_json(result), "junit.xml": junit(result)}
     for name, text in texts.items():
         replace_text(options.output / name, text)
-    print(texts["gate.json" if options.json else "gate.md"], end="")
 
 
 def _say(text: str) -> None:

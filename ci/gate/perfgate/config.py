@@ -123,7 +123,7 @@ class Timing:
     budget_s: Amount = 300.0
     """Seconds for all paired timing. --budget overrides it."""
     run_s: Amount = 0.0
-    """Seconds for the whole run. Timing gets what the other stages leave. 0 means no limit."""
+    """Seconds for the whole run, which all stages share. 0 means no limit."""
     pair_s: Amount = 1.0
     """Seconds of one benchmark in one pair. Half the time doubles the scatter."""
     sample_s: Amount = 0.02

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from perfgate.config import WORSE, Accepted, Rules
+from perfgate.config import SAME, WORSE, Accepted, Rules
 from perfgate.process.protocol import FirstRun, Value
 from perfgate.stages import Benchmark, Change, Inspected, SideRun
 
@@ -32,6 +32,20 @@ CAUSES = {
     "track": "its tracked value got worse",
     "time": "it takes longer",
 }
+
+
+WORKLOAD = "workload"  # the first word of the metrics of `lost_work`
+# What tells how much work a benchmark does. Other counts also fall if a program is written better.
+_WORK = (
+    "time",
+    "cpu_instructions",
+    "bytes_accessed",
+    "peak_bytes",
+    "memory",
+    "peakmemory",
+    "track",
+)
+_HALF = 0.5
 
 
 def compare_metrics(row: Inspected, rules: Rules) -> tuple[Change, ...]:
@@ -74,6 +88,49 @@ def _is_beyond(entry: Accepted, base: float, head: float) -> bool:
     """
     allowed = entry.ratio * base if base else entry.ratio
     return head > allowed if head > base else head < allowed
+
+
+def is_measured_once(change: Change, rules: Rules, row: str) -> bool:
+    """Tell whether a tracked value looked equal in its only look, which tells no spread.
+
+    Values that are equal to the last digit are counts.
+    """
+    rule = rules.rule_of(change.metric, row)
+    scatters = change.metric == "track" and rule.is_measured and rule.worse != "never"
+    return scatters and change.word == SAME and change.base != change.head and not change.rounds
+
+
+def lost_work(benchmark: Benchmark, before: SideRun, now: SideRun, rules: Rules) -> list[Change]:
+    """Return the metrics of the base's code that a changed suite more than halves.
+
+    They have names such as `workload time`. A rate counts by its inverse.
+
+    Args:
+        benchmark: the benchmark.
+        before: the base's code with the base's own suite.
+        now: the base's code with head's suite.
+        rules: they name the entries of accepted.toml, and which tracked values are rates.
+    """
+    was = {"time": before.seconds or 0.0} | numbers_of(benchmark, before)
+    is_now = {"time": now.seconds or 0.0} | numbers_of(benchmark, now)
+    found = []
+    for name in (each for each in _WORK if each in was and each in is_now):
+        rule = rules.rule_of(name, benchmark.row)
+        is_rate = rule.worse == "less"
+        if not _is_halved(was[name], is_now[name], is_rate=is_rate):
+            continue
+        metric = f"{WORKLOAD} {name}"
+        entry = rules.acceptance(benchmark.row, metric)
+        if entry and _is_halved(entry.ratio * was[name], is_now[name], is_rate=is_rate):
+            entry = None  # it is less than half of what was accepted
+        unit = {"time": "s", "track": benchmark.unit}.get(name, rule.unit)
+        found.append(Change(metric, was[name], is_now[name], WORSE, unit, entry))
+    return found
+
+
+def _is_halved(before: float, now: float, *, is_rate: bool) -> bool:
+    more, less = (now, before) if is_rate else (before, now)
+    return more > 0 and less < _HALF * more
 
 
 def numbers_of(benchmark: Benchmark, side: SideRun) -> dict[str, float]:

@@ -71,6 +71,8 @@ def add_python(parser: argparse.ArgumentParser) -> None:
 
 
 def _program(text: str) -> str:
+    if text == sys.executable:  # the default, which it need not look for
+        return text
     found = shutil.which(text)
     if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a program")

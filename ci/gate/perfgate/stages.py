@@ -23,6 +23,10 @@ from perfgate.stats.evidence import Evidence
 
 SIDES = ("base", "head")
 MODULE = "module"  # the kind of a row for a module that can't be imported
+# A side that takes more than this many times as long as the other does other work, or hangs.
+COMPARABLE = 10
+# The end of a sentence about something that the end of the run cut off.
+CONTINUES = "repeat the command to continue, or give more time with --budget"
 # Equal programs do not mean equal work if the first calls of one side take longer than this many
 # times those of the other.
 _ALIKE = 1.25
@@ -33,6 +37,7 @@ class NotRun(enum.Enum):
 
     DOCUMENTATION = "only documentation differs, so it was not run"
     SAME_FILES = "the change alters no file that it used in an earlier run, so it was not run"
+    TIME = "the run ended before it was reached; repeat the command to continue"
 
 
 class Outcome(enum.IntEnum):
@@ -49,7 +54,10 @@ class Outcome(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Change:
-    """One metric on both sides, and the rules' word for its change."""
+    """One metric on both sides, and the rules' word for its change.
+
+    `rounds` holds base and head of each time that fresh processes measured it again.
+    """
 
     metric: str
     base: float
@@ -57,6 +65,7 @@ class Change:
     word: str
     unit: str = ""
     accepted: Accepted | None = None
+    rounds: tuple[tuple[float, float], ...] = ()
 
     @property
     def ratio(self) -> float:
@@ -133,15 +142,21 @@ class SideRun:
         ran: what the worker replied.
         program: the compiled program that its class offers.
         skipped: whether the benchmark is skipped on this side.
+        skip_reason: the exception of its setup that skips it, if there is one.
         problem: why it could not be measured.
         by_runner: whether the problem is of what runs the benchmark, such as pytest.
+        answered_s: the seconds that the worker took to reply.
+        silent_s: the seconds after which the gate ended the worker, because it did not reply.
     """
 
     ran: FirstRun | Value | None = None
     program: Program | None = None
     skipped: bool = False
+    skip_reason: str = ""
     problem: str = ""
     by_runner: bool = False
+    answered_s: float = 0.0
+    silent_s: float = 0.0
 
     @property
     def seconds(self) -> float | None:

@@ -2,16 +2,30 @@
 
 from dataclasses import dataclass
 
-from perfgate.config import BETTER, CHANGED, UNSURE, WORSE, Rules
+from perfgate.config import BETTER, CHANGED, SAME, UNSURE, WORSE, Rules
 from perfgate.hlo import difference
-from perfgate.metrics import CAUSES, describe_change
-from perfgate.stages import MODULE, Change, Judged, NotRun, Outcome, Timed
+from perfgate.metrics import CAUSES, WORKLOAD, describe_change, is_measured_once, number
+from perfgate.stages import (
+    COMPARABLE,
+    CONTINUES,
+    MODULE,
+    Change,
+    Judged,
+    NotRun,
+    Outcome,
+    SideRun,
+    Timed,
+)
 from perfgate.stats.evidence import NOT_SLOWER, SLOWER, UNDECIDED, Evidence
 
 _COSTS = {"time": "its time", "peak_bytes": "the memory it needs", "compile_s": "compile time"}
 _ALIKE = 1.03  # above this ratio of instructions, head does other work than the base
 
-_NOT_RUN = {NotRun.DOCUMENTATION: "same code", NotRun.SAME_FILES: "same files"}
+_NOT_RUN = {
+    NotRun.DOCUMENTATION: "same code",
+    NotRun.SAME_FILES: "same files",
+    NotRun.TIME: "not reached",
+}
 BROKEN_BEFORE = "broken before"  # it can't be measured on the base either
 
 
@@ -38,7 +52,10 @@ def judge(row: Timed, rules: Rules, *, timing: bool, same_code: bool = False) ->
     if row.problems or seen.state == "gone" or seen.head.skipped:
         opinion = _judge_unmeasured(row, rules)
     elif seen.not_run is not None:
-        opinion = _Opinion(_NOT_RUN[seen.not_run], Outcome.PASSED, (seen.not_run.value,))
+        outcome = Outcome.PASSED
+        if seen.not_run is NotRun.TIME:  # it was not looked at, so it may be worse
+            outcome = _undecided(rules, looks_worse=True)
+        opinion = _Opinion(_NOT_RUN[seen.not_run], outcome, (seen.not_run.value,))
     elif seen.put_off and nothing_ran:
         opinion = _Opinion("not timed", Outcome.NEUTRAL)
     elif seen.state == "new" or seen.base.skipped:
@@ -46,7 +63,7 @@ def judge(row: Timed, rules: Rules, *, timing: bool, same_code: bool = False) ->
         opinion = _Opinion("new", Outcome.PASSED, (reason,))
     else:
         opinion = _judge_time(row, rules, timing=timing, same_code=same_code)
-        opinion = _judge_changes(row, opinion, rules)
+        opinion = _judge_changes(row, opinion, rules, same_code=same_code)
     reasons = (*row.causes, *opinion.reasons)
     if opinion.outcome is Outcome.WARNED:  # why it passes comes first
         reasons = (*opinion.reasons, *row.causes)
@@ -61,12 +78,18 @@ def _judge_unmeasured(row: Timed, rules: Rules) -> _Opinion:
     elif _is_broken_before(row):
         reason = "it is broken on the base too, so it does not block this change"
         return _Opinion(BROKEN_BEFORE, Outcome.NEUTRAL, (*_problems(row.problems), reason))
+    elif _hangs_now(row):
+        reason = (
+            f"the base answered in {number(seen.base.answered_s)} s, but head did not within "
+            f"{number(seen.head.silent_s)} s; if you mean that, accept it with --metric missing"
+        )
+        opinion = _Opinion("slower", Outcome.FAILED, (reason,))
     elif row.problems:
         opinion = _Opinion("could not measure", Outcome.UNMEASURED, _problems(row.problems))
     elif seen.base.skipped or seen.state == "new":
-        return _Opinion("skipped", Outcome.NEUTRAL, ("it is skipped",))
+        return _Opinion("skipped", Outcome.NEUTRAL, (_skip("it is skipped", seen.head),))
     else:
-        reason = "it runs on the base, but is skipped on head"
+        reason = _skip("it runs on the base, but is skipped on head", seen.head)
         opinion = _Opinion("could not measure", Outcome.UNMEASURED, (reason,))
     entry = rules.acceptance(row.name, "missing")
     if entry is None:
@@ -74,6 +97,18 @@ def _judge_unmeasured(row: Timed, rules: Rules) -> _Opinion:
     accepted = f"accepted until {entry.expires}: {entry.reason}"
     reasons = (*opinion.reasons, accepted)
     return _Opinion(f"{opinion.verdict}, accepted", Outcome.WARNED, reasons)
+
+
+def _skip(what: str, side: SideRun) -> str:
+    return f"{what}: {side.skip_reason}" if side.skip_reason else what
+
+
+def _hangs_now(row: Timed) -> bool:
+    """Tell whether head alone gave no answer in many times the seconds that the base took."""
+    base = row.inspected.base
+    head = row.inspected.head
+    is_alone = base.ran is not None and row.problems.keys() == {"head"}
+    return is_alone and head.silent_s > COMPARABLE * base.answered_s
 
 
 def _is_broken_before(row: Timed) -> bool:
@@ -106,9 +141,10 @@ def _judge_time(row: Timed, rules: Rules, *, timing: bool, same_code: bool) -> _
         looks_slower = evidence is not None and _looks_slower(evidence, rules, row.name)
         suspected = ", and it looks slower" if looks_slower else ""
         were = "1 pair was" if pairs == 1 else f"{pairs} pairs were"
-        reason = f"{were} not enough{suspected}; give more time with --budget"
+        hint = "run it on an idle machine" if evidence and evidence.done else CONTINUES
+        reason = f"{were} not enough{suspected}; {hint}"
         if not pairs:
-            reason = "the time budget was spent before it was timed; give more time with --budget"
+            reason = f"the run ended before it was timed; {CONTINUES}"
         outcome = _undecided(rules, looks_worse=looks_slower)
         return _Opinion("undecided", outcome, (reason,))
     return _judge_evidence(row, evidence, rules)
@@ -120,7 +156,7 @@ def _looks_slower(evidence: Evidence, rules: Rules, row: str) -> bool:
     return evidence.suspected or low > rules.limits_of(row).fail_ratio
 
 
-def _undecided(rules: Rules, *, looks_worse: bool = False) -> Outcome:
+def _undecided(rules: Rules, *, looks_worse: bool) -> Outcome:
     """Return the outcome of a row that stays undecided."""
     if rules.verdict.undecided == "suspected" and not looks_worse:
         return Outcome.OPEN
@@ -144,11 +180,11 @@ def _judge_evidence(row: Timed, evidence: Evidence, rules: Rules) -> _Opinion:
     return _Opinion("slower", Outcome.FAILED, reasons)
 
 
-def _judge_changes(row: Timed, opinion: _Opinion, rules: Rules) -> _Opinion:
+def _judge_changes(row: Timed, opinion: _Opinion, rules: Rules, *, same_code: bool) -> _Opinion:
     """Let metrics that got worse fail the row, except those whose cost has not grown."""
-    looks_worse = [each for each in row.changes if each.word == WORSE]
-    outweighed = [each for each in looks_worse if _is_outweighed(each, row, rules)]
-    worse = [each for each in looks_worse if each not in outweighed]
+    found_worse = [each for each in row.changes if each.word == WORSE]
+    outweighed = [each for each in found_worse if _is_outweighed(each, row, rules)]
+    worse = [each for each in found_worse if each not in outweighed]
     untold = [each for each in row.changes if each.word in (CHANGED, UNSURE)]
     verdict = opinion.verdict
     outcome = opinion.outcome
@@ -157,20 +193,41 @@ def _judge_changes(row: Timed, opinion: _Opinion, rules: Rules) -> _Opinion:
         outcome = Outcome.FAILED
     elif untold and outcome is not Outcome.FAILED:
         verdict = "undecided"
-        # More time would not tell which direction of a value is worse. Somebody must.
-        outcome = max(outcome, _undecided(rules, looks_worse=True))
+        looks_worse = any(_looks_worse(each, rules, row.name) for each in untold)
+        outcome = max(outcome, _undecided(rules, looks_worse=looks_worse))
     elif worse and outcome is not Outcome.FAILED:
         verdict = f"{verdict}, change accepted"
         outcome = max(outcome, Outcome.WARNED)
     elif verdict == "same" and any(change.word == BETTER for change in row.changes):
         verdict = "better"
     reasons = [*opinion.reasons, *map(_describe_worse, worse), *map(_describe_untold, untold)]
+    doubts = [] if same_code else _doubts(row, rules)
+    if doubts and outcome is Outcome.PASSED:
+        outcome = Outcome.WARNED
+        reasons += doubts
     if outcome is Outcome.FAILED:
         reasons += _added_lines(row)
     else:
         reasons += [_describe_outweighed(each, rules, row.name) for each in outweighed]
     reasons += _disagreement(row, opinion.verdict)
     return _Opinion(verdict, outcome, tuple(reasons))
+
+
+def _doubts(row: Timed, rules: Rules) -> list[str]:
+    """Say which measured values passed although nobody can be sure of them."""
+    found = []
+    for each in row.changes:
+        if is_measured_once(each, rules, row.name):
+            found.append(f"it was measured once, so its scatter is unknown; {CONTINUES}")
+        elif each.rounds and each.word == SAME and _looks_worse(each, rules, row.name):
+            text = f"{each.metric}: {describe_change(each)} in {len(each.rounds)} rounds"
+            found.append(f"{text}, which scatter too much to tell; run it on an idle machine")
+    return found
+
+
+def _looks_worse(change: Change, rules: Rules, row: str) -> bool:
+    """Tell whether a value changed beyond its tolerance, whatever its scatter is."""
+    return rules.rule_of(change.metric, row).compare(change.base, change.head) in (WORSE, CHANGED)
 
 
 def _is_outweighed(change: Change, row: Timed, rules: Rules) -> bool:
@@ -206,7 +263,7 @@ def _describe_outweighed(change: Change, rules: Rules, row: str) -> str:
 def _describe_untold(change: Change) -> str:
     text = f"{change.metric}: {describe_change(change)}"
     if change.word == UNSURE:
-        return f"{text} looks worse, but could not be confirmed; give more time with --budget"
+        return f"{text} was measured too few times to tell; {CONTINUES}"
     return (
         f"{text}; no rule says whether that is worse: add a [[metric]] to gate.toml with "
         f'name = "{change.metric}", this benchmark, worse = "more" or "less", '
@@ -230,6 +287,13 @@ def _disagreement(row: Timed, verdict: str) -> list[str]:
 
 def _describe_worse(change: Change) -> str:
     text = f"{CAUSES.get(change.metric, change.metric)}: {describe_change(change)}"
+    if change.metric.startswith(WORKLOAD):
+        text = (
+            f"the changed suite makes it do less; {change.metric}, on the base's code with the "
+            f"base's suite and with head's: {describe_change(change)}"
+        )
+        if change.accepted is None:
+            text += f'; if you mean that, accept it with --metric "{change.metric}"'
     if change.accepted is None:
         return text
     return f"{text} (accepted until {change.accepted.expires}: {change.accepted.reason})"

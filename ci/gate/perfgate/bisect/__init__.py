@@ -28,6 +28,7 @@ from perfgate.bisect.visits import Commit, Comparer, Comparison, Visits, commits
 from perfgate.config import find_rules, read_rules
 from perfgate.errors import UsageError
 from perfgate.measure.discovery import discover
+from perfgate.measure.progress import Progress
 from perfgate.metrics import describe_change, numbers_of
 from perfgate.options import Parser, add_python, add_suite_config, guarded
 from perfgate.report.markdown import measured
@@ -64,7 +65,7 @@ def find(options: argparse.Namespace) -> int:
 def _prepare(visits: Visits, commits: Sequence[Commit], options: argparse.Namespace) -> Comparer:
     sides = visits.pair(commits[0].hash, visits.bad)
     rules = read_rules(*find_rules(sides.head.root / sides.config.folder))
-    rows = discover(sides, rules, "").rows
+    rows = discover(sides, rules, "", Progress(_say)).rows
     there = [row for row in rows if row.benchmark.kind != MODULE and row.state != "gone"]
     found = {row.name: row.benchmark for row in there}
     if options.benchmark not in found:

@@ -19,6 +19,7 @@ from perfgate.errors import PreparationError, UsageError
 from perfgate.measure.confirmation import Confirmation
 from perfgate.measure.inspection import inspect
 from perfgate.measure.pairing import Session
+from perfgate.measure.progress import Progress
 from perfgate.measure.workers import Say
 from perfgate.source.changes import can_matter
 from perfgate.source.environments import build_environment
@@ -103,7 +104,9 @@ class Visits:
             first = self._install(first, place)
             second = self._install(second, place)
         second = dataclasses.replace(second, name="head")
-        return dataclasses.replace(sides, base=first, head=second, folder=place, same_code=False)
+        return dataclasses.replace(
+            sides, base=first, head=second, folder=place, same_code=False, changed_suite={}
+        )
 
     def has_same_suite(self, commit: str) -> bool:
         """Whether a commit's own suite is BAD's."""
@@ -171,7 +174,8 @@ class Comparer:
         """
         try:
             sides = self.visits.pair(base, head)
-            rows = inspect([Listed(self.benchmark)], sides, self.rules, self.core, self.say)
+            listed = [Listed(self.benchmark)]
+            rows = inspect(listed, sides, self.rules, self.core, Progress(self.say))
         except (PreparationError, UsageError) as error:
             return Comparison(None, str(error), Timed(Inspected(self.benchmark)))
         (row,) = rows
@@ -185,7 +189,8 @@ class Comparer:
         changes = tuple(each for each in row.changes if each.metric == self.metric)
         asked = dataclasses.replace(row, changes=changes)
         deadline = time.monotonic() + self.rules.timing.budget_s
-        confirmation = Confirmation(sides, self.rules, self.core, deadline, self.say)
+        progress = Progress(self.say, deadline)
+        confirmation = Confirmation(sides, self.rules, self.core, progress)
         (row,) = confirmation.run([asked], num_tests=1)
         timed = Timed(row)
         if row.problems or not row.changes:
@@ -211,7 +216,7 @@ class Comparer:
     def _time(self, row: Inspected, sides: Sides) -> Comparison:
         deadline = time.monotonic() + self.rules.timing.budget_s
         rng = random.Random()  # noqa: S311 - orders, no secrets
-        session = Session(sides, self.rules, self.core, deadline, rng, self.say)
+        session = Session(sides, self.rules, self.core, rng, Progress(self.say, deadline))
         (timed,) = session.run([row], num_tests=1)
         if timed.problems or timed.evidence is None or timed.evidence.verdict == UNDECIDED:
             undecided = "undecided: this noise needs more pairs or a longer timing.budget_s"

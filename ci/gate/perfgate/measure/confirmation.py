@@ -1,5 +1,6 @@
-"""Measure suspect values of a clock or of the operating system again, in fresh processes.
+"""Measure values of a clock or of the operating system again, in fresh processes.
 
+One look makes a value suspect or calls it equal. Neither tells how much it scatters.
 The same launches measure all suspect metrics of a row. These tests share the run's error and its
 time budget with the timed rows.
 """
@@ -12,32 +13,40 @@ from dataclasses import dataclass, field
 
 from perfgate.config import CHANGED, SAME, UNSURE, WORSE, Direction, MetricRule, Rules
 from perfgate.measure.inspection import inspect_afresh
-from perfgate.measure.workers import SKIPPED_NOW, Say
-from perfgate.metrics import compare_metrics
+from perfgate.measure.progress import Progress
+from perfgate.measure.workers import SKIPPED_NOW, TimeSpentError
+from perfgate.metrics import compare_metrics, is_measured_once
 from perfgate.source.sides import Sides
-from perfgate.stages import Change, Inspected
+from perfgate.stages import Change, Inspected, Timed
+from perfgate.stats.evidence import Limits
 from perfgate.stats.rounds import weigh
+
+_SUSPECT = (WORSE, CHANGED, UNSURE)
 
 
 @dataclass
 class _Suspect:
-    """A metric that looked worse, and its values in fresh processes so far.
+    """A metric that one look can't settle, and its values in fresh processes so far.
 
     Attributes:
-        change: the change as first measured.
+        change: the change as last measured.
         rule: the rule that judges it.
-        alpha: how often a false suspicion may be confirmed.
-        rounds: the same metric in fresh processes.
+        limits: the allowed error rates.
+        alpha: how often the rounds may find it worse by chance.
+        rounds: base and head of the same metric in fresh processes.
     """
 
     change: Change
     rule: MetricRule
+    limits: Limits
     alpha: float
-    rounds: list[Change] = field(default_factory=list)
+    rounds: list[tuple[float, float]] = field(default_factory=list)
     is_lost: bool = False
 
     @property
     def direction(self) -> Direction:
+        if self.rule.worse in ("more", "less"):
+            return self.rule.worse
         return "more" if self.change.head > self.change.base else "less"
 
     @property
@@ -48,17 +57,24 @@ class _Suspect:
         """Say whether it is worse; None if it takes another round to tell."""
         if self.is_lost:
             return False
-        excess = [self.rule.excess(each.base, each.head, self.direction) for each in self.rounds]
-        return weigh(excess, self.alpha, is_last=is_last)
+        excess = [self.rule.excess(base, head, self.direction) for base, head in self.rounds]
+        # A tracked value is all that its row measures, so it passes if it surely is equal.
+        miss_beta = self.limits.miss_beta if self.change.metric == "track" else None
+        return weigh(excess, self.alpha, is_last=is_last, miss_beta=miss_beta)
 
     def settled(self) -> Change:
         """Return the change as its rounds show it."""
-        word = {True: self.change.word, False: SAME, None: UNSURE}[self.verdict(is_last=True)]
-        if not self.rounds:
-            return dataclasses.replace(self.change, word=word)
-        base = statistics.median(each.base for each in self.rounds)
-        head = statistics.median(each.head for each in self.rounds)
-        return dataclasses.replace(self.change, base=base, head=head, word=word)
+        change = self.change
+        if self.rounds:
+            base, head = map(statistics.median, zip(*self.rounds, strict=True))
+            change = dataclasses.replace(change, base=base, head=head, rounds=tuple(self.rounds))
+        worse = CHANGED if self.rule.worse == "undeclared" else WORSE
+        # If the time was too short to measure its spread, it passes by half of what is allowed.
+        allowed = -self.rule.excess(change.base, change.base, self.direction)
+        excess = self.rule.excess(change.base, change.head, self.direction)
+        is_clear = change.word == SAME and excess <= -allowed / 2
+        word = {True: worse, False: SAME, None: SAME if is_clear else UNSURE}
+        return dataclasses.replace(change, word=word[self.verdict(is_last=True)])
 
 
 @dataclass(frozen=True)
@@ -69,62 +85,82 @@ class Confirmation:
         sides: the two commits.
         rules: they say how much error is allowed.
         core: the core that single-core benchmarks are pinned to; None if pinning isn't possible.
-        deadline: when the budget ends, on the clock of `time.monotonic`.
-        say: prints progress.
+        progress: the rows so far, and when these rounds end.
     """
 
     sides: Sides
     rules: Rules
     core: int | None
-    deadline: float
-    say: Say
+    progress: Progress
 
-    def run(self, rows: Sequence[Inspected], num_tests: int) -> list[Inspected]:
+    def run(
+        self, rows: Sequence[Inspected], num_tests: int, *, equal: bool = False
+    ) -> list[Inspected]:
         """Measure suspect values again, the rows with the largest excess first.
 
         Args:
             rows: every row of the run.
             num_tests: the number of tests that share the error.
+            equal: measure the tracked values that one look calls equal instead of the suspect ones.
         """
         limits = self.rules.verdict.limits
         alpha = limits.false_alarms / max(1, num_tests)
-        suspects = {row.name: self._suspects(row, alpha) for row in rows}
+        suspects = {}
+        for row in rows:
+            tested = tested_changes(row, self.rules, self.sides)
+            looks_equal = [each for each in tested if each.word == SAME and not each.rounds]
+            chosen = looks_equal if equal else [each for each in tested if each.word in _SUSPECT]
+            suspects[row.name] = {each.metric: self._suspect(row, each, alpha) for each in chosen}
         by_suspicion = sorted(
             (row for row in rows if suspects[row.name]),
             key=lambda row: -max(each.suspicion for each in suspects[row.name].values()),
         )
         seen = {row.name: row for row in rows}
         for row in by_suspicion:
-            seen[row.name] = self._confirm(row, suspects[row.name])
+            found = self._confirm(row, suspects[row.name])
+            seen[row.name] = found
+            before = self.progress.rows.get(row.name, Timed(row))
+            self.progress.keep([dataclasses.replace(before, inspected=found)])
         return [seen[row.name] for row in rows]
 
-    def _suspects(self, row: Inspected, alpha: float) -> dict[str, _Suspect]:
-        found = suspect_changes(row, self.rules)
-        rules = {each.metric: self.rules.rule_of(each.metric, row.name) for each in found}
-        return {each.metric: _Suspect(each, rules[each.metric], alpha) for each in found}
+    def _suspect(self, row: Inspected, change: Change, alpha: float) -> _Suspect:
+        rule = self.rules.rule_of(change.metric, row.name)
+        limits = self.rules.verdict.limits
+        return _Suspect(change, rule, limits, alpha, rounds=[*change.rounds])
 
     def _confirm(self, row: Inspected, suspects: dict[str, _Suspect]) -> Inspected:
         core = None if self.rules.cores_of(row.name) > 1 else self.core
-        self.say(f"measuring {', '.join(suspects)} of {row.name} again")
+        if all(each.verdict() is not None for each in suspects.values()):
+            return row  # an unfinished run has settled them
         launched = 0
-        while time.monotonic() < self.deadline:
+        while time.monotonic() < self.progress.deadline:
             still_open = [each for each in suspects.values() if each.verdict() is None]
             if not still_open:
                 break
+            if not launched:
+                self.progress.say(f"measuring {', '.join(suspects)} of {row.name} again")
             # The sides run one after the other, because the metric may be a time. Each side goes
             # first equally often.
             order = (self.sides.base, self.sides.head)
             if launched % 2:
                 order = (self.sides.head, self.sides.base)
             launched += 1
-            again = inspect_afresh(row.benchmark, order, self.sides, core)
+            try:
+                deadline = self.progress.deadline
+                again = inspect_afresh(row.benchmark, order, self.sides, core, deadline)
+            except TimeSpentError:
+                break
             if not again.is_comparable:
-                skipped = dict.fromkeys(again.skipped, SKIPPED_NOW)
+                skipped = {
+                    side: f"{SKIPPED_NOW}: {again.sides[side].skip_reason}"
+                    for side in again.skipped
+                }
                 return row.with_problems({**skipped, **again.problems})
             found = {each.metric: each for each in compare_metrics(again, self.rules)}
             for suspect in still_open:
                 if suspect.change.metric in found:
-                    suspect.rounds.append(found[suspect.change.metric])
+                    each = found[suspect.change.metric]
+                    suspect.rounds.append((each.base, each.head))
                 else:  # the machine may not count it any more
                     suspect.is_lost = True
         settled = {name: each.settled() for name, each in suspects.items()}
@@ -132,8 +168,12 @@ class Confirmation:
         return dataclasses.replace(row, changes=changes)
 
 
-def suspect_changes(row: Inspected, rules: Rules) -> list[Change]:
-    """Return the metrics of a clock or of the system that look worse and are not accepted."""
-    looks_bad = [each for each in row.changes if each.word in (WORSE, CHANGED)]
-    clocks = [each for each in looks_bad if rules.rule_of(each.metric, row.name).is_measured]
-    return [each for each in clocks if not each.accepted]
+def tested_changes(row: Inspected, rules: Rules, sides: Sides) -> list[Change]:
+    """Return the measured values that may fail a row: those that looked worse, or equal once."""
+    found = []
+    for each in row.changes:
+        is_measured = rules.rule_of(each.metric, row.name).is_measured
+        may_fail = is_measured and not each.accepted and (each.word in _SUSPECT or each.rounds)
+        if may_fail or (is_measured_once(each, rules, row.name) and not sides.same_code):
+            found.append(each)
+    return found

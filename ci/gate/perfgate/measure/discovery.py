@@ -4,13 +4,14 @@ import dataclasses
 import itertools
 import re
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from perfgate.config import Rules
 from perfgate.errors import PreparationError
-from perfgate.measure.workers import Say
+from perfgate.measure.progress import Progress
 from perfgate.process import protocol
 from perfgate.process.channel import Worker, WorkerError
 from perfgate.source.changes import only_grew
@@ -31,21 +32,27 @@ class Discovered:
     counts_instructions: bool
 
 
-def discover(sides: Sides, rules: Rules, pattern: str, say: Say = lambda text: None) -> Discovered:
+def discover(sides: Sides, rules: Rules, pattern: str, progress: Progress) -> Discovered:
     """Return each benchmark of either suite whose name `pattern` matches.
 
     Raises:
         PreparationError: a side's suite can't be listed.
     """
-    say("listing the benchmarks of head")  # some suites import for a minute
-    head, counts_instructions = _list_suite(sides, sides.head, sides.head.suite, rules)
-    base_suite = sides.base.suite if sides.same_suite else sides.base_suite
-    if sides.same_suite and sides.same_code:
+    progress.say("listing the benchmarks of head")  # some suites import for a minute
+    head, counts_instructions = _list_suite(
+        sides, sides.head, sides.head.suite, rules, progress.deadline
+    )
+    base_suite = sides.base_suite if sides.changed_suite else sides.base.suite
+    if not sides.changed_suite and sides.same_code:
         base = head
     else:
-        say("listing the benchmarks of the base")
-        base, _ = _list_suite(sides, sides.base, base_suite, rules)
-    kept = {} if sides.same_suite else _keep_own_modules(sides, head, base, rules)
+        progress.say("listing the benchmarks of the base")
+        base, _ = _list_suite(sides, sides.base, base_suite, rules, progress.deadline)
+    kept = (
+        _keep_own_modules(sides, head, base, rules, progress.deadline)
+        if sides.changed_suite
+        else {}
+    )
     timeout_s = rules.timing.timeout_s if sides.is_pytest else sides.config.timeout_s
     before = {each.row: each for each in _benchmarks(base.benchmarks, timeout_s)}
     is_unchanged = only_grew(sides.base_suite, sides.head.suite)
@@ -75,14 +82,14 @@ def discover(sides: Sides, rules: Rules, pattern: str, say: Say = lambda text: N
 
 
 def _keep_own_modules(
-    sides: Sides, head: protocol.Suite, base: protocol.Suite, rules: Rules
+    sides: Sides, head: protocol.Suite, base: protocol.Suite, rules: Rules, deadline: float
 ) -> dict[str, str]:
     """Let the base keep its own file of each module if it can't import head's.
 
     Otherwise a new benchmark of a new feature would break the old ones in its module. Return, by
     module, why head's file can't be imported on the base.
     """
-    exchanged, _ = _list_suite(sides, sides.base, sides.base.suite, rules)
+    exchanged, _ = _list_suite(sides, sides.base, sides.base.suite, rules, deadline)
     kept = {}
     for module, reason in exchanged.broken.items():
         file = _file_of(module, sides.base_suite)
@@ -129,11 +136,14 @@ def _prefixes(modules: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"{name}." if name else "" for name in names)
 
 
-def _list_suite(sides: Sides, side: Side, suite: Path, rules: Rules) -> tuple[protocol.Suite, bool]:
+def _list_suite(
+    sides: Sides, side: Side, suite: Path, rules: Rules, deadline: float
+) -> tuple[protocol.Suite, bool]:
     """Return a suite's benchmarks, and whether its worker can count instructions."""
+    timeout_s = min(rules.timing.timeout_s, deadline - time.monotonic())
     try:
         with Worker(sides.launch(side, suite=suite)) as worker:
-            found = worker.ask(protocol.Discover(), rules.timing.timeout_s)
+            found = worker.ask(protocol.Discover(), timeout_s)
             hello = worker.hello
     except WorkerError as error:
         raise PreparationError(f"the suite of {side.name} can't be listed: {error}") from None

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from perfgate.measure.workers import Say, WorkerPool
+from perfgate.measure.progress import Progress
+from perfgate.measure.workers import TimeSpentError, WorkerPool
 from perfgate.metrics import CAUSES, describe_change
 from perfgate.process import protocol
 from perfgate.process.channel import WorkerError
@@ -14,6 +15,7 @@ from perfgate.source.sides import Sides
 from perfgate.stages import SIDES, Timed
 from perfgate.stats.evidence import SLOWER
 
+NO_TIME = "the run ended before its cause was found; repeat the command to find it"
 _MOST_NAMES = 5
 _MOST_LINES = 3
 # Both sides are watched in turn this often. By chance alone, all of head's seconds in a line exceed
@@ -28,23 +30,36 @@ Rounds = Mapping[str, Sequence[protocol.Calls]]  # by side
 K = TypeVar("K")
 
 
-def explain(rows: Sequence[Timed], sides: Sides, core: int | None, say: Say) -> list[Timed]:
-    """Give each slower row its causes, the likeliest first.
+def explain(
+    rows: Sequence[Timed], sides: Sides, core: int | None, progress: Progress
+) -> list[Timed]:
+    """Give each slower row its causes, the likeliest first, as long as there is time.
 
     If its program doesn't tell, both sides run a few more calls, counted and traced by line.
     """
-    return [_explained(row, sides, core, say) for row in rows]
+    found = []
+    for row in rows:
+        try:
+            found.append(_explained(row, sides, core, progress))
+        except TimeSpentError:
+            found.append(dataclasses.replace(row, causes=(NO_TIME,)))
+            progress.rows[row.name] = found[-1]  # not on disk, so that the next run explains it
+        else:
+            progress.keep(found[-1:])
+    return found
 
 
-def _explained(row: Timed, sides: Sides, core: int | None, say: Say) -> Timed:
+def _explained(row: Timed, sides: Sides, core: int | None, progress: Progress) -> Timed:
     if row.evidence is None or row.evidence.verdict != SLOWER or row.problems:
+        return dataclasses.replace(row, causes=())
+    if row.causes:  # an unfinished run has found them
         return row
     base = row.inspected.base.program
     head = row.inspected.head.program
     if base is not None and head is not None and base.identity != head.identity:
         return dataclasses.replace(row, causes=(_changed_program(row),))
-    say(f"finding out what {row.name} calls")
-    rounds = _watched(row, sides, core)
+    progress.say(f"finding out what {row.name} calls")
+    rounds = _watched(row, sides, core, progress.deadline)
     causes = [*_slower_lines(rounds), *_added_calls(rounds, sides.head.root)] if rounds else []
     if not causes:
         causes = [f"no cause was found: {_nothing_found(row, rounds)}"]
@@ -75,7 +90,7 @@ def _changed_program(row: Timed) -> str:
     return "it takes longer, and its program changed"
 
 
-def _watched(row: Timed, sides: Sides, core: int | None) -> Rounds:
+def _watched(row: Timed, sides: Sides, core: int | None, deadline: float) -> Rounds:
     """Return what the calls of each round run, by side.
 
     Returns nothing if a side can't be watched. The row keeps its verdict then.
@@ -84,7 +99,7 @@ def _watched(row: Timed, sides: Sides, core: int | None) -> Rounds:
     target = row.benchmark.target
     # The imports of a new interpreter are counted, and a count has no noise.
     num_rounds = 1 if row.benchmark.kind == "timeraw" else _ROUNDS
-    with WorkerPool(sides, core) as pool, contextlib.suppress(WorkerError):
+    with WorkerPool(sides, core, deadline=deadline) as pool, contextlib.suppress(WorkerError):
         for _ in range(num_rounds):
             for side in (sides.base, sides.head):
                 request = protocol.Watch(*target, root=str(side.root))

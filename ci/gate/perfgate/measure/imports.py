@@ -57,7 +57,7 @@ class Imports:
         both = (sides.base, sides.head)
         # A side's own environment is built anew each time, so its records can't be used.
         is_shared = all(side.import_from for side in both)
-        keys = {side.name: _key(side, sides) if is_shared else "" for side in both}
+        keys = {side.name: key_of(side, sides) if is_shared else "" for side in both}
         try:
             table = json.loads((folder / FILE).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -152,11 +152,12 @@ def rows_not_to_run(
 ) -> dict[str, NotRun]:
     """Return the rows that need not run, each with its reason.
 
-    All rows run if the rules differ, since a new budget may concern any of them. All rows also run
-    if nothing differs outside of `.github` and the suite, since somebody then wants to see them
+    All rows run if the suite or the rules differ, since a new budget may concern any of them. All
+    rows also run if nothing differs outside of `.github`, since somebody then wants to see them
     run.
     """
-    if _has_other_rules(sides):
+    # With another suite, each row also shows whether it still measures as much as before.
+    if _has_other_rules(sides) or sides.changed_suite:
         return {}
     able = [
         row
@@ -200,13 +201,17 @@ def _has_other_rules(sides: Sides) -> bool:
     )
 
 
-def _key(side: Side, sides: Sides) -> str:
+def key_of(side: Side, sides: Sides) -> str:
     """Return the key of a checkout's records."""
     variables = {name: value for name, value in os.environ.items() if _is_important(name)}
     parts = {
         "files": framework(side.root, side.suite.relative_to(side.root)),
         "protocol": protocol.VERSION,
-        "python": [describe_python(sides.config.python), side.python],
+        # An environment of its own lies in another folder each time.
+        "python": [
+            describe_python(sides.config.python),
+            side.python if side.import_from else "",
+        ],
         "machine": machine.describe(),
         "variables": variables | {str(name): value for name, value in side.variables.items()},
         "is_pytest": sides.is_pytest,

@@ -13,6 +13,8 @@ time. That leaves 0.2 to 0.8%, most of it the difference between launches. Calls
 elsewhere or are too short to share a core run in turn, in an order drawn anew each time.
 """
 
+import contextlib
+import dataclasses
 import math
 import random
 import statistics
@@ -23,9 +25,10 @@ from typing import TypeVar
 
 from perfgate import machine
 from perfgate.config import Rules
+from perfgate.measure.progress import Progress
 from perfgate.measure.schedule import Prospect, affordable
 from perfgate.measure.ways import Ways, are_crowded, choose_ways, medians
-from perfgate.measure.workers import SKIPPED_NOW, Say, WorkerPool, ask_sides
+from perfgate.measure.workers import SKIPPED_NOW, TimeSpentError, WorkerPool, ask_sides
 from perfgate.process import protocol
 from perfgate.process.channel import WorkerError
 from perfgate.source.sides import Side, Sides
@@ -33,19 +36,27 @@ from perfgate.stages import SIDES, Benchmark, Inspected, Timed
 from perfgate.stats.evidence import Evidence, Plan
 
 R = TypeVar("R")
+_FIRST_CALLS_SD = 0.1  # about how much the log ratio of first calls scatters
 
 
 @dataclass
 class _BrokenError(Exception):
-    """One or both sides failed while a row was timed. `alive` is False if a worker is lost."""
+    """One or both sides failed while a row was timed.
+
+    Attributes:
+        reasons: why, by side.
+        alive: whether both workers can go on.
+        silent_s: the seconds in which each side gave no answer.
+    """
 
     reasons: dict[str, str]
     alive: bool
+    silent_s: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
 class _Open:
-    """A row while it is timed. `closed` returns its result."""
+    """A row while it is timed. `so_far` returns its result."""
 
     inspected: Inspected
     evidence: Evidence
@@ -54,6 +65,7 @@ class _Open:
     seconds: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in SIDES})
     shared: bool = False
     broken: dict[str, str] = field(default_factory=dict)
+    causes: tuple[str, ...] = ()
 
     @property
     def benchmark(self) -> Benchmark:
@@ -64,26 +76,22 @@ class _Open:
         return not self.evidence.done and not self.broken
 
     def prospect(self) -> Prospect:
-        """How much slower head seems, by its pairs if it has any, else by its first calls."""
-        pairs = [*self.evidence.first, *self.evidence.fresh]
-        base_s = self.inspected.base.seconds
-        head_s = self.inspected.head.seconds
-        suspicion = 0.0
-        if pairs:
-            suspicion = statistics.fmean(pairs)
-        elif base_s and head_s:
-            suspicion = math.log(head_s / base_s)
-        return Prospect(self.benchmark.row, suspicion, self.pair_s, len(pairs))
+        """How sure it is that head is slower, by its pairs, or by its first calls before those."""
+        suspicion = self.evidence.suspicion()
+        if math.isnan(suspicion):
+            base_s = self.inspected.base.seconds
+            head_s = self.inspected.head.seconds
+            suspicion = math.log(head_s / base_s) / _FIRST_CALLS_SD if base_s and head_s else 0.0
+        return Prospect(self.benchmark.row, suspicion, self.pair_s * self.evidence.pairs_left())
 
-    def closed(self) -> Timed:
-        if not self.broken:
-            self.evidence.end()
+    def so_far(self) -> Timed:
         return Timed(
             self.inspected,
             evidence=self.evidence,
             seconds={name: tuple(taken) for name, taken in self.seconds.items()},
             shared=self.shared,
             broken=self.broken,
+            causes=self.causes,
         )
 
 
@@ -95,18 +103,16 @@ class Session:
         sides: the two commits.
         rules: they say how long to time and how much error is allowed.
         core: the core that single-core benchmarks are pinned to; None if pinning isn't possible.
-        deadline: when the budget ends, on the clock of `time.monotonic`.
         rng: it draws every random order.
-        say: prints progress.
+        progress: the rows so far, and when timing ends.
         launched: how many pairs were launched.
     """
 
     sides: Sides
     rules: Rules
     core: int | None
-    deadline: float
     rng: random.Random
-    say: Say
+    progress: Progress
     launched: int = 0
 
     def run(self, rows: Sequence[Inspected], num_tests: int) -> list[Timed]:
@@ -119,17 +125,37 @@ class Session:
         timed = [self._opened(row, num_tests) for row in rows]
         while not self._is_over() and (left := [row for row in timed if row.is_open]):
             self.launched += 1
-            self.say(f"pair {self.launched}: {len(left)} of {len(rows)} benchmarks undecided")
-            left_s = self.deadline - time.monotonic()
+            self.progress.say(
+                f"pair {self.launched}: {len(left)} of {len(rows)} benchmarks undecided"
+            )
+            left_s = self.progress.deadline - time.monotonic()
             names = affordable([row.prospect() for row in left], left_s)
-            self._run_pair([row for row in left if row.benchmark.row in names])
-        return [row.closed() for row in timed]
+            chosen = [row for row in left if row.benchmark.row in names]
+            with contextlib.suppress(TimeSpentError):
+                self._run_pair(chosen)
+            self.progress.keep([row.so_far() for row in chosen])
+        for row in timed:
+            if row.is_open:
+                row.evidence.end()
+        found = [row.so_far() for row in timed]
+        self.progress.keep(found)
+        return found
 
     def _opened(self, row: Inspected, num_tests: int) -> _Open:
         first_s = sum(side.seconds or 0.0 for side in (row.base, row.head))
         evidence = Evidence(Plan.make(self.rules.limits_of(row.name), num_tests))
         # The seconds of a pair are an estimate until one has been timed.
-        return _Open(row, evidence, self.rules.timing.pair_s + first_s)
+        opened = _Open(row, evidence, self.rules.timing.pair_s + first_s)
+        before = self.progress.rows.get(row.name)
+        for pair in self.progress.pairs.get(row.name, ()):
+            if not evidence.done:
+                evidence.add(pair)
+        if before is not None:
+            opened.seconds = {name: [*before.seconds.get(name, ())] for name in SIDES}
+            opened.shared = before.shared
+            opened.broken = dict(before.broken)
+            opened.causes = before.causes
+        return opened
 
     def _run_pair(self, rows: Sequence[_Open]) -> None:
         """Launch one pinned pair, and an unpinned one for the benchmarks of several cores."""
@@ -143,7 +169,14 @@ class Session:
             # Both sides are sampled on `core`. Which of them is also prepared there is drawn at
             # random, because memory stays near the core that first touches it.
             first, second = self.rng.sample([core, machine.other_core(core)], 2)
-            with WorkerPool(self.sides, first, head_core=second, hash_seed=hash_seed) as pool:
+            place = WorkerPool(
+                self.sides,
+                first,
+                head_core=second,
+                hash_seed=hash_seed,
+                deadline=self.progress.deadline,
+            )
+            with place as pool:
                 for row in group:
                     if self._is_over():
                         break
@@ -160,6 +193,9 @@ class Session:
         except _BrokenError as error:
             reasons = {side: f"while it was timed: {why}" for side, why in error.reasons.items()}
             row.broken |= reasons
+            for side, silent_s in error.silent_s.items():
+                run = dataclasses.replace(row.inspected.sides[side], silent_s=silent_s)
+                row.inspected = row.inspected.with_side(side, run)
             if not error.alive:
                 pool.close_all()  # a worker is never replaced alone, because a pair launches both
                 return
@@ -258,8 +294,9 @@ class Session:
             if isinstance(reply, WorkerError):
                 broken.reasons[name] = str(reply)
                 broken.alive &= reply.alive
+                broken.silent_s[name] = reply.silent_s
             elif isinstance(reply, protocol.Skipped):
-                broken.reasons[name] = SKIPPED_NOW
+                broken.reasons[name] = f"{SKIPPED_NOW}: {reply.reason}"
             else:
                 fit[name] = reply
         if broken.reasons:
@@ -267,4 +304,4 @@ class Session:
         return fit
 
     def _is_over(self) -> bool:
-        return time.monotonic() >= self.deadline
+        return time.monotonic() >= self.progress.deadline

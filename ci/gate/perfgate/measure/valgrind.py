@@ -11,11 +11,12 @@ import math
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from perfgate.errors import UsageError
-from perfgate.measure.workers import Say
+from perfgate.measure.workers import Say, TimeSpentError
 from perfgate.process import protocol
 from perfgate.process.channel import Worker, WorkerError
 from perfgate.source.sides import Side, Sides
@@ -47,16 +48,15 @@ def check_installed() -> None:
         )
 
 
-def with_instructions(rows: Sequence[Inspected], sides: Sides, say: Say) -> list[Inspected]:
-    """Count the instructions of one call of each row on both sides.
+def with_instructions(row: Inspected, sides: Sides, say: Say, deadline: float) -> Inspected:
+    """Count the instructions of one call on both sides.
 
-    Nothing is counted for a row if both sides hold the same code, if it runs in interpreters of its
-    own, or if valgrind can't run it. Such a row stays as it is.
+    Nothing is counted if both sides hold the same code, if the row runs in interpreters of its own,
+    or if valgrind can't run it. The row stays as it is then.
+
+    Raises:
+        TimeSpentError: the count was not complete at `deadline`.
     """
-    return [_with_instructions(row, sides, say) for row in rows]
-
-
-def _with_instructions(row: Inspected, sides: Sides, say: Say) -> Inspected:
     seconds = row.head.seconds
     if sides.same_code or not row.is_comparable or row.benchmark.kind != "time" or not seconds:
         return row
@@ -66,8 +66,11 @@ def _with_instructions(row: Inspected, sides: Sides, say: Say) -> Inspected:
     requests = [protocol.Repeat(*target, calls, left_out) for left_out in (False, True)]
     wanted = [(side, request) for side in (sides.base, sides.head) for request in requests]
     try:
-        base, base_without, head, head_without = _totals(wanted, sides, row.benchmark.timeout_s)
+        limit_s = min(_SLOWER * row.benchmark.timeout_s, deadline - time.monotonic())
+        base, base_without, head, head_without = _totals(wanted, sides, limit_s)
     except WorkerError:
+        if time.monotonic() >= deadline:
+            raise TimeSpentError from None
         return row
     counts = {"base": (base - base_without) / calls, "head": (head - head_without) / calls}
     if min(counts.values()) <= 0:
@@ -80,7 +83,7 @@ def _with_instructions(row: Inspected, sides: Sides, say: Say) -> Inspected:
 
 
 def _totals(
-    wanted: Sequence[tuple[Side, protocol.Repeat]], sides: Sides, timeout_s: float
+    wanted: Sequence[tuple[Side, protocol.Repeat]], sides: Sides, limit_s: float
 ) -> list[int]:
     """Return the instructions of whole workers, each given by its side and its request.
 
@@ -89,7 +92,6 @@ def _totals(
     Raises:
         WorkerError: valgrind could not run one.
     """
-    limit_s = _SLOWER * timeout_s
     with contextlib.ExitStack() as stack:
         place = tempfile.TemporaryDirectory(prefix="valgrind-", dir=sides.folder)
         folder = Path(stack.enter_context(place))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from perfgate.config import Timing
 from perfgate.process.protocol import Calibration
+from perfgate.stages import COMPARABLE
 
 # Calls at once that take more than this many times the seconds alone push each other out of a
 # cache. Their times say nothing about the change.
@@ -18,9 +19,6 @@ _CROWDED = 1.25
 # If the author has fixed the number of calls, a shared sample must last for this part of
 # `shared_s`. That is a few of the kernel's time slices.
 _FIXED = 0.25
-# If one side takes more than this many times as long as the other, one turn is enough to see it. A
-# pair may then have a single turn, since more of long calls would take too long.
-_COMPARABLE = 10
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,8 @@ def choose_ways(
     calls = min(each.calls for each in found)
     least_s = min(each.seconds for each in found)
     most_s = max(each.seconds for each in found)
-    is_comparable = most_s <= _COMPARABLE * least_s
+    # If one side takes far longer, one turn is enough to see it, and more would take too long.
+    is_comparable = most_s <= COMPARABLE * least_s
     turns = _alternations(found, calls, timing, timing.min_alternations if is_comparable else 1)
     in_turn = Way(calls, turns)
     is_fixed = any(each.fixed for each in found)

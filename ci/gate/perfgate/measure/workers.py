@@ -1,6 +1,8 @@
 """Pools of workers, and the one function that sends both sides the same request."""
 
 import dataclasses
+import math
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Self, TypeVar
 
@@ -14,16 +16,31 @@ R = TypeVar("R")
 SKIPPED_NOW = "it is skipped now, but was not before"
 
 
+class TimeSpentError(Exception):
+    """The run has reached its end, so a worker was not asked or its answer not awaited."""
+
+
 class WorkerPool:
     """One worker per side, started on its first request and replaced when it dies.
 
     Use it in a `with` block. Both workers are pinned to `core`, or head's to `head_core` if given.
+    No request outlasts `deadline`, which is on the clock of `time.monotonic`.
     """
 
     def __init__(
-        self, sides: Sides, core: int | None, *, head_core: int | None = None, hash_seed: int = 0
+        self,
+        sides: Sides,
+        core: int | None,
+        *,
+        head_core: int | None = None,
+        hash_seed: int = 0,
+        deadline: float = math.inf,
     ):
         self.sides = sides
+        self.deadline = deadline
+        # the seconds that each side's last reply took
+        self.answered_s: dict[str, float] = dict.fromkeys(SIDES, 0.0)
+        self._sent: dict[str, float] = dict.fromkeys(SIDES, 0.0)
         self.hash_seed = hash_seed
         self.cores = {"base": core, "head": core if head_core is None else head_core}
         self._escaped: dict[str, set[str]] = {side: set() for side in SIDES}
@@ -36,12 +53,15 @@ class WorkerPool:
 
         Raises:
             WorkerError: it could not answer.
+            TimeSpentError: the deadline has passed.
         """
         self.send(side, request)
         return self.receive(side, request, timeout_s)
 
     def send(self, side: Side, request: Request[Any]) -> None:
         """Send the worker of `side` a request. `receive` waits for its reply."""
+        self.check_time()
+        self._sent[side.name] = time.monotonic()
         if side.name not in self._workers:
             launch = self.sides.launch(side, core=self.cores[side.name], hash_seed=self.hash_seed)
             self._workers[side.name] = Worker(launch)
@@ -49,12 +69,22 @@ class WorkerPool:
 
     def receive(self, side: Side, request: Request[R], timeout_s: float) -> R:
         """Return the reply to the last request that was sent to `side`."""
+        left_s = max(0.0, self.deadline - time.monotonic())
         try:
-            return self._workers[side.name].receive(request, timeout_s)
+            reply = self._workers[side.name].receive(request, min(timeout_s, left_s))
         except WorkerError as error:
             if not error.alive:
                 self.close(side.name)
+            if left_s < timeout_s and time.monotonic() >= self.deadline:
+                raise TimeSpentError from None
             raise
+        self.answered_s[side.name] = time.monotonic() - self._sent[side.name]
+        return reply
+
+    def check_time(self) -> None:
+        """Raise a `TimeSpentError` if the deadline has passed."""
+        if time.monotonic() >= self.deadline:
+            raise TimeSpentError
 
     @property
     def live(self) -> list[Side]:

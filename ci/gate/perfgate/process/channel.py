@@ -25,13 +25,17 @@ R = TypeVar("R")
 class WorkerError(Exception):
     """A worker could not answer; the message says why.
 
-    `alive` is False if the worker is lost. With `by_runner`, the benchmark is not to blame.
+    Attributes:
+        alive: whether the worker can still answer other requests.
+        by_runner: whether the benchmark is not to blame.
+        silent_s: the seconds without an answer, if that is why the worker was lost.
     """
 
-    def __init__(self, reason: str, *, alive: bool, by_runner: bool = False):
+    def __init__(self, reason: str, *, alive: bool, by_runner: bool = False, silent_s: float = 0.0):
         super().__init__(reason)
         self.alive = alive
         self.by_runner = by_runner
+        self.silent_s = silent_s
 
 
 @dataclass(frozen=True)
@@ -121,9 +125,8 @@ class Worker:
             limit = "timeout_s in gate.toml"
             if isinstance(request, protocol.Target) and not self._is_pytest:
                 limit = "its `timeout`, or default_benchmark_timeout in asv.conf.json"
-            raise WorkerError(
-                f"no answer within {timeout_s:g} s; if it needs longer, raise {limit}", alive=False
-            ) from None
+            reason = f"no answer within {timeout_s:g} s; if it needs longer, raise {limit}"
+            raise WorkerError(reason, alive=False, silent_s=timeout_s) from None
         except (ChildError, protocol.ProtocolError) as error:
             raise WorkerError(str(error), alive=False) from None
 

@@ -305,7 +305,9 @@ class Released:
 
 @dataclass(frozen=True)
 class Skipped:
-    """The benchmark is skipped."""
+    """The benchmark is skipped. The reason is the exception that skips it, if there is one."""
+
+    reason: str = ""
 
 
 @dataclass(frozen=True)

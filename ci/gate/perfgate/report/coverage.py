@@ -58,10 +58,8 @@ def _imported(row: Inspected) -> Sequence[str]:
     return footprint.imported if footprint else ()
 
 
-def _changed_measures(sides: Sides) -> dict[str, list[str]]:
-    suite = sides.head.suite.relative_to(sides.head.root)
-    found = changed_lines(sides.base_suite, sides.head.suite)
-    changes = {(suite / path).as_posix(): lines for path, lines in found.items()}
+def _changed_measures(sides: Sides) -> dict[str, Sequence[str]]:
+    changes = dict(sides.changed_suite)
     for file in find_rules(sides.head.root / sides.config.folder):
         if file.is_relative_to(sides.head.root):
             name = file.relative_to(sides.head.root)

@@ -30,7 +30,8 @@ def markdown(result: Result) -> str:
         ("What could not be decided", {Outcome.UNMEASURED, Outcome.UNDECIDED}),
         ("Passed with a warning", {Outcome.WARNED}),
     ):
-        rows = [row for row in result.rows if row.outcome in outcomes]
+        found = [row for row in result.rows if row.outcome in outcomes]
+        rows = [row for row in found if row.timed.inspected.not_run is not NotRun.TIME]
         if rows:
             parts += [f"## {title}", *(_section(row, result) for row in rows)]
     parts += [
@@ -179,6 +180,10 @@ def _unseen(result: Result) -> list[str]:
     only_documentation = result.not_run(NotRun.DOCUMENTATION)
     same_files = result.not_run(NotRun.SAME_FILES)
     lines = [
+        *_enumerated(
+            "not reached before the run ended; repeat the command to continue",
+            result.not_run(NotRun.TIME),
+        ),
         *_enumerated(
             f"none of the benchmarks whose imports are known ({result.coverage.num_known} of "
             f"{len(result.rows)}) imported these changed files",

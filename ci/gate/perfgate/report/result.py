@@ -77,7 +77,8 @@ class Result:
     @property
     def headline(self) -> str:
         """The verdict in one sentence."""
-        count = Counter(row.outcome for row in self.rows)
+        not_reached = self.not_run(NotRun.TIME)
+        count = Counter(row.outcome for row in self.rows if row.name not in not_reached)
         missed = self.count_budgets("missed")
         unknown = self.count_budgets(*UNKNOWN)
         parts = [
@@ -85,6 +86,7 @@ class Result:
             (missed, f"budget{_plural(missed)} missed"),
             (count[Outcome.UNMEASURED], "could not be measured"),
             (count[Outcome.UNDECIDED] + count[Outcome.OPEN], "undecided"),
+            (len(not_reached), "not reached"),
             (unknown, f"budget{_plural(unknown)} could not be checked"),
         ]
         found = [f"{number} {words}" for number, words in parts if number]
@@ -92,10 +94,12 @@ class Result:
             found = ["only documentation differs, so nothing was measured"]
         elif self.exit_code == 0:
             found = ["no regression found", *found]
+        elif not found:
+            found = ["nothing was measured"]
         broken = sum(row.verdict == BROKEN_BEFORE for row in self.rows)
         if broken:
             found.append(f"{broken} broken on the base too")
-        words = ", ".join(found) or "nothing was measured"
+        words = ", ".join(found)
         num_rows = len(self.rows)
         return (
             f"{EXIT_WORDS[self.exit_code]}: {words}; {num_rows} benchmark{_plural(num_rows)} in all"

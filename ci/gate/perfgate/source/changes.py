@@ -193,13 +193,6 @@ def _has_same_bytes(before: Path, after: Path) -> bool:
         return not before.exists() and not after.exists()  # otherwise one of them is new or gone
 
 
-def is_same_suite(base: Path, head: Path) -> bool:
-    """Tell whether two folders of benchmarks hold the same files."""
-    return _names(base) == _names(head) and all(
-        (base / name).read_bytes() == (head / name).read_bytes() for name in _names(base)
-    )
-
-
 def only_grew(base: Path, head: Path) -> bool:
     """Tell whether head's folder of benchmarks holds everything in the base's unchanged.
 

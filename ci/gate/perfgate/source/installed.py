@@ -1,5 +1,6 @@
 """Tell which packages a Python has. Standard library only, because that Python runs this file."""
 
+import functools
 import importlib.metadata
 import json
 import platform
@@ -23,6 +24,7 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+@functools.cache  # each report names the version
 def describe_python(python: str) -> dict[str, Any]:
     """Return what `describe` returns in another Python.
 

@@ -20,7 +20,12 @@ from pathlib import Path, PurePosixPath
 from perfgate.errors import UsageError
 from perfgate.process.channel import Launch
 from perfgate.source.asv_config import SuiteConfig, read_config
-from perfgate.source.changes import changed_code, is_same_code, is_same_suite, only_pages_differ
+from perfgate.source.changes import (
+    changed_code,
+    changed_lines,
+    is_same_code,
+    only_pages_differ,
+)
 from perfgate.source.environments import build_environments, check_python, why_built
 from perfgate.source.git import WORKING_TREE, commit_of, git, list_files, merge_base, submodules
 from perfgate.source.layout import (
@@ -89,7 +94,8 @@ class Sides:
     Attributes:
         base_suite: the base's own suite, to tell which benchmarks are new and which are gone.
         same_code: whether the two differ in nothing that can matter.
-        same_suite: whether head's suite is the base's own.
+        changed_suite: by file of the suite, the lines in which head's differs from the base's own.
+            Comments and layout don't count.
         only_documentation: whether the two differ in documentation only.
         programs: the folder of compiled programs that workers load from.
         notes: sentences about settings of the repository that were not followed.
@@ -103,7 +109,7 @@ class Sides:
     environments: str
     base_suite: Path
     same_code: bool = False
-    same_suite: bool = False
+    changed_suite: Mapping[str, Sequence[str]] = field(default_factory=dict)
     only_documentation: bool = False
     programs: str = "programs"
     notes: tuple[str, ...] = ()
@@ -114,6 +120,16 @@ class Sides:
         """The differing files outside of the suite that can matter; see `changes.changed_code`."""
         suite = self.head.suite.relative_to(self.head.root)
         return changed_code(self.base.root, self.head.root, suite)
+
+    @property
+    def edited_suite(self) -> list[str]:
+        """The changed files of the suite that the base has too. Nothing else uses new ones."""
+        suite = self.head.suite.relative_to(self.head.root)
+        return [
+            name
+            for name in self.changed_suite
+            if (self.base_suite / Path(name).relative_to(suite)).exists()
+        ]
 
     def launch(
         self, side: Side, *, core: int | None = None, suite: Path | None = None, hash_seed: int = 0
@@ -274,6 +290,8 @@ def _made_ready(
     base_suite = _exchange_suite(folder, base_root, head_root, suite)
     # compared before a build can leave files there
     same_code = is_same_code(base_root, head_root, suite)
+    changed = changed_lines(base_suite, head_root / suite)
+    changed_suite = {(suite / path).as_posix(): lines for path, lines in changed.items()}
     versions, generated = generated_modules(root, config.package_dir, suite)
     notes += _share_versions(root, roots, versions)
     reason = why_built(base_root, head_root, config, location)
@@ -305,7 +323,7 @@ def _made_ready(
         environments,
         base_suite,
         same_code,
-        is_same_suite(base_suite, head_root / suite),
+        changed_suite,
         only_documentation,
         notes=tuple(notes),
         is_pytest=is_pytest,

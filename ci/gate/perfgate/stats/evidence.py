@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 UNDECIDED, NOT_SLOWER, SLOWER = 0, 1, 2
 # With a coarse clock, four pairs can agree to the last digit, which is no evidence.
 _LEAST_SD = 1e-3
+_USUAL_PAIRS = 10  # enough to decide a row that did not get slower
 
 
 @dataclass(frozen=True)
@@ -196,6 +197,31 @@ class Evidence:
         # The pairs that raised a suspicion were selected for being slow. Fresh pairs give an
         # unbiased estimate.
         return self.fresh if len(self.fresh) >= self.plan.confirm.looks[0] else self.first
+
+    def suspicion(self) -> float:
+        """Return how many standard errors the pairs lie above a ratio of 1; NaN below two pairs."""
+        pairs = np.asarray([*self.first, *self.fresh])
+        if len(pairs) < 2:
+            return math.nan
+        mean, error = trimmed_mean(pairs)
+        return float(mean / error)
+
+    def pairs_left(self) -> int:
+        """Estimate how many more pairs decide the row if they scatter as those so far."""
+        test, pairs = self._stage
+        every = np.asarray([*self.first, *self.fresh])
+        if len(every) < 3:
+            return _USUAL_PAIRS
+        mean = float(trimmed_mean(every)[0])
+        sd = max(noise(every), _LEAST_SD)
+        confirming = 0 if self.suspected else self.plan.confirm.looks[1]
+        for look, count in enumerate(test.looks):
+            error = sd / math.sqrt(count)
+            if count > len(pairs) and mean + test.pass_t[look] * error < test.pass_log:
+                return count - len(pairs)
+            if count > len(pairs) and mean - test.fail_t[look] * error > test.fail_log:
+                return count - len(pairs) + confirming
+        return max(1, test.looks[-1] - len(pairs))
 
     def ratio(self) -> tuple[float, float, float]:
         """Return the ratio of head to base and its interval, valid at the look that ended the test.

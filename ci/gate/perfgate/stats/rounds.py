@@ -18,20 +18,28 @@ LOOKS = (4, 8, 12)
 _EARLIEST = 2  # fewest rounds after which a suspicion may be dropped; most false ones end here
 
 
-def weigh(excess: Sequence[float], alpha: float, *, is_last: bool = False) -> bool | None:
-    """Tell whether rounds confirm a suspicion; None if it takes more rounds to tell.
+def weigh(
+    excess: Sequence[float], alpha: float, *, is_last: bool = False, miss_beta: float | None = None
+) -> bool | None:
+    """Tell whether rounds confirm that a value is worse; None if it takes more rounds to tell.
 
     Args:
         excess: how far each round's change exceeds the allowed change.
         alpha: how often a false suspicion may be confirmed.
         is_last: whether no round will follow. Then the test is made now, and spends the share of
             the error of one look.
+        miss_beta: how often a value that is worse by the allowed change may be dropped. Without it,
+            a suspicion is dropped as soon as the median of its rounds is allowed.
     """
     count = len(excess)
     if count < _EARLIEST:
         return None
     values = np.asarray(excess)
-    if np.median(values) <= 0:
+    if miss_beta is None:
+        is_dropped = np.median(values) <= 0
+    else:
+        is_dropped = _is_sure(-values, miss_beta / LOOKS[-1])
+    if is_dropped:
         return False
     is_look = count in LOOKS or (is_last and count > LOOKS[0])
     if is_look and _is_sure(values, alpha / len(LOOKS)):

@@ -23,8 +23,6 @@ def inspect(
     worked, waited = own_time.scheduled()
     with first.counted():
         benchmark, setup_s = inputs.timed(lambda: suite.prepare(target))
-        if benchmark is None:
-            return protocol.Skipped()
         if benchmark.type != "time":
             return _value(suite, benchmark)
         sampling.sample(benchmark, 1)
@@ -49,13 +47,9 @@ def inspect(
     return dataclasses.replace(found, footprint=_footprint(suite))
 
 
-def time_first_calls(
-    suite: LoadedSuite, target: protocol.TimeFirstCalls
-) -> protocol.Seconds | protocol.Skipped:
+def time_first_calls(suite: LoadedSuite, target: protocol.TimeFirstCalls) -> protocol.Seconds:
     """Set up a benchmark that was inspected before, and time its first calls again."""
     benchmark = suite.prepare(target)
-    if benchmark is None:
-        return protocol.Skipped()
     sampling.sample(benchmark, 1)
     seconds = sampling.quickest(benchmark, sampling.own_s(benchmark))
     suite.release(target.row)
@@ -81,7 +75,7 @@ def _value(suite: LoadedSuite, benchmark: Any) -> protocol.Value | protocol.Skip
         value = _peak_bytes() or value
     benchmark.do_teardown()
     if value is None or (isinstance(value, float) and math.isnan(value)):
-        return protocol.Skipped()
+        return protocol.Skipped(f"the benchmark returned {value}")
     if not isinstance(value, (int, float)) and not hasattr(value, "__float__"):
         raise TypeError(f"the benchmark returned {type(value).__name__}, which is not a number")
     if math.isinf(value):

@@ -16,6 +16,7 @@ import pytest
 from asv_runner.benchmarks.time import TimeBenchmark
 
 from .pytest_suite import Plugin, node_of, run_pytest, why
+from .suite import SkippedError
 
 Action = Callable[[], Any]
 
@@ -28,18 +29,21 @@ class TestBenchmark(TimeBenchmark):
         self._case = Case(node_of(name, folder), root)
 
     def do_setup(self) -> bool:
-        """Run the test up to its benchmark, and return whether it is skipped.
+        """Run the test up to its benchmark.
 
         Raises:
+            SkippedError: it is skipped.
             RuntimeError: it failed before, or never called `benchmark`.
             RunnerError: pytest itself failed.
         """
         self._case.start()
+        if self._case.skipped:
+            raise SkippedError(self._case.skipped)
         self.func = self._case.call.function
         self._load_vars()
         # The arguments from a test's own setup are good for one call.
         self.number = 1 if self._case.call.is_for_one else 0
-        return self._case.is_skipped
+        return False
 
     def redo_setup(self) -> None:
         """Do nothing: asv would set up a benchmark before each sample, but the test must wait."""
@@ -106,12 +110,12 @@ class Case:
 
     Attributes:
         call: the call that it benchmarks; an empty one until the test gets there.
-        is_skipped: whether the test is skipped.
+        skipped: why the test is skipped; empty if it is not.
     """
 
     def __init__(self, node: str, root: Path):
         self.call = Call(_not_there_yet)
-        self.is_skipped = False
+        self.skipped = ""
         self._plugin = _plugin(self)
         self._arguments = [node], root, self._plugin
         self._is_there = False
@@ -129,7 +133,7 @@ class Case:
         """
         self._thread.start()
         code = self._received()
-        if self._is_there or self.is_skipped:
+        if self._is_there or self.skipped:
             return
         if not self._problem:
             self._plugin.check(code)
@@ -157,8 +161,9 @@ class Case:
             self._results.put(_outcome(action))
 
     def note(self, report: Any) -> None:
-        """Store whether the test is skipped, or why it has failed."""
-        self.is_skipped |= report.skipped
+        """Store why the test is skipped, or why it has failed."""
+        if report.skipped:
+            self.skipped = self.skipped or why(report)
         if report.failed:
             self._problem = self._problem or why(report)
 

@@ -82,6 +82,8 @@ def why(report: Any) -> str:
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is not None:
         return str(crash.message).splitlines()[0][:300]
+    if isinstance(report.longrepr, tuple):  # of a skipped test: its file, its line and why
+        return report.longrepr[-1]
     lines = str(report.longrepr).strip().splitlines()
     errors = [line.removeprefix("E ").strip() for line in lines if line.startswith("E ")]
     return (errors or lines or ["it failed"])[-1][:300]

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..process import protocol
 from . import calls, counters, first_run, lines, listing, own_time, sampling
-from .suite import LoadedSuite
+from .suite import LoadedSuite, SkippedError
 
 _LAST_RESORT_KILLED = "800"  # if memory runs out, the kernel should kill the worker, not the gate
 
@@ -90,10 +90,11 @@ def _reply(suite: LoadedSuite, request: protocol.Request[Any]) -> protocol.Reply
         reply = _ANSWERS[type(request)](suite, request)
     # foreign code may raise anything, and then this benchmark loses its row
     except BaseException as error:  # noqa: BLE001
-        is_skipped = type(error).__name__ == "SkipNotImplemented"
-        by_runner = isinstance(error, listing.RunnerError)
-        failed = protocol.Failed(listing.sentence(error), by_runner)
-        reply = protocol.Skipped() if is_skipped else failed
+        reply = protocol.Failed(listing.sentence(error), isinstance(error, listing.RunnerError))
+        if isinstance(error, SkippedError):
+            reply = protocol.Skipped(str(error))
+        elif type(error).__name__ == "SkipNotImplemented":
+            reply = protocol.Skipped(listing.sentence(error))
     if os.getpid() != me:
         return protocol.Escaped(getattr(request, "row", None))
     if not suite.scratch.is_dir():
@@ -101,19 +102,13 @@ def _reply(suite: LoadedSuite, request: protocol.Request[Any]) -> protocol.Reply
     return reply
 
 
-def _calibrate(
-    suite: LoadedSuite, request: protocol.Calibrate
-) -> protocol.Calibration | protocol.Skipped:
+def _calibrate(suite: LoadedSuite, request: protocol.Calibrate) -> protocol.Calibration:
     benchmark = suite.prepare(request)
-    if benchmark is None:
-        return protocol.Skipped()
     return sampling.calibrate(benchmark, request.target_s)
 
 
-def _prepare(suite: LoadedSuite, request: protocol.Prepare) -> protocol.Seconds | protocol.Skipped:
+def _prepare(suite: LoadedSuite, request: protocol.Prepare) -> protocol.Seconds:
     benchmark = suite.prepare(request)
-    if benchmark is None:
-        return protocol.Skipped()
     sampling.sample(benchmark, max(1, int(benchmark.number)))
     return _sample(suite, request)
 
@@ -123,11 +118,9 @@ def _sample(suite: LoadedSuite, request: protocol.Prepare | protocol.Sample) -> 
     return protocol.Seconds(sampling.sample(suite.ready[request.row], request.calls, clock))
 
 
-def _watch(suite: LoadedSuite, request: protocol.Watch) -> protocol.Calls | protocol.Skipped:
+def _watch(suite: LoadedSuite, request: protocol.Watch) -> protocol.Calls:
     """Count a call's functions and trace another's lines, or count a statement's imports."""
     benchmark = suite.ready.get(request.row) or suite.prepare(request)
-    if benchmark is None:
-        return protocol.Skipped()
     if sampling.is_raw(benchmark):
         # the arguments that asv would pass
         code = benchmark.func(*benchmark._build_params())  # noqa: SLF001
@@ -142,10 +135,8 @@ def _watch(suite: LoadedSuite, request: protocol.Watch) -> protocol.Calls | prot
     return protocol.Calls(watched.first_counts(), by_line.most())
 
 
-def _repeat(suite: LoadedSuite, request: protocol.Repeat) -> protocol.Released | protocol.Skipped:
+def _repeat(suite: LoadedSuite, request: protocol.Repeat) -> protocol.Released:
     benchmark = suite.prepare(request)
-    if benchmark is None:
-        return protocol.Skipped()
     sampling.sample(benchmark, 1)
     if request.left_out:
         benchmark.func = lambda *params: None

@@ -1,5 +1,6 @@
 """The suite of one checkout, in a worker, and its benchmarks that are ready to run."""
 
+import functools
 import gc
 import hashlib
 import json
@@ -9,6 +10,7 @@ import os
 import pickle  # noqa: TID251
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,10 @@ from . import listing, used_files
 
 # beside the result of setup_cache: the part of the checkout that made it
 _USED = "perfgate_used.json"
+
+
+class SkippedError(Exception):
+    """A benchmark is skipped. The message is the exception that its setup raised, if any."""
 
 
 class LoadedSuite:
@@ -70,7 +76,11 @@ class LoadedSuite:
         return listing.list_suite(self.folder)
 
     def prepare(self, target: protocol.Target[Any]) -> Any:
-        """Set up a fresh instance of the benchmark. Return None if it is skipped."""
+        """Set up a fresh instance of the benchmark.
+
+        Raises:
+            SkippedError: it is skipped.
+        """
         if not self.ready:
             # Modules stay alive anyway. Without them, a collection between two benchmarks takes no
             # time.
@@ -79,8 +89,11 @@ class LoadedSuite:
         self._cache_imported = set()
         self._cache_has_all_imports = True
         benchmark.set_cache(self._cached(benchmark))
+        reasons: list[str] = []
+        # asv's `do_setup` only prints the exception that skips a benchmark.
+        benchmark._setups = [_noting(each, reasons) for each in benchmark._setups]  # noqa: SLF001
         if benchmark.do_setup():
-            return None
+            raise SkippedError(*reasons)
         self.ready[target.row] = benchmark
         return benchmark
 
@@ -124,3 +137,17 @@ class LoadedSuite:
         os.chdir(self.scratch)
         # this run's own benchmark wrote the file above
         return pickle.loads(file.read_bytes())  # noqa: S301
+
+
+def _noting(setup: Callable[..., Any], reasons: list[str]) -> Callable[..., Any]:
+    """Return a setup that also notes the exception with which it skips its benchmark."""
+
+    @functools.wraps(setup)
+    def noting(*params: Any) -> Any:
+        try:
+            return setup(*params)
+        except NotImplementedError as error:
+            reasons.append(listing.sentence(error))
+            raise
+
+    return noting

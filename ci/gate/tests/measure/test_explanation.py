@@ -15,6 +15,7 @@ from perfgate.config import Verdicts
 from perfgate.hlo import Program, count_operations
 from perfgate.measure import explanation
 from perfgate.measure.explanation import _added_calls, _slower_lines, explain
+from perfgate.measure.progress import Progress
 from perfgate.process.protocol import Calls, Line
 from perfgate.stages import Benchmark, Change, Inspected, SideRun, Timed
 from perfgate.stats.evidence import SLOWER, Evidence, Plan
@@ -230,7 +231,7 @@ def _slower_row(base, head, changes=()):
 )
 def test_a_changed_program_says_what_grew(changes, reason):
     row = _slower_row(Program("a", {}), Program("b", {}), changes=changes)
-    (row,) = explain([row], None, None, pytest.fail)
+    (row,) = explain([row], None, None, Progress(pytest.fail))
     (said,) = row.causes
     assert said.endswith(reason)
 
@@ -253,7 +254,7 @@ def test_a_slower_row_without_a_cause_says_what_was_looked_at(monkeypatch, calls
     rounds = {"base": [calls], "head": [calls]} if calls else {}
     monkeypatch.setattr(explanation, "_watched", lambda *_: rounds)
     sides = SimpleNamespace(head=SimpleNamespace(root=ROOT))
-    (row,) = explain([_slower_row(None, None)], sides, None, print)
+    (row,) = explain([_slower_row(None, None)], sides, None, Progress(print))
     assert row.causes == (f"no cause was found: {said}",)
 
 
@@ -269,4 +270,4 @@ def test_rows_that_are_not_slower_get_no_reason():
     row = _slower_row(Program("a", {}), Program("b", {}))
     row.evidence.verdict = 0
     rows = [row, Timed(row.inspected)]
-    assert explain(rows, None, None, pytest.fail) == rows
+    assert explain(rows, None, None, Progress(pytest.fail)) == rows

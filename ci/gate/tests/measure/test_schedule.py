@@ -1,12 +1,17 @@
 """Which rows are timed where there is no time for all of them, and how a run is spread."""
 
+import math
+
+import numpy as np
 import pytest
 
 from gate_repository import make_repository
+from perfgate.config import Verdicts
 from perfgate.measure.schedule import Prospect, affordable
 from perfgate.options import Shard
+from perfgate.stats.evidence import SLOWER, Evidence, Plan
 
-ROWS = [Prospect("calm", -0.1, 1.0), Prospect("even", 0.0, 1.0), Prospect("odd", 0.3, 2.0)]
+ROWS = [Prospect("calm", -1, 10.0), Prospect("even", 0, 10.0), Prospect("odd", 3, 20.0)]
 
 
 @pytest.mark.parametrize(
@@ -22,9 +27,33 @@ def test_the_most_suspicious_rows_are_timed_first(left_s, names):
     assert affordable(ROWS, left_s) == names
 
 
-def test_what_needs_few_more_pairs_leaves_time_for_others():
-    nearly = [Prospect("odd", 0.3, 2.0, num_pairs=8), *ROWS[:2]]
-    assert affordable(nearly, 15.0) == {"odd", "even"}
+def pairs_of(rows, budget_s, rng, launch_s=4.0, pair_s=2.0):
+    """Time rows of these log ratios and this scatter within a budget, as a session does."""
+    evidence = {name: Evidence(Plan.make(Verdicts().limits, len(rows))) for name in rows}
+    while budget_s > 0 and (left := [name for name in rows if not evidence[name].done]):
+        found = [
+            Prospect(name, np.nan_to_num(each.suspicion()), pair_s * each.pairs_left())
+            for name, each in evidence.items()
+            if name in left
+        ]
+        chosen = affordable(found, budget_s)
+        budget_s -= launch_s + pair_s * len(chosen)
+        for name in sorted(chosen):
+            evidence[name].add(rng.normal(*rows[name]))
+    for each in evidence.values():
+        each.end()
+    return {name: each.verdict for name, each in evidence.items()}
+
+
+@pytest.mark.parametrize(("ratio", "scatter"), [(1.068, 0.03), (1.15, 0.06)])
+def test_a_slow_row_among_many_is_found_on_a_busy_machine(ratio, scatter):
+    """All rows had got 12 to 14 pairs each once, and none was decided."""
+    rng = np.random.default_rng(0)
+    rows = {f"calm {number}": (0.0, scatter) for number in range(14)}
+    rows["slow"] = (math.log(ratio), scatter)
+    found = [pairs_of(rows, 300.0, rng) for _ in range(20)]
+    assert sum(each["slow"] == SLOWER for each in found) >= 14
+    assert not any(each[name] == SLOWER for each in found for name in rows if name != "slow")
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])

@@ -1,6 +1,7 @@
 """What a benchmark breaks costs that benchmark its row and no other."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gate_repository import LAST_RESORT_S, make_repository
+from perfgate.measure import inspection
 from perfgate.process import supervisor
 
 TROUBLE = """
@@ -178,6 +180,48 @@ def test_a_regression_beside_faults_is_still_a_regression(repository):
     }
 
 
+HEAD_ALONE = """
+import smallsum
+
+
+class Needs:
+    def setup(self):
+        if smallsum.REPEATS > 1:
+            raise NotImplementedError("no GPU here")
+
+    def time_needs(self):
+        smallsum.total([1.0])
+
+
+def time_loops():
+    while smallsum.REPEATS > 1:
+        pass
+
+
+time_loops.timeout = 8
+"""
+
+
+@pytest.mark.slow
+def test_a_hang_on_head_alone_is_a_slowdown_and_a_skip_keeps_its_words(repository, monkeypatch):
+    monkeypatch.setattr(inspection, "_LEAST_AGAIN_S", 1.0)
+    repository.write("benchmarks/alone.py", HEAD_ALONE)
+    repository.commit("alone")
+    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2")
+    run = repository.gate("--base", "HEAD", "--bench", "alone", "--no-timing")
+    repository.git("checkout", "--quiet", "smallsum")
+    assert run.code == 1, run.out
+    assert run.verdicts() == {
+        "alone.Needs.time_needs": "could not measure",
+        "alone.time_loops": "slower",
+    }
+    assert run.rows["alone.Needs.time_needs"]["reasons"] == [
+        "it runs on the base, but is skipped on head: NotImplementedError: no GPU here"
+    ]
+    (reason,) = run.rows["alone.time_loops"]["reasons"]
+    assert re.match(r"the base answered in [\d.]+ s, but head did not within 8 s; ", reason)
+
+
 def test_what_fails_on_one_side_alone_says_on_which(repository):
     repository.replace(
         "smallsum/__init__.py", "def table(size):", "def table(size):\n    assert size != 100"
@@ -252,7 +296,7 @@ def test_an_interrupt_ends_the_workers_and_removes_the_checkouts(repository, tmp
         finally:
             gate.kill()
     assert gate.returncode == 130, last
-    assert "stopped; nothing was decided" in last
+    assert "stopped; the same command continues from what was measured" in last
     assert not list(tmp_path.iterdir())
     assert len(repository.git("worktree", "list").splitlines()) == 1
     assert not _workers_of(tmp_path)

@@ -37,7 +37,7 @@ REPLIED = [
     protocol.Calibration(7, fixed=False, seconds=0.1, wall_s=0.8, is_work=True),
     protocol.Calls({"f": 2}, (protocol.Line("a.py", 3, "f()", 0.5),)),
     protocol.Released(),
-    protocol.Skipped(),
+    protocol.Skipped("NotImplementedError: no GPU"),
     protocol.Failed("ValueError: no"),
     protocol.Escaped(None),
 ]

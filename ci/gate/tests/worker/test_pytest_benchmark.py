@@ -148,6 +148,7 @@ def test_what_pytest_says_of_a_test_is_its_verdict(repository):
     run = repository.gate("--base", "main", "--pytest-benchmark", "tests", "--no-timing")
     verdicts = run.verdicts()
     assert verdicts["test_others.test_skipped"] == "skipped"
+    assert run.rows["test_others.test_skipped"]["reasons"] == ["it is skipped: Skipped: not here"]
     broken = [name for name, verdict in verdicts.items() if verdict == "broken before"]
     assert {name.split(".")[-1] for name in broken} >= {"test_failing", "test_never_called"}
     assert "ValueError: no such thing" in run.out
