@@ -266,7 +266,7 @@ def test_only_what_other_processes_may_decide_runs_where_no_imported_file_change
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("file", "old", "new", "benchmark"),
+    ("file", "old", "new", "row"),
     [
         ("smallsum/extra.py", "1", "2 - 1", "time_lazy"),
         ("smallsum/formula.py", "1 + 1", "3 - 1", "track_reads"),
@@ -280,11 +280,11 @@ def test_only_what_other_processes_may_decide_runs_where_no_imported_file_change
         ("tests/numbers.py", "1", "2 - 1", "track_of_a_test"),
     ],
 )
-def test_a_file_that_is_used_late_lets_its_benchmark_run(repository, file, old, new, benchmark):
+def test_a_file_that_is_used_late_lets_its_benchmark_run(repository, file, old, new, row):
     repository.replace(file, old, new)
     run = repository.gate(*ARGUMENTS)
     ran = KNOWN - not_run(run)
-    assert any(name.endswith(benchmark) for name in ran), ran
+    assert any(name.endswith(row) for name in ran), ran
     assert ran != KNOWN
 
 
