@@ -208,6 +208,11 @@ class Inspected:
         return {name: side.problem for name, side in self.sides.items() if side.problem}
 
     @property
+    def hangs_on_head(self) -> bool:
+        """Whether head gave no answer in many times the seconds that the base took."""
+        return self.base.ran is not None and self.head.silent_s > COMPARABLE * self.base.answered_s
+
+    @property
     def skipped(self) -> list[str]:
         """The sides on which it is skipped."""
         return [name for name, side in self.sides.items() if side.skipped]

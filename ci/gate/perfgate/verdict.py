@@ -6,7 +6,6 @@ from perfgate.config import BETTER, CHANGED, SAME, UNSURE, WORSE, Rules
 from perfgate.hlo import difference
 from perfgate.metrics import CAUSES, WORKLOAD, describe_change, is_measured_once, number
 from perfgate.stages import (
-    COMPARABLE,
     CONTINUES,
     MODULE,
     Change,
@@ -78,7 +77,7 @@ def _judge_unmeasured(row: Timed, rules: Rules) -> _Opinion:
     elif _is_broken_before(row):
         reason = "it is broken on the base too, so it does not block this change"
         return _Opinion(BROKEN_BEFORE, Outcome.NEUTRAL, (*_problems(row.problems), reason))
-    elif _hangs_now(row):
+    elif seen.hangs_on_head and row.problems.keys() == {"head"}:
         reason = (
             f"the base answered in {number(seen.base.answered_s)} s, but head did not within "
             f"{number(seen.head.silent_s)} s; if you mean that, accept it with --metric missing"
@@ -101,14 +100,6 @@ def _judge_unmeasured(row: Timed, rules: Rules) -> _Opinion:
 
 def _skip(what: str, side: SideRun) -> str:
     return f"{what}: {side.skip_reason}" if side.skip_reason else what
-
-
-def _hangs_now(row: Timed) -> bool:
-    """Tell whether head alone gave no answer in many times the seconds that the base took."""
-    base = row.inspected.base
-    head = row.inspected.head
-    is_alone = base.ran is not None and row.problems.keys() == {"head"}
-    return is_alone and head.silent_s > COMPARABLE * base.answered_s
 
 
 def _is_broken_before(row: Timed) -> bool:

@@ -18,7 +18,6 @@ from perfgate.measure.workers import SKIPPED_NOW, TimeSpentError
 from perfgate.metrics import compare_metrics, is_measured_once
 from perfgate.source.sides import Sides
 from perfgate.stages import Change, Inspected, Timed
-from perfgate.stats.evidence import Limits
 from perfgate.stats.rounds import weigh
 
 _SUSPECT = (WORSE, CHANGED, UNSURE)
@@ -31,14 +30,14 @@ class _Suspect:
     Attributes:
         change: the change as last measured.
         rule: the rule that judges it.
-        limits: the allowed error rates.
+        miss_beta: how often it may pass by chance as surely equal; None if that is not tested.
         alpha: how often the rounds may find it worse by chance.
         rounds: base and head of the same metric in fresh processes.
     """
 
     change: Change
     rule: MetricRule
-    limits: Limits
+    miss_beta: float | None
     alpha: float
     rounds: list[tuple[float, float]] = field(default_factory=list)
     is_lost: bool = False
@@ -58,9 +57,7 @@ class _Suspect:
         if self.is_lost:
             return False
         excess = [self.rule.excess(base, head, self.direction) for base, head in self.rounds]
-        # A tracked value is all that its row measures, so it passes if it surely is equal.
-        miss_beta = self.limits.miss_beta if self.change.metric == "track" else None
-        return weigh(excess, self.alpha, is_last=is_last, miss_beta=miss_beta)
+        return weigh(excess, self.alpha, is_last=is_last, miss_beta=self.miss_beta)
 
     def settled(self) -> Change:
         """Return the change as its rounds show it."""
@@ -103,8 +100,7 @@ class Confirmation:
             num_tests: the number of tests that share the error.
             equal: measure the tracked values that one look calls equal instead of the suspect ones.
         """
-        limits = self.rules.verdict.limits
-        alpha = limits.false_alarms / max(1, num_tests)
+        alpha = self.rules.verdict.limits.false_alarms / max(1, num_tests)
         suspects = {}
         for row in rows:
             tested = tested_changes(row, self.rules, self.sides)
@@ -125,8 +121,9 @@ class Confirmation:
 
     def _suspect(self, row: Inspected, change: Change, alpha: float) -> _Suspect:
         rule = self.rules.rule_of(change.metric, row.name)
-        limits = self.rules.verdict.limits
-        return _Suspect(change, rule, limits, alpha, rounds=[*change.rounds])
+        # A tracked value is all that its row measures, so it passes if it surely is equal.
+        miss_beta = self.rules.verdict.limits.miss_beta if change.metric == "track" else None
+        return _Suspect(change, rule, miss_beta, alpha, rounds=[*change.rounds])
 
     def _confirm(self, row: Inspected, suspects: dict[str, _Suspect]) -> Inspected:
         core = None if self.rules.cores_of(row.name) > 1 else self.core

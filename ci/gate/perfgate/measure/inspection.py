@@ -68,9 +68,8 @@ class _Pools:
         """End all workers, after a last check of where their modules came from."""
         for pool in self.every:
             deadline = pool.deadline
-            pool.deadline = (
-                math.inf
-            )  # a run that checks nothing could compare a package with itself
+            # A run that checks nothing could compare a package with itself.
+            pool.deadline = math.inf
             _check_origins(pool, rules)
             pool.deadline = deadline
             pool.close_all()
@@ -172,15 +171,14 @@ def _inspect(
     pool = pools.free if rules.cores_of(row.name) > 1 else pools.apart
     # On several cores both sides would get in each other's way, so they run in turn.
     groups = [asked] if pool is pools.apart else [[side] for side in asked]
-    runs = _run_groups(row.benchmark, groups, pool)
-    if _hangs(runs):
+    seen = _side_by_side(row, _run_groups(row.benchmark, groups, pool), put_off=put_off)
+    if seen.hangs_on_head:
         say(f"running {row.name} again, because head did not answer")
-        again_s = max(_LEAST_AGAIN_S, COMPARABLE * runs["base"].answered_s)
+        again_s = max(_LEAST_AGAIN_S, COMPARABLE * seen.base.answered_s)
         hasty = dataclasses.replace(row.benchmark, timeout_s=min(row.benchmark.timeout_s, again_s))
-        again = _run_groups(hasty, groups, pool)
+        again = _side_by_side(row, _run_groups(hasty, groups, pool), put_off=put_off)
         # The first run had more time to answer, so the report names that time.
-        runs = runs if _hangs(again) else again
-    seen = _side_by_side(row, runs, put_off=put_off)
+        seen = seen if again.hangs_on_head else again
     if row.problem:
         seen = seen.with_problems({"head": row.problem})
     seen = _with_first_calls_again(seen, sides, pool, say)
@@ -208,13 +206,6 @@ def _group_of(row: Listed | Inspected) -> tuple[str, bool]:
     """Return a row's module, and whether it runs in interpreters of its own."""
     module = row.benchmark.name.partition(".")[0]
     return module, row.benchmark.kind == "timeraw"
-
-
-def _hangs(runs: Mapping[str, SideRun]) -> bool:
-    """Tell whether head alone gave no answer in many times the seconds that the base took."""
-    base = runs.get("base", SideRun())
-    silent_s = runs["head"].silent_s if "head" in runs else 0.0
-    return base.ran is not None and silent_s > COMPARABLE * base.answered_s
 
 
 def _with_lost_work(
