@@ -35,7 +35,7 @@ exit codes:
   0  no regression
   1  a regression
   2  wrong usage
-  3  a benchmark could not be measured, or looks slower without enough evidence
+  3  a benchmark could not be measured or reached, or looks slower without enough evidence
 """
 
 
