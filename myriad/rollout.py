@@ -346,12 +346,18 @@ class Rollout:
         return traced, kernel.refusal(traced[0], leaves)
 
     def _run_kernel(
-        self, batch_state: BatchState, keys: jax.Array, num_steps: jax.Array, **recorded: int
+        self, batch_state: BatchState, keys: jax.Array, num_steps: jax.Array, num_columns: int = 0
     ) -> tuple[BatchState, list[jax.Array]]:
         """Run the chunk on one device as one kernel, see `kernel.run_steps`."""
         leaves, structure = jax.tree.flatten(batch_state)
         leaves, rows = kernel.run_steps(
-            self._one_step[0], leaves, keys, self._env_indices(0, 1)[0], num_steps, **recorded
+            self._one_step[0],
+            leaves,
+            keys,
+            self._env_indices(0, 1)[0],
+            num_steps,
+            num_columns=num_columns,
+            num_recorded=self.layout.envs_per_device,
         )
         return jax.tree.unflatten(structure, leaves), rows
 
@@ -491,14 +497,11 @@ class Rollout:
             if not final_obs:
                 transition = dataclasses.replace(transition, final_obs=None)
             columns, structure = jax.tree.flatten(transition)
-            if kernel.refusal(self._one_step[0], jax.tree.leaves(batch_state), len(columns)) is None:
-                batch_state, rows = self._run_kernel(
-                    batch_state,
-                    keys,
-                    num_steps,
-                    num_columns=len(columns),
-                    num_recorded=self.layout.envs_per_device,
-                )
+            if (
+                kernel.refusal(self._one_step[0], jax.tree.leaves(batch_state), len(columns))
+                is None
+            ):
+                batch_state, rows = self._run_kernel(batch_state, keys, num_steps, len(columns))
                 return batch_state, jax.tree.unflatten(structure, rows)
         env_index = self._env_indices(0, self.layout.padded_envs_per_device)
 
