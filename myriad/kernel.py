@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 from myriad.random import MIX2X32, SPLIT, draw_word, fold_words
 from myriad.xla import count_primitives, holds_keys, numbers_of
@@ -38,17 +38,13 @@ _ELEMENTWISE = set(
     ).split()
 )
 # Operations that move elements, and how many of their arguments hold these, if not all do.
-_MOVES: dict[str, int | None] = {
-    "dynamic_slice": 1,
-    "dynamic_update_slice": 2,
-    "gather": 1,
-} | dict.fromkeys(
+_MOVES: dict[str, int | None] = dict.fromkeys(
     (  # noqa: SIM905
         "broadcast_in_dim concatenate copy pad reshape rev slice split squeeze stack transpose "
         "unstack"
     ).split()
-)
-_REDUCTIONS: dict[str, Callable[[Any, Any], Any]] = {
+) | {"dynamic_slice": 1, "dynamic_update_slice": 2, "gather": 1}
+_REDUCTIONS: dict[str, Callable[..., Any]] = {
     "reduce_and": operator.and_,
     "reduce_max": jnp.maximum,
     "reduce_min": jnp.minimum,
@@ -56,22 +52,30 @@ _REDUCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "reduce_prod": operator.mul,
     "reduce_sum": operator.add,
 }
-
-
 # Coefficients of `_erf_inv` for w < 5 and beyond, the highest power first.
 _ERF_INV = np.array(
     [
-        [2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087]
-        + [-0.00125372503, -0.00417768164, 0.246640727, 1.50140941],
-        [-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773]
-        + [-0.0076224613, 0.00943887047, 1.00167406, 2.83297682],
+        (2.81022636e-08, -0.000200214257),
+        (3.43273939e-07, 0.000100950558),
+        (-3.5233877e-06, 0.00134934322),
+        (-4.39150654e-06, -0.00367342844),
+        (0.00021858087, 0.00573950773),
+        (-0.00125372503, -0.0076224613),
+        (-0.00417768164, 0.00943887047),
+        (0.246640727, 1.00167406),
+        (1.50140941, 2.83297682),
     ],
     np.float32,
-).T
+)
 
 
 class UnsupportedError(Exception):
     """A step has an operation that has no form in the kernel."""
+
+
+def is_available() -> bool:
+    """Return whether JAX runs on a GPU."""
+    return jax.default_backend() == "gpu"
 
 
 def refusal(step: ClosedJaxpr, states: Sequence[Any], num_columns: int = 0) -> str | None:
@@ -93,7 +97,7 @@ def refusal(step: ClosedJaxpr, states: Sequence[Any], num_columns: int = 0) -> s
     return None
 
 
-def run_steps(
+def run_steps(  # noqa: C901, PLR0913  (the whole kernel in one place)
     step: ClosedJaxpr,
     states: Sequence[jax.Array],
     keys: jax.Array,
@@ -120,8 +124,8 @@ def run_steps(
         interpret: run the kernel's operations one by one, as a CPU does by default.
 
     Returns:
-        The leaves of the next states, and those of the trajectory, `[T, num_recorded, ...]`. Its
-        rows from `num_steps` on are meaningless.
+        The leaves of the next states and of the trajectory, `[T, num_recorded, ...]`. Rows from
+        `num_steps` on are meaningless.
 
     Raises:
         UnsupportedError: `step` has an operation that the kernel can't have.
@@ -157,9 +161,8 @@ def run_steps(
         def body(i: jax.Array, parts: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
             step_keys = _objects([_Key(words[i, p, 0], words[i, p, 1]) for p in range(3)], (3,))
             values = [*_assembled(parts, avals), step_keys, _objects([env_index], (1,))]
-            results = _Scalars(block).evaluate(
-                step.jaxpr, step.consts, values, len(states) + num_columns
-            )
+            num_wanted = len(states) + num_columns
+            results = _Scalars(block).evaluate(step.jaxpr, step.consts, values, num_wanted)
             for value, ref in zip(results[len(states) :], refs[2 * len(states) :], strict=True):
                 store(value, ref, is_recorded, i)
             return tuple(_vector(part, block) for part in _taken_apart(results[: len(states)]))
@@ -224,28 +227,26 @@ class _Scalars:
         self.num_operations = 0
 
     def evaluate(
-        self,
-        jaxpr: Jaxpr,
-        consts: Sequence[Any],
-        args: Sequence[np.ndarray],
-        num_wanted: int | None = None,
+        self, jaxpr: Any, consts: Any, args: Sequence[np.ndarray], num_wanted: int | None = None
     ) -> list[np.ndarray]:
         """Return the first results of a program, by default all."""
         outvars = jaxpr.outvars[:num_wanted]
-        needed = {variable for variable in outvars if not isinstance(variable, Literal)}
-        equations = []
+        needed, equations = {v for v in outvars if not isinstance(v, Literal)}, []
         for equation in reversed(jaxpr.eqns):
             if needed.intersection(equation.outvars):
                 equations.append(equation)
                 needed.update(v for v in equation.invars if not isinstance(v, Literal))
-        values = dict(zip(jaxpr.invars, args, strict=True))
-        for variable, const in zip(jaxpr.constvars, consts, strict=True):
-            if variable in needed:
-                values[variable] = np.asarray(const)
+        values: dict[Any, Any] = dict(zip(jaxpr.invars, args, strict=True))
+        values |= {
+            variable: np.asarray(const)
+            for variable, const in zip(jaxpr.constvars, consts, strict=True)
+            if variable in needed
+        }
 
         def read(variable: Any) -> np.ndarray:
             if isinstance(variable, Literal):
-                return np.asarray(variable.val, variable.aval.dtype)
+                aval: Any = variable.aval
+                return np.asarray(variable.val, aval.dtype)
             return values[variable]
 
         for equation in reversed(equations):
@@ -253,7 +254,9 @@ class _Scalars:
             values |= zip(equation.outvars, results, strict=True)
         return [read(variable) for variable in outvars]
 
-    def _results(self, equation: JaxprEqn, args: list[np.ndarray]) -> Sequence[np.ndarray]:
+    def _results(  # noqa: PLR0911  (one for each kind of operation)
+        self, equation: JaxprEqn, args: list[np.ndarray]
+    ) -> Sequence[np.ndarray]:
         name, params = equation.primitive.name, equation.params
         inner = params.get("jaxpr") or params.get("call_jaxpr") or params.get("call")
         if rule := _RULES.get(name):
@@ -289,32 +292,32 @@ class _Scalars:
                 elements = [_vector(element, self.block) for element in elements]
             return operation(*elements)
 
-        results = [*map(apply, zip(*(array.reshape(-1) for array in arrays), strict=True))]
+        rows = zip(*(array.reshape(-1) for array in arrays), strict=True)
+        with np.errstate(over="ignore"):  # the generator's products of known numbers
+            results = [*map(apply, rows)]
         return _objects(results, arrays[0].shape)
 
     def reduced(self, operation: Callable[..., Any], array: np.ndarray, axes: Any) -> np.ndarray:
         """Combine the elements along axes, one after the other."""
-        kept = [axis for axis in range(array.ndim) if axis not in axes]
-        rows = np.transpose(array, [*axes, *kept]).reshape(-1, *(array.shape[i] for i in kept))
-        # An index would take a scalar out of its array, where a slice does not.
-        each = [rows[i : i + 1].reshape(rows.shape[1:]) for i in range(len(rows))]
-        return functools.reduce(functools.partial(self.each, operation), each)
+        array = np.moveaxis(array, axes, range(len(axes)))
+        shape = array.shape[len(axes) :]
+        rows = np.split(flat := array.reshape(-1, *shape), len(flat))
+        return functools.reduce(functools.partial(self.each, operation), rows).reshape(shape)
 
 
-# A function for each operation that isn't elementwise, or that Triton lacks. It takes the
-# operation's parameters and arguments.
+# A function of the parameters and arguments for each operation that isn't elementwise.
 
 
 def _random_fold_in(scalars: _Scalars, _: Any, keys: np.ndarray, numbers: np.ndarray) -> Any:
-    def fold(*words: Any) -> _Key:
-        return _Key(*fold_words(*words[:2], words[2].astype(jnp.uint32)))
+    def fold(first: Any, second: Any, number: Any) -> _Key:
+        return _Key(*fold_words(first, second, number.astype(jnp.uint32)))
 
     return [scalars.each(fold, *_words(keys), numbers)]
 
 
 def _random_split(scalars: _Scalars, params: Any, keys: np.ndarray) -> Any:
     def child(first: Any, second: Any, number: Any) -> _Key:
-        return _Key(*fold_words(*fold_words(first, second, SPLIT), number))
+        return _Key(*fold_words(*fold_words(first, second, jnp.uint32(SPLIT)), number))
 
     return [scalars.each(child, *_numbered(keys, params["shape"]))]
 
@@ -327,7 +330,8 @@ def _random_bits(scalars: _Scalars, params: Any, keys: np.ndarray) -> Any:
 
 def _numbered(keys: np.ndarray, shape: tuple[int, ...]) -> tuple[np.ndarray, ...]:
     numbers = np.arange(math.prod(shape), dtype=np.uint32).reshape(shape)
-    return *_words(keys.reshape(keys.shape + (1,) * len(shape))), numbers
+    first, second = _words(keys.reshape(keys.shape + (1,) * len(shape)))
+    return first, second, numbers
 
 
 def _random_wrap(_: _Scalars, params: Any, words: np.ndarray) -> Any:
@@ -472,19 +476,14 @@ def _vector(element: Any, block: int) -> jax.Array:
 def _taken_apart(values: Sequence[np.ndarray]) -> list[Any]:
     """Return the elements of arrays, and the words of keys."""
     elements = [element for value in values for element in value.reshape(-1)]
-    return [
-        part for each in elements for part in (_words(each) if isinstance(each, _Key) else [each])
-    ]
+    pairs = (_words(each) if isinstance(each, _Key) else (each,) for each in elements)
+    return [part for pair in pairs for part in pair]
 
 
 def _assembled(parts: Sequence[Any], avals: Sequence[Any]) -> list[np.ndarray]:
     """Undo `_taken_apart`."""
     rest, values = iter(parts), []
     for aval in avals:
-        is_key = holds_keys(aval)
-        elements = [
-            _Key(next(rest), next(rest)) if is_key else next(rest)
-            for _ in range(math.prod(aval.shape))
-        ]
-        values.append(_objects(elements, aval.shape))
+        kind = (lambda: _Key(next(rest), next(rest))) if holds_keys(aval) else (lambda: next(rest))
+        values.append(_objects([kind() for _ in range(math.prod(aval.shape))], aval.shape))
     return values

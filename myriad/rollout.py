@@ -155,6 +155,9 @@ class Rollout:
         params: environment parameters to use in place of `env.default_params`. A leaf `[num_envs,
             ...]` gives each environment its own value, as for domain randomisation.
 
+    Attributes:
+        loop_reason: why a chunk is a loop of steps, or None if it is one GPU kernel.
+
     Raises:
         InvalidArgumentError: a size is not an integer of at least 1, more devices are asked for
             than there are, or `params` does not fit the environment.
@@ -217,7 +220,8 @@ class Rollout:
         self._one_step, self.loop_reason = self._plan_kernel()
         # Put it on the devices once, since nearly every call takes it.
         self._whole_chunk = put_everywhere(np.int32(scan_chunk_size), self._replicated)
-        options = output_fusion(self._step_program)
+        # It is an option of loops on a CPU, and unsafe for the stores of an interpreted kernel.
+        options = output_fusion(self._step_program) if self.loop_reason else {}
         self._init = jax.jit(self._first_state, out_shardings=placement)
         self._run = OuterJit(self._chunk, options, donate_argnums=0, out_shardings=placement)
         self._record = OuterJit(
@@ -227,6 +231,11 @@ class Rollout:
             static_argnums=2,
             out_shardings=(placement, None),
         )
+
+    def __repr__(self) -> str:
+        how = f"a loop: {self.loop_reason}" if self.loop_reason else "one kernel"
+        sizes = f"num_envs={self.layout.num_envs}, scan_chunk_size={self.scan_chunk_size}"
+        return f"Rollout({self.env}, {self.agent}, {sizes}; {how})"
 
     def init(self, seed: Seed | np.integer | jax.Array) -> RolloutState:
         """Reset every environment, from an integer seed or a typed key."""
@@ -328,7 +337,7 @@ class Rollout:
 
     def _plan_kernel(self) -> tuple[Any, str | None]:
         """Trace a step of one environment for the kernel. Return it, or why there is no kernel."""
-        if not loops.waits_for_host():
+        if not kernel.is_available():
             return None, "only a GPU runs a chunk as one kernel"
         key = make_key(0)
         state = jax.eval_shape(self._first_state, key, self._envs.params.own)
