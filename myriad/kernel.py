@@ -114,6 +114,7 @@ def run_steps(  # noqa: C901, PLR0913  (the whole kernel in one place)
     Args:
         step: the step of one environment: from the leaves of its state, `[1, ...]`, three keys,
             `[3]`, and its index, uint32 `[1]`, to the leaves of the next state and a transition's.
+            It is traced under `vmap`, so a loop leaves an environment alone that is done.
         states: the leaves of all states, `[N, ...]`.
         keys: the keys of the steps, `[T, 3]`, of the generator `mix2x32`.
         first: the index of the first environment, uint32 scalar.
@@ -386,7 +387,7 @@ def _while(scalars: _Scalars, params: Any, *args: np.ndarray) -> Any:
         carry = _assembled(parts, avals)
         (result,) = scalars.evaluate(condition.jaxpr, condition.consts, [*of_cond, *carry])
         (going,) = result.reshape(-1)
-        # The program itself leaves an environment alone that is done before others.
+        # Under `vmap`, the body leaves an environment alone that is done before others.
         return jnp.max(going.astype(jnp.int32)) > 0 if np.ndim(going) else going
 
     def once(parts: Sequence[Any]) -> tuple[Any, ...]:

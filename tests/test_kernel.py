@@ -129,17 +129,17 @@ def test_a_step_that_reads_a_table_at_its_state_keeps_the_loop_and_says_so(
 def test_operations_that_no_environment_of_ours_has(monkeypatch: pytest.MonkeyPatch) -> None:
     def step(key: Any, position: Any, is_up: Any, keys: Any, index: Any) -> Any:
         """Step one environment with a key, an array and a boolean in its state."""
-        key, drawn = jax.random.split(key[0])
+        key, drawn = jax.random.split(key)
         noise = jax.random.normal(drawn, (3,)) + 0.1 * jax.random.uniform(keys[1], (3,))
-        position = jnp.flip(position[0] + noise) * jnp.sign(noise)
-        position = jnp.where(jnp.any(position > 2) | is_up[0], jnp.round(position), position)
+        position = jnp.flip(position + noise) * jnp.sign(noise)
+        position = jnp.where(jnp.any(position > 2) | is_up, jnp.round(position), position)
         shifted = jnp.concatenate([position[1:], position[:1]]) - jnp.max(position)
         halvings = jax.lax.while_loop(
             lambda carry: carry[0] > 1,
             lambda carry: (carry[0] / 2, carry[1] + 1),
-            (jnp.sum(jnp.abs(shifted)), index[0].astype(jnp.int32)),
+            (jnp.sum(jnp.abs(shifted)), index.astype(jnp.int32)),
         )[1]
-        return key[None], shifted[None], (halvings % 2 == 0)[None], halvings[None]
+        return key, shifted, halvings % 2 == 0, halvings
 
     num_envs = 40
     index = jnp.arange(num_envs, dtype=jnp.uint32)
@@ -149,7 +149,8 @@ def test_operations_that_no_environment_of_ours_has(monkeypatch: pytest.MonkeyPa
         index % 3 == 0,
     ]
     keys = jax.random.split(make_key(3), (4, 3))
-    traced = jax.make_jaxpr(step)(*(leaf[:1] for leaf in states), keys[0], index[:1])
+    steps = jax.vmap(step, in_axes=(0, 0, 0, None, 0))
+    traced = jax.make_jaxpr(steps)(*(leaf[:1] for leaf in states), keys[0], index[:1])
     # The interpreter's kernel, with more steps than one pair.
     found, (rows,) = jax.jit(
         lambda *args: kernel.run_steps(
@@ -157,12 +158,10 @@ def test_operations_that_no_environment_of_ours_has(monkeypatch: pytest.MonkeyPa
         )
     )(states, keys, jnp.uint32(0), jnp.int32(3))
 
-    each = jax.jit(jax.vmap(step, in_axes=(0, 0, 0, None, 0)))
-    expected: Any = [leaf[:, None] for leaf in states]
+    expected: Any = states
     for i in range(3):
-        *expected, halvings = each(*expected, keys[i], index[:, None])
-        np.testing.assert_array_equal(rows[i], halvings[:, 0])
-    for one, other in zip(found, expected, strict=True):
-        if jnp.issubdtype(one.dtype, jax.dtypes.prng_key):
-            one, other = jax.random.key_data(one), jax.random.key_data(other)  # noqa: PLW2901
-        np.testing.assert_allclose(one, other[:, 0], rtol=1e-5, atol=1e-5)
+        *expected, halvings = jax.jit(steps)(*expected, keys[i], index)
+        np.testing.assert_array_equal(rows[i], halvings)
+    np.testing.assert_array_equal(*(jax.random.key_data(leaf) for leaf in (found[0], expected[0])))
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(found[2], expected[2])
