@@ -114,7 +114,6 @@ def run_steps(  # noqa: C901, PLR0913  (the whole kernel in one place)
     Args:
         step: the step of one environment: from the leaves of its state, `[1, ...]`, three keys,
             `[3]`, and its index, uint32 `[1]`, to the leaves of the next state and a transition's.
-            It is traced under `vmap`, so a loop leaves an environment alone that is done.
         states: the leaves of all states, `[N, ...]`.
         keys: the keys of the steps, `[T, 3]`, of the generator `mix2x32`.
         first: the index of the first environment, uint32 scalar.
@@ -383,16 +382,23 @@ def _while(scalars: _Scalars, params: Any, *args: np.ndarray) -> Any:
     of_cond, of_body = args[:num_cond], args[num_cond : num_cond + num_body]
     avals = body.in_avals[num_body:]
 
-    def goes_on(parts: Sequence[Any]) -> jax.Array:
-        carry = _assembled(parts, avals)
+    def going(carry: list[np.ndarray]) -> Any:
         (result,) = scalars.evaluate(condition.jaxpr, condition.consts, [*of_cond, *carry])
-        (going,) = result.reshape(-1)
-        # Under `vmap`, the body leaves an environment alone that is done before others.
-        return jnp.max(going.astype(jnp.int32)) > 0 if np.ndim(going) else going
+        return result.item(0)
+
+    def goes_on(parts: Sequence[Any]) -> jax.Array:
+        is_going = going(_assembled(parts, avals))
+        return jnp.max(is_going.astype(jnp.int32)) > 0 if np.ndim(is_going) else is_going
 
     def once(parts: Sequence[Any]) -> tuple[Any, ...]:
         carry = _assembled(parts, avals)
         results = _taken_apart(scalars.evaluate(body.jaxpr, body.consts, [*of_body, *carry]))
+        if np.ndim(is_going := going(carry)):
+            # An environment that is done waits for the others of its block.
+            results = [
+                jnp.where(is_going, *(_vector(part, scalars.block) for part in pair))
+                for pair in zip(results, parts, strict=True)
+            ]
         return tuple(
             _vector(new, scalars.block) if np.ndim(old) else new
             for new, old in zip(results, parts, strict=True)
