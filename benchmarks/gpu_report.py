@@ -294,10 +294,11 @@ def _run(argv: list[str]) -> bool:
         if options.only in name:
             rows.append(measure_it(name))
             print(line(rows[-1]), flush=True)
-    print(f"{'rollout':42} {'envs':>10}  {'steps/s':>9} {'other':>9}  times as fast (95%)")
-    for name, compare_it in compared():
-        if options.only in name:
-            print(ratio_line(compare_it(name)), flush=True)
+    pairs = [(name, compare_it) for name, compare_it in compared() if options.only in name]
+    if pairs:
+        print(f"\n{'rollout':42} {'envs':>10}  {'steps/s':>9} {'other':>9}  times as fast (95%)")
+    for name, compare_it in pairs:
+        print(ratio_line(compare_it(name)), flush=True)
     if options.output is not None:
         write_rows(options.output, MeasuredProgram, rows)
     return True
