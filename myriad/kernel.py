@@ -78,17 +78,25 @@ def is_available() -> bool:
     return jax.default_backend() == "gpu"
 
 
-def refusal(step: ClosedJaxpr, states: Sequence[Any], num_columns: int = 0) -> str | None:
+def refusal(
+    step: ClosedJaxpr, states: Sequence[Any], num_columns: int = 0, num_rows: int = 1
+) -> str | None:
     """Return why a step can't be a kernel, or None if it can, without compiling it.
 
-    The arguments are those of `run_steps`, or their shapes.
+    The arguments are those of `run_steps`, or their shapes, and the rows of the trajectory.
     """
     *_, key, _ = step.in_avals
     shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in states]
     words = [jax.ShapeDtypeStruct((), dtype) for dtype in (jnp.uint32, jnp.int32)]
-    run = functools.partial(run_steps, step, num_columns=num_columns, interpret=False)
+    run = functools.partial(
+        run_steps,
+        step,
+        num_columns=num_columns,
+        num_recorded=states[0].shape[0],
+        interpret=False,
+    )
     try:
-        traced = jax.jit(run).trace(shapes, jax.ShapeDtypeStruct((1, 3), key.dtype), *words)
+        traced = jax.jit(run).trace(shapes, jax.ShapeDtypeStruct((num_rows, 3), key.dtype), *words)
         traced.lower(lowering_platforms=("cuda",))
     except UnsupportedError as error:
         return str(error)
@@ -97,7 +105,7 @@ def refusal(step: ClosedJaxpr, states: Sequence[Any], num_columns: int = 0) -> s
     return None
 
 
-def run_steps(  # noqa: C901, PLR0913  (the whole kernel in one place)
+def run_steps(  # noqa: C901, PLR0913, PLR0915  (the whole kernel in one place)
     step: ClosedJaxpr,
     states: Sequence[jax.Array],
     keys: jax.Array,
@@ -146,6 +154,9 @@ def run_steps(  # noqa: C901, PLR0913  (the whole kernel in one place)
         )
         for aval in columns
     ]
+
+    if any(math.prod(leaf.shape) >= 2**31 for leaf in [*stored, *rows]):
+        raise UnsupportedError("an array of 2**31 numbers has no form in a kernel")
 
     def kernel(first: Any, num_steps: Any, words: Any, *refs: Any) -> None:
         before, after = refs[: len(states)], refs[len(states) : 2 * len(states)]

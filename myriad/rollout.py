@@ -506,10 +506,8 @@ class Rollout:
             if not final_obs:
                 transition = dataclasses.replace(transition, final_obs=None)
             columns, structure = jax.tree.flatten(transition)
-            if (
-                kernel.refusal(self._one_step[0], jax.tree.leaves(batch_state), len(columns))
-                is None
-            ):
+            leaves = jax.tree.leaves(batch_state)
+            if not kernel.refusal(self._one_step[0], leaves, len(columns), len(keys)):
                 batch_state, rows = self._run_kernel(batch_state, keys, num_steps, len(columns))
                 return batch_state, jax.tree.unflatten(structure, rows)
         env_index = self._env_indices(0, self.layout.padded_envs_per_device)
