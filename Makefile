@@ -17,6 +17,7 @@ help:
 	@echo 'make test         run the tests'
 	@echo 'make check        lint, then the fast tests: run it before each commit'
 	@echo 'make gate         compare this tree with BASE (default origin/main): slower, more memory, slower to compile?'
+	@echo '                  make fails with 2 whatever the gate finds; scripts call `.venv/bin/python -m perfgate --base REF`'
 	@echo 'make site         build the pages of results in site/, with build/docs if it is there'
 	@echo 'make docs         build the documentation in build/docs (DOCS=folder: elsewhere)'
 	@echo 'make lint         check style, types and who imports whom'
@@ -40,7 +41,8 @@ check: lint
 	@$(RUN) pytest -m "not slow" -n auto --dist worksteal $(ARGS)
 
 gate: .venv/bench.stamp
-	@$(RUN) perfgate --base $(BASE) $(ARGS)
+	@$(RUN) perfgate --base $(BASE) $(ARGS) || { code=$$?; \
+	  echo "The gate's exit code is $$code. Make turns it into 2, so call $(RUN) perfgate in scripts." >&2; exit $$code; }
 
 site: .venv/bench.stamp
 	@$(RUN) ci.site.build $(ARGS)

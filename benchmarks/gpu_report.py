@@ -14,6 +14,7 @@ if __name__ == "__main__" and not __package__:
 
     require_setup()
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from benchmarks.harness.command_line import Parser, guarded, writable
+from benchmarks.harness.command_line import Parser, guarded
 from benchmarks.harness.files import write_rows
 from benchmarks.harness.programs import program
 from benchmarks.harness.workloads import SuiteError
@@ -276,10 +277,9 @@ def _run(argv: list[str]) -> bool:
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="only programs whose name contains TEXT"
     )
-    parser.add_argument(
-        "--output", type=writable, metavar="FILE", help="CSV file, with a row per program"
-    )
+    parser.add_output("program")
     options = parser.parse_args(argv)
+    os.environ["MYRIAD_COMPILATION_CACHE"] = "off"  # Compiling is measured.
     configure()
     machine = fingerprint()
     if machine.device_kind != "gpu":

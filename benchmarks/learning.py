@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.harness import package
-from benchmarks.harness.command_line import Parser, count, guarded, writable
+from benchmarks.harness.command_line import Parser, count, guarded
 from benchmarks.harness.files import write_rows
 from benchmarks.harness.process import child_process
 from benchmarks.harness.process.failures import ChildError
@@ -318,9 +318,7 @@ def _parser() -> Parser:
         metavar="N",
         help="trainings per target (default: the target's own number)",
     )
-    parser.add_argument(
-        "--output", type=writable, metavar="FILE", help="CSV file, with a row per training"
-    )
+    parser.add_output("training")
     parser.add_argument(
         "--num-envs",
         type=count,

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import package, peers
-from benchmarks.harness.command_line import Parser, count, guarded, writable
+from benchmarks.harness.command_line import Parser, count, guarded
 from benchmarks.harness.files import write_rows
 from benchmarks.harness.process.supervisor import Supervised
 from benchmarks.harness.workloads import SuiteError
@@ -365,9 +365,7 @@ def _run(argv: list[str]) -> bool:
     parser.add_argument(
         "--seconds", type=count, metavar="S", help="train each library's own defaults for S seconds"
     )
-    parser.add_argument(
-        "--output", type=writable, metavar="FILE", help="CSV file, with a row per training"
-    )
+    parser.add_output("training")
     options = parser.parse_args(argv)
     if not peers.is_installed(PEER):
         raise SuiteError(f"{PEER} is not installed; {peers.how_to_install(PEER)}.")

@@ -30,6 +30,7 @@ from benchmarks.harness.command_line import (
     resolved_agent,
     resolved_env,
 )
+from benchmarks.harness.files import require_free
 from benchmarks.harness.process.child_process import Reply, run
 from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.process.memory import peak_bytes
@@ -194,7 +195,9 @@ def _output(options: argparse.Namespace, profile: str) -> Path | None:
     output: Path | None = options.output
     if output is None or output.suffix != ".csv" or options.profile != "both":
         return output
-    return output.with_stem(f"{output.stem}_{profile}")
+    output = output.with_stem(f"{output.stem}_{profile}")
+    require_free(output, force=options.force)
+    return output
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:

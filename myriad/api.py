@@ -17,6 +17,7 @@ from myriad.autotune import autotune
 from myriad.autotune.precision import warn_if_slower
 from myriad.distributed import processes
 from myriad.errors import InvalidArgumentError, shown
+from myriad.files import announced
 from myriad.host import release_freed_memory
 from myriad.random import fast_key, make_key
 from myriad.ranges import INT64, SEED_LIST, Integer, Seed
@@ -184,6 +185,7 @@ def resume(
     *,
     quiet: bool = False,
     profile_chunks: Annotated[int, Integer(0)] = 0,
+    trust: bool = False,
 ) -> TrainingResults:
     """Resume a run from its newest checkpoint, or from the start if there is none.
 
@@ -196,16 +198,18 @@ def resume(
         run_folder: the folder that `train_and_evaluate` wrote.
         quiet: show no progress, not even on a terminal.
         profile_chunks: as in `train_and_evaluate`.
+        trust: whether the run may name code of others to import, as `module:Class`.
 
     Raises:
-        InvalidArgumentError: the folder holds no run, is in use, the training does not fit into
-            memory, or another version of Myriad wrote it and its checkpoint no longer fits.
+        InvalidArgumentError: the folder holds no run, names code that you don't trust, is in use,
+            the training does not fit into memory, or another version of Myriad wrote it and its
+            checkpoint no longer fits.
     """
     group = processes()
     with interrupts_kept(), group.watching():
         group.require_alike({"the call": "resume"})
         folder, toml = written_folder(group, _named(run_folder))
-        config = TrainingConfig.from_toml(toml, folder.path / "config.toml")
+        config = TrainingConfig.from_toml(toml, folder.path / "config.toml", trust=trust)
         resolved = group.together(lambda: _completed(config.resolve(), profile_chunks))
         require_same_training(group, resolved, profile_chunks)
         unsaid = resolved.config.named() - config.named()
@@ -236,7 +240,10 @@ def evaluate(
             memory, `seed` does not fit in 64 bits, or `agent_state` is not from such an agent.
     """
     resolved = config.resolve()
-    _require_state(resolved, agent_state)
+    if isinstance(resolved.learner, ControllerLearner):
+        agent_state = None  # A fixed policy needs none, so any is passed over.
+    else:
+        _require_state(resolved, agent_state)
     key = key_alone(seed)
     if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((agent_state, key))):
         # Inside your own traced program, memory can't be checked here.
@@ -341,25 +348,30 @@ def evaluate_run(
     num_episodes: Annotated[int, Integer(1)] = 128,
     seed: Seed = 0,
     train_seed: Seed | None = None,
+    *,
+    trust: bool = False,
 ) -> jax.Array:
-    """Evaluate the agent in a run's newest checkpoint, as `evaluate` does."""
-    config, _, agent = load_training(run_folder, train_seed)
+    """Evaluate the agent in a run's newest checkpoint, as `evaluate` does, and say so."""
+    config, _, agent = load_training(run_folder, train_seed, trust=trust)
     state = agent.state if isinstance(agent, TrainedPolicy) else None
-    return evaluate(config, state, num_episodes, seed)
+    with announced(f"compiling and playing {num_episodes:,} episodes"):
+        return evaluate(config, state, num_episodes, seed)
 
 
 def load_training(
-    run_folder: str | Path, train_seed: Seed | None
+    run_folder: str | Path, train_seed: Seed | None, *, trust: bool
 ) -> tuple[TrainingConfig, Any, Any]:
     """Do what `load_agent` does, but call its `seed` `--train-seed` in errors."""
     try:
-        return load_agent(run_folder, train_seed)
+        return load_agent(run_folder, train_seed, trust=trust)
     except InvalidArgumentError as error:
         raise error.renamed({"seed": "--train-seed"}) from None
 
 
 @checked
-def load_agent(run_folder: str | Path, seed: Seed | None = None) -> tuple[TrainingConfig, Any, Any]:
+def load_agent(
+    run_folder: str | Path, seed: Seed | None = None, *, trust: bool = False
+) -> tuple[TrainingConfig, Any, Any]:
     """Return the configuration of a run, its environment and its trained agent.
 
     You can pass the agent to `Rollout`. It is a fixed greedy policy from the newest checkpoint, or
@@ -368,13 +380,16 @@ def load_agent(run_folder: str | Path, seed: Seed | None = None) -> tuple[Traini
     Args:
         run_folder: the folder that `train_and_evaluate` wrote.
         seed: the training's seed. A run of many seeds needs it.
+        trust: whether the run may name code of others to import, as `module:Class`.
 
     Raises:
         InvalidArgumentError: the folder holds no run, no checkpoint yet, or no training of this
-            seed, or its checkpoint does not fit into memory.
+            seed, names code that you don't trust, or its checkpoint does not fit into memory.
     """
     folder = RunFolder(_named(run_folder))
-    config = TrainingConfig.from_toml(folder.config_toml(), folder.path / "config.toml")
+    config = TrainingConfig.from_toml(
+        folder.config_toml(), folder.path / "config.toml", trust=trust
+    )
     seeds = config.seeds or [config.seed]
     if seed is None and len(seeds) > 1:
         raise InvalidArgumentError(
@@ -445,8 +460,6 @@ def _require_state(resolved: ResolvedConfig, agent_state: Any) -> None:
     """Raise unless a state has the leaves of the learner's state, of any sizes."""
     learner = resolved.learner
     num_envs = resolved.num_envs
-    if isinstance(learner, ControllerLearner):
-        return  # A fixed policy has no state to check.
 
     def kinds(state: Any, more_axes: int = 0) -> Any:
         leaves, structure = jax.tree.flatten(state)

@@ -2,30 +2,26 @@
 
 import io
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from myriad.errors import InvalidArgumentError
 
 
-def variables_in(text: str, file: object, environ: Mapping[str, str]) -> dict[str, str]:
+def variables_in(text: str, file: object) -> dict[str, str]:
     """Return the variables that a `.env` file sets, the last value of each.
 
     A statement is `NAME=value`, optionally with `export` before it, quotes around the value or a
-    comment after it. `${OTHER}` and `${OTHER:-otherwise}` stand for a variable of the environment,
-    or else for one of an earlier statement. A name alone sets nothing.
+    comment after it. A name alone sets nothing. `${OTHER}` is text like any other.
 
     Args:
         text: the content of the file.
         file: the file's name, for errors.
-        environ: the variables of the environment.
 
     Raises:
         InvalidArgumentError: a line is not a statement. The message names the line but doesn't
             repeat it, since it may hold a secret.
     """
     from dotenv.parser import parse_stream
-    from dotenv.variables import parse_variables
 
     variables: dict[str, str] = {}
     for statement in parse_stream(io.StringIO(text, newline="")):
@@ -38,9 +34,7 @@ def variables_in(text: str, file: object, environ: Mapping[str, str]) -> dict[st
             continue
         variables.pop(statement.key, None)
         if statement.value is not None:
-            known = {**variables, **environ}
-            atoms = parse_variables(statement.value)
-            variables[statement.key] = "".join(atom.resolve(known) for atom in atoms)
+            variables[statement.key] = statement.value
     return variables
 
 

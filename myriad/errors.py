@@ -7,6 +7,7 @@
     ├── BackendStartedError (RuntimeError)     an XLA option came after JAX had read its options
     ├── DivergedError (ArithmeticError)        a NaN or an infinity stopped a training
     ├── ProcessLostError (RuntimeError)        another process of the same training is gone
+    ├── RunFolderLostError (RuntimeError)      the folder was removed, moved or replaced meanwhile
     ├── DeviceNotFoundError (RuntimeError)     you asked for a platform that this machine lacks
     └── NotInstalledError (ImportError)        names the command that installs the library
 
@@ -183,6 +184,10 @@ class DivergedError(MyriadError, ArithmeticError):
 
 class ProcessLostError(MyriadError, RuntimeError):
     """Another process of the same training is gone."""
+
+
+class RunFolderLostError(MyriadError, RuntimeError):
+    """A run's folder was removed, moved or replaced while the run trained."""
 
 
 class DeviceNotFoundError(MyriadError, RuntimeError):

@@ -1,10 +1,12 @@
-"""Write files so that a reader finds the old file or the new one, and never half of one."""
+"""Write files so that a reader finds the old file or the new one, and read none without a limit."""
 
 import contextlib
 import errno
 import os
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from myriad.errors import InvalidArgumentError, without_passwords
@@ -13,6 +15,11 @@ try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None
+
+
+# The most bytes that are read of each kind of file, and of all others.
+_MOST_BYTES = {".env": 2**15, ".json": 2**26, ".csv": 2**26, ".jsonl": 2**30}
+_MOST_OF_OTHERS = 2**22
 
 
 @contextlib.contextmanager
@@ -51,6 +58,16 @@ def replacing(path: Path) -> Iterator[Path]:
             raise
 
 
+def require_free(path: Path, *, force: bool) -> None:
+    """Refuse to replace a file, unless it is empty or the user asked for it.
+
+    Raises:
+        InvalidArgumentError: the file holds something, and `force` is False.
+    """
+    if not force and path.is_file() and path.stat().st_size:
+        raise InvalidArgumentError(f"{path} exists: name another file, or replace it by --force.")
+
+
 def unwritable(folder: Path) -> str | None:
     """Say why nothing can be written below a folder, which need not exist yet, or return None.
 
@@ -75,14 +92,28 @@ def read_text(path: Path) -> str:
     """Read a file of text.
 
     Raises:
-        InvalidArgumentError: the file is missing, not a regular file or not UTF-8.
+        InvalidArgumentError: the file is missing, too large, not a regular file or not UTF-8.
     """
     try:
-        return regular(path).read_text(encoding="utf-8")
+        return readable(path).read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         # A ValueError means bytes that are not UTF-8, or a null character in the name.
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise InvalidArgumentError(f"{path} can't be read: {reason}.") from error
+
+
+def readable(path: Path) -> Path:
+    """Return the path of a regular file that is small enough for its kind to be read whole.
+
+    Raises:
+        OSError: it isn't there, too large, a folder, a pipe or a device.
+    """
+    size = regular(path).stat().st_size
+    most = _MOST_BYTES.get(path.suffix or path.name, _MOST_OF_OTHERS)
+    if size > most:
+        reason = f"it has {size:,} bytes, but may have at most {most:,}"
+        raise OSError(errno.EFBIG, reason, str(path))
+    return path
 
 
 def regular(path: Path) -> Path:
@@ -96,12 +127,52 @@ def regular(path: Path) -> Path:
     return path
 
 
+def identity(path: Path) -> tuple[int, int] | None:
+    """Return what distinguishes a file or folder from another of its name, or None without one."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def say(sentence: str) -> None:
     """Print to standard error, without passwords. If it is closed or full, print nothing."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
             sys.stderr.write(f"{without_passwords(sentence)}\n")
             sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def announced(
+    what: str, say: Callable[[str], None] = say, *, every_s: float | None = None
+) -> Iterator[None]:
+    """Say at once what the block does, and at its end how long it took.
+
+    Args:
+        what: the words, such as `compiling`.
+        say: prints a line; by default to standard error.
+        every_s: if given, also say this often how long it has taken so far.
+    """
+    start = time.perf_counter()
+    ended = threading.Event()
+
+    def tick() -> None:
+        while not ended.wait(every_s):
+            say(f"{what}: {time.perf_counter() - start:.0f} s")
+
+    say(f"{what} ...")
+    ticking = threading.Thread(target=tick, daemon=True)
+    if every_s is not None:
+        ticking.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if every_s is not None:
+            ticking.join()
+    say(f"{what}: {time.perf_counter() - start:.1f} s")
 
 
 @contextlib.contextmanager

@@ -102,8 +102,9 @@ class Range:
         return f"{finite} {least}"
 
     def _holds(self, value: Any) -> bool:
-        if isinstance(value, type):
-            return False  # NumPy's booleans have the attributes of its numbers.
+        # NumPy's booleans have the attributes of its numbers, and JAX's keys those of arrays.
+        if isinstance(value, type) or "key" in str(getattr(value, "dtype", "")):
+            return False
         if getattr(value, "shape", ()):
             return self.arrays and self._holds_all(value)
         if hasattr(value, "item") and (self.arrays or not self.whole):

@@ -11,6 +11,12 @@ from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 class Registry:
     """A table from names and aliases to `module:attribute` targets.
 
+    Args:
+        kind: the word for a target in messages.
+        targets: the `module:attribute` of each name.
+        aliases: other names, and the name that each stands for.
+        member: the field or method that a target must have. It must then be a dataclass.
+
     Example:
         >>> colours = Registry("colour", {"red": "fractions:Fraction"}, aliases={"rouge": "red"})
         >>> colours.load("rouge").__name__
@@ -18,9 +24,15 @@ class Registry:
     """
 
     def __init__(
-        self, kind: str, targets: Mapping[str, str], aliases: Mapping[str, str] | None = None
+        self,
+        kind: str,
+        targets: Mapping[str, str],
+        aliases: Mapping[str, str] | None = None,
+        *,
+        member: str | None = None,
     ):
         self.kind = kind
+        self._member = member
         self._targets: dict[str, Any] = dict(targets)
         self._aliases = dict(aliases or {})
         self._built_in = {*self._targets, *self._aliases}
@@ -49,16 +61,26 @@ class Registry:
 
         Raises:
             UnknownNameError: the name is not registered.
-            InvalidArgumentError: the module of `module:attribute` can't be imported, or lacks the
-                attribute.
+            InvalidArgumentError: the module of `module:attribute` can't be imported, lacks the
+                attribute, or the target lacks the member.
         """
-        if ":" in name:
-            return self._import(name)
-        target = self._targets[self.resolve(name)]
-        if not isinstance(target, str):
+        target = self._import(name) if ":" in name else self._targets[self.resolve(name)]
+        if isinstance(target, str):
+            module, _, attribute = target.partition(":")
+            target = getattr(importlib.import_module(module), attribute)
+        if self._member is None:
             return target
-        module, _, attribute = target.partition(":")
-        return getattr(importlib.import_module(module), attribute)
+        fields = getattr(target, "__dataclass_fields__", None)
+        if (
+            not isinstance(target, type)
+            or fields is None
+            or not (self._member in fields or hasattr(target, self._member))
+        ):
+            raise InvalidArgumentError(
+                f"{self.kind} {shown(name)} must be a dataclass with {self._member}, "
+                f"but is {shown(target)}."
+            )
+        return target
 
     def add(self, name: str, target: Any) -> None:
         """Register `target`, an object or a `module:attribute` string.
@@ -114,6 +136,29 @@ def check_overrides(owner: str, defaults: Mapping[str, Any], overrides: Mapping[
             and not (kind in _NUMBERS and hasattr(value, "dtype"))
         ):
             raise InvalidArgumentError(f"{name} must be {kind}, but got {shown(value)}.")
+
+
+def refuse_unused(thing: Any, defaults: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
+    """Refuse values that would change nothing. A value that equals the default passes.
+
+    So does an array, since it may be traced.
+
+    Args:
+        thing: an environment or an agent. If it has `unused`, that maps each field without effect
+            to the reason.
+        defaults: the defaults of the fields.
+        overrides: the values that were chosen.
+
+    Raises:
+        InvalidArgumentError: a value has no effect.
+    """
+    for name, reason in getattr(thing, "unused", {}).items():
+        value = overrides.get(name, defaults[name])
+        if not hasattr(value, "dtype") and value != defaults[name]:
+            raise InvalidArgumentError(
+                f"{name} must be {shown(defaults[name])} {reason}, where it has no effect, "
+                f"but got {shown(value)}."
+            )
 
 
 def is_integer(value: Any) -> bool:

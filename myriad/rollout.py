@@ -8,7 +8,7 @@ same bits for every chunk size, tile size and number of devices.
 
 import dataclasses
 import math
-from functools import partial
+from functools import cached_property, partial
 from typing import Annotated, Any
 
 import jax
@@ -24,12 +24,12 @@ from myriad.arguments import checked, require
 from myriad.counters import Counter
 from myriad.distributed import processes
 from myriad.envs.environment import AnyEnvironment
-from myriad.envs.vector import BatchState, Transition, VectorEnv
+from myriad.envs.vector import BatchState, Transition, VectorEnv, require_room_for
 from myriad.errors import InvalidArgumentError, shown
 from myriad.hardware import compiles_loops_whole
 from myriad.random import MIX2X32, is_key, make_key
 from myriad.ranges import INT64, Integer, Seed
-from myriad.xla import OuterJit, count_primitives, output_fusion, put_everywhere
+from myriad.xla import OuterJit, Stated, count_primitives, output_fusion, put_everywhere
 
 # A tile's state should leave room in a 32 KB first-level cache. Larger tiles than 512 gain nothing.
 _CPU_TILE_BYTES, _MIN_TILE, _MAX_TILE = 24 * 1024, 64, 512
@@ -222,15 +222,32 @@ class Rollout:
         self._whole_chunk = put_everywhere(np.int32(scan_chunk_size), self._replicated)
         # It is an option of loops on a CPU, and unsafe for the stores of an interpreted kernel.
         options = output_fusion(self._step_program) if self.loop_reason else {}
-        self._init = jax.jit(self._first_state, out_shardings=placement)
-        self._run = OuterJit(self._chunk, options, donate_argnums=0, out_shardings=placement)
-        self._record = OuterJit(
-            self._recorded_chunk,
-            options,
-            donate_argnums=0,
-            static_argnums=2,
-            out_shardings=(placement, None),
+        # All devices of a CPU share its memory.
+        is_cpu = devices[0].platform == "cpu"
+        num_sharing = len(self._mesh.local_devices) if is_cpu else 1
+
+        def require_room(compiled: jax.stages.Compiled, **words: str) -> None:
+            stated = Stated.of(compiled)
+            held = num_sharing * stated.arguments
+            needed = held + num_sharing * stated.beside_arguments
+            require_room_for(num_envs, needed, held, **words)
+
+        # The chunk, which compiles later, needs more.
+        first = partial(require_room, at_most="fewer than")
+        self._init = OuterJit(self._first_state, {}, first, out_shardings=placement)
+        self._run = OuterJit(
+            self._chunk, options, require_room, donate_argnums=0, out_shardings=placement
         )
+        self._record = {
+            final_obs: OuterJit(
+                partial(self._recorded_chunk, final_obs=final_obs),
+                options,
+                partial(require_room, doing=f"{scan_chunk_size:,} recorded steps of "),
+                donate_argnums=0,
+                out_shardings=(placement, None),
+            )
+            for final_obs in (False, True)
+        }
 
     def __repr__(self) -> str:
         how = f"a loop: {self.loop_reason}" if self.loop_reason else "one kernel"
@@ -250,7 +267,7 @@ class Rollout:
 
         `state` is donated, so you can't use it after the call.
         """
-        _require_state(state)
+        self._require_state(state)
         return self._run(state, self._trip_count(num_steps))
 
     def record_chunk(
@@ -261,16 +278,16 @@ class Rollout:
         `state` is donated. With `final_obs`, the trajectory also holds the observation after each
         step from before any reset.
         """
-        _require_state(state)
+        self._require_state(state)
         require("final_obs", final_obs, bool)
-        return self._record(state, self._trip_count(num_steps), final_obs)
+        return self._record[final_obs](state, self._trip_count(num_steps))
 
     def run(self, state: RolloutState, num_steps: int) -> RolloutState:
         """Run `num_steps` steps in as many chunks as they need. `state` is donated.
 
         Raises:
-            InvalidArgumentError: `num_steps` is not an integer of at least 0, or `state` has
-                another type.
+            InvalidArgumentError: `num_steps` is not an integer of at least 0, `state` is not of
+                this rollout, or the call doesn't fit into memory.
         """
         _STEPS.require("num_steps", num_steps)
         # JAX only queues these calls. Nothing waits for the device until `summary`.
@@ -281,7 +298,7 @@ class Rollout:
 
     def batch_state(self, state: RolloutState) -> BatchState:
         """Return the environments of `state` without the padding: leaves `[num_envs, ...]`."""
-        _require_state(state)
+        self._require_state(state)
         batch_state = jax.tree.map(self.layout.without_padding, state.batch_state)
         if not self._remembers:
             return batch_state
@@ -293,7 +310,7 @@ class Rollout:
         Each environment sums its returns in float32, so the mean return is right as long as no sum
         is beyond 2**24, about 16.8 million. Steps and episodes are counted in 64 bits.
         """
-        _require_state(state)
+        self._require_state(state)
         held = self.layout.held
         halves = held(state.halves)
         # Sum on the host in 64 bits, since a sum over all environments may not fit into 32.
@@ -316,7 +333,25 @@ class Rollout:
 
     def compile(self, state: RolloutState) -> jax.stages.Compiled:
         """Compile the chunk for states like `state`, to inspect it. `run_chunk` doesn't need it."""
+        self._require_state(state)
         return self._run.lower(state, self._whole_chunk).compile()
+
+    @cached_property
+    def _state_like(self) -> RolloutState:
+        """The shapes of a state."""
+        return jax.eval_shape(self._first_state, make_key(0), self._envs.params.own)
+
+    def _require_state(self, state: Any) -> None:
+        like = self._state_like
+        if (
+            not isinstance(state, RolloutState)
+            or state.halves.shape != like.halves.shape
+            or jax.tree.structure(state) != jax.tree.structure(like)
+        ):
+            got = "that of another" if isinstance(state, RolloutState) else shown(state)
+            raise InvalidArgumentError(
+                f"state must be this rollout's, as init and run return it, but got {got}."
+            )
 
     def _default_tile(self, platform: str) -> int:
         # If every step goes back to the runtime, tiles would only make that happen more often.
@@ -330,7 +365,7 @@ class Rollout:
     def _step_program(self) -> ClosedJaxpr:
         """Trace a step of a tile, which decides the compiler options of the chunk."""
         key = make_key(0)
-        state = jax.eval_shape(self._first_state, key, self._envs.params.own)
+        state = self._state_like
         keys = jax.eval_shape(lambda: _fold_each(key, jnp.arange(3)))
         env_index = jax.ShapeDtypeStruct(state.halves.shape, jnp.uint32)
         return jax.make_jaxpr(self._step)(state.batch_state, keys, env_index)
@@ -339,15 +374,14 @@ class Rollout:
         """Trace a step of one environment for the kernel. Return it, or why there is no kernel."""
         if not kernel.is_available():
             return None, "only a GPU runs a chunk as one kernel"
-        key = make_key(0)
-        state = jax.eval_shape(self._first_state, key, self._envs.params.own)
+        state = self._state_like
         leaves, structure = jax.tree.flatten(state.batch_state)
 
         def step(leaves: list[jax.Array], keys: jax.Array, env_index: jax.Array) -> Any:
             return self._step(jax.tree.unflatten(structure, leaves), keys, env_index)
 
         one = [jax.ShapeDtypeStruct((1, *leaf.shape[1:]), leaf.dtype) for leaf in leaves]
-        keys = jax.ShapeDtypeStruct((3,), key.dtype)
+        keys = jax.ShapeDtypeStruct((3,), state.key.dtype)
         with loops.inside_kernel():
             traced = jax.make_jaxpr(step, return_shape=True)(
                 one, keys, jax.ShapeDtypeStruct((1,), jnp.uint32)
@@ -439,7 +473,8 @@ class Rollout:
         self,
         state: RolloutState,
         num_steps: jax.Array,
-        final_obs: bool,  # noqa: FBT001  (static arguments of jit are positional)
+        *,
+        final_obs: bool,
     ) -> tuple[RolloutState, Transition]:
         run = partial(self._run_recorded, final_obs=final_obs)
         run = self._shard(run, out_specs=(PartitionSpec("env"), PartitionSpec(None, "env")))
@@ -602,10 +637,3 @@ def _put_row(tree: Any, row: Any, index: jax.Array) -> Any:
 
 def _fold_each(key: jax.Array, values: jax.Array) -> jax.Array:
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, values)
-
-
-def _require_state(state: Any) -> None:
-    if not isinstance(state, RolloutState):
-        raise InvalidArgumentError(
-            f"state must be a rollout's, as init and run return it, but got {shown(state)}."
-        )

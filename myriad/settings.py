@@ -8,13 +8,13 @@ Myriad keeps things, at the end of this module, and for XLA's options to leave o
 
 import dataclasses
 import os
-import stat
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from myriad.dotenv import variables_in
 from myriad.errors import InvalidArgumentError, closest, shown
+from myriad.files import read_text
 
 # The source of a value that came from the flag of the same name.
 FLAG = "flag"
@@ -26,8 +26,6 @@ LEFT_OUT = "MYRIAD_WITHOUT_XLA_OPTIONS"
 # Variables with this prefix that the benchmarks and the tests read.
 _OF_OTHERS = ("MYRIAD_TIER", "MYRIAD_CI", "MYRIAD_KILLS")
 _FILE = ".env"
-# A larger file is not a `.env`.
-_MOST_BYTES = 1_000_000
 # The variables that this process copied from a file to its environment, and the file.
 _exported: dict[str, str] = {}
 
@@ -221,7 +219,7 @@ class Settings:
         of_file: Mapping[str, str] = {}
         if folder is not None:
             file = folder / _FILE
-            of_file = variables_in(_text_of(file), file, environ)
+            of_file = variables_in(read_text(file) if os.path.lexists(file) else "", file)
         values: dict[str, Any] = {}
         sources: dict[str, str] = {}
         for given, file in ((of_file, _FILE), (environ, "")):
@@ -231,6 +229,11 @@ class Settings:
                     if variable not in given or (only is not None and name not in only):
                         continue
                     source = source_of(variable, file)
+                    if file and "${" in given[variable]:
+                        raise InvalidArgumentError(
+                            f"{source} must be written out, since ${{...}} is not replaced, "
+                            f"but is {shown(given[variable])}."
+                        )
                     value = _parsed(setting, source, given[variable])
                     if value is not None:
                         values[name] = value
@@ -270,33 +273,6 @@ def source_of(variable: str, file: str = "") -> str:
     if exported is not None and os.environ.get(variable) == exported:
         file = _FILE
     return f"{variable} of {file}" if file else variable
-
-
-def _text_of(file: Path) -> str:
-    """Return the text of a file; empty if there is none."""
-    try:
-        # Reading a pipe could wait for ever.
-        is_file = stat.S_ISREG(file.stat().st_mode)
-        content = b""
-        if is_file:
-            with file.open("rb") as opened:
-                content = opened.read(_MOST_BYTES + 1)
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        raise InvalidArgumentError(f"{file} can't be read: {error.strerror}.") from None
-    if not is_file:
-        raise InvalidArgumentError(
-            f"{file} can't be read: it is a folder, a device or a pipe, not a file."
-        )
-    if len(content) > _MOST_BYTES:
-        raise InvalidArgumentError(f"{file} must be text of at most {_MOST_BYTES:,} bytes.")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InvalidArgumentError(
-            f"{file} must be UTF-8, but byte {error.start + 1:,} is not."
-        ) from None
 
 
 def _parsed(setting: Setting, source: str, text: str) -> Any:

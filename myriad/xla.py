@@ -5,6 +5,7 @@ benchmarks of compilation and memory call it.
 """
 
 import contextlib
+import os
 import re
 import warnings
 from collections import Counter
@@ -36,8 +37,16 @@ _INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+ = .*? ([a-z][a-z0-9-]*)\(.*$
 _CALLBACK = re.compile(r'custom_call_target="[^"]*callback[^"]*"')
 _HOST_TRANSFER = "is_host_transfer=true"
 _KNOWN_PASSES = "known_trip_count"
+# The most bytes of compiled programs that are kept, and JAX's names of their files.
+_CACHE_BYTES = 2_000_000_000
+_PROGRAM = re.compile(r".+-[0-9a-f]{64}-cache")
 _COMPILATION = "/jax/core/compile/backend_compile_duration"
-_CACHE_HIT = "/jax/compilation_cache/cache_hits"
+# Besides its programs, a process holds the threads of the interpreter and of XLA, code, and a copy
+# of a report.
+_BESIDE_PROGRAMS = 32 << 20
+# Leave a hundredth for memory that doesn't grow with the numbers, so that the number that a message
+# suggests is not refused in turn.
+_MARGIN = 0.99
 # Operations whose outputs XLA may fuse: elementwise operations, reductions, products, shapes,
 # random numbers, loops and collectives. Indexed updates (`scatter` by any name) are not among
 # them.
@@ -174,13 +183,101 @@ def output_fusion(trace: Callable[[], ClosedJaxpr]) -> dict[str, str]:
     return options if options and set(count_primitives(trace().jaxpr)) <= _FUSABLE else {}
 
 
+@dataclass(frozen=True)
+class Stated:
+    """Bytes of a program on one device as the compiler states them, or 0 if it states nothing."""
+
+    arguments: int = 0
+    results: int = 0
+    aliases: int = 0
+    temporaries: int = 0
+
+    @property
+    def beside_arguments(self) -> int:
+        """Bytes that a call holds in addition to its arguments."""
+        return self.temporaries + self.results - self.aliases
+
+    @classmethod
+    def of(cls, compiled: jax.stages.Compiled) -> "Stated":
+        # Not through `describe`, which also reads the whole program and takes longer.
+        stats = compiled.memory_analysis()
+        if stats is None:
+            return cls()
+        return cls(
+            stats.argument_size_in_bytes,
+            stats.output_size_in_bytes,
+            stats.alias_size_in_bytes,
+            stats.temp_size_in_bytes,
+        )
+
+
+def most_bytes(programs: int) -> int:
+    """Return the most bytes of a process whose programs state `programs` bytes."""
+    # The allocator was measured to add 3%.
+    return programs + programs // 25 + _BESIDE_PROGRAMS
+
+
+def stated_bytes_within(room: int) -> int:
+    """Return the bytes that programs may state if their process is to fit into `room` bytes.
+
+    The inverse of `most_bytes`.
+    """
+    return max(0, (room - _BESIDE_PROGRAMS) * 25 // 26)
+
+
+def readable_bytes(num_bytes: int) -> str:
+    """Return a number of bytes in MiB, GiB or TiB."""
+    for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30)):
+        if num_bytes >= size:
+            return f"{num_bytes / size:,.1f} {unit}"
+    return f"{num_bytes / (1 << 20):,.0f} MiB"
+
+
+def require_room(
+    subject: str, stated: int, remedy: Callable[[int], str], room: int | None = None
+) -> None:
+    """Raise unless programs fit into memory.
+
+    Args:
+        subject: what needs the memory, in the plural.
+        stated: bytes that the programs hold at once, as the compiler states them.
+        remedy: called with the bytes that programs may state; returns what would fit.
+        room: bytes that the process may take; by default all that are free.
+
+    Raises:
+        InvalidArgumentError: they don't fit.
+    """
+    room = hardware.available_bytes() if room is None else room
+    needed = most_bytes(stated)
+    if needed > room:
+        fitting = remedy(int(_MARGIN * stated_bytes_within(room)))
+        raise InvalidArgumentError(
+            f"{subject} need {readable_bytes(needed)} of memory, "
+            f"and {readable_bytes(max(0, room))} are free; {fitting}."
+        )
+
+
 class OuterJit:
     """`jax.jit(fn, compiler_options=options, **kwargs)` that also works inside another program.
 
     JAX refuses options of a nested program. There, the options of the outer program apply.
+
+    Args:
+        fn: the function.
+        options: the compiler's options.
+        require: called with the compiled program before it runs for the first time. It may raise.
+        **kwargs: arguments of `jax.jit`.
     """
 
-    def __init__(self, fn: Callable[..., Any], options: dict[str, str], **kwargs: Any):
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        options: dict[str, str],
+        require: Callable[[jax.stages.Compiled], None],
+        **kwargs: Any,
+    ):
+        self._require = require
+        self._has_run = False
         self._inside = jax.jit(fn, **kwargs)
         self._outside = jax.jit(fn, compiler_options=options, **kwargs)
         self._built_under = get_opaque_trace_state()
@@ -191,7 +288,13 @@ class OuterJit:
         is_inside = get_opaque_trace_state() != self._built_under or any(
             isinstance(leaf, Tracer) for leaf in jax.tree.leaves(args)
         )
-        return (self._inside if is_inside else self._outside)(*args)
+        if is_inside:
+            return self._inside(*args)
+        if not self._has_run:
+            # JAX keeps this program for the call.
+            self._require(self.lower(*args).compile())
+            self._has_run = True
+        return self._outside(*args)
 
 
 def result_shapes(traced: jax.stages.Traced) -> Any:
@@ -286,7 +389,9 @@ def matmul_precision() -> str:
 def use_compilation_cache(folder: Path) -> None:
     """Keep compiled programs in `folder`, even small ones, unless you have chosen another folder.
 
-    If the folder can't be made, a warning says why, and nothing is kept.
+    If the folder holds more than 2 GB, the programs that were used longest ago are deleted. You can
+    set another limit with `jax_compilation_cache_max_size`. If the folder can't be made, a warning
+    says why, and nothing is kept.
     """
     if jax.config.values["jax_compilation_cache_dir"] is not None:
         return
@@ -299,9 +404,35 @@ def use_compilation_cache(folder: Path) -> None:
             stacklevel=2,
         )
         return
+    most_bytes = jax.config.values["jax_compilation_cache_max_size"]
+    if most_bytes < 0 and "JAX_COMPILATION_CACHE_MAX_SIZE" not in os.environ:
+        most_bytes = _CACHE_BYTES
+    if most_bytes >= 0:
+        with contextlib.suppress(OSError):  # Others' programs can be used without being deleted.
+            _forget_programs(folder, most_bytes)
+    # JAX would look at every file for each program that it keeps, 0.4 s for 10,000 of them. After a
+    # process without this limit, or one that was killed while it wrote, it would keep none.
+    jax.config.update("jax_compilation_cache_max_size", -1)
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def _forget_programs(folder: Path, most_bytes: int) -> None:
+    """Delete JAX's files of a cache, those used longest ago first, until the rest fits."""
+    left = 0
+    programs = []
+    for entry in os.scandir(folder):
+        if _PROGRAM.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+            with contextlib.suppress(FileNotFoundError):  # Another process deletes, too.
+                status = entry.stat()
+                left += status.st_size
+                programs.append((max(status.st_atime, status.st_mtime), entry.path, status.st_size))
+    for _, path, size in sorted(programs):
+        if left <= most_bytes:
+            break
+        Path(path).unlink(missing_ok=True)
+        left -= size
 
 
 @contextlib.contextmanager
@@ -313,22 +444,6 @@ def without_compilation_cache() -> Iterator[None]:
         yield
     finally:
         jax.config.update("jax_enable_compilation_cache", before)
-
-
-@contextlib.contextmanager
-def count_cache_hits() -> Iterator[Compilations]:
-    """Record the names of the programs that the block loads from the persistent cache."""
-    hits = Compilations()
-
-    def listen(event: str, **kwargs: Any) -> None:
-        if event == _CACHE_HIT:
-            hits.names.append(kwargs.get("fun_name", ""))
-
-    monitoring.register_event_listener(listen)
-    try:
-        yield hits
-    finally:
-        monitoring.unregister_event_listener(listen)
 
 
 @contextlib.contextmanager

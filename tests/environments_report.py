@@ -58,7 +58,7 @@ def tried(name: str, agent: str, options: dict[str, Any]) -> str:
         except MyriadError as error:
             return str(error)
         run = train_and_evaluate(config, f"{folder}/run", quiet=True).run_folder
-        _, env, trained = load_agent(run)
+        _, env, trained = load_agent(run, trust=True)
         rollout = Rollout(env, trained, NUM_ENVS, scan_chunk_size=8)
         state, _ = rollout.record_chunk(rollout.init(0), final_obs=True)
         rollout.summary(rollout.run(state, 12))

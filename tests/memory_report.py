@@ -74,23 +74,22 @@ def child(case: Row) -> None:
     """Do one thing, and say on standard output what was predicted and how it ended."""
     import warnings
 
-    from myriad import MyriadError, configure
+    from myriad import MyriadError, configure, xla
     from myriad.errors import ShortTrainingWarning
-    from myriad.training import fits
 
     warnings.simplefilter("ignore", ShortTrainingWarning)
     configure(cpu_devices=1)
     if case["by"] == "container":
         limit_by_files(case["limit"])
     predictions = [0]
-    most_bytes = fits.most_bytes
+    most_bytes = xla.most_bytes
 
     def recorded(programs: int) -> int:
         predictions.append(held_bytes() + most_bytes(programs))
         predictions.append(max(predictions[-1], peak_bytes()))
         return most_bytes(programs)
 
-    fits.most_bytes = recorded
+    xla.most_bytes = recorded
     said = ""
     try:
         do(case)

@@ -46,6 +46,7 @@ def test_help_shows_the_defaults_of_this_agent_in_this_environment(agent, help_o
     default = make_learner(agent, make_env("cartpole")).default_num_envs
     assert re.search(rf"--num-envs INT [^-]*\(default: {default}\)", text)
     assert re.search(r"--env\.gravity FLOAT .*?\(default: 9\.8\)", text)
+    assert not re.search(r"\d, ?\d{3}", text)  # where lines would break
 
 
 def test_help_shows_hyperparameters_with_their_sentences_and_what_you_chose(help_of):

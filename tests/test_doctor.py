@@ -141,6 +141,7 @@ def test_a_folder_that_is_turned_off_is_no_problem(doctor, monkeypatch):
     code, text = doctor()
     assert code == 0
     assert "compiled   off\n" in text
+    assert "the cache keeps them, unless it is off" in text
 
 
 def test_looking_does_not_tune(doctor, monkeypatch):

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from myriad.dotenv import variables_in
 from myriad.errors import InvalidArgumentError
 
-ENVIRON = {"MYRIAD_TEST_OUTER": "outer"}
 SIGNS = [" ", "\t", "=", "'", '"', "\\", "#", "\n", "\r", "\r\n", "\x0b", "\u2028", "$", "{", "}"]
 WORDS = ["A", "B", "é", "n", "export", "export A=1\n", "B='x y'\n", 'A="q\\n"\n', "A = 1 # one\n"]
-REFERENCES = ["${A}", "${B:-otherwise}", "${MYRIAD_TEST_OUTER}", "MYRIAD_TEST_OUTER=inner\n"]
+REFERENCES = ["${A}", "${B:-otherwise}", "A=${A}${A}\n"]
 
 
 @given(st.lists(st.sampled_from(SIGNS + WORDS + REFERENCES), max_size=14).map("".join))
@@ -24,14 +23,12 @@ def test_any_text_gives_the_variables_of_python_dotenv_or_is_refused_where_that_
     skips = any(each.error for each in parse_stream(io.StringIO(text, newline="")))
     if skips:
         with pytest.raises(InvalidArgumentError, match=r"^\.env, line \d+, must be NAME=value or"):
-            variables_in(text, ".env", ENVIRON)
+            variables_in(text, ".env")
         return
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MYRIAD_TEST_OUTER", "outer")
-        expected = DotEnv(None, io.StringIO(text, newline=""), override=False).dict()
+    expected = DotEnv(None, io.StringIO(text, newline=""), interpolate=False).dict()
     # A name alone has no value there.
     expected = {name: value for name, value in expected.items() if value is not None}
-    assert variables_in(text, ".env", ENVIRON) == expected
+    assert variables_in(text, ".env") == expected
 
 
 @pytest.mark.parametrize(
@@ -40,7 +37,7 @@ def test_any_text_gives_the_variables_of_python_dotenv_or_is_refused_where_that_
 )
 def test_a_bad_line_is_named_by_its_number_and_not_repeated(text, line):
     with pytest.raises(InvalidArgumentError) as refused:
-        variables_in(text, "folder/.env", {})
+        variables_in(text, "folder/.env")
     assert str(refused.value) == (
         f"folder/.env, line {line}, must be NAME=value or a comment; correct or remove it."
     )

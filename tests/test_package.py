@@ -6,9 +6,10 @@ import sys
 import pytest
 
 import myriad
-from myriad import list_envs, make_agent, make_env
+from myriad import create_config, list_envs, make_agent, make_env
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.registry import Registry
+from myriad.tuning import TuneSettings, tune
 
 FAST = ("cartpole-control", "pendulum-control")  # the others compile for longer
 
@@ -108,3 +109,32 @@ def test_a_registry_refuses_a_name_twice_and_takes_an_object():
     assert registry.load("two") == 2
     with pytest.raises(InvalidArgumentError, match="thing 'one' is already registered"):
         registry.add("one", 2)
+
+
+@pytest.mark.parametrize("name", ["os:system", "os:path", "myriad.envs.cartpole:CartPole"])
+def test_what_is_not_an_agent_is_refused_by_its_name(name):
+    with pytest.raises(InvalidArgumentError, match=f"agent '{name}' must be a dataclass with"):
+        create_config("cartpole", name)
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "needs"),
+    [("dqn", "priority_beta", {"priority_alpha": 0.6}), ("pid", "limit", {"integral": 0.1})],
+)
+def test_a_hyperparameter_without_effect_is_refused(name, field, needs):
+    env = make_env("cartpole")
+    with pytest.raises(InvalidArgumentError, match=f"{field} must be .* it has no effect, but got"):
+        make_agent(name, env, **{field: 0.9})
+    assert getattr(make_agent(name, env, **{field: 0.9}, **needs), field) == 0.9
+
+
+def test_a_campaign_takes_its_settings():
+    with pytest.raises(InvalidArgumentError, match="settings must be a TuneSettings, but got 1"):
+        tune(1)
+    for fields, says in (
+        ({"env": None}, "env must be a string"),
+        ({"env": "cartpole", "study_name": 0}, "study_name must be a string"),
+        ({"env": "cartpole", "objectives": 1}, "objectives must be a tuple or a list"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=says):
+            TuneSettings(**fields)

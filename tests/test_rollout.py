@@ -269,3 +269,21 @@ def test_parameters_of_another_length_are_refused_by_name():
         Rollout(env, make_agent("random", env), 10, 4, params=params)
     with pytest.raises(InvalidArgumentError, match="params must be a CartPoleParams"):
         Rollout(env, make_agent("random", env), 10, 4, params=make_env("pendulum").default_params)
+
+
+@pytest.mark.parametrize("call", ["run", "run_chunk", "record_chunk", "summary", "batch_state"])
+def test_a_state_of_another_rollout_is_refused(call):
+    rollout = make_rollout(4, 4)
+    steps = (4,) if call == "run" else ()
+    pendulum = make_env("pendulum")
+    others = [make_rollout(8, 4), Rollout(pendulum, make_agent("random", pendulum), 4, 4)]
+    for state in [*(other.init(0) for other in others), None]:
+        with pytest.raises(InvalidArgumentError, match="state must be this rollout's, as init"):
+            getattr(rollout, call)(state, *steps)
+
+
+def test_what_does_not_fit_is_refused_before_it_is_allocated():
+    rollout = make_rollout(1000, 10**9)
+    says = r"1,000,000,000 recorded steps of 1,000 environments need .* TiB of memory, and .* fit\."
+    with pytest.raises(InvalidArgumentError, match=says):
+        rollout.record_chunk(rollout.init(0))

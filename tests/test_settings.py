@@ -131,8 +131,7 @@ def test_variables_of_others_pass(put, folder, monkeypatch):
         assert main(["envs"]) == 0
 
 
-def a_folder(file):
-    file.mkdir()
+MUST = "MYRIAD_HOME of .env must be"
 
 
 def a_pipe(file):
@@ -146,18 +145,24 @@ def a_loop(file):
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (a_folder, ".env can't be read: it is a folder, a device or a pipe, not a file."),
         (a_pipe, ".env can't be read: it is a folder, a device or a pipe, not a file."),
         (a_loop, ".env can't be read: Too many levels of symbolic links."),
-        (b"USE_BF16=true\n\xff\n", ".env must be UTF-8, but byte 15 is not."),
+        (b"USE_BF16=true\n\xff\n", ".env can't be read: it is not UTF-8."),
         (
             b"A=1\nUSE_BF16 true\n",
             ".env, line 2, must be NAME=value or a comment; correct or remove it.",
         ),
-        (b"A=1\n" * 250_001, ".env must be text of at most 1,000,000 bytes."),
+        (
+            b"A=1\n" * 10_000,
+            ".env can't be read: it has 40,000 bytes, but may have at most 32,768.",
+        ),
+        (
+            b"HOME=/a\nMYRIAD_HOME=${HOME}/b\n",
+            f"{MUST} written out, since ${{...}} is not replaced, but is '${{HOME}}/b'.",
+        ),
         (
             b'MYRIAD_HOME="a\0b"\n',
-            f"MYRIAD_HOME of .env must be {settings._TEXT}, but is 'a\\x00b'; correct or unset it.",
+            f"{MUST} {settings._TEXT}, but is 'a\\x00b'; correct or unset it.",
         ),
     ],
 )
@@ -175,7 +180,7 @@ def test_a_file_that_cannot_be_read_is_refused_by_every_command(
 def test_a_file_without_permission_is_refused(folder, capsys):
     (folder / ".env").write_text("A=1\n")
 
-    def denied(self, *args):
+    def denied(self, *_, **__):
         raise PermissionError(errno.EACCES, "Permission denied", str(self))
 
     # The superuser may read any file, and tests run as that in containers.
@@ -214,7 +219,7 @@ def test_a_file_without_permission_is_refused(folder, capsys):
         (["--compile", "--compile-mode", "jit"], "--compile and --compile-mode say the same"),
         (
             ["--flash-attention"],
-            "--flash-attention: agent.attention must be 'auto' with network 'mlp', which has none",
+            "--flash-attention is for agents with the network attention, and this ppo has none.",
         ),
         (
             ["--agent.compute-dtype", "float16", "--agent.loss-scaling", "off"],
@@ -272,12 +277,29 @@ def test_a_switch_chooses_the_dtype_of_every_network(
     assert parse(argv).training().agent_options["compute_dtype"] == dtype
 
 
+@pytest.mark.parametrize("words", [["--target-return", "none"], ["--target-return=none"]])
+def test_none_turns_off_the_target_of_a_file(words, folder):
+    (folder / "mine.toml").write_text("target_return = 475.0\n")
+    argv = [*CARTPOLE, "ppo", "--config", "mine.toml"]
+    assert parse(argv).training().target_return == 475
+    assert parse([*argv, *words]).training().target_return is None
+
+
+@pytest.mark.parametrize("agent", ["ppo", "random"])
+def test_a_switch_turns_off_what_is_not_on(agent):
+    off = [f"--no-{name}" for name in ("flash-attention", "bf16", "wandb", "auto-tune")]
+    with_off, without = (
+        parse([*CARTPOLE, agent, *flags]).training().resolve().config for flags in (off, [])
+    )
+    assert with_off == without
+
+
 @pytest.mark.parametrize("agent", ["pid", "bangbang", "random"])
 @pytest.mark.parametrize(
     ("flags", "needs"),
     [
-        (["--bf16"], "--bf16 is for agents with a network, and {} has none."),
-        (["--no-flash-attention"], "--flash-attention is for agents with a network, and {} has"),
+        (["--bf16"], "--bf16 is for agents with a network, and this {} has none."),
+        (["--flash-attention"], "--flash-attention is for agents with the network attention, and"),
         (["--batch-size", "8"], "--batch-size is for agents that learn, and {} takes no gradient"),
     ],
 )
@@ -417,7 +439,7 @@ def test_a_run_that_goes_on_reads_no_setting_that_it_has_stored(folder, monkeypa
 
 
 def test_the_places_of_a_file_are_followed_and_named(folder, capsys):
-    (folder / ".env").write_text("MYRIAD_HOME=${PWD:-.}/kept\n")
+    (folder / ".env").write_text(f"MYRIAD_HOME={folder}/kept\n")
     assert main(["doctor"]) == 0
     said = capsys.readouterr().out
     assert "MYRIAD_HOME of .env " in said

@@ -112,6 +112,8 @@ def runs_ours(line):
         return re.search(
             rf"^{re.escape(target[1])}:", (ROOT / "Makefile").read_text(), re.MULTILINE
         )
+    if command.startswith('.venv/bin/python -m perfgate --base "$BASE"'):
+        return True
     if word := re.match(r"PYTHONPATH=ci/gate python -m perfgate (\w+)", command):
         return word[1] in COMMANDS
     script = ROOT / command.split()[0]
@@ -125,7 +127,7 @@ def test_who_needs_the_history_has_it():
     for path in WORKFLOWS:
         for name, job in load(path)["jobs"].items():
             text = " ".join(step.get("run", "") for step in job["steps"])
-            if re.search(r"make (site|gate)|nightly\.py history", text):
+            if re.search(r"make site|-m perfgate --base|nightly\.py history", text):
                 assert job["steps"][0]["with"]["fetch-depth"] == 0, f"{path.name}: {name}"
 
 
@@ -140,27 +142,30 @@ def test_the_gates_step_fills_the_summary_and_ends_as_the_gate_does(tmp_path):
     (clone / ".venv" / "bin" / "python").chmod(0o755)
     (clone / ".venv" / "bench.stamp").touch()
     steps = load(ROOT / ".github" / "workflows" / "perf-gate.yml")["jobs"]["gate"]["steps"]
-    step = next(step for step in steps if "make gate" in step.get("run", ""))
-    command = [
-        "bash",
-        "--noprofile",
-        "--norc",
-        "-eo",
-        "pipefail",
-        "-c",
-        step["run"],
-    ]  # GitHub's for `shell: bash`
+    step = next(step for step in steps if "-m perfgate" in step.get("run", ""))
+    shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c"]  # GitHub's for `shell: bash`
     summary = tmp_path / "summary.md"
-    for base, code, begins in (("HEAD", 0, "# PASSED"), ("nowhere", 2, "")):
+    few = "--bench '^host.Imports'"
+    for base, flags, code, begins in (
+        ("HEAD", f"{few} --no-timing", 0, "# PASSED"),
+        ("HEAD", f"{few} --time-identical --budget 0", 3, "# COULD NOT TELL"),
+        ("nowhere", few, 2, ""),
+    ):
         summary.write_text("")
         environment = environment_without_make()
         environment |= {"BASE": base, "GITHUB_STEP_SUMMARY": str(summary), "PYTHONPATH": ""}
-        environment["ARGS"] = "--no-timing --bench '^host.Imports'"
+        line = step["run"].replace('"$BASE"', f'"$BASE" {flags}')
         done = subprocess.run(
-            command, cwd=clone, env=environment, capture_output=True, text=True, check=False
+            [*shell, line], cwd=clone, env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == code, done.stdout + done.stderr
         assert summary.read_text().startswith(begins)
+    make = ["make", "gate", "BASE=HEAD", f"ARGS={few} --time-identical --budget 0"]
+    done = subprocess.run(
+        make, cwd=clone, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "The gate's exit code is 3. Make turns it into 2" in done.stderr
 
 
 def test_only_a_read_only_token_meets_the_code_of_a_pull_request():
@@ -172,6 +177,11 @@ def test_only_a_read_only_token_meets_the_code_of_a_pull_request():
             assert all(
                 set(job["permissions"].values()) == {"read"} for job in workflow["jobs"].values()
             )
+
+
+def test_what_one_push_of_a_pull_request_saves_reaches_no_later_run_of_the_gate():
+    steps = load(ROOT / ".github/workflows/perf-gate.yml")["jobs"]["gate"]["steps"]
+    assert not [step for step in steps if "cache" in str(step.get("uses"))]
 
 
 def test_the_comment_follows_the_gate_by_name():

@@ -1,10 +1,14 @@
 """What the compiler is said to have done, held against programs whose answer is known."""
 
+import os
+import time
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from myriad import xla
 from myriad.errors import InvalidArgumentError
 from myriad.xla import (
     _count_operations,
@@ -148,15 +152,53 @@ def test_an_exception_ends_the_counting():
     assert compilations.count == 0
 
 
+@pytest.fixture
+def no_cache():
+    """Leave JAX without a compilation cache, and set it as it was afterwards."""
+    names = [
+        *("jax_compilation_cache_dir", "jax_compilation_cache_max_size"),
+        "jax_persistent_cache_min_compile_time_secs",
+        "jax_persistent_cache_min_entry_size_bytes",
+    ]
+    before = {name: jax.config.values[name] for name in names}
+    jax.config.update("jax_compilation_cache_dir", None)
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+@pytest.mark.usefixtures("no_cache")
 def test_a_cache_whose_folder_cannot_be_made_is_named_and_left_out(tmp_path):
     (tmp_path / "file").write_text("")
-    before = jax.config.values["jax_compilation_cache_dir"]
-    jax.config.update("jax_compilation_cache_dir", None)
-    try:
-        with pytest.warns(
-            UserWarning, match=r"are not kept, since .*/file/xla can't be made: Not a"
-        ):
-            use_compilation_cache(tmp_path / "file" / "xla")
-        assert jax.config.values["jax_compilation_cache_dir"] is None
-    finally:
-        jax.config.update("jax_compilation_cache_dir", before)
+    with pytest.warns(UserWarning, match=r"are not kept, since .*/file/xla can't be made: Not a"):
+        use_compilation_cache(tmp_path / "file" / "xla")
+    assert jax.config.values["jax_compilation_cache_dir"] is None
+
+
+@pytest.mark.usefixtures("no_cache")
+@pytest.mark.parametrize(
+    ("variable", "limit", "kept"),
+    [(None, -1, 4), (None, 250, 2), (None, 0, 0), ("-1", -1, 6)],
+    ids=["2 GB", "a limit of JAX", "none fits", "no limit"],
+)
+def test_a_cache_keeps_the_programs_used_last_and_every_file_of_others(
+    tmp_path, monkeypatch, variable, limit, kept
+):
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_MAX_SIZE", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("JAX_COMPILATION_CACHE_MAX_SIZE", variable)
+    monkeypatch.setattr(xla, "_CACHE_BYTES", 400)
+    jax.config.update("jax_compilation_cache_max_size", limit)
+    digit = "0123456789abcdef" * 4
+    programs = [tmp_path / f"jit_{number}-{digit}-cache" for number in range(6)]
+    others = [tmp_path / name for name in ("npm-cache", f"{digit}-cache.bak", "notes.txt")]
+    for age, file in enumerate([*programs, *others]):
+        file.write_bytes(bytes(100))
+        used = time.time() - 1_000 * age
+        os.utime(file, (used, used))
+    (tmp_path / f"linked-{digit}-cache").symlink_to(others[0])
+    (tmp_path / f"folder-{digit}-cache").mkdir()
+    use_compilation_cache(tmp_path)
+    assert [file.exists() for file in programs] == [True] * kept + [False] * (6 - kept)
+    assert all(file.exists() for file in others)
+    assert len(list(tmp_path.iterdir())) == kept + 5

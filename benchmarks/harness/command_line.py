@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness.files import require_free
 from benchmarks.harness.interleave import OnEvent, Outcome
 from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.results import ResultsFile, last_rate
@@ -55,10 +56,25 @@ class Parser(argparse.ArgumentParser):
         """
         raise SuiteError(f"{message}; --help lists the flags.")
 
-    def add_output(self) -> None:
-        """Add `--output`, the place of the CSV file."""
+    def parse_args(self, *args: Any, **named: Any) -> Any:
+        """Parse the flags, and refuse an `--output` that exists."""
+        options = super().parse_args(*args, **named)
+        if "force" in options and options.output is not None:
+            require_free(options.output, force=options.force)
+        return options
+
+    def add_output(self, row: str | None = None) -> None:
+        """Add `--output`, the place of the CSV file, and `--force`, which replaces the file.
+
+        Args:
+            row: what a row is about, of a suite that has no folder of results.
+        """
+        kind, metavar, shown = Path, "PATH", "CSV file or folder (default: results/csv)"
+        if row is not None:
+            kind, metavar, shown = writable, "FILE", f"CSV file, with a row per {row}"
+        self.add_argument("--output", type=kind, metavar=metavar, help=shown)
         self.add_argument(
-            "--output", type=Path, metavar="PATH", help="CSV file or folder (default: results/csv)"
+            "--force", action="store_true", help="replace the file of --output if it exists"
         )
 
     def add_env(self, default: str | None) -> None:
@@ -197,7 +213,7 @@ def report(file: ResultsFile) -> bool:
 
 @contextlib.contextmanager
 def progress(num_alternations: int) -> Iterator[OnEvent]:
-    """Show live progress if stderr is a terminal."""
+    """Show live progress if stderr is a terminal, and otherwise a line for each event of a size."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -225,5 +241,7 @@ def progress(num_alternations: int) -> Iterator[OnEvent]:
                 [size, *rates, f"M steps/s ({event})"] if rates else [size, event]
             )
             progress.update(task, advance=event == "done", description=described)
+            if not console.is_terminal and not rates:
+                print(described, file=sys.stderr, flush=True)
 
         yield show

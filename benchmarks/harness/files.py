@@ -36,6 +36,18 @@ def replacing(path: Path) -> Iterator[Path]:
             part.unlink()
 
 
+def require_free(path: Path, *, force: bool) -> None:
+    """Refuse to replace a file, unless it is empty or `force` is set.
+
+    Raises:
+        InvalidArgumentError: the file holds something.
+    """
+    from myriad.errors import InvalidArgumentError
+
+    if not force and path.is_file() and path.stat().st_size:
+        raise InvalidArgumentError(f"{path} exists: name another file, or replace it by --force.")
+
+
 def write_text(path: Path, text: str) -> None:
     """Write `text` to `path`, with unchanged line endings."""
     with replacing(path) as part:

@@ -131,10 +131,13 @@ def alternate(
                 _describe_machine(outcome, outcomes)
         for side, outcome in _alive(pairs):
             on_event(f"compiling {outcome.case.side}", outcomes)
+            start = time.monotonic()
             with _failure_noted(side, outcome):
                 outcome.prepared = side.ask(
                     _prepare(outcome.case, budget, seed), budget.prepare_timeout_s
                 )
+                ready_s = time.monotonic() - start
+                on_event(f"{outcome.case.side} is ready after {ready_s:.1f} s", outcomes)
         _run_rounds(pairs, budget, random.Random(seed), on_event)  # noqa: S311  (an order is no secret)
         for side, outcome in _alive(pairs):
             with _failure_noted(side, outcome):

@@ -22,13 +22,13 @@ from ci.site.arms import (
 )
 from ci.site.device_scaling import DeviceCurve, is_curve, read_curve
 from ci.site.formatting import hardware
+from perfgate.files import read_text
 from perfgate.history.checks import (
     DAMAGE,
     array,
     integer,
     number,
     read_json,
-    read_text,
     table,
     text,
 )

@@ -30,7 +30,13 @@ from ci.site.ratio_table import RatioTable, ratio_tables
 from ci.site.speedups import Speedup, speedups
 from ci.site.studies import Study, read_studies
 from perfgate.config import Accepted, read_accepted
-from perfgate.history.asv_results import Archive, RecordedBenchmark, read_archive
+from perfgate.history.asv_results import (
+    CONFIG,
+    Archive,
+    RecordedBenchmark,
+    read_archive,
+    results_dir,
+)
 from perfgate.history.levels import BenchmarkHistory, LevelChange, histories, worst_first
 
 # the suites whose rows measure one program at many sizes
@@ -156,7 +162,11 @@ def read_site(results: Path, built: datetime, accepted: Path, repository: Path) 
     """
     measurements = read_measurements([results / "published", results / "csv"])
     project = read_project(repository, measurements.libraries)
-    archive = read_archive(results / "asv", results / "published" / "asv")
+    config = repository / CONFIG if (repository / CONFIG).is_file() else None
+    measured = results / "asv"
+    if config and not measured.is_dir():
+        measured = results_dir(config)
+    archive = read_archive(measured, results / "published" / "asv", config=config)
     studies, unreadable_studies = read_studies([results / "tuning", results / "published"])
     failed_parts, unreadable_parts = read_failed_parts(results / "csv" / "parts")
     return Site(

@@ -45,6 +45,7 @@ class Project:
         title: what the pages call it.
         ours: the library that every ratio compares with the others, "" where nothing says which.
         libraries: the declared libraries and those of the results, ours first.
+        suite: the folder of benchmarks.
         suite_file: the file that declares workloads and libraries, "" where there is none.
         commit_url: the address to which a commit is added, "" where the configuration has none.
     """
@@ -52,6 +53,7 @@ class Project:
     title: str
     ours: str = ""
     libraries: Mapping[str, Library] = field(default_factory=dict)
+    suite: str = "benchmarks"
     suite_file: str = ""
     commit_url: str = ""
 
@@ -91,7 +93,8 @@ def read_project(root: Path, measured: Iterable[str]) -> Project:
     title = libraries[ours].label if ours in declared else name
     exists = (root / suite_file).is_file()
     address = _commit_url(asv.settings) if asv else ""
-    return Project(title, ours, libraries, suite_file.as_posix() if exists else "", address)
+    declaration = suite_file.as_posix() if exists else ""
+    return Project(title, ours, libraries, suite.as_posix(), declaration, address)
 
 
 def _commit_url(settings: Mapping[str, Any]) -> str:

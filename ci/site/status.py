@@ -42,19 +42,21 @@ def answer(site: Site) -> Answer:
     """Return the state of main, from its history."""
     measured, machine = last_measurement(site)
     stale = is_stale(measured, site.built)
+    branch = site.archive.branch
     if not site.histories:
-        sentence = f"The history of main over its commits: {NOT_MEASURED}."
+        nothing = f"The history of {branch} over its commits: {NOT_MEASURED}."
+        sentence = " ".join([nothing, *site.archive.left_out])
         return Answer("quiet", sentence, None, None, 0, measured, machine, stale)
     slower = site.open
     if slower:
         kind = "bad"
         count = len({change.benchmark.name for change in slower})
         verb = "is" if count == 1 else "are"
-        sentence = f"{counted(count, 'benchmark')} {verb} slower on main than before."
+        sentence = f"{counted(count, 'benchmark')} {verb} slower on {branch} than before."
         since = site.archive.commits[min(site.places[each.point.commit] for each in slower)]
     else:
         kind = "good"
-        sentence = "No benchmark is slower on main than before."
+        sentence = f"No benchmark is slower on {branch} than before."
         since = _last_undone(site) or site.archive.commits[0]
     worst = max(slower, key=lambda change: change.ratio.middle, default=None)
     return Answer(kind, sentence, since, worst, len(site.histories), measured, machine, stale)

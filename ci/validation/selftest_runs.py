@@ -39,7 +39,8 @@ class AgainstItself:
         root = self.suite_config.parent
         commit = commit_of("HEAD", root)
         flags = ["--base", commit, "--head", commit, "--suite-config", str(self.suite_config)]
-        flags += ["--time-identical", "--budget", str(self.budget_s), "--seed", str(number)]
+        flags += ["--time-identical", "--undecided", "stop"]
+        flags += ["--budget", str(self.budget_s), "--seed", str(number)]
         flags += ["--bench", self.bench] if self.bench else []
         with _busy_core() if number % 2 else contextlib.nullcontext():
             code, report, seconds = run_gate(flags, root)

@@ -22,7 +22,14 @@ from myriad.adapters.gymnasium import (
     step_env,
 )
 from myriad.envs.environment import Environment
+from myriad.envs.vector import require_room_for
 from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.hardware import resolve_platform
+from myriad.xla import Stated
+
+# What the host's NumPy arrays hold for each environment: observations and other bytes. With these,
+# 0.99 to 1.14 of the process's peak was predicted in three environments.
+_HOST_OBSERVATIONS, _HOST_BYTES = 4, 128
 
 
 class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
@@ -50,18 +57,19 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
             "render_fps": RENDER_FPS,
             "autoreset_mode": self._mode,
         }
-        self.single_observation_space = gymnasium_space(env.observation_space(env.default_params))
-        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self._adapt_action = ActionAdapter(
             env.action_space(env.default_params), normalize=normalize_actions
         )
+        self._reset = jax.jit(jax.vmap(self._reset_one))
+        self._step = jax.jit(jax.vmap(self._step_one), donate_argnums=0)
+        self._require_room()
+        self.single_observation_space = gymnasium_space(env.observation_space(env.default_params))
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.single_action_space = self._adapt_action.space
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._states: KeyedState | None = None
         self._obs = np.zeros(0)
         self._ended = np.zeros(self.num_envs, bool)
-        self._reset = jax.jit(jax.vmap(self._reset_one))
-        self._step = jax.jit(jax.vmap(self._step_one), donate_argnums=0)
 
     def reset(
         self,
@@ -139,6 +147,22 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
             render(jax.tree.map(lambda leaf, i=i: leaf[i], state)) for i in range(self.num_envs)
         )
 
+    def _require_room(self) -> None:
+        """Refuse more environments than fit into memory, before anything large is allocated."""
+        shape = (self.num_envs,)
+        keys = jax.eval_shape(_first_key_of_each, jax.ShapeDtypeStruct(shape, jnp.uint32))
+        flags = jax.ShapeDtypeStruct(shape, bool)
+        space = self.env.action_space(self.env.default_params)
+        actions = jax.ShapeDtypeStruct(shape + space.shape, space.dtype)
+        states, obs = jax.eval_shape(self._reset, keys, flags, None)
+        reset = self._reset.lower(keys, flags, None).compile()
+        step = self._step.lower(states, actions, flags).compile()
+        stated = sum(Stated.of(each).beside_arguments for each in (reset, step))
+        if resolve_platform() == "cpu":
+            on_host = _HOST_OBSERVATIONS * obs.size * obs.dtype.itemsize
+            stated += on_host + _HOST_BYTES * self.num_envs
+        require_room_for(self.num_envs, stated)
+
     def _reset_one(
         self, key: jax.Array, chosen: jax.Array, kept: KeyedState | None
     ) -> tuple[KeyedState, jax.Array]:
@@ -198,7 +222,8 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
     def _keys(self, seed: int | Sequence[int | None] | None) -> jax.Array:
         """Return the key of each sub-environment's next reset, `[N]`."""
         if isinstance(seed, int | np.integer):
-            return _first_keys([int(seed) + i for i in range(self.num_envs)])
+            first = np.uint32(int(seed) & 0xFFFFFFFF)
+            return _first_key_of_each(first + np.arange(self.num_envs, dtype=np.uint32))
         seeds = [None] * self.num_envs if seed is None else list(seed)
         if len(seeds) != self.num_envs or any(value is not None and value < 0 for value in seeds):
             raise InvalidArgumentError(

@@ -15,6 +15,7 @@ from jax.extend.core import ClosedJaxpr, Var
 from myriad.adapters import finite_bounds, infinite_bounds
 from myriad.envs.environment import Environment
 from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.registry import check_overrides
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
 from myriad.xla import holds_keys
 
@@ -154,11 +155,14 @@ class FromGymnax:
 def adapt(name_or_env: str | environment.Environment, **overrides: Any) -> FromGymnax:
     """Build the environment for `myriad.adapters.from_gymnax`."""
     env = _make(name_or_env) if isinstance(name_or_env, str) else name_or_env
-    params = {field.name for field in dataclasses.fields(env.default_params)}
+    params = {
+        field.name: getattr(env.default_params, field.name)
+        for field in dataclasses.fields(env.default_params)
+    }
+    # gymnax writes some floats as integers.
+    kinds = {name: float(value) if type(value) is int else value for name, value in params.items()}
     config = set(inspect.signature(type(env)).parameters) if isinstance(name_or_env, str) else set()
-    for field in overrides:
-        if field not in params | config:
-            raise UnknownNameError("field", field, params | config, owner=f"gymnax's {env.name}")
+    check_overrides(f"gymnax's {env.name}", dict.fromkeys(config) | kinds, overrides)
     if isinstance(name_or_env, str) and config & set(overrides):
         env = _make(
             name_or_env, **{field: value for field, value in overrides.items() if field in config}

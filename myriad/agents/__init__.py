@@ -9,7 +9,7 @@ from myriad.arguments import checked
 from myriad.envs.environment import AnyEnvironment, Environment
 from myriad.errors import InvalidArgumentError
 from myriad.ranges import ranges_of
-from myriad.registry import Registry, check_overrides
+from myriad.registry import Registry, check_overrides, refuse_unused
 
 __all__ = ["Agent", "Learner", "list_agents", "make_agent", "make_learner"]
 
@@ -23,6 +23,7 @@ AGENTS = Registry(
         "pqn": "myriad.agents.pqn:PQN",
         "random": "myriad.agents.random:RandomAgent",
     },
+    member="create",
 )
 
 # Fields that `create` fills in from the environment. The trainer sets those marked as derived.
@@ -56,7 +57,9 @@ def make_agent(name: str, env: AnyEnvironment, **overrides: Any) -> Any:
     ranges = ranges_of(kind)
     defaults = {f.name: None if f.name in ranges else f.default for f in options_of(kind)}
     check_overrides(name, defaults, overrides)
-    return kind.create(env, **overrides)
+    agent = kind.create(env, **overrides)
+    refuse_unused(agent, {f.name: f.default for f in options_of(kind)}, overrides)
+    return agent
 
 
 def options_of(kind: Any) -> list[dataclasses.Field[Any]]:

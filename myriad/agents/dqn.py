@@ -234,6 +234,11 @@ class DQN(Learner[DQNState]):
     renamed: ClassVar[dict[str, str]] = {"target_decay": "polyak"}
 
     @property
+    def unused(self) -> dict[str, str]:
+        """What prioritised sampling needs, without it."""
+        return {} if self.priority_alpha else {"priority_beta": "with priority_alpha = 0"}
+
+    @property
     def metric_names(self) -> tuple[str, ...]:
         """The names of the metrics that `update` reports."""
         names = ("loss", "epsilon")

@@ -56,6 +56,11 @@ class PID:
         require_ranges(controller)
         return controller
 
+    @property
+    def unused(self) -> dict[str, str]:
+        """What the integral term needs, without it."""
+        return {} if self.integral else {"limit": "with integral = 0"}
+
     def first_memory(self) -> PIDMemory:
         """Return the memory before the first error."""
         zero = jnp.zeros((), jnp.float32)

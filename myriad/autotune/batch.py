@@ -14,10 +14,11 @@ from myriad.timing import interleave, median_interval
 from myriad.timing.intervals import require_enough
 from myriad.timing.subject import Subject
 from myriad.training.config import ResolvedConfig, TrainingConfig, make_config
-from myriad.training.fits import readable_bytes, shortage_named
+from myriad.training.fits import shortage_named
 from myriad.training.halves import Halves
-from myriad.training.memory import bytes_of, call_bytes, compiler_bytes, most_bytes
+from myriad.training.memory import bytes_of, call_bytes, compiler_bytes
 from myriad.training.programs import ProgramSize
+from myriad.xla import most_bytes, readable_bytes
 
 SIZES = tuple(2**power for power in range(7, 15))  # 128 to 16,384 rows
 # A batch with this share of the best batch's rows/s is good enough, since smaller batches learn

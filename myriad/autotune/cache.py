@@ -15,7 +15,7 @@ from myriad import settings
 from myriad.autotune.keys import digest
 from myriad.autotune.search import Candidate
 from myriad.errors import InvalidArgumentError
-from myriad.files import holder_of, regular, replacing, write_errors_explained
+from myriad.files import holder_of, readable, replacing, write_errors_explained
 
 # Raise it when entries get a new field, since an entry with an unknown field counts as damaged.
 SCHEMA_VERSION = 1
@@ -118,7 +118,7 @@ class ProfileCache:
     def _parse(self) -> dict[str, dict[str, Entry]] | None:
         """Return the sections, empty if there is no file, or None if it is not one of ours."""
         try:
-            content = json.loads(regular(self.path).read_text(encoding="utf-8"))
+            content = json.loads(readable(self.path).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {section: {} for section in SECTIONS}
         except OSError as error:

@@ -2,16 +2,19 @@
 
 import dataclasses
 import statistics
+import time
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from myriad.autotune.stretch import LEAST_ROUNDS, Stretch
+from myriad.autotune.stretch import Stretch
 from myriad.timing import median_interval
 from myriad.training.programs import CompiledTraining
 
 # Powers of two are fine enough, since in real trainings all chunks from 64 on were within 4%.
 CANDIDATES = tuple(2**k for k in range(11))
+# Fewer samples have no 95% interval.
+_LEAST_FOR_INTERVAL = 7
 # A chunk is as good as the best if it is slower by no more than this. The model must predict half
 # of it, so that noise does not decide.
 _TOLERANCE = 0.02
@@ -77,7 +80,7 @@ class Rounds:
 
 
 def measure(training: CompiledTraining, others: Collection[int], seconds: float) -> Rounds:
-    """Time `CANDIDATES` and `others` for a compiled training.
+    """Time `CANDIDATES` and `others` for a compiled training, unless all are the same chunk.
 
     Every chunk is the same program called with another number of updates, so one compilation
     serves all. The trainer's own loop over chunks is timed, and every timing holds a whole chunk.
@@ -85,12 +88,14 @@ def measure(training: CompiledTraining, others: Collection[int], seconds: float)
     Args:
         training: a compiled training.
         others: further chunk sizes, including that of the untuned configuration.
-        seconds: time to spend on timing. The minimum number of rounds is taken even if it is
-        longer.
+        seconds: time to spend. The minimum number of rounds is taken even if it is longer.
     """
+    end = time.perf_counter() + seconds
     stretch = Stretch(training)
     sizes = stretch.offered({*CANDIDATES, *others})
-    return Rounds(stretch.steps, stretch.times(sizes, seconds))
+    if len(sizes) == 1:
+        return Rounds(stretch.steps, {sizes[0]: [stretch.seconds]})
+    return Rounds(stretch.steps, stretch.times(sizes, end - time.perf_counter()))
 
 
 def choose(rounds: Rounds, num_envs: int, window: int | None = None) -> Found:
@@ -122,6 +127,8 @@ def choose(rounds: Rounds, num_envs: int, window: int | None = None) -> Found:
         )
         for size in times
     )
+    if len(times) == 1:
+        candidates = (dataclasses.replace(candidates[0], why="the only one, so the best"),)
     return Found(
         chosen, steps / statistics.median(times[chosen]), steps / high, steps / low, candidates
     )
@@ -181,7 +188,7 @@ def _against(times: Sequence[float], other: Sequence[float]) -> tuple[float, flo
 
 def _interval(samples: Sequence[float]) -> tuple[float, float]:
     """Return the 95% interval of the median, or the range of samples too few for one."""
-    if len(samples) < LEAST_ROUNDS:
+    if len(samples) < _LEAST_FOR_INTERVAL:
         return min(samples), max(samples)
     return median_interval(samples)
 

@@ -1,5 +1,6 @@
 """A stretch of the real training with any chunk size, which the autotuner times."""
 
+import math
 from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
@@ -9,14 +10,14 @@ from myriad.training.loop import TrainState
 from myriad.training.programs import CompiledTraining
 
 # A call of a stretch lasts at most this long, so that several rounds fit into the budget. In longer
-# calls, the overhead of a call doesn't show.
-_MOST_CALL_S = 0.1
+# calls, the overhead of a call is below 1%.
+_MOST_CALL_S = 0.04
 # A stretch has this many steps, unless they take longer than that.
 _MOST_STEPS = 1_024
-LEAST_ROUNDS = 7
+# A chunk so small that its stretch needs more calls is timed on a part of the stretch.
+_MOST_CALLS = 64
+_LEAST_ROUNDS = 3
 _MOST_ROUNDS = 25
-# If an update is so long that all chunks are equal, there is nothing to compare.
-_LEAST_ROUNDS_ALONE = 2
 
 
 class Stretch:
@@ -27,14 +28,20 @@ class Stretch:
 
     Attributes:
         num_updates: updates in the stretch.
+        seconds: the seconds of the stretch in one call, timed once.
     """
 
     def __init__(self, training: CompiledTraining):
         self._training = training
         self._unit = training.resolved.learner.steps_per_update
         self._state: TrainState = training.first_state()
-        self._warm_up()
-        self.num_updates, self._update_s = self._length()
+        # Train until the agent learns, as it does in almost all of a training.
+        first = training.loop.learner.first_learning_update(training.resolved.num_envs)
+        update_s = self._run(first, chunk=first) / first
+        self.num_updates, self.seconds = 1, update_s
+        # If an update takes far longer than a call may, this one timing has to do.
+        if update_s <= 10 * _MOST_CALL_S:
+            self.num_updates, self.seconds = self._length()
 
     @property
     def steps(self) -> int:
@@ -50,7 +57,7 @@ class Stretch:
         return [
             chunk * self._unit
             for chunk in chunks
-            if chunk <= max(self.num_updates, int(_MOST_CALL_S / self._update_s))
+            if chunk <= max(self.num_updates, int(_MOST_CALL_S * self.num_updates / self.seconds))
         ]
 
     def times(self, sizes: Sequence[int], seconds: float) -> dict[int, list[float]]:
@@ -65,36 +72,31 @@ class Stretch:
         """
         samples = timing.interleave(
             [partial(self._stretch_s, size // self._unit) for size in sizes],
-            least_rounds=LEAST_ROUNDS if len(sizes) > 1 else _LEAST_ROUNDS_ALONE,
+            least_rounds=_LEAST_ROUNDS,
             most_rounds=_MOST_ROUNDS,
             budget_s=seconds,
         )
         return dict(zip(sizes, samples, strict=True))
 
     def _stretch_s(self, chunk: int) -> float:
-        """Return the seconds of a stretch, by a whole call where that is longer."""
-        num_updates = max(self.num_updates, chunk)
+        """Return the seconds of a stretch, from whole calls, at most `_MOST_CALLS` of them."""
+        num_updates = max(chunk, min(self.num_updates, _MOST_CALLS * chunk))
         return self._run(num_updates, chunk) * self.num_updates / num_updates
 
-    def _warm_up(self) -> None:
-        """Train until the agent learns, as it does in almost all of a training."""
-        learner = self._training.loop.learner
-        first = learner.first_learning_update(self._training.resolved.num_envs)
-        self._run(first, chunk=first)
-
     def _length(self) -> tuple[int, float]:
-        """Return how many updates last long enough to be timed, and the seconds of each."""
+        """Return how many updates last long enough to be timed, and their seconds."""
         most = max(1, _MOST_STEPS // self._unit)
         num_updates = 1
-        seconds = self._run(1, chunk=1)
-        if seconds < _MOST_CALL_S:
-            # The first call may include page faults and cold caches, so measure again. In a long
-            # call they don't matter.
-            seconds = min(seconds, *(self._run(1, chunk=1) for _ in range(2)))
-        while num_updates < most and seconds <= _MOST_CALL_S / 2:
+        while True:
+            # Another process, page faults and cold caches may delay a call, so try three times.
+            seconds = math.inf
+            for _ in range(3):
+                seconds = min(seconds, self._run(num_updates, chunk=num_updates))
+                if seconds <= _MOST_CALL_S / 2:
+                    break
+            if seconds > _MOST_CALL_S / 2 or num_updates == most:
+                return num_updates, seconds
             num_updates = min(2 * num_updates, most)
-            seconds = self._run(num_updates, chunk=num_updates)
-        return num_updates, seconds / num_updates
 
     def _run(self, num_updates: int, chunk: int) -> float:
         """Train for some updates in chunks of so many; return the seconds."""

@@ -1,6 +1,7 @@
 """`autotune` chooses a chunk size for a configuration, from the cache or by timing the training."""
 
 import dataclasses
+import functools
 import time
 
 from myriad.arguments import checked
@@ -9,20 +10,17 @@ from myriad.autotune.cache import Entry, ProfileCache
 from myriad.autotune.profiles import Say, record_profiles
 from myriad.autotune.search import Candidate, Rounds, choose, measure
 from myriad.envs import ENVIRONMENTS
+from myriad.files import announced
 from myriad.hardware import available_bytes, fingerprint, is_configured
 from myriad.ranges import Bytes, Seconds
 from myriad.training.config import ResolvedConfig, TrainingConfig
-from myriad.training.fits import (
-    compile_within_memory,
-    readable_bytes,
-    shortage_named,
-)
-from myriad.training.memory import Needs, most_bytes
+from myriad.training.fits import compile_within_memory, shortage_named
 from myriad.training.programs import CompiledTraining
+from myriad.xla import most_bytes, readable_bytes
 
-BUDGET_S = 12.0
+BUDGET_S = 5.0
 # More rounds than fit into this many seconds don't improve the answer.
-_MOST_TIMING_S = 4.0
+_MOST_TIMING_S = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,10 +62,10 @@ class AutotuneResult:
         """Draw a table of the candidates, the chosen one marked."""
         rows = [f"{'chunk':>7}  {'steps/s':>15}  against the chosen one"]
         rows += [f"{c.chunk_size:>7,}  {c.steps_per_s:>15,.0f}  {c.why}" for c in self.candidates]
-        interval = f"{self.steps_per_s_low:,.0f} to {self.steps_per_s_high:,.0f}"
         source = "from the cache" if self.from_cache else "measured"
         rows.append(
-            f"{self.steps_per_s:,.0f} steps/s ({interval}), "
+            f"{self.steps_per_s:,.0f} steps/s "
+            f"({self.steps_per_s_low:,.0f} to {self.steps_per_s_high:,.0f}), "
             f"{readable_bytes(self.memory_bytes)} of memory, {source} in {self.seconds:.2f} s"
         )
         if not self.configured:
@@ -115,16 +113,23 @@ def autotune(
         say(f"{key}: cached")
         say(str(result))
         return result
-    record_profiles(cache, resolved, hardware, say)
     training = CompiledTraining(resolved.compiled_first())
-    needs = _compile(training, memory_limit, say)
+    with announced("compiling the training", say, every_s=1.0):
+        needs = compile_within_memory(
+            training,
+            limit=memory_limit,
+            subject=f"No valid chunk_size found for {resolved.num_envs:,} environments of "
+            f"{resolved.config.env} with {resolved.config.agent}: they",
+            by_shapes_first=True,
+            meanwhile=lambda: record_profiles(cache, resolved, hardware, say),
+        )
     # Time chunks as the training would run them, none beyond an evaluation.
     others = {
         min(chunk, resolved.eval_frequency)
         for chunk in (resolved.untuned_chunk_size, resolved.scan_chunk_size)
     }
     left = max(0.0, seconds - (time.perf_counter() - start))
-    with shortage_named():
+    with shortage_named(), announced("timing chunks", say, every_s=1.0):
         rounds = measure(training, others, min(_MOST_TIMING_S, left))
     entry = _entry(rounds, resolved.num_envs, most_bytes(needs.stated), spelled_out)
     cache.update("chunk_size_configs", key, lambda _: entry)
@@ -133,29 +138,9 @@ def autotune(
     return result
 
 
-def _compile(training: CompiledTraining, memory_limit: int | None, say: Say) -> Needs:
-    """Refuse what can't fit: by shapes before anything compiles, the rest before it runs."""
-    resolved = training.resolved
-    needs = compile_within_memory(
-        training,
-        limit=memory_limit,
-        subject=f"No valid chunk_size found for {resolved.num_envs:,} environments of "
-        f"{resolved.config.env} with {resolved.config.agent}: they",
-        by_shapes_first=True,
-    )
-    how = "loaded from the cache" if training.from_cache else "compiled"
-    say(f"program: {how} in {training.compile_s:.1f} s")
-    return needs
-
-
 def printer(*, verbose: bool) -> Say:
     """Return a function that prints a line at once, or does nothing."""
-
-    def say(line: str) -> None:
-        if verbose:
-            print(line, flush=True)
-
-    return say
+    return functools.partial(print, flush=True) if verbose else lambda line: None
 
 
 def _answers(entry: Entry, resolved: ResolvedConfig, room: int) -> bool:

@@ -40,9 +40,9 @@ def main(
 ) -> int:
     """Run the command line and return its exit code.
 
-    The code is 0 on success. It is 1 if `doctor` finds a problem or if another process of the
-    training is lost, 2 if the input can't be used or the output can't be written, 130 after an
-    interrupt, and 141 if nobody reads the output any more.
+    The code is 0 on success. It is 1 if `doctor` finds a problem, or if a training lost its run
+    folder or another process, 2 if the input can't be used or the output can't be written, 130
+    after an interrupt, and 141 if nobody reads the output any more.
 
     Args:
         argv: the arguments; by default those of this process.
@@ -91,7 +91,12 @@ def _code_of(
 
 def _run(argv: Sequence[str], *, is_ours: bool, is_worker: bool, resuming: "Path | None") -> int:
     from myriad.collector import collector_paused
-    from myriad.errors import InvalidArgumentError, MyriadError, ProcessLostError
+    from myriad.errors import (
+        InvalidArgumentError,
+        MyriadError,
+        ProcessLostError,
+        RunFolderLostError,
+    )
     from myriad.launch import LOST
 
     try:
@@ -122,7 +127,7 @@ def _run(argv: Sequence[str], *, is_ours: bool, is_worker: bool, resuming: "Path
 
         say(str(error.renamed(flags_by_name(argv))))
         return 2
-    except ProcessLostError as error:
+    except (ProcessLostError, RunFolderLostError) as error:
         say(str(error))
         return LOST
     except MyriadError as error:

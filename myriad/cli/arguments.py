@@ -39,7 +39,7 @@ COMMANDS: dict[str, str] = {
     "agents": "myriad.cli.commands:Agents",
     "presets": "myriad.cli.commands:Presets",
     "doctor": "myriad.cli.doctor:Doctor",
-    "settings": "myriad.cli.doctor:Doctor",
+    "settings": "myriad.cli.doctor:DoctorAlias",
 }
 # Returns the dataclass of a command.
 load_command = Registry("command", COMMANDS).load
@@ -70,7 +70,7 @@ def parse(argv: Sequence[str]) -> "Command":
                 f"the command comes first: write {later[0]} before {shown(argv[0])}."
             )
         raise UnknownNameError("command", argv[0], COMMANDS)
-    words, options = _without_dotted(_with_default_file(argv))
+    words, options = _without_dotted(_as_tyro_reads(argv))
     if words[0] not in COMMANDS:  # you asked for help
         _require_no_empty(argv)
         return _parsed(words, {name: load_command(name) for name in COMMANDS})
@@ -172,12 +172,14 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def _with_default_file(argv: Sequence[str]) -> list[str]:
-    """Give `--write-env` its default file if no file follows."""
-    words = []
+def _as_tyro_reads(argv: Sequence[str]) -> list[str]:
+    """Give `--write-env` its default file if no file follows, and write None as Python does."""
+    argv = [re.sub("^(--target[-_]return=)none$", r"\1None", word) for word in argv]
+    words: list[str] = []
     for word, following in zip(argv, [*argv[1:], "--"], strict=True):
         names_none = word == "--write-env" and following.startswith("--")
-        words += [word, ".env"] if names_none else [word]
+        is_none = word == "none" and words[-1:] in (["--target-return"], ["--target_return"])
+        words += [word, ".env"] if names_none else ["None" if is_none else word]
     return words
 
 

@@ -8,6 +8,7 @@ import tyro
 
 from myriad.cli.flags import XlaFlags, config_flags
 from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.files import require_free
 from myriad.ranges import Bytes, FramesPerSecond, Integer, Seed, VideoSteps
 
 
@@ -45,13 +46,18 @@ class Evaluate(XlaFlags):
     train_seed: Seed | None = None
     """Seed of the training, in a run of many seeds."""
 
+    trust: bool = False
+    """Import code that the run names as module:Class."""
+
     def run(self) -> None:
         """Print the mean return and its standard error."""
         import numpy as np
 
         from myriad.api import evaluate_run
 
-        found = evaluate_run(self.run_folder, self.episodes, self.seed, self.train_seed)
+        found = evaluate_run(
+            self.run_folder, self.episodes, self.seed, self.train_seed, trust=self.trust
+        )
         returns = np.asarray(found, np.float64)
         error = float("nan")
         if len(returns) > 1:
@@ -77,6 +83,9 @@ class Render(config_flags("env"), XlaFlags):
     train_seed: Seed | None = None
     """Seed of the training, in a run of many seeds."""
 
+    trust: bool = False
+    """Import code that the run names as module:Class."""
+
     steps: VideoSteps = 500
     """Maximum number of steps to show, if the episode lasts longer."""
 
@@ -86,16 +95,21 @@ class Render(config_flags("env"), XlaFlags):
     fps: FramesPerSecond = 30
     """Steps shown per second."""
 
+    force: bool = False
+    """Replace the file of --output if it exists."""
+
     def run(self) -> None:
         """Record the episode, and print its steps and return."""
         from myriad.agents import Learner, make_agent
         from myriad.envs import make_env
-        from myriad.rendering.video import record
+        from myriad.files import announced
+        from myriad.rendering.video import record, require_recordable
 
+        require_free(self.output, force=self.force)
         if self.run_folder is not None:
             from myriad.api import load_training
 
-            _, env, agent = load_training(self.run_folder, self.train_seed)
+            _, env, agent = load_training(self.run_folder, self.train_seed, trust=self.trust)
         elif self.env is None:
             raise InvalidArgumentError(
                 "--env or --run-folder is missing: give one of them to say what to show."
@@ -107,9 +121,11 @@ class Render(config_flags("env"), XlaFlags):
             raise InvalidArgumentError(
                 f"{self.agent} must be trained before it acts: name its --run-folder."
             )
-        recording = record(
-            env, agent, self.output, num_steps=self.steps, seed=self.seed, fps=self.fps
-        )
+        require_recordable(env, self.output, self.fps)
+        with announced("compiling and drawing"):
+            recording = record(
+                env, agent, self.output, num_steps=self.steps, seed=self.seed, fps=self.fps
+            )
         print(
             f"{recording.path}: {recording.num_steps} steps, "
             f"return {recording.episode_return:g}, {recording.end}"
@@ -133,7 +149,7 @@ class Autotune(config_flags("env", "agent", "num_envs", "buffer_size"), XlaFlags
     """Bytes of memory that may be used. By default all that the machine has free."""
 
     force: bool = False
-    """Measure again, even if the result is already known."""
+    """Measure again, even if the result is already known. Replace the file of --export."""
 
     show: bool = False
     """Print the chunk sizes found before, without measuring anything."""
@@ -171,7 +187,8 @@ class Autotune(config_flags("env", "agent", "num_envs", "buffer_size"), XlaFlags
     def _tune_batch(self) -> None:
         from myriad.autotune.batch import SIZES, measure_batches, smallest_near_best, with_batch
         from myriad.autotune.env_file import write_batch_size
-        from myriad.files import say, write_errors_explained
+        from myriad.dotenv import variables_in
+        from myriad.files import read_text, say, write_errors_explained
         from myriad.training.config import make_config
 
         config = make_config(self.env, self.agent, self.num_envs, buffer_size=self.buffer_size)
@@ -179,6 +196,8 @@ class Autotune(config_flags("env", "agent", "num_envs", "buffer_size"), XlaFlags
         if self.write_env is not None:
             with write_errors_explained(self.write_env):
                 self.write_env.open("a").close()  # before minutes of measuring
+            # Nothing is added to a file of another kind.
+            variables_in(read_text(self.write_env), self.write_env)
         rates = measure_batches(config, memory_limit=self.memory_limit, on_size=print)
         chosen = smallest_near_best(rates)
         for rate in rates:
@@ -195,6 +214,7 @@ class Autotune(config_flags("env", "agent", "num_envs", "buffer_size"), XlaFlags
 
     def _manage(self, cache: Any) -> None:
         if self.export is not None:
+            require_free(self.export, force=self.force)
             cache.export(self.export)
             print(f"{cache.path} copied to {self.export}")
         if self.show:

@@ -75,6 +75,10 @@ class Doctor(TrainingFlags):
         ]
 
 
+class DoctorAlias(Doctor):
+    """Another name of `myriad doctor`."""
+
+
 def _trackers(names: list[str], source: str) -> Any:
     from myriad.training.active import ActiveSetting
     from myriad.training.logging.trackers import require_trackers

@@ -33,7 +33,7 @@ def sentences(kind: type) -> dict[str, str]:
     if section is None:
         return {}
     entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", section[1], re.MULTILINE)
-    lines = {name: " ".join(text.split()) for name, text in entries}
+    lines = {name: _unbroken(" ".join(text.split())) for name, text in entries}
     return {name: line[:1].upper() + line[1:] for name, line in lines.items()}
 
 
@@ -108,9 +108,14 @@ def hint_of(value: Any, declared: Range | None) -> str:
     if value is not None:
         parts.append(f"(default: {value})")
     if declared is not None:
-        allowed = str(declared)
+        allowed = _unbroken(str(declared))
         parts.append(f"{allowed[0].upper()}{allowed[1:]}.")
     return " ".join(parts)
+
+
+def _unbroken(text: str) -> str:
+    """Leave the commas out of numbers, since tyro breaks lines there."""
+    return re.sub(r"(?<=\d),(?=\d)", "", text)
 
 
 def _own_hint(name: str) -> str:

@@ -107,9 +107,7 @@ IN_BLOCKS = "in blocks"
 SWITCH_OF = {field: switch for switch, field in _FIELD_OF.items()}
 
 
-def fields_of(
-    switches: Mapping[str, Any], agent: str, network: str | None = ATTENTION
-) -> dict[str, Any]:
+def fields_of(switches: Mapping[str, Any], agent: str, network: str | None) -> dict[str, Any]:
     """Return the fields of a training that switches set, with options by dotted name.
 
     The value of `agent.attention` may be `IN_BLOCKS`, see `name_attention`.
@@ -117,8 +115,8 @@ def fields_of(
     Args:
         switches: values of the fields of `Settings`.
         agent: the agent's name. Switches that it has no use for are left out.
-        network: the network's name, if it is known. A network without attention has no use for
-            the switch of attention.
+        network: the network's name; None for the agent's default. A network without attention has
+            no use for the switch of attention.
     """
     from myriad.agents import AGENTS
 
@@ -159,16 +157,17 @@ def without_use(switches: Mapping[str, Any], fields: Mapping[str, Any]) -> set[s
 
 
 def require_used(given: Mapping[str, Any], fields: Mapping[str, Any], agent: str) -> None:
-    """Refuse flags that an agent has no use for.
+    """Refuse flags that turn on what an agent has no use for. Turning it off changes nothing.
 
     Settings from `.env` are exempt, since they may be meant for other agents.
     """
-    for name in ("bf16", "flash_attention"):
-        if name in given and _FIELD_OF[name] not in fields:
+    networks = {"bf16": "a network", "flash_attention": "the network attention"}
+    for name, network in networks.items():
+        if given.get(name) and _FIELD_OF[name] not in fields:
             raise InvalidArgumentError(
-                f"{written(name)} is for agents with a network, and {agent} has none."
+                f"{written(name)} is for agents with {network}, and this {agent} has none."
             )
-    if given.get("batch_size") is not None and not fields_of({"batch_size": 1}, agent):
+    if given.get("batch_size") is not None and not fields_of({"batch_size": 1}, agent, None):
         raise InvalidArgumentError(
             f"--batch-size is for agents that learn, and {agent} takes no gradient steps."
         )

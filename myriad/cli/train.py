@@ -51,6 +51,9 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
     config: Path | None = None
     """Configuration in TOML, such as a run's config.toml. Other flags override it."""
 
+    trust: bool = False
+    """Import code that the file of --config or the resumed run names as module:Class."""
+
     wandb: Switch = None
     """Log to Weights & Biases. --no-wandb takes it out of log_to."""
 
@@ -106,7 +109,7 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
                 is missing, or the agent has no use for a flag.
         """
         flags = self._flags()
-        of_file = {} if self.config is None else _flat(_read(self.config, flags))
+        of_file = {} if self.config is None else _flat(_read(self.config, flags, trust=self.trust))
         of_file = _for_network(of_file, flags)
         known = of_file | flags
         for name in ("env", "agent"):
@@ -114,7 +117,8 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
                 raise InvalidArgumentError(
                     f"--{name} is missing; `myriad {name}s` lists the names."
                 )
-        switched = fields_of(self.switches(), known["agent"])
+        network = known.get("agent.network")
+        switched = fields_of(self.switches(), known["agent"], network)
         require_used(self.switches() | flags, switched, known["agent"])
         if twice := switched.keys() & flags.keys():
             name = min(twice)
@@ -123,9 +127,7 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
                 "them can be given."
             )
         settings = self.settings
-        # A setting of `.env` may be meant for trainings with another network, so it is dropped
-        # where the network has no use for it. A flag is meant for this training.
-        network = known.get("agent.network")
+        # A setting of `.env` may be meant for trainings with another network, so it is not refused.
         of_settings = fields_of(settings.switches(), known["agent"], network)
         layers = [
             (of_settings, {name: settings.sources[SWITCH_OF[name]] for name in of_settings}),
@@ -280,17 +282,25 @@ class Train(TrainingFlags):
         # Process 0 decides for all: on a shared disk, the supervisors of the others may not see
         # the run's folder yet.
         if resuming := group.broadcast(self.resuming and str(self.resuming)):
-            return resume(resuming, **how)
+            # This command trained the run before, with code that it was allowed to import.
+            return resume(resuming, **how, trust=True)
         if self.resume is None:
             config, sources = group.together(self.described)
             return train_and_evaluate(config, self.run_folder, **how, sources=sources)
-        others = self.given - {"resume", "quiet", "profile", "without_xla_option", *_OF_PROCESSES}
+        others = self.given - {
+            "resume",
+            "trust",
+            "quiet",
+            "profile",
+            "without_xla_option",
+            *_OF_PROCESSES,
+        }
         if given := [*sorted(others), *self.options]:
             flags = ", ".join(self.as_given(name) for name in given)
             raise InvalidArgumentError(
                 f"--resume continues a run with its own settings, so {flags} can't be given."
             )
-        return resume(self.resume, **how)
+        return resume(self.resume, **how, trust=self.trust)
 
     def fields(self) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the fields of `TrainingFlags`, with the seeds that `num_seeds` stands for."""
@@ -437,7 +447,7 @@ def with_effective_defaults(argv: Sequence[str], options: Mapping[str, Any]) -> 
     """
     file = _argument(argv, "--config")
     given = {name: _argument(argv, f"--{name}") for name in ("env", "agent", "preset")}
-    fields = {} if file is None else _read(Path(file), given)
+    fields = {} if file is None else _read(Path(file), given, trust="--trust" in argv)
     fields |= {name: value for name, value in given.items() if value is not None}
     if not {"env", "agent"} <= fields.keys():
         return Train
@@ -489,9 +499,9 @@ def _argument(argv: Sequence[str], flag: str) -> str | None:
     return None
 
 
-def _read(file: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+def _read(file: Path, given: Mapping[str, Any], *, trust: bool) -> dict[str, Any]:
     """Read a file, which may leave out the environment and the agent if flags name them."""
     named = {name: given[name] for name in ("env", "agent") if given.get(name) is not None}
-    config = TrainingConfig.from_toml(read_text(file), file, otherwise=named)
+    config = TrainingConfig.from_toml(read_text(file), file, otherwise=named, trust=trust)
     # Nothing else is filled in: a preset or the agent sets what the file leaves open.
     return config.model_dump(exclude_unset=True)

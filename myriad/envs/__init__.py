@@ -3,13 +3,12 @@
 import dataclasses
 import importlib
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_origin
 
-from myriad.arguments import checked
+from myriad.arguments import checked, require
 from myriad.envs.environment import Environment, require_32_bits
-from myriad.errors import InvalidArgumentError
 from myriad.ranges import ranges_of, require_ranges
-from myriad.registry import Registry, check_overrides
+from myriad.registry import Registry, check_overrides, refuse_unused
 
 __all__ = ["Environment", "list_envs", "make_env", "register_env"]
 
@@ -33,7 +32,12 @@ ENVIRONMENTS = Registry(
         "gene-circuit": "gene-circuit-control",
         "pendulum": "pendulum-control",
     },
+    member="default_params",
 )
+
+
+# The prefixes of environments of other libraries. Such a name never stands for a module of yours.
+ADAPTERS = ("gymnax:",)
 
 
 def list_envs() -> list[str]:
@@ -60,14 +64,13 @@ def make_env(name: str, **overrides: Any) -> Environment:
         3.7
     """
     require_32_bits()
-    if name.startswith("gymnax:"):
+    if name.startswith(ADAPTERS):
         adapters = importlib.import_module("myriad.adapters")
         return adapters.from_gymnax(name.removeprefix("gymnax:"), **overrides)
     kind: Any = ENVIRONMENTS.load(name)
-    if not _is_environment_class(kind):
-        raise InvalidArgumentError(
-            f"environment {name!r} must be a dataclass with the field default_params."
-        )
+    for field in dataclasses.fields(kind):
+        if field.name in overrides and (field.type is str or get_origin(field.type) is Literal):
+            require(field.name, overrides[field.name], str)
     config = {field.name for field in dataclasses.fields(kind)} - {"default_params"}
     # Set the configuration first, since the default parameters may depend on it, as those of a
     # scenario do.
@@ -79,15 +82,13 @@ def make_env(name: str, **overrides: Any) -> Environment:
     # The class itself has already checked the fields of the configuration.
     known = dict.fromkeys(config) | params | dict.fromkeys(ranges_of(env.default_params))
     check_overrides(ENVIRONMENTS.resolve(name), known, overrides)
+    defaults = {field.name: field.default for field in dataclasses.fields(env)}
+    refuse_unused(env, defaults | params, overrides)
     chosen = {field: value for field, value in overrides.items() if field in params}
     env = dataclasses.replace(env, default_params=dataclasses.replace(env.default_params, **chosen))
     require_ranges(env)
     require_ranges(env.default_params)
     return env
-
-
-def _is_environment_class(kind: Any) -> bool:
-    return isinstance(kind, type) and "default_params" in getattr(kind, "__dataclass_fields__", ())
 
 
 @checked

@@ -20,7 +20,14 @@ from myriad.envs.estimation import (
     standard_gaussian,
     with_scores,
 )
-from myriad.envs.gene_circuit import GeneCircuitParams, GeneCircuitState, hill, log2, react
+from myriad.envs.gene_circuit import (
+    SINE,
+    GeneCircuitParams,
+    GeneCircuitState,
+    hill,
+    log2,
+    react,
+)
 from myriad.random import scalar_keys
 from myriad.spaces import Box, Discrete
 
@@ -83,6 +90,11 @@ class GeneCircuitSysID:
 
     hidden: tuple[str, ...] = ("rate_h", "Kh", "rate_f", "Kf")
     default_params: GeneCircuitSysIDParams = GeneCircuitSysIDParams()
+
+    @property
+    def unused(self) -> dict[str, str]:
+        """The parameters of a target."""
+        return dict.fromkeys(("target_level", *SINE), "without a target")
 
     def __post_init__(self) -> None:
         require_hidden(self.hidden, ("eta", "nu", "rate_h", "Kh", "nh", "rate_f", "Kf", "nf"))

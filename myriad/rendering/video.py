@@ -75,11 +75,7 @@ def record(
         print(record(env, myriad.make_agent("random", env), "snake.gif", num_steps=200))
     """
     path = Path(path)
-    _check(path, fps)
-    if not callable(getattr(env, "render", None)):
-        raise InvalidArgumentError(
-            f"{type(env).__name__} has no method render(state), so there is nothing to record."
-        )
+    require_recordable(env, path, fps)
     moments = []
 
     def pictures() -> Iterator[np.ndarray]:
@@ -211,7 +207,8 @@ def _ffmpeg() -> str:
         ) from error
 
 
-def _check(path: Path, fps: int) -> None:
+def require_recordable(env: Any, path: Path, fps: int) -> None:
+    """Raise unless the environment can be drawn into such a file."""
     if path.suffix.lower() not in _MAX_FPS:
         raise InvalidArgumentError(
             f"the file must end in {' or '.join(_MAX_FPS)}, but got {str(path)!r}."
@@ -226,6 +223,10 @@ def _check(path: Path, fps: int) -> None:
     if fps > most:
         raise InvalidArgumentError(
             f"fps must be 1 to {most} for a {path.suffix} file, but got {fps!r}."
+        )
+    if not callable(getattr(env, "render", None)):
+        raise InvalidArgumentError(
+            f"{type(env).__name__} has no method render(state), so there is nothing to record."
         )
 
 

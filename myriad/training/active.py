@@ -38,8 +38,8 @@ class ActiveSetting:
 
 
 _COMPILED = {
-    "aot": "programs compile before the first step and are kept",
-    "cached": "programs compile at their first call and are kept",
+    "aot": "programs compile before the first step; the cache keeps them, unless it is off",
+    "cached": "programs compile at their first call; the cache keeps them, unless it is off",
     "jit": "programs compile at their first call and are not kept",
     "off": "every operation runs by itself, for debugging",
 }

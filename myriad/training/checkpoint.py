@@ -4,6 +4,7 @@ The trainer saves and restores them, and `evaluate` reads the newest.
 """
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -19,7 +20,7 @@ import numpy as np
 
 from myriad.distributed import Processes, processes
 from myriad.errors import InvalidArgumentError
-from myriad.files import locked, regular
+from myriad.files import identity, locked, read_text, readable, regular
 from myriad.training.silence import orbax_silenced
 from myriad.xla import holds_keys, is_on_host, numbers_of
 
@@ -51,6 +52,7 @@ class Checkpoints:
         self.folder = folder.absolute()
         # Two by default, so that there is an older one if the newest is damaged.
         self._keep = keep
+        self._made: tuple[int, int] | None = None
 
     def latest(self) -> int | None:
         """Return the update of the newest finished checkpoint, or None."""
@@ -76,10 +78,13 @@ class Checkpoints:
         arrays = _arrays(state)
 
         def make_room() -> None:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(exist_ok=True)
             self._tidy()  # First, since leftovers of a killed process may be what fills the disk.
+            self._made = identity(self.folder)
 
         def finish(sums: dict[str, str]) -> None:
+            if identity(self.folder) != self._made:  # It was removed, and orbax made it again.
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.folder))
             _finish(aside, rows, devices, sums)
             # A rename can't replace a folder that holds files.
             if path.exists():
@@ -106,6 +111,10 @@ class Checkpoints:
         if problem is not None:
             if self._all.is_first:
                 self._tidy()
+                with contextlib.suppress(OSError):
+                    # If the run's folder is gone, leave no new one.
+                    self.folder.rmdir()
+                    self.folder.parent.rmdir()
             # Raised outside `except`, to drop orbax's error, whose coroutines complain at exit.
             raise InvalidArgumentError(
                 f"checkpoint {path} can't be written: {problem}; the ones before it are kept."
@@ -151,15 +160,15 @@ class Checkpoints:
         """
         while (newest := self.latest()) is not None:
             path = self.folder / str(newest)
-            before = _identity(path)
+            before = identity(path)
             with locked(path, shared=True) as is_there:
-                if not is_there or before is None or _identity(path) != before:
+                if not is_there or before is None or identity(path) != before:
                     continue  # Before the lock, the training replaced it by a newer one.
                 try:
                     return self.restore(newest, like)
                 except Exception:
                     # On a file system without locks, the training may have removed it by now.
-                    if _identity(path) == before:
+                    if identity(path) == before:
                         raise
         return None
 
@@ -172,15 +181,15 @@ class Checkpoints:
             InvalidArgumentError: the checkpoint is damaged.
         """
         file = self._whole(num_updates) / _ROWS
-        return file.read_text(encoding="utf-8") if file.exists() else None
+        return read_text(file) if file.exists() else None
 
     def devices(self, num_updates: int) -> list[str]:
         """Return the devices that the run had trained on, or [] if the file is old or damaged."""
         path = self.folder / str(num_updates)
         try:
-            sums = json.loads(regular(path / _CHECKSUMS).read_bytes())
+            sums = json.loads(readable(path / _CHECKSUMS).read_bytes())
             if sums[_DEVICES] == _checksum(path / _DEVICES):
-                return json.loads((path / _DEVICES).read_bytes())
+                return json.loads(readable(path / _DEVICES).read_bytes())
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             pass  # `restore` reports a damaged checkpoint later.
         return []
@@ -283,7 +292,7 @@ def _damage(path: Path) -> str | None:
     """Say which file is not as it was saved, or return None."""
     # Orbax doesn't notice all damage, and reports what it notices in different ways.
     try:
-        sums = json.loads(regular(path / _CHECKSUMS).read_text(encoding="utf-8"))
+        sums = json.loads(readable(path / _CHECKSUMS).read_text(encoding="utf-8"))
         changed = [name for name, checksum in sums.items() if _checksum(path / name) != checksum]
         if not sums or (_ROWS not in sums and (path / _ROWS).exists()):
             changed = [_CHECKSUMS]
@@ -294,14 +303,6 @@ def _damage(path: Path) -> str | None:
         # is nested too deeply.
         changed = [_CHECKSUMS]
     return f"{changed[0]} is not as it was saved" if changed else None
-
-
-def _identity(path: Path) -> int | None:
-    """Return what distinguishes a folder from a later one of the same name, or None."""
-    try:
-        return path.stat().st_ino
-    except OSError:
-        return None
 
 
 def _checksum(path: Path) -> str:

@@ -9,7 +9,7 @@ import dataclasses
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
@@ -227,7 +227,12 @@ class TrainingConfig(BaseModel):
     @classmethod
     @checked
     def from_toml(
-        cls, text: str, file: Path | None = None, *, otherwise: Mapping[str, Any] | None = None
+        cls,
+        text: str,
+        file: Path | None = None,
+        *,
+        otherwise: Mapping[str, Any] | None = None,
+        trust: bool = False,
     ) -> Self:
         """Read a configuration that `to_toml` or a person wrote.
 
@@ -235,12 +240,15 @@ class TrainingConfig(BaseModel):
             text: the configuration.
             file: where it comes from, for error messages.
             otherwise: values of fields that the text leaves out.
+            trust: whether the file may name code to import, as `module:Class`.
 
         Raises:
-            InvalidArgumentError: the text is not TOML, or not a configuration.
+            InvalidArgumentError: the text is not TOML, or not a configuration, or it comes from a
+                file that names code to import, and you don't trust it.
         """
         try:
-            return _checked(cls, {**(otherwise or {}), **_parsed(tomllib.loads, text, "TOML")})
+            config = _checked(cls, {**(otherwise or {}), **_parsed(tomllib.loads, text, "TOML")})
+            return config if file is None or trust else _without_code(config, otherwise or {})
         except InvalidArgumentError as error:
             if file is None:
                 raise
@@ -252,6 +260,7 @@ class TrainingConfig(BaseModel):
         """Read a configuration that `to_json` wrote. Raises the errors of `from_toml`."""
         return _checked(cls, _parsed(json.loads, text, "JSON"))
 
+    @checked
     def with_seeds(self, seeds: Iterable[int]) -> Self:
         """Return the same training with these seeds side by side.
 
@@ -549,6 +558,29 @@ def make_config(
     # Resolve it now, to report a mistake in the options here and not when the training starts.
     config.resolve()
     return config
+
+
+def _without_code(config: Any, given: Container[str]) -> Any:
+    """Return a file's configuration, and refuse names of code to import that are not given."""
+    from myriad.envs import ADAPTERS
+
+    names = {"env": config.env, "agent": config.agent}
+    names["agent_options.network"] = config.agent_options.get("network")
+    if config.env.startswith(ADAPTERS):
+        del names["env"]
+    for field, name in names.items():
+        if field not in given:
+            require_no_code(field, name)
+    return config
+
+
+def require_no_code(field: str, name: object) -> None:
+    """Refuse a name from a file that would import code, which has the form `module:Class`."""
+    if isinstance(name, str) and ":" in name:
+        raise InvalidArgumentError(
+            f"{field} {shown(name)} would be imported, which runs its code; "
+            "if you trust it, add --trust (in Python trust=True)."
+        )
 
 
 def canonical(name: str) -> str:

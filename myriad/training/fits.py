@@ -23,20 +23,16 @@ from myriad.training.memory import (
     compiler_bytes,
     evaluation_bytes,
     least_needs,
-    most_bytes,
     program_needs,
     restoring_bytes,
     state_size,
-    stated_bytes_within,
 )
 from myriad.training.programs import CompiledTraining, ProgramSize
+from myriad.xla import readable_bytes, require_room
 
 # From this size on, look at the shapes first: tracing an impossible size raises an unclear error.
 # Below it, that would only trace twice.
 _MANY = 1 << 20
-# Leave a hundredth for memory that doesn't grow with the numbers, so that the number that a message
-# suggests is not refused in turn.
-_MARGIN = 0.99
 
 
 def compile_within_memory(
@@ -134,15 +130,11 @@ def compile_evaluation(
 
 
 def _require_episodes(num_episodes: int, stated: int, *, is_compiled: bool) -> None:
-    room = available_bytes()
-    needed = most_bytes(stated)
-    if needed <= room:
-        return
-    fits = int(_MARGIN * num_episodes * stated_bytes_within(room) / stated)
     at_most = "at most about" if is_compiled else "fewer than"
-    raise InvalidArgumentError(
-        f"{num_episodes:,} episodes need {readable_bytes(needed)} of memory, "
-        f"and {readable_bytes(max(0, room))} are free; {at_most} {fits:,} fit."
+    require_room(
+        f"{num_episodes:,} episodes",
+        stated,
+        lambda room: f"{at_most} {int(num_episodes * room / stated):,} fit",
     )
 
 
@@ -195,12 +187,11 @@ def require_fit(resolved: ResolvedConfig, needs: Needs, room: int, subject: str 
     Raises:
         InvalidArgumentError: it doesn't fit. The message says what would.
     """
-    needed = most_bytes(needs.stated)
-    if needed <= room:
-        return
-    raise InvalidArgumentError(
-        f"{subject or _settings(resolved)} need {readable_bytes(needed)} of memory, "
-        f"and {readable_bytes(max(0, room))} are free; {_what_fits(resolved, needs, room)}."
+    require_room(
+        subject or _settings(resolved),
+        needs.stated,
+        lambda room: _what_fits(resolved, needs, room),
+        room,
     )
 
 
@@ -217,7 +208,6 @@ def _what_fits(resolved: ResolvedConfig, needs: Needs, room: int) -> str:
     config = resolved.config
     size = state_size(resolved)
     at_most = "at most about" if needs.is_compiled else "fewer than"
-    room = round(_MARGIN * stated_bytes_within(room))
     # A call holds this many times the state.
     share = (needs.state + needs.beside) / needs.state
     state = min(int(room / share), room - needs.evaluation)
@@ -255,11 +245,3 @@ def _what_fits_together(resolved: ResolvedConfig, share: float) -> str:
         smaller.append(f"a buffer_size of {max(1, int(share * config.buffer_size)):,}")
     episodes = max(1, int(share * config.eval_rollouts))
     return f"{', '.join(smaller)} and eval_rollouts of {episodes:,} together fit"
-
-
-def readable_bytes(num_bytes: int) -> str:
-    """Return a number of bytes in MiB, GiB or TiB."""
-    for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30)):
-        if num_bytes >= size:
-            return f"{num_bytes / size:,.1f} {unit}"
-    return f"{num_bytes / (1 << 20):,.0f} MiB"

@@ -11,11 +11,8 @@ from myriad.random import make_key
 from myriad.training.config import ResolvedConfig
 from myriad.training.loop import LearningLoop
 from myriad.training.programs import CompiledTraining, ProgramSize
-from myriad.xla import is_on_host, result_shapes
+from myriad.xla import Stated, is_on_host, result_shapes
 
-# Besides its programs, a process holds the threads of the interpreter and of XLA, code, and a copy
-# of a report.
-_BESIDE_PROGRAMS = 32 << 20
 # On a CPU, a matrix product copies its factors into the order in which it reads them, and the
 # compiler's figures leave these copies out. The gradients of an actor and of a critic run side by
 # side: 4 to 6.5 copies were measured.
@@ -124,11 +121,10 @@ def program_needs(
     num_devices = training.loop.num_devices if is_cpu else 1
     state = num_devices * init.results
     # The state is donated, so most results of a call reuse the memory of its arguments.
-    returned = run.results - run.aliases
     copied = COPIES * of_run.product_bytes if is_cpu else 0
     beside = [
         num_devices * (init.arguments + init.temporaries),
-        num_devices * (run.temporaries + returned + copied),
+        num_devices * (run.beside_arguments + copied),
     ]
     # On other devices, a checkpoint is made in the host's memory and not where the state lies.
     if is_cpu:
@@ -153,8 +149,7 @@ def program_bytes(training: CompiledTraining) -> int:
 
 def evaluation_bytes(compiled: jax.stages.Compiled) -> int:
     """Return the bytes that an evaluation holds in addition to the agent."""
-    stated = Stated.of(compiled)
-    return stated.temporaries + stated.results
+    return Stated.of(compiled).beside_arguments
 
 
 def call_bytes(traced: jax.stages.Traced, compiled: jax.stages.Compiled) -> int:
@@ -162,8 +157,7 @@ def call_bytes(traced: jax.stages.Traced, compiled: jax.stages.Compiled) -> int:
     stated = Stated.of(compiled)
     is_cpu = resolve_platform() == "cpu"
     copied = COPIES * ProgramSize.of(traced).product_bytes if is_cpu else 0
-    returned = stated.results - stated.aliases
-    return stated.arguments + stated.temporaries + returned + copied
+    return stated.arguments + stated.beside_arguments + copied
 
 
 def restoring_bytes(shapes: Any) -> int:
@@ -187,46 +181,9 @@ def _written_bytes(training: CompiledTraining) -> int:
     return environments + round((state - environments) * filled)
 
 
-@dataclasses.dataclass(frozen=True)
-class Stated:
-    """Bytes of a program on one device as the compiler states them, or 0 if it states nothing."""
-
-    arguments: int = 0
-    results: int = 0
-    aliases: int = 0
-    temporaries: int = 0
-
-    @classmethod
-    def of(cls, compiled: jax.stages.Compiled) -> "Stated":
-        # Not through `myriad.xla.describe`, which also reads the whole program and takes longer.
-        stats = compiled.memory_analysis()
-        if stats is None:
-            return cls()
-        return cls(
-            stats.argument_size_in_bytes,
-            stats.output_size_in_bytes,
-            stats.alias_size_in_bytes,
-            stats.temp_size_in_bytes,
-        )
-
-
 def compiler_bytes(sizes: Sequence[ProgramSize]) -> tuple[int, int]:
     """Return the bytes of the compiler for programs side by side, and for one after another."""
     operations = sum(size.operations for size in sizes)
     products = sum(size.products for size in sizes)
     together = _COMPILING + _COMPILING_OPERATION * operations + _COMPILING_PRODUCT * products
     return together, round(_ONE_AT_A_TIME * together)
-
-
-def most_bytes(programs: int) -> int:
-    """Return the most bytes of a process whose programs state `programs` bytes."""
-    # The allocator was measured to add 3%.
-    return programs + programs // 25 + _BESIDE_PROGRAMS
-
-
-def stated_bytes_within(room: int) -> int:
-    """Return the bytes that programs may state if their process is to fit into `room` bytes.
-
-    The inverse of `most_bytes`.
-    """
-    return max(0, (room - _BESIDE_PROGRAMS) * 25 // 26)

@@ -21,7 +21,6 @@ from myriad.training.config import ResolvedConfig
 from myriad.training.evaluation import Evaluation, evaluation_key
 from myriad.training.loop import LearningLoop, Report, TrainState, parallel_learner
 from myriad.xla import (
-    count_cache_hits,
     equations,
     output_fusion,
     result_shapes,
@@ -82,8 +81,7 @@ class CompiledTraining:
         chunk: updates in one call of `run`. The autotuner changes it.
         state_shapes: the shapes of a `TrainState`, once compiled.
         sizes: the sizes of `init`, `run` and `evaluate`, once compiled.
-        compile_s: seconds that tracing and compiling took.
-        from_cache: whether every program came from the persistent cache.
+        compile_s: seconds that tracing and compiling took, or loading what was compiled before.
     """
 
     def __init__(self, resolved: ResolvedConfig):
@@ -111,7 +109,6 @@ class CompiledTraining:
         self.state_shapes: Any = None
         self.sizes: tuple[ProgramSize, ...] = ()
         self.compile_s = 0.0
-        self.from_cache = False
 
     def compile(
         self,
@@ -135,7 +132,7 @@ class CompiledTraining:
             meanwhile()
             self._leave_to_first_call(mode)
             return
-        with count_cache_hits() as hits, collector_paused():
+        with collector_paused():
             init, run = self.loop.jitted()
             evaluate: Any = self._jitted_evaluate()
             first = init.trace(make_key(0))
@@ -159,7 +156,6 @@ class CompiledTraining:
                 meanwhile()
                 self.run, self.init, self.evaluate = (program.result() for program in compiling)
         self.compile_s = time.perf_counter() - start
-        self.from_cache = hits.count >= len(compiling)
 
     def _leave_to_first_call(self, mode: str) -> None:
         self.state_shapes = result_shapes(jax.jit(self.loop.init).trace(make_key(0)))

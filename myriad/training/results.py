@@ -12,6 +12,7 @@ from myriad.errors import InvalidArgumentError, shown
 from myriad.timing.intervals import mean_interval
 from myriad.training.config import TrainingConfig
 from myriad.training.logging.history import History
+from myriad.training.logging.monitor import Monitor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,12 +20,11 @@ class Timings:
     """Where the time of a run went.
 
     Attributes:
-        compile_s: seconds of tracing and compiling.
+        compile_s: seconds of tracing and compiling, or of loading what was compiled before.
         train_s: seconds of training, without evaluations.
         evaluate_s: seconds of evaluations.
         total_s: seconds of the whole run.
         steps_per_s: steps/s of all environments together while training.
-        from_cache: whether every program came from the persistent cache.
     """
 
     compile_s: float
@@ -32,7 +32,12 @@ class Timings:
     evaluate_s: float
     total_s: float
     steps_per_s: float
-    from_cache: bool
+
+    @classmethod
+    def of(cls, monitor: Monitor, compile_s: float, steps: int, total_s: float) -> "Timings":
+        """Return the timings of a run that has made so many steps, those of before included."""
+        spent = monitor.seconds
+        return cls(compile_s, spent["train"], spent["evaluate"], total_s, monitor.rate(steps))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import math
 import time
 import warnings
 from collections.abc import Sequence
@@ -107,26 +106,16 @@ class Trainer:
             if not done:
                 self._warn_if_short(state)
             state, stopped = self._train(state, done, rows, trackers)
-        steps = (int(state.num_updates) - done) * self.programs.steps_per_update
+        steps = int(state.num_updates) * self.programs.steps_per_update
+        total_s = time.perf_counter() - start
         return TrainingResults(
             self.programs.loop.on_one_device(state.agent),
             History([training_row(row) for row in rows]),
             History([evaluation_row(row) for row in rows]),
             self.config,
-            self._timings(steps, time.perf_counter() - start),
+            Timings.of(self._monitor, self.programs.compile_s, steps, total_s),
             self.folder.path,
             stopped,
-        )
-
-    def _timings(self, steps: int, total_s: float) -> Timings:
-        train_s = self._monitor.seconds["train"]
-        return Timings(
-            compile_s=self.programs.compile_s,
-            train_s=train_s,
-            evaluate_s=self._monitor.seconds["evaluate"],
-            total_s=total_s,
-            steps_per_s=steps / train_s if train_s else math.nan,
-            from_cache=self.programs.from_cache,
         )
 
     def _note_devices(self) -> None:
@@ -151,14 +140,16 @@ class Trainer:
         self._devices = [*others, now]
 
     def _compile(self) -> None:
+        what = f"{self.config.agent} on {self.config.env}"
+        if self.config.compile_mode == "aot":
+            self._progress.say(f"{what}: compiling ...")
         compile_within_memory(
             self.programs,
             saves=True,
             resumes=self._checkpoints.latest() is not None,
             meanwhile=import_orbax,
         )
-        how = "loaded from the cache" if self.programs.from_cache else "compiled"
-        how = f"3 programs {how} in {self.programs.compile_s:.1f} s"
+        how = f"3 programs ready in {self.programs.compile_s:.1f} s"
         if self.config.compile_mode != "aot":
             how = (
                 "nothing is compiled"
@@ -169,10 +160,9 @@ class Trainer:
         size = f"{num_envs:,} environments"
         if self.config.num_shards > 1:
             size += f" in {self.config.num_shards} shards on {self._devices[-1]}"
-        self._progress.say(f"{self.config.agent} on {self.config.env}, {size}: {how}")
+        self._progress.say(f"{what}, {size}: {how}")
         if self._settings:
             self._progress.say(in_short(self._settings))
-        self._progress.begin()
 
     def _first_state(self) -> tuple[TrainState, int, list[dict[str, Any]]]:
         done = self._checkpoints.latest()
@@ -216,6 +206,7 @@ class Trainer:
         saved_at = time.monotonic()
         score = None
         self._monitor.restart(done * self.programs.steps_per_update)
+        self._progress.begin(done * self.programs.steps_per_update)
         self._profile.start()
         with shared_interrupt(self._all) as interrupted:
             while done < self.programs.num_updates and not self._reached(rows):
@@ -300,8 +291,7 @@ class Trainer:
         """Evaluate, and return the figures of the window and the evaluation as one row."""
         returns, ended, _ = self._evaluate(state)
         row = row_of_window(self.programs, done, self._report, returns, ended)
-        train_s = self._monitor.seconds["train"]
-        rate = row["steps"] / train_s if train_s else 0.0
+        rate = self._monitor.rate(row["steps"])
         self._progress.update(row["steps"], rate, f"{row['eval_return']:.1f}")
         return row
 

@@ -35,6 +35,7 @@ _LOOK_S = 60.0
 
 EventKind = Literal[
     "resumed",
+    "compiling",
     "compiled",
     "started",
     "evaluated",
@@ -54,9 +55,10 @@ class Event:
     """Something that happened in a campaign.
 
     Attributes:
-        kind: resumed (a study that has trials), compiled (a shape's programs), confirming (the best
-            train again), or what became of a trial. One that is lost runs again.
-        trial: the trial's number; None for a study or a compilation.
+        kind: resumed (a study that has trials), compiling and compiled (a trial's programs, which
+            others of its shape share), confirming (the best train again), or what became of a
+            trial. One that is lost runs again.
+        trial: the trial's number; None for a study.
         step: the step count, over all environments, under which the evaluation is reported.
         value: the mean return of the evaluation, or the best one of a study.
         standard_error: the standard error of the value.
@@ -210,8 +212,11 @@ class _Trials:
         if math.isfinite(over):
             trial.set_constraint(MEMORY, over)
 
-    def compiled(self, seconds: float) -> None:
-        self._on_event(Event("compiled", seconds=seconds))
+    def compiling(self, training: Training) -> None:
+        self._on_event(Event("compiling", training.origin.number))
+
+    def compiled(self, training: Training, seconds: float) -> None:
+        self._on_event(Event("compiled", training.origin.number, seconds=seconds))
 
     def evaluated(self, training: Training, boundary: Boundary, *, is_last: bool) -> bool:
         from optuna.exceptions import UpdateFinishedTrialError

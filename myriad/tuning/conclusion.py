@@ -22,7 +22,7 @@ from myriad.tuning.objective import (
 )
 from myriad.tuning.settings import GROWS, TuneSettings
 from myriad.tuning.space import SearchSpace
-from myriad.tuning.trainings import Programs, Shape, Training, train_all
+from myriad.tuning.trainings import Programs, Shape, Source, Training, train_all
 
 if TYPE_CHECKING:
     import optuna
@@ -248,7 +248,7 @@ def train_again(
     return Again(ended, todo.failures, bool(unfinished))
 
 
-class _ToTheEnd:
+class _ToTheEnd(Source):
     """A source of trainings that all run to their ends."""
 
     def __init__(self, programs: Programs, trainings: Sequence[Training]):
@@ -265,9 +265,6 @@ class _ToTheEnd:
 
     def admits(self, training: Training, num_bytes: int) -> bool:
         return True
-
-    def compiled(self, seconds: float) -> None:
-        pass
 
     def evaluated(self, training: Training, boundary: Boundary, *, is_last: bool) -> bool:
         return True

@@ -70,6 +70,10 @@ class CampaignProgress:
             self.best = event.value
         if event.kind == "resumed" and not self._settings.quiet:
             self._say(f"study {self._settings.study_name} is resumed: {event.reason}")
+        if event.kind == "compiling" and not self._settings.quiet:
+            self._say(f"compiling the programs of trial {event.trial} ...")
+        if event.kind == "compiled" and not self._settings.quiet:
+            self._say(f"the programs of trial {event.trial} are ready after {event.seconds:.1f} s")
         if event.kind == "confirming" and not self._settings.quiet:
             self._say(f"{self}; the best train again beside the default on fresh seeds")
         if event.kind in ("failed", "lost") and not self._settings.quiet:

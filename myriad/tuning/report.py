@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _MOST_IN_CONTOUR = 4
 _BUNDLE = "plotly.min.js"
 # Settings that say how a campaign was run. They don't describe the campaign itself.
-_UNSHOWN = {"storage", "output", "quiet", "fail_if_exists"}
+_UNSHOWN = {"storage", "output", "quiet", "fail_if_exists", "trust"}
 
 
 def write_report(result: "TuneResult") -> list[Path]:

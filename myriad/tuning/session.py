@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
+from myriad.arguments import checked
 from myriad.signals import interrupts_kept
 from myriad.tuning.campaign import ENDINGS, Event, OnEvent, run
 from myriad.tuning.objective import Confirmation, Score
@@ -72,11 +73,14 @@ def load_space(settings: TuneSettings) -> SearchSpace:
     """
     config = settings.config().resolve().config
     space = SearchSpace.load(settings.agent, config.env, settings.space)
+    if not settings.trust:
+        space.require_no_code()
     space.require_free(settings.options)
     space.require_usable(settings.fields())
     return space.with_known([space.defaults(config)])
 
 
+@checked
 def tune(settings: TuneSettings, on_event: OnEvent = lambda event: None) -> TuneResult:
     """Search for hyperparameters in trials, and train the best few again to name a winner.
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from myriad.arguments import require
 from myriad.errors import InvalidArgumentError, shown
 from myriad.host import usable_cores
 from myriad.ranges import INT64, Integer, Number, Seed, require_ranges
@@ -78,8 +79,8 @@ class TuneSettings:
     """Name of the study, with which the names of its files begin. By default a new one."""
 
     storage: str | None = dataclasses.field(default=None, repr=False)  # It may hold a password.
-    """Where the study is kept: sqlite:///FILE, postgresql://USER@HOST/DATABASE, or a journal FILE.
-    By default in memory, and in a journal file for several processes."""
+    """Where the study is kept: FILE.db, postgresql://USER@HOST/DATABASE or FILE.journal.
+    By default in memory, and in an SQLite file for several processes."""
 
     timeout: Annotated[float | None, Number(positive=True)] = None
     """Seconds after which no further trial starts."""
@@ -93,6 +94,9 @@ class TuneSettings:
 
     space: Path | None = None
     """File of the search space. By default the agent's own."""
+
+    trust: bool = False
+    """Import code that the file of --space names as module:Class."""
 
     warm_start: tuple[str, ...] = ()
     """Studies in the same storage whose best parameters are tried first."""
@@ -116,6 +120,11 @@ class TuneSettings:
     """Options of the agent and the environment by dotted name, the same in all trials."""
 
     def __post_init__(self):
+        for name in ("env", "agent"):
+            require(name, getattr(self, name), str)
+        for name in ("scenario", "study_name", "storage"):
+            require(name, getattr(self, name), str | None)
+        require("objectives", self.objectives, tuple | list)
         require_ranges(self)
         if self.n_jobs == 0:
             raise InvalidArgumentError("n_jobs must be at least 1, or -1 for all cores, but got 0.")
@@ -162,7 +171,7 @@ class TuneSettings:
         name = self.study_name or self._new_name()
         storage = self.storage
         if storage is None and n_jobs > 1:
-            storage = str(self.output / f"{name}.journal")
+            storage = str(self.output / f"{name}.db")
         pruner = self.pruner or ("none" if len(self.objectives) > 1 else "median")
         return dataclasses.replace(
             self, n_jobs=n_jobs, study_name=name, storage=storage, pruner=pruner

@@ -81,6 +81,19 @@ class SearchSpace:
         space._require_few_shapes()
         return space.with_known(values)
 
+    def require_no_code(self) -> None:
+        """Refuse networks that would be imported from a module of the user's.
+
+        Raises:
+            InvalidArgumentError: the file names such a network.
+        """
+        from myriad.training.config import require_no_code
+
+        choices = {each.name: each.choices for each in self.parameters}
+        network = "agent.network"
+        for name in (self.fixed.get(network), *choices.get(network, ())):
+            require_no_code(f"{self.file}: {network}", name)
+
     @property
     def names(self) -> list[str]:
         """The names that it sets in a trial: the fixed fields and the parameters."""

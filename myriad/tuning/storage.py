@@ -1,4 +1,6 @@
-"""The storage of a study: memory, SQLite, PostgreSQL or a journal file, checked before it is made.
+"""The storage of a study: memory, SQLite, PostgreSQL or a journal file of Optuna's.
+
+A file that exists must be Optuna's already, or nothing is written to it.
 
 These functions never print or raise a text that contains a password.
 """
@@ -23,13 +25,15 @@ if TYPE_CHECKING:
 # Seconds that a writer waits for others, each of which writes for milliseconds.
 _PATIENCE_S = 120
 _CONNECT_S = 10
+_MOST_OF_A_LINE = 16 * 2**20
 # Seconds between heartbeats, and seconds without one after which a process loses its trial.
 HEARTBEAT_S = 10
 GRACE_S = 60
-JOURNAL = ".journal"
+# What a file without a scheme is, by its ending.
+_KINDS = {".db": "sqlite", ".sqlite": "sqlite", ".sqlite3": "sqlite", ".journal": "journal"}
 # With these, a server that hears nothing from a host frees its locks after a minute.
 _KEEPALIVES = "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3"
-_KNOWN = "sqlite:///FILE, postgresql://USER@HOST/DATABASE or a FILE.journal"
+_KNOWN = "FILE.db, postgresql://USER@HOST/DATABASE or FILE.journal"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,9 +114,11 @@ def read_storage(storage: str | None) -> Place:
         return Place("memory")
     scheme, separator, rest = storage.partition("://")
     if not separator:
-        if not storage.endswith(JOURNAL) or "@" in storage or "\0" in storage:
+        kind = _KINDS.get(Path(storage).suffix)
+        # A colon or an @ is of an address that lacks its slashes.
+        if kind is None or re.search(r"[@:?\0]", storage):
             raise InvalidArgumentError(f"storage must be {_KNOWN}, but got {_harmless(storage)}.")
-        return Place("journal", Path(storage))
+        return Place(kind, Path(storage))
     if scheme == "sqlite":
         file = rest.removeprefix("/")
         if not rest.startswith("/") or file.strip("/") == "" or re.search(r"[?\0]", file):
@@ -229,6 +235,7 @@ def _open_sqlite(file: Path | None) -> "BaseStorage":
     assert file is not None
     # The first process makes the tables.
     with locked(file.parent):
+        _require_optunas(file)
         _use_write_ahead_log(file)
         # Transactions are started below, and never by the driver at the first write.
         arguments = {"timeout": _PATIENCE_S, "isolation_level": None}
@@ -241,6 +248,26 @@ def _open_sqlite(file: Path | None) -> "BaseStorage":
         storage.engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE")
     )
     return storage
+
+
+def _require_optunas(file: Path) -> None:
+    """Refuse a file that is neither empty nor a database of Optuna's, without writing to it.
+
+    Only SQLite may open it: closing it again drops all locks that this process has on it.
+    """
+    size = file.stat().st_size if file.exists() else 0
+    if not size:
+        return
+    address = f"{file.absolute().as_uri()}?mode=ro"
+    connection = sqlite3.connect(address, timeout=_PATIENCE_S, uri=True)
+    with contextlib.closing(connection):
+        tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
+        columns = {name for _, name, *_ in connection.execute("PRAGMA table_info(studies)")}
+    # SQLite takes a single byte for an empty database. A process that was killed early leaves one.
+    if size == 1 or (tables and not {"study_id", "study_name"} <= columns):
+        raise InvalidArgumentError(
+            f"storage {file} can't be used: it is not a database of Optuna's; name a new file."
+        )
 
 
 def _use_write_ahead_log(file: Path) -> None:
@@ -291,39 +318,27 @@ def _open_journal(file: Path | None) -> "BaseStorage":
         def release(self) -> None:
             self._held.close()
 
-    file.touch()
     with locked(file):
-        _drop_half_a_line(file)
-        _require_entries(file)
+        _require_records(file)
     return JournalStorage(JournalFileBackend(str(file), FileLock()))
 
 
-def _drop_half_a_line(file: Path) -> None:
-    """Drop an incomplete last line from a full disk, or the next line would be lost with it."""
-    with file.open("rb+") as journal:
-        content = journal.read()
-        if content and not content.startswith(b"{"):
-            raise InvalidArgumentError(f"storage {file} can't be used: it is not a journal.")
-        if content and not content.endswith(b"\n"):
-            journal.truncate(content.rfind(b"\n") + 1)
-
-
-def _require_entries(file: Path) -> None:
-    """Refuse a journal with a line that isn't Optuna's, whose own errors name no line."""
-    from optuna.storages.journal._storage import JournalOperation
-
-    known = set(JournalOperation)
+def _require_records(file: Path) -> None:
+    """Refuse a file that holds anything but whole records of Optuna's, before one is added."""
+    if not file.exists():
+        return
     with file.open("rb") as journal:
-        for number, line in enumerate(journal, 1):
+        # The limit is for a file that has no lines.
+        lines = iter(lambda: journal.readline(_MOST_OF_A_LINE), b"")
+        for number, line in enumerate(lines, 1):
             try:
-                entry = json.loads(line)
-                is_entry = entry["op_code"] in known and "worker_id" in entry
-            except (ValueError, TypeError, KeyError, RecursionError):
-                is_entry = False
-            if not is_entry:
+                is_record = {"op_code", "worker_id"} <= json.loads(line).keys()
+            except (ValueError, AttributeError, RecursionError):
+                is_record = False
+            if not is_record or not line.endswith(b"\n"):
                 raise InvalidArgumentError(
-                    f"storage {file} can't be used: line {number} is damaged, {shown(line)}; "
-                    "restore the file, or name another one."
+                    f"storage {file} can't be used: line {number} is not a whole record of "
+                    f"Optuna's journal, {shown(line)}; correct the file, or name another one."
                 )
 
 

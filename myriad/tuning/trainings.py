@@ -74,8 +74,11 @@ class Source(Protocol):
         """Get the bytes that a training needs, and return whether to train it."""
         ...
 
-    def compiled(self, seconds: float) -> None:
-        """Called after a shape's programs were compiled."""
+    def compiling(self, training: Training) -> None:
+        """Called before the programs of a training's shape are compiled."""
+
+    def compiled(self, training: Training, seconds: float) -> None:
+        """Called after they were compiled."""
 
     def evaluated(self, training: Training, boundary: Boundary, *, is_last: bool) -> bool:
         """Called after an evaluation. Returns whether the training continues."""
@@ -336,13 +339,15 @@ def train_all(
 def _next_group(programs: Programs, source: Source) -> Group | None:
     while (training := source.take(None)) is not None:
         is_new = not programs.has(programs.shape(training.fields))
+        if is_new:
+            source.compiling(training)
         try:
             group = programs.group(training)
         except Exception as error:  # noqa: BLE001 (the compiler may raise anything)
             source.failed(training, _reason(error))
             continue
         if is_new:
-            source.compiled(group.population.programs.compile_s)
+            source.compiled(training, group.population.programs.compile_s)
         if _add(group, training, source):
             return group
     return None

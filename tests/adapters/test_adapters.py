@@ -328,6 +328,10 @@ def test_what_the_vector_environment_returns_belongs_to_the_caller():
             lambda env: to_gymnasium_vector(env, 0),
             "num_envs must be an integer from 1 to 2,147,483,647, but got 0",
         ),
+        (
+            lambda env: to_gymnasium_vector(make_env("snake"), 2**31 - 1),
+            r"2,147,483,647 environments need .* TiB of memory, and .* are free; at most about",
+        ),
         (lambda env: to_gymnasium_vector(env, 2, autoreset_mode="same"), "did you mean 'SameStep'"),
         (lambda env: to_gymnasium_vector(env, 2).reset(seed=[1]), "seed must hold 2 integers"),
         (

@@ -365,6 +365,19 @@ def test_moments_follow_the_rollouts_where_normalisation_is_on(normalize):
 
 
 @pytest.mark.slow
+def test_the_first_gradient_step_sees_the_policy_that_acted():
+    learning = loop(num_epochs=1, num_minibatches=1)
+    run = jax.jit(learning.run)
+    # The first update is another case: before it there are no moments to act under.
+    state = after(learning, 1)
+    for _ in range(2):
+        state, report = run(state, jnp.int32(1), BEGIN)
+        # Every ratio is 1, and standardised advantages have mean 0.
+        assert abs(float(report.metric_sums["policy_loss"])) < 1e-6
+        assert float(report.metric_sums["clip_fraction"]) == 0
+
+
+@pytest.mark.slow
 def test_it_learns_to_balance_the_pole():
     env = make_env("cartpole-control")
     learning = LearningLoop(env, PPO.create(env, anneal_updates=40), PPO.default_num_envs)

@@ -89,13 +89,6 @@ def test_weights_correct_for_the_probability():
 
 
 @pytest.mark.slow
-def test_alpha_0_is_uniform_replay_bit_for_bit():
-    uniform, same = after(40), after(40, priority_alpha=0.0, priority_beta=1.0)
-    np.testing.assert_array_equal(uniform.agent.params, same.agent.params)
-    assert same.agent.priorities is None
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("num_envs", "num_updates", "written"), [(4, 5, 12), (200, 2, 96)])
 def test_new_transitions_begin_with_the_largest_priority(num_envs, num_updates, written):
     learner = make_learner("dqn", make_env("cartpole-control"), **SMALL | {"priority_alpha": 0.6})

@@ -110,7 +110,7 @@ def _of_results(folder: Path, kind: str, place: int, rng: random.Random) -> Row:
     if kind != "asv":
         readers["cite"] = lambda: cite(results / "csv" / ROWS.name)
     if place % _SITES == 0:
-        readers["site"] = lambda: publish(results, folder / "site", BUILT, repository=ROOT)
+        readers["site"] = lambda: publish(results, folder / "site", BUILT, repository=folder)
     if place % _PLOTS == 0 and kind == "rows":
         readers["plots"] = lambda: draw(results / "csv", folder / "plots", ["throughput"])
     outcome = "read or left out"

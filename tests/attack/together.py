@@ -135,7 +135,7 @@ def _published_beside(context: Any, folder: Path) -> Iterator[Row]:
     """Publish while results are written, by two processes, beside a reader."""
     results = published.new_results(folder / "results")
     site = folder / "site"
-    publish(results, site, published.BUILT, repository=published.ROOT)
+    publish(results, site, published.BUILT, repository=results.parent)
     actions = [partial(_published, results, site)] * 2 + [partial(_written, results)]
     pipes = [_started(context, action) for action in actions]
     for pipe in pipes:
@@ -154,7 +154,7 @@ def _published_beside(context: Any, folder: Path) -> Iterator[Row]:
 
 def _published(results: Path, site: Path) -> None:
     for _ in range(5):
-        publish(results, site, published.BUILT, repository=published.ROOT)
+        publish(results, site, published.BUILT, repository=results.parent)
 
 
 def _written(results: Path) -> None:

@@ -139,7 +139,7 @@ def _judge_files(new: dict[str, Any], work: Path) -> str:
 
 
 def _publish(results: Path, built: datetime, site: Path) -> None:
-    publish(results, site, built, repository=published.ROOT)
+    publish(results, site, built, repository=results.parent)
 
 
 def _old_site(results: Path, work: Path) -> None:

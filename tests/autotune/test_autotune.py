@@ -7,7 +7,9 @@ import re
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,7 +24,7 @@ from myriad.autotune import (
     suggest_scan_chunk_size,
     tuner,
 )
-from myriad.autotune.search import CANDIDATES, Rounds, _against, _Model, choose
+from myriad.autotune.search import CANDIDATES, Rounds, _against, _Model, choose, measure
 from myriad.autotune.stretch import Stretch
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError, UnknownNameError
@@ -43,7 +45,8 @@ from benchmarks.harness.process.memory import peak_resident_bytes
 from myriad import configure, create_config
 configure(cpu_devices=2)
 from myriad.host import resident_bytes
-from myriad.training.memory import most_bytes, program_bytes
+from myriad.training.memory import program_bytes
+from myriad.xla import most_bytes
 from myriad.training.programs import CompiledTraining
 
 agent, num_envs, buffer_size = json.loads(sys.argv[1])
@@ -159,6 +162,8 @@ def test_it_says_what_it_does_each_candidate_and_the_answer(capsys):
     said = capsys.readouterr().out
     for name in ("hardware", "env cartpole-control", "agent random"):
         assert re.search(rf"^{name}.*: profiled in ", said, re.MULTILINE)
+    for phase in ("compiling the training", "timing chunks"):
+        assert re.search(rf"^{phase} \.\.\.\n(?:.*\n)*?{phase}: [\d.]+ s$", said, re.MULTILINE)
     assert_names_each_candidate_and_the_answer(said, answer)
     suggest_scan_chunk_size(*ARGUMENTS, force_revalidate=True)
     said = capsys.readouterr().out
@@ -403,7 +408,7 @@ def stretch_of(seconds_of_a_call, unit, num_updates=8):
     class Timed(Stretch):
         def __init__(self):
             self._unit = unit
-            self.num_updates, self._update_s = num_updates, seconds_of_a_call(1)
+            self.num_updates, self.seconds = num_updates, num_updates * seconds_of_a_call(1)
 
         def _run(self, num_updates, chunk):
             calls.append((num_updates, chunk))
@@ -423,14 +428,45 @@ def test_chunks_that_are_one_call_are_one_candidate():
 
 
 def test_every_candidate_is_timed_whole_and_one_that_takes_too_long_is_not_offered():
-    stretch, calls = stretch_of(lambda updates: 0.002 * updates, unit=1)
+    stretch, calls = stretch_of(lambda updates: 0.001 * updates, unit=1)
     offered = stretch.offered(CANDIDATES)
-    assert offered == [1, 2, 4, 8, 16, 32]  # a call of 64 takes over a tenth of a second
+    assert offered == [1, 2, 4, 8, 16, 32]  # a call of 64 takes over 0.04 s
     times = stretch.times(offered, 0)
     assert all(num_updates >= chunk for num_updates, chunk in calls)
     assert {chunk for _, chunk in calls} == set(offered)
     for seconds in times.values():  # each of 8 updates, however long the call
-        assert seconds == pytest.approx([0.016] * len(seconds))
+        assert seconds == pytest.approx([0.008] * len(seconds))
+
+
+def test_calls_that_cost_far_more_than_their_steps_take_a_second_at_most():
+    stretch, calls = stretch_of(lambda updates: 4e-4 + 1e-6 * updates, unit=1, num_updates=1024)
+    times = stretch.times(CANDIDATES, 0)
+    assert sum(num * (1e-6 + 4e-4 / chunk) for num, chunk in calls) < 1
+    for size, seconds in times.items():  # of the whole stretch, though it is timed on a part
+        assert seconds == pytest.approx([1024 * 1e-6 + 4e-4 * 1024 / size] * len(seconds))
+
+
+@pytest.mark.parametrize(("unit", "update_s"), [(16, 0.5), (2048, 0.0)], ids=["slow", "long"])
+def test_a_single_candidate_is_not_timed_against_itself(unit, update_s):
+    class Training:
+        loop = SimpleNamespace(learner=SimpleNamespace(first_learning_update=lambda _: 1))
+        resolved = SimpleNamespace(learner=SimpleNamespace(steps_per_update=unit), num_envs=4)
+        calls = 0
+
+        def first_state(self):
+            return None
+
+        def run_window(self, state, *_):
+            self.calls += 1
+            time.sleep(update_s)
+            return state, None
+
+    training = Training()
+    rounds = measure(training, {500, 1_000}, 10.0)
+    assert training.calls <= 4  # what it takes to know how long an update is
+    assert {size: len(seconds) for size, seconds in rounds.seconds.items()} == {unit: 1}
+    (candidate,) = choose(rounds, num_envs=4).candidates
+    assert candidate.why == "the only one, so the best"
 
 
 @pytest.mark.slow
@@ -540,6 +576,9 @@ def test_the_command_shows_exports_and_clears_the_cache(known, tmp_path, capsys)
     assert re.search(rf"cartpole-control:random:64:.* {known:,}\b", capsys.readouterr().out)
     assert main(["autotune", "--export", str(tmp_path / "copy.json")]) == 0
     assert ProfileCache(tmp_path / "copy.json").read() == ProfileCache().read()
+    assert main(["autotune", "--export", str(tmp_path / "copy.json")]) == 2
+    assert "copy.json exists: name another file" in capsys.readouterr().err
+    assert main(["autotune", "--export", str(tmp_path / "copy.json"), "--force"]) == 0
     assert main(["autotune", "--clear"]) == 0
     assert ProfileCache().read()["chunk_size_configs"] == {}
     assert main(["autotune"]) == 2

@@ -143,6 +143,9 @@ def test_the_command_writes_to_env_where_you_name_no_file(tmp_path, monkeypatch,
     assert "128 rows: 99 rows/s (99 to 99)  <- chosen" in capsys.readouterr().out
     assert main([*command, "--write-env", "other.env"]) == 0
     assert (tmp_path / "other.env").exists()
+    (tmp_path / "notes.txt").write_text("some notes")
+    assert main([*command, "--write-env", "notes.txt"]) == 2
+    assert (tmp_path / "notes.txt").read_text() == "some notes"
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_the_defaults_are_held_to_the_median_of_their_seeds(tmp_path, monkeypatc
     assert learning.main([*argv, "--agent", "ppo"]) == 0
     assert "| ppo | 4,096 | 9,000 | 20 (20) | 5% | 500 (100 to 500) |" in capsys.readouterr().out
     assert len((tmp_path / "runs.csv").read_text().splitlines()) == 4
-    assert learning.main(argv) == 1
+    assert learning.main([*argv, "--force"]) == 1
 
 
 def test_a_default_training_that_dies_is_one_sentence(monkeypatch, capsys):

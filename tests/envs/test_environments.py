@@ -67,13 +67,45 @@ def test_a_class_is_made_from_its_module_and_name(monkeypatch):
     [
         ("no_such_module:Thing", "there is no module 'no_such_module'"),
         ("math:Thing", "AttributeError: module 'math' has no attribute 'Thing'"),
-        ("math:pi", "must be a dataclass with the field default_params"),
+        ("math:pi", "must be a dataclass with default_params"),
         (":", "can't be imported"),
     ],
 )
 def test_a_class_that_cannot_be_made_is_refused_in_a_sentence(name, sentence):
     with pytest.raises(InvalidArgumentError, match=sentence):
         make_env(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "field"),
+    [
+        ("gene-circuit", {"sine_period": 300.0}, "sine_period"),
+        ("gene-circuit", {"target": "sine", "target_level": 30.0}, "target_level"),
+        ("gene-circuit-sysid", {"sine_offset": 1.0}, "sine_offset"),
+        ("bucket-brigade", {"suppression_per_worker": 0.9}, "suppression_per_worker"),
+        ("bucket-brigade", {"num_opponents": 0, "opponents": "hero"}, "opponents"),
+    ],
+)
+def test_a_value_without_effect_is_refused_unless_it_is_the_default(name, fields, field):
+    with pytest.raises(InvalidArgumentError, match=f"{field} must be .* it has no effect, but got"):
+        make_env(name, **fields)
+    env = make_env(name, **{key: value for key, value in fields.items() if key != field})
+    default = getattr(env, field, None) or getattr(env.default_params, field)
+    assert make_env(name, **(fields | {field: default})) == env
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "sentence"),
+    [
+        ("bucket-brigade", {"scenario": ["easy"]}, "scenario must be a string"),
+        ("gene-circuit", {"target": np.zeros(2)}, "target must be a string"),
+        ("cartpole", {"gravity": jax.random.key(0)}, "gravity must be a finite number"),
+        ("gymnax:CartPole-v1", {"max_steps_in_episode": None}, "must be a number, but got None"),
+    ],
+)
+def test_a_value_of_another_type_is_refused(name, fields, sentence):
+    with pytest.raises(InvalidArgumentError, match=sentence):
+        make_env(name, **fields)
 
 
 def test_an_unknown_field_is_refused_with_the_closest_one():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -375,9 +376,24 @@ def test_render_writes_the_episode(tmp_path):
         "20",
     ]
     run = myriad(*arguments, cwd=tmp_path)
-    assert (run.returncode, run.stderr) == (0, "")
+    assert run.returncode == 0
+    assert re.fullmatch(
+        r"compiling and drawing \.\.\.\ncompiling and drawing: [\d.]+ s\n", run.stderr
+    )
     assert run.stdout == "snake.gif: 12 steps, return 0, running\n"
     assert len(frames_of(tmp_path / "snake.gif")) == 12
+
+
+def test_a_file_that_exists_is_replaced_only_by_force(tmp_path, capsys):
+    path = tmp_path / "it.gif"
+    path.write_text("mine")
+    command = ["render", "--env", "pendulum", "--steps", "2", "--output", str(path)]
+    assert cli.main(command) == 2
+    sentence = f"{path} exists: name another file, or replace it by --force.\n"
+    assert capsys.readouterr().err == sentence
+    assert path.read_text() == "mine"
+    assert cli.main([*command, "--force"]) == 0
+    assert len(frames_of(path)) == 2
 
 
 @pytest.mark.slow

@@ -324,7 +324,7 @@ def test_it_stays_fast_with_600_benchmarks_and_500_commits(new_visit, tmp_path):
         workloads=tuple(f"w{place}" for place in range(20)),
     )
     copy_published(tmp_path / "results" / "published")
-    publish(tmp_path / "results", tmp_path / "site", BUILT)
+    publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
     sizes = {path: path.stat().st_size for path in (tmp_path / "site").rglob("*") if path.is_file()}
     assert max(sizes.values()) < MAX_FILE_BYTES
     assert sum(path.name.endswith(".html") for path in sizes) > 600

@@ -96,6 +96,8 @@ def test_no_damage_to_a_file_stops_the_site(kind, tmp_path):
     whole = made[kind]() if kind in made else {"rows": CSV, "samples": SAMPLES}[kind]
     folder = tmp_path / "results" / {"asv": "asv/runner"}.get(kind, "csv")
     folder.mkdir(parents=True)
+    if kind == "asv":
+        (folder / "machine.json").write_text("{}")
     content = whole.read_bytes()
     of_values = csv_variants if kind == "rows" else json_variants
     variants = [*byte_variants(content, rng), *of_values(content.decode(), rng)]
@@ -103,7 +105,7 @@ def test_no_damage_to_a_file_stops_the_site(kind, tmp_path):
         ending = "_samples" if kind in {"samples", "arms"} else ""
         (folder / f"damaged_{number}{ending}{whole.suffix}").write_bytes(variant)
     (folder / f"whole_samples{whole.suffix}").write_bytes(content)
-    publish(tmp_path / "results", tmp_path / "site", BUILT, repository=ROOT)
+    publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
     assert_sound(tmp_path / "site")
     listed = (tmp_path / "site" / "data.html").read_text(encoding="utf-8")
     assert listed.count("<li><code>") > 50
@@ -141,7 +143,7 @@ def test_what_is_left_out_is_listed_and_the_rest_is_shown(tmp_path):
     os.mkfifo(results / "csv" / "pipe.csv")
     (results / "csv" / "folder.csv").mkdir()
     (results / "csv" / "gone.csv").symlink_to("nowhere")
-    publish(results, tmp_path / "site", BUILT, repository=ROOT)
+    publish(results, tmp_path / "site", BUILT, repository=tmp_path)
     assert_sound(tmp_path / "site")
     page = html.unescape((tmp_path / "site" / "data.html").read_text(encoding="utf-8"))
     left_out = [*DAMAGED, "csv/pipe.csv", "csv/folder.csv", "csv/gone.csv"]

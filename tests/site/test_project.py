@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -164,3 +165,23 @@ def test_a_mistake_in_the_declaration_is_answered(tmp_path, text, message):
     write_libraries(tmp_path, text)
     with pytest.raises(UsageError, match=re.escape(message)):
         read_project(tmp_path, [])
+
+
+def test_the_history_is_that_of_the_configured_branch_and_says_what_it_left_out(tmp_path):
+    def git(*args: str) -> None:
+        identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        subprocess.run(["git", "-C", str(tmp_path), *identity, *args], check=True)
+
+    git("init", "--quiet", "-b", "develop")
+    git("commit", "--quiet", "--allow-empty", "-m", "First")
+    (tmp_path / "asv.conf.json").write_text(
+        '{"project": "p", "branches": ["develop"], "results_dir": ".perf"}'
+    )
+    write_asv(tmp_path / ".perf", history(1, 1, 12), workloads=("oak",))
+    publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
+    sentence = "because they are not on the branch develop: 12 of 12 measured commits."
+    index = (tmp_path / "site" / "index.html").read_text()
+    assert (
+        f"The history of develop over its commits: not measured yet. Left out, {sentence}" in index
+    )
+    assert sentence in (tmp_path / "site" / "changes.html").read_text()

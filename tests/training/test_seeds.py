@@ -23,11 +23,10 @@ from myriad.cli import main
 from myriad.errors import DivergedError, InvalidArgumentError
 from myriad.training.config import TrainingConfig
 from myriad.training.logging.run_folder import RunFolder
-from myriad.training.memory import most_bytes
 from myriad.training.population import Population
 from myriad.training.population.memory import seed_needs
 from myriad.training.results import SeedResults
-from myriad.xla import count_compilations
+from myriad.xla import count_compilations, most_bytes
 
 ROOT = Path(__file__).parents[2]
 SEEDS = (3, -5, 2**40)

@@ -273,14 +273,15 @@ def test_a_training_needs_no_standard_error(closed, folder):
 
 
 def test_without_a_terminal_a_line_every_half_minute_says_how_far_it_is(monkeypatch, capsys):
-    clock = iter([0.0, 29.9, 30.0, 30.0, 59.0, 61.0, 61.0])
+    clock = iter([0.0, 10.0, 39.9, 40.0, 69.0, 71.0])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     shown = Progress(10_000, quiet=False)
+    shown.begin(500)  # resumed: an earlier process made these steps
     for steps in (1_000, 2_000, 3_000, 4_000):
         shown.update(steps, 100.0, None if steps < 4_000 else "195.5")
     assert capsys.readouterr().err.splitlines() == [
-        "2,000 of 10,000 steps, 100/s, return -, 80 s left",
-        "4,000 of 10,000 steps, 100/s, return 195.5, 60 s left",
+        "2,000 of 10,000 steps, 100/s, return -, 160 s left",
+        "4,000 of 10,000 steps, 100/s, return 195.5, 105 s left",
     ]
 
 
@@ -292,7 +293,7 @@ def test_a_terminal_shows_that_it_compiles_until_it_trains(monkeypatch, capsys):
         shown = Progress(10_000, quiet=False)
         capsys.readouterr()
         if begins:
-            shown.begin()
+            shown.begin(0)
         shown.close()
         lines = capsys.readouterr().err
         assert [each for each in ("compiling", "training") if each in lines] == [word]

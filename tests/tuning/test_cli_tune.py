@@ -46,7 +46,7 @@ rollout_steps = 32
             ["--env", "cartpole-control", "--eval-interval", "60000"],
             "--eval-interval must be at most num_steps (50,000), but got 60,000",
         ),
-        (["--env", "cartpole-control", "--storage", "sqlit:///x"], "--storage must be sqlite"),
+        (["--env", "cartpole-control", "--storage", "sqlit:///x"], "--storage must be FILE.db"),
         (
             ["--env", "cartpole-control", "--storage", "postgresql://me:hush@127.0.0.1:1/x"],
             "storage postgresql://me@127.0.0.1:1/x can't be used",

@@ -1,6 +1,8 @@
 """A storage is checked before it is made, and its password is shown nowhere."""
 
 import contextlib
+import os
+import sqlite3
 import subprocess
 import sys
 import time
@@ -11,6 +13,7 @@ from typing import Any
 
 import optuna
 import pytest
+from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from myriad.errors import InvalidArgumentError
@@ -36,7 +39,11 @@ BOWL = Path(__file__).with_name("bowl.py")
         "postgresql://me:secret@host:port/studies",
         "postgresql://me:se@cret@host/studies",
         "me:secret@host/studies.journal",
+        "me:secret@host/studies.db",
+        "host=h password=secret@",
         "studies",
+        "studies/",
+        "studies.db?mode=ro",
         "",
     ],
 )
@@ -48,42 +55,70 @@ def test_a_misspelt_storage_is_refused_in_a_sentence_without_its_password(storag
     assert "cret@" not in said
 
 
-@pytest.mark.parametrize("name", ["folder", "text.db", "text.journal"])
-def test_a_file_that_is_no_storage_is_refused_in_a_sentence(tmp_path, name):
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "text.db").write_text("no database" * 100)
-    (tmp_path / "text.journal").write_text("no journal")
-    path = tmp_path / name
-    storage = str(path) if name.endswith(".journal") else f"sqlite:///{path}"
-    with pytest.raises(InvalidArgumentError, match="can't be used: ") as refused:
-        read_storage(storage).open()
-    assert "\n" not in str(refused.value)
+def test_a_plain_name_is_a_database_or_a_journal():
+    kinds = [read_storage(name).kind for name in ("s.db", "a b/s.sqlite", "s.journal")]
+    assert kinds == ["sqlite", "sqlite", "journal"]
+    assert read_storage("/a/s.db") == read_storage("sqlite:////a/s.db")
+
+
+_RECORD = b'{"op_code":0,"worker_id":"a","study_name":"s","directions":[2]}\n'
 
 
 @pytest.mark.parametrize(
-    "damage", [b"\0\0{}", b"[]", b"{}", b'{"op_code": 99, "worker_id": "a"}', b"[" * 100_000]
+    ("name", "content"),
+    [
+        ("text.db", b"no database" * 100),
+        ("byte.db", b"?"),
+        ("short.db", b"short"),
+        ("app.db", "CREATE TABLE users (name)"),
+        ("app.db", "CREATE TABLE studies (patient)"),
+        ("app.db", "CREATE VIEW year AS SELECT 2026"),
+        ("text.journal", b"no journal"),
+        ("other.journal", b'{"results": [1, 2, 3]}'),
+        ("other.journal", b'{"results": [1, 2, 3]}\n'),
+        ("empty_lines.journal", b"\n\n"),
+        *(
+            ("damaged.journal", _RECORD + damage)
+            for damage in (b"\0\0{}\n", b"[]\n", b"{}\n", b"[" * 100_000, b'{"op_code":4,')
+        ),
+    ],
 )
-def test_a_damaged_line_of_a_journal_is_named(tmp_path, damage):
-    file = tmp_path / "studies.journal"
-    storage = read_storage(str(file)).open()
-    for name in ("a", "b", "c"):
-        optuna.create_study(study_name=name, storage=storage)
-    lines = file.read_bytes().splitlines()
-    file.write_bytes(b"\n".join([*lines[:2], damage, *lines[3:], b""]))
-    with pytest.raises(InvalidArgumentError, match=r"line 3 is damaged, .*; restore the file"):
+def test_nothing_is_written_to_a_file_that_is_not_optunas(tmp_path, name, content):
+    file = tmp_path / name
+    if isinstance(content, str):
+        with contextlib.closing(sqlite3.connect(file)) as app:
+            app.execute(content)
+    else:
+        file.write_bytes(content)
+    before = file.read_bytes()
+    with pytest.raises(InvalidArgumentError, match="can't be used: ") as refused:
         read_storage(str(file)).open()
+    assert "\n" not in str(refused.value)
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {name: before}
 
 
-def test_half_a_line_at_the_end_of_a_journal_is_dropped(tmp_path):
-    storage = str(tmp_path / "studies.journal")
-    with open_study(settings(storage), bowl()) as study:
-        study.tell(study.ask(), 1.0)
-    with Path(storage).open("a") as journal:
-        journal.write('{"op_code":4,')
-    with open_study(settings(storage), bowl()) as study:
-        study.tell(study.ask(), 2.0)
-    with open_study(settings(storage), bowl()) as study:
-        assert [trial.value for trial in study.get_trials()] == [1.0, 2.0]
+def test_a_folder_or_a_pipe_is_no_storage(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(InvalidArgumentError, match="can't be used: it is not a file"):
+            read_storage(f"sqlite:///{path}").open()
+
+
+@pytest.mark.parametrize("name", ["studies.db", "studies.journal"])
+def test_a_file_that_is_empty_or_that_optuna_made_is_used(tmp_path, name):
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / name).touch()
+    optunas = tmp_path / name
+    storage = f"sqlite:///{optunas}"
+    if name.endswith(".journal"):
+        storage = optuna.storages.JournalStorage(JournalFileBackend(str(optunas)))
+    optuna.create_study(study_name="theirs", storage=storage).add_trial(
+        optuna.create_trial(value=1.0)
+    )
+    for file in (tmp_path / "new" / name, optunas):
+        with open_study(settings(str(file)), bowl()) as study:
+            study.tell(study.ask(), 2.0)
+    assert optuna.load_study(study_name="theirs", storage=storage).best_value == 1.0
 
 
 def test_an_unreachable_server_is_one_sentence_without_the_password():

@@ -32,7 +32,7 @@ def run_all(settings, space, **arguments):
 
 def kill_owner(number, tmp_path):
     """Kill the process that runs a trial, as the storage says, and return its number."""
-    storage = read_storage(str(tmp_path / "s.journal")).open()
+    storage = read_storage(str(tmp_path / "s.db")).open()
     study_id = storage.get_study_id_from_name("s")
     (trial,) = (each for each in storage.get_all_trials(study_id) if each.number == number)
     process = trial.user_attrs["worker"]["process"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from perfgate.config import WORSE, Accepted, Rules, find_rules, read_rules
 from perfgate.errors import UsageError
-from perfgate.files import replace_text
+from perfgate.files import read_text, replace_text
 from perfgate.options import DEFAULT_OUTPUT, Parser, add_suite_config, guarded
 
 _HEADER = "# Regressions that were accepted, each with its reason and last day.\n"
@@ -91,8 +91,11 @@ def _reported_row(options: argparse.Namespace) -> dict[str, Any]:
             f"there is no {options.report}; "
             "give the accepted ratio with --ratio, or the report with --report."
         )
-    rows = json.loads(options.report.read_text(encoding="utf-8"))["rows"]
-    row = next((each for each in rows if each["name"] == options.benchmark), None)
+    try:
+        rows = json.loads(read_text(options.report))["rows"]
+        row = next((each for each in rows if each["name"] == options.benchmark), None)
+    except (ValueError, LookupError, TypeError, RecursionError):
+        raise UsageError(f"{options.report} is not a report of the gate.") from None
     if row is None:
         raise UsageError(
             f"the last report has no benchmark {options.benchmark!r}; "

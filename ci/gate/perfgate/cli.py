@@ -13,7 +13,7 @@ from pathlib import Path
 
 from perfgate import __version__
 from perfgate.errors import UsageError, closest
-from perfgate.options import DEFAULT_OUTPUT, Parser, Shard, add_suite_config, guarded
+from perfgate.options import DEFAULT_OUTPUT, Parser, Shard, add_python, add_suite_config, guarded
 from perfgate.source.git import WORKING_TREE
 
 COMMANDS = {
@@ -35,7 +35,7 @@ exit codes:
   0  no regression
   1  a regression
   2  wrong usage
-  3  a benchmark could not be measured, or the evidence was not enough
+  3  a benchmark could not be measured, or looks slower without enough evidence
 """
 
 
@@ -84,6 +84,7 @@ def _add_what_is_compared(parser: Parser) -> None:
         help="branch or commit to judge (default: the working tree)",
     )
     add_suite_config(parser)
+    add_python(parser)
     parser.add_argument(
         "--pytest-benchmark",
         type=Path,
@@ -153,6 +154,17 @@ def _add_how(parser: Parser) -> None:
         type=int,
         default=time.time_ns() % 2**32,
         help="seed for every random order (default: taken from the clock)",
+    )
+    parser.add_argument(
+        "--undecided",
+        choices=("stop", "suspected", "warn"),
+        help="end with exit code 3 if any row stays undecided (stop), if one of them looks worse "
+        "(suspected), or for none (warn) (default: gate.toml's, or suspected)",
+    )
+    parser.add_argument(
+        "--report-only",
+        action="store_true",
+        help="write the report and end with exit code 0, whatever the report says",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of Markdown")
 

@@ -39,6 +39,7 @@ from perfgate.report.files import as_json, junit
 from perfgate.report.markdown import markdown
 from perfgate.report.result import Result
 from perfgate.source.git import WORKING_TREE
+from perfgate.source.installed import describe_python
 from perfgate.source.sides import Sides, checked_out
 from perfgate.stages import Inspected, Listed, NotRun, Timed
 from perfgate.verdict import judge
@@ -57,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     before = machine.observe()
     core = machine.pick_core()
     place = (options.suite_config, options.base, options.head, options.pytest_benchmark)
-    with checked_out(*place) as both:
+    with checked_out(*place, python=options.python) as both:
         sides = both
         if options.time_identical:
             sides = dataclasses.replace(both, same_code=False, only_documentation=False)
@@ -99,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
         reproduce=_reproduce(sides, options),
         coverage=coverage,
         environments=sides.environments,
-        machine=machine.describe(),
+        machine=machine.describe() | {"python": describe_python(options.python)["version"]},
         notes=[*_same_commit(sides), *sides.notes, *notes],
         timing=options.timing,
         pairs=pairs,
@@ -107,7 +108,7 @@ def run(options: argparse.Namespace) -> int:
         seed=options.seed,
     )
     _write(result, options)
-    return result.exit_code
+    return 0 if options.report_only else result.exit_code
 
 
 def _selected(rows: Sequence[Listed], options: argparse.Namespace) -> list[Listed]:
@@ -211,7 +212,7 @@ def _is_comparable(row: Inspected) -> bool:
 
 
 def _is_identical(row: Inspected, sides: Sides) -> bool:
-    return sides.same_code or row.is_same_program or row.is_unreached
+    return sides.same_code or row.is_same_program
 
 
 def _same_commit(sides: Sides) -> list[str]:
@@ -222,9 +223,14 @@ def _same_commit(sides: Sides) -> list[str]:
 
 def _rules_of(sides: Sides, options: argparse.Namespace) -> Rules:
     """Read head's rules, because they are reviewed with the change."""
+    files = find_rules(sides.head.root / sides.config.folder)
     if options.rules:
-        return read_rules(options.rules, options.rules.with_name("accepted.toml"))
-    return read_rules(*find_rules(sides.head.root / sides.config.folder))
+        files = options.rules, options.rules.with_name("accepted.toml")
+    rules = read_rules(*files)
+    verdicts = rules.verdict
+    if options.undecided:
+        verdicts = dataclasses.replace(verdicts, undecided=options.undecided)
+    return dataclasses.replace(rules, verdict=verdicts)
 
 
 def _budgets(
@@ -247,6 +253,8 @@ def _reproduce(sides: Sides, options: argparse.Namespace) -> list[str]:
         words += ["--pytest-benchmark", str(options.pytest_benchmark)]
     elif options.suite_config != Path("asv.conf.json"):
         words += ["--suite-config", str(options.suite_config)]
+    if options.python != sys.executable:
+        words += ["--python", options.python]
     if options.rules:
         words += ["--rules", str(options.rules)]
     if not options.timing:

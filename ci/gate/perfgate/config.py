@@ -59,6 +59,7 @@ Day = Annotated[date, Strict()]
 Looks = Annotated[tuple[int, ...], BeforeValidator(_looks)]
 Regex = Annotated[str, AfterValidator(_pattern)]
 Stop = Literal["stop", "warn"]
+Undecided = Literal["stop", "suspected", "warn"]
 
 Fitting = TypeVar("Fitting", "Slowdown", "Cores", "MetricRule")
 Direction = Literal["more", "less"]
@@ -98,10 +99,10 @@ class Verdicts:
     """How often each of the two tests may miss a slowdown of `pass_ratio`."""
     suspicious_ratio: Annotated[Number, Field(gt=1)] = 100.0
     """A benchmark this many times faster or slower probably no longer measures the same work."""
-    undecided: Stop = "stop"
-    """If a row stays undecided, `stop` ends with exit code 3 and `warn` passes with a warning."""
+    undecided: Undecided = "suspected"
+    """Which undecided rows end with exit code 3: all, those that look worse, or none (`warn`)."""
     gone: Stop = "stop"
-    """If head's suite lacks a benchmark of the base: `stop` or `warn`, as above."""
+    """If head's suite lacks a benchmark of the base: exit code 3, or a warning."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

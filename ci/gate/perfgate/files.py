@@ -1,4 +1,4 @@
-"""Read TOML with one-sentence errors, and replace files atomically."""
+"""Read files of a limited size with one-sentence errors, and replace files atomically."""
 
 import os
 import tomllib
@@ -6,6 +6,24 @@ from pathlib import Path
 from typing import Any
 
 from perfgate.errors import UsageError
+
+# The most bytes that are read of a file: TOML that people write, or results.
+_MOST_OF_TOML = 2**22
+_MOST_BYTES = 2**26
+
+
+def read_text(file: Path) -> str:
+    """Return the text of a regular file.
+
+    Raises:
+        ValueError: it is not UTF-8, too large to be read, or a pipe, which would wait for a writer.
+    """
+    if not file.is_file():
+        raise ValueError(f"{file} is not a regular file")
+    most = _MOST_OF_TOML if file.suffix == ".toml" else _MOST_BYTES
+    if (size := file.stat().st_size) > most:
+        raise ValueError(f"it has {size:,} bytes, but may have at most {most:,}")
+    return file.read_text(encoding="utf-8")
 
 
 def read_toml(file: Path, failure: type[Exception] = UsageError) -> dict[str, Any]:
@@ -16,8 +34,8 @@ def read_toml(file: Path, failure: type[Exception] = UsageError) -> dict[str, An
         failure: the exception to raise if the file is not valid TOML.
     """
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(read_text(file))
+    except (ValueError, RecursionError) as error:
         raise failure(f"{file.parent.name}/{file.name} is not valid TOML: {error}.") from None
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import shutil
 import signal
 import sys
 import traceback
@@ -56,6 +57,24 @@ def add_suite_config(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the suite's configuration (default: %(default)s)",
     )
+
+
+def add_python(parser: argparse.ArgumentParser) -> None:
+    """Add the flag that names the suite's Python."""
+    parser.add_argument(
+        "--python",
+        type=_program,
+        default=sys.executable,
+        metavar="FILE",
+        help="the Python that has what the suite imports (default: the one that runs perfgate)",
+    )
+
+
+def _program(text: str) -> str:
+    found = shutil.which(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a program")
+    return str(Path(found).absolute())  # its links must stay: a virtual environment is one
 
 
 def guarded(command: Callable[[], int], stopped: str) -> int:

@@ -40,10 +40,11 @@ class Outcome(enum.IntEnum):
 
     NEUTRAL = 0
     PASSED = 1
-    WARNED = 2
-    UNDECIDED = 3
-    UNMEASURED = 4
-    FAILED = 5
+    OPEN = 2  # undecided, and yet it stops no run
+    WARNED = 3
+    UNDECIDED = 4
+    UNMEASURED = 5
+    FAILED = 6
 
 
 @dataclass(frozen=True)
@@ -133,12 +134,14 @@ class SideRun:
         program: the compiled program that its class offers.
         skipped: whether the benchmark is skipped on this side.
         problem: why it could not be measured.
+        by_runner: whether the problem is of what runs the benchmark, such as pytest.
     """
 
     ran: FirstRun | Value | None = None
     program: Program | None = None
     skipped: bool = False
     problem: str = ""
+    by_runner: bool = False
 
     @property
     def seconds(self) -> float | None:
@@ -163,7 +166,6 @@ class Inspected:
         changes: the changes of every metric that both sides have, likely causes first.
         put_off: whether the seconds that it tracks were left unmeasured, because nobody asked for
             them or they can't have changed.
-        reached_by: the changed functions and files that it used on either side; None if unknown.
         not_run: why it was not run; None if it was.
     """
 
@@ -173,7 +175,6 @@ class Inspected:
     head: SideRun = SideRun()
     changes: tuple[Change, ...] = ()
     put_off: bool = False
-    reached_by: tuple[str, ...] | None = None
     not_run: NotRun | None = None
 
     @property
@@ -224,15 +225,6 @@ class Inspected:
         """Whether both sides time the same program, and their first calls take about as long."""
         if not self.has_one_program:
             return False
-        return self._first_calls_are_alike
-
-    @property
-    def is_unreached(self) -> bool:
-        """Whether it used nothing that changed, and both sides' first calls take about as long."""
-        return self.reached_by == () and self._first_calls_are_alike
-
-    @property
-    def _first_calls_are_alike(self) -> bool:
         quicker, slower = sorted(side.seconds or 0.0 for side in (self.base, self.head))
         return slower <= _ALIKE * quicker
 

@@ -47,7 +47,10 @@ def judge(row: Timed, rules: Rules, *, timing: bool, same_code: bool = False) ->
     else:
         opinion = _judge_time(row, rules, timing=timing, same_code=same_code)
         opinion = _judge_changes(row, opinion, rules)
-    return Judged(row, opinion.verdict, opinion.outcome, (*row.causes, *opinion.reasons))
+    reasons = (*row.causes, *opinion.reasons)
+    if opinion.outcome is Outcome.WARNED:  # why it passes comes first
+        reasons = (*opinion.reasons, *row.causes)
+    return Judged(row, opinion.verdict, opinion.outcome, reasons)
 
 
 def _judge_unmeasured(row: Timed, rules: Rules) -> _Opinion:
@@ -75,6 +78,8 @@ def _judge_unmeasured(row: Timed, rules: Rules) -> _Opinion:
 
 def _is_broken_before(row: Timed) -> bool:
     """Tell whether a benchmark that the change has not touched fails on both sides."""
+    if any(side.by_runner for side in row.inspected.sides.values()):
+        return False
     benchmark = row.benchmark
     return benchmark.is_unchanged and (len(row.problems) == 2 or benchmark.kind == MODULE)
 
@@ -88,14 +93,9 @@ def _problems(problems: dict[str, str]) -> tuple[str, ...]:
 
 def _judge_time(row: Timed, rules: Rules, *, timing: bool, same_code: bool) -> _Opinion:
     if row.is_identical or (row.inspected.put_off and same_code):
-        verdict = "same functions"
-        reason = "it runs no function that this change alters, so its time can't have changed"
-        if same_code or row.inspected.is_same_program:
-            verb = "hold" if same_code else "run"
-            noun = "code" if same_code else "program"
-            verdict = f"same {noun}"
-            reason = f"both sides {verb} the same {noun}, so its time can't have changed"
-        return _Opinion(verdict, Outcome.PASSED, (reason,))
+        verb, noun = ("hold", "code") if same_code else ("run", "program")
+        reason = f"both sides {verb} the same {noun}, so its time can't have changed"
+        return _Opinion(f"same {noun}", Outcome.PASSED, (reason,))
     if row.benchmark.is_timed and not timing:
         return _Opinion("not timed", Outcome.NEUTRAL)
     if not row.benchmark.is_timed:
@@ -103,18 +103,27 @@ def _judge_time(row: Timed, rules: Rules, *, timing: bool, same_code: bool) -> _
     evidence = row.evidence
     if evidence is None or evidence.verdict == UNDECIDED:
         pairs = evidence.num_pairs if evidence else 0
-        suspected = ", and it looks slower" if evidence and evidence.suspected else ""
+        looks_slower = evidence is not None and _looks_slower(evidence, rules, row.name)
+        suspected = ", and it looks slower" if looks_slower else ""
         were = "1 pair was" if pairs == 1 else f"{pairs} pairs were"
         reason = f"{were} not enough{suspected}; give more time with --budget"
         if not pairs:
             reason = "the time budget was spent before it was timed; give more time with --budget"
-        outcome = _undecided(rules)
+        outcome = _undecided(rules, looks_worse=looks_slower)
         return _Opinion("undecided", outcome, (reason,))
     return _judge_evidence(row, evidence, rules)
 
 
-def _undecided(rules: Rules) -> Outcome:
+def _looks_slower(evidence: Evidence, rules: Rules, row: str) -> bool:
+    """Tell whether fresh pairs were asked for, or the interval lies above what passes for equal."""
+    _, low, _ = evidence.ratio()
+    return evidence.suspected or low > rules.limits_of(row).fail_ratio
+
+
+def _undecided(rules: Rules, *, looks_worse: bool = False) -> Outcome:
     """Return the outcome of a row that stays undecided."""
+    if rules.verdict.undecided == "suspected" and not looks_worse:
+        return Outcome.OPEN
     return Outcome.WARNED if rules.verdict.undecided == "warn" else Outcome.UNDECIDED
 
 
@@ -148,7 +157,8 @@ def _judge_changes(row: Timed, opinion: _Opinion, rules: Rules) -> _Opinion:
         outcome = Outcome.FAILED
     elif untold and outcome is not Outcome.FAILED:
         verdict = "undecided"
-        outcome = max(outcome, _undecided(rules))
+        # More time would not tell which direction of a value is worse. Somebody must.
+        outcome = max(outcome, _undecided(rules, looks_worse=True))
     elif worse and outcome is not Outcome.FAILED:
         verdict = f"{verdict}, change accepted"
         outcome = max(outcome, Outcome.WARNED)
@@ -212,7 +222,7 @@ def _disagreement(row: Timed, verdict: str) -> list[str]:
     ratio = found[0].ratio
     times = f"the processor executes {ratio:.3g} times the instructions"
     if verdict == "slower" and ratio < _ALIKE:
-        return [f"{times}: the extra time is spent waiting for memory, a lock, or input and output"]
+        return [f"{times}, so more instructions are not why it takes longer"]
     if verdict in ("not slower", "faster") and ratio > _ALIKE:
         return [f"{times}, but takes no longer here; it may take longer on another machine"]
     return []

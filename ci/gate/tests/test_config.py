@@ -1,5 +1,6 @@
 """gate.toml and accepted.toml: what they refuse, and the verdicts and budgets that follow."""
 
+import os
 from dataclasses import replace
 from datetime import date
 from xml.etree import ElementTree as ET
@@ -26,6 +27,7 @@ from perfgate.process.protocol import FirstRun, Value
 from perfgate.report.files import junit
 from perfgate.report.markdown import markdown
 from perfgate.report.result import Result
+from perfgate.source.asv_config import read_config
 from perfgate.stages import Benchmark, Inspected, Outcome, SideRun, Timed
 from perfgate.stats.evidence import Evidence, Plan
 from perfgate.verdict import judge
@@ -59,6 +61,7 @@ def judged(row, rules, *, timing=True):
 
 SAME = (0.0, 0.001, -0.001, 0.0)
 FASTER = (-0.3, -0.301, -0.299) * 3
+NOISY = (0.3, -0.3, 0.25, -0.2)
 SLOWER = ((0.3, 0.301, 0.299, 0.3) * 4)[:13]  # nine to suspect it and four to confirm it
 
 
@@ -83,7 +86,7 @@ def test_a_false_alarm_needs_both_of_its_tests():
         ("[verdict]\nfail_ratio = 'x'", "verdict.fail_ratio must be a number, but got 'x'."),
         (
             "[verdict]\nundecided = 'ignore'",
-            "undecided must be one of 'stop' or 'warn', but got 'ignore'.",
+            "undecided must be one of 'stop', 'suspected' or 'warn', but got 'ignore'.",
         ),
         ("[verdict]\nlooks = [6, 4]", "must be a rising list"),
         ("[[metric]]\nname = 'x'", "metric 1 lacks the key 'worse'"),
@@ -129,6 +132,29 @@ def test_a_mistake_in_the_rules_gets_one_sentence(tmp_path, text, expected):
     with pytest.raises(UsageError, match=r"gate\.toml") as caught:
         read(tmp_path, text)
     assert expected in str(caught.value)
+
+
+def sparse(file):
+    with file.open("wb") as opened:
+        opened.truncate(20 * 10**9)
+
+
+def nested(file):
+    file.write_text("[" * 400_000)
+
+
+@pytest.mark.parametrize("make", [sparse, nested, os.mkfifo])
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("gate.toml", lambda file: read_rules(file, file.with_name("accepted.toml"))),
+        ("asv.conf.json", lambda file: read_config(file, file.parent)),
+    ],
+)
+def test_a_file_that_would_fill_the_memory_or_hang_is_refused(tmp_path, name, read, make):
+    make(tmp_path / name)
+    with pytest.raises(UsageError, match=rf"{name}"):
+        read(tmp_path / name)
 
 
 def test_an_accepted_regression_survives_being_written_and_read(tmp_path):
@@ -265,7 +291,8 @@ def test_rules_that_are_not_there_are_named(tmp_path):
         (FASTER, "faster", Outcome.PASSED),
         (SLOWER, "slower", Outcome.FAILED),
         (SLOWER[:4], "undecided", Outcome.UNDECIDED),
-        ((), "undecided", Outcome.UNDECIDED),
+        ((), "undecided", Outcome.OPEN),
+        (NOISY, "undecided", Outcome.OPEN),
     ],
 )
 def test_timing_gives_each_verdict(pairs, verdict, outcome):
@@ -357,7 +384,7 @@ def test_instructions_of_the_processor_inform_and_decide_only_where_asked():
 
 def test_a_slower_row_without_more_instructions_waits():
     row = judged(timed(*SLOWER, cpu_instructions=1000), DEFAULTS)
-    assert "executes 1 times the instructions: the extra time is spent waiting" in row.reasons[-1]
+    assert "executes 1 times the instructions, so more instructions are not why" in row.reasons[-1]
 
 
 def test_limits_of_a_benchmark_hold_for_what_stands_for_its_time():

@@ -59,6 +59,9 @@ def repository(tmp_path):
     made.commit("repeat")
     made.git("branch", "topic")
     made.git("update-ref", "refs/remotes/origin/main", "main")
+    # the suite's own Python, which has nothing of the gate's
+    own = [sys.executable, "-m", "venv", "--without-pip", ".venv"]
+    subprocess.run(own, cwd=made.root, check=True)
     return made
 
 

@@ -136,3 +136,36 @@ def test_the_action_installs_fills_the_summary_and_fails_with_the_gate(tools, re
     done = run([*shell, compare["run"]], cwd=repository.root, env=environment)
     assert done.returncode == 1, done.stdout + done.stderr
     assert summary.read_text().startswith("# FAILED: 1 regressed")
+
+
+def test_the_suite_runs_in_a_python_of_its_own_in_which_the_gate_installs_nothing(
+    tools, repository, tmp_path
+):
+    bare = tmp_path / "bare"
+    made = run([sys.executable, "-m", "venv", "--without-pip", bare])
+    assert made.returncode == 0, made.stderr
+    plant(repository)
+    repository.write(
+        "benchmarks/where.py",
+        "import sys\n\n\ndef mem_own():\n    assert sys.prefix.endswith('bare')\n    return [0]\n",
+    )
+    python = bare / "bin" / "python"
+    done = perfgate(tools, repository, "--base", "main", "--python", python, *FAST)
+    assert done.returncode == 1, done.stdout + done.stderr
+    rows = json.loads((repository.root / ".asv/gate/gate.json").read_text())["rows"]
+    found = {row["name"]: row for row in rows}
+    assert found[TRACKED]["verdict"] == "worse"
+    assert found["where.mem_own"]["verdict"] == "new"
+    assert f"--python {python}" in done.stdout
+    assert not list(bare.glob("lib/python*/site-packages/*"))
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [("nowhere/python", "'nowhere/python' is not a program"), ("true", "does not run as a Python")],
+)
+def test_what_is_no_python_is_refused_first(tools, repository, program, expected):
+    done = perfgate(tools, repository, "--base", "main", "--python", program)
+    assert done.returncode == 2
+    assert expected in done.stderr
+    assert len(done.stderr.splitlines()) <= 2

@@ -22,7 +22,7 @@ from ci.site.pages.scaling import row_id, scaling_page
 from ci.site.pages.settings import settings_page
 from perfgate.history.asv_results import Point
 from perfgate.history.levels import MIN_EFFECT
-from perfgate.stats.change_points import ALPHA, MIN_SEGMENT
+from perfgate.stats.change_points import MIN_SEGMENT
 
 TEMPLATES = Path(__file__).parents[1] / "template"
 PAGES = (
@@ -126,6 +126,8 @@ def _environment(site: Site, files: Files) -> jinja2.Environment:
         "asv_pages": files.has_asv_pages,
         "has_docs": files.has_docs,
         "has_history": bool(site.archive.commits),
+        "branch": site.archive.branch,
+        "left_out": site.archive.left_out,
         "slugs": site.slugs,
     }
     return environment
@@ -152,7 +154,6 @@ def _changes(site: Site) -> dict[str, Any]:
         "markers": _markers(site),
         "min_segment": MIN_SEGMENT,
         "min_percent": f"{(MIN_EFFECT - 1) * 100:.0f}",
-        "chance": f"{1 / ALPHA:,.0f}",
     }
 
 

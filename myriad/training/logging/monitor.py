@@ -1,6 +1,7 @@
 """Monitor where a training's time goes and how much of the machine it uses."""
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ class Monitor:
 
     def __init__(self):
         self.seconds: dict[str, float] = dict.fromkeys(PHASES, 0.0)
+        self._first_steps = 0
         self._inside_s = 0.0
         self._cores = usable_cores()
         self._gpu = _Gpu.of(jax.local_devices()[0])
@@ -42,7 +44,13 @@ class Monitor:
 
     def restart(self, steps: int) -> None:
         """Start measuring now, after `steps` of all environments together."""
+        self._first_steps = steps
         self._last = self._now(steps)
+
+    def rate(self, steps: int) -> float:
+        """Return the steps/s of training since `restart`, NaN before it has trained."""
+        train_s = self.seconds["train"]
+        return (steps - self._first_steps) / train_s if train_s else math.nan
 
     def row(self, steps: int) -> dict[str, Any]:
         """Describe the time since the last row.

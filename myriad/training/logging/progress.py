@@ -11,7 +11,7 @@ _EVERY_S = 30.0
 
 
 class Progress:
-    """Shows steps, steps/s, return and time left on standard error.
+    """Shows steps, steps/s, return, time elapsed and time left on standard error.
 
     Args:
         total_steps: steps of all environments together in the whole training.
@@ -23,7 +23,8 @@ class Progress:
         self._task = None
         self._quiet = quiet
         self._total_steps = total_steps
-        self._said_at = time.monotonic()
+        self._first_steps = 0
+        self._begun_at = self._said_at = time.monotonic()
         self._monitored = ""
         if quiet or sys.stderr is None or not sys.stderr.isatty():
             return
@@ -36,6 +37,7 @@ class Progress:
                 "{task.fields[steps]} steps  {task.fields[rate]}  return {task.fields[score]}"
                 "{task.fields[monitored]}"
             ),
+            progress.TimeElapsedColumn(),
             progress.TimeRemainingColumn(),
             console=console.Console(stderr=True),
         )
@@ -51,10 +53,12 @@ class Progress:
         elif not self._quiet:
             say(sentence)
 
-    def begin(self) -> None:
-        """Show from now on that it trains, and no longer that it compiles."""
+    def begin(self, steps: int) -> None:
+        """Show that it trains, and count the time from now, after `steps` of an earlier process."""
+        self._first_steps = steps
+        self._begun_at = self._said_at = time.monotonic()
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, description="training")
+            self._bar.reset(self._task, completed=steps, description="training")
 
     def monitor(self, summary: str) -> None:
         """From now on also show where the time goes."""
@@ -84,9 +88,12 @@ class Progress:
                 score=shown,
                 monitored=self._monitored,
             )
-        elif not self._quiet and time.monotonic() - self._said_at >= _EVERY_S:
-            self._said_at = time.monotonic()
-            left_s = (self._total_steps - steps) / rate if rate else math.inf
+        elif not self._quiet and (now := time.monotonic()) - self._said_at >= _EVERY_S:
+            self._said_at = now
+            # Evaluations and saves take time as well, so the rate of training would promise less.
+            done = steps - self._first_steps
+            spent_s = now - self._begun_at
+            left_s = (self._total_steps - steps) * spent_s / done if done else math.inf
             say(
                 f"{steps:,} of {self._total_steps:,} steps, {rate:,.0f}/s, return {shown}, "
                 f"{left_s:,.0f} s left{self._monitored and f' ({self._monitored.strip()})'}"

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from myriad.errors import InvalidArgumentError
-from myriad.files import holder_of, read_text, regular, replacing, write_errors_explained
+from myriad.errors import InvalidArgumentError, RunFolderLostError
+from myriad.files import holder_of, identity, read_text, readable, replacing, write_errors_explained
 from myriad.training.logging.history import Row
 
 # JSON has no such numbers. metrics.jsonl holds these strings instead, as protobuf's JSON does.
@@ -33,6 +33,7 @@ class RunFolder:
 
     def __init__(self, path: Path):
         self.path = path
+        self._held: tuple[int, int] | None = None
 
     @property
     def checkpoints(self) -> Path:
@@ -79,6 +80,7 @@ class RunFolder:
 
         Raises:
             InvalidArgumentError: another process holds the folder, or it can't be written.
+            RunFolderLostError: the folder was removed, moved or replaced during the block.
         """
         from filelock import FileLock, Timeout
 
@@ -91,10 +93,25 @@ class RunFolder:
                     f"run folder {self.path} is in use by {holder_of(self.path / '.lock')}: "
                     "wait until it ends, or name another folder."
                 ) from error
+        self._held = identity(self.path)
         try:
             yield
+        except Exception as error:
+            # Whatever failed did so because of it.
+            self._require_held(error)
+            raise
+        else:
+            self._require_held()
         finally:
             lock.release()
+
+    def _require_held(self, cause: Exception | None = None) -> None:
+        """Raise if the folder is not the one that was locked, so that no other one is written."""
+        if self._held is not None and identity(self.path) != self._held:
+            raise RunFolderLostError(
+                f"run folder {self.path} was removed, moved or replaced while the run trained; "
+                "if you moved it, `myriad train --resume` with its new name goes on."
+            ) from cause
 
     def config_toml(self) -> str:
         """Read the configuration.
@@ -134,6 +151,7 @@ class RunFolder:
         Raises:
             InvalidArgumentError: the line can't be written. The lines before it stay.
         """
+        self._require_held()
         size = self.metrics.stat().st_size if self.metrics.exists() else 0
         with write_errors_explained(self.metrics):
             try:
@@ -151,6 +169,7 @@ class RunFolder:
         Raises:
             InvalidArgumentError: the line can't be written.
         """
+        self._require_held()
         path = self.path / "monitor.jsonl"
         with write_errors_explained(path), path.open("a+b") as file:
             # If the process was killed, the last line may lack its end.
@@ -159,11 +178,13 @@ class RunFolder:
             file.write(lines_of([row]).encode())
 
     def flush(self) -> None:
-        """Wait until the rows are on the disk.
+        """Wait until the rows are on the disk, before a checkpoint is written.
 
         Raises:
             InvalidArgumentError: they can't be written.
+            RunFolderLostError: the folder was removed, moved or replaced.
         """
+        self._require_held()
         if self.metrics.exists():
             with write_errors_explained(self.metrics), self.metrics.open("rb+") as file:
                 os.fsync(file.fileno())
@@ -182,7 +203,7 @@ class RunFolder:
         """
         kept = lines_of(rows).encode()
         try:
-            found = regular(self.metrics).read_bytes()
+            found = readable(self.metrics).read_bytes()
         except FileNotFoundError:
             found = b""
         except OSError as error:
@@ -231,7 +252,8 @@ class RunFolder:
 
     def discard(self) -> None:
         """Remove the folder of a run that has not trained yet, unless it holds anything else."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, RunFolderLostError):
+            self._require_held()
             leftovers = self.leftovers()
             if len(leftovers) == len(list(self.path.iterdir())):
                 for path in leftovers:
@@ -284,7 +306,7 @@ def _sealed(config_toml: str) -> str:
 def _is_record(path: Path) -> bool:
     """Return whether a run wrote this `environment.json`."""
     try:
-        return "versions" in json.loads(regular(path).read_text(encoding="utf-8"))
+        return "versions" in json.loads(readable(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError, RecursionError):
         return False
 

@@ -5,25 +5,19 @@ from collections.abc import Callable
 
 import jax
 
-from myriad.errors import InvalidArgumentError
 from myriad.hardware import available_bytes, resolve_platform
 from myriad.host import release_freed_memory
-from myriad.training.fits import programs_at_a_time, readable_bytes
+from myriad.training.fits import programs_at_a_time
 from myriad.training.memory import (
     COPIES,
     EPISODE_BYTES,
     SAVING_SHARE,
-    Stated,
     bytes_of,
     least_needs,
-    most_bytes,
     restoring_bytes,
-    stated_bytes_within,
 )
 from myriad.training.population import Population
-
-# A margin, so that the number of seeds that a message suggests is not refused in turn.
-_MARGIN = 0.99
+from myriad.xla import Stated, require_room
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,18 +116,18 @@ def _require_room(population: Population, needs: SeedNeeds, *, is_compiled: bool
     slots = population.num_slots
     if num_devices == 1:
         slots = -(-slots // population.num_devices)
-    room = available_bytes()
-    needed = most_bytes(needs.bytes(slots, num_devices))
-    if needed <= room:
-        return
-    fits = needs.most(round(_MARGIN * stated_bytes_within(room)), num_devices)
-    if num_devices == 1:
-        fits *= population.num_devices
-    at_most = "at most about" if is_compiled else "fewer than"
-    remedy = f"{at_most} {fits:,} seeds fit" if fits else "not even one seed fits"
+
+    def remedy(room: int) -> str:
+        fits = needs.most(room, num_devices)
+        if num_devices == 1:
+            fits *= population.num_devices
+        at_most = "at most about" if is_compiled else "fewer than"
+        return f"{at_most} {fits:,} seeds fit" if fits else "not even one seed fits"
+
     resolved = population.resolved
-    raise InvalidArgumentError(
+    require_room(
         f"{population.num_slots:,} seeds of num_envs = {resolved.num_envs:,} and eval_rollouts = "
-        f"{resolved.config.eval_rollouts:,} need {readable_bytes(needed)} of memory, and "
-        f"{readable_bytes(max(0, room))} are free; {remedy}."
+        f"{resolved.config.eval_rollouts:,}",
+        needs.bytes(slots, num_devices),
+        remedy,
     )

@@ -129,35 +129,24 @@ class SeedsTrainer:
             self._note_devices()
             self._compile()
             state, done, rows = self._first_state()
-            before = self._steps_done(done)
             if not done and (reason := too_few_updates(self.population.resolved)) is not None:
                 warn_of_short(self.population.resolved, reason, stacklevel=4)
             state, done = self._train(state, done, rows)
             agents = self.population.agents(state)
-        steps = self._steps_done(done) - before
+        steps = self._steps_done(done)
+        compile_s = self.population.programs.compile_s
         reached = tuple(map(self._has_reached, self.seeds))
         return SeedResults(
             agent_state=agents,
             training=History([training_row(row) for row in rows]),
             evaluations=History([evaluation_row(row) for row in rows]),
             config=self.config,
-            timings=self._timings(steps, time.perf_counter() - start),
+            timings=Timings.of(self._monitor, compile_s, steps, time.perf_counter() - start),
             run_folder=self.folder.path,
             stopped="target" if all(reached) else "end",
             seeds=self.seeds,
             final_returns=self._returns(),
             reached_target=reached,
-        )
-
-    def _timings(self, steps: int, total_s: float) -> Timings:
-        train_s = self._monitor.seconds["train"]
-        return Timings(
-            compile_s=self.population.programs.compile_s,
-            train_s=train_s,
-            evaluate_s=self._monitor.seconds["evaluate"],
-            total_s=total_s,
-            steps_per_s=steps / train_s if train_s else math.nan,
-            from_cache=self.population.programs.from_cache,
         )
 
     @property
@@ -181,18 +170,18 @@ class SeedsTrainer:
 
     def _compile(self) -> None:
         population = self.population
+        what = f"{self.config.agent} on {self.config.env}"
+        self._progress.say(f"{what}: compiling ...")
         resumes = self._checkpoints.latest() is not None
         compile_seeds_within_memory(population, resumes=resumes, meanwhile=import_orbax)
-        how = "loaded from the cache" if population.programs.from_cache else "compiled"
         together = "one after another" if population.mapping == "map" else "side by side"
         self._progress.say(
-            f"{self.config.agent} on {self.config.env}, {len(self.seeds)} seeds of "
+            f"{what}, {len(self.seeds)} seeds of "
             f"{population.resolved.num_envs:,} environments, {together} on {self._devices}: "
-            f"4 programs {how} in {population.programs.compile_s:.1f} s"
+            f"4 programs ready in {population.programs.compile_s:.1f} s"
         )
         if self._settings:
             self._progress.say(in_short(self._settings))
-        self._progress.begin()
 
     def _first_state(self) -> tuple[PopulationState, int, Rows]:
         done = self._checkpoints.latest()
@@ -225,6 +214,7 @@ class SeedsTrainer:
         saved = self._checkpoints.latest()
         saved_at = time.monotonic()
         self._monitor.restart(self._steps_done(done))
+        self._progress.begin(self._steps_done(done))
         with interrupt_noted() as interrupted:
             while done < population.num_updates and self._running.any():
                 window_end = (done // population.eval_every + 1) * population.eval_every
@@ -295,9 +285,8 @@ class SeedsTrainer:
             self._progress.monitor(summary(of_machine))
         left = (self.population.num_updates - done) * self.population.steps_per_update
         self._progress.shorten(self._steps_done(done) + int(self._running.sum()) * left)
-        train_s = self._monitor.seconds["train"]
-        rate = self._steps_done(done) / train_s if train_s else 0.0
-        self._progress.update(self._steps_done(done), rate, self._score())
+        steps = self._steps_done(done)
+        self._progress.update(steps, self._monitor.rate(steps), self._score())
 
     @property
     def _running(self) -> np.ndarray:

@@ -22,7 +22,7 @@ from myriad.training.config import ResolvedConfig
 from myriad.training.evaluation import Evaluation, evaluation_key
 from myriad.training.loop import LearningLoop, Report, TrainState
 from myriad.training.programs import ProgramSize
-from myriad.xla import count_cache_hits, output_fusion, result_shapes, use_compilation_cache
+from myriad.xla import output_fusion, result_shapes, use_compilation_cache
 
 Options = Mapping[str, Any]
 Mapped = Literal["map", "vmap"]
@@ -66,8 +66,7 @@ class SlotPrograms:
         state_shapes: the shapes of a `DeviceState`, once compiled.
         sizes: the sizes of the programs, once compiled.
         of_devices: the compiled programs of each device, by name.
-        compile_s: seconds that tracing and compiling took.
-        from_cache: whether every program came from the persistent cache.
+        compile_s: seconds that tracing and compiling took, or loading what was compiled before.
 
     Raises:
         InvalidArgumentError: a hyperparameter can't differ by slot.
@@ -92,7 +91,6 @@ class SlotPrograms:
         self.sizes: tuple[ProgramSize, ...] = ()
         self.of_devices: list[dict[str, Any]] = []
         self.compile_s = 0.0
-        self.from_cache = False
 
     def compile(
         self,
@@ -111,7 +109,7 @@ class SlotPrograms:
         start = time.perf_counter()
         if (cache := settings.compilation_cache()) is not None:
             use_compilation_cache(cache)
-        with count_cache_hits() as hits, collector_paused():
+        with collector_paused():
             traced = [self._trace(device) for device in devices]
             self.sizes = tuple(ProgramSize.of(each) for each, _ in traced[0].values())
             with ThreadPoolExecutor(at_a_time(self.sizes)) as pool:
@@ -130,7 +128,6 @@ class SlotPrograms:
                     for programs in compiling
                 ]
         self.compile_s = time.perf_counter() - start
-        self.from_cache = hits.count >= sum(map(len, traced))
 
     def _trace(self, device: Any) -> dict[str, tuple[jax.stages.Traced, Any]]:
         """Return a device's traced programs, with the compiler options of each."""

@@ -1,9 +1,19 @@
 """A file that a suite leaves is whole, or it is the old one."""
 
+import importlib
+
 import pytest
 
+from benchmarks.harness.command_line import Parser
 from benchmarks.harness.files import replacing, write_text
+from benchmarks.harness.results import ROOT
 from myriad.errors import InvalidArgumentError
+
+SCRIPTS = [
+    path.stem
+    for path in sorted((ROOT / "benchmarks").glob("*.py"))
+    if "parser.add_output(" in path.read_text(encoding="utf-8")
+]
 
 
 def test_a_text_replaces_the_old_file_with_its_own_line_endings(tmp_path):
@@ -35,3 +45,24 @@ def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path):
         InvalidArgumentError, match=r"rows\.csv can't be written: Not a directory\.$"
     ):
         write_text(path, "new")
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_file_that_exists_is_replaced_only_by_force(script, tmp_path, capsys):
+    path = tmp_path / "mine.csv"
+    path.write_text("mine")
+    main = importlib.import_module(f"benchmarks.{script}").main
+    assert main(["--output", str(path)]) == 2
+    assert capsys.readouterr().err == (
+        f"{path} exists: name another file, or replace it by --force.\n"
+    )
+    assert path.read_text() == "mine"
+
+
+def test_an_empty_file_a_folder_and_a_forced_file_are_written(tmp_path):
+    (tmp_path / "empty.csv").touch()
+    (tmp_path / "mine.csv").write_text("mine")
+    for flags in (["empty.csv"], ["."], ["new.csv"], ["mine.csv", "--force"]):
+        parser = Parser("script.py", "A script.")
+        parser.add_output()
+        assert parser.parse_args(["--output", str(tmp_path / flags[0]), *flags[1:]])

@@ -1,6 +1,7 @@
 """The monitor, films and traces: each at its interval, none in the way of the results."""
 
 import json
+import math
 import time
 from pathlib import Path
 
@@ -85,6 +86,14 @@ def test_phases_do_not_count_what_is_inside_them_twice():
     assert monitor.seconds["log"] >= 0.05
     assert monitor.seconds["train"] < monitor.seconds["log"]
     assert sum(monitor.seconds.values()) <= row["seconds"]
+
+
+def test_the_rate_of_a_resumed_run_counts_only_the_steps_of_its_own_process():
+    monitor = Monitor()
+    assert math.isnan(monitor.rate(9_000))
+    monitor.restart(9_000)
+    monitor.seconds["train"] = 2.0
+    assert monitor.rate(10_000) == 500
 
 
 def test_what_the_machine_cannot_tell_is_called_unavailable():

@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -16,8 +17,14 @@ import pandas as pd
 import pytest
 
 from myriad import create_config, load_agent, resume, train_and_evaluate
-from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
+from myriad.errors import (
+    InvalidArgumentError,
+    NotInstalledError,
+    RunFolderLostError,
+    UnknownNameError,
+)
 from myriad.files import replacing
+from myriad.training import checkpoint
 from myriad.training.logging.history import History
 from myriad.training.logging.run_folder import RunFolder, lines_of, rows_of
 from myriad.training.logging.trackers import TRACKERS, make_trackers
@@ -360,6 +367,71 @@ def test_a_full_device_is_named_in_a_sentence(tmp_path):
         InvalidArgumentError, match=r"metrics\.jsonl can't be written: No space left on device\.$"
     ):
         folder.append(ROWS[0])
+
+
+def removed(path):
+    shutil.rmtree(path)
+
+
+def moved(path):
+    path.rename(path.with_name("elsewhere"))
+
+
+def replaced_by_a_folder(path):
+    moved(path)
+    path.mkdir()
+
+
+def replaced_by_a_run(path):
+    moved(path)
+    shutil.copytree(path.with_name("elsewhere"), path)
+
+
+def replaced_by_a_file(path):
+    removed(path)
+    path.write_text("mine")
+
+
+APPEND, SAVE, WRITE = (RunFolder, "append"), (RunFolder, "flush"), (checkpoint, "_write")
+
+
+@pytest.mark.parametrize(
+    ("lose", "step", "seeds"),
+    [
+        (removed, APPEND, None),
+        (replaced_by_a_folder, APPEND, None),
+        (moved, SAVE, None),
+        (replaced_by_a_run, SAVE, None),
+        pytest.param(replaced_by_a_folder, SAVE, range(2), marks=pytest.mark.slow),
+        (removed, WRITE, None),
+        (moved, WRITE, None),
+        (replaced_by_a_file, WRITE, None),
+    ],
+)
+def test_a_folder_that_goes_away_ends_the_training_and_no_other_is_written(
+    lose, step, seeds, tmp_path, monkeypatch
+):
+    agent = "random" if seeds is None else "ppo"  # The random one has no seeds to train.
+    config = create_config("cartpole-control", agent, 8, 64, eval_frequency=16, seeds=seeds)
+    path = tmp_path / "run"
+    do = getattr(*step)
+
+    def lose_it_first(*args):
+        if not found:
+            lose(path)
+            found.append(contents(tmp_path))
+        return do(*args)
+
+    found = []
+    monkeypatch.setattr(*step, lose_it_first)
+    with pytest.raises(RunFolderLostError, match=r"run was removed, moved or replaced while the"):
+        train_and_evaluate(config, path, quiet=True)
+    assert contents(tmp_path) == found[0]
+
+
+def contents(folder):
+    """Return the content of every file below a folder, and every folder."""
+    return {each: each.is_file() and each.read_bytes() for each in folder.rglob("*")}
 
 
 def test_replacing_keeps_the_old_file_where_the_block_fails(tmp_path):

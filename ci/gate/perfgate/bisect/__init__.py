@@ -29,7 +29,7 @@ from perfgate.config import find_rules, read_rules
 from perfgate.errors import UsageError
 from perfgate.measure.discovery import discover
 from perfgate.metrics import describe_change, numbers_of
-from perfgate.options import Parser, add_suite_config, guarded
+from perfgate.options import Parser, add_python, add_suite_config, guarded
 from perfgate.report.markdown import measured
 from perfgate.source.asv_config import read_config
 from perfgate.source.git import commit_of, git
@@ -53,7 +53,7 @@ def find(options: argparse.Namespace) -> int:
     config = read_config(file.resolve(), root)
     commits = commits_between(good, bad, config.folder / config.benchmark_dir, root)
     with contextlib.ExitStack() as stack:
-        comparer = _prepare(Visits(file, bad, stack), commits, options)
+        comparer = _prepare(Visits(file, bad, options.python, stack), commits, options)
         search = Search(comparer, [each for each in commits if each.matters])
         print(
             f"{len(commits) - 1} commits after {commits[0]}; {len(search.commits) - 1} can matter"
@@ -196,6 +196,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         "bad", metavar="BAD", help="a commit after the slowdown; its suite runs at every commit"
     )
     add_suite_config(parser)
+    add_python(parser)
     parser.add_argument(
         "--metric",
         metavar="NAME",

@@ -82,6 +82,7 @@ class Visits:
 
     config_file: Path
     bad: str
+    python: str
     stack: contextlib.ExitStack
     _found: dict[str, Sides] = field(default_factory=dict)
 
@@ -114,7 +115,7 @@ class Visits:
     def _of(self, commit: str) -> Sides:
         if commit not in self._found:
             self._found[commit] = self.stack.enter_context(
-                checked_out(self.config_file, commit, self.bad)
+                checked_out(self.config_file, commit, self.bad, python=self.python)
             )
         return self._found[commit]
 

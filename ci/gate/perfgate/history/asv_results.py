@@ -5,9 +5,12 @@ benchmark and names the columns. A benchmark with parameters has one value per c
 column. `benchmarks.json` describes the benchmarks.
 """
 
+import argparse
 import ast
+import contextlib
 import itertools
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +18,11 @@ from typing import Any
 
 from perfgate.errors import UsageError
 from perfgate.history.checks import DAMAGE, array, finite, number, read_json, table, text
+from perfgate.options import add_suite_config
+from perfgate.source.asv_config import read_config
 from perfgate.source.git import git
 
+CONFIG = Path("asv.conf.json")
 _NO_RESULTS = {"machine.json", "benchmarks.json"}
 _LAST_MS = 253_402_300_799_000  # the last millisecond that `datetime` can hold
 
@@ -66,11 +72,6 @@ class RecordedBenchmark:
     code: str
 
     @property
-    def source(self) -> str:
-        """The file that declares it."""
-        return f"benchmarks/{self.function.split('.')[0]}.py"
-
-    @property
     def meaning(self) -> str:
         """What it measures, taken from its docstrings."""
         try:
@@ -89,7 +90,8 @@ class Archive:
     """The contents of a results folder: `points` by benchmark, in the order of `commits`.
 
     `measured` holds the start of the newest measurement, in seconds since 1970, and its machine.
-    `main` holds every commit of main in order, measured or not. It is empty outside a repository.
+    `main` holds every commit of the branch `branch` in order, measured or not. It is empty if no
+    repository has that branch. `left_out` says in sentences which results don't count.
     """
 
     commits: list[RecordedCommit] = field(default_factory=list)
@@ -97,14 +99,50 @@ class Archive:
     points: dict[str, list[Point]] = field(default_factory=dict)
     measured: tuple[float, str] = (0.0, "")
     unreadable: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    branch: str = "main"
     main: list[str] = field(default_factory=list)
 
 
-def read_archive(folder: Path, *others: Path) -> Archive:
-    """Return the results in `folder` for main's commits. The archive is empty if there are none.
+def add_results(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that name the results and the configuration of their suite."""
+    add_suite_config(parser)
+    parser.add_argument(
+        "--results",
+        type=Path,
+        metavar="DIR",
+        help="folder of the results (default: results_dir of the configuration)",
+    )
+
+
+def find_results(options: argparse.Namespace) -> tuple[Path, Path | None]:
+    """Return the folder of results, and the suite's configuration if there is one.
+
+    Raises:
+        UsageError: there is neither, or the configuration has a mistake.
+    """
+    config: Path = options.suite_config
+    if config.is_file():
+        return options.results or results_dir(config), config
+    if options.results is None or config != CONFIG:
+        raise UsageError(
+            f"there is no {config}; name the suite's asv.conf.json with --suite-config."
+        )
+    return options.results, None
+
+
+def results_dir(config: Path) -> Path:
+    """Return the folder that asv writes results to."""
+    settings = read_config(config, config.parent).settings
+    return config.parent / str(settings.get("results_dir", "results"))
+
+
+def read_archive(folder: Path, *others: Path, config: Path | None = None) -> Archive:
+    """Return the results in `folder` for one branch. The archive is empty if there are none.
 
     The folders in `others` add files that `folder` lacks. A damaged file is left out as a whole and
-    listed in `unreadable`.
+    listed in `unreadable`. `config` is the suite's asv.conf.json, which names the repository and
+    its branches. Without it, the repository is the one that holds the results.
     """
     archive = Archive()
     folders = (folder, *others)
@@ -112,10 +150,14 @@ def read_archive(folder: Path, *others: Path) -> Archive:
     files: dict[str, Path] = {}
     for each in reversed(folders):
         descriptions |= _descriptions(each / "benchmarks.json", archive)
-        files |= {path.relative_to(each).as_posix(): path for path in each.glob("*/*.json")}
-    on_main = next((found for each in folders if (found := _main_subjects(each))), {})
+        # Like asv, it takes only the files of a folder that describes its machine.
+        machines = [file.parent for file in each.glob("*/machine.json")]
+        paths = (path for machine in machines for path in machine.glob("*.json"))
+        files |= {path.relative_to(each).as_posix(): path for path in paths}
+    on_main = _read_branch(archive, [each.parent for each in folders], config)
     archive.main = list(on_main)
     dates: dict[str, float] = {}
+    elsewhere: set[str] = set()
     for _, path in sorted(files.items()):
         if path.name in _NO_RESULTS:
             continue
@@ -123,6 +165,7 @@ def read_archive(folder: Path, *others: Path) -> Archive:
             run = read_json(path)
             commit = _commit(run)
             if on_main and commit not in on_main:
+                elsewhere.add(commit)
                 continue
             measured = (_started_s(run), _machine(run))
             points = list(_points(run, descriptions))
@@ -134,6 +177,11 @@ def read_archive(folder: Path, *others: Path) -> Archive:
         for benchmark, point in points:
             archive.benchmarks[benchmark.name] = benchmark
             archive.points.setdefault(benchmark.name, []).append(point)
+    if elsewhere:
+        archive.left_out.append(
+            f"Left out, because they are not on the branch {archive.branch}: "
+            f"{len(elsewhere)} of {len(elsewhere) + len(dates)} measured commits."
+        )
     order = {commit: place for place, commit in enumerate(on_main)}
     ordered = sorted(dates, key=lambda commit: (order.get(commit, 0), dates[commit], commit))
     archive.commits = [
@@ -161,15 +209,36 @@ def _descriptions(path: Path, archive: Archive) -> dict[str, Any]:
     return found
 
 
-def _main_subjects(folder: Path) -> dict[str, str]:
-    """Return the subjects of main's commits, oldest first, or none if there is no main."""
-    log = ("log", "--first-parent", "--reverse", "--format=%H%x09%s", "main", "--")
-    try:
-        text = git(*log, cwd=folder.parent)
-    except (UsageError, OSError):
-        return {}
-    lines = (line.partition("\t") for line in text.splitlines())
-    return {commit: subject for commit, _, subject in lines}
+def _read_branch(archive: Archive, places: list[Path], config: Path | None) -> dict[str, str]:
+    """Return the subjects of the branch's commits, oldest first, or none if there is no branch.
+
+    It is the first of the branches that exists, here or at `origin`, in the first of `places`.
+    """
+    named: list[str] = []
+    if config:
+        settings = read_config(config, config.parent).settings
+        branches = settings.get("branches")
+        listed = branches if isinstance(branches, list) else [branches]
+        named = [str(each) for each in listed if each]
+        repo = config.parent / str(settings.get("repo", "."))
+        # If `repo` is an address, asv makes a mirror of it.
+        mirror = config.parent / str(settings.get("project", "project"))
+        is_mirror = (mirror / "objects").is_dir()
+        places = [repo if repo.is_dir() else mirror if is_mirror else config.parent]
+    log = ("log", "--first-parent", "--reverse", "--format=%H%x09%s", "--end-of-options")
+    for place, name in itertools.product(places, named or ["main", "master"]):
+        for ref in (name, f"origin/{name}"):
+            with contextlib.suppress(UsageError, OSError):
+                text = git(*log, ref, "--", cwd=place)
+                archive.branch = name
+                lines = (line.partition("\t") for line in text.splitlines())
+                return {commit: subject for commit, _, subject in lines}
+    if named:
+        archive.left_out.append(
+            f"No branch that asv.conf.json names ({', '.join(named)}) is in this clone, so all "
+            "measured commits count, in the order of their dates."
+        )
+    return {}
 
 
 def _points(
@@ -254,9 +323,15 @@ def _machine(run: dict[str, Any]) -> str:
 
 
 def _versions(run: dict[str, Any]) -> str:
-    python = text(run.get("python") or "")
-    # The site must show no paths of this machine.
-    python = f"Python {python}" if python and "/" not in python else "the caller's Python"
+    """Name everything that asv varies: the Python, the requirements and environment variables."""
     required = sorted(table(run.get("requirements") or {}).items())
     versions = (f"{name} {version or ''}".strip() for name, version in required)
-    return text(", ".join([python, *versions]))
+    variables = sorted(table(run.get("env_vars") or {}).items())
+    python = _without_paths(text(run.get("python") or "unknown"))
+    settings = (f"{name}={_without_paths(str(value))}" for name, value in variables)
+    return text(", ".join([f"Python {python}", *versions, *settings]))
+
+
+def _without_paths(value: str) -> str:
+    """Return a value that tells two paths apart, since a page must show none of this machine."""
+    return f"(path {zlib.crc32(value.encode()):08x})" if re.search(r"[/\\]", value) else value

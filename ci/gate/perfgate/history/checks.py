@@ -10,6 +10,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from perfgate.files import read_text
+
 # All errors that reading a file of any content may raise.
 DAMAGE = (
     OSError,
@@ -26,16 +28,6 @@ _UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uff
 # Beyond these limits, ratios and sums would overflow a float.
 _LARGEST = 1e60
 _SMALLEST = 1e-60
-
-
-def read_text(path: Path) -> str:
-    """Return the text of a regular file.
-
-    A pipe is refused, because opening it would wait for a writer.
-    """
-    if not path.is_file():
-        raise ValueError(f"{path} is not a regular file")
-    return path.read_text(encoding="utf-8")
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -14,10 +14,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from perfgate.history.asv_results import Archive, Point, RecordedBenchmark, Setup, read_archive
+from perfgate.history.asv_results import (
+    Archive,
+    Point,
+    RecordedBenchmark,
+    Setup,
+    add_results,
+    find_results,
+    read_archive,
+)
 from perfgate.options import Parser, guarded
 from perfgate.stats.change_points import MIN_SEGMENT, Ratio, change_points, ratio_between
 
@@ -94,10 +101,10 @@ def history_of(benchmark: RecordedBenchmark, points: Sequence[Point]) -> Benchma
         for stretch in stretches
         for pair in itertools.pairwise(stretch.segments)
     ]
-    # The setups of the newest points show main as it is now. The setup before them shows slowdowns
-    # that may still be there.
-    current = {point.setup for point in points[-2 * MIN_SEGMENT :]}
-    before = next((point.setup for point in reversed(points) if point.setup not in current), None)
+    # The setups of the newest commits show the branch as it is now. The setups before them show
+    # slowdowns that may still be there.
+    current = _newest_setups(points)
+    before = _newest_setups([point for point in points if point.setup not in current])
     still_open = [
         change
         for stretch in stretches
@@ -107,10 +114,16 @@ def history_of(benchmark: RecordedBenchmark, points: Sequence[Point]) -> Benchma
     cut_off = [
         change
         for stretch in stretches
-        if stretch.setup == before
+        if stretch.setup in before
         for change in _open(benchmark, stretch)
     ]
     return BenchmarkHistory(benchmark, points, stretches, changes, still_open, cut_off)
+
+
+def _newest_setups(points: Sequence[Point]) -> set[Setup]:
+    """Return the setups of the newest commits, each of which may have results of several."""
+    commits = list(dict.fromkeys(point.commit for point in points))[-2 * MIN_SEGMENT :]
+    return {point.setup for point in points if point.commit in commits}
 
 
 def histories(archive: Archive) -> list[BenchmarkHistory]:
@@ -181,20 +194,15 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
         "perfgate history", "Print when main became slower or faster, from the results of asv run."
     )
-    parser.add_argument(
-        "--results",
-        type=Path,
-        default=Path("results/asv"),
-        metavar="DIR",
-        help="folder of asv's results (default: %(default)s)",
-    )
+    add_results(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return parser.parse_args(argv)
 
 
 def _print_changes(options: argparse.Namespace) -> int:
     """Print the change points. They don't affect the exit code."""
-    archive = read_archive(options.results)
+    folder, config = find_results(options)
+    archive = read_archive(folder, config=config)
     found = histories(archive)
     by_name = {history.benchmark.name: history for history in found}
     changes = worst_first([change for history in found for change in history.changes])
@@ -202,12 +210,16 @@ def _print_changes(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(rows, indent=1))
     elif not archive.commits:
-        print(f"not measured yet: {options.results} holds no results of asv; run `asv run` first.")
+        print(
+            f"not measured yet: {folder} has no results of {archive.branch}; run `asv run` first."
+        )
     else:
         print(
             f"{len(found)} benchmarks, {len(archive.commits)} commits, {len(changes)} change points"
         )
         print(_table(rows))
+    for sentence in archive.left_out:
+        print(sentence, file=sys.stderr)
     for name in archive.unreadable:
         print(f"{name} can't be read and was left out", file=sys.stderr)
     return 0

@@ -1,7 +1,7 @@
 """Keep asv's results on a branch of their own. Standard library only.
 
-    perfgate store fetch    copy the branch's files into results/asv
-    perfgate store push     add new files of results/asv to the branch
+    perfgate store fetch    copy the branch's files into asv's folder of results
+    perfgate store push     add new files of that folder to the branch
 
 The branch holds JSON files and tables (*.csv). A result on the branch never changes. Two kinds of
 file follow the newest run, because asv rewrites them each time: the list of benchmarks and the
@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from perfgate.errors import UsageError
+from perfgate.history.asv_results import add_results, find_results
 from perfgate.options import Parser, guarded
 from perfgate.source.git import git
 
@@ -39,7 +40,8 @@ def _run(options: argparse.Namespace) -> int:
     remote = _address(options.remote)
     _authorise(remote)
     command = fetch if options.command == "fetch" else push
-    print(command(options.results, remote, options.branch, options.rewrite))
+    results, _ = find_results(options)
+    print(command(results, remote, options.branch, options.rewrite))
     return 0
 
 
@@ -50,13 +52,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         choices=["fetch", "push"],
         help="fetch: copy the branch's files here; push: add new files to the branch",
     )
-    parser.add_argument(
-        "--results",
-        type=Path,
-        default=Path("results/asv"),
-        metavar="DIR",
-        help="folder of the results (default: %(default)s)",
-    )
+    add_results(parser)
     parser.add_argument(
         "--remote", default="origin", help="name or address of the remote (default: %(default)s)"
     )

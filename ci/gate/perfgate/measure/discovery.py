@@ -46,7 +46,7 @@ def discover(sides: Sides, rules: Rules, pattern: str, say: Say = lambda text: N
         say("listing the benchmarks of the base")
         base, _ = _list_suite(sides, sides.base, base_suite, rules)
     kept = {} if sides.same_suite else _keep_own_modules(sides, head, base, rules)
-    timeout_s = sides.config.timeout_s
+    timeout_s = rules.timing.timeout_s if sides.is_pytest else sides.config.timeout_s
     before = {each.row: each for each in _benchmarks(base.benchmarks, timeout_s)}
     is_unchanged = only_grew(sides.base_suite, sides.head.suite)
     found = _benchmarks(head.benchmarks, timeout_s, is_unchanged=is_unchanged)

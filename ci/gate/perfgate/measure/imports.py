@@ -7,11 +7,9 @@ key, and a record only counts under its own key.
 """
 
 import hashlib
-import importlib.metadata
 import json
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +21,7 @@ from perfgate.files import replace_text
 from perfgate.process import protocol
 from perfgate.process.reaper import MARK
 from perfgate.source.changes import changed_files, digest, framework
+from perfgate.source.installed import describe_python
 from perfgate.source.sides import Side, Sides
 from perfgate.stages import MODULE, Inspected, Listed, NotRun
 
@@ -207,8 +206,7 @@ def _key(side: Side, sides: Sides) -> str:
     parts = {
         "files": framework(side.root, side.suite.relative_to(side.root)),
         "protocol": protocol.VERSION,
-        "python": [sys.version, side.python],
-        "packages": sorted(_described_packages()),
+        "python": [describe_python(sides.config.python), side.python],
         "machine": machine.describe(),
         "variables": variables | {str(name): value for name, value in side.variables.items()},
         "is_pytest": sides.is_pytest,
@@ -220,9 +218,3 @@ def _is_important(variable: str) -> bool:
     # Code often asks whether it runs on GitHub (GITHUB_ACTIONS), but seldom in which job.
     is_any_job = variable.startswith(_UNIMPORTANT_KINDS) and variable != "GITHUB_ACTIONS"
     return variable not in _UNIMPORTANT and not is_any_job
-
-
-def _described_packages() -> Iterator[str]:
-    """Yield each installed package with its version, and its commit if it came from git."""
-    for each in importlib.metadata.distributions():
-        yield f"{each.name} {each.version} {each.read_text('direct_url.json') or ''}"

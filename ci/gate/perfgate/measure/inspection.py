@@ -17,13 +17,11 @@ from perfgate.config import Rules
 from perfgate.hlo import read_program
 from perfgate.measure.discovery import check_origin
 from perfgate.measure.imports import footprint_of
-from perfgate.measure.reach import alteration, with_reach
 from perfgate.measure.valgrind import with_instructions
 from perfgate.measure.workers import Say, WorkerPool, ask_sides
 from perfgate.metrics import compare_metrics
 from perfgate.process import protocol
 from perfgate.process.channel import Worker, WorkerError
-from perfgate.source.functions import Altered
 from perfgate.source.sides import Side, Sides
 from perfgate.stages import MODULE, SIDES, Benchmark, Change, Inspected, Listed, NotRun, SideRun
 
@@ -81,7 +79,6 @@ def inspect(
         pools = _Pools(apart, WorkerPool(sides, None))
         for pool in pools.every:
             stack.enter_context(pool)
-        change = alteration(sides)
         seen = []
         for row in rows:
             if row.name in not_run:
@@ -89,7 +86,7 @@ def inspect(
                 continue
             if _need_new_workers(seen, row):
                 pools.close_all(rules)
-            seen.append(_inspect(row, sides, rules, pools, say, change, clocks=clocks))
+            seen.append(_inspect(row, sides, rules, pools, say, clocks=clocks))
         pools.close_all(rules)
     for pool in pools.every:
         seen = [row.with_problems(pool.escapes(row.name)) for row in seen]
@@ -104,7 +101,6 @@ def _inspect(
     rules: Rules,
     pools: _Pools,
     say: Say,
-    change: Altered | None,
     *,
     clocks: bool,
 ) -> Inspected:
@@ -125,7 +121,7 @@ def _inspect(
         seen = seen.with_problems({"head": row.problem})
     if len(seen.skipped) == len(SIDES) and not sides.same_suite:
         seen = _unless_it_ran_before(seen, sides)
-    return _with_first_calls_again(with_reach(seen, change), sides, pool, say)
+    return _with_first_calls_again(seen, sides, pool, say)
 
 
 def _need_new_workers(seen: Sequence[Inspected], row: Listed) -> bool:
@@ -221,7 +217,7 @@ def _side_run(
     reply: protocol.FirstRun | protocol.Value | protocol.Skipped | WorkerError, side: Side
 ) -> SideRun:
     if isinstance(reply, WorkerError):
-        return SideRun(problem=str(reply))
+        return SideRun(problem=str(reply), by_runner=reply.by_runner)
     if isinstance(reply, protocol.Skipped):
         return SideRun(skipped=True)
     files = reply.program if isinstance(reply, protocol.FirstRun) else None
@@ -244,10 +240,9 @@ def _with_first_calls_again(seen: Inspected, sides: Sides, pool: WorkerPool, say
 
     If anything goes wrong here the row is timed, and its pairs show the problem.
     """
-    could_be_skipped = seen.has_one_program or seen.reached_by == ()
-    if sides.same_code or not seen.is_comparable or not could_be_skipped:
+    if sides.same_code or not seen.is_comparable:
         return seen
-    if seen.is_same_program or seen.is_unreached:
+    if not seen.has_one_program or seen.is_same_program:
         return seen
     say(f"timing the first calls of {seen.name} again")
     request = protocol.TimeFirstCalls(*seen.benchmark.target, core=pool.cores["head"])
@@ -270,11 +265,10 @@ def _with_first_calls_again(seen: Inspected, sides: Sides, pool: WorkerPool, say
 def _changes(row: Inspected, sides: Sides, rules: Rules) -> tuple[Change, ...]:
     """Compare both sides of a row.
 
-    If both sides run the same code or functions, any difference in a clock's or the system's values
-    is noise.
+    If both sides hold the same code, any difference in a clock's or the system's values is noise.
     """
     changes = compare_metrics(row, rules) if row.is_comparable else ()
-    if not (sides.same_code or row.is_unreached):
+    if not sides.same_code:
         return changes
     is_clock = {each.metric: rules.rule_of(each.metric, row.name).is_measured for each in changes}
     return tuple(

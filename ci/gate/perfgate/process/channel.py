@@ -9,21 +9,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+import asv_runner
+
 from perfgate.process import protocol
 from perfgate.process.supervisor import ChildError, Supervised
 
 WORKER_FILE = Path(__file__).parents[1] / "worker" / "__main__.py"
+# The folder with the gate's own asv_runner, for a suite's Python that has none.
+RUNNER = Path(asv_runner.__file__).parents[1]
 ESCAPED = "it forked, and the child returned from the benchmark instead of exiting"
 
 R = TypeVar("R")
 
 
 class WorkerError(Exception):
-    """A worker could not answer; the message says why. `alive` is False if the worker is lost."""
+    """A worker could not answer; the message says why.
 
-    def __init__(self, reason: str, *, alive: bool):
+    `alive` is False if the worker is lost. With `by_runner`, the benchmark is not to blame.
+    """
+
+    def __init__(self, reason: str, *, alive: bool, by_runner: bool = False):
         super().__init__(reason)
         self.alive = alive
+        self.by_runner = by_runner
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,7 @@ class Launch:
     def command(self) -> list[str]:
         """Return a worker's command line, in the form that `Supervised` takes."""
         folders = {"--suite": self.suite, "--caches": self.caches, "--exchange": self.exchange}
-        folders["--root"] = self.root
+        folders |= {"--root": self.root, "--runner": RUNNER}
         # With -P the worker's folder stays off the import path, so the suite can't import from it.
         words = [*self.within, self.python, "-P", str(WORKER_FILE)]
         words += ["--requests", "{requests}", "--replies", "{replies}"]
@@ -77,6 +85,7 @@ class Worker:
         self.escaped: set[str] = set()
         self.hello: protocol.Hello | None = None
         self._number = 0
+        self._is_pytest = launch.is_pytest
         self._asked: protocol.Request[Any] | None = None
         self._process = Supervised(launch.command(), launch.environment, launch.exchange)
 
@@ -106,10 +115,15 @@ class Worker:
         try:
             reply = self._reply(deadline)
             if isinstance(reply, protocol.Failed):
-                raise WorkerError(reply.reason, alive=True)
+                raise WorkerError(reply.reason, alive=True, by_runner=reply.by_runner)
             return protocol.fitting(request, reply)
         except TimeoutError:
-            raise WorkerError(f"no answer within {timeout_s:g} s", alive=False) from None
+            limit = "timeout_s in gate.toml"
+            if isinstance(request, protocol.Target) and not self._is_pytest:
+                limit = "its `timeout`, or default_benchmark_timeout in asv.conf.json"
+            raise WorkerError(
+                f"no answer within {timeout_s:g} s; if it needs longer, raise {limit}", alive=False
+            ) from None
         except (ChildError, protocol.ProtocolError) as error:
             raise WorkerError(str(error), alive=False) from None
 

@@ -13,7 +13,7 @@ import typing
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-VERSION = 4
+VERSION = 5
 
 R = TypeVar("R")
 M = TypeVar("M")
@@ -74,7 +74,10 @@ class TimeFirstCalls(Target["Seconds | Skipped"]):
 
 @dataclass(frozen=True)
 class Watch(Target["Calls | Skipped"]):
-    """Count the functions that one call runs. Functions below `root` are named by their files."""
+    """Count the functions that a call runs, and trace the lines of another.
+
+    Functions below `root` are named by their files. The benchmark stays set up.
+    """
 
     root: str
 
@@ -205,16 +208,11 @@ class Footprint:
         imported: files that its process has imported or opened so far. Those of the checkout are
             relative to it. Python files from elsewhere have absolute paths. Installed packages are
             left out.
-        executed: functions that ran, as `file:qualified name`.
-        is_whole: whether `executed` is complete. It is not if another process ran, or functions
-            that were compiled before.
         has_all_imports: whether `imported` is complete. It is not if the worker has started another
             process.
     """
 
     imported: tuple[str, ...]
-    executed: tuple[str, ...]
-    is_whole: bool
     has_all_imports: bool
 
 
@@ -293,13 +291,11 @@ class Calls:
 
     Attributes:
         calls: how often each function was called, in the order of their first calls.
-        own_s: seconds in each function itself, under a profiler; empty without a profiler.
-        lines: lines of the checkout's functions, the slowest first; empty if none ran.
+        lines: lines of the checkout's functions, the slowest first; None if tracing took too long.
     """
 
     calls: dict[str, int]
-    own_s: dict[str, float] = dataclasses.field(default_factory=dict)
-    lines: tuple[Line, ...] = ()
+    lines: tuple[Line, ...] | None = ()
 
 
 @dataclass(frozen=True)
@@ -314,9 +310,13 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Failed:
-    """The benchmark raised. The reason is one sentence."""
+    """The benchmark raised. The reason is one sentence.
+
+    With `by_runner`, what runs it has failed instead, such as pytest.
+    """
 
     reason: str
+    by_runner: bool = False
 
 
 @dataclass(frozen=True)

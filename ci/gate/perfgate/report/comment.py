@@ -4,11 +4,12 @@
 
 It runs in a second workflow, which starts when the gate's workflow ends and has a token that may
 write. For pull requests from the repository itself, it may also run as the last step of the gate's
-own job. The pull request's own code made the report, so the report is untrusted input. Which pull
-request it belongs to is read from GitHub's event, never from the report.
+own job. The pull request's own code made the report, so the report is untrusted input. GitHub says
+which pull request it belongs to, how the run ended, and which files the pull request changes.
 """
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -16,7 +17,7 @@ import sys
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -27,7 +28,13 @@ MARKER = "<!-- performance gate -->"
 _AUTHOR = "github-actions[bot]"
 _MAX_CHARS = 60_000  # GitHub takes 65,536
 _MAX_PAGES = 30
+_RULES = ("gate.toml", "accepted.toml")
 _BREAK = "\u200b"  # a zero-width space, which breaks text that GitHub would turn into a link
+_LIVE = re.compile(r"(@|\$|\](?=[(:])|(?i:[a-z]:(?=//)|www(?=\.)|GH-(?=\d))|#(?=\d))")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,}) *(sh|diff)?[^`]*")
+# A `|` would end the code in a table.
+_CODE = re.compile(r"(`(?:[^`|\\]|\\[^`\\])+`)")
+_FOLD = re.compile(r"<details><summary>[\w ]+</summary>|</details>")
 
 
 class CommentError(Exception):
@@ -118,11 +125,12 @@ def _event() -> dict[str, Any]:
             "head_branch": head["ref"],
             "head_sha": head["sha"],
             "html_url": f"{server}/{run}",
+            "conclusion": os.environ["GATE_OUTCOME"],
         }
     except (KeyError, OSError, TypeError, ValueError):
         raise CommentError(
-            "GITHUB_EVENT_PATH holds no event of a workflow_run or a pull_request; "
-            "this runs as a step of such a workflow."
+            "GITHUB_EVENT_PATH must name the event of a workflow_run, or of a pull_request with "
+            "GATE_OUTCOME beside it; run this command as a step of such a workflow."
         ) from None
 
 
@@ -131,7 +139,7 @@ def post(report: Path, api: Api, run: dict[str, Any]) -> str:
     number = pull_request_of(run, api)
     if number is None:
         return "no open pull request has this commit as its newest one; nothing to do"
-    body = compose(read_report(report), str(run["html_url"]))
+    body = compose(read_report(report), run, changed_rules(number, api))
     found = _own_comment(number, api)
     if found is None:
         api.ask("POST", f"issues/{number}/comments", {"body": body})
@@ -155,6 +163,22 @@ def pull_request_of(run: dict[str, Any], api: Api) -> int | None:
     )
 
 
+def changed_rules(number: int, api: Api) -> list[str] | None:
+    """Return the workflows and files of rules that a pull request changes; None if unknown."""
+    found: set[str] = set()
+    for page in range(1, _MAX_PAGES + 1):
+        files = api.ask("GET", f"pulls/{number}/files?per_page=100&page={page}")
+        for each in files:
+            found |= {each["filename"], each.get("previous_filename", each["filename"])}
+        if len(files) < 100:
+            return sorted(name for name in found if _decides(name))
+    return None  # GitHub lists no more files
+
+
+def _decides(name: str) -> bool:
+    return name.startswith(".github/") or name.rpartition("/")[2] in _RULES
+
+
 def _own_comment(number: int, api: Api) -> int | None:
     for page in range(1, _MAX_PAGES + 1):
         comments = api.ask("GET", f"issues/{number}/comments?per_page=100&page={page}")
@@ -174,22 +198,75 @@ def read_report(file: Path) -> str:
         return opened.read(4 * _MAX_CHARS).decode(errors="replace")
 
 
-def compose(report: str, run_url: str) -> str:
-    """Return the comment: the marker, a link to the run, and the report made harmless."""
-    text = harmless(report) or "The gate made no report."
-    if len(text) > _MAX_CHARS:
-        text = (
-            text[:_MAX_CHARS].rpartition("\n")[0] + "\n\n(cut here; the run has the whole report)"
+def compose(report: str, run: dict[str, Any], changed: Sequence[str] | None) -> str:
+    """Return the comment: what GitHub says of the run, and the report made harmless.
+
+    Args:
+        report: the untrusted report.
+        run: the run that made it, as GitHub's event describes it.
+        changed: the result of `changed_rules`.
+    """
+    if changed is None:
+        rules = (
+            "The pull request changes more files than GitHub lists. Check its workflows and rules."
         )
-    return f"{MARKER}\n[Open the run]({run_url})\n\n{text}\n"
+    elif changed:
+        names = ", ".join(f"`{name}`" for name in changed)
+        rules = harmless(f"**The pull request changes how it is measured:** {names}.")
+    else:
+        rules = "The pull request changes no workflow, `gate.toml` or `accepted.toml`."
+    lines = [
+        MARKER,
+        f"GitHub's conclusion of [the run]({run['html_url']}): **{run['conclusion']}**. {rules}",
+        "The pull request's own code wrote what follows." if report else "The gate made no report.",
+        "",
+    ]
+    length = sum(map(len, lines))
+    for piece in _harmless_pieces(report):
+        length += len(piece) + 1
+        if length > _MAX_CHARS:
+            lines.append("\n(cut here; the run has the whole report)")
+            break
+        lines.append(piece)
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def harmless(text: str) -> str:
-    """Disarm mentions, pictures, links, issue references and HTML in Markdown."""
-    text = "".join(each for each in text if each == "\n" or each.isprintable())
-    # Entities come first, because GitHub would turn them into the characters replaced below.
-    text = text.replace("&", "&amp;").replace("<", "&lt;")
-    text = re.sub(
-        r"(@|\](?=[(:])|(?i:[a-z]:(?=//)|\bwww(?=\.)|\bGH-(?=\d))|#(?=\d))", rf"\1{_BREAK}", text
-    )
-    return text.strip()
+    """Disarm mentions, pictures, links, issue references and HTML in Markdown. Keep code as it is.
+
+    GitHub looks for none of these in code. But it must take the same text for code as this function
+    does. So what is not code here keeps no backtick and no tilde, which could begin code there.
+    """
+    return "\n".join(_harmless_pieces(text)).strip()
+
+
+def _harmless_pieces(text: str) -> Iterator[str]:
+    """Yield the lines outside of code blocks, and each block as a whole."""
+    text = text.expandtabs(4)
+    lines = iter("".join(each for each in text if each == "\n" or each.isprintable()).split("\n"))
+    for line in lines:
+        if fence := _FENCE.fullmatch(line):
+            yield _block(lines, fence[1], fence[2] or "")
+        elif _FOLD.fullmatch(line):
+            yield f"\n{line}\n"  # up to an empty line, GitHub would take code for HTML
+        else:
+            parts = _CODE.split(line)
+            yield "".join(
+                part if number % 2 else _disarmed(part) for number, part in enumerate(parts)
+            )
+
+
+def _block(lines: Iterator[str], fence: str, language: str) -> str:
+    """Read a code block up to its end, and return it between fences that it can't close."""
+    end = re.compile(rf" {{0,3}}{fence}{fence[0]}* *")
+    block = list(itertools.takewhile(lambda line: not end.fullmatch(line), lines))
+    longest = max((len(run) for line in block for run in re.findall("`+", line)), default=0)
+    own = "`" * max(3, longest + 1)
+    return "\n".join([own + language, *block, own])
+
+
+def _disarmed(text: str) -> str:
+    text = _LIVE.sub(rf"\1{_BREAK}", text)
+    for each in "&<`~\\":
+        text = text.replace(each, f"&#{ord(each)};")
+    return text

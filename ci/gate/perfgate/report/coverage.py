@@ -9,7 +9,7 @@ from perfgate.measure.imports import footprint_of
 from perfgate.process.protocol import FirstRun
 from perfgate.source.changes import changed_lines
 from perfgate.source.sides import Sides
-from perfgate.stages import Inspected
+from perfgate.stages import Inspected, NotRun
 
 
 @dataclass(frozen=True)
@@ -18,13 +18,15 @@ class Coverage:
 
     Attributes:
         random_inputs: benchmarks whose setup makes different inputs each time.
-        not_imported: changed Python files that no benchmark's own process imported.
+        not_imported: changed Python files that none of the benchmarks with known imports imported.
+        num_known: how many benchmarks have known imports.
         measures: by file, the lines that this change adds to or removes from the suite and its
             rules. A reviewer should look at a change that alters its own measurement.
     """
 
     random_inputs: Sequence[str] = ()
     not_imported: Sequence[str] = ()
+    num_known: int = 0
     measures: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
@@ -35,8 +37,16 @@ def cover(rows: Sequence[Inspected], sides: Sides, imported_before: AbstractSet[
     not_imported = [
         file for file in modules if file not in imported and (sides.head.root / file).is_file()
     ]
+    num_known = sum(_are_imports_known(row) for row in rows)
     random = [row.name for row in rows if _has_random_inputs(row)]
-    return Coverage(random, not_imported, _changed_measures(sides))
+    return Coverage(random, not_imported if num_known else (), num_known, _changed_measures(sides))
+
+
+def _are_imports_known(row: Inspected) -> bool:
+    """Tell whether a row ran to its end in one process, now or in an earlier run."""
+    footprint = footprint_of(row.head.ran)
+    is_whole = footprint is not None and footprint.has_all_imports
+    return row.not_run is NotRun.SAME_FILES or is_whole
 
 
 def _has_random_inputs(row: Inspected) -> bool:

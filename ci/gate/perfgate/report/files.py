@@ -17,6 +17,7 @@ _TAGS = {
     Outcome.UNMEASURED: "error",
     Outcome.UNDECIDED: "error",
     Outcome.NEUTRAL: "skipped",
+    Outcome.OPEN: "skipped",
 }
 
 

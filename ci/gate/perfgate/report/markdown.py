@@ -60,11 +60,20 @@ def _broken_before(result: Result) -> list[str]:
 
 
 def _section(row: Judged, result: Result) -> str:
-    lines = [f"### `{row.name}`", "", f"**{row.verdict}** {measured(row.timed)}".rstrip()]
-    lines += ["", *(f"- {reason}" for reason in row.reasons)] if row.reasons else []
+    first, *others = row.reasons or ("",)
+    found = f"**{row.verdict}** {measured(row.timed)}".rstrip()
+    lines = [f"### `{row.name}`", "", f"{found}: {first}" if first else found, ""]
+    more = [f"- {reason}" for reason in others]
     if row.outcome is Outcome.FAILED:
-        lines += _program_difference(row.timed)
-    return "\n".join([*lines, "", "```sh", command(row, result), "```"])
+        more += _program_difference(row.timed)
+    if more:
+        lines += [*_folded("More about it", more), ""]
+    return "\n".join([*lines, "```sh", command(row, result), "```"])
+
+
+def _folded(title: str, lines: Sequence[str]) -> list[str]:
+    """Return lines that GitHub shows after a click. `perfgate comment` lets these tags pass."""
+    return [f"<details><summary>{title}</summary>", "", *lines, "", "</details>"]
 
 
 def command(row: Judged, result: Result) -> str:
@@ -118,12 +127,14 @@ def _table(result: Result) -> list[str]:
         name = row.name.replace("|", "\\|")
         timed = row.timed
         lines.append(f"| `{name}` | {row.verdict} | {measured(timed)} | {_finds(timed)} |")
+    holds = 100 * (1 - 2 * result.rules.verdict.limits.miss_beta)
     explained = (
         "`finds`: the smallest slowdown that the full number of pairs finds in this noise, 19 "
-        "times in 20. Each interval holds the true ratio 96 times in 100, at whichever look the "
-        "test stopped."
+        f"times in 20. Each interval holds the true ratio {holds:.0f} times in 100, at whichever "
+        "look the test stopped."
     )
-    return ["## All benchmarks", "\n".join(lines), *([explained] if result.timing else [])]
+    has_pairs = any(_finds(row.timed) for row in result.rows)
+    return ["## All benchmarks", "\n".join(lines), *([explained] if has_pairs else [])]
 
 
 def _budgets(result: Result) -> list[str]:
@@ -164,12 +175,20 @@ def _unseen(result: Result) -> list[str]:
     """Say what the run did not measure, and how the change alters its own measurement."""
     parts = []
     identical = [row.name for row in result.rows if row.timed.is_identical]
+    open_rows = [row.name for row in result.rows if row.outcome is Outcome.OPEN]
     only_documentation = result.not_run(NotRun.DOCUMENTATION)
     same_files = result.not_run(NotRun.SAME_FILES)
     lines = [
-        *_enumerated("no benchmark imported these changed files", result.coverage.not_imported),
+        *_enumerated(
+            f"none of the benchmarks whose imports are known ({result.coverage.num_known} of "
+            f"{len(result.rows)}) imported these changed files",
+            result.coverage.not_imported,
+        ),
         *_enumerated(
             "setup makes different inputs each time; seed it", result.coverage.random_inputs
+        ),
+        *_enumerated(
+            "undecided, but none of them looks slower; give more time with --budget", open_rows
         ),
         *_enumerated("not run, since only documentation differs", only_documentation),
         *_enumerated("not run, since no file that they use changed", same_files),
@@ -205,17 +224,15 @@ def _conditions(result: Result) -> list[str]:
             "- Only documentation differs between the two sides, so neither benchmarks nor budgets "
             f"were measured, in {result.elapsed_s:.0f} s. --time-identical measures them anyway."
         )
-    elif result.timing:
+    elif result.pairs:
         limits = result.rules.verdict.limits
         lines.append(
             f"- {result.pairs} pairs launched in {result.elapsed_s:.0f} s, orders drawn from seed "
             f"{result.seed}; a run in which nothing got worse fails at most "
-            f"{limits.false_alarms:.1%} of the time; a slowdown of {limits.pass_ratio:g} is missed "
-            f"at most {2 * limits.miss_beta:.0%} of the time."
+            f"{limits.false_alarms:.1%} of the time; a slowdown of {limits.pass_ratio:g} is called "
+            f"not slower at most {2 * limits.miss_beta:.0%} of the time."
         )
     else:
-        lines.append(
-            "- Timing was switched off: all metrics except time were compared, in "
-            f"{result.elapsed_s:.0f} s."
-        )
-    return ["## What this run stands on", "\n".join(lines)]
+        why = "Nothing was timed" if result.timing else "Timing was switched off (--no-timing)"
+        lines.append(f"- {why}. The run took {result.elapsed_s:.0f} s.")
+    return ["\n".join(_folded("What this run stands on", lines))]

@@ -51,12 +51,12 @@ class Result:
 
     @property
     def exit_code(self) -> int:
-        """1 for a regression, 3 if something could not be decided, 0 otherwise."""
+        """1 for a regression, 3 if something or everything could not be decided, 0 otherwise."""
         outcomes = {row.outcome for row in self.rows}
         if Outcome.FAILED in outcomes or self.count_budgets("missed"):
             return 1
         unknown = {Outcome.UNMEASURED, Outcome.UNDECIDED} & outcomes or self.count_budgets(*UNKNOWN)
-        measured = outcomes - {Outcome.NEUTRAL} or any(
+        measured = outcomes - {Outcome.NEUTRAL, Outcome.OPEN} or any(
             row.verdict == "not timed" for row in self.rows
         )
         return 3 if unknown or not measured else 0
@@ -84,19 +84,21 @@ class Result:
             (count[Outcome.FAILED], "regressed"),
             (missed, f"budget{_plural(missed)} missed"),
             (count[Outcome.UNMEASURED], "could not be measured"),
-            (count[Outcome.UNDECIDED], "undecided"),
+            (count[Outcome.UNDECIDED] + count[Outcome.OPEN], "undecided"),
             (unknown, f"budget{_plural(unknown)} could not be checked"),
         ]
-        nothing = "no regression found" if self.exit_code == 0 else "nothing was measured"
+        found = [f"{number} {words}" for number, words in parts if number]
         if self.only_documentation:
-            nothing = "only documentation differs, so nothing was measured"
-        found = ", ".join(f"{number} {words}" for number, words in parts if number) or nothing
+            found = ["only documentation differs, so nothing was measured"]
+        elif self.exit_code == 0:
+            found = ["no regression found", *found]
         broken = sum(row.verdict == BROKEN_BEFORE for row in self.rows)
         if broken:
-            found += f", {broken} broken on the base too"
+            found.append(f"{broken} broken on the base too")
+        words = ", ".join(found) or "nothing was measured"
         num_rows = len(self.rows)
         return (
-            f"{EXIT_WORDS[self.exit_code]}: {found}; {num_rows} benchmark{_plural(num_rows)} in all"
+            f"{EXIT_WORDS[self.exit_code]}: {words}; {num_rows} benchmark{_plural(num_rows)} in all"
         )
 
 

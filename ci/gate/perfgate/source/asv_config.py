@@ -2,12 +2,14 @@
 
 import json
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from perfgate.errors import UsageError
+from perfgate.files import read_text
 
 _STRING = r'("(?:\\.|[^"\\])*")'
 # the keys of a matrix; asv's old form has only requirements and no keys
@@ -26,6 +28,7 @@ class SuiteConfig:
         extras: the package's extras that asv's install_command installs.
         timeout_s: seconds a benchmark may take unless it says otherwise.
         project: the project's name.
+        python: the interpreter that has what the suite imports; asv has no such setting.
         settings: the contents of the whole file.
     """
 
@@ -36,6 +39,7 @@ class SuiteConfig:
     extras: tuple[str, ...] = ()
     timeout_s: float = 60.0
     project: str = ""
+    python: str = sys.executable
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def values(self, kind: str) -> dict[str, list[str | None]]:
@@ -84,14 +88,17 @@ def read_config(file: Path, root: Path) -> SuiteConfig:
         UsageError: the file is not JSON.
     """
     # Each expression also matches whole strings and keeps them, so that strings stay unchanged.
-    text = file.read_text(encoding="utf-8")
+    try:
+        text = read_text(file)
+    except ValueError as error:
+        raise UsageError(f"{file.name} can't be read: {error}.") from None
     comments = rf"{_STRING}|//[^\n]*|/\*.*?\*/"
     text = re.sub(comments, lambda found: found[1] or " ", text, flags=re.DOTALL)
     trailing_commas = rf"{_STRING}|,(?=\s*[}}\]])"
     text = re.sub(trailing_commas, lambda found: found[1] or "", text)
     try:
         table = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{file.name} is not a valid configuration of asv: {error}.") from None
     if not isinstance(table, dict):
         raise UsageError(f"{file.name} is not a valid configuration of asv: it must be a table.")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 _PAGES = (".md", ".rst")
-_PAGE_FOLDERS = ("docs", "doc", ".git", ".github")
+_PAGE_FOLDERS = ("docs", "doc", ".github")
 _RULES = ("gate.toml", "accepted.toml")
 _TESTS = ("tests", "test")
 _DIGITS = 32  # length of a digest
@@ -85,9 +85,7 @@ def changed_files(base: Path, head: Path) -> list[PurePosixPath]:
     return sorted(
         path
         for path in {*_files(base), *_files(head)}
-        if path.parts[0] != ".git"
-        and "__pycache__" not in path.parts
-        and not _has_same_bytes(base / path, head / path)
+        if "__pycache__" not in path.parts and not _has_same_bytes(base / path, head / path)
     )
 
 
@@ -171,6 +169,7 @@ def _files(root: Path) -> Iterator[PurePosixPath]:
         yield from (
             PurePosixPath((Path(folder) / name).relative_to(root).as_posix())
             for name in [*names, *links]
+            if name != ".git"  # names the folder of a checkout, or of its submodule
         )
 
 

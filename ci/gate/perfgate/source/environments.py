@@ -10,11 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from perfgate.errors import PreparationError
+from perfgate.errors import PreparationError, UsageError
 from perfgate.files import read_toml
 from perfgate.process.reaper import reaper
 from perfgate.source.asv_config import SuiteConfig, read_config
+from perfgate.source.installed import describe_python
 
+_OLDEST = (3, 11)  # for a worker
 _BUILD_FILES = ("Cargo.toml", "meson.build", "CMakeLists.txt")
 _COMPILED = ("*.pyx", "*.c", "*.cc", "*.cpp", "*.f90", *_BUILD_FILES)
 _CONSTRAINTS = "constraints.txt"
@@ -104,6 +106,22 @@ def find_uv() -> str | None:
     return shutil.which("uv") or (str(beside) if beside.is_file() else None)
 
 
+def check_python(python: str) -> None:
+    """Check that an interpreter can run a worker.
+
+    Raises:
+        UsageError: it is too old, or no Python.
+    """
+    try:
+        version = describe_python(python)["version"]
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--python {python} does not run as a Python: {error}.") from None
+    if tuple(map(int, version.split(".")[:2])) < _OLDEST:
+        raise UsageError(
+            f"--python {python} is Python {version}, but benchmarks run in Python 3.11 or newer."
+        )
+
+
 def build_environments(
     folder: Path, packages: Mapping[str, Path], config: SuiteConfig, *, shared: bool
 ) -> dict[str, str]:
@@ -139,7 +157,7 @@ def build_environment(place: Path, package: Path, config: SuiteConfig) -> str:
     python = str(place / "bin" / "python")
     uv = find_uv()
     if uv:
-        make = [uv, "venv", "--quiet", "--python", sys.executable, str(place)]
+        make = [uv, "venv", "--quiet", "--python", config.python, str(place)]
         install = [uv, "pip", "install", "--quiet", "--python", python]
     elif importlib.util.find_spec("ensurepip") is None:
         raise PreparationError(
@@ -148,7 +166,7 @@ def build_environment(place: Path, package: Path, config: SuiteConfig) -> str:
         )
     else:
         # with -P, modules of the package can't shadow those of pip
-        make = [sys.executable, "-P", "-m", "venv", str(place)]
+        make = [config.python, "-P", "-m", "venv", str(place)]
         install = [python, "-P", "-m", "pip", "install", "--quiet"]
     _run(make, package, config)
     for file in _constraints(place, package, config, uv):

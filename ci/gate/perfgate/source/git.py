@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from perfgate.errors import UsageError
@@ -43,6 +44,21 @@ def list_files(*arguments: str, cwd: Path) -> list[PurePosixPath]:
     """Return the paths that `git ls-files` lists with these arguments, relative to `cwd`."""
     listed = git("ls-files", "-z", *arguments, cwd=cwd)
     return [PurePosixPath(name) for name in listed.split("\0") if name]
+
+
+def submodules(root: Path) -> Iterator[tuple[Path, str, str]]:
+    """Yield the path, name and commit of each submodule in a working tree's index."""
+    if not (root / ".gitmodules").is_file():
+        return
+    table = ("config", "--file", ".gitmodules", "--null", "--get-regexp", r"^submodule\..*\.path$")
+    names = {}
+    for entry in filter(None, git(*table, cwd=root).split("\0")):
+        key, _, path = entry.partition("\n")
+        names[path] = key.removeprefix("submodule.").removesuffix(".path")
+    for entry in git("ls-files", "--stage", "-z", cwd=root).split("\0"):
+        described, _, path = entry.partition("\t")
+        if described.startswith("160000 ") and path in names:
+            yield Path(path), names[path], described.split()[1]
 
 
 def commit_of(ref: str, root: Path) -> str:

@@ -7,6 +7,7 @@ package must be compiled, each side gets an environment of its own.
 """
 
 import contextlib
+import dataclasses
 import functools
 import os
 import shutil
@@ -20,8 +21,8 @@ from perfgate.errors import UsageError
 from perfgate.process.channel import Launch
 from perfgate.source.asv_config import SuiteConfig, read_config
 from perfgate.source.changes import changed_code, is_same_code, is_same_suite, only_pages_differ
-from perfgate.source.environments import build_environments, why_built
-from perfgate.source.git import WORKING_TREE, commit_of, git, list_files, merge_base
+from perfgate.source.environments import build_environments, check_python, why_built
+from perfgate.source.git import WORKING_TREE, commit_of, git, list_files, merge_base, submodules
 from perfgate.source.layout import (
     generated_modules,
     import_roots,
@@ -137,7 +138,12 @@ class Sides:
 
 @contextlib.contextmanager
 def checked_out(
-    config_file: Path, base: str, head: str, tests: Path | None = None
+    config_file: Path,
+    base: str,
+    head: str,
+    tests: Path | None = None,
+    *,
+    python: str = sys.executable,
 ) -> Iterator[Sides]:
     """Check out both sides into a temporary folder, which is always removed at the end.
 
@@ -146,10 +152,11 @@ def checked_out(
         base: a commit. Its merge base with head is the base side.
         head: a commit, or the working tree.
         tests: a folder of tests that use pytest-benchmark's fixture, to use as the suite.
+        python: the interpreter that has what the suite imports.
 
     Raises:
-        UsageError: a commit, the configuration or the suite is missing, or the two commits have no
-            common ancestor.
+        UsageError: a commit, the configuration or the suite is missing, the two commits have no
+            common ancestor, or the interpreter can't run a worker.
         PreparationError: an environment could not be built.
     """
     if tests is not None and not tests.is_dir():
@@ -159,6 +166,7 @@ def checked_out(
             f"there is no {config_file}; name the suite's asv.conf.json with --suite-config, or a "
             "folder of tests with --pytest-benchmark."
         )
+    check_python(python)
     place = (tests or config_file).resolve()
     root = Path(git("rev-parse", "--show-toplevel", cwd=place if tests else place.parent))
     location = place.relative_to(root)
@@ -170,11 +178,13 @@ def checked_out(
             base_root = _worktree(stack, root, folder / "base", base_commit)
             if head == WORKING_TREE:
                 head_root = _snapshot(stack, root, folder / "head", head_commit)
-                head_commit = f"{head_commit[:12]} with local changes"
+                if git("status", "--porcelain", "--ignore-submodules", cwd=head_root):
+                    head_commit = f"{head_commit[:12]} with local changes"
             else:
                 head_root = _worktree(stack, root, folder / "head", head_commit)
             checkouts = {"base": (base_root, base_commit), "head": (head_root, head_commit)}
-            yield _made_ready(folder, root, checkouts, location, is_pytest=tests is not None)
+            is_pytest = tests is not None
+            yield _made_ready(folder, root, checkouts, location, python, is_pytest=is_pytest)
 
 
 def _worktree(
@@ -184,7 +194,31 @@ def _worktree(
     # The cleanup is registered first, because an interrupt may come while git is at work.
     stack.callback(_remove_worktree, root, place)
     git("worktree", "add", "--detach", "--force", *flags, str(place), commit, cwd=root)
+    if not flags:
+        for clone, path, pinned in _submodules(root, place):
+            _worktree(stack, clone, place / path, pinned)
     return place
+
+
+def _submodules(root: Path, listed: Path) -> Iterator[tuple[Path, Path, str]]:
+    """Yield the clone, relative path and commit of each submodule that `listed` has.
+
+    Raises:
+        UsageError: the clone of one is missing, or lacks the commit.
+    """
+    for path, name, commit in submodules(listed):
+        setting = f"submodule.{name}.update"
+        if git("config", "--default", "", "--get", setting, cwd=root) == "none":
+            continue
+        try:
+            commit_of(commit, root / path)  # where no submodule lies, git asks the repository
+        except UsageError:
+            raise UsageError(
+                f"the submodule {path} is not in this clone at commit {commit[:12]}; check out "
+                "what needs it and run `git submodule update --init --recursive`, or run "
+                f"`git config {setting} none` to go without it."
+            ) from None
+        yield root / path, path, commit
 
 
 def _remove_worktree(root: Path, place: Path) -> None:
@@ -205,6 +239,8 @@ def _snapshot(stack: contextlib.ExitStack, root: Path, place: Path, commit: str)
     for path in [*tracked, *(each for each in new if not is_installed(root, each))]:
         if (root / path).is_symlink() or (root / path).is_file():
             _copy(Path(path), root, place)
+    for clone, path, _ in _submodules(root, root):
+        _snapshot(stack, clone, place / path, commit_of("HEAD", clone))
     return place
 
 
@@ -218,6 +254,7 @@ def _made_ready(
     root: Path,
     checkouts: Mapping[str, tuple[Path, str]],
     location: Path,
+    python: str,
     *,
     is_pytest: bool,
 ) -> Sides:
@@ -225,10 +262,11 @@ def _made_ready(
     base_root, head_root = roots
     if is_pytest:
         notes = []
-        config = SuiteConfig(Path(), location, matrix={"req": {"pytest": [""]}})
+        config = SuiteConfig(Path(), location, matrix={"req": {"pytest-benchmark": [""]}})
     else:
         notes = _share_config(root, roots, location)
         config = read_config(head_root / location, head_root)
+    config = dataclasses.replace(config, python=python)
     suite = suite_of(config, location)
     if not (head_root / suite).is_dir():
         raise UsageError(f"head has no folder {suite} of benchmarks, which {location} names.")
@@ -242,8 +280,10 @@ def _made_ready(
     if not reason and generated:
         reason = f"a build makes {generated[0]}, which git ignores"
     packages = {name: place / config.package_dir for name, (place, _) in checkouts.items()}
-    pythons = dict.fromkeys(packages, sys.executable)
+    pythons = dict.fromkeys(packages, python)
     environments = "one, shared: the declared dependencies are equal"
+    if python != sys.executable:
+        environments = f"one, shared, of {python}: the declared dependencies are equal"
     if reason:
         pythons = build_environments(folder, packages, config, shared=only_documentation)
         number = "one, built for both sides" if only_documentation else "one for each side"

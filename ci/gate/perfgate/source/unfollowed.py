@@ -4,8 +4,6 @@ asv builds environments from these settings. The gate compares two commits in it
 or in two that pip builds, and reports which settings that ignores.
 """
 
-import importlib.metadata
-import platform
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,6 +13,7 @@ from perfgate.errors import UsageError
 from perfgate.source.asv_config import SuiteConfig
 from perfgate.source.environments import find_uv, read_requirements, requirement_files
 from perfgate.source.git import git
+from perfgate.source.installed import describe_python, normal
 
 _LOCKS = ("poetry.lock", "pdm.lock", "pylock.toml", "Pipfile.lock", "environment.yml")
 _CONDA = ("conda", "mamba", "rattler")
@@ -79,13 +78,13 @@ def _last_word(address: str) -> str:
 
 def _other_pythons(config: SuiteConfig, *, is_built: bool) -> Iterator[str]:
     wanted = [str(each) for each in _listed(config.settings.get("pythons", []))]
-    running = platform.python_version()
+    running = describe_python(config.python)["version"]
     if any(not f"{running}.".startswith(f"{each}.") for each in wanted):
         yield f"pythons in asv.conf.json ({', '.join(wanted)}): only Python {running} was used."
     kind = str(config.settings.get("environment_type", ""))
     file = config.settings.get("conda_environment_file")
     if kind in _CONDA or file:
-        used = "environments that pip built" if is_built else "the environment of perfgate"
+        used = "environments that pip built" if is_built else f"the environment of {config.python}"
         name = f"environment_type in asv.conf.json ({kind})"
         if kind not in _CONDA:
             name = f"conda_environment_file in asv.conf.json ({file})"
@@ -107,17 +106,16 @@ def _other_matrix(config: SuiteConfig) -> Iterator[str]:
 
 
 def _missing_requirements(config: SuiteConfig) -> Iterator[str]:
-    """Compare the requirements of the matrix with the packages installed beside the gate."""
+    """Compare the requirements of the matrix with the packages that the suite runs with."""
+    packages = describe_python(config.python)["packages"]
     for name, values in config.values("req").items():
         wanted = values[0]
         if wanted is None:
             continue
-        try:
-            installed = importlib.metadata.version(name.removeprefix("pip+"))
-        except importlib.metadata.PackageNotFoundError:
+        installed, _ = packages.get(normal(name.removeprefix("pip+")), (None, ""))
+        if installed is None:
             yield f"matrix in asv.conf.json asks for {name}, which is not installed here."
-            continue
-        if wanted and not f"{installed}.".startswith(f"{wanted}."):
+        elif wanted and not f"{installed}.".startswith(f"{wanted}."):
             yield f"matrix in asv.conf.json asks for {name} {wanted}; {installed} was used."
 
 
@@ -142,8 +140,6 @@ def _other_files(roots: Sequence[Path], config: SuiteConfig) -> Iterator[str]:
         if _is_changed(name, base, head):
             hint = "; run `pip install uv` to follow it" if name == "uv.lock" else ""
             yield f"{name} changed, but the gate did not follow it{hint}."
-    if (roots[1] / ".gitmodules").is_file():
-        yield "submodules were not checked out."
 
 
 def _is_changed(name: str, base: Path, head: Path) -> bool:

@@ -1,17 +1,15 @@
-"""Find where a series of measurements changes its level: E-divisive on ranks.
+"""Find where a series of measurements changes its level, also if the old level comes back.
 
-The method is that of Matteson and James, A Nonparametric Approach for Multiple Change Point
-Analysis of Multivariate Data, JASA 109 (2014). It splits a series where the energy distance between
-the values before and after is largest. It keeps the split if a permutation test rejects chance, and
-goes on inside both parts. This implementation differs in two ways. First, distances are between
-ranks. So an outlier counts no more than the largest value does, and the permutations' distribution
-depends only on the series' length. It is drawn once per length, not once per series. Second, each
-part is tested by itself.
+For each number of changes, dynamic programming finds the segments with the least squared residuals
+(Auger and Lawrence, Bulletin of Mathematical Biology 51, 1989). Splitting a series in two, and the
+halves again, would miss a level that comes back. Then the number of changes is chosen by penalised
+likelihood. The residuals may correlate with their neighbours (Chakar et al., Bernoulli 23, 2017),
+and the penalty grows with the number of ways to place the changes (Lebarbier, Signal Processing 85,
+2005). Nothing is drawn at random.
 """
 
-import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,99 +18,91 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 MIN_SEGMENT = 5  # the fewest commits in a row that make a level
-NUM_PERMUTATIONS = 1_999
-# One in a thousand series without a change gets a change point. The share is so small because a
-# suite has hundreds of benchmarks.
-ALPHA = 0.001
-_SEED = 20140305
-# the distance is an integral over ranks, and this many points are enough for long series
-_MAX_THRESHOLDS = 64
+# These two constants were set by simulation. docs/site.md gives the rates of error they lead to.
+_PENALTY = 5.0  # of one change, besides the number of ways to place the changes
+_MAX_CORRELATION = 0.6  # of neighbours' residuals: the noise of a shared machine is not white
+_OUTLIER = 4.0  # standard deviations from the median around it, beyond which a value counts less
+_RESOLUTION = 0.001  # exact counts have no noise at all, and their logarithm would be infinite
 
 
-def change_points(values: Sequence[float], alpha: float = ALPHA) -> list[int]:
+def change_points(values: Sequence[float]) -> list[int]:
     """Return the indices into `values` at which new levels begin, in rising order.
 
     Args:
         values: a measurement per commit, in order.
-        alpha: the allowed share of series without a change in which one is found.
 
     Example:
         >>> before = [1.00, 1.01, 0.99, 1.02, 0.98, 1.00, 1.01, 0.99]
-        >>> change_points([*before, 1.20, 1.21, 1.19, 1.22, 1.18, 1.20, 1.21])
-        [8]
-    """
-    found: list[int] = []
-    parts = [(0, len(values))]
-    series = np.asarray(values, dtype=np.float64)
-    while parts:
-        start, end = parts.pop()
-        split = _significant_split(series[start:end], alpha)
-        if split is not None:
-            found.append(start + split)
-            parts += [(start, start + split), (start + split, end)]
-    return sorted(found)
-
-
-def _significant_split(values: Array, alpha: float) -> int | None:
-    if len(values) < 2 * MIN_SEGMENT:
-        return None
-    distances = _distances(values)
-    best = int(np.argmax(distances))
-    null = _null_distances(_tabulated_length(len(values)))
-    # The observed order counts as one of the permutations, so that the test is exact (Phipson and
-    # Smyth, 2010).
-    p_value = (1 + int(np.sum(null >= distances[best] - 1e-9))) / (1 + len(null))
-    return _placed(values, best + MIN_SEGMENT) if p_value <= alpha else None
-
-
-def _placed(values: Array, split: int) -> int:
-    """Return the split near `split` at which values scatter least about their two medians.
-
-    Ranks alone only place the split roughly.
-    """
-    reach = 2 * MIN_SEGMENT
-    nearby = range(
-        max(split - reach, MIN_SEGMENT), min(split + reach, len(values) - MIN_SEGMENT) + 1
-    )
-    return min(nearby, key=lambda at: _scatter(values[:at]) + _scatter(values[at:]))
-
-
-def _scatter(values: Array) -> float:
-    return float(np.sum(np.abs(values - np.median(values))))
-
-
-def _distances(values: Array) -> Array:
-    """Return the scaled energy distance between both parts, for every allowed split.
-
-    A split leaves MIN_SEGMENT values on each side. On ranks the distance is twice the integral of
-    the squared difference of the parts' distribution functions.
+        >>> change_points([*before, 1.20, 1.21, 1.19, 1.22, 1.18, 1.20, 1.21, *before])
+        [8, 15]
     """
     num = len(values)
-    ordered = np.sort(values)
-    thresholds = ordered[np.linspace(0, num - 1, min(num, _MAX_THRESHOLDS)).round().astype(int)]
-    below = np.cumsum(values[:, None] <= thresholds[None, :], axis=0, dtype=np.float32)
-    before = np.arange(MIN_SEGMENT, num - MIN_SEGMENT + 1, dtype=np.float32)
-    counts = below[MIN_SEGMENT - 1 : num - MIN_SEGMENT]
-    difference = counts / before[:, None] - (below[-1] - counts) / (num - before[:, None])
-    return 2 * before * (num - before) / num * np.mean(difference**2, axis=1)
+    if num < 2 * MIN_SEGMENT:
+        return []
+    series = _without_outliers(np.asarray(values, dtype=np.float64))
+    best: list[int] = []
+    least = math.inf
+    for places in _segmentations(series):
+        count = len(places)
+        penalty = _PENALTY * count + 2 * math.log(math.comb(num - 1, count))
+        criterion = num * math.log(_noise_variance(series, places)) + penalty
+        if criterion < least:
+            best, least = places, criterion
+    return best
 
 
-def _tabulated_length(num: int) -> int:
-    """Return the next tabulated length.
+def _without_outliers(values: Array) -> Array:
+    """Return logarithms, or shares of the largest value if some values have no logarithm.
 
-    That is safe, since chance reaches further in longer series.
+    A value far from the median of its neighbourhood is moved towards it. A level of MIN_SEGMENT
+    commits is the majority of a neighbourhood, so it stays.
     """
-    length = 2 * MIN_SEGMENT
-    while length < num:
-        length = math.ceil(length * 1.2)
-    return length
+    is_positive = values.min() > 0
+    series = np.log(values) if is_positive else values / (np.abs(values).max() or 1.0)
+    size = 2 * MIN_SEGMENT - 1
+    padded = np.pad(series, MIN_SEGMENT - 1, mode="median", stat_length=size)
+    middle = np.median(np.lib.stride_tricks.sliding_window_view(padded, size), axis=1)
+    away = series - middle
+    reach = _OUTLIER * 1.4826 * np.median(np.abs(away))
+    is_far = np.abs(away) > reach
+    away[is_far] = reach**2 / away[is_far]  # the further away, the less it counts
+    return middle + away
 
 
-@functools.cache
-def _null_distances(num: int) -> Array:
-    """Return the largest distances of NUM_PERMUTATIONS random orders of `num` values."""
-    rng = np.random.default_rng([_SEED, num])
-    return np.array([_distances(rng.permutation(num)).max() for _ in range(NUM_PERMUTATIONS)])
+def _segmentations(series: Array) -> Iterator[list[int]]:
+    """Yield the places of the best 0, 1, 2, ... changes: those with the least squared residuals."""
+    sums = np.concatenate([[0.0], np.cumsum(series - series.mean())])
+    at = np.arange(len(sums))
+    lengths = at[:, None] - at
+    # what a segment from a column's place to a row's place takes off the sum of squares
+    gains = (sums[:, None] - sums) ** 2 / np.maximum(lengths, 1)
+    gains[lengths < MIN_SEGMENT] = -np.inf
+    best = gains[:, 0]
+    totals = np.empty_like(gains)
+    starts: list[Array] = []  # where the last segment begins, for each end and number of changes
+    for _ in range(len(series) // MIN_SEGMENT):
+        places = [len(series)]
+        for start in reversed(starts):
+            places.append(int(start[places[-1]]))
+        yield places[:0:-1]
+        np.add(best, gains, out=totals)
+        starts.append(totals.argmax(axis=1))
+        best = totals[at, starts[-1]]
+
+
+def _noise_variance(series: Array, places: Sequence[int]) -> float:
+    """Return the variance of the residuals that is left after the correlation of neighbours.
+
+    A short series can't tell a step from correlated noise, and counts as a step.
+    """
+    bounds = [0, *places, len(series)]
+    lengths = np.diff(bounds)
+    residuals = series - np.repeat(np.add.reduceat(series, bounds[:-1]) / lengths, lengths)
+    most = _MAX_CORRELATION * (1 - 2 * MIN_SEGMENT / len(series))
+    squares = residuals @ residuals
+    correlation = residuals[1:] @ residuals[:-1] / squares if squares else 0.0
+    own = residuals[1:] - np.clip(correlation, 0.0, most) * residuals[:-1]
+    return float(own @ own) / len(series) + _RESOLUTION**2
 
 
 @dataclass(frozen=True, slots=True)

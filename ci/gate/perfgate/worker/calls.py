@@ -1,12 +1,10 @@
 """Record the functions that a benchmark calls and the packages that it imports, in a worker.
 
 If no compiled program explains a slowdown, counts show which function is new or is called more
-often. If the counts are equal, each function's own seconds under the profiler show which got
-slower.
+often.
 """
 
 import contextlib
-import cProfile
 import itertools
 import os
 import re
@@ -70,17 +68,6 @@ class CalledFunctions:
         else:
             return
         self.counts[name] = self.counts.get(name, 0) + 1
-
-
-def own_seconds(profile: cProfile.Profile, root: Path) -> dict[str, float]:
-    """Return the seconds in each function itself, without its callees, the slowest first."""
-    seconds: dict[str, float] = {}
-    for entry in profile.getstats():
-        code = entry.code
-        name = code if isinstance(code, str) else _name_of(code, root)
-        seconds[name] = seconds.get(name, 0.0) + entry.inlinetime
-    most = sorted(seconds.items(), key=lambda item: -item[1])
-    return dict(most[:_MOST])
 
 
 def _name_of(code: CodeType, root: Path) -> str:

@@ -10,7 +10,6 @@ from typing import Any
 
 from ..process import protocol
 from . import compiled, counters, inputs, listing, own_time, sampling, used_files
-from .executed import is_compiler_loaded
 from .suite import LoadedSuite
 
 
@@ -21,20 +20,14 @@ def inspect(
     used_files.listen()  # this must come before any import
     first = compiled.Compilations()
     compiled.import_jax_for(suite.folder)
-    # With a compiler loaded, a record of functions would be incomplete, and a profiler would slow
-    # down the tracing of programs.
-    functions = not is_compiler_loaded()
     worked, waited = own_time.scheduled()
     with first.counted():
-        with suite.recorded(functions=functions):
-            benchmark, setup_s = inputs.timed(lambda: suite.prepare(target))
-            if benchmark is not None and benchmark.type == "time":
-                sampling.sample(benchmark, 1)
+        benchmark, setup_s = inputs.timed(lambda: suite.prepare(target))
         if benchmark is None:
             return protocol.Skipped()
-        # The value may be seconds, so it is taken outside of the recording, which takes time.
         if benchmark.type != "time":
             return _value(suite, benchmark)
+        sampling.sample(benchmark, 1)
     # The sides are inspected on different cores. Time that a neighbour took from one core must not
     # count as compile time.
     worked_now, waited_now = own_time.scheduled()
@@ -93,18 +86,11 @@ def _value(suite: LoadedSuite, benchmark: Any) -> protocol.Value | protocol.Skip
         raise TypeError(f"the benchmark returned {type(value).__name__}, which is not a number")
     if math.isinf(value):
         raise ValueError(f"the benchmark returned {value}, which can't be compared")
-    # Only its setup was recorded, so the record of functions is incomplete.
-    footprint = dataclasses.replace(_footprint(suite), executed=(), is_whole=False)
-    return protocol.Value(float(value), footprint)
+    return protocol.Value(float(value), _footprint(suite))
 
 
 def _footprint(suite: LoadedSuite) -> protocol.Footprint:
-    return protocol.Footprint(
-        imported=suite.imported(),
-        executed=suite.executed(),
-        is_whole=suite.has_seen_all_functions() and not is_compiler_loaded(),
-        has_all_imports=suite.has_all_imports(),
-    )
+    return protocol.Footprint(suite.imported(), suite.has_all_imports())
 
 
 def _peak_bytes() -> int | None:

@@ -12,6 +12,10 @@ from typing import Any
 from ..process import protocol
 
 
+class RunnerError(Exception):
+    """What runs the benchmarks has failed itself, so nothing is known of them."""
+
+
 def list_suite(folder: Path) -> protocol.Suite:
     """List the suite's benchmarks, and the modules that asv can't read benchmarks from."""
     found: list[Any] = []
@@ -117,6 +121,8 @@ def file_of(module: Any) -> str | None:
 
 
 def sentence(error: BaseException) -> str:
-    """Return an error as one line."""
+    """Return an error as one line. Those of the gate's own need no name."""
+    if isinstance(error, RunnerError):
+        return str(error)
     name = type(error).__name__
     return f"{name}: {error}".splitlines()[0][:300] if str(error) else name

@@ -1,17 +1,18 @@
 """Run a test that uses pytest-benchmark's fixture as an asv benchmark, in a worker.
 
 A test runs in its own thread up to its call of `benchmark`. There it waits with its fixtures alive,
-and its thread times the function as often as the gate asks. Then the test runs to its end. pytest
-hooks replace the fixture, so pytest-benchmark need not be installed.
+and its thread times the function as often as the gate asks. Then pytest-benchmark times it once,
+and the test runs to its end.
 """
 
 import functools
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from asv_runner.benchmarks.time import TimeBenchmark
 
 from .pytest_suite import Plugin, node_of, run_pytest, why
@@ -31,12 +32,13 @@ class TestBenchmark(TimeBenchmark):
 
         Raises:
             RuntimeError: it failed before, or never called `benchmark`.
+            RunnerError: pytest itself failed.
         """
         self._case.start()
         self.func = self._case.call.function
         self._load_vars()
         # The arguments from a test's own setup are good for one call.
-        self.number = 1 if self._case.call.setup else 0
+        self.number = 1 if self._case.call.is_for_one else 0
         return self._case.is_skipped
 
     def redo_setup(self) -> None:
@@ -47,10 +49,13 @@ class TestBenchmark(TimeBenchmark):
         return self._case.do(self._run_prepared)
 
     def _run_prepared(self) -> Any:
-        if self._case.call.setup:
-            self._case.call.prepare()
-            self.func = self._case.call.function
-        return super().do_run()
+        if not self._case.call.is_for_one:
+            return super().do_run()
+        self.func = self._case.call.prepared()
+        try:
+            return super().do_run()
+        finally:
+            self._case.call.finish()
 
     def do_teardown(self) -> None:
         """Let the test run to its end."""
@@ -62,30 +67,38 @@ def _not_there_yet() -> None:
 
 
 class Call:
-    """The call that a test passes to the fixture.
+    """The call that a test passes to the fixture, with the arguments of `pedantic`.
 
     Attributes:
         function: the function to time, with its arguments bound.
-        setup: makes new arguments for each call; None if the arguments stay the same.
+        is_for_one: whether the test prepares or ends each call.
     """
 
     def __init__(
         self,
         target: Callable[..., Any],
-        args: tuple[Any, ...] = (),
+        args: Any = (),
         kwargs: dict[str, Any] | None = None,
         setup: Callable[[], Any] | None = None,
+        teardown: Callable[..., Any] | None = None,
     ):
-        self.function: Action = functools.partial(target, *args, **(kwargs or {}))
-        self.setup = setup
-        self._target = target
+        self.function = functools.partial(target, *args, **(kwargs or {}))
+        self.is_for_one = setup is not None or teardown is not None
+        self._setup = setup
+        self._teardown = teardown
 
-    def prepare(self) -> None:
-        """Make the arguments of the next call, if the test has a setup."""
-        made = self.setup() if self.setup else None
-        if made is not None:
+    def prepared(self) -> Action:
+        """Return the function with the arguments of the next call."""
+        made = self._setup() if self._setup else None
+        if made:
             args, kwargs = made
-            self.function = functools.partial(self._target, *args, **kwargs)
+            self.function = functools.partial(self.function.func, *args, **kwargs)
+        return self.function
+
+    def finish(self) -> None:
+        """End the last call as the test asks."""
+        if self._teardown:
+            self._teardown(*self.function.args, **self.function.keywords)
 
 
 class Case:
@@ -99,9 +112,10 @@ class Case:
     def __init__(self, node: str, root: Path):
         self.call = Call(_not_there_yet)
         self.is_skipped = False
-        self._arguments = [node], root
+        self._plugin = _plugin(self)
+        self._arguments = [node], root, self._plugin
         self._is_there = False
-        self._problem = "the test does not call its fixture `benchmark`"
+        self._problem = ""
         self._actions: queue.SimpleQueue[Action | None] = queue.SimpleQueue()
         self._results: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -111,11 +125,15 @@ class Case:
 
         Raises:
             RuntimeError: it failed before, or never called `benchmark`.
+            RunnerError: pytest itself failed.
         """
         self._thread.start()
-        self._received()
-        if not self._is_there and not self.is_skipped:
-            raise RuntimeError(self._problem)
+        code = self._received()
+        if self._is_there or self.is_skipped:
+            return
+        if not self._problem:
+            self._plugin.check(code)
+        raise RuntimeError(self._problem or "the test does not call its fixture `benchmark`")
 
     def do(self, action: Action) -> Any:
         """Run an action in the test's own thread, and return its result."""
@@ -128,27 +146,24 @@ class Case:
             self._actions.put(None)
         self._thread.join()
 
-    def serve(self, call: Call) -> Any:
-        """Run the gate's requests in the middle of the test, then return the call's result."""
-        if self._is_there:  # only the first benchmark of a test is timed
-            return call.function()
+    def serve(self, call: Call) -> None:
+        """Run the gate's requests in the middle of the test."""
+        if self._is_there:  # pytest-benchmark refuses a second benchmark in a test
+            return
         self.call = call
         self._is_there = True
-        call.prepare()
         self._results.put((None, None))
         while (action := self._actions.get()) is not None:
             self._results.put(_outcome(action))
-        call.prepare()
-        return call.function()
 
     def note(self, report: Any) -> None:
         """Store whether the test is skipped, or why it has failed."""
         self.is_skipped |= report.skipped
         if report.failed:
-            self._problem = why(report)
+            self._problem = self._problem or why(report)
 
     def _run(self) -> None:
-        result = _outcome(lambda: run_pytest(*self._arguments, _plugin(self)))
+        result = _outcome(lambda: run_pytest(*self._arguments))
         if not self._is_there:  # otherwise nobody waits for it any more
             self._results.put(result)
 
@@ -167,58 +182,38 @@ def _outcome(action: Action) -> tuple[Any, BaseException | None]:
         return None, error
 
 
-class Fixture:
-    """The fixture `benchmark`, with the same interface as pytest-benchmark's."""
+def _timed(kind: Any, case: Case) -> Any:
+    """Return a kind of pytest-benchmark's fixture that lets the gate time its function first."""
 
-    def __init__(self, case: Case):
-        self.enabled = True
-        self.disabled = False
-        self.extra_info: dict[str, Any] = {}
-        self.group: str | None = None
-        self.stats = None
-        self._case = case
+    class Timed(kind):
+        def __call__(self, function_to_benchmark: Any, /, *args: Any, **kwargs: Any) -> Any:
+            return self.pedantic(function_to_benchmark, args, kwargs)
 
-    def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Benchmark a function with these arguments."""
-        return self._case.serve(Call(function, args, kwargs))
+        def pedantic(
+            self,
+            target: Callable[..., Any],
+            args: Any = (),
+            kwargs: dict[str, Any] | None = None,
+            setup: Callable[[], Any] | None = None,
+            teardown: Callable[..., Any] | None = None,
+            **_: Any,  # the gate decides how often it is called
+        ) -> Any:
+            case.serve(Call(target, args, kwargs, setup, teardown))
+            # pytest-benchmark 4 and older know no teardown
+            after = {"teardown": teardown} if teardown else {}
+            return super().pedantic(target, args, kwargs, setup, **after)
 
-    def pedantic(
-        self,
-        target: Callable[..., Any],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-        setup: Callable[[], Any] | None = None,
-        **counts: Any,
-    ) -> Any:
-        """Benchmark a function. The gate decides how often it is called."""
-        if counts.pop("teardown", None) is not None:
-            raise RuntimeError("perfgate does not follow the teardown of benchmark.pedantic")
-        return self._case.serve(Call(target, tuple(args), kwargs, setup))
-
-    def weave(self, *_: Any, **__: Any) -> None:
-        """Refuse to time a function by patching it."""
-        raise RuntimeError("perfgate can't time woven functions; call benchmark(function) instead")
-
-    patch = weave
+    return Timed
 
 
-def _plugin(case: Case) -> object:
-    import pytest
-
+def _plugin(case: Case) -> Plugin:
     class StandIn(Plugin):
-        """Gives a test the gate's fixture, with or without pytest-benchmark installed."""
-
-        @pytest.fixture(name="benchmark")
-        def stand_in(self) -> None:
-            """Define the fixture's name in case nothing else does."""
-
-        @pytest.hookimpl(tryfirst=True)
-        def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Any:
-            if fixturedef.argname not in ("benchmark", "benchmark_weave"):
-                return None
-            fixture = Fixture(case)
-            fixturedef.cached_result = (fixture, fixturedef.cache_key(request), None)
-            return fixture
+        @pytest.hookimpl(hookwrapper=True)
+        def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[None]:
+            outcome: Any = yield
+            fixture = None if outcome.excinfo else outcome.get_result()
+            if fixturedef.argname == "benchmark" and hasattr(fixture, "pedantic"):
+                fixture.__class__ = _timed(type(fixture), case)
 
         def pytest_runtest_logreport(self, report: Any) -> None:
             case.note(report)

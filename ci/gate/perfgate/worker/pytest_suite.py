@@ -5,65 +5,61 @@ Tests are named in asv's way, `module.Class.function[parameters]`.
 
 import contextlib
 import importlib.metadata
+import importlib.util
 import inspect
 import io
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ..process import protocol
 from . import listing
 
-_FIXTURES = {"benchmark", "benchmark_weave"}
-# files in which pytest looks for its settings, in the same order
-_SETTINGS = {
-    "pytest.ini": "[pytest]",
-    ".pytest.ini": "[pytest]",
-    "pyproject.toml": "[tool.pytest",
-    "tox.ini": "[pytest]",
-    "setup.cfg": "[tool:pytest]",
-}
+# pytest-benchmark is not imported here: pytest warns of a plugin that it has not loaded itself.
+if importlib.util.find_spec("pytest_benchmark") is None:
+    raise listing.RunnerError(
+        f"{sys.executable} has no pytest-benchmark; run `pip install pytest-benchmark` for it."
+    )
+
+import pytest
+
 # Plugins that spread tests over processes or trace their lines would be measured too. Those for
 # timeouts need the main thread, and the gate has its own timeouts.
 _WITHOUT = {"xdist": "-n0", "pytest_cov": "--no-cov", "timeout": "--timeout=0"}
-_LOOKED = (0, 1, 2, 5)  # 2 means a broken file, and 5 means no tests
+_RAN = (0, 1, 5)  # 1 means that a test failed, and 5 that there is none
 
 
 def list_tests(folder: Path, root: Path) -> protocol.Suite:
     """List a folder's tests that use the fixture, and the files that can't be imported.
 
     Raises:
-        RuntimeError: pytest could not collect tests.
+        RunnerError: pytest could not collect tests.
     """
     collected = _Collected()
     with contextlib.redirect_stderr(io.StringIO()) as errors:
         code = run_pytest(["--collect-only", "-q", str(folder)], root, collected)
-    if code not in _LOOKED:
-        said = " ".join(errors.getvalue().split())
-        raise RuntimeError(f"pytest could not collect the tests, exit code {code}: {said}")
+    if not collected.broken:
+        collected.check(code, " ".join(errors.getvalue().split()))
     listed = tuple(_described(item, folder) for item in collected.items)
     broken = {_module_of(file, folder): reason for file, reason in collected.broken.items()}
     return protocol.Suite(listed, broken, listing.loaded_from())
 
 
-def run_pytest(arguments: list[str], root: Path, plugin: object) -> int:
+def run_pytest(arguments: list[str], root: Path, plugin: "Plugin") -> int:
     """Run pytest from the checkout's root with the repository's settings. Return its exit code."""
-    import pytest
-
-    words = ["--rootdir", str(root), "-p", "no:cacheprovider", "-s"]
-    found = (root / name for name, section in _SETTINGS.items() if _holds(root / name, section))
-    settings = next(found, None)
-    if settings is not None:
-        words += ["-c", str(settings)]
+    # a cache of its own, so that `--last-failed` in the settings leaves out nothing
+    words = ["--rootdir", str(root), "-o", f"cache_dir={Path.cwd() / 'pytest_cache'}", "-s"]
     plugins = {each.name for each in importlib.metadata.entry_points(group="pytest11")}
     if not os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
         words += [flag for plugin, flag in _WITHOUT.items() if plugin in plugins]
     os.chdir(root)
-    return int(pytest.main([*words, *arguments], plugins=[plugin]))
-
-
-def _holds(file: Path, section: str) -> bool:
-    return file.is_file() and section in file.read_text(errors="replace")
+    try:
+        return int(pytest.main([*words, *arguments], plugins=[plugin]))
+    except BaseException as error:  # noqa: BLE001 - a plugin may raise anything at the end
+        plugin.note(error)
+        return pytest.ExitCode.INTERNAL_ERROR
 
 
 def node_of(name: str, folder: Path) -> str:
@@ -92,11 +88,44 @@ def why(report: Any) -> str:
 
 
 class Plugin:
-    """The base of the gate's plugins. It declares pytest-benchmark's mark if nothing else does."""
+    """The base of the gate's plugins. It ignores the repository's options for pytest-benchmark."""
 
-    def pytest_configure(self, config: Any) -> None:
-        """Declare the mark."""
-        config.addinivalue_line("markers", "benchmark(**settings): settings of pytest-benchmark")
+    said = ""
+
+    def note(self, error: BaseException) -> None:
+        """Store the first error with which pytest itself ended."""
+        self.said = self.said or listing.sentence(error)
+
+    def check(self, code: int, printed: str = "") -> None:
+        """Check that pytest has run.
+
+        Raises:
+            RunnerError: it has not, by its exit code.
+        """
+        if code not in _RAN:
+            raise listing.RunnerError(f"pytest ended with exit code {code}: {self.said or printed}")
+
+    def pytest_addoption(self, parser: pytest.Parser) -> None:
+        self._parser = parser
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Put the options back to their defaults: they may skip, save or compare benchmarks."""
+        for name, value in vars(self._parser.parse([])).items():
+            if name.startswith("benchmark_"):
+                setattr(config.option, name, value)
+
+    def pytest_internalerror(self, excinfo: Any) -> None:
+        self.note(excinfo.value)
+
+    def pytest_keyboard_interrupt(self, excinfo: Any) -> None:  # also `pytest.exit`
+        self.note(excinfo.value)
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_cmdline_main(self) -> Iterator[None]:
+        outcome: Any = yield
+        if outcome.excinfo is not None:  # a usage error
+            self.note(outcome.excinfo[1])
 
 
 class _Collected(Plugin):
@@ -108,7 +137,7 @@ class _Collected(Plugin):
 
     def pytest_collection_finish(self, session: Any) -> None:
         self.items = [
-            item for item in session.items if _FIXTURES & {*getattr(item, "fixturenames", ())}
+            item for item in session.items if "benchmark" in getattr(item, "fixturenames", ())
         ]
 
     def pytest_collectreport(self, report: Any) -> None:

@@ -6,10 +6,11 @@ raises becomes the reply.
 
 import argparse
 import contextlib
-import cProfile
 import os
 import sys
 from collections.abc import Callable
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,20 @@ from ..process import protocol
 from . import calls, counters, first_run, lines, listing, own_time, sampling
 from .suite import LoadedSuite
 
-_PROFILES = 3  # number of calls to profile, because a single one may be disturbed
 _LAST_RESORT_KILLED = "800"  # if memory runs out, the kernel should kill the worker, not the gate
+
+
+class Runner(MetaPathFinder):
+    """Finds the gate's own asv_runner and pympler, if the suite's Python has none."""
+
+    def __init__(self, folder: str):
+        self._folder = folder
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Find a module in the folder if it is one of the two, or a part of them."""
+        if name not in ("asv_runner", "pympler"):
+            return None
+        return PathFinder.find_spec(name, [self._folder])
 
 
 def main() -> None:
@@ -29,6 +42,7 @@ def main() -> None:
         os.sched_setaffinity(0, {options.core})
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_LAST_RESORT_KILLED)
+    sys.meta_path.append(Runner(options.runner))
     from asv_runner.discovery import update_sys_path
 
     update_sys_path(str(options.suite))
@@ -60,6 +74,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--caches", type=Path, required=True)
     parser.add_argument("--exchange", type=Path, required=True)
     parser.add_argument("--root", type=Path, required=True)
+    parser.add_argument("--runner", required=True)
     parser.add_argument("--core", type=int)
     parser.add_argument("--pytest", action="store_true")
     return parser.parse_args()
@@ -76,7 +91,9 @@ def _reply(suite: LoadedSuite, request: protocol.Request[Any]) -> protocol.Reply
     # foreign code may raise anything, and then this benchmark loses its row
     except BaseException as error:  # noqa: BLE001
         is_skipped = type(error).__name__ == "SkipNotImplemented"
-        reply = protocol.Skipped() if is_skipped else protocol.Failed(listing.sentence(error))
+        by_runner = isinstance(error, listing.RunnerError)
+        failed = protocol.Failed(listing.sentence(error), by_runner)
+        reply = protocol.Skipped() if is_skipped else failed
     if os.getpid() != me:
         return protocol.Escaped(getattr(request, "row", None))
     if not suite.scratch.is_dir():
@@ -107,39 +124,22 @@ def _sample(suite: LoadedSuite, request: protocol.Prepare | protocol.Sample) -> 
 
 
 def _watch(suite: LoadedSuite, request: protocol.Watch) -> protocol.Calls | protocol.Skipped:
-    """Profile the functions and lines that a call runs, or count its statement's imports."""
-    benchmark = suite.prepare(request)
+    """Count a call's functions and trace another's lines, or count a statement's imports."""
+    benchmark = suite.ready.get(request.row) or suite.prepare(request)
     if benchmark is None:
         return protocol.Skipped()
     if sampling.is_raw(benchmark):
         # the arguments that asv would pass
         code = benchmark.func(*benchmark._build_params())  # noqa: SLF001
         statement, setup = code if isinstance(code, tuple) else (code, "")
-        found = calls.imported(statement, setup, getattr(benchmark, "_timeraw_env", None) or {})
-        own_s = {}
-        slowest = ()
-    else:
-        sampling.sample(benchmark, 1)
-        watched = calls.CalledFunctions(Path(request.root))
-        sampling.call_within(benchmark, watched.counted())
-        found = watched.first_counts()
-        own_s = _profiled(benchmark, Path(request.root))
-        by_line = lines.LineSeconds(Path(request.root))
-        sampling.call_within(benchmark, by_line.recorded())
-        slowest = by_line.most()
-    suite.release(request.row)
-    return protocol.Calls(found, own_s, slowest)
-
-
-def _profiled(benchmark: Any, root: Path) -> dict[str, float]:
-    """Return the seconds that a call spends in each function itself, the least of a few calls."""
-    runs = []
-    for _ in range(_PROFILES):
-        profile = cProfile.Profile()
-        sampling.call_within(benchmark, profile)
-        runs.append(calls.own_seconds(profile, root))
-    everywhere = [name for name in runs[0] if all(name in run for run in runs)]
-    return {name: min(run[name] for run in runs) for name in everywhere}
+        variables = getattr(benchmark, "_timeraw_env", None) or {}
+        return protocol.Calls(calls.imported(statement, setup, variables))
+    sampling.sample(benchmark, 1)
+    watched = calls.CalledFunctions(Path(request.root))
+    sampling.call_within(benchmark, watched.counted())
+    by_line = lines.LineSeconds(Path(request.root))
+    sampling.call_within(benchmark, by_line.recorded())
+    return protocol.Calls(watched.first_counts(), by_line.most())
 
 
 def _repeat(suite: LoadedSuite, request: protocol.Repeat) -> protocol.Released | protocol.Skipped:

@@ -1,6 +1,5 @@
 """The suite of one checkout, in a worker, and its benchmarks that are ready to run."""
 
-import contextlib
 import gc
 import hashlib
 import json
@@ -10,13 +9,11 @@ import os
 import pickle  # noqa: TID251
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ..process import protocol
 from . import listing, used_files
-from .executed import Executed
 
 # beside the result of setup_cache: the part of the checkout that made it
 _USED = "perfgate_used.json"
@@ -44,38 +41,10 @@ class LoadedSuite:
         self.scratch = Path(tempfile.mkdtemp(dir=exchange))
         self.ready: dict[str, Any] = {}
         self._caches = caches
-        self._executed = Executed(root)
-        self._at_import: set[str] = set()
-        self._records_functions = False
-        self._has_missed_functions = False
         # These describe the setup_cache of the benchmark that was prepared last. It may have run in
         # another worker.
-        self._is_cache_whole = True
         self._cache_imported: set[str] = set()
         self._cache_has_all_imports = True
-
-    @contextlib.contextmanager
-    def recorded(self, *, functions: bool) -> Iterator[None]:
-        """Record which of the checkout's functions run while the block prepares a benchmark.
-
-        Functions that an import or `setup_cache` ran earlier count for every benchmark. Without
-        `functions` none are recorded.
-        """
-        self._executed = Executed(self.root)
-        # Once an import has run unrecorded, every later record is incomplete.
-        self._has_missed_functions |= not functions
-        self._records_functions = not self._has_missed_functions
-        with self._executed.recorded(functions=self._records_functions):
-            yield
-        self._executed.names |= self._at_import
-
-    def executed(self) -> tuple[str, ...]:
-        """Return the functions that were recorded last, as `file:qualified name`."""
-        return tuple(sorted(self._executed.names))
-
-    def has_seen_all_functions(self) -> bool:
-        """Tell whether the record of functions is complete for the benchmark prepared last."""
-        return self._executed.is_whole and self._is_cache_whole
 
     def imported(self) -> tuple[str, ...]:
         """Return the files that have been imported or opened so far, as `used_files` names them.
@@ -107,9 +76,6 @@ class LoadedSuite:
             # time.
             gc.freeze()
         benchmark = self._found(target)
-        self._executed.collect()
-        self._at_import |= self._executed.names
-        self._is_cache_whole = True
         self._cache_imported = set()
         self._cache_has_all_imports = True
         benchmark.set_cache(self._cached(benchmark))
@@ -149,17 +115,9 @@ class LoadedSuite:
             os.chdir(folder)
             made = benchmark.do_setup_cache()
             file.write_bytes(pickle.dumps(made))
-            self._executed.collect()
-            used = {
-                "executed": self.executed(),
-                "is_whole": self._executed.is_whole_so_far(functions=self._records_functions),
-                "imported": self.imported(),
-                "has_all_imports": self.has_all_imports(),
-            }
+            used = {"imported": self.imported(), "has_all_imports": self.has_all_imports()}
             (folder / _USED).write_text(json.dumps(used))
         used = json.loads((folder / _USED).read_text())
-        self._executed.names.update(used["executed"])
-        self._is_cache_whole = used["is_whole"]
         self._cache_imported = set(used["imported"])
         self._cache_has_all_imports = used["has_all_imports"]
         shutil.copytree(folder, self.scratch, dirs_exist_ok=True)

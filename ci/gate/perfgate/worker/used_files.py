@@ -52,11 +52,6 @@ def _absolute(path: str) -> str:
     return os.path.abspath(path)  # noqa: PTH100 - Path.resolve would follow links
 
 
-def count_started() -> int:
-    """Return how many other processes have been started so far."""
-    return len(_started)
-
-
 def has_children() -> bool:
     """Tell whether a process that was started earlier still runs."""
     tasks = Path("/proc/self/task").glob("*/children")

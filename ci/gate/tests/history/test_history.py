@@ -2,19 +2,30 @@
 
 import json
 import subprocess
+import zlib
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
+from asv.results import Results
+from asv.runner import BenchmarkResult
 
 from made_up_results import commit_hash, write_asv
-from perfgate.history.asv_results import read_archive
+from perfgate.history.asv_results import read_archive, results_dir
 from perfgate.history.levels import BenchmarkHistory, histories, main
-from perfgate.stats.change_points import ALPHA, change_points, ratio_between
 
 NOISE = 0.015
 NAME = "throughput.Throughput.time_chunk"
+MACHINE = {
+    "machine": "runner",
+    "cpu": "AMD EPYC",
+    "num_cpu": "2",
+    "os": "Linux",
+    "arch": "x86_64",
+    "ram": "1",
+}
 
 
 def noisy(levels: np.ndarray, seed: int) -> np.ndarray:
@@ -25,76 +36,10 @@ def step(num: int, at: int, ratio: float) -> np.ndarray:
     return np.where(np.arange(num) < at, 1.0, ratio)
 
 
-def drift(num: int, at: int, per_commit: float, length: int) -> np.ndarray:
-    return (1 + per_commit) ** np.clip(np.arange(num) - at, 0, length)
-
-
 def history(folder: Path, values: np.ndarray, **kwargs) -> BenchmarkHistory:
     write_asv(folder, {NAME: values}, **kwargs)
     (found,) = histories(read_archive(folder))
     return found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("ratio", [1.05, 1 / 1.05], ids=["slower", "faster"])
-def test_a_step_of_five_percent_is_found_within_two_commits(ratio):
-    rng = np.random.default_rng(1)
-    misplaced = 0
-    for seed in range(200):
-        num = int(rng.integers(40, 400))
-        at = int(rng.integers(15, num - 15))
-        found = change_points(noisy(step(num, at, ratio), seed))
-        assert found, (num, at)
-        assert len(found) <= 2
-        misplaced += all(abs(place - at) > 2 for place in found)
-    assert misplaced <= 4  # 15 of 3,000, when it was measured: noise alone can hide where it began
-
-
-@pytest.mark.slow
-def test_noise_alone_hardly_ever_has_a_change_point():
-    rng = np.random.default_rng(2)
-    series = [noisy(np.ones(int(rng.integers(20, 500))), seed) for seed in range(200)]
-    with_any = sum(bool(change_points(values)) for values in series)
-    print(
-        f"{with_any} of 200 series of pure noise have a change point; the test allows {ALPHA:.1%}"
-    )
-    assert with_any <= 2  # the stated rate makes that 0.2; 5% would be 10
-
-
-def test_a_slow_drift_is_found():
-    for seed in range(50):
-        assert change_points(noisy(drift(100, 40, 0.003, 20), seed)), seed
-
-
-def test_two_steps_are_two_change_points():
-    values = noisy(step(120, 40, 1.06) * step(120, 80, 1.06), seed=3)
-    first, second = change_points(values)
-    assert abs(first - 40) <= 2
-    assert abs(second - 80) <= 2
-
-
-def test_an_outlier_or_a_constant_series_is_no_change_of_level():
-    values = noisy(np.ones(60), seed=4)
-    values[30] *= 50
-    assert change_points(values) == []
-    assert change_points([4096.0] * 60) == []
-
-
-def test_exact_values_change_at_the_very_commit():
-    assert change_points([4096.0] * 20 + [8192.0] * 10) == [20]
-
-
-def test_the_same_series_always_gives_the_same_answer():
-    values = noisy(step(50, 25, 1.03), seed=5)
-    assert change_points(values) == change_points(list(values))
-
-
-def test_the_interval_of_a_ratio_holds_the_true_one():
-    pairs = [
-        (noisy(np.ones(30), seed), noisy(np.full(20, 1.04), seed + 1000)) for seed in range(200)
-    ]
-    ratios = [ratio_between(before, after) for before, after in pairs]
-    assert sum(ratio.low <= 1.04 <= ratio.high for ratio in ratios) >= 180
 
 
 def test_a_change_of_machine_or_versions_is_a_marker_and_no_change(tmp_path):
@@ -144,24 +89,13 @@ def test_a_series_that_counts_to_zero_has_no_ratio(tmp_path):
 
 
 def test_what_asv_itself_writes_is_what_is_read(tmp_path):
-    from asv.results import Results
-    from asv.runner import BenchmarkResult
-
-    params = {
-        "machine": "runner",
-        "cpu": "AMD EPYC",
-        "num_cpu": "2",
-        "os": "Linux",
-        "arch": "x86_64",
-        "ram": "1",
-    }
     benchmark = {"name": NAME, "version": "v1", "params": [["'small'", "'large'", "'refused'"]]}
     samples = [[0.1, 0.11, 0.12, 0.1, 0.1, 0.11], [0.2] * 6, None]
     number = [{"number": 1, "repeat": 6}, {"number": 1, "repeat": 6}, None]
     outcome = BenchmarkResult([0.105, 0.2, float("nan")], samples, number, 0, "", None)
     started = datetime(2026, 3, 4, 5, tzinfo=UTC)
     results = Results(
-        params,
+        MACHINE,
         {"jax": "0.10.2"},
         "a" * 40,
         1_770_000_000_000,
@@ -171,6 +105,7 @@ def test_what_asv_itself_writes_is_what_is_read(tmp_path):
     )
     results.add_result(benchmark, outcome, started_at=started, record_samples=True)
     results.save(str(tmp_path))
+    (tmp_path / "runner" / "machine.json").write_text(json.dumps(MACHINE | {"version": 1}))
 
     archive = read_archive(tmp_path)
     assert sorted(archive.points) == [f"{NAME}(large)", f"{NAME}(small)"]
@@ -183,27 +118,135 @@ def test_what_asv_itself_writes_is_what_is_read(tmp_path):
     assert archive.benchmarks[f"{NAME}(small)"].unit == "seconds"
 
 
-def test_only_commits_of_main_count(tmp_path):
-    def git(*args: str) -> str:
+@dataclass
+class ForeignProject:
+    """A repository with an asv suite in a folder of its own and results of its first commits."""
+
+    root: Path
+    commits: list[str]
+
+    @classmethod
+    def make(cls, root: Path, branch: str, num_commits: int) -> "ForeignProject":
+        (root / "bench").mkdir(parents=True)
+        project = cls(root, [])
+        project.git("init", "--quiet", "-b", branch)
+        for place in range(num_commits):
+            project.git("commit", "--quiet", "--allow-empty", "-m", f"Commit {place}")
+            project.commits.append(project.git("rev-parse", "HEAD"))
+        return project
+
+    def git(self, *args: str) -> str:
         identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-        return subprocess.run(
-            ["git", "-C", tmp_path, *identity, *args], check=True, capture_output=True, text=True
-        ).stdout
+        command = ["git", "-C", str(self.root), *identity, *args]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
-    git("init", "-b", "main")
-    git("commit", "--allow-empty", "-m", "First of main")
-    on_main = git("rev-parse", "HEAD").strip()
-    results = tmp_path / "asv"
-    write_asv(results, {NAME: np.ones(2)})
-    for path, commit in zip(
-        sorted((results / "runner").glob("*-*.json")), (on_main, "b" * 40), strict=True
-    ):
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"commit_hash": commit}))
-    (commit,) = read_archive(results).commits
-    assert (commit.hash, commit.subject) == (on_main, "First of main")
+    def configure(self, **settings: object) -> Path:
+        """Write the configuration with a comment and a trailing comma, as asv allows."""
+        file = self.root / "bench" / "asv.conf.json"
+        lines = [f'"{name}": {json.dumps(value)},' for name, value in settings.items()]
+        file.write_text("\n".join(["{", "// where things are", *lines, "}"]))
+        return file
+
+    def measure(self, values: np.ndarray, python: str = "3.11", env_vars=None) -> None:
+        """Let asv write one result per commit into `.perf` in the root."""
+        for commit, value in zip(self.commits, values, strict=True):
+            date_ms = 1_770_000_000_000
+            name = f"env-{zlib.crc32(f'{python}{env_vars}'.encode()):x}"
+            results = Results(MACHINE, {}, commit, date_ms, python, name, env_vars or {})
+            outcome = BenchmarkResult([value], [None], [None], 0, "", None)
+            started = datetime(2026, 3, 4, 5, tzinfo=UTC)
+            results.add_result({"name": NAME, "version": "1", "params": []}, outcome, started)
+            results.save(str(self.root / ".perf"))
+        (self.root / ".perf" / "runner" / "machine.json").write_text(
+            json.dumps(MACHINE | {"version": 1})
+        )
 
 
-def test_a_half_written_file_is_left_out_and_named(tmp_path, capsys):
+@pytest.mark.parametrize("branch", ["main", "develop"])
+def test_results_branch_and_repository_are_those_of_the_configuration(tmp_path, branch, capsys):
+    project = ForeignProject.make(tmp_path / "repository", branch, 12)
+    project.measure(step(12, 6, 1.5))
+    file = project.configure(repo="..", branches=[branch], results_dir="../.perf", project="p")
+    assert main(["--suite-config", str(file)]) == 0
+    out, err = capsys.readouterr()
+    assert "1 benchmarks, 12 commits, 1 change points" in out
+    assert project.commits[6][:10] in out
+    assert err == ""
+    archive = read_archive(results_dir(file), config=file)
+    assert [commit.subject for commit in archive.commits] == [f"Commit {at}" for at in range(12)]
+    assert archive.branch == branch
+
+
+def test_results_of_other_branches_are_counted_and_left_out(tmp_path, capsys):
+    project = ForeignProject.make(tmp_path / "repository", "develop", 5)
+    project.measure(np.ones(5))
+    project.git("branch", "stable", "HEAD~3")
+    settings = {"repo": "..", "results_dir": "../.perf", "project": "p"}
+    file = project.configure(branches=["gone", "stable"], **settings)
+    assert main(["--suite-config", str(file)]) == 0
+    out, err = capsys.readouterr()
+    assert "1 benchmarks, 2 commits" in out
+    assert "not on the branch stable: 3 of 5 measured commits." in err
+    file = project.configure(branches=["gone"], **settings)
+    assert main(["--suite-config", str(file)]) == 0
+    out, err = capsys.readouterr()
+    assert "1 benchmarks, 5 commits" in out
+    assert "No branch that asv.conf.json names (gone) is in this clone" in err
+
+
+def test_the_mirror_that_asv_made_of_an_address_is_read(tmp_path):
+    project = ForeignProject.make(tmp_path / "repository", "develop", 3)
+    project.measure(np.ones(3))
+    file = project.configure(
+        repo="https://example.org/p.git", branches=["later"], results_dir="../.perf", project="p"
+    )
+    project.git("branch", "later", "HEAD~1")
+    project.git("clone", "--quiet", "--mirror", ".", "bench/p")
+    project.git("branch", "--delete", "--force", "later")
+    assert len(read_archive(results_dir(file), config=file).commits) == 2
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"python": "3.10"}, {"python": "3.11"}),
+        ({"python": "/opt/one/bin/python"}, {"python": "/opt/two/bin/python"}),
+        ({"env_vars": {"OMP_NUM_THREADS": "1"}}, {"env_vars": {"OMP_NUM_THREADS": "2"}}),
+    ],
+    ids=["pythons", "existing environments", "environment variables"],
+)
+def test_two_environments_are_two_series(tmp_path, first, second):
+    project = ForeignProject.make(tmp_path / "repository", "main", 12)
+    project.measure(step(12, 6, 1.5), **first)
+    project.measure(3 * np.ones(12), **second)
+    file = project.configure(repo="..", results_dir="../.perf")
+    (found,) = histories(read_archive(results_dir(file), config=file))
+    assert sorted(len(stretch.segments) for stretch in found.stretches) == [1, 2]
+    (change,) = found.open
+    assert change.ratio.middle == pytest.approx(1.5)
+    assert not any("/" in stretch.setup.versions for stretch in found.stretches)
+
+
+def test_slowdowns_of_many_series_are_all_open(tmp_path):
+    """Ten commits of twelve environments are more than the ten newest points."""
+    project = ForeignProject.make(tmp_path / "repository", "main", 12)
+    for threads in range(12):
+        project.measure(step(12, 6, 1.5), env_vars={"OMP_NUM_THREADS": str(threads)})
+    file = project.configure(repo="..", results_dir="../.perf")
+    (found,) = histories(read_archive(results_dir(file), config=file))
+    assert len(found.open) == 12
+
+
+def test_commits_where_a_benchmark_failed_are_no_gap(tmp_path):
+    values = step(40, 20, 1.2)
+    values[[3, 19, 20, 30]] = np.nan
+    found = history(tmp_path, values)
+    (change,) = found.changes
+    assert (change.previous.commit, change.point.commit) == (commit_hash(18), commit_hash(21))
+
+
+def test_a_half_written_file_is_left_out_and_named(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where no asv.conf.json is
     write_asv(tmp_path, {NAME: np.ones(3)})
     (broken,) = (tmp_path / "runner").glob(f"{commit_hash(1)[:8]}*")
     broken.write_text(broken.read_text()[:100])
@@ -213,7 +256,8 @@ def test_a_half_written_file_is_left_out_and_named(tmp_path, capsys):
     assert broken.name in captured.err
 
 
-def test_the_command_prints_a_table_or_json(tmp_path, capsys):
+def test_the_command_prints_a_table_or_json(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where no asv.conf.json is
     write_asv(tmp_path, {NAME: noisy(step(60, 30, 1.07), seed=11)})
     assert main(["--results", str(tmp_path)]) == 0
     assert f"{NAME}  {commit_hash(30)[:10]}" in capsys.readouterr().out
@@ -225,6 +269,9 @@ def test_the_command_prints_a_table_or_json(tmp_path, capsys):
     assert (row["change"], row["open"], row["since"]) == ("slower", True, "2023-12-14")
 
 
-def test_without_results_the_command_says_so(tmp_path, capsys):
+def test_without_results_the_command_says_so(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     assert main(["--results", str(tmp_path / "none")]) == 0
     assert "not measured yet" in capsys.readouterr().out
+    assert main([]) == 2
+    assert "there is no asv.conf.json; name the suite's" in capsys.readouterr().err

@@ -111,7 +111,7 @@ class Untidy:
 """
 
 REASONS = {
-    "time_hangs": "no answer within 1 s",
+    "time_hangs": "no answer within 1 s; if it needs longer, raise its `timeout`",
     "time_is_killed": "ended by SIGKILL",
     "time_exits": "exit code 7",
     "time_leaves": "SystemExit: enough",

@@ -35,7 +35,7 @@ REPLIED = [
     protocol.Value(-3.25),
     protocol.Seconds(1e-9),
     protocol.Calibration(7, fixed=False, seconds=0.1, wall_s=0.8, is_work=True),
-    protocol.Calls({"f": 2}, {"f": 0.5}),
+    protocol.Calls({"f": 2}, (protocol.Line("a.py", 3, "f()", 0.5),)),
     protocol.Released(),
     protocol.Skipped(),
     protocol.Failed("ValueError: no"),
@@ -74,7 +74,7 @@ def line(kind, **fields):
         (line("Seconds", seconds="1"), "Seconds.seconds must be float, but got '1'"),
         (line("Escaped", row=1), "Escaped.row must be str, but got 1"),
         (
-            line("Calls", calls={"f": True}, own_s={}, lines=[]),
+            line("Calls", calls={"f": True}, lines=[]),
             "Calls.calls.f must be int, but got True",
         ),
         (line("Modules", modules=[]), r"Modules.modules must be dict, but got \[\]"),

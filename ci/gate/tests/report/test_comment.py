@@ -11,8 +11,11 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
-from perfgate.report.comment import MARKER, compose, harmless
+from perfgate.report.comment import MARKER, harmless
 
 PACKAGE = Path(__file__).resolve().parents[2]
 OURS, STRANGER = "github-actions[bot]", "stranger"
@@ -21,6 +24,7 @@ RUN = {
     "head_branch": "topic",
     "head_repository": {"owner": {"login": "forker"}},
     "html_url": "https://github.com/o/r/actions/runs/1",
+    "conclusion": "failure",
 }
 
 
@@ -38,9 +42,10 @@ class Github(BaseHTTPRequestHandler):
                 if (query["head"], query["state"]) == ("forker:topic", "open")
             ]
             return self.reply(200, pulls)
-        if re.fullmatch(r"/repos/o/r/issues/7/comments", address.path):
+        lists = {"issues/7/comments": self.server.comments, "pulls/7/files": self.server.files}
+        if (found := lists.get(address.path.removeprefix("/repos/o/r/"))) is not None:
             start, count = (int(query["page"]) - 1) * int(query["per_page"]), int(query["per_page"])
-            return self.reply(200, self.server.comments[start : start + count])
+            return self.reply(200, found[start : start + count])
         return self.reply(404, {"message": "Not Found"})
 
     def do_POST(self):
@@ -75,7 +80,7 @@ class Github(BaseHTTPRequestHandler):
 @pytest.fixture
 def github():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Github)
-    server.asked, server.comments = [], []
+    server.asked, server.comments, server.files = [], [], [{"filename": "a.py"}]
     server.pulls = [
         {"number": 6, "head": {"sha": "b" * 40}},
         {"number": 7, "head": {"sha": "a" * 40}},
@@ -118,15 +123,42 @@ def comment(github, tmp_path, report="# PASSED: no regression found\n", event=No
 def test_the_gates_own_job_may_comment_too(github, tmp_path):
     head = {"repo": RUN["head_repository"], "ref": RUN["head_branch"], "sha": RUN["head_sha"]}
     event = {"pull_request": {"head": head}}
-    done = comment(github, tmp_path, event=event, GITHUB_RUN_ID="42")
+    done = comment(github, tmp_path, event=event, GITHUB_RUN_ID="42", GATE_OUTCOME="success")
     assert (done.returncode, done.stdout) == (0, "commented on pull request 7\n"), done.stderr
-    assert "(https://github.com/o/r/actions/runs/42)" in github.comments[0]["body"]
+    said = "GitHub's conclusion of [the run](https://github.com/o/r/actions/runs/42): **success**."
+    assert said in github.comments[0]["body"]
+
+
+def test_the_conclusion_is_githubs_and_not_the_reports(github, tmp_path):
+    assert comment(github, tmp_path, "# PASSED: no regression found\n").returncode == 0
+    assert f"[the run]({RUN['html_url']}): **failure**." in github.comments[0]["body"]
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        (["ci/gate/perfgate/hlo.py", "docs/gate.toml.md"], "changes no workflow, `gate.toml`"),
+        ([".github/workflows/@x.yml"], "measured:** `.github/workflows/@x.yml`."),
+        (["a.py"] * 150 + ["ci/accepted.toml", "gate.toml"], "`ci/accepted.toml`, `gate.toml`."),
+        (["a.py"] * 3_000, "changes more files than GitHub lists"),
+    ],
+)
+def test_a_change_of_the_rules_is_named(github, tmp_path, files, said):
+    github.files = [{"filename": name} for name in files]
+    assert comment(github, tmp_path).returncode == 0
+    assert said in github.comments[0]["body"]
+
+
+def test_a_file_of_rules_that_is_moved_away_is_named(github, tmp_path):
+    github.files = [{"filename": "old.txt", "previous_filename": "ci/gate.toml"}]
+    assert comment(github, tmp_path).returncode == 0
+    assert "`ci/gate.toml`." in github.comments[0]["body"]
 
 
 def test_another_event_is_one_sentence(github, tmp_path):
     done = comment(github, tmp_path, event={"push": {}})
     assert done.returncode == 1
-    assert done.stderr.startswith("GITHUB_EVENT_PATH holds no event of a workflow_run or a pull")
+    assert done.stderr.startswith("GITHUB_EVENT_PATH must name the event of a workflow_run, or of")
 
 
 def test_one_comment_is_made_and_then_edited(github, tmp_path):
@@ -178,36 +210,64 @@ def test_a_report_of_any_size_fits(github, tmp_path):
     assert "cut here" in github.comments[0]["body"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "@somebody",
-        "&#64;somebody",
-        "<img src=x>",
-        "<!-- x -->",
-        "![x](http://evil.example/x.png)",
-        "[x](javascript:alert)",
-        "[x]: http://evil.example",
-        "https://evil.example",
-        "www.evil.example",
-        "fixes #12",
-        "o/r#12",
-        "GH-12",
-        "a\u202eb\x1b[0m",
-    ],
-)
+# Pieces of Markdown that make text live, or that begin or end code where a careless reader of
+# Markdown would not see it.
+PIECES = [
+    "@somebody", "&#64;somebody", "<img src=x>", "<!-- x -->", "![x](http://evil.example/x.png)",
+    "[x](javascript:alert)", "\n[x]: http://evil.example\n", "https://evil.example", "<div>",
+    "www.evil.example", "fixes #12", "o/r#12", "GH-12", "a\u202eb\x1b[0m", "`", "``", "\n```\n",
+    "\n````\n", "\n~~~\n", "\n~~~ a`b\n", "\n- ```\n", "\n  ```\n", "\n> ```\n", "\\", "\\|", "|",
+    "$", "\n", "\n\n", "\n| a | b |\n|---|---|\n", "\n- ", "\n    ", "\t", "<details>",
+    "\n</details>\n",
+    "\n<details><summary>Details</summary>\n", "<details><summary>@x</summary>", "<!--", "<pre>",
+]  # fmt: skip
+LIVE = re.compile(r"@\w|://|www\.|#\d|GH-\d|[\x00-\x09\x0b-\x1f\u202a-\u202e]")
+MARKDOWN = MarkdownIt("commonmark").enable("table")
+
+
+def leaves(markdown):
+    """Return the kind and the content of everything that GitHub would show."""
+    for block in MARKDOWN.parse(markdown):
+        yield from ((each.type, each.content) for each in block.children or [block])
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
 def test_nothing_in_a_report_calls_links_or_loads(text):
-    made = harmless(text)
-    assert not re.search(
-        r"@\w|&#|<|\]\(|\]:|://|www\.|#\d|GH-\d|[\x00-\x09\x0b-\x1f\u202a-\u202e]", made
-    )
-    assert len(compose(text, "url")) < 200
+    for kind, content in leaves(harmless(text)):
+        assert kind not in ("html_inline", "link_open", "image")
+        if kind == "html_block":
+            fold = "<details><summary>Details</summary>"
+            assert not content.replace(fold, "").replace("</details>", "").strip()
+        elif kind in ("text", "text_special"):
+            # Markdown itself has turned the entity of `<` into the character, which is text by now.
+            assert not LIVE.search(content)
 
 
-def test_a_plain_report_reads_as_it_was():
-    report = "# FAILED: 1 regressed; 3 benchmarks in all\n\n"
-    report += "| a | `b.c(10)` | 1.2 (1.1 to 1.3) |\n|---|---|---|"
-    assert harmless(report) == report
+REPORT = """# FAILED: 1 regressed; 3 benchmarks in all
+
+| a | `b.c(10)` | 1.2 (1.1 to 1.3) |
+|---|---|---|
+| a & b < c | `d.e('f\\|g')` | **x** |
+
+<details><summary>Details</summary>
+
+- `sums.py:f.<locals>.<genexpr>` calls `@cache` &c.
+
+</details>
+
+```sh
+perfgate --base a@b --bench '^a\\.b$' && echo #1
+```
+
+~~~~diff
++```
+~~~~
+"""
+
+
+def test_code_and_all_other_text_reads_as_it_was():
+    assert list(leaves(harmless(REPORT))) == list(leaves(REPORT))
 
 
 def test_what_the_api_refuses_is_one_sentence(github, tmp_path):

@@ -4,12 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from gate_repository import make_repository, write_fake_uv
+from gate_repository import Repository, make_repository, write_fake_uv
 from perfgate.errors import PreparationError, UsageError
 from perfgate.source.asv_config import SuiteConfig, read_config
 from perfgate.source.environments import build_environment, why_built
 from perfgate.source.git import WORKING_TREE
 from perfgate.source.sides import checked_out
+
+ALLOWED = ("-c", "protocol.file.allow=always")  # git clones no submodule from a folder otherwise
+SUBMODULE = "deps/inner one"
 
 
 @pytest.fixture
@@ -52,8 +55,15 @@ def test_the_working_tree_is_copied_with_new_files_and_without_ignored_ones(repo
         assert "REPEATS = 5" in (sides.head.root / "smallsum/__init__.py").read_text()
         assert "REPEATS = 1" in (sides.base.root / "smallsum/__init__.py").read_text()
         assert not (sides.base.root / "new.txt").exists()
+        assert sides.head.commit == f"{repository.git('rev-parse', 'HEAD')[:12]} with local changes"
         folder = sides.folder
     assert not folder.exists()
+
+
+def test_a_working_tree_without_local_changes_is_its_commit(repository):
+    repository.write(".asv/ignored.txt", "old")
+    with checked_out(repository.root / "asv.conf.json", "main", WORKING_TREE) as sides:
+        assert sides.head.commit == sides.base.commit == repository.git("rev-parse", "HEAD")
 
 
 @pytest.mark.parametrize(
@@ -181,3 +191,58 @@ def test_the_matrix_gives_its_first_versions(tmp_path, fake_uv):
     )
     build_environment(tmp_path / "env", tmp_path, config)
     assert fake_uv.read_text().splitlines()[1].endswith("asv_runner pympler numpy==2.1 six")
+
+
+@pytest.fixture
+def with_submodule(repository, tmp_path):
+    """The project with the submodule `deps/inner one`, which has the submodule `deepest`."""
+    for name in ("deepest", "inner"):
+        folder = tmp_path / name
+        folder.mkdir()
+        made = Repository(folder)
+        made.write("value.py", "VALUE = 1\n")
+        made.git("init", "--quiet", "--initial-branch", "main")
+        if name == "inner":
+            made.git(*ALLOWED, "submodule", "--quiet", "add", str(tmp_path / "deepest"), "deepest")
+        made.commit()
+    repository.git(*ALLOWED, "submodule", "--quiet", "add", str(tmp_path / "inner"), SUBMODULE)
+    repository.git(*ALLOWED, "submodule", "--quiet", "update", "--init", "--recursive")
+    repository.commit("a submodule")
+    return repository
+
+
+def test_both_sides_have_the_submodules_of_their_own_commit(with_submodule):
+    repository = with_submodule
+    inner = Repository(repository.root / SUBMODULE)
+    inner.write("value.py", "VALUE = 2\n")
+    inner.commit()
+    repository.commit("a newer submodule")
+    inner.write("value.py", "VALUE = 3\n")  # not committed
+    for base, head, values in [
+        ("main~1", "main", ("1", "2")),
+        ("main", WORKING_TREE, ("2", "3")),
+        ("main", "main", ("2", "2")),
+    ]:
+        with checked_out(repository.root / "asv.conf.json", base, head) as sides:
+            for side, value in zip((sides.base, sides.head), values, strict=True):
+                assert (side.root / SUBMODULE / "value.py").read_text() == f"VALUE = {value}\n"
+                assert (side.root / SUBMODULE / "deepest/value.py").read_text() == "VALUE = 1\n"
+            assert sides.same_code == (values[0] == values[1])
+    for clone in (inner, Repository(inner.root / "deepest")):
+        assert len(clone.git("worktree", "list").splitlines()) == 1
+
+
+def test_a_submodule_that_the_clone_lacks_is_refused_unless_git_leaves_it_out(with_submodule):
+    root = with_submodule.root
+    lacking = Repository(root.parent / "clone")
+    with_submodule.git("clone", "--quiet", str(root), str(lacking.root))
+    for head in ("main", WORKING_TREE):
+        with pytest.raises(UsageError, match="git submodule update --init --recursive"):
+            checked_out(lacking.root / "asv.conf.json", "main", head).__enter__()
+    lacking.git("config", f"submodule.{SUBMODULE}.update", "none")
+    with checked_out(lacking.root / "asv.conf.json", "main", WORKING_TREE) as sides:
+        assert not list((sides.base.root / SUBMODULE).iterdir())
+    with_submodule.git("update-index", "--cacheinfo", f"160000,{'1' * 40},{SUBMODULE}")
+    with_submodule.git("commit", "--quiet", "--message", "one that nobody has pushed")
+    with pytest.raises(UsageError, match=r"is not in this clone at commit 1{12}; check out "):
+        checked_out(root / "asv.conf.json", "main", "main").__enter__()

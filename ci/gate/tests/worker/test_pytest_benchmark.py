@@ -1,10 +1,25 @@
-"""Suites of pytest-benchmark: its fixture's tests are benchmarks, and pytest runs them."""
+"""Suites of pytest-benchmark: tests with its fixture are benchmarks. The plugin itself is there."""
 
+import os
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from gate_repository import make_repository
+
+GATE = Path(__file__).resolve().parents[2]
+# each of these would leave out the benchmarks, write a file or fail the run
+OPTIONS = """
+[tool.pytest.ini_options]
+addopts = '''
+  --benchmark-skip --benchmark-autosave --benchmark-json=out.json --benchmark-compare
+  --benchmark-compare-fail=mean:5% --benchmark-disable --last-failed
+'''
+filterwarnings = ["error"]
+"""
 
 SPEED = """
 import sqlite3
@@ -41,13 +56,25 @@ def test_emptied(benchmark):
     benchmark.pedantic(emptied, setup=lambda: (([1] * 1_000,), {}), rounds=3)
 
 
+@pytest.mark.benchmark(group="ours", min_rounds=7)
+def test_described(benchmark):
+    assert (benchmark.name, benchmark.group) == ("test_described", "ours")
+    benchmark.extra_info["numbers"] = 1_000
+
+    @benchmark
+    def summed():
+        return smallsum.total(range(1_000))
+
+    assert summed == smallsum.total(range(1_000))
+    assert benchmark.stats.stats.mean > 0
+
+
 def test_without_it():
     assert smallsum.total([1, 4]) == 3
 """
+CALLS = "large|insert|emptied"  # plain, bound to a thread, and with a setup
 OTHERS = """
 import pytest
-
-pytestmark = pytest.mark.benchmark(group="others")
 
 
 def test_skipped(benchmark):
@@ -58,12 +85,21 @@ def test_failing(benchmark):
     raise ValueError("no such thing")
 
 
-def test_woven(benchmark):
-    benchmark.weave(len)
-
-
 def test_never_called(benchmark):
     pass
+
+
+def test_left(benchmark):
+    pytest.exit("no database")
+
+
+def test_fault_of_a_plugin(benchmark):
+    pass
+"""
+FAULTY = """
+def pytest_runtest_logreport(report):
+    if "plugin" in report.nodeid:
+        raise OSError("the plugin's own fault")
 """
 
 
@@ -73,6 +109,7 @@ def repository(tmp_path):
     shutil.rmtree(made.root / "benchmarks")
     (made.root / "asv.conf.json").unlink()
     made.write("tests/test_speed.py", SPEED)
+    made.write("pyproject.toml", (made.root / "pyproject.toml").read_text() + OPTIONS)
     made.commit()
     return made
 
@@ -83,11 +120,12 @@ def test_a_slower_function_fails_the_test_that_calls_it_and_is_named(repository)
     slower = "\n\ndef total(values):\n    return [total_once(values) for _ in range(9)][0]\n"
     path = "smallsum/__init__.py"
     repository.write(path, (repository.root / path).read_text() + slower)
-    run = repository.gate("--base", "main", "--pytest-benchmark", "tests", "--budget", "60")
+    run = repository.gate(
+        "--base", "main", "--pytest-benchmark", "tests", "--bench", CALLS, "--budget", "300"
+    )
     verdicts = run.verdicts()
     assert run.code == 1, run.out
     assert set(verdicts) == {
-        "test_speed.TestSums.test_sum[a.small]",
         "test_speed.TestSums.test_sum[large]",
         "test_speed.test_insert",
         "test_speed.test_emptied",
@@ -103,6 +141,7 @@ def test_a_slower_function_fails_the_test_that_calls_it_and_is_named(repository)
 @pytest.mark.slow
 def test_what_pytest_says_of_a_test_is_its_verdict(repository):
     repository.write("tests/test_others.py", OTHERS)
+    repository.write("tests/conftest.py", FAULTY)
     repository.write("tests/test_broken.py", "import nowhere_to_be_found\n")
     repository.commit()
     repository.write("smallsum/data.txt", "")
@@ -110,12 +149,16 @@ def test_what_pytest_says_of_a_test_is_its_verdict(repository):
     verdicts = run.verdicts()
     assert verdicts["test_others.test_skipped"] == "skipped"
     broken = [name for name, verdict in verdicts.items() if verdict == "broken before"]
-    assert {name.split(".")[-1] for name in broken} >= {"test_failing", "test_woven"}
+    assert {name.split(".")[-1] for name in broken} >= {"test_failing", "test_never_called"}
     assert "ValueError: no such thing" in run.out
-    assert "can't time woven functions" in run.out
-    assert "does not call its fixture" in run.out
     assert "No module named 'nowhere_to_be_found'" in run.out
     assert verdicts["test_speed.test_insert"] == "not timed"
+    # pytest's own end is no fault of a test
+    assert verdicts["test_others.test_left"] == "could not measure"
+    assert verdicts["test_others.test_fault_of_a_plugin"] == "could not measure"
+    assert ": Exit: no database" in run.out
+    assert "pytest ended with exit code 3: OSError: the plugin's own fault" in run.out
+    assert run.code == 3
 
 
 @pytest.mark.slow
@@ -140,3 +183,44 @@ def test_a_folder_that_is_none_of_tests_gets_one_sentence(repository, folder, ex
     run = repository.gate("--base", "main", "--pytest-benchmark", folder)
     assert run.code == 2
     assert expected in run.err
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "expected"),
+    [
+        ("pytest.ini", "[pytest]\naddopts = --bencmark-skip\n", "unrecognized arguments"),
+        ("tests/conftest.py", "import nowhere\n", "No module named 'nowhere'"),
+    ],
+)
+def test_pytest_that_can_not_start_ends_the_run_in_its_own_words(repository, file, text, expected):
+    repository.write(file, text)
+    run = repository.gate("--base", "main", "--pytest-benchmark", "tests")
+    assert run.code == 3
+    assert "pytest ended with exit code 4: " in run.err
+    assert expected in run.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("old", [("pytest-benchmark==3.4.1", "py"), ("pytest-benchmark==4.0.0",)])
+def test_older_versions_of_the_plugin_do(repository, tmp_path, old):
+    uv = Path(sys.executable).with_name("uv")
+    if not uv.is_file():
+        pytest.skip("uv is missing: pip install uv")
+    place = tmp_path / "venv"
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, place], check=True)
+    python = place / "bin" / "python"
+    install = [uv, "pip", "install", "--quiet", "--python", python, GATE, "pytest<9", *old]
+    subprocess.run(install, check=True)
+    repository.write("smallsum/data.txt", "")
+    words = ("--base", "main", "--pytest-benchmark", "tests", "--no-timing")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [place / "bin" / "perfgate", *words],
+        cwd=repository.root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("| not timed |") == 5

@@ -1,0 +1,140 @@
+"""Change points are found where the level changes, also for a while, and hardly ever in noise."""
+
+import time
+
+import numpy as np
+import pytest
+from asv.step_detect import detect_steps
+
+from perfgate.stats.change_points import MIN_SEGMENT, change_points, ratio_between
+
+SEEDS = range(20)
+# Levels as (commits, value), the noise of a value, and whether asv's own detector finds them, too.
+SHAPES = {
+    "bump": ([(25, 1.0), (15, 1.58), (20, 1.0)], 0.01, True),
+    "lost gain": ([(20, 1.0), (20, 0.6), (20, 1.0)], 0.01, True),
+    "short bump in a long series": ([(190, 1.0), (20, 2.0), (190, 1.0)], 0.01, True),
+    "two steps": ([(40, 1.0), (40, 1.06), (40, 1.12)], 0.01, True),
+    "edge of 8%": ([(8, 1.0), (8, 1.08)], 0.01, True),
+    "bump of 8%": ([(26, 1.0), (8, 1.08), (26, 1.0)], 0.01, False),
+    "edge of 20% in noise": ([(8, 1.0), (8, 1.2)], 0.05, False),
+    "bump of 20% in noise": ([(26, 1.0), (8, 1.2), (26, 1.0)], 0.05, False),
+}
+
+
+def level(*parts: tuple[int, float]) -> np.ndarray:
+    return np.concatenate([np.full(num, value) for num, value in parts])
+
+
+def noisy(levels: np.ndarray, seed: int, noise: float = 0.015) -> np.ndarray:
+    return levels * (1 + noise * np.random.default_rng(seed).standard_normal(len(levels)))
+
+
+def flat(num: int, correlation: float, seed: int) -> np.ndarray:
+    """Return a series without a change whose neighbours correlate, with 1% of noise."""
+    fresh = np.random.default_rng(seed).standard_normal(num + 50)
+    values = fresh.copy()
+    for place in range(1, len(values)):
+        fresh_share = np.sqrt(1 - correlation**2)
+        values[place] = correlation * values[place - 1] + fresh_share * fresh[place]
+    return 1 + 0.01 * values[50:]
+
+
+def finds(found: list[int], levels: np.ndarray) -> bool:
+    """Tell whether each edge has a change point at most two commits away."""
+    edges = np.flatnonzero(np.diff(levels)) + 1
+    return all(any(abs(place - edge) <= 2 for place in found) for edge in edges)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_edges_are_found_also_where_a_level_comes_back(name):
+    parts, noise, found_by_asv = SHAPES[name]
+    levels = level(*parts)
+    series = [noisy(levels, seed, noise) for seed in SEEDS]
+    assert sum(finds(change_points(values), levels) for values in series) >= 19
+    if len(levels) < 200:  # asv takes seconds for long ones
+        by_asv = [[step[0] for step in detect_steps(list(values))] for values in series]
+        assert (sum(finds(found, levels) for found in by_asv) >= 19) == found_by_asv
+
+
+@pytest.mark.parametrize(
+    ("correlation", "num", "most"),
+    [
+        # 99.9% quantiles of the binomial distribution, where 1% and 5% are allowed
+        (0.0, 150, 6),
+        (0.5, 150, 17),
+        pytest.param(0.0, 1000, 10, marks=pytest.mark.slow),
+        pytest.param(0.5, 1000, 50, marks=pytest.mark.slow),
+    ],
+)
+def test_flat_series_hardly_ever_have_a_change_point(correlation, num, most):
+    with_any = sum(bool(change_points(flat(60, correlation, seed))) for seed in range(num))
+    assert with_any <= most
+
+
+@pytest.mark.parametrize("num", [1, 2, 3])
+def test_outliers_that_are_too_few_for_a_level_are_no_change_point(num):
+    assert change_points([*[4096.0] * 8, *[1e9] * num, *[4096.0] * 8]) == []
+    with_any = 0
+    for seed in range(50):
+        values = noisy(np.ones(60), seed)
+        values[seed : seed + num] *= (0.1, 2.0, 50.0)[seed % 3]
+        with_any += bool(change_points(values))
+    assert with_any <= 2
+
+
+def test_heavy_tails_are_no_change_point():
+    series = [1 + 0.01 * np.random.default_rng(seed).standard_t(3, 60) for seed in range(100)]
+    assert sum(bool(change_points(values)) for values in series) <= 5
+
+
+@pytest.mark.parametrize("num", range(16))
+def test_a_short_series_needs_two_levels_of_five_commits(num):
+    assert change_points([4096.0] * num) == []
+    for at in range(num):
+        is_level = MIN_SEGMENT <= at <= num - MIN_SEGMENT
+        assert change_points(level((at, 1.0), (num - at, 1.3))) == ([at] if is_level else [])
+
+
+def test_exact_values_change_at_the_very_commit():
+    assert change_points([4096.0] * 20 + [8192.0] * 10) == [20]
+    assert change_points([0.0] * 20 + [5.0] * 20) == [20]
+    assert change_points([-3.0] * 10 + [-2.0] * 12) == [10]
+
+
+def test_a_slow_drift_is_found():
+    drift = 1.003 ** np.clip(np.arange(100) - 40, 0, 20)
+    for seed in range(50):
+        assert change_points(noisy(drift, seed)), seed
+
+
+def test_one_commit_measured_again_moves_no_change_point():
+    levels = level((25, 1.0), (15, 1.08), (20, 1.0))
+    values = noisy(levels, 0, 0.01)
+    again = noisy(levels, 1, 0.01)
+    for place in range(len(values)):
+        found = change_points(np.where(np.arange(60) == place, again, values))
+        assert len(found) == 2
+        assert finds(found, levels)
+
+
+def test_the_unit_does_not_matter():
+    values = noisy(level((25, 1.0), (25, 1.03)), seed=5)
+    assert change_points(values) == change_points(values * 1e6)
+
+
+@pytest.mark.slow
+def test_a_thousand_commits_take_about_a_second():
+    values = noisy(np.tile(level((20, 1.0), (20, 1.2)), 25), seed=6)
+    before_s = time.process_time()
+    found = change_points(values)
+    assert time.process_time() - before_s < 2
+    assert len(found) >= 49
+
+
+def test_the_interval_of_a_ratio_holds_the_true_one():
+    pairs = [
+        (noisy(np.ones(30), seed), noisy(np.full(20, 1.04), seed + 1000)) for seed in range(200)
+    ]
+    ratios = [ratio_between(before, after) for before, after in pairs]
+    assert sum(ratio.low <= 1.04 <= ratio.high for ratio in ratios) >= 180

@@ -1,0 +1,70 @@
+"""No key is drawn from twice, so no two draws of a training are the same numbers."""
+
+import collections
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.extend.random import define_prng_impl
+
+from myriad import Rollout, make_agent, make_env, random
+from myriad.agents import make_learner
+from myriad.training.loop import LearningLoop
+
+DRAWN = []
+
+
+def _recorded_bits(key, bit_width, shape):
+    jax.debug.callback(lambda words: DRAWN.append(tuple(np.asarray(words).tolist())), key)
+    return random._random_bits(key, bit_width, shape)
+
+
+RECORDING = define_prng_impl(
+    key_shape=(2,),
+    seed=random._seed,
+    split=random._split,
+    random_bits=_recorded_bits,
+    fold_in=random._fold,
+    name="recording",
+    tag="rec",
+)
+
+
+@pytest.fixture
+def snake():
+    """An environment whose step and whose reset draw."""
+    return make_env("snake", height=4, width=4)
+
+
+def keys_drawn_from_twice(run):
+    DRAWN.clear()
+    run(jax.random.key(0, impl=RECORDING))
+    jax.effects_barrier()
+    assert len(DRAWN) > 10
+    return [key for key, uses in collections.Counter(DRAWN).items() if uses > 1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("agent", "options"),
+    [
+        ("ppo", {"rollout_steps": 4, "num_epochs": 2, "num_minibatches": 2}),
+        ("pqn", {"rollout_steps": 4, "num_epochs": 2, "num_minibatches": 2}),
+        ("dqn", {"learning_starts": 1, "batch_size": 4, "buffer_size": 16}),
+        ("dqn", {"learning_starts": 1, "batch_size": 4, "buffer_size": 16, "priority_alpha": 0.6}),
+    ],
+)
+def test_a_training_draws_from_no_key_twice(agent, options, snake):
+    loop = LearningLoop(snake, make_learner(agent, snake, hidden_sizes=(4,), **options), num_envs=2)
+
+    def train(key):
+        state = jax.jit(loop.init)(key)
+        jax.jit(loop.run)(state, jnp.int32(2), jnp.bool_(True))  # noqa: FBT003
+
+    assert keys_drawn_from_twice(train) == []
+
+
+def test_a_rollout_draws_from_no_key_twice(snake):
+    rollout = Rollout(snake, make_agent("random", snake), num_envs=2, scan_chunk_size=2)
+    assert keys_drawn_from_twice(lambda key: rollout.run(rollout.init(key), num_steps=5)) == []

@@ -1,0 +1,89 @@
+"""Plant one fault after another and run the tests that must catch it.
+
+`python -m tests.planted_faults` takes an hour on 2 cores. Name a folder or a file, such as
+`myriad/agents`, to plant only the faults there. Run it after you have merged or removed tests, and
+after you have rewritten what they test. The faults are in planted_faults.toml.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+_FIRST_FAILURE = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A change that breaks a promise, and the tests that must notice; see planted_faults.toml."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+def planted_faults() -> list[Fault]:
+    """Read all faults."""
+    table = tomllib.loads((ROOT / "tests" / "planted_faults.toml").read_text(encoding="utf-8"))
+    return [Fault(name, **{**row, "tests": tuple(row["tests"])}) for name, row in table.items()]
+
+
+def caught_by(fault: Fault, copy: Path) -> str | None:
+    """Plant a fault in a copy of the repository, and return the first test that fails, or None.
+
+    Raises:
+        RuntimeError: pytest could not run the tests.
+    """
+    path = copy / fault.file
+    whole = path.read_text(encoding="utf-8")
+    path.write_text(whole.replace(fault.old, fault.new), encoding="utf-8")
+    # The copy goes before the installed checkout, in the processes that tests start, too.
+    imported_from = os.pathsep.join([str(copy), str(copy / "ci" / "gate")])
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", *fault.tests],
+        cwd=copy,
+        env=os.environ | {"PYTHONPATH": imported_from},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    path.write_text(whole, encoding="utf-8")
+    if done.returncode not in (0, 1):
+        raise RuntimeError(f"{fault.name}: pytest exited with {done.returncode}:\n{done.stdout}")
+    found = _FIRST_FAILURE.search(done.stdout)
+    return found[1] if done.returncode and found else None
+
+
+def main() -> int:
+    """Plant the faults, print which test caught each, and return 1 if one was missed."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("places", nargs="*", default=[""], help="folders or files; default: all")
+    places = tuple(parser.parse_args().places)
+    missed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy"
+        tracked = subprocess.run(
+            ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        for name in filter(None, tracked.stdout.split("\0")):
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, copy / name)
+        for fault in planted_faults():
+            if fault.file.startswith(places):
+                test = caught_by(fault, copy)
+                missed += test is None
+                print(f"{fault.name:55} {test or 'MISSED'}", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

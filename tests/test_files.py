@@ -1,0 +1,73 @@
+"""A file that would fill the memory or take for ever is refused before it is read."""
+
+import os
+import time
+
+import pytest
+
+from myriad.cli import main
+
+TRAIN = ["train", "--env", "cartpole-control", "--agent", "random"]
+TUNE = ["tune", "--env", "cartpole-control", "--n-trials", "0"]
+# What reads each kind of file, and the file.
+READERS = [
+    (["envs"], ".env"),
+    ([*TRAIN, "--config", "x.toml"], "x.toml"),
+    ([*TRAIN, "--config", "x"], "x"),
+    ([*TUNE, "--space", "x.toml"], "x.toml"),
+    ([*TUNE, "--warm-start", "x.json"], "x.json"),
+    ([*TUNE, "--storage", "x.db"], "x.db"),
+    ([*TUNE, "--storage", "x.journal"], "x.journal"),
+    (["cite", "x.csv"], "x.csv"),
+    (["autotune", "--show"], "home/autotune_profiles.json"),
+    (["train", "--resume", "run"], "run/config.toml"),
+    (["evaluate", "run"], "run/config.toml"),
+]
+
+
+def sparse(path):
+    with path.open("wb") as file:
+        file.truncate(20 * 10**9)
+
+
+def nested(path):
+    path.write_text("a = " + "[" * 400_000)
+
+
+def zeros(path):
+    path.symlink_to("/dev/zero")
+
+
+# A damaged cache is no mistake: it is set aside.
+CASES = [
+    pytest.param(*reader, make, id=f"{' '.join(reader[0][-2:])}-{make.__name__}")
+    for reader in READERS
+    for make in (sparse, nested, os.mkfifo, os.mkdir, zeros)
+    if (reader[0][0], make) != ("autotune", nested)
+]
+
+
+@pytest.mark.parametrize(("command", "name", "make"), CASES)
+def test_a_hostile_file_is_refused_at_once_in_one_sentence(
+    command, name, make, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MYRIAD_HOME", str(tmp_path / "home"))
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    make(path)
+    began = time.monotonic()
+    assert main(command) == 2
+    assert time.monotonic() - began < 10
+    said = capsys.readouterr().err
+    assert path.name in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["".join(f"A{i + 1}=${{A{i}}}" * 2 + "\n" for i in range(11)), "A=" + "${" * 16_000]
+)
+def test_references_in_a_file_of_variables_cost_nothing(text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text(text)
+    assert main(["envs"]) == 0

@@ -1,0 +1,106 @@
+"""A run folder or a configuration file imports code of others only if you trust it."""
+
+import sys
+
+import pytest
+
+from myriad import load_agent, resume
+from myriad.cli import main
+from myriad.errors import InvalidArgumentError
+
+MODULE = """
+from myriad.envs.cartpole import CartPole as Mine
+from myriad.agents.random import RandomAgent as Agent
+print("it ran")
+"""
+SHORT = ["--num-envs", "4", "--total-steps", "64", "--quiet"]
+SENTENCE = "run/config.toml: env 'planted:Mine' would be imported, which runs its code; "
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "planted.py").write_text(MODULE)
+    yield tmp_path
+    sys.modules.pop("planted", None)
+
+
+@pytest.fixture
+def run(folder, capsys):
+    """A run of an environment of its own, which the command line may name without trust."""
+    assert (
+        main(["train", "--env", "planted:Mine", "--agent", "random", *SHORT, "--run-folder", "run"])
+        == 0
+    )
+    assert "it ran" in capsys.readouterr().out
+    del sys.modules["planted"]
+    return "run"
+
+
+COMMANDS = [
+    ["evaluate", "run", "--episodes", "2"],
+    ["render", "--run-folder", "run", "--steps", "2", "--output", "it.gif"],
+    ["train", "--resume", "run", "--quiet"],
+    ["train", "--config", "run/config.toml", *SHORT, "--run-folder", "new"],
+]
+
+
+def test_a_run_imports_what_it_names_only_if_you_trust_it(run, capsys):
+    for command in COMMANDS:
+        assert main(command) == 2
+        said = capsys.readouterr()
+        assert said.err.startswith(SENTENCE)
+        assert said.err.count("\n") == 1
+    for call in (load_agent, resume):
+        with pytest.raises(InvalidArgumentError, match="planted:Mine"):
+            call(run)
+    assert "planted" not in sys.modules
+    for command in COMMANDS:
+        assert main([*command, "--trust"]) == 0, command
+    load_agent(run, trust=True)
+    resume(run, trust=True, quiet=True)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "env = 'planted:Mine'\nagent = 'ppo'",
+        "env = 'cartpole'\nagent = 'planted:Agent'",
+        "env = 'cartpole'\nagent = 'ppo'\n[agent_options]\nnetwork = 'planted:Net'",
+        "env = 'cartpole'\nagent = 'gymnax:Agent'",
+    ],
+)
+def test_every_name_of_code_in_a_file_needs_trust(lines, folder, capsys):
+    (folder / "mine.toml").write_text(lines)
+    for command in (["train", "--config", "mine.toml"], ["doctor", "--config", "mine.toml"]):
+        assert main(command) == 2
+        assert "add --trust" in capsys.readouterr().err
+    assert "planted" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[fixed]\n'agent.network' = 'planted:Net'",
+        "[parameters]\n'agent.network' = { choices = ['mlp', 'planted:Net'] }",
+    ],
+)
+def test_a_network_of_a_search_space_needs_trust(line, folder, capsys):
+    (folder / "space.toml").write_text(f"{line}\n[parameters.'agent.gamma']\nlow = 0.9\nhigh = 1.0")
+    command = ["tune", "--env", "cartpole", "--space", "space.toml", "--n-trials", "0"]
+    assert main(command) == 2
+    assert capsys.readouterr().err.startswith("space.toml: agent.network 'planted:Net' would be")
+    assert "planted" not in sys.modules
+    main([*command, "--trust"])
+    assert "add --trust" not in capsys.readouterr().err
+
+
+def test_names_of_flags_and_of_adapters_need_no_trust(folder, capsys):
+    (folder / "mine.toml").write_text("env = 'planted:Mine'\nagent = 'random'")
+    command = ["train", "--config", "mine.toml", *SHORT]
+    assert main([*command, "--env", "cartpole", "--run-folder", "a"]) == 0
+    (folder / "theirs.toml").write_text("env = 'gymnax:Nothing'\nagent = 'random'")
+    assert main(["train", "--config", "theirs.toml", *SHORT]) == 2
+    assert "trust" not in capsys.readouterr().err
+    assert "planted" not in sys.modules
