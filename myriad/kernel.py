@@ -73,11 +73,6 @@ class UnsupportedError(Exception):
     """A step has an operation that has no form in the kernel."""
 
 
-def is_available() -> bool:
-    """Return whether JAX runs on a GPU."""
-    return jax.default_backend() == "gpu"
-
-
 def refusal(
     step: ClosedJaxpr, states: Sequence[Any], num_columns: int = 0, num_rows: int = 1
 ) -> str | None:

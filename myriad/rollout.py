@@ -17,7 +17,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from myriad import kernel, loops
+from myriad import loops
 from myriad.agents import Learner
 from myriad.agents.controller import AnyAgent, WithMemory
 from myriad.arguments import checked, require
@@ -372,8 +372,10 @@ class Rollout:
 
     def _plan_kernel(self) -> tuple[Any, str | None]:
         """Trace a step of one environment for the kernel. Return it, or why there is no kernel."""
-        if not kernel.is_available():
+        if not _has_kernels():
             return None, "only a GPU runs a chunk as one kernel"
+        from myriad import kernel  # Pallas takes a quarter of a second to import.
+
         state = self._state_like
         leaves, structure = jax.tree.flatten(state.batch_state)
 
@@ -392,6 +394,8 @@ class Rollout:
         self, batch_state: BatchState, keys: jax.Array, num_steps: jax.Array, num_columns: int = 0
     ) -> tuple[BatchState, list[jax.Array]]:
         """Run the chunk on one device as one kernel, see `kernel.run_steps`."""
+        from myriad import kernel
+
         leaves, structure = jax.tree.flatten(batch_state)
         leaves, rows = kernel.run_steps(
             self._one_step[0],
@@ -537,6 +541,8 @@ class Rollout:
     ) -> tuple[BatchState, Transition]:
         """Run the chunk on one device without tiles: a trajectory outgrows the cache anyway."""
         if self.loop_reason is None and jax.random.key_impl(keys) == MIX2X32:
+            from myriad import kernel
+
             _, transition = self._one_step[1]
             if not final_obs:
                 transition = dataclasses.replace(transition, final_obs=None)
@@ -599,6 +605,11 @@ class Rollout:
         else:
             action = jax.vmap(agent.act)(act_keys, batch_state.obs)
         return self._envs.step(batch_state, action, step_keys, reset_keys)
+
+
+def _has_kernels() -> bool:
+    """Return whether a chunk may be a kernel here. A test may say so for the interpreter."""
+    return jax.default_backend() == "gpu"
 
 
 def _loop_out_of_line(

@@ -41,7 +41,7 @@ def as_on_an_h100(monkeypatch: pytest.MonkeyPatch) -> None:
             return real(*args)
 
     real = kernel.refusal
-    monkeypatch.setattr(kernel, "is_available", lambda: True)
+    monkeypatch.setattr("myriad.rollout._has_kernels", lambda: True)
     monkeypatch.setattr(kernel, "refusal", refusal)
 
 
@@ -52,7 +52,7 @@ def random_rollout(env: Any, num_envs: int, scan_chunk_size: int) -> Rollout:
 def interpreted(monkeypatch: pytest.MonkeyPatch, *args: Any) -> Rollout:
     """Return a rollout whose chunk is a kernel. The test of its lowering is another one."""
     with monkeypatch.context() as patch:
-        patch.setattr(kernel, "is_available", lambda: True)
+        patch.setattr("myriad.rollout._has_kernels", lambda: True)
         patch.setattr(kernel, "refusal", lambda *_: None)
         rollout = random_rollout(*args)
     assert rollout.loop_reason is None
