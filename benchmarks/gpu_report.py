@@ -2,6 +2,7 @@
 
     python benchmarks/gpu_report.py                  every program, in under 10 minutes
     python benchmarks/gpu_report.py --only rollout   programs whose name contains this
+    python benchmarks/gpu_report.py --only gymnax    rollouts alternated with gymnax, in 2 minutes
 
 `asks` counts the loops whose condition the runtime copies to the host in every pass, because the
 compiler doesn't know the number of passes. To see the effect of a change, run the report on both
@@ -35,6 +36,9 @@ ROLLOUTS = {
     "bucket-brigade": (100_000,),
     "gene-circuit-control": (100_000,),
 }
+# Each is alternated with gymnax, and with the loop of kernels that runs what one kernel can't.
+COMPARED = {"cartpole-control": "CartPole-v1", "pendulum-control": "Pendulum-v1"}
+COMPARED_SIZES = (1_000, 100_000, 1_000_000)
 RECORDED = ("cartpole-control", 100_000)
 TRAININGS = (
     ("cartpole-control", "ppo", 1_024),
@@ -82,6 +86,84 @@ def _rollout(env_id: str, num_envs: int, name: str) -> MeasuredProgram:
     rollout.start()
     timing = _timing(partial(rollout.run, _STEPS))
     return _row(name, num_envs, num_envs * _STEPS, timing, rollout.compile_s, rollout.reports[0])
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as fast a rollout is as another program, with a 95% interval."""
+
+    name: str
+    num_envs: int
+    steps_per_s: float
+    other_steps_per_s: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+
+
+def compared() -> Iterator[tuple[str, Callable[[str], Ratio]]]:
+    """Yield the name of each alternated pair, and a function that takes the name and measures."""
+    for env, peer_id in COMPARED.items():
+        for num_envs in COMPARED_SIZES:
+            yield f"{env} to gymnax", partial(_to_gymnax, env, peer_id, num_envs)
+            yield f"{env} to a loop of kernels", partial(_to_loop, env, num_envs)
+
+
+def _to_gymnax(env_id: str, peer_id: str, num_envs: int, name: str) -> Ratio:
+    from benchmarks.harness.workloads import Workload
+    from benchmarks.sides.__main__ import GymnaxEnvs
+    from benchmarks.sides.jax_scan import ScanStepper
+
+    chunk = _compared_steps(num_envs)
+    workload = Workload("gpu_report", name, env_id, "random", num_envs, chunk, (), ())
+    peer = ScanStepper(GymnaxEnvs(peer_id), workload, record=False, seed=0, returns=False)
+    return _ratio(name, num_envs, chunk, _runs(env_id, num_envs), partial(peer.run, chunk))
+
+
+def _to_loop(env_id: str, num_envs: int, name: str) -> Ratio:
+    chunk = _compared_steps(num_envs)
+    runs = _runs(env_id, num_envs), _runs(env_id, num_envs, loop_reason="the report asked for it")
+    return _ratio(name, num_envs, chunk, *runs)
+
+
+def _compared_steps(num_envs: int) -> int:
+    return max(_STEPS, 1_000_000 // num_envs)
+
+
+def _runs(env_id: str, num_envs: int, **attributes: Any) -> Callable[[], None]:
+    """Return a call that runs a chunk of a rollout."""
+    import jax
+
+    from myriad import Rollout, make_agent, make_env
+
+    env = make_env(env_id)
+    rollout = Rollout(env, make_agent("random", env), num_envs, _compared_steps(num_envs))
+    vars(rollout).update(attributes)
+    state = rollout.init(0)
+
+    def run() -> None:
+        nonlocal state
+        state = jax.block_until_ready(rollout.run_chunk(state))
+
+    return run
+
+
+def _ratio(
+    name: str, num_envs: int, chunk: int, ours: Callable[[], None], other: Callable[[], None]
+) -> Ratio:
+    from myriad.timing import compare
+
+    result = compare(ours, other, num_pairs=11, min_sample_s=0.02)
+    steps = num_envs * chunk
+    return Ratio(
+        name,
+        num_envs,
+        steps / result.a.median_s,
+        steps / result.b.median_s,
+        result.b_over_a,
+        result.b_over_a_low,
+        result.b_over_a_high,
+    )
 
 
 def _recorded(env_id: str, num_envs: int, name: str) -> MeasuredProgram:
@@ -173,6 +255,15 @@ def line(row: MeasuredProgram) -> str:
     )
 
 
+def ratio_line(row: Ratio) -> str:
+    """Return a row of the comparisons."""
+    times = f"{row.ratio:.2f} ({row.ratio_low:.2f} to {row.ratio_high:.2f})"
+    return (
+        f"{row.name:42} {row.num_envs:>10,}  {row.steps_per_s:9.3g} {row.other_steps_per_s:9.3g}"
+        f"  {times}"
+    )
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line. Without a GPU it prints one sentence and gives exit code 2."""
     return guarded(_run, argv)
@@ -203,6 +294,11 @@ def _run(argv: list[str]) -> bool:
         if options.only in name:
             rows.append(measure_it(name))
             print(line(rows[-1]), flush=True)
+    pairs = [(name, compare_it) for name, compare_it in compared() if options.only in name]
+    if pairs:
+        print(f"\n{'rollout':42} {'envs':>10}  {'steps/s':>9} {'other':>9}  times as fast (95%)")
+    for name, compare_it in pairs:
+        print(ratio_line(compare_it(name)), flush=True)
     if options.output is not None:
         write_rows(options.output, MeasuredProgram, rows)
     return True

@@ -6,7 +6,9 @@ results beyond the end are dropped. On a CPU that would only cost time, so there
 JAX's own loops.
 """
 
-from collections.abc import Callable
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import jax
@@ -22,9 +24,22 @@ _LONGEST_BLOCK = 64
 _PASSES = 16
 
 
+_INSIDE_KERNEL = contextvars.ContextVar("inside a kernel", default=False)
+
+
 def waits_for_host() -> bool:
     """Return whether this device's runtime asks its host in every pass of a loop."""
-    return jax.default_backend() == "gpu"
+    return jax.default_backend() == "gpu" and not _INSIDE_KERNEL.get()
+
+
+@contextlib.contextmanager
+def inside_kernel() -> Iterator[None]:
+    """Trace the block's loops as parts of a kernel, which asks nobody."""
+    token = _INSIDE_KERNEL.set(True)
+    try:
+        yield
+    finally:
+        _INSIDE_KERNEL.reset(token)
 
 
 def repeat(

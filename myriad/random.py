@@ -40,6 +40,8 @@ _GOLDEN = np.uint32(0x9E3779B9)
 _SECOND = np.uint32(0x85EBCA6B)
 _MULTIPLIER_1 = np.uint32(0x21F0AAAD)
 _MULTIPLIER_2 = np.uint32(0xD35A2D97)
+# Folded in before a split, since its children must differ from those of fold_in.
+SPLIT = np.uint32(0x5BD1E995)
 
 
 def _mix(x: jax.Array) -> jax.Array:
@@ -49,17 +51,29 @@ def _mix(x: jax.Array) -> jax.Array:
     return x ^ (x >> 15)
 
 
+def draw_word(first: jax.Array, second: jax.Array, index: jax.Array) -> jax.Array:
+    """Return word `index` of a key of two words. All are uint32, of one shape."""
+    x = first + index * _GOLDEN
+    x = (x ^ (x >> 16)) * _MULTIPLIER_1
+    x = x ^ (second + index * _SECOND)
+    x = (x ^ (x >> 15)) * _MULTIPLIER_2
+    return x ^ (x >> 15)
+
+
+def fold_words(
+    first: jax.Array, second: jax.Array, value: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Fold a value into a key of two words, all uint32, and return the new key's words."""
+    first = _mix(first + value * _GOLDEN)
+    return first, second + jnp.maximum(first * _SECOND, np.uint32(1))
+
+
 def _words(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """Return the first words of `key`, `[2]`, as uint32 of `shape`."""
 
     @jax.custom_batching.custom_vmap
     def words(first: jax.Array, second: jax.Array) -> jax.Array:
-        index = _counters(shape).reshape(shape + (1,) * first.ndim)
-        x = first + index * _GOLDEN
-        x = (x ^ (x >> 16)) * _MULTIPLIER_1
-        x = x ^ (second + index * _SECOND)
-        x = (x ^ (x >> 15)) * _MULTIPLIER_2
-        return x ^ (x >> 15)
+        return draw_word(first, second, _counters(shape).reshape(shape + (1,) * first.ndim))
 
     @words.def_vmap
     def envs_last(
@@ -74,8 +88,8 @@ def _words(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 
 def _fold(key: jax.Array, value: jax.Array) -> jax.Array:
     """Return a key for `key`, `[2]`, and each of `value`, `[*S]`: uint32 `[*S, 2]`."""
-    first = _mix(key[0] + jnp.asarray(value).astype(jnp.uint32) * _GOLDEN)
-    return jnp.stack([first, key[1] + jnp.maximum(first * _SECOND, np.uint32(1))], axis=-1)
+    words = fold_words(key[0], key[1], jnp.asarray(value).astype(jnp.uint32))
+    return jnp.stack(words, axis=-1)
 
 
 def _seed(seed: jax.Array) -> jax.Array:
@@ -97,8 +111,7 @@ def _seed_words(low: Any, high: Any) -> jax.Array:
 
 
 def _split(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    # Fold a constant in first, since the children of a split must differ from those of fold_in.
-    return _fold(_fold(key, jnp.uint32(0x5BD1E995)), _counters(shape))
+    return _fold(_fold(key, jnp.uint32(SPLIT)), _counters(shape))
 
 
 def _counters(shape: tuple[int, ...]) -> jax.Array:

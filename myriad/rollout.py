@@ -27,7 +27,7 @@ from myriad.envs.environment import AnyEnvironment
 from myriad.envs.vector import BatchState, Transition, VectorEnv, require_room_for
 from myriad.errors import InvalidArgumentError, shown
 from myriad.hardware import compiles_loops_whole
-from myriad.random import is_key, make_key
+from myriad.random import MIX2X32, is_key, make_key
 from myriad.ranges import INT64, Integer, Seed
 from myriad.xla import OuterJit, Stated, count_primitives, output_fusion, put_everywhere
 
@@ -155,6 +155,9 @@ class Rollout:
         params: environment parameters to use in place of `env.default_params`. A leaf `[num_envs,
             ...]` gives each environment its own value, as for domain randomisation.
 
+    Attributes:
+        loop_reason: why a chunk is a loop of steps, or None if it is one GPU kernel.
+
     Raises:
         InvalidArgumentError: a size is not an integer of at least 1, more devices are asked for
             than there are, or `params` does not fit the environment.
@@ -214,9 +217,11 @@ class Rollout:
         everywhere: Any = self._replicated
         by_env: Any = NamedSharding(self._mesh, PartitionSpec("env"))
         placement = RolloutState(everywhere, everywhere, by_env, by_env)
+        self._one_step, self.loop_reason = self._plan_kernel()
         # Put it on the devices once, since nearly every call takes it.
         self._whole_chunk = put_everywhere(np.int32(scan_chunk_size), self._replicated)
-        options = output_fusion(self._step_program)
+        # It is an option of loops on a CPU, and unsafe for the stores of an interpreted kernel.
+        options = output_fusion(self._step_program) if self.loop_reason else {}
         # All devices of a CPU share its memory.
         is_cpu = devices[0].platform == "cpu"
         num_sharing = len(self._mesh.local_devices) if is_cpu else 1
@@ -243,6 +248,11 @@ class Rollout:
             )
             for final_obs in (False, True)
         }
+
+    def __repr__(self) -> str:
+        how = f"a loop: {self.loop_reason}" if self.loop_reason else "one kernel"
+        sizes = f"num_envs={self.layout.num_envs}, scan_chunk_size={self.scan_chunk_size}"
+        return f"Rollout({self.env}, {self.agent}, {sizes}; {how})"
 
     def init(self, seed: Seed | np.integer | jax.Array) -> RolloutState:
         """Reset every environment, from an integer seed or a typed key."""
@@ -360,6 +370,44 @@ class Rollout:
         env_index = jax.ShapeDtypeStruct(state.halves.shape, jnp.uint32)
         return jax.make_jaxpr(self._step)(state.batch_state, keys, env_index)
 
+    def _plan_kernel(self) -> tuple[Any, str | None]:
+        """Trace a step of one environment for the kernel. Return it, or why there is no kernel."""
+        if not _has_kernels():
+            return None, "only a GPU runs a chunk as one kernel"
+        from myriad import kernel  # Pallas takes a quarter of a second to import.
+
+        state = self._state_like
+        leaves, structure = jax.tree.flatten(state.batch_state)
+
+        def step(leaves: list[jax.Array], keys: jax.Array, env_index: jax.Array) -> Any:
+            return self._step(jax.tree.unflatten(structure, leaves), keys, env_index)
+
+        one = [jax.ShapeDtypeStruct((1, *leaf.shape[1:]), leaf.dtype) for leaf in leaves]
+        keys = jax.ShapeDtypeStruct((3,), state.key.dtype)
+        with loops.inside_kernel():
+            traced = jax.make_jaxpr(step, return_shape=True)(
+                one, keys, jax.ShapeDtypeStruct((1,), jnp.uint32)
+            )
+        return traced, kernel.refusal(traced[0], leaves)
+
+    def _run_kernel(
+        self, batch_state: BatchState, keys: jax.Array, num_steps: jax.Array, num_columns: int = 0
+    ) -> tuple[BatchState, list[jax.Array]]:
+        """Run the chunk on one device as one kernel, see `kernel.run_steps`."""
+        from myriad import kernel
+
+        leaves, structure = jax.tree.flatten(batch_state)
+        leaves, rows = kernel.run_steps(
+            self._one_step[0],
+            leaves,
+            keys,
+            self._env_indices(0, 1)[0],
+            num_steps,
+            num_columns=num_columns,
+            num_recorded=self.layout.envs_per_device,
+        )
+        return jax.tree.unflatten(structure, leaves), rows
+
     def _unrolled_steps(self) -> int:
         """Return how many steps become one kernel. A CPU has no use for that."""
         if not loops.waits_for_host():
@@ -418,7 +466,11 @@ class Rollout:
         # Checks are at most 2**30 steps and a chunk apart, and an episode takes at least a step, so
         # no environment passes two halves between them.
         passed = (step.low >> 30) != (state.step.low >> 30)
-        halves = jax.lax.cond(passed, look, lambda halves: halves, state.halves)
+        if loops.waits_for_host():
+            # Its runtime would ask the host for the branch, which costs more than to look.
+            halves = jnp.where(passed, look(state.halves), state.halves)
+        else:
+            halves = jax.lax.cond(passed, look, lambda halves: halves, state.halves)
         return RolloutState(state.key, step, batch_state, halves)
 
     def _recorded_chunk(
@@ -455,7 +507,9 @@ class Rollout:
     def _run_tiles(
         self, batch_state: BatchState, keys: jax.Array, num_steps: jax.Array
     ) -> BatchState:
-        """Run the chunk on one device, tile after tile."""
+        """Run the chunk on one device, in one kernel or tile after tile."""
+        if self.loop_reason is None and jax.random.key_impl(keys) == MIX2X32:
+            return self._run_kernel(batch_state, keys, num_steps)[0]
         num_tiles = self.layout.num_tiles
         tile_size = self.layout.tile_size
 
@@ -486,6 +540,17 @@ class Rollout:
         self, batch_state: BatchState, keys: jax.Array, num_steps: jax.Array, *, final_obs: bool
     ) -> tuple[BatchState, Transition]:
         """Run the chunk on one device without tiles: a trajectory outgrows the cache anyway."""
+        if self.loop_reason is None and jax.random.key_impl(keys) == MIX2X32:
+            from myriad import kernel
+
+            _, transition = self._one_step[1]
+            if not final_obs:
+                transition = dataclasses.replace(transition, final_obs=None)
+            columns, structure = jax.tree.flatten(transition)
+            leaves = jax.tree.leaves(batch_state)
+            if not kernel.refusal(self._one_step[0], leaves, len(columns), len(keys)):
+                batch_state, rows = self._run_kernel(batch_state, keys, num_steps, len(columns))
+                return batch_state, jax.tree.unflatten(structure, rows)
         env_index = self._env_indices(0, self.layout.padded_envs_per_device)
 
         def step(batch_state: BatchState, i: jax.Array | int) -> tuple[BatchState, Transition]:
@@ -540,6 +605,11 @@ class Rollout:
         else:
             action = jax.vmap(agent.act)(act_keys, batch_state.obs)
         return self._envs.step(batch_state, action, step_keys, reset_keys)
+
+
+def _has_kernels() -> bool:
+    """Return whether a chunk may be a kernel here. A test may say so for the interpreter."""
+    return jax.default_backend() == "gpu"
 
 
 def _loop_out_of_line(

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad import Rollout, create_config, make_agent, make_env, train_and_evaluate
+from myriad import (
+    Rollout,
+    create_config,
+    kernel,
+    make_agent,
+    make_env,
+    make_key,
+    train_and_evaluate,
+)
 from myriad.agents.networks import sum_rows
 from myriad.xla import describe
 
@@ -54,10 +63,31 @@ def test_a_rollout_is_the_same_bits_for_any_chunk(name: str) -> None:
             np.testing.assert_array_equal(one, two)
 
 
-def test_a_chunk_asks_its_host_once_a_block() -> None:
+@pytest.mark.parametrize(
+    ("prng", "asks"),
+    [("mix2x32", 0), ("threefry2x32", 1)],  # a kernel draws from our generator alone
+)
+def test_a_chunk_is_one_kernel_or_asks_its_host_once_a_block(prng: str, asks: int) -> None:
     env = make_env("cartpole-control")
     rollout = Rollout(env, make_agent("random", env), 1_000, 128)
-    assert describe(rollout.compile(rollout.init(0))).open_loops == 1
+    assert rollout.loop_reason is None
+    assert describe(rollout.compile(rollout.init(make_key(0, prng)))).open_loops == asks
+
+
+@pytest.mark.parametrize("shape", [(64, 2), (512, 8)])
+def test_a_kernel_has_the_same_bits_for_any_block(
+    shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = make_env("pendulum-control")
+
+    def outcome() -> list[np.ndarray]:
+        rollout = Rollout(env, make_agent("random", env), 1_000, 100)
+        return bits(rollout.batch_state(rollout.run(rollout.init(0), 100)))
+
+    expected = outcome()
+    monkeypatch.setattr(kernel, "run_steps", partial(kernel.run_steps, shape=shape))
+    for one, other in zip(expected, outcome(), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_sum_by_a_product_is_rounded_as_a_sum() -> None:

@@ -1,0 +1,168 @@
+"""A chunk as one GPU kernel, without a GPU: it lowers for CUDA, and interpreted it is the same."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AbstractDevice, AbstractMesh
+
+from myriad import Rollout, kernel, make_agent, make_env, make_key
+from myriad.envs.cartpole import CartPole
+
+ENVS = ["cartpole-control", "pendulum-control", "gene-circuit-control", "bucket-brigade"]
+# Their steps have more operations, and take the interpreter half a minute.
+LARGE_ENVS = ["snake", "cartpole-sysid", "gene-circuit-sysid"]
+
+
+def slow_but_first(names: list[str]) -> list[Any]:
+    return [names[0], *(pytest.param(name, marks=pytest.mark.slow) for name in names[1:])]
+
+
+@dataclasses.dataclass(frozen=True)
+class Tabled(CartPole):
+    """A cart and pole whose push is looked up in a table."""
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        forces = jnp.array([0, 1, 1])
+        return super().step(key, state, forces[action + (state.time > 3)], params)
+
+
+@pytest.fixture
+def as_on_an_h100(monkeypatch: pytest.MonkeyPatch) -> None:
+    h100 = AbstractDevice("NVIDIA H100 80GB HBM3", 132, "gpu")
+    mesh = AbstractMesh((1,), ("x",), abstract_device=h100)
+
+    def refusal(*args: Any) -> str | None:
+        # jax 0.11 lowers for the GPU that is there, or for one that it is told.
+        with jax.sharding.use_abstract_mesh(mesh):
+            return real(*args)
+
+    real = kernel.refusal
+    monkeypatch.setattr("myriad.rollout._has_kernels", lambda: True)
+    monkeypatch.setattr(kernel, "refusal", refusal)
+
+
+def random_rollout(env: Any, num_envs: int, scan_chunk_size: int) -> Rollout:
+    return Rollout(env, make_agent("random", env), num_envs, scan_chunk_size, num_devices=1)
+
+
+def interpreted(monkeypatch: pytest.MonkeyPatch, *args: Any) -> Rollout:
+    """Return a rollout whose chunk is a kernel. The test of its lowering is another one."""
+    with monkeypatch.context() as patch:
+        patch.setattr("myriad.rollout._has_kernels", lambda: True)
+        patch.setattr(kernel, "refusal", lambda *_: None)
+        rollout = random_rollout(*args)
+    assert rollout.loop_reason is None
+    assert "one kernel" in repr(rollout)
+    return rollout
+
+
+def assert_alike(one: Any, other: Any) -> None:
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        if jnp.issubdtype(a.dtype, jnp.floating):
+            np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+        else:
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("name", slow_but_first(ENVS + LARGE_ENVS))
+def test_the_chunk_of_each_environment_lowers_for_cuda(name: str, as_on_an_h100: None) -> None:
+    assert random_rollout(make_env(name), 100, 8).loop_reason is None
+
+
+@pytest.mark.parametrize("name", slow_but_first(ENVS))
+def test_a_step_from_equal_states_is_the_cpus(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    args = make_env(name), 100, 40
+    cpu, gpu = random_rollout(*args), interpreted(monkeypatch, *args)
+    state = cpu.run_chunk(cpu.init(3))
+    copy = jax.tree.map(jnp.copy, state)
+    one, other = cpu.run_chunk(state, 1), gpu.run_chunk(copy, 1)
+    assert_alike(cpu.batch_state(one), gpu.batch_state(other))
+
+
+@pytest.mark.slow
+def test_the_kernel_has_the_same_bits_for_any_chunk_and_block(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    env = make_env("cartpole-control")
+
+    def outcome(chunk: int, shape: tuple[int, int], *, recorded: bool = False) -> list[Any]:
+        def run_steps(*args: Any, **options: Any) -> Any:
+            return real(*args, **options, shape=shape)
+
+        monkeypatch.setattr(kernel, "run_steps", run_steps)
+        rollout = interpreted(monkeypatch, env, 100, chunk)
+        state = rollout.init(0)
+        state = rollout.record_chunk(state)[0] if recorded else rollout.run(state, 60)
+        return jax.tree.leaves(jax.device_get(rollout.batch_state(state)))
+
+    real = kernel.run_steps
+    expected = outcome(60, (128, 4))
+    for other in (outcome(7, (32, 1)), outcome(60, (64, 2)), outcome(60, (32, 1), recorded=True)):
+        for one, two in zip(expected, other, strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+def test_a_kernel_records_what_the_loop_does_and_counts_as_many_episodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    args = make_env("cartpole-control"), 1_000, 200
+    cpu, gpu = random_rollout(*args), interpreted(monkeypatch, *args)
+    _, expected = cpu.record_chunk(cpu.init(1))
+    state, recorded = gpu.record_chunk(gpu.init(1))
+    # Later steps may differ, since rounding errors grow.
+    assert_alike(*(jax.tree.map(lambda leaf: leaf[:10], t) for t in (expected, recorded)))
+    assert 21 < gpu.summary(state).mean_episode_length < 23
+
+
+def test_a_step_that_reads_a_table_at_its_state_keeps_the_loop_and_says_so(
+    as_on_an_h100: None,
+) -> None:
+    rollout = random_rollout(Tabled(), 100, 8)
+    assert rollout.loop_reason == "gather at indices from the state has no form in a kernel"
+    assert rollout.loop_reason in repr(rollout)
+
+
+def test_operations_that_no_environment_of_ours_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    def step(key: Any, position: Any, is_up: Any, keys: Any, index: Any) -> Any:
+        """Step one environment with a key, an array and a boolean in its state."""
+        key, drawn = jax.random.split(key)
+        noise = jax.random.normal(drawn, (3,)) + 0.1 * jax.random.uniform(keys[1], (3,))
+        position = jnp.flip(position + noise) * jnp.sign(noise)
+        position = jnp.where(jnp.any(position > 2) | is_up, jnp.round(position), position)
+        shifted = jnp.concatenate([position[1:], position[:1]]) - jnp.max(position)
+        halvings = jax.lax.while_loop(
+            lambda carry: carry[0] > 1,
+            lambda carry: (carry[0] / 2, carry[1] + 1),
+            (jnp.sum(jnp.abs(shifted)), index.astype(jnp.int32)),
+        )[1]
+        return key, shifted, halvings % 2 == 0, halvings
+
+    num_envs = 40
+    index = jnp.arange(num_envs, dtype=jnp.uint32)
+    states = [
+        jax.random.split(make_key(1), num_envs),
+        jax.random.normal(jax.random.key(2), (num_envs, 3)),
+        index % 3 == 0,
+    ]
+    keys = jax.random.split(make_key(3), (4, 3))
+    steps = jax.vmap(step, in_axes=(0, 0, 0, None, 0))
+    traced = jax.make_jaxpr(steps)(*(leaf[:1] for leaf in states), keys[0], index[:1])
+    # The interpreter's kernel, with more steps than one pair.
+    found, (rows,) = jax.jit(
+        lambda *args: kernel.run_steps(
+            traced, *args, num_columns=1, num_recorded=num_envs, shape=(16, 1)
+        )
+    )(states, keys, jnp.uint32(0), jnp.int32(3))
+
+    expected: Any = states
+    for i in range(3):
+        *expected, halvings = jax.jit(steps)(*expected, keys[i], index)
+        np.testing.assert_array_equal(rows[i], halvings)
+    words, expected_words = (jax.random.key_data(leaf) for leaf in (found[0], expected[0]))
+    np.testing.assert_array_equal(words, expected_words)
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(found[2], expected[2])
