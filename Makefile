@@ -7,14 +7,15 @@ DOCS ?= build/docs
 VENV_PYTHON := .venv/bin/python
 RUN := $(VENV_PYTHON) -m
 
-.PHONY: help bench bench-full test check gate site docs lint format prng-report environments-report lock clean FORCE
+.PHONY: help bench bench-full test test-long check gate site docs lint format prng-report environments-report lock clean FORCE
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make bench        measure CartPole beside gymnax (under 3 minutes), print the table, write the CSV and the plot'
 	@echo 'make bench-full   measure every size and compare the results with their targets'
-	@echo 'make test         run the tests'
+	@echo 'make test         run the tests, except the longest'
+	@echo 'make test-long    run all tests: storms of kills, browsers, older commits, other libraries'
 	@echo 'make check        lint, then the fast tests: run it before each commit'
 	@echo 'make gate         compare this tree with BASE (default origin/main): slower, more memory, slower to compile?'
 	@echo '                  make fails with 2 whatever the gate finds; scripts call `.venv/bin/python -m perfgate --base REF`'
@@ -35,10 +36,13 @@ bench-full: .venv/bench.stamp
 	@$(VENV_PYTHON) benchmarks/throughput.py --full --targets $(ARGS)
 
 test: .venv/dev.stamp
+	@$(RUN) pytest -m "not long" -n auto --dist worksteal $(ARGS)
+
+test-long: .venv/dev.stamp
 	@$(RUN) pytest -n auto --dist worksteal $(ARGS)
 
 check: lint
-	@$(RUN) pytest -m "not slow" -n auto --dist worksteal $(ARGS)
+	@$(RUN) pytest -m "not slow and not long" -n auto --dist worksteal $(ARGS)
 
 gate: .venv/bench.stamp
 	@$(RUN) perfgate --base $(BASE) $(ARGS) || { code=$$?; \

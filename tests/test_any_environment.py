@@ -19,20 +19,20 @@ def outcomes(cases):
     return {(row["outcome"], row["reason"]) for row in report.rows(cases)}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", PAINTED)
 def test_every_learner_trains_where_a_grid_is_painted(name):
     cases = [[f"gymnax:{name}", {}, agent] for agent in ("ppo", "dqn")]
     assert outcomes(cases) == {("ok", "")}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_learners_train_in_generated_environments():
     for batch in report.generated_cases(8):
         assert outcomes(batch) == {("ok", "")}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_case_that_ends_its_process_is_a_row_and_the_next_one_is_tried(tmp_path, monkeypatch):
     (tmp_path / "this_aborts.py").write_text("import os\nos.abort()\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

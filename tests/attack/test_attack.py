@@ -9,7 +9,7 @@ from tests.attack.cases import Case, Outcome
 NUMBERS = {"command line": 30, "file": 10, "settings": 10, "call": 30}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_whatever_is_typed_or_passed_the_user_reads_one_sentence_and_no_file_is_harmed():
     every = [draw(2, i) for kind, draw in fuzz.KINDS.items() for i in range(NUMBERS[kind])]
     outcomes = list(fuzz.attack(every))
@@ -22,7 +22,7 @@ def test_whatever_is_typed_or_passed_the_user_reads_one_sentence_and_no_file_is_
     assert bad == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tracebacks_deaths_and_lost_files_are_seen(monkeypatch):
     monkeypatch.setattr(fuzz, "INTERRUPT_S", 5.0)
     planted = {

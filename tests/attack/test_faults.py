@@ -9,7 +9,7 @@ from tests.attack.kills import kills
 from tests.attack.outcomes import Row
 from tests.attack.together import together
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def assert_held(rows):

@@ -45,7 +45,7 @@ def make_small(suite):
     suite.write_text(re.sub(r"(?m)^num_steps = .*", "num_steps = 4", text))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("commit", COMMITS)
 def test_each_suite_runs_on_an_older_commit_or_says_what_the_commit_lacks(commit, tmp_path):
     checked_out(commit, tmp_path)

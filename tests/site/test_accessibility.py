@@ -27,7 +27,7 @@ def axe(pytestconfig) -> str:
     pytest.skip(message)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_no_page_breaks_a_rule_of_axe(site, new_visit, axe, scheme, width):

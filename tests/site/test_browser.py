@@ -35,7 +35,7 @@ def benchmark_page(site: Path) -> Path:
     return site / "b" / "suite_00.Throughput.time_chunk_00-cartpole-3.html"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_page_errs_or_asks_another_host(site, visit):
     pages = [site / f"{name}.html" for name in PAGES] + [
         benchmark_page(site),
@@ -51,7 +51,7 @@ def test_no_page_errs_or_asks_another_host(site, visit):
     assert all(url.startswith((site.as_uri(), "data:", "about:")) for url in visit.requests)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_page_is_wider_than_a_phone(site, new_visit):
     visit = new_visit(viewport={"width": 360, "height": 740})
     for page in [*(site / f"{name}.html" for name in PAGES), benchmark_page(site)]:
@@ -59,7 +59,7 @@ def test_no_page_is_wider_than_a_phone(site, new_visit):
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= 360, page
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_scaling_graph_draws_and_a_hidden_line_leaves_the_others_their_colours(
     site, project, visit
 ):
@@ -77,7 +77,7 @@ def test_the_scaling_graph_draws_and_a_hidden_line_leaves_the_others_their_colou
     assert visit.page.url.endswith("index.html")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_legend_and_the_graph_show_the_marker_of_each_line(site, project, visit):
     visit.open(site / "index.html").drawn()
     keys = visit.page.locator("#scaling .legend .key")
@@ -95,7 +95,7 @@ def test_the_legend_and_the_graph_show_the_marker_of_each_line(site, project, vi
     assert visit.inked(colour) < with_markers
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_address_restores_the_selection(site, project, visit):
     visit.open(site / "index.html").drawn()
     visit.page.get_by_label("environment", exact=True).select_option("snake")
@@ -113,13 +113,13 @@ def test_the_address_restores_the_selection(site, project, visit):
     assert visit.inked(project.libraries["myriad-plain"].style.light) > 100
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_address_that_nobody_made_still_shows_a_graph(site, project, visit):
     visit.open(site / "index.html", "#env=nowhere&device=99&commit=none&hide=nobody,,&x=3").drawn()
     assert visit.inked(project.libraries["myriad"].style.light) > 100
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_pointing_and_the_arrow_keys_read_out_the_numbers(site, visit):
     visit.open(site / "index.html").drawn()
     readout = visit.page.locator("#scaling .readout")
@@ -132,7 +132,7 @@ def test_pointing_and_the_arrow_keys_read_out_the_numbers(site, visit):
     assert readout.inner_text().startswith("1 environment:")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_history_shows_its_levels_and_changes(site, visit):
     visit.open(benchmark_page(site)).drawn()
     assert visit.inked("#0072B2") > 100
@@ -145,7 +145,7 @@ def test_a_history_shows_its_levels_and_changes(site, visit):
     assert visit.inked("#D55E00") > 100
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_commits_are_compared_and_the_address_says_which(site, visit):
     before, after = (commit_hash(place)[:8] for place in (99, 60))
     visit.open(site / "compare.html", f"#{before}..{after}")
@@ -161,7 +161,7 @@ def test_two_commits_are_compared_and_the_address_says_which(site, visit):
     assert visit.page.url.endswith(f"#{before}..{commit_hash(149)[:8]}")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_commits_open_with_the_newest_two_and_a_phone_sees_the_verdict(site, new_visit):
     visit = new_visit(viewport={"width": 390, "height": 844})
     visit.open(site / "compare.html")
@@ -172,7 +172,7 @@ def test_two_commits_open_with_the_newest_two_and_a_phone_sees_the_verdict(site,
     assert box["x"] + box["width"] <= 390
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_sorting_keeps_what_is_behind_a_row_behind_it(site, visit):
     visit.open(site / "changes.html")
     visit.page.get_by_role("button", name="benchmark", exact=True).click()
@@ -182,7 +182,7 @@ def test_sorting_keeps_what_is_behind_a_row_behind_it(site, visit):
     assert [f"{behind}-row" for behind in pairs[1::2]] == pairs[::2]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tables_sort_and_filter(site, visit):
     visit.open(site / "changes.html")
     changes = visit.page.locator("#changes tbody tr")
@@ -195,7 +195,7 @@ def test_tables_sort_and_filter(site, visit):
     assert changes.filter(visible=True).count() < len(ratios)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_everything_that_acts_is_reached_by_tab(site, visit):
     visit.open(site / "index.html").drawn()
     reached = set()
@@ -210,7 +210,7 @@ def test_everything_that_acts_is_reached_by_tab(site, visit):
     assert any("|SUMMARY|More choices" in text for text in reached)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_three_presses_reach_the_graph(site, visit):
     visit.open(site / "index.html").drawn()
     for key in ("Tab", "Tab", "Enter"):
@@ -218,7 +218,7 @@ def test_three_presses_reach_the_graph(site, visit):
     assert visit.page.evaluate("document.activeElement.id") == "graph"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("size", [(1280, 900), (390, 844)])
 def test_the_first_screen_holds_the_sentence_the_state_and_the_whole_graph(site, new_visit, size):
     visit = new_visit(viewport={"width": size[0], "height": size[1]})
@@ -229,7 +229,7 @@ def test_the_first_screen_holds_the_sentence_the_state_and_the_whole_graph(site,
         assert box["y"] + box["height"] <= size[1], name
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_first_screen_of_our_results_stays_under_100_kilobytes(tmp_path, visit):
     # Without what `make bench` may have measured in this clone.
     shutil.copytree(ROOT / "results" / "published", tmp_path / "results" / "published")
@@ -244,7 +244,7 @@ def test_the_first_screen_of_our_results_stays_under_100_kilobytes(tmp_path, vis
     assert num_bytes < FIRST_SCREEN_BYTES
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_address_opens_a_row_without_script(site, new_visit):
     visit = new_visit(java_script_enabled=False)
     visit.open(site / "comparison.html", "#of-comparison_cpu-gymnax-cartpole-10k")
@@ -255,7 +255,7 @@ def test_an_address_opens_a_row_without_script(site, new_visit):
     assert not behind.is_visible()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_without_script_the_graph_and_the_tables_are_there(site, new_visit):
     visit = new_visit(java_script_enabled=False)
     visit.open(site / "index.html")
@@ -271,7 +271,7 @@ def test_without_script_the_graph_and_the_tables_are_there(site, new_visit):
     assert visit.page.locator("#changes tbody tr").count() > 5
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_gains_of_arms_can_be_read_on_a_phone(site, new_visit):
     visit = new_visit(viewport={"width": 390, "height": 740}, java_script_enabled=False)
     visit.open(site / "settings.html")
@@ -284,7 +284,7 @@ def test_the_gains_of_arms_can_be_read_on_a_phone(site, new_visit):
     assert words.evaluate_all(beyond) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_dark_page_has_light_words_and_its_own_colours(site, project, new_visit):
     visit = new_visit(color_scheme="dark")
     visit.open(site / "index.html").drawn()
@@ -295,7 +295,7 @@ def test_a_dark_page_has_light_words_and_its_own_colours(site, project, new_visi
     assert visit.inked(project.libraries["myriad"].style.dark) > 100
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_works_from_a_sub_path_of_a_server(site, visit, tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "speed").symlink_to(site)
@@ -316,7 +316,7 @@ def test_it_works_from_a_sub_path_of_a_server(site, visit, tmp_path):
     assert all("/docs/speed/" in url or url.startswith("data:") for url in visit.requests)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_stays_fast_with_600_benchmarks_and_500_commits(new_visit, tmp_path):
     write_asv(
         tmp_path / "results" / "asv",

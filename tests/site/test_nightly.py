@@ -237,7 +237,7 @@ class Nights:
         return [name for name in listed if not name.endswith("machine.json")]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_whole_workflow_runs_from_an_empty_store_and_again_and_with_damage(tmp_path):
     nights = Nights(tmp_path)
     fill_an_empty_store(nights)

@@ -22,7 +22,7 @@ from myriad.training.loop import LearningLoop
 from myriad.xla import numbers_of
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 MOVES = [(1, 2), (2, 1), (2, 4), (4, 1)]
 STAYS = (2, 2)
 # Each trains a run, then evaluates and resumes those that it is told to. In a minibatch are enough

@@ -171,7 +171,7 @@ def test_two_processes_come_to_the_same_as_one_with_as_many_devices(agent, devic
     assert (one / "metrics.jsonl").read_bytes() == (two / "metrics.jsonl").read_bytes()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_only_process_0_writes_and_prints_and_each_saves_its_own_part(tmp_path):
     run = trained(tmp_path / "two", "dqn", 2, 2, "--checkpoint-every-s", "0")
     first, second = ((tmp_path / "two" / f"process{n}.log").read_text() for n in range(2))
@@ -184,7 +184,7 @@ def test_only_process_0_writes_and_prints_and_each_saves_its_own_part(tmp_path):
     assert not list(run.glob(".shared-*"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_goes_on_on_one_device_and_then_in_two_processes(tmp_path):
     eval_every = ["--eval-frequency", "8", "--checkpoint-every-s", "0"]
     whole = trained(tmp_path / "whole", "ppo", 1, 8, *eval_every, updates=6)
@@ -224,7 +224,7 @@ if count > 1 and os.path.exists("/proc/self/syscall"):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_rollout_in_two_processes_is_that_of_two_devices(tmp_path):
     def started(number, count, port, devices):
         return subprocess.Popen(
@@ -309,7 +309,7 @@ def test_a_killed_process_takes_the_others_along_and_the_run_goes_on(seed, unint
     assert_same_run(uninterrupted, run)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 128 + signal.SIGTERM)]
 )
@@ -325,7 +325,7 @@ def test_a_signal_to_one_process_saves_and_ends_all(number, code, uninterrupted,
     assert_same_run(uninterrupted, run)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_lost_process_starts_all_again_where_restarts_are_allowed(uninterrupted, tmp_path):
     training = long_training(tmp_path, "--restarts", "1")
     wait_for(lambda: has_saved(tmp_path / "run"))
@@ -335,7 +335,7 @@ def test_a_lost_process_starts_all_again_where_restarts_are_allowed(uninterrupte
     assert_same_run(uninterrupted, tmp_path / "run")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_restart_goes_on_with_no_run_that_was_there_before(tmp_path):
     trained(tmp_path, "ppo", 1, 1)
     words = words_of("pqn", tmp_path / "run", "--restarts", "1", updates=200)
@@ -350,7 +350,7 @@ def test_a_restart_goes_on_with_no_run_that_was_there_before(tmp_path):
         assert "already holds a run" in text
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_signal_before_there_is_anything_to_save_ends_all(tmp_path):
     run = tmp_path / "run"
     # Much to compile, which comes next and ends long after the signal.
@@ -364,7 +364,7 @@ def test_a_signal_before_there_is_anything_to_save_ends_all(tmp_path):
     assert not run.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_process_that_resumes_beside_one_that_begins_is_refused(tmp_path):
     run = trained(tmp_path, "ppo", 2, 1)
     several = ["--distributed", "--coordinator", f"127.0.0.1:{free_port()}", "--num-processes", "2"]
@@ -386,7 +386,7 @@ def test_a_process_that_resumes_beside_one_that_begins_is_refused(tmp_path):
         assert len(sentences(said)) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("early", [True, False])
 def test_nothing_is_left_where_what_watches_is_killed(early, tmp_path):
     training = long_training(tmp_path)
@@ -401,7 +401,7 @@ def test_nothing_is_left_where_what_watches_is_killed(early, tmp_path):
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers.values()), GONE_S)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_checkpoint_that_one_process_cannot_write_ends_all_in_a_sentence(tmp_path):
     training = long_training(tmp_path)
     run = tmp_path / "run"
@@ -426,7 +426,7 @@ BAD = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("others", "sentence"), BAD)
 def test_a_process_that_starts_otherwise_is_named_in_all(others, sentence, tmp_path):
     training = long_training(tmp_path, others=others)
@@ -438,7 +438,7 @@ def test_a_process_that_starts_otherwise_is_named_in_all(others, sentence, tmp_p
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -460,7 +460,7 @@ def test_what_several_processes_cannot_do_is_refused_in_all(words, sentence, tmp
         assert len(sentences(text)) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_folder_that_one_process_does_not_see_is_refused(tmp_path):
     # As on two hosts, the same path is another folder in each.
     training = Training(tmp_path / "logs", *words_of("ppo", "run"), apart=True)
@@ -472,7 +472,7 @@ def test_a_run_folder_that_one_process_does_not_see_is_refused(tmp_path):
         assert list((tmp_path / "logs" / str(number)).iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_wrong_number_of_processes_is_refused(tmp_path):
     training = long_training(tmp_path, others=["--num-processes", "3", "--process-id", "2"])
     codes = training.wait(150)
@@ -481,7 +481,7 @@ def test_a_wrong_number_of_processes_is_refused(tmp_path):
     assert "did not meet all the others" in training.said()[0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("numbers", "sentence"),
     [
@@ -505,7 +505,7 @@ def test_two_processes_with_one_number_are_refused(numbers, sentence, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_coordinator_that_cannot_be_reached_is_one_sentence(tmp_path):
     port = free_port()  # where nobody listens
     done = subprocess.run(
@@ -559,7 +559,7 @@ def test_bad_flags_are_one_sentence(words, sentence, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_mpirun_starts_a_training(tmp_path):
     mpirun = shutil.which("mpirun")
     if mpirun is None:

@@ -12,7 +12,7 @@ from myriad.tuning.objective import Failure, confirm
 from myriad.tuning.progress import summary
 from tests.tuning import small_space
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def settings(tmp_path, **fields):

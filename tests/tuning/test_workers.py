@@ -14,7 +14,7 @@ from myriad.tuning.workers import run_workers
 from tests.tuning import small_space
 from tests.tuning.small_space import DeadlySpace
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def campaign(tmp_path, kind=SearchSpace):

@@ -51,7 +51,7 @@ def offer_program(repository, text):
     repository.replace("benchmarks/basics.py", "    def time_cached", offer + "    def time_cached")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_seconds_that_a_suite_tracks_are_measured_for_each_commit(repository):
     repository.write("smallsum/waiting.py", "SECONDS = 1\n")
     repository.write(
@@ -66,7 +66,7 @@ def test_seconds_that_a_suite_tracks_are_measured_for_each_commit(repository):
     assert "1 -> 3" in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_worse_value_is_found_and_pages_are_not_visited(repository):
     start = repository.git("rev-parse", "HEAD")
 
@@ -90,7 +90,7 @@ def shown(repository, done):
     return repository.perfgate(*shlex.split(line)[3:])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_printed_command_shows_the_regression(repository):
 
     def plant():
@@ -116,7 +116,7 @@ def test_a_slowdown_is_found_by_timing(repository):
     assert "slower; timed, for its program is unknown" in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_equal_programs_are_not_timed(repository):
     repository.write("smallsum/text.py", "TEXT = 'module @jit_one'\n")
     offer_program(repository, "__import__('smallsum.text', fromlist=['TEXT']).TEXT")
@@ -135,7 +135,7 @@ def test_equal_programs_are_not_timed(repository):
     assert all("same program" in line for line in lines[1:])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_benchmark_younger_than_the_slowdown_is_asked_of_every_commit(repository):
     start = repository.git("rev-parse", "HEAD")
     repository.replace("smallsum/__init__.py", "1.0 * number", "2.0 * number")
@@ -152,7 +152,7 @@ def test_a_benchmark_younger_than_the_slowdown_is_asked_of_every_commit(reposito
     assert (again.returncode, f"found {guilty[:12]} double" in again.stdout) == (0, True)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_commits_that_cannot_be_measured_leave_several_under_suspicion(repository):
     start = repository.git("rev-parse", "HEAD")
     repository.replace("smallsum/__init__.py", "[1.0 * number", "[(1.0 * number")
@@ -164,7 +164,7 @@ def test_commits_that_cannot_be_measured_leave_several_under_suspicion(repositor
     assert f"it is one of {broken[:12]}, {repaired[:12]}" in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_commits_that_do_not_differ_leave_nothing_to_find(repository):
     start = repository.git("rev-parse", "HEAD")
     repository.write("docs/page.md", "a page\n")
@@ -178,7 +178,7 @@ def test_commits_that_do_not_differ_leave_nothing_to_find(repository):
     assert "BAD is not worse than GOOD in track" in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_merge_is_named_as_a_whole(repository):
     start = repository.git("rev-parse", "HEAD")
     repository.git("switch", "--quiet", "--create", "topic")
@@ -196,7 +196,7 @@ def test_a_merge_is_named_as_a_whole(repository):
     assert f"found {merge[:12]} merge topic" in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_commits_whose_dependencies_differ_are_both_built(repository, tmp_path, monkeypatch):
     log = write_fake_uv(tmp_path / "tools")
     monkeypatch.setenv("PATH", str(log.parent), prepend=":")
@@ -215,7 +215,7 @@ def test_commits_whose_dependencies_differ_are_both_built(repository, tmp_path, 
     assert any(line.endswith("/env") for line in made)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_search_that_is_stopped_leaves_nothing_behind(repository):
     start = repository.git("rev-parse", "HEAD")
     commit_line(

@@ -20,7 +20,7 @@ CONSTRAINTS = PACKAGE.parents[1] / "constraints.txt"
 TRACKED = "basics.track_mean"
 FAST = ("--bench", "track_mean|own", "--no-timing")
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def run(command, **options):
