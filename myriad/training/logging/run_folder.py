@@ -259,6 +259,7 @@ class RunFolder:
                 for path in leftovers:
                     path.unlink()
                 self.path.rmdir()
+                self._held = None  # Nobody else removed it.
 
 
 class RunFolderOfOthers(RunFolder):
