@@ -152,7 +152,6 @@ def test_looking_does_not_tune(doctor, monkeypatch):
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
-        (["--batch-size", "8k"], "--batch-size must be an integer from 1"),
         (["--agent", "pppo"], "unknown agent 'pppo'; did you mean 'ppo'?"),
         (["--config", "missing.toml"], "missing.toml can't be read: No such file"),
         (["--surprise"], "`myriad doctor` has no option --surprise"),

@@ -102,7 +102,12 @@ def _run(argv: Sequence[str], *, is_ours: bool, is_worker: bool, resuming: "Path
     try:
         # The objects that modules make on import live on, so collecting would find nothing.
         with interrupts_end_at_once(), collector_paused():
-            command = parse(argv)
+            try:
+                command = parse(argv)
+            except SystemExit as end:
+                if not end.code:
+                    raise
+                return int(end.code)  # tyro has said what is wrong
             if getattr(command, "distributed", False) and not is_worker:
                 return command.supervised(argv)
             if resuming is not None:

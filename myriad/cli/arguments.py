@@ -1,8 +1,6 @@
 """Parse arguments into a command, or say in one sentence what is wrong with them."""
 
-import contextlib
 import dataclasses
-import io
 import re
 import tomllib
 from collections.abc import Sequence
@@ -13,7 +11,7 @@ import tyro
 from myriad import __version__
 from myriad.cli.switches import spelled_out, switches_of
 from myriad.errors import InvalidArgumentError, UnknownNameError, closest, shown
-from myriad.ranges import ranges_of, require_ranges
+from myriad.ranges import require_ranges
 from myriad.registry import Registry
 
 if TYPE_CHECKING:
@@ -23,9 +21,6 @@ _DESCRIPTION = (
     "Massively parallel reinforcement-learning environments on JAX. "
     "`myriad --version` prints the version."
 )
-
-# The most characters of a value that an error message repeats.
-_LONG = 60
 
 # A command is imported only when you give it, since importing all of them takes a while.
 COMMANDS: dict[str, str] = {
@@ -50,7 +45,8 @@ def parse(argv: Sequence[str]) -> "Command":
 
     Raises:
         InvalidArgumentError: an argument is wrong or missing.
-        SystemExit: you asked for help or the version, and it was printed.
+        SystemExit: you asked for help or the version, and it was printed; or tyro found a mistake,
+            and has said so.
     """
     if argv and argv[0] == "--version":
         print(f"myriad {__version__}")
@@ -153,7 +149,7 @@ def _require_known(words: Sequence[str], command: Any) -> None:
         if not close and any(field.name == "given" for field in fields):
             meant = "; options of an agent or an environment begin with --agent. or --env."
         raise InvalidArgumentError(
-            f"`myriad {words[0]}` has no option {_short(flag)}{meant} "
+            f"`myriad {words[0]}` has no option {flag:.60}{meant} "
             f"(`myriad {words[0]} --help` lists them)."
         )
 
@@ -224,64 +220,7 @@ def _value(text: str) -> Any:
 
 
 def _parsed(argv: Sequence[str], commands: dict[str, Any]) -> Any:
-    """Have tyro parse the arguments, and turn its report of a mistake into a sentence."""
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said):
-            return tyro.extras.subcommand_cli_from_dict(
-                commands, prog="myriad", description=_DESCRIPTION, args=argv
-            )
-    except SystemExit as end:
-        if not end.code:
-            raise
-        program = f"myriad {argv[0]}" if argv[0] in COMMANDS else "myriad"
-        raise InvalidArgumentError(
-            f"{_sentence(said.getvalue(), argv[0])} (`{program} --help` tells more)."
-        ) from end
-
-
-def _sentence(box: str, command: str) -> str:
-    """Extract the mistake from tyro's box, without the suggestions and the options' help."""
-    rows = [re.sub(r"\x1b\[[\d;]*m", "", row).strip("│| ") for row in box.splitlines()[1:-1]]
-    # Horizontal rules separate the mistake, the suggestions and the pointer to the help.
-    parts = re.split(r"^[─-]{3,}$", "\n".join(rows), flags=re.MULTILINE)
-    wrong = next(filter(None, map(str.strip, parts)))
-    statement = re.split(r"^--", wrong, maxsplit=1, flags=re.MULTILINE)[0]
-    if statement.startswith("Missing from ") and (flags := re.findall(r"(?m)^--[\w-]+", wrong)):
-        return f"`myriad {command}` needs {' and '.join(flags)}"
-    return _in_words(" ".join(statement.split()), command).rstrip(". ")
-
-
-def _in_words(statement: str, command: str) -> str:
-    """Say what a value must be, instead of repeating the error of Python's conversion."""
-    ranges = ranges_of(load_command(command)) if command in COMMANDS else {}
-    kinds = {"int": "an integer", "float": "a number"}
-    reports = (
-        r"no type matching \{None\}\|(?P<kind>\w+) could be .* from \[(?P<value>.*?)\]\. .*",
-        r"invalid literal for (?P<kind>int)\(\) with base 10: (?P<value>.*)",
-        r"could not convert string to (?P<kind>float): (?P<value>.*)",
+    """Have tyro parse the arguments. It reports a mistake itself, and raises SystemExit."""
+    return tyro.extras.subcommand_cli_from_dict(
+        commands, prog="myriad", description=_DESCRIPTION, args=argv
     )
-    for report in reports:
-        found = re.fullmatch(rf"Error parsing (?P<flag>--[\w-]+): {report}", statement)
-        if found and found["kind"].lower() in kinds:
-            name = found["flag"].removeprefix("--").replace("-", "_")
-            rule = ranges.get(name, kinds[found["kind"].lower()])
-            return f"{found['flag']} must be {rule}, but got {_short(found['value'])}"
-    choice = r"invalid choice (?P<value>.*) for argument '(?P<flag>--[\w-]+)'\. Expected one of "
-    if found := re.fullmatch(rf"{choice}\((?P<allowed>.*)\)\.?", statement):
-        allowed = sorted(set(re.findall(r"'([^']*)'", found["allowed"])) - {"None"})
-        return (
-            f"{found['flag']} must be one of {', '.join(allowed)}, but got {_short(found['value'])}"
-        )
-    if found := re.match(r"Unrecognized (?:or misplaced )?options: (.+)", statement):
-        program = f"myriad {command}" if command in COMMANDS else "myriad"
-        return f"`{program}` does not take {_short(found[1])}"
-    if found := re.fullmatch(r"Missing from myriad \w+: (\w+) (.*?)(?: \(required\))?", statement):
-        return f"`myriad {command}` needs a {found[1]}: {found[2]}"
-    return re.sub(r" \(required\)$|\.? Expected 1 values\.?$", "", statement)
-
-
-def _short(quoted: str) -> str:
-    """Shorten a long value, and join the lines into which tyro has broken it."""
-    end = "'" if quoted.startswith("'") else ""
-    return quoted if len(quoted) <= _LONG else f"{quoted[:_LONG]}...{end}"

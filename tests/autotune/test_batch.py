@@ -153,7 +153,6 @@ def test_the_command_writes_to_env_where_you_name_no_file(tmp_path, monkeypatch,
     [
         (["--tune", "batch", "--write-env", "."], "can't be written"),
         (["--write-env", "x.env"], "--write-env writes a batch, so it needs --tune batch."),
-        (["--tune", "rows"], "--tune"),
         (["--agent", "random", "--tune", "batch", "--write-env"], "random takes no gradient steps"),
     ],
 )

@@ -52,7 +52,6 @@ rollout_steps = 32
             "storage postgresql://me@127.0.0.1:1/x can't be used",
         ),
         (["--env", "cartpole-control", "--space", "space.toml"], "agent.learning_rat"),
-        (["--env", "cartpole-control", "--pruner", "mean"], "--pruner must be one of"),
         (["--env", "cartpole-control", "--objectives", "return", "return"], "--objectives must"),
         (["--env", "cartpole-control", "--study-name", "../x"], "--study-name must"),
         (["--env", "cartpole-control", "--warm-start", "x"], "unknown study 'x'"),
@@ -75,7 +74,6 @@ rollout_steps = 32
             ["--env", "cartpole-control", "--warm-start", "postgresql://me:hush@h/x"],
             "unknown study",
         ),
-        (["--env", "cartpole-control", "--n-trials", "postgresql://me:hush@h/x"], "--n-trials"),
     ],
 )
 def test_what_cant_be_used_is_one_sentence_and_makes_no_study(
