@@ -213,7 +213,7 @@ def report(file: ResultsFile) -> bool:
 
 @contextlib.contextmanager
 def progress(num_alternations: int) -> Iterator[OnEvent]:
-    """Show live progress if stderr is a terminal, and otherwise a line for each event of a size."""
+    """Show live progress if stderr is a terminal, and otherwise a line for each compilation."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -241,7 +241,7 @@ def progress(num_alternations: int) -> Iterator[OnEvent]:
                 [size, *rates, f"M steps/s ({event})"] if rates else [size, event]
             )
             progress.update(task, advance=event == "done", description=described)
-            if not console.is_terminal and not rates:
+            if not console.is_terminal and not rates and event not in ("importing", "done"):
                 print(described, file=sys.stderr, flush=True)
 
         yield show
