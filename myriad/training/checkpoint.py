@@ -31,6 +31,7 @@ _ROWS = "metrics.jsonl"
 _DEVICES = "devices.json"
 # The temporary folders that this module makes, and those that orbax derives from their names.
 # Nothing else is removed.
+_NUMBER = re.compile("0|[1-9][0-9]*")
 _TEMPORARY = re.compile(r"(saving|replaced)-\d+(\..*)?")
 
 
@@ -161,6 +162,8 @@ class Checkpoints:
         while (newest := self.latest()) is not None:
             path = self.folder / str(newest)
             before = identity(path)
+            if before is None and self.latest() == newest:
+                return self.restore(newest, like)  # Its name leads nowhere, so this refuses it.
             with locked(path, shared=True) as is_there:
                 if not is_there or before is None or identity(path) != before:
                     continue  # Before the lock, the training replaced it by a newer one.
@@ -188,7 +191,7 @@ class Checkpoints:
         path = self.folder / str(num_updates)
         try:
             sums = json.loads(readable(path / _CHECKSUMS).read_bytes())
-            if sums[_DEVICES] == _checksum(path / _DEVICES):
+            if _is_as_saved(path / _DEVICES, sums[_DEVICES]):
                 return json.loads(readable(path / _DEVICES).read_bytes())
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             pass  # `restore` reports a damaged checkpoint later.
@@ -208,7 +211,7 @@ class Checkpoints:
         return path
 
     def _done(self) -> list[int]:
-        return [int(path.name) for path in self.folder.glob("*") if path.name.isdigit()]
+        return [int(path.name) for path in self.folder.glob("*") if _NUMBER.fullmatch(path.name)]
 
     def _tidy(self) -> None:
         for path in self.folder.glob("*"):
@@ -293,11 +296,13 @@ def _damage(path: Path) -> str | None:
     # Orbax doesn't notice all damage, and reports what it notices in different ways.
     try:
         sums = json.loads(readable(path / _CHECKSUMS).read_text(encoding="utf-8"))
-        changed = [name for name, checksum in sums.items() if _checksum(path / name) != checksum]
+        changed = [name for name, saved in sums.items() if not _is_as_saved(path / name, saved)]
         if not sums or (_ROWS not in sums and (path / _ROWS).exists()):
             changed = [_CHECKSUMS]
     except OSError as error:
-        return f"{os.path.relpath(error.filename, path)} can't be read: {error.strerror}"
+        # A disk that fails names no file.
+        name = os.path.relpath(error.filename or path, path)
+        return f"{name} can't be read: {error.strerror}"
     except (ValueError, AttributeError, RecursionError):
         # The file of checksums is not UTF-8, not JSON, not an object, names an impossible file or
         # is nested too deeply.
@@ -306,6 +311,18 @@ def _damage(path: Path) -> str | None:
 
 
 def _checksum(path: Path) -> str:
+    """Return what distinguishes a file's content: its SHA-256 and its size in bytes."""
+    return f"{_digest(path)} {path.stat().st_size}"
+
+
+def _is_as_saved(path: Path, checksum: str) -> bool:
+    digest, _, size = checksum.partition(" ")
+    # A file of another size is not read, since it may be as large as the disk. Older versions saved
+    # no sizes.
+    return (not size or regular(path).stat().st_size == int(size)) and _digest(path) == digest
+
+
+def _digest(path: Path) -> str:
     with regular(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -221,6 +221,28 @@ def test_a_reader_hears_of_real_damage_and_of_no_checkpoint(tmp_path):
         Checkpoints(tmp_path).restore_newest(state_of(0))
 
 
+def test_a_reader_passes_over_names_that_no_save_gives(tmp_path):
+    Checkpoints(tmp_path).save(5, state_of(5))
+    for name in ("007", "\N{ARABIC-INDIC DIGIT NINE}"):
+        (tmp_path / name).mkdir()
+    assert_same(Checkpoints(tmp_path).restore_newest(state_of(0)), state_of(5))
+
+
+@pytest.mark.parametrize("target", ["9", "nowhere"])
+def test_a_reader_refuses_a_link_that_leads_nowhere(target, tmp_path):
+    Checkpoints(tmp_path).save(5, state_of(5))
+    (tmp_path / "9").symlink_to(target)
+    with pytest.raises(InvalidArgumentError, match=r"9 is damaged"):
+        Checkpoints(tmp_path).restore_newest(state_of(0))
+
+
+def test_a_file_that_has_grown_is_refused_before_it_is_read(tmp_path):
+    Checkpoints(tmp_path).save(5, state_of(5))
+    os.truncate(tmp_path / "5" / "manifest.ocdbt", 20 * 2**30)  # sparse; reading takes a minute
+    with pytest.raises(InvalidArgumentError, match=r"manifest.ocdbt is not as it was saved"):
+        Checkpoints(tmp_path).restore(5, state_of(0))
+
+
 @pytest.mark.parametrize(
     "content", ["[]", "3", "null", '{"/cdbt": ""}', '{"metrics.jsonl\\u0000": ""}', "{}"]
 )

@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from perfgate.config import WORSE, Accepted, Rules, find_rules, read_rules
+from perfgate.config import WORSE, Accepted, Rules, find_rules, read_accepted, read_rules
 from perfgate.errors import UsageError
 from perfgate.files import read_text, replace_text
 from perfgate.options import DEFAULT_OUTPUT, Parser, add_suite_config, guarded
@@ -24,6 +24,7 @@ def main(argv: Sequence[str]) -> int:
 def accept(options: argparse.Namespace) -> int:
     """Write the entries, print what they allow, and return the exit code."""
     rules_file, file = find_rules(options.suite_config.resolve().parent)
+    read_accepted(file)  # Nothing is added to a file that has a mistake or is not ours.
     metrics = [options.metric or "time"]
     if options.metric is None and options.ratio is None:
         metrics = _failed_metrics(options, read_rules(rules_file, file))

@@ -319,7 +319,7 @@ def find_rules(config_folder: Path) -> tuple[Path, Path]:
     A repository that has no file of rules gets the gate's own.
     """
     for file in (config_folder / "ci" / "gate.toml", config_folder / "gate.toml"):
-        if file.is_file():
+        if file.exists() or file.is_symlink():  # what is no file is refused later
             return file, file.with_name(ACCEPTED_NAME)
     return DEFAULT_FILE, config_folder / ACCEPTED_NAME
 
@@ -332,7 +332,7 @@ def read_rules(file: Path, accepted_file: Path) -> Rules:
     Raises:
         UsageError: a file is missing or has a mistake.
     """
-    if not file.is_file():
+    if not file.exists():
         raise UsageError(f"there is no {file}; name the file of rules with --rules.")
     table = read_toml(file)
     if "accepted" in table:
@@ -358,6 +358,6 @@ def read_accepted(file: Path) -> tuple[Accepted, ...]:
     Raises:
         UsageError: the file has a mistake.
     """
-    if not file.is_file():
+    if not file.exists():
         return ()
     return validated(_AcceptedFile, read_toml(file), file.name).accepted

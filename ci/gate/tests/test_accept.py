@@ -62,3 +62,11 @@ def test_a_row_that_did_not_fail_has_nothing_to_accept(accept, capsys):
     row = {"verdict": "faster", "outcome": "passed", "changes": [], "ratio": 0.9}
     assert accept(row) is None
     assert f"no metric of {ROW} failed in the last report; name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", [b"name,age\nann,3\n", b"\x89PNG\r\n\xff", b"[[acepted]]\n"])
+def test_nothing_is_added_to_a_file_that_is_not_ours(text, accept, tmp_path, capsys):
+    (tmp_path / "accepted.toml").write_bytes(text)
+    assert accept({}, "--ratio", "2", "--metric", "time") is None
+    assert "accepted.toml" in capsys.readouterr().err
+    assert (tmp_path / "accepted.toml").read_bytes() == text
