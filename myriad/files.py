@@ -3,11 +3,14 @@
 import contextlib
 import errno
 import os
+import re
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from myriad.errors import InvalidArgumentError, without_passwords
 
@@ -20,6 +23,7 @@ except ImportError:  # Windows
 # The most bytes that are read of each kind of file, and of all others.
 _MOST_BYTES = {".env": 2**15, ".json": 2**26, ".csv": 2**26, ".jsonl": 2**30}
 _MOST_OF_OTHERS = 2**22
+_LONG_KEY = re.compile(r"""(?:\.\s*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')\s*){200}""")
 
 
 @contextlib.contextmanager
@@ -100,6 +104,17 @@ def read_text(path: Path) -> str:
         # A ValueError means bytes that are not UTF-8, or a null character in the name.
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise InvalidArgumentError(f"{path} can't be read: {reason}.") from error
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Parse TOML, but no key of many parts: tomllib takes gigabytes for one of 30,000.
+
+    Raises:
+        ValueError: the text is not TOML, or has such a key.
+    """
+    if _LONG_KEY.search(text):
+        raise ValueError("a key has more than 200 parts")
+    return tomllib.loads(text)
 
 
 def readable(path: Path) -> Path:

@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import json
 import re
-import tomllib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
@@ -25,6 +24,7 @@ from pydantic import (
 
 from myriad.arguments import checked
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
+from myriad.files import parse_toml
 from myriad.presets import Preset, load_preset
 from myriad.ranges import HOST, INT64, SEED_LIST, Integer, Number, Range, Seed
 from myriad.training.options import options_of, plain, with_tuples, without_none
@@ -247,7 +247,7 @@ class TrainingConfig(BaseModel):
                 file that names code to import, and you don't trust it.
         """
         try:
-            config = _checked(cls, {**(otherwise or {}), **_parsed(tomllib.loads, text, "TOML")})
+            config = _checked(cls, {**(otherwise or {}), **_parsed(parse_toml, text, "TOML")})
             return config if file is None or trust else _without_code(config, otherwise or {})
         except InvalidArgumentError as error:
             if file is None:

@@ -2,14 +2,13 @@
 
 import json
 import sys
-import tomllib
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
-from myriad.files import read_text
+from myriad.files import parse_toml, read_text
 from myriad.tuning.parameter import Parameter, Value
 
 # Fields of the configuration that a space may set. The study sets the others, or only runs use
@@ -39,7 +38,7 @@ def read_space(
     """
     text = read_text(path)
     try:
-        table = tomllib.loads(text)
+        table = parse_toml(text)
     except ValueError as error:
         raise InvalidArgumentError(f"{path} is not TOML: {error}.") from None
     except RecursionError:
