@@ -135,6 +135,9 @@ def test_a_campaign_takes_its_settings():
         ({"env": None}, "env must be a string"),
         ({"env": "cartpole", "study_name": 0}, "study_name must be a string"),
         ({"env": "cartpole", "objectives": 1}, "objectives must be a tuple or a list"),
+        ({"env": "cartpole", "sampler": "TPE"}, "unknown sampler 'TPE'; did you mean 'tpe'"),
+        ({"env": "cartpole", "pruner": 0}, "unknown pruner 0"),
+        ({"env": "cartpole", "output": 3}, "output must be a path, but got 3"),
     ):
         with pytest.raises(InvalidArgumentError, match=says):
             TuneSettings(**fields)

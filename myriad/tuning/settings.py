@@ -9,10 +9,10 @@ import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from myriad.arguments import require
-from myriad.errors import InvalidArgumentError, shown
+from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.host import usable_cores
 from myriad.ranges import INT64, Integer, Number, Seed, require_ranges
 from myriad.training.config import TrainingConfig, make_config
@@ -125,6 +125,11 @@ class TuneSettings:
         for name in ("scenario", "study_name", "storage"):
             require(name, getattr(self, name), str | None)
         require("objectives", self.objectives, tuple | list)
+        require("output", self.output, Path)
+        require("space", self.space, Path | None)
+        for name, known in (("sampler", get_args(Sampler)), ("pruner", (*get_args(Pruner), None))):
+            if not isinstance(value := getattr(self, name), str | None) or value not in known:
+                raise UnknownNameError(name, value, filter(None, known))
         require_ranges(self)
         if self.n_jobs == 0:
             raise InvalidArgumentError("n_jobs must be at least 1, or -1 for all cores, but got 0.")
