@@ -59,6 +59,7 @@ SYSTEM = {
     "printf",
     "rm",
     "sed",
+    "uv",
 }
 OURS = {"make", "myriad", "perfgate", "pip", "python"}
 # Where these commands have subcommands, each with a --help of its own.

@@ -60,7 +60,7 @@ def test_a_trial_beside_others_that_are_pruned_and_refilled_equals_the_same_tria
     (training,) = alone.trainings[0]
     assert list(training.score.by_seed) == chosen.user_attrs["by_seed"]
     assert training.score.value == chosen.value
-    assert order[:2] == [("compiling", 0), ("compiled", 0)]
+    assert order[:3] == [("started", 0), ("compiling", 0), ("compiled", 0)]
     assert sum(event.kind == "compiled" for event in events) == 1
 
 
