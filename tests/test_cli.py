@@ -106,6 +106,9 @@ def test_a_file_may_leave_to_flags_what_to_train(help_of, tmp_path, capsys):
         (["doctor", "--batch-size", "8k"], ["--batch-size", "8k"]),
         (["autotune", "--tune", "rows"], ["--tune", "rows", "batch"]),
         (["evaluate"], ["PATH"]),
+        (["render"], ["--output"]),
+        (["render", "--output", "x.gif", "--env"], ["--env"]),
+        (["render", "--output", "x.gif", "--steps", "many"], ["--steps", "many"]),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_named_with_its_flag_and_exit_code_2(argv, named, capsys):
