@@ -341,12 +341,15 @@ class Rollout:
         """The shapes of a state."""
         return jax.eval_shape(self._first_state, make_key(0), self._envs.params.own)
 
+    @cached_property
+    def _structure(self) -> Any:
+        return jax.tree.structure(self._state_like)  # once, since every call compares it
+
     def _require_state(self, state: Any) -> None:
-        like = self._state_like
         if (
             not isinstance(state, RolloutState)
-            or state.halves.shape != like.halves.shape
-            or jax.tree.structure(state) != jax.tree.structure(like)
+            or state.halves.shape != self._state_like.halves.shape
+            or jax.tree.structure(state) != self._structure
         ):
             got = "that of another" if isinstance(state, RolloutState) else shown(state)
             raise InvalidArgumentError(
