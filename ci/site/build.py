@@ -49,6 +49,7 @@ _LITERAL = re.compile(
     """,
     re.VERBOSE,
 )
+_MOST_BYTES = 2**26  # of a file that is copied
 _MAX_PLAIN_BYTES = 1_500_000  # a larger file of samples is published compressed
 
 
@@ -73,6 +74,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.add_argument(f"--{name}", type=Path, default=Path(default), help=text)
     options = parser.parse_args(argv)
     try:
+        for name, (default, _) in folders.items():
+            given: Path = getattr(options, name)
+            if name != "output" and given != Path(default) and not given.exists():
+                raise PublishError(f"--{name} {given} does not exist.")  # noqa: TRY301
         num_pages = publish(
             options.results,
             options.output,
@@ -231,7 +236,7 @@ def _copy_files(site: Site, results: Path, folder: Path) -> Files:
     }
     for name, path in found.items():
         (folder / "plots").mkdir(exist_ok=True)
-        shutil.copyfile(path, folder / "plots" / name)
+        _copy(path, folder / "plots" / name)
         plots.append(f"plots/{name}")
     has_asv_pages = (results / "html" / "index.html").is_file()
     if has_asv_pages:
@@ -243,10 +248,16 @@ def _copy_studies(site: Site, folder: Path) -> None:
     """Copy the pages of studies, and the script that they share."""
     for page in (page for study in site.studies for page in study.pages.values()):
         folder.mkdir(exist_ok=True)
-        shutil.copyfile(page, folder / page.name)
+        _copy(page, folder / page.name)
         script = page.with_name(_PLOTLY)
         if script.is_file() and not (folder / _PLOTLY).exists():
-            shutil.copyfile(script, folder / _PLOTLY)
+            _copy(script, folder / _PLOTLY)
+
+
+def _copy(path: Path, target: Path) -> None:
+    if (size := path.stat().st_size) > _MOST_BYTES:
+        raise PublishError(f"{path} has {size:,} bytes, but may have at most {_MOST_BYTES:,}.")
+    shutil.copyfile(path, target)
 
 
 def _copy_raw(path: Path, folder: Path) -> tuple[str, int]:

@@ -95,6 +95,7 @@ def test_a_cause_that_fits_nothing_is_shown_apart(published, tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
+        ("a" + ".a" * 30_000 + " = 1", "a key has more than 200 parts"),
         (entry("HEAD~1"), "annotation 1.commit must be a commit's first 7 or more digits"),
         (entry("0123456").replace("'0123456'", "1234567"), "commit must be text in quotes"),
         (entry("0123456", "("), "annotation 1.benchmark is not a valid regular expression"),

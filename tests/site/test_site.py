@@ -284,6 +284,7 @@ def test_accepted_regressions_are_shown_with_reason_and_last_day(tmp_path, capsy
 def test_the_site_replaces_only_a_site(tmp_path, capsys):
     precious = tmp_path / "site" / "precious.txt"
     precious.parent.mkdir()
+    (tmp_path / "none").mkdir()
     precious.write_text("mine")
     assert main(["--results", str(tmp_path / "none"), "--output", str(precious.parent)]) == 2
     assert "was not made by this command" in capsys.readouterr().err
@@ -291,7 +292,25 @@ def test_the_site_replaces_only_a_site(tmp_path, capsys):
     precious.unlink()
     assert main(["--results", str(tmp_path / "none"), "--output", str(precious.parent)]) == 0
     assert main(["--results", str(tmp_path / "none"), "--output", str(precious.parent)]) == 0
-    assert [path.name for path in tmp_path.iterdir()] == ["site"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["none", "site"]
+
+
+@pytest.mark.parametrize("name", ["results", "repository", "docs", "accepted"])
+def test_a_path_that_does_not_exist_is_refused(name, tmp_path, capsys):
+    missing = tmp_path / "none"
+    assert main([f"--{name}", str(missing), "--output", str(tmp_path / "site")]) == 2
+    assert capsys.readouterr().err == f"--{name} {missing} does not exist.\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_plot_of_any_size_is_not_copied(tmp_path):
+    plots = tmp_path / "results" / "plots"
+    plots.mkdir(parents=True)
+    with (plots / "large.png").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(PublishError, match=r"large\.png has 1,099,511,627,776 bytes, but may have"):
+        publish(tmp_path / "results", tmp_path / "site", BUILT)
+    assert [path.name for path in tmp_path.iterdir()] == ["results"]
 
 
 def test_the_site_is_never_built_over_its_results(tmp_path):

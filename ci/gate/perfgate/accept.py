@@ -12,6 +12,7 @@ from perfgate.config import WORSE, Accepted, Rules, find_rules, read_accepted, r
 from perfgate.errors import UsageError
 from perfgate.files import read_text, replace_text
 from perfgate.options import DEFAULT_OUTPUT, Parser, add_suite_config, guarded
+from perfgate.validation import validated
 
 _HEADER = "# Regressions that were accepted, each with its reason and last day.\n"
 
@@ -26,9 +27,12 @@ def accept(options: argparse.Namespace) -> int:
     rules_file, file = find_rules(options.suite_config.resolve().parent)
     read_accepted(file)  # Nothing is added to a file that has a mistake or is not ours.
     metrics = [options.metric or "time"]
-    if options.metric is None and options.ratio is None:
-        metrics = _failed_metrics(options, read_rules(rules_file, file))
-    entries = [_entry(options, metric) for metric in metrics]
+    try:
+        if options.metric is None and options.ratio is None:
+            metrics = _failed_metrics(options, read_rules(rules_file, file))
+        entries = [_entry(options, metric) for metric in metrics]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise UsageError(f"{options.report} is not a report of the gate.") from None
     for entry in entries:
         write_accepted(file, entry)
         print(
@@ -43,7 +47,8 @@ def _entry(options: argparse.Namespace, metric: str) -> Accepted:
     if ratio is None:
         # A benchmark that is gone has no ratio, so its entry holds a 1.
         ratio = 1.0 if metric == "missing" else _reported_ratio(options, metric)
-    entry = Accepted(options.benchmark, metric, ratio, options.reason, options.expires)
+    fields = {name: getattr(options, name) for name in ("benchmark", "reason", "expires")}
+    entry = validated(Accepted, fields | {"metric": metric, "ratio": ratio}, "accept")
     if entry.is_expired:
         raise UsageError(f"--expires must not be in the past, but got {options.expires}.")
     return entry
@@ -92,11 +97,8 @@ def _reported_row(options: argparse.Namespace) -> dict[str, Any]:
             f"there is no {options.report}; "
             "give the accepted ratio with --ratio, or the report with --report."
         )
-    try:
-        rows = json.loads(read_text(options.report))["rows"]
-        row = next((each for each in rows if each["name"] == options.benchmark), None)
-    except (ValueError, LookupError, TypeError, RecursionError):
-        raise UsageError(f"{options.report} is not a report of the gate.") from None
+    rows = json.loads(read_text(options.report))["rows"]
+    row = next((each for each in rows if each["name"] == options.benchmark), None)
     if row is None:
         raise UsageError(
             f"the last report has no benchmark {options.benchmark!r}; "

@@ -59,6 +59,7 @@ def run(options: argparse.Namespace) -> int:
     start = time.monotonic()
     if options.instructions == "valgrind":
         check_installed()
+    _make_output(options.output)
     before = machine.observe()
     core = machine.pick_core()
     place = (options.suite_config, options.base, options.head, options.pytest_benchmark)
@@ -73,7 +74,6 @@ def run(options: argparse.Namespace) -> int:
         rows = _selected(discovered.rows, options)
         imports = Imports.read(options.output, sides)
         not_run = _not_to_run(rows, sides, rules, imports, options)
-        _make_output(options.output)
         progress.read(options.output, run_key(sides, rules, options), leave_out=not_run)
         if progress.rows:
             _say(f"continuing an unfinished run, which has measured {len(progress.rows)} rows")
@@ -308,10 +308,13 @@ def _reproduce(sides: Sides, options: argparse.Namespace) -> list[str]:
 
 
 def _make_output(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    # Git must ignore the report. Else the next run takes it as a part of its head.
-    if folder == DEFAULT_OUTPUT:
-        replace_text(folder / ".gitignore", "*\n")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Git must ignore the report. Else the next run takes it as a part of its head.
+        if folder == DEFAULT_OUTPUT:
+            replace_text(folder / ".gitignore", "*\n")
+    except OSError as error:
+        raise UsageError(f"--output {folder} can't be written: {error.strerror}.") from None
 
 
 def _write(result: Result, options: argparse.Namespace) -> None:

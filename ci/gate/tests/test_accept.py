@@ -70,3 +70,12 @@ def test_nothing_is_added_to_a_file_that_is_not_ours(text, accept, tmp_path, cap
     assert accept({}, "--ratio", "2", "--metric", "time") is None
     assert "accepted.toml" in capsys.readouterr().err
     assert (tmp_path / "accepted.toml").read_bytes() == text
+
+
+@pytest.mark.parametrize(
+    "changed", [{"changes": 3}, {"changes": [{}]}, {"verdict": None}, {"name": [], "x": 1}]
+)
+def test_a_damaged_report_is_refused(changed, accept, tmp_path, capsys):
+    assert accept(failed("slower", ratio=1.2) | changed) is None
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "accepted.toml").exists()

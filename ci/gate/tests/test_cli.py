@@ -50,6 +50,15 @@ def test_the_version_is_that_of_the_installed_package(capsys):
             ["accept", "x", "--reason", "y", "--expires", "soon"],
             "must be a day such as 2030-01-31, but got 'soon'",
         ),
+        (
+            ["accept", "x", "--reason", "y", "--expires", "2999-01-01", "--ratio", "nan"],
+            "accept: ratio must be a finite number, but got nan.",
+        ),
+        (["history", "--results", "nope"], "--results must name a folder, but nope is none."),
+        (
+            ["--base", "main", "--output", "/dev/null"],
+            "--output /dev/null can't be written: File exists.",
+        ),
     ],
 )
 def test_a_mistake_gets_one_line_and_exit_code_2(capsys, argv, said):

@@ -1,5 +1,6 @@
 """gate.toml and accepted.toml: what they refuse, and the verdicts and budgets that follow."""
 
+import json
 import os
 from dataclasses import replace
 from datetime import date
@@ -143,7 +144,15 @@ def nested(file):
     file.write_text("[" * 400_000)
 
 
-@pytest.mark.parametrize("make", [sparse, nested, os.mkfifo])
+def long_key(file):
+    file.write_text("a" + ".a" * 30_000 + " = 1")
+
+
+def endless(file):
+    file.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("make", [sparse, nested, os.mkfifo, long_key, endless])
 @pytest.mark.parametrize(
     ("name", "read"),
     [
@@ -155,6 +164,27 @@ def test_a_file_that_would_fill_the_memory_or_hang_is_refused(tmp_path, name, re
     make(tmp_path / name)
     with pytest.raises(UsageError, match=rf"{name}"):
         read(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"benchmark_dir": 3},
+        {"repo_subdir": []},
+        {"matrix": [1]},
+        {"matrix": {"req": [1]}},
+        {"matrix": {"env": 5}},
+        {"default_benchmark_timeout": "x"},
+        {"default_benchmark_timeout": float("nan")},
+        {"default_benchmark_timeout": 10**400},
+    ],
+    ids=str,
+)
+def test_a_value_of_another_type_than_asvs_is_refused(tmp_path, table):
+    file = tmp_path / "asv.conf.json"
+    file.write_text(json.dumps(table))
+    with pytest.raises(UsageError, match=r"^asv\.conf\.json: \w+ can't be .{1,40}\.$"):
+        read_config(file, tmp_path)
 
 
 def test_an_accepted_regression_survives_being_written_and_read(tmp_path):

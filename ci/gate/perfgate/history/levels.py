@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from perfgate.errors import UsageError
 from perfgate.history.asv_results import (
     Archive,
     Point,
@@ -201,6 +202,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 def _print_changes(options: argparse.Namespace) -> int:
     """Print the change points. They don't affect the exit code."""
+    if options.results is not None and not options.results.is_dir():
+        raise UsageError(f"--results must name a folder, but {options.results} is none.")
     folder, config = find_results(options)
     archive = read_archive(folder, config=config)
     found = histories(archive)

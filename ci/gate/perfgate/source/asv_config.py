@@ -2,6 +2,7 @@
 
 import json
 import re
+import reprlib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from perfgate.files import read_text
 _STRING = r'("(?:\\.|[^"\\])*")'
 # the keys of a matrix; asv's old form has only requirements and no keys
 _KINDS = ("req", "env", "env_nobuild")
+_MOST_S = 1e9  # a longer wait is an error of the system
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def read_config(file: Path, root: Path) -> SuiteConfig:
     """Read the configuration of the suite in the repository `root`.
 
     Raises:
-        UsageError: the file is not JSON.
+        UsageError: the file is not JSON, or one of its values is of another type than asv's.
     """
     # Each expression also matches whole strings and keeps them, so that strings stay unchanged.
     try:
@@ -105,13 +107,26 @@ def read_config(file: Path, root: Path) -> SuiteConfig:
     extras = re.search(
         r"\{(?:wheel_file|build_dir)\}\[([^\]]+)\]", str(table.get("install_command"))
     )
+
+    def value(name: str, kinds: Any, default: Any, table: Mapping[str, Any] = table) -> Any:
+        found = table.get(name, default)
+        if not isinstance(found, kinds):
+            raise UsageError(f"{file.name}: {name} can't be {reprlib.repr(found)}.")
+        return found
+
+    matrix = value("matrix", dict | None, None) or {}
+    for kind in _KINDS:
+        value(kind, dict | None, None, matrix)
+    timeout_s = value("default_benchmark_timeout", int | float, 60.0)
+    if not 0 <= timeout_s < _MOST_S:
+        raise UsageError(f"{file.name}: default_benchmark_timeout can't be {timeout_s!r:.30}.")
     return SuiteConfig(
         folder=file.parent.relative_to(root),
-        benchmark_dir=Path(table.get("benchmark_dir", "benchmarks")),
-        package_dir=Path(table.get("repo_subdir", "")),
-        matrix=table.get("matrix"),
+        benchmark_dir=Path(value("benchmark_dir", str, "benchmarks")),
+        package_dir=Path(value("repo_subdir", str, "")),
+        matrix=matrix,
         extras=tuple(name.strip() for name in extras[1].split(",")) if extras else (),
-        timeout_s=float(table.get("default_benchmark_timeout", 60.0)),
+        timeout_s=float(timeout_s),
         project=str(table.get("project", "")),
         settings=table,
     )

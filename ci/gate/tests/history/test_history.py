@@ -271,6 +271,7 @@ def test_the_command_prints_a_table_or_json(tmp_path, capsys, monkeypatch):
 
 def test_without_results_the_command_says_so(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "none").mkdir()
     assert main(["--results", str(tmp_path / "none")]) == 0
     assert "not measured yet" in capsys.readouterr().out
     assert main([]) == 2
