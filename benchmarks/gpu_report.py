@@ -274,9 +274,7 @@ def _run(argv: list[str]) -> bool:
     from myriad.hardware import fingerprint
 
     parser = Parser(_SCRIPT, __doc__)
-    parser.add_argument(
-        "--only", default="", metavar="TEXT", help="only programs whose name contains TEXT"
-    )
+    parser.add_argument("--only", metavar="TEXT", help="only programs whose name contains TEXT")
     parser.add_output("program")
     options = parser.parse_args(argv)
     os.environ["MYRIAD_COMPILATION_CACHE"] = "off"  # Compiling is measured.
@@ -291,10 +289,10 @@ def _run(argv: list[str]) -> bool:
     print(f"{'program':32} {'envs':>10}  {'steps/s':34} {'compile':8} {'temporary':12} asks")
     rows = []
     for name, measure_it in measured():
-        if options.only in name:
+        if (options.only or "") in name:
             rows.append(measure_it(name))
             print(line(rows[-1]), flush=True)
-    pairs = [(name, compare_it) for name, compare_it in compared() if options.only in name]
+    pairs = [(name, compare_it) for name, compare_it in compared() if (options.only or "") in name]
     if pairs:
         print(f"\n{'rollout':42} {'envs':>10}  {'steps/s':>9} {'other':>9}  times as fast (95%)")
     for name, compare_it in pairs:

@@ -331,13 +331,12 @@ def _parser() -> Parser:
         metavar="NAME",
         help="instead, train an agent with each of these networks",
     )
-    parser.add_argument("--env", default=NETWORKS_ENV, help="with --networks: the environment")
+    parser.add_argument("--env", help=f"with --networks: the environment (default: {NETWORKS_ENV})")
     parser.add_argument(
         "--steps",
         type=count,
-        default=NETWORKS_STEPS,
         metavar="N",
-        help="with --networks: the number of steps",
+        help=f"with --networks: the number of steps (default: {NETWORKS_STEPS:,})",
     )
     parser.add_argument(
         "--set",
@@ -353,7 +352,13 @@ def _parser() -> Parser:
 def _run(argv: list[str]) -> bool:
     import myriad
 
-    options = _parser().parse_args(argv)
+    parser = _parser()
+    options = parser.parse_args(argv)
+    others = ("num_envs",) if options.networks else ("env", "steps", "set")
+    for name in others:
+        if getattr(options, name):
+            word = "can't be given with" if options.networks else "needs"
+            parser.error(f"--{name.replace('_', '-')} {word} --networks")
     if options.networks:
         return _run_networks(options)
     if options.num_envs is not None:
@@ -394,7 +399,12 @@ def _run_networks(options: argparse.Namespace) -> bool:
         runs: list[NetworkRun] = []
         for seed in range(options.seeds or DEFAULTS_SEEDS):
             run = train_network(
-                options.env, options.agent or "ppo", network, seed, options.steps, fields
+                options.env or NETWORKS_ENV,
+                options.agent or "ppo",
+                network,
+                seed,
+                options.steps or NETWORKS_STEPS,
+                fields,
             )
             runs.append(run)
             # A training may take an hour, so each one is saved as soon as it is done.

@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(argv)
     try:
-        types = [options.plot_type] if options.plot_type else list(PLOTS)
+        types = [options.plot_type] if options.plot_type is not None else list(PLOTS)
         for path in draw(options.input, options.output, types):
             print(path)
     except MyriadError as error:

@@ -163,7 +163,7 @@ def train_and_evaluate(
         require_same_training(group, resolved, profile_chunks)
         group.together(lambda: require_trackers(resolved.config.log_to))
         require_drawing(resolved)
-        path = _new_path(resolved.config) if run_folder is None else _named(run_folder)
+        path = _named(_new_path(resolved.config) if run_folder is None else run_folder)
         warn_if_slower(resolved)
         settings = active_settings(config, resolved, sources)
         record = environment_record(config, settings)
@@ -485,7 +485,14 @@ def _named(run_folder: str | Path) -> Path:
     name = str(run_folder)
     if not name or "\0" in name:  # No file system takes a null character.
         raise InvalidArgumentError(f"run_folder must name a folder, but got {shown(name)}.")
-    return Path(run_folder)
+    path = Path(run_folder)
+    try:
+        str(path.absolute()).encode()
+    except UnicodeEncodeError:  # orbax could not write a checkpoint there.
+        raise InvalidArgumentError(
+            f"run_folder must have a name in UTF-8, but got {shown(str(path.absolute()))}."
+        ) from None
+    return path
 
 
 def _new_path(config: TrainingConfig) -> Path:

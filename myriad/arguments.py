@@ -20,6 +20,8 @@ _NAMES = {
     "str": "a string",
     "Path": "a path",
     "Iterable": "a list",
+    "Sequence": "a list",
+    "Callable": "a function",
     "TrainingConfig": "a TrainingConfig, as create_config builds it",
 }
 

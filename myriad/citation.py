@@ -121,11 +121,15 @@ def _damage(row: Row) -> str:
     for names, kind in ((_INTEGERS, int), (_DECIMALS, float)):
         for name in names:
             try:
-                is_finite = math.isfinite(kind(row.get(name) or 0))
+                fits = 0 <= kind(row.get(name) or 0) < math.inf
             except (ValueError, OverflowError):
-                is_finite = False
-            if not is_finite:
+                fits = False
+            if not fits:
                 return f"{name} is {row[name]!r}"
+    for name in ("steps_per_s", "efficiency"):
+        low, middle, high = (row.get(f"{name}{end}") for end in ("_low", "", "_high"))
+        if low and middle and high and not float(low) <= float(middle) <= float(high):
+            return f"{name} is {middle!r}, outside of its interval"
     return ""
 
 

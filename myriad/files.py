@@ -5,6 +5,7 @@ import errno
 import os
 import re
 import sys
+import tempfile
 import threading
 import time
 import tomllib
@@ -47,7 +48,7 @@ def replacing(path: Path) -> Iterator[Path]:
         with write_errors_explained(path):
             yield target
         return
-    temporary = target.with_name(f".{target.stem}.{os.getpid()}{target.suffix}")
+    temporary = target.with_name(f".{target.stem}.{os.getpid()}{path.suffix}")
     with write_errors_explained(path):
         try:
             yield temporary
@@ -88,7 +89,11 @@ def unwritable(folder: Path) -> str | None:
             return f"can't be used: {error.strerror}"
         if not there.is_dir():
             return f"can't be made, since {there} is no folder"
-        return None if os.access(there, os.W_OK | os.X_OK) else "can't be written"
+        try:
+            tempfile.TemporaryFile(dir=there).close()
+        except OSError as error:
+            return f"can't be written: {error.strerror}"
+        return None
     return "can't be made"
 
 

@@ -125,6 +125,12 @@ def test_a_file_that_is_none_is_refused_in_one_sentence(tmp_path, capsys, text, 
     [
         (b",10000,", b",many,", "line 2: num_envs is 'many'."),
         (b",0.25,", b",nan,", "line 2: run_s is 'nan'."),
+        (b",0.25,", b",-0.25,", "line 2: run_s is '-0.25'."),
+        (
+            b",1234567.8,",
+            ",\N{ARABIC-INDIC DIGIT THREE},".encode(),
+            "line 2: steps_per_s is '\N{ARABIC-INDIC DIGIT THREE}', outside of its interval.",
+        ),
         (
             b",0123456789abcdef-dirty",
             b"",

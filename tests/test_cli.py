@@ -148,6 +148,13 @@ def test_the_package_runs_as_a_module():
         assert "myriad 0" in done.stdout or "did you mean 'train'" in done.stderr
 
 
+def test_help_works_without_docstrings():
+    words = [sys.executable, "-OO", "-m", "myriad", "train", "--help"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--num-envs INT" in done.stdout
+
+
 def test_options_of_xla_to_leave_out_are_told_by_name():
     command = parse(["envs", "--without-xla-option", "a", "--without-xla-option", "b"])
     assert command.without_xla_option == ("a", "b")

@@ -77,6 +77,13 @@ def test_the_machine_its_versions_and_its_folders_are_shown(doctor, tmp_path):
     assert "problem" not in text
 
 
+def test_a_folder_that_only_seems_writable_is_a_problem(doctor, monkeypatch):
+    monkeypatch.setenv("MYRIAD_HOME", "/proc/x")
+    code, text = doctor()
+    assert code == 1
+    assert "\nproblem    kept in: /proc/x can't be written: " in text
+
+
 def test_settings_is_another_name_of_the_command(doctor):
     def without_memory(asked):
         return asked[0], re.sub(r"\(.* GiB free\)", "", asked[1])

@@ -438,12 +438,25 @@ def generator():
             {"confidence": 1.0},
             "confidence must lie between 0 and 1, both excluded, but got 1.0.",
         ),
-        ([len, ()], {"min_sample_s": 0.0}, "min_sample_s must be above 0 and finite, but got 0.0."),
+        ([len, ()], {"min_sample_s": 0.0}, "min_sample_s must be a number above 0"),
         (
             [len, ()],
             {"min_sample_s": math.inf},
-            "min_sample_s must be above 0 and finite, but got inf.",
+            "min_sample_s must be a number above 0",
         ),
+        (
+            [len, ()],
+            {"num_samples": 10**9},
+            "num_samples must be an integer from 1 to 100,000",
+        ),
+        ([len, ()], {"num_samples": "9"}, "num_samples must be an integer from 1 to 100,000"),
+        (
+            [len, ()],
+            {"confidence": math.nan},
+            "confidence must be a number from 0 to 1",
+        ),
+        ([len, ()], {"clock": 0}, "clock must be a function, but got 0."),
+        ([len, ()], {"carry": 1}, "carry must be True or False, but got 1."),
         ([3], {}, "fn must be a function, but got 3."),
         ([coroutine], {}, "fn must do its work when called, but <function coroutine"),
         ([generator], {}, "fn must do its work when called, but <function generator"),
@@ -454,6 +467,31 @@ def test_a_mistake_gets_one_sentence(arguments, options, sentence):
         timing.measure(*arguments, **options)
     assert str(caught.value).startswith(sentence)
     assert str(caught.value).endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: timing.median_interval(["a"] * 9), "samples must be numbers, but got"),
+        (lambda: timing.median_interval([math.nan] * 9), "samples must be numbers, but got [nan"),
+        (lambda: timing.median_interval(9), "samples must be a list, but got 9."),
+        (lambda: timing.median_interval(range(10**6)), "samples must be at most 100,000, but got"),
+        (lambda: timing.median_interval([1.0] * 9, "x"), "confidence must be a number from 0 to 1"),
+        (lambda: timing.compare(len, 3, ()), "b must be a function, but got 3."),
+        (
+            lambda: timing.compare(len, len, (), num_pairs=10**9),
+            "num_pairs must be an integer",
+        ),
+        (lambda: timing.compare(len, len, (), seed="x"), "seed must be an integer from -2**63 to"),
+        (lambda: timing.interleave([], least_rounds=0, most_rounds=1.5), "most_rounds must be an"),
+        (lambda: timing.timed(3), "fn must be a function, but got 3."),
+        (lambda: timing.warmup(None), "fn must be a function, but got None."),
+    ],
+)
+def test_a_mistake_in_any_other_call_gets_one_sentence(call, sentence):
+    with pytest.raises(InvalidArgumentError) as caught:
+        call()
+    assert str(caught.value).startswith(sentence)
 
 
 def test_a_deleted_argument_is_refused_before_anything_runs():

@@ -57,8 +57,11 @@ class Parser(argparse.ArgumentParser):
         raise SuiteError(f"{message}; --help lists the flags.")
 
     def parse_args(self, *args: Any, **named: Any) -> Any:
-        """Parse the flags, and refuse an `--output` that exists."""
+        """Parse the flags, and refuse an empty name and an `--output` that exists."""
         options = super().parse_args(*args, **named)
+        for name, value in vars(options).items():
+            if "" in (value if isinstance(value, list) else [value]):
+                self.error(f"--{name.replace('_', '-')} must not be empty")
         if "force" in options and options.output is not None:
             require_free(options.output, force=options.force)
         return options

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from myriad import settings
+from myriad.arguments import checked
 from myriad.autotune.keys import digest
 from myriad.autotune.search import Candidate
 from myriad.errors import InvalidArgumentError
@@ -19,6 +20,7 @@ from myriad.files import holder_of, readable, replacing, write_errors_explained
 
 # Raise it when entries get a new field, since an entry with an unknown field counts as damaged.
 SCHEMA_VERSION = 1
+_NAME = "autotune_profiles.json"
 # The field of each entry's checksum. An entry without it was written by hand.
 _CHECKSUM = "checksum"
 SECTIONS = ("hardware", "env_profiles", "agent_profiles", "chunk_size_configs")
@@ -46,13 +48,15 @@ Entry = dict[str, Any]
 class ProfileCache:
     """The file `autotune_profiles.json`: an object for each of `SECTIONS`, from key to entry.
 
-    Writers take turns by a lock and replace the whole file, so readers need no lock. A file that
-    can't be understood is renamed with a warning, and a new one is started. An entry that is not
-    Myriad's, or that doesn't match its checksum, counts as missing and is replaced.
+    Writers take turns by a lock and replace the whole file, so readers need no lock. A file of this
+    name that can't be understood is renamed with a warning, and a new one is started. One of
+    another name is refused. An entry that is not Myriad's, or that doesn't match its checksum,
+    counts as missing and is replaced.
     """
 
-    def __init__(self, path: Path | None = None):
-        self.path = settings.home() / "autotune_profiles.json" if path is None else path
+    @checked
+    def __init__(self, path: str | Path | None = None):
+        self.path = settings.home() / _NAME if path is None else Path(path)
         self._gave_up = False
 
     def read(self) -> dict[str, dict[str, Entry]]:
@@ -93,8 +97,11 @@ class ProfileCache:
         """Remove all entries.
 
         Raises:
-            InvalidArgumentError: another process holds the lock, or the file can't be removed.
+            InvalidArgumentError: another process holds the lock, or the file can't be removed or is
+                not ours.
         """
+        if self.path.name != _NAME:
+            self._parse()
         try:
             with self._locked(), write_errors_explained(f"autotune cache {self.path}"):
                 self.path.unlink(missing_ok=True)
@@ -116,7 +123,16 @@ class ProfileCache:
         return "\n".join([f"{self.path}: {len(rows)} answers", *rows])
 
     def _parse(self) -> dict[str, dict[str, Entry]] | None:
-        """Return the sections, empty if there is no file, or None if it is not one of ours."""
+        """Return the sections, empty if there is no file, or None if ours is damaged."""
+        sections = self._sections()
+        if sections is None and self.path.name != _NAME:
+            raise InvalidArgumentError(
+                f"autotune cache {self.path} is not one of version {SCHEMA_VERSION}; "
+                "name another file."
+            )
+        return sections
+
+    def _sections(self) -> dict[str, dict[str, Entry]] | None:
         try:
             content = json.loads(readable(self.path).read_text(encoding="utf-8"))
         except FileNotFoundError:

@@ -96,7 +96,8 @@ def autotune(
             `MYRIAD_HOME`.
 
     Raises:
-        InvalidArgumentError: nothing fits into memory. The message says what would.
+        InvalidArgumentError: nothing fits into memory. The message says what would. Or the file of
+            answers is not one.
     """
     start = time.perf_counter()
     say = printer(verbose=verbose)
@@ -107,7 +108,9 @@ def autotune(
     hardware = fingerprint()
     spelled_out = keys.details(resolved.config, hardware)
     key = keys.key(resolved.config, hardware, spelled_out)
-    known = None if force_revalidate else cache.get("chunk_size_configs", key)
+    known = cache.get("chunk_size_configs", key)  # This also refuses a file that is not a cache.
+    if force_revalidate:
+        known = None
     if known is not None and _answers(known, resolved, available_bytes(memory_limit)):
         result = _result(resolved, known, time.perf_counter() - start, from_cache=True)
         say(f"{key}: cached")

@@ -2,7 +2,6 @@
 
 import dataclasses
 import re
-import tomllib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import tyro
 from myriad import __version__
 from myriad.cli.switches import spelled_out, switches_of
 from myriad.errors import InvalidArgumentError, UnknownNameError, closest, shown
+from myriad.files import parse_toml
 from myriad.ranges import require_ranges
 from myriad.registry import Registry
 
@@ -213,7 +213,7 @@ def _without_dotted(argv: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
 def _value(text: str) -> Any:
     """Read a value as TOML does. Anything that TOML can't read is a string."""
     try:
-        table = tomllib.loads(f"value = {text}")
+        table = parse_toml(f"value = {text}")
     except (ValueError, RecursionError):
         return text
     return table["value"] if len(table) == 1 else text

@@ -1,6 +1,7 @@
 """The smaller subcommands of `myriad`: evaluate, render, autotune, cite and the lists."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
@@ -74,8 +75,8 @@ class Render(config_flags("env"), XlaFlags):
     output: Path = dataclasses.field(kw_only=True)
     """File to write, ending in .gif or .mp4."""
 
-    agent: str = "random"
-    """Agent that needs no training: random, bangbang or pid."""
+    agent: str | None = None
+    """Agent that needs no training: random, bangbang or pid. By default random."""
 
     run_folder: Path | None = None
     """Show the trained agent of this run in its environment."""
@@ -107,6 +108,7 @@ class Render(config_flags("env"), XlaFlags):
 
         require_free(self.output, force=self.force)
         if self.run_folder is not None:
+            _refuse(self, ("env", "agent"), "beside --run-folder, which says what to show")
             from myriad.api import load_training
 
             _, env, agent = load_training(self.run_folder, self.train_seed, trust=self.trust)
@@ -115,8 +117,9 @@ class Render(config_flags("env"), XlaFlags):
                 "--env or --run-folder is missing: give one of them to say what to show."
             )
         else:
+            _refuse(self, ("train_seed", "trust"), "without --run-folder")
             env = make_env(self.env)
-            agent = make_agent(self.agent, env)
+            agent = make_agent(self.agent or "random", env)
         if isinstance(agent, Learner):
             raise InvalidArgumentError(
                 f"{self.agent} must be trained before it acts: name its --run-folder."
@@ -213,6 +216,9 @@ class Autotune(config_flags("env", "agent", "num_envs", "buffer_size"), XlaFlags
             print(f"OPTIMAL_BATCH_SIZE={chosen.batch_size} written to {self.write_env}")
 
     def _manage(self, cache: Any) -> None:
+        measuring = ("env", "agent", "num_envs", "buffer_size", "tune", "write_env", "memory_limit")
+        unused = measuring if self.export is not None else (*measuring, "force")
+        _refuse(self, unused, "beside --show, --clear or --export, which measure nothing")
         if self.export is not None:
             require_free(self.export, force=self.force)
             cache.export(self.export)
@@ -222,6 +228,15 @@ class Autotune(config_flags("env", "agent", "num_envs", "buffer_size"), XlaFlags
         if self.clear:
             cache.clear()
             print(f"{cache.path} cleared")
+
+
+def _refuse(command: Any, names: Sequence[str], why: str) -> None:
+    """Refuse flags that would be ignored. One that has its default passes."""
+    defaults = {field.name: field.default for field in dataclasses.fields(command)}
+    given = [name for name in names if getattr(command, name) != defaults[name]]
+    if given:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise InvalidArgumentError(f"{flags} can't be given {why}.")
 
 
 @dataclasses.dataclass(frozen=True)

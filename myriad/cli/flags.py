@@ -27,7 +27,10 @@ class XlaFlags:
 
 
 def sentences(kind: type) -> dict[str, str]:
-    """Return the sentences of a class's `Attributes:` section by attribute name."""
+    """Return the sentences of a class's `Attributes:` section by attribute name.
+
+    There are none if Python dropped the docstrings.
+    """
     docstring = inspect.getdoc(kind) or ""
     section = re.search(r"^Attributes:\n(.*?)(?=^\S|\Z)", docstring, re.MULTILINE | re.DOTALL)
     if section is None:
@@ -61,13 +64,13 @@ def field_flag(name: str, hint: str | None = None) -> Any:
         declared = range_of(name)
         return Annotated[
             items,
-            tyro.conf.arg(help=_SENTENCES[name], help_behavior_hint=hint_of(None, declared)),
+            tyro.conf.arg(help=_sentence(name), help_behavior_hint=hint_of(None, declared)),
             *([] if declared is None else [declared]),
         ]
     return Annotated[
         kind | None,
         tyro.conf.arg(
-            help=_SENTENCES[name],
+            help=_sentence(name),
             metavar=kind.__name__.upper(),
             help_behavior_hint=_own_hint(name) if hint is None else hint,
         ),
@@ -129,6 +132,10 @@ def _given_type(annotation: Any) -> Any:
         (kind,) = (each for each in get_args(annotation) if each is not types.NoneType)
         return kind
     return annotation
+
+
+def _sentence(name: str) -> str:
+    return _SENTENCES.get(name, "")
 
 
 _SENTENCES = sentences(TrainingConfig)

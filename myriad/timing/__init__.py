@@ -12,13 +12,14 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 
+from myriad.arguments import checked
 from myriad.collector import collector_paused
-from myriad.errors import InvalidArgumentError
-from myriad.timing.intervals import median_interval, require_enough
+from myriad.ranges import INT64, Integer, Number, Seconds, Seed
+from myriad.timing.intervals import MOST, Confidence, median_interval, require_enough
 from myriad.timing.subject import Clock, Function, Subject, timed
 
 __all__ = [
@@ -33,6 +34,10 @@ __all__ = [
     "timed",
     "warmup",
 ]
+
+
+SampleSeconds = Annotated[float, Number(0, 86_400, positive=True)]
+Samples = Annotated[int, Integer(1, MOST)]
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,7 @@ def block_until_ready(tree: Any) -> Any:
     return jax.block_until_ready(tree)
 
 
+@checked
 def warmup(fn: Function, *args: Any) -> Any:
     """Call `fn` once, so that it is compiled, and return its result when that is ready.
 
@@ -118,13 +124,14 @@ def warmup(fn: Function, *args: Any) -> Any:
     return Subject(fn, args).prepare()
 
 
+@checked
 def measure(
     fn: Function,
     *args: Any,
     carry: bool = False,
-    num_samples: int = 15,
-    min_sample_s: float = 0.01,
-    confidence: float = 0.95,
+    num_samples: Samples = 15,
+    min_sample_s: SampleSeconds = 0.01,
+    confidence: Confidence = 0.95,
     clock: Clock = time.perf_counter,
 ) -> Timing:
     """Time `fn(*args)`, each call until its result is ready.
@@ -156,7 +163,6 @@ def measure(
         True
     """
     require_enough("num_samples", num_samples, confidence)
-    _require_finite(min_sample_s)
     subject = Subject(fn, args, carry=carry, clock=clock)
     subject.prepare()
     with collector_paused():
@@ -165,15 +171,16 @@ def measure(
     return _summary(subject, samples, confidence)
 
 
+@checked
 def compare(
     a: Function,
     b: Function,
     *args: Any,
     carry: bool = False,
-    num_pairs: int = 21,
-    min_sample_s: float = 0.01,
-    confidence: float = 0.95,
-    seed: int = 0,
+    num_pairs: Samples = 21,
+    min_sample_s: SampleSeconds = 0.01,
+    confidence: Confidence = 0.95,
+    seed: Seed = 0,
     clock: Clock = time.perf_counter,
 ) -> Comparison:
     """Time two functions in pairs of samples in random order, so that drift affects both equally.
@@ -196,7 +203,6 @@ def compare(
         InvalidArgumentError: as in `measure`.
     """
     require_enough("num_pairs", num_pairs, confidence)
-    _require_finite(min_sample_s)
     sides = [Subject(fn, args, carry=carry, clock=clock) for fn in (a, b)]
     for side in sides:
         side.prepare()
@@ -218,13 +224,14 @@ def compare(
     )
 
 
+@checked
 def interleave(
     samplers: Sequence[Callable[[], float]],
     *,
-    least_rounds: int,
-    most_rounds: int,
-    budget_s: float = math.inf,
-    seed: int = 0,
+    least_rounds: Annotated[int, Integer(0, INT64)],
+    most_rounds: Annotated[int, Integer(0, INT64)],
+    budget_s: Seconds = math.inf,
+    seed: Seed = 0,
 ) -> list[list[float]]:
     """Take a sample of every side in each round, in a new random order, so that drift cancels.
 
@@ -261,13 +268,6 @@ def _summary(subject: Subject, samples: Sequence[float], confidence: float) -> T
     return Timing(
         tuple(samples), subject.calls_per_sample, median_s, low_s, high_s, confidence, compile_s
     )
-
-
-def _require_finite(min_sample_s: float) -> None:
-    if not 0 < min_sample_s < math.inf:
-        raise InvalidArgumentError(
-            f"min_sample_s must be above 0 and finite, but got {min_sample_s}."
-        )
 
 
 def _readable(seconds: float) -> str:

@@ -3,13 +3,22 @@
 import itertools
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from numbers import Real
+from typing import Annotated
 
-from myriad.errors import InvalidArgumentError
+from myriad.arguments import checked
+from myriad.errors import InvalidArgumentError, shown
+from myriad.ranges import Number
+
+# The most samples. More would take minutes in exact integers.
+MOST = 100_000
+Confidence = Annotated[float, Number(0, 1)]
 
 
-def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
+@checked
+def median_interval(samples: Iterable[float], confidence: Confidence = 0.95) -> tuple[float, float]:
     """Return two of the samples that enclose the true median with at least this probability.
 
     The k-th smallest of n independent samples lies above the true median only if fewer than k of
@@ -21,15 +30,21 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple
         confidence: the least probability that the interval holds the true median.
 
     Raises:
-        InvalidArgumentError: there are too few samples for any interval of this confidence.
+        InvalidArgumentError: there are too few samples for any interval of this confidence, too
+            many, or one is not a number.
 
     Example:
         >>> median_interval([3.0, 1.0, 2.0, 6.0, 5.0, 4.0])
         (1.0, 6.0)
     """
-    require_enough("samples", len(samples), confidence)
-    ordered = sorted(samples)
-    rank = _rank(len(samples), confidence)
+    ordered: list[float] = list(samples)
+    if not all(isinstance(each, Real) and each == each for each in ordered):  # noqa: PLR0124
+        raise InvalidArgumentError(f"samples must be numbers, but got {shown(samples)}.")
+    if len(ordered) > MOST:
+        raise InvalidArgumentError(f"samples must be at most {MOST:,}, but got {len(ordered):,}.")
+    require_enough("samples", len(ordered), confidence)
+    ordered.sort()
+    rank = _rank(len(ordered), confidence)
     return ordered[rank - 1], ordered[-rank]
 
 
@@ -83,8 +98,9 @@ def _rank(num_samples: int, confidence: float) -> int:
     # Use exact integers, since with a thousand samples a float loses the difference that decides.
     allowed = (1 - Fraction(confidence)) * 2**num_samples / 2
     rank = 0
-    below = 1
+    below = term = 1  # `term` is the binomial coefficient of `rank`.
     while below <= allowed:
+        term = term * (num_samples - rank) // (rank + 1)
         rank += 1
-        below += math.comb(num_samples, rank)
+        below += term
     return rank

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 
+from myriad.arguments import checked
 from myriad.errors import InvalidArgumentError
 
 Function = Callable[..., Any]
@@ -21,6 +22,7 @@ Clock = Callable[[], float]
 _MAX_OVERHEAD = 10
 
 
+@checked
 def timed(fn: Function, *args: Any, clock: Clock = time.perf_counter) -> tuple[Any, float]:
     """Call `fn(*args)` once. Return its result, when that is ready, and the seconds that it took.
 
@@ -62,8 +64,6 @@ class Subject:
         if isinstance(fn, functools.partial) and not fn.keywords:
             args = (*fn.args, *args)
             fn = fn.func
-        if not callable(fn):
-            raise InvalidArgumentError(f"fn must be a function, but got {fn!r}.")
         if inspect.iscoroutinefunction(fn) or inspect.isgeneratorfunction(fn):
             raise InvalidArgumentError(
                 f"fn must do its work when called, but {fn!r} only prepares it; call it in fn."

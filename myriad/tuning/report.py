@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _MOST_IN_CONTOUR = 4
 _BUNDLE = "plotly.min.js"
 # Settings that say how a campaign was run. They don't describe the campaign itself.
-_UNSHOWN = {"storage", "output", "quiet", "fail_if_exists", "trust"}
+_UNSHOWN = {"storage", "output", "quiet", "fail_if_exists", "force", "trust"}
 
 
 def write_report(result: "TuneResult") -> list[Path]:
@@ -126,7 +126,7 @@ def command_to_go_on(settings: TuneSettings, left: int) -> str | None:
         return None
     words = ["myriad", "tune"]
     default = {field.name: field.default for field in dataclasses.fields(TuneSettings)}
-    shown = dataclasses.replace(settings, n_trials=left, fail_if_exists=False)
+    shown = dataclasses.replace(settings, n_trials=left, fail_if_exists=False, force=False)
     for name, before in default.items():
         value = getattr(shown, name)
         if name == "storage":

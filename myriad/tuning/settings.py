@@ -110,6 +110,9 @@ class TuneSettings:
     fail_if_exists: bool = False
     """Refuse an existing study. Otherwise it is resumed."""
 
+    force: bool = False
+    """Replace the results of an older study of the same name, which this one does not resume."""
+
     output: Path = Path("results/tuning")
     """Folder of the results."""
 

@@ -13,7 +13,7 @@ import optuna
 from optuna.storages import BaseStorage
 
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
-from myriad.files import read_text
+from myriad.files import read_text, require_free
 from myriad.tuning.claims import SOURCE, TuningStudy, disconnect
 from myriad.tuning.settings import GROWS, TuneSettings
 from myriad.tuning.space import SearchSpace
@@ -98,6 +98,8 @@ def _create_or_check(
     ]
     known = {study.study_name for study in storage.get_all_studies()}
     if name not in known:
+        for kind in ("results.json", "best.toml"):
+            require_free(settings.output / f"{name}_{kind}", force=settings.force)
         made = optuna.create_study(study_name=name, storage=storage, directions=directions)
     else:
         if settings.fail_if_exists:

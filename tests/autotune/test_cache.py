@@ -290,6 +290,23 @@ def test_bytes_that_are_no_text_are_set_aside_by_a_writer_too(cache):
     assert aside.read_bytes() == b"\xff\xfe\x00"
 
 
+@pytest.mark.parametrize("use", [ProfileCache.read, ProfileCache.clear, ProfileCache.table])
+def test_a_file_of_another_name_that_is_not_a_cache_is_refused(use, tmp_path):
+    file = tmp_path / "mine.json"
+    file.write_text('{"precious": 1}')
+    with pytest.raises(
+        InvalidArgumentError, match=r"mine\.json is not one of version 1; name another file\.$"
+    ):
+        use(ProfileCache(str(file)))
+    assert file.read_text() == '{"precious": 1}'
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_the_path_of_a_cache_is_text_or_a_path():
+    with pytest.raises(InvalidArgumentError, match=r"path must be a string or a path, but got 3\."):
+        ProfileCache(3)
+
+
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     cache = ProfileCache(tmp_path / "file" / "autotune_profiles.json")

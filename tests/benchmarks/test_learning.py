@@ -151,6 +151,20 @@ def test_what_set_cannot_give_is_one_sentence(given, said, capsys):
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--set", "x"], "--set needs --networks"),
+        (["--env", "snake"], "--env needs --networks"),
+        (["--steps", "9"], "--steps needs --networks"),
+        (["--networks", "mlp", "--num-envs", "8"], "--num-envs can't be given with --networks"),
+    ],
+)
+def test_a_flag_that_would_be_ignored_is_refused(given, said, capsys):
+    assert learning.main(given) == 2
+    assert capsys.readouterr().err.startswith(said)
+
+
 @pytest.mark.slow
 def test_each_network_that_you_name_is_a_row(tmp_path, capsys):
     words = "--networks mlp cnn --agent pqn --seeds 1 --steps 256 --set eval_max_steps=4"

@@ -396,6 +396,13 @@ def test_a_file_that_exists_is_replaced_only_by_force(tmp_path, capsys):
     assert len(frames_of(path)) == 2
 
 
+def test_a_link_is_written_as_its_own_ending_says(tmp_path):
+    (tmp_path / "it.gif").symlink_to(tmp_path / "target.dat")
+    command = ["render", "--env", "pendulum", "--steps", "2", "--output", str(tmp_path / "it.gif")]
+    assert cli.main(command) == 0
+    assert len(frames_of(tmp_path / "target.dat")) == 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
@@ -454,6 +461,18 @@ RENDER = ["render", "--env", "pendulum", "--output"]
             "none/x.gif can't be written, since there is no folder none.",
         ),
         ([*RENDER, "."], "the file must end in .gif or .mp4, but got '.'."),
+        (
+            [*RENDER, "x.gif", "--run-folder", "r", "--agent", "pid"],
+            "--env, --agent can't be given beside --run-folder, which says what to show.",
+        ),
+        (
+            [*RENDER, "x.gif", "--train-seed", "1", "--trust"],
+            "--train-seed, --trust can't be given without --run-folder.",
+        ),
+        (
+            ["autotune", "--show", "--env", "cartpole", "--tune", "batch", "--force"],
+            "--env, --tune, --force can't be given beside --show, --clear or --export",
+        ),
         (["envs", "--all"], "`myriad envs` has no option --all (`myriad envs --help` lists them)."),
     ],
 )

@@ -93,6 +93,21 @@ def test_what_cant_be_used_is_one_sentence_and_makes_no_study(
         assert not Path("made.db").exists()
 
 
+@pytest.mark.parametrize("file", ["x_results.json", "x_best.toml"])
+def test_the_results_of_another_study_are_replaced_only_by_force(
+    file, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / file).write_text("older")
+    words = ["tune", "--env", "cartpole-control", "--study-name", "x", "--n-trials", "0"]
+    assert main([*words, "--output", "."]) == 2
+    sentence = f"{file} exists: name another file, or replace it by --force.\n"
+    assert capsys.readouterr().err == sentence
+    assert (tmp_path / file).read_text() == "older"
+    assert main([*words, "--output", ".", "--force"]) == 0
+    assert '"study": "x"' in (tmp_path / "x_results.json").read_text()
+
+
 @pytest.mark.slow
 def test_without_optuna_one_sentence_says_how_to_install_it(tmp_path):
     says = "tuning needs Optuna: pip install 'myriad[tune]'\n"

@@ -7,6 +7,7 @@ import pytest
 from benchmarks.harness.command_line import Parser
 from benchmarks.harness.files import replacing, write_text
 from benchmarks.harness.results import ROOT
+from benchmarks.harness.workloads import SuiteError
 from myriad.errors import InvalidArgumentError
 
 SCRIPTS = [
@@ -47,12 +48,13 @@ def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path):
         write_text(path, "new")
 
 
+@pytest.mark.parametrize("name", ["mine.csv", "mine_samples.json"])
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_a_file_that_exists_is_replaced_only_by_force(script, tmp_path, capsys):
-    path = tmp_path / "mine.csv"
+def test_a_file_that_exists_is_replaced_only_by_force(script, name, tmp_path, capsys):
+    path = tmp_path / name
     path.write_text("mine")
     main = importlib.import_module(f"benchmarks.{script}").main
-    assert main(["--output", str(path)]) == 2
+    assert main(["--output", str(tmp_path / "mine.csv")]) == 2
     assert capsys.readouterr().err == (
         f"{path} exists: name another file, or replace it by --force.\n"
     )
@@ -66,3 +68,12 @@ def test_an_empty_file_a_folder_and_a_forced_file_are_written(tmp_path):
         parser = Parser("script.py", "A script.")
         parser.add_output()
         assert parser.parse_args(["--output", str(tmp_path / flags[0]), *flags[1:]])
+
+
+def test_an_empty_name_is_refused():
+    for flag in ("--env", "--agent"):
+        parser = Parser("script.py", "A script.")
+        parser.add_env("cartpole")
+        parser.add_agent(None)
+        with pytest.raises(SuiteError, match=f"^{flag} must not be empty; --help lists"):
+            parser.parse_args([flag, ""])

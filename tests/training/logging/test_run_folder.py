@@ -182,13 +182,20 @@ def test_a_folder_that_cannot_be_is_refused_in_a_sentence(tmp_path):
             new_folder(path)
 
 
-@pytest.mark.parametrize("name", ["", "a\0b"])
-def test_a_name_that_no_folder_can_have_is_refused_in_a_sentence(name):
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("", "name a folder, but got ''"),
+        ("a\0b", "name a folder, but got 'a\\x00b'"),
+        ("/tmp/\udcff", "have a name in UTF-8, but got '/tmp/\\udcff'"),  # noqa: S108
+    ],
+)
+def test_a_name_that_no_folder_can_have_is_refused_in_a_sentence(name, says):
     config = create_config("cartpole", "random", steps_per_env=8)
     for take in (resume, load_agent, lambda folder: train_and_evaluate(config, folder)):
         with pytest.raises(InvalidArgumentError) as caught:
             take(name)
-        assert str(caught.value) == f"run_folder must name a folder, but got {name!r}."
+        assert str(caught.value) == f"run_folder must {says}."
 
 
 def test_what_is_not_a_run_is_refused_with_the_run_that_it_lies_in(tmp_path):
