@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from myriad.errors import InvalidArgumentError, NotInstalledError, shown
+from myriad.errors import InvalidArgumentError, MyriadError, NotInstalledError, shown
 from myriad.files import locked
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Place:
             return InMemoryStorage()
         if self.file is not None:
             _make_folder(self.file, str(self))
-        with _explained(self), warnings.catch_warnings():
+        with explained(self), warnings.catch_warnings():
             # Optuna warns that heartbeats are experimental, but Myriad tests them.
             warnings.filterwarnings("ignore", message=".*heartbeat_interval")
             if self.kind == "journal":
@@ -191,12 +191,15 @@ def _passwords(url: str | None) -> list[str]:
 
 
 @contextlib.contextmanager
-def _explained(place: Place) -> Iterator[None]:
-    """Turn a driver's error into one sentence, without the cause, which may show the address."""
+def explained(place: Place) -> Iterator[None]:
+    """Turn any error of reading or writing a study into one sentence.
+
+    Its cause, which may show the address, is dropped.
+    """
     reason = None
     try:
         yield
-    except InvalidArgumentError:
+    except MyriadError:
         raise
     except Exception as error:  # noqa: BLE001 (drivers, SQLAlchemy and Optuna have their own)
         reason = _reason(error, _passwords(place.url))

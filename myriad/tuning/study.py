@@ -14,10 +14,10 @@ from optuna.storages import BaseStorage
 
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.files import read_text, require_free
-from myriad.tuning.claims import SOURCE, TuningStudy, disconnect
+from myriad.tuning.claims import FAILURE, RETRY_OF, SOURCE, WORKER, TuningStudy, disconnect
 from myriad.tuning.settings import GROWS, TuneSettings
 from myriad.tuning.space import SearchSpace
-from myriad.tuning.storage import Place, read_storage
+from myriad.tuning.storage import Place, explained, read_storage
 
 # The attribute of a study with the trial that was best on fresh seeds in the last confirmation.
 BEST_CONFIRMED = "best_confirmed"
@@ -39,7 +39,7 @@ def open_study(settings: TuneSettings, space: SearchSpace) -> TuningStudy:
     identity = _identity(settings, space)
     place = read_storage(settings.storage)
     storage = place.open()
-    with contextlib.ExitStack() as opened:
+    with explained(place), contextlib.ExitStack() as opened:
         opened.callback(disconnect, storage)
         with place.exclusive(storage, settings.study_name):
             queue = _queue(settings, space, storage)
@@ -53,6 +53,7 @@ def open_study(settings: TuneSettings, space: SearchSpace) -> TuningStudy:
                 pruner=_pruner(settings),
             )
             opened.callback(study.close)
+            _require_whole(study)
             queued = list(study.user_attrs.get("queued", []))
             for source, params in queue:
                 if source not in queued:
@@ -140,6 +141,27 @@ def _require_same(
         raise InvalidArgumentError(
             f"study {study.study_name} has other directions; name another --study-name."
         )
+
+
+def _require_whole(study: optuna.Study) -> None:
+    """Raise ValueError for a trial that neither Optuna nor Myriad can have stored."""
+    for trial in study.get_trials(deepcopy=False):
+        trial._validate()  # noqa: SLF001 (Optuna asks itself the same of a trial that it makes)
+        attributes = trial.user_attrs
+        owner = attributes.get(WORKER, dict.fromkeys(("host", "process", "started")))
+        retry_of = attributes.get(RETRY_OF, -1)
+        is_whole = (
+            isinstance(owner, dict)
+            and {"host", "process", "started"} <= owner.keys()
+            and isinstance(attributes.get(FAILURE, ""), str)
+            and type(retry_of) is int
+            and -1 <= retry_of < trial.number
+            and isinstance(trial.system_attrs.get("fixed_params", {}), dict)
+            and len(trial.values or study.directions) == len(study.directions)
+            and all(isinstance(each, float) for each in trial.intermediate_values.values())
+        )
+        if not is_whole:
+            raise ValueError(f"trial {trial.number} of study {study.study_name} is damaged")
 
 
 def _written(name: str, value: Any) -> str:

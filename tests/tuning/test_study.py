@@ -106,6 +106,34 @@ def test_a_study_that_something_else_made_is_refused(tmp_path):
         open_study(settings(storage), bowl())
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "trial_values SET value_type = 'x'",
+        "trial_values SET objective = 'x'",
+        "trial_values SET objective = 1",
+        "trials SET datetime_start = -1",
+        "trials SET datetime_complete = NULL",
+        "trial_params SET distribution_json = '[1'",
+        "trial_params SET param_value = 99.0",
+        "study_user_attributes SET value_json = '3'",
+        "trial_user_attributes SET value_json = '3' WHERE key = 'worker'",
+        "trial_user_attributes SET key = 'retry_of', value_json = '0' WHERE key = 'worker'",
+        "trial_user_attributes SET key = 'failure' WHERE key = 'worker'",
+        "trial_intermediate_values SET intermediate_value = 'x'",
+        "trial_system_attributes SET value_json = '[]'",
+    ],
+)
+def test_a_study_that_was_damaged_by_hand_is_one_sentence(change, tmp_path):
+    storage = f"sqlite:///{tmp_path}/studies.db"
+    run(settings(storage), 1)
+    with contextlib.closing(sqlite3.connect(tmp_path / "studies.db")) as studies:
+        studies.execute(f"UPDATE {change}")
+        studies.commit()
+    with pytest.raises(InvalidArgumentError, match=r"^[^\n]+\.$"):
+        open_study(settings(storage), bowl())
+
+
 def test_the_best_of_another_study_is_tried_first(storage):
     run(settings(storage, "before"), 5)
     best = max(trials_of(storage, "before"), key=lambda trial: trial.value)
