@@ -92,7 +92,7 @@ class Registry:
             InvalidArgumentError: the name is one of those that came with the registry, or holds a
                 colon.
         """
-        if not isinstance(name, str) or not name.strip():
+        if not name.strip():
             raise InvalidArgumentError(f"{self.kind} must have a name, but got {shown(name)}.")
         if name in self._built_in:
             raise InvalidArgumentError(
