@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from myriad.arguments import checked
 from myriad.errors import InvalidArgumentError
 from myriad.files import read_text, readable
 
@@ -34,7 +35,8 @@ _HEADERS = (
 _LEAST_SAMPLES = 6  # The fewest samples whose median has a 95% interval.
 
 
-def cite(path: Path) -> str:
+@checked
+def cite(path: str | Path) -> str:
     """Return a block to paste: machine, versions, commit, date, a table, and the command.
 
     Notes beneath the table say what a reader must know about a row, such as that a peer steps
@@ -43,6 +45,7 @@ def cite(path: Path) -> str:
     Raises:
         InvalidArgumentError: the file can't be read or is not a table of results.
     """
+    path = Path(path)
     every = read_table(path, _NEEDED)
     rows = [row for row in every if row["status"] == "ok"]
     if not rows:

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from myriad.errors import InvalidArgumentError
+from myriad.errors import InvalidArgumentError, shown
+from myriad.ranges import INT32, Integer
 
 
 class Space(Protocol):
@@ -45,8 +46,7 @@ class Discrete:
     n: int
 
     def __post_init__(self) -> None:
-        if self.n < 1:
-            raise InvalidArgumentError(f"n must be at least 1, but got {self.n}.")
+        Integer(1).require("n", self.n)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -73,10 +73,7 @@ class MultiDiscrete:
     nvec: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if not self.nvec or min(self.nvec) < 1:
-            raise InvalidArgumentError(
-                f"nvec must hold integers of at least 1, but got {self.nvec}."
-            )
+        Integer(1, items=(1, INT32)).require("nvec", self.nvec)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -113,10 +110,15 @@ class Box:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", np.dtype(self.dtype))
-        is_known = not any(isinstance(bound, Tracer) for bound in (self.low, self.high))
-        if is_known and np.any(np.asarray(self.low) > np.asarray(self.high)):
+        is_wrong = False
+        if not any(isinstance(bound, Tracer) for bound in (self.low, self.high)):
+            try:
+                is_wrong = bool(np.any(np.asarray(self.low, float) > np.asarray(self.high, float)))
+            except (TypeError, ValueError):
+                is_wrong = True
+        if is_wrong:
             raise InvalidArgumentError(
-                f"low must not exceed high, but got {self.low} and {self.high}."
+                f"low must not exceed high, but got {shown(self.low)} and {shown(self.high)}."
             )
 
     def sample(self, key: jax.Array) -> jax.Array:

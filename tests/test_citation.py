@@ -4,7 +4,9 @@ import json
 import pytest
 
 from benchmarks.harness.results import COLUMNS, new_row
+from myriad import citation
 from myriad.cli import main
+from myriad.errors import InvalidArgumentError
 
 MEASURED = {
     "library": "myriad",
@@ -143,6 +145,11 @@ def test_a_damaged_line_is_named(old, new, reason, tmp_path, capsys):
     path.write_bytes(path.read_bytes().replace(old, new))
     assert main(["cite", str(path)]) == 2
     assert capsys.readouterr().err == f"results {path} are damaged in {reason}\n"
+
+
+def test_what_is_not_a_path_is_refused():
+    with pytest.raises(InvalidArgumentError, match=r"path must be a string or a path, but got 3\."):
+        citation.cite(3)
 
 
 @pytest.mark.parametrize("samples", ["[1]", "[" * 100_000, "{"])

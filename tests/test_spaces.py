@@ -53,9 +53,17 @@ def test_what_lies_outside_does_not_belong():
 
 @pytest.mark.parametrize(
     ("space", "arguments"),
-    [(Discrete, (0,)), (MultiDiscrete, ((),)), (MultiDiscrete, ((2, 0),)), (Box, (1.0, 0.0, ()))],
+    [
+        (Discrete, (0,)),
+        (Discrete, ("2",)),
+        (MultiDiscrete, ((),)),
+        (MultiDiscrete, ((2, 0),)),
+        (MultiDiscrete, (3,)),
+        (Box, (1.0, 0.0, ())),
+        (Box, (0.0, "", ())),
+    ],
     ids=repr,
 )
-def test_an_empty_space_is_refused(space, arguments):
+def test_an_empty_space_or_none_is_refused(space, arguments):
     with pytest.raises(InvalidArgumentError):
         space(*arguments)
