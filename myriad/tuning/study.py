@@ -151,7 +151,8 @@ def _require_whole(study: optuna.Study) -> None:
         owner = attributes.get(WORKER, dict.fromkeys(("host", "process", "started")))
         retry_of = attributes.get(RETRY_OF, -1)
         is_whole = (
-            isinstance(owner, dict)
+            all(isinstance(name, str) for name in (*attributes, *trial.system_attrs))
+            and isinstance(owner, dict)
             and {"host", "process", "started"} <= owner.keys()
             and isinstance(attributes.get(FAILURE, ""), str)
             and type(retry_of) is int

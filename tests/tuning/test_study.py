@@ -122,6 +122,7 @@ def test_a_study_that_something_else_made_is_refused(tmp_path):
         "trial_user_attributes SET key = 'failure' WHERE key = 'worker'",
         "trial_intermediate_values SET intermediate_value = 'x'",
         "trial_system_attributes SET value_json = '[]'",
+        "trial_system_attributes SET key = NULL",
     ],
 )
 def test_a_study_that_was_damaged_by_hand_is_one_sentence(change, tmp_path):
