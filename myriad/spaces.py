@@ -162,7 +162,10 @@ class Box:
 
 
 def _validated(space: Space, action: Any, kind: Any, expected: str) -> jax.Array:
-    array = jnp.asarray(action)
+    try:
+        array = jnp.asarray(action)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidArgumentError(f"action must be {expected}, but got {shown(action)}.") from None
     is_known = not isinstance(array, Tracer)
     if array.shape != space.shape or not jnp.issubdtype(array.dtype, kind):
         got = f"{array.dtype} of shape {array.shape}" + (f": {action}" if is_known else "")

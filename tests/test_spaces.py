@@ -67,3 +67,9 @@ def test_what_lies_outside_does_not_belong():
 def test_an_empty_space_or_none_is_refused(space, arguments):
     with pytest.raises(InvalidArgumentError):
         space(*arguments)
+
+
+@pytest.mark.parametrize("action", ["left", None, object(), 2**40, [0, 1], 2])
+def test_an_action_that_does_not_belong_is_refused(action):
+    with pytest.raises(InvalidArgumentError, match="action must be an integer of 0 to 1"):
+        Discrete(2).validate(action)

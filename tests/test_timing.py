@@ -484,6 +484,7 @@ def test_a_mistake_gets_one_sentence(arguments, options, sentence):
         ),
         (lambda: timing.compare(len, len, (), seed="x"), "seed must be an integer from -2**63 to"),
         (lambda: timing.interleave([], least_rounds=0, most_rounds=1.5), "most_rounds must be an"),
+        (lambda: timing.interleave("x", least_rounds=0, most_rounds=1), "every sampler must be a"),
         (lambda: timing.timed(3), "fn must be a function, but got 3."),
         (lambda: timing.warmup(None), "fn must be a function, but got None."),
     ],

@@ -23,8 +23,9 @@ from myriad.adapters.gymnasium import (
 )
 from myriad.envs.environment import Environment
 from myriad.envs.vector import require_room_for
-from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.hardware import resolve_platform
+from myriad.registry import is_integer
 from myriad.xla import Stated
 
 # What the host's NumPy arrays hold for each environment: observations and other bytes. With these,
@@ -224,10 +225,15 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
         if isinstance(seed, int | np.integer):
             first = np.uint32(int(seed) & 0xFFFFFFFF)
             return _first_key_of_each(first + np.arange(self.num_envs, dtype=np.uint32))
-        seeds = [None] * self.num_envs if seed is None else list(seed)
-        if len(seeds) != self.num_envs or any(value is not None and value < 0 for value in seeds):
+        seeds = [None] * self.num_envs if seed is None else seed
+        if (
+            not isinstance(seeds, Sequence | np.ndarray)
+            or len(seeds) != self.num_envs
+            or not all(each is None or (is_integer(each) and each >= 0) for each in seeds)
+        ):
             raise InvalidArgumentError(
-                f"seed must hold {self.num_envs} integers of at least 0 or None, but got {seed!r}."
+                f"seed must hold {self.num_envs} integers of at least 0 or None, "
+                f"but got {shown(seed)}."
             )
         drawn = (
             self.np_random.integers(2**32, size=self.num_envs)

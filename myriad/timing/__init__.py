@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import jax
 
-from myriad.arguments import checked
+from myriad.arguments import checked, require
 from myriad.collector import collector_paused
 from myriad.ranges import INT64, Integer, Number, Seconds, Seed
 from myriad.timing.intervals import MOST, Confidence, median_interval, require_enough
@@ -247,6 +247,8 @@ def interleave(
     Returns:
         for each side its samples, one per round.
     """
+    for each in samplers:
+        require("every sampler", each, Function)
     order = random.Random(seed)  # noqa: S311  (an order, not a secret)
     samples: list[list[float]] = [[] for _ in samplers]
     start = time.perf_counter()

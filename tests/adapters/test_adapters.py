@@ -334,6 +334,7 @@ def test_what_the_vector_environment_returns_belongs_to_the_caller():
         ),
         (lambda env: to_gymnasium_vector(env, 2, autoreset_mode="same"), "did you mean 'SameStep'"),
         (lambda env: to_gymnasium_vector(env, 2).reset(seed=[1]), "seed must hold 2 integers"),
+        (lambda env: to_gymnasium_vector(env, 2).reset(seed=3.5), "or None, but got 3.5"),
         (
             lambda env: to_gymnasium_vector(env, 2).reset(options={"reset_mask": [True]}),
             "must be 2 booleans",
