@@ -117,9 +117,9 @@ def framework(root: Path, suite: Path) -> str:
 
 
 def digest(file: Path) -> str:
-    """Return a hash of a file's content, or nothing if the file can't be read."""
+    """Return a hash of a file's content, or nothing if it is not a file or can't be read."""
     try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()[:_DIGITS]
+        return hashlib.sha256(file.read_bytes()).hexdigest()[:_DIGITS] if file.is_file() else ""
     except OSError:
         return ""
 

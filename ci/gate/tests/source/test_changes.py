@@ -1,11 +1,12 @@
 """Pages, tests and comments leave the code the same; templates, links, imported tests don't."""
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from perfgate.source.changes import framework, is_same_code, only_pages_differ
+from perfgate.source.changes import digest, framework, is_same_code, only_pages_differ
 
 SUITE = Path("benchmarks")
 FILES = {
@@ -148,3 +149,9 @@ def test_tests_are_code_where_the_suite_names_or_anything_imports_them(sides, fi
         (side / file).write_text(text)
     (head / "tests" / "test_pkg.py").write_text("import os\n")
     assert is_same_code(base, head, SUITE) is same
+
+
+def test_what_is_not_a_file_is_not_read(tmp_path):
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe")
+    assert {digest(tmp_path / name) for name in ("endless", "pipe", "none")} == {""}
