@@ -470,28 +470,25 @@ def test_a_mistake_gets_one_sentence(arguments, options, sentence):
 
 
 @pytest.mark.parametrize(
-    ("call", "sentence"),
+    ("name", "arguments", "options", "sentence"),
     [
-        (lambda: timing.median_interval(["a"] * 9), "samples must be numbers, but got"),
-        (lambda: timing.median_interval([math.nan] * 9), "samples must be numbers, but got [nan"),
-        (lambda: timing.median_interval(9), "samples must be a list, but got 9."),
-        (lambda: timing.median_interval(range(10**6)), "samples must be at most 100,000, but got"),
-        (lambda: timing.median_interval([1.0] * 9, "x"), "confidence must be a number from 0 to 1"),
-        (lambda: timing.compare(len, 3, ()), "b must be a function, but got 3."),
-        (
-            lambda: timing.compare(len, len, (), num_pairs=10**9),
-            "num_pairs must be an integer",
-        ),
-        (lambda: timing.compare(len, len, (), seed="x"), "seed must be an integer from -2**63 to"),
-        (lambda: timing.interleave([], least_rounds=0, most_rounds=1.5), "most_rounds must be an"),
-        (lambda: timing.interleave("x", least_rounds=0, most_rounds=1), "every sampler must be a"),
-        (lambda: timing.timed(3), "fn must be a function, but got 3."),
-        (lambda: timing.warmup(None), "fn must be a function, but got None."),
+        ("median_interval", [["a"] * 9], {}, "samples must be numbers, but got"),
+        ("median_interval", [[math.nan] * 9], {}, "samples must be numbers, but got"),
+        ("median_interval", [9], {}, "samples must be a list, but got 9."),
+        ("median_interval", [range(10**6)], {}, "samples must be at most 100,000, but got"),
+        ("median_interval", [[1.0] * 9, "x"], {}, "confidence must be a number from 0 to 1"),
+        ("compare", [len, 3, ()], {}, "b must be a function, but got 3."),
+        ("compare", [len, len, ()], {"num_pairs": 10**9}, "num_pairs must be an integer"),
+        ("compare", [len, len, ()], {"seed": "x"}, "seed must be an integer from -2**63 to"),
+        ("interleave", [[]], {"least_rounds": 0, "most_rounds": 1.5}, "most_rounds must be an"),
+        ("interleave", ["x"], {"least_rounds": 0, "most_rounds": 1}, "every sampler must be a"),
+        ("timed", [3], {}, "fn must be a function, but got 3."),
+        ("warmup", [None], {}, "fn must be a function, but got None."),
     ],
 )
-def test_a_mistake_in_any_other_call_gets_one_sentence(call, sentence):
+def test_a_mistake_in_any_other_call_gets_one_sentence(name, arguments, options, sentence):
     with pytest.raises(InvalidArgumentError) as caught:
-        call()
+        getattr(timing, name)(*arguments, **options)
     assert str(caught.value).startswith(sentence)
 
 
