@@ -62,29 +62,34 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m ci.site.build", description=(__doc__ or "").split("\n")[0]
     )
-    folders = {
-        "results": ("results", "folder of results to read"),
-        "output": ("site", "folder to write the site to"),
-        "repository": (".", "folder of the repository that was measured"),
+    parser.add_argument(
+        "--repository", type=Path, default=Path(), help="folder of the repository (default: .)"
+    )
+    text = "folder to write the site to (default: %(default)s)"
+    parser.add_argument("--output", type=Path, default=Path("site"), help=text)
+    inside = {
+        "results": (Path("results"), "folder of results to read"),
         "docs": (_DOCS, "folder of built documentation, to publish under docs if it exists"),
         "accepted": (_ACCEPTED, "file of accepted regressions"),
     }
-    for name, (default, what) in folders.items():
-        text = f"{what} (default: %(default)s)"
-        parser.add_argument(f"--{name}", type=Path, default=Path(default), help=text)
+    for name, (place, what) in inside.items():
+        parser.add_argument(f"--{name}", type=Path, help=f"{what} (default: REPOSITORY/{place})")
     options = parser.parse_args(argv)
+    results, docs, accepted = (
+        getattr(options, name) or options.repository / place for name, (place, _) in inside.items()
+    )
     try:
         for name, (default, _) in folders.items():
             given: Path = getattr(options, name)
             if name != "output" and given != Path(default) and not given.exists():
                 raise PublishError(f"--{name} {given} does not exist.")  # noqa: TRY301
         num_pages = publish(
-            options.results,
+            results,
             options.output,
             datetime.now(UTC),
-            accepted=options.accepted,
+            accepted=accepted,
             repository=options.repository,
-            docs=options.docs,
+            docs=docs,
         )
     except (PublishError, UsageError) as error:
         print(error, file=sys.stderr)

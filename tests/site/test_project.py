@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.site.build import publish
+from ci.site.build import main, publish
 from ci.site.project import read_project
 from made_up_results import history, write_asv
 from perfgate.errors import UsageError
@@ -165,6 +165,17 @@ def test_a_mistake_in_the_declaration_is_answered(tmp_path, text, message):
     write_libraries(tmp_path, text)
     with pytest.raises(UsageError, match=re.escape(message)):
         read_project(tmp_path, [])
+
+
+def test_results_lie_in_the_repository_that_is_named(tmp_path, monkeypatch):
+    here, other = tmp_path / "here", tmp_path / "other"
+    write_asv(here / "results" / "asv", history(1, 1, 12), workloads=("elm",))
+    write_asv(other / "results" / "asv", history(1, 1, 12), workloads=("oak",))
+    monkeypatch.chdir(here)
+    assert main(["--repository", str(other), "--output", str(tmp_path / "site")]) == 0
+    page = (tmp_path / "site" / "benchmarks.html").read_text()
+    assert "oak" in page
+    assert "elm" not in page
 
 
 def test_the_history_is_that_of_the_configured_branch_and_says_what_it_left_out(tmp_path):

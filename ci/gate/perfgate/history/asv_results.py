@@ -182,6 +182,11 @@ def read_archive(folder: Path, *others: Path, config: Path | None = None) -> Arc
             f"Left out, because they are not on the branch {archive.branch}: "
             f"{len(elsewhere)} of {len(elsewhere) + len(dates)} measured commits."
         )
+    if elsewhere and not dates and config:
+        archive.left_out.append(
+            "If they are of another repository, run `git clone --mirror REPO PROJECT` beside "
+            "asv.conf.json, with its `repo` and `project`."
+        )
     order = {commit: place for place, commit in enumerate(on_main)}
     ordered = sorted(dates, key=lambda commit: (order.get(commit, 0), dates[commit], commit))
     archive.commits = [

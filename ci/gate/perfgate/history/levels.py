@@ -254,7 +254,7 @@ def _row(change: LevelChange, history: BenchmarkHistory) -> dict[str, Any]:
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> str:
-    lines = [("benchmark", "commit", "since", "ratio (95% interval)", "", "machine")]
+    lines = [("benchmark", "commit", "since", "ratio (95% interval)", "", "machine, versions")]
     for row in rows:
         ratio = f"{row['ratio']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
         change = row["change"]
@@ -262,7 +262,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
             change += ", still"
         elif row["cut_off"]:
             change += ", until the setup changed"
-        commit = row["commit"][:10]
-        lines.append((row["benchmark"], commit, row["since"], ratio, change, row["machine"]))
+        setup = f"{row['machine']}, {row['versions']}"
+        lines.append((row["benchmark"], row["commit"][:10], row["since"], ratio, change, setup))
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)

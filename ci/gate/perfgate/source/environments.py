@@ -27,16 +27,7 @@ _ERROR = re.compile(r"(?i)\w*error\b")
 # lines of pip that follow the real error or don't help by themselves
 _FOLLOWS = re.compile(r"subprocess-exited-with-error|metadata-generation-failed|exit code")
 _MOST_CHARS = 300
-_SKIPPED_FOLDERS = [
-    ".git",
-    ".venv",
-    "node_modules",
-    "tests",
-    "docs",
-    "doc",
-    "benchmarks",
-    "examples",
-]
+_SKIPPED = (".git", ".venv", "node_modules", "tests", "docs", "doc", "benchmarks", "examples")
 
 
 def why_built(base_root: Path, head_root: Path, config: SuiteConfig, location: Path) -> str:
@@ -93,11 +84,15 @@ def requirement_files(package: Path) -> list[str]:
 
 
 def _is_compiled(package: Path) -> bool:
-    folders = [
-        path for path in package.iterdir() if path.is_dir() and path.name not in _SKIPPED_FOLDERS
-    ]
-    found = any(next(folder.rglob(pattern), None) for folder in folders for pattern in _COMPILED)
-    return found or any((package / name).is_file() for name in _BUILD_FILES)
+    if any((package / name).is_file() for name in _BUILD_FILES):
+        return True
+    file = package / "pyproject.toml"
+    settings = file.read_text(errors="replace") if file.is_file() else ""
+    named = "ext-modules" in settings or (package / "setup.py").is_file()
+    if "setuptools.build_meta" in settings and not named:
+        return False  # setuptools compiles only what one of these names
+    folders = [path for path in package.iterdir() if path.is_dir() and path.name not in _SKIPPED]
+    return any(next(folder.rglob(pattern), None) for folder in folders for pattern in _COMPILED)
 
 
 def find_uv() -> str | None:

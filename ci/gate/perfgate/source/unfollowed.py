@@ -84,7 +84,8 @@ def _other_pythons(config: SuiteConfig, *, is_built: bool) -> Iterator[str]:
     kind = str(config.settings.get("environment_type", ""))
     file = config.settings.get("conda_environment_file")
     if kind in _CONDA or file:
-        used = "environments that pip built" if is_built else f"the environment of {config.python}"
+        used = f"the environment of {config.python}; --python names another"
+        used = "environments that pip built" if is_built else used
         name = f"environment_type in asv.conf.json ({kind})"
         if kind not in _CONDA:
             name = f"conda_environment_file in asv.conf.json ({file})"

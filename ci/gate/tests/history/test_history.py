@@ -1,6 +1,7 @@
 """Change points: found where there are some, none in noise, never across a change of setup."""
 
 import json
+import shutil
 import subprocess
 import zlib
 from dataclasses import dataclass
@@ -187,6 +188,7 @@ def test_results_of_other_branches_are_counted_and_left_out(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert "1 benchmarks, 2 commits" in out
     assert "not on the branch stable: 3 of 5 measured commits." in err
+    assert "git clone --mirror" not in err
     file = project.configure(branches=["gone"], **settings)
     assert main(["--suite-config", str(file)]) == 0
     out, err = capsys.readouterr()
@@ -202,8 +204,12 @@ def test_the_mirror_that_asv_made_of_an_address_is_read(tmp_path):
     )
     project.git("branch", "later", "HEAD~1")
     project.git("clone", "--quiet", "--mirror", ".", "bench/p")
-    project.git("branch", "--delete", "--force", "later")
+    project.git("switch", "--quiet", "--orphan", "suite")
+    project.git("commit", "--quiet", "--allow-empty", "-m", "Not measured")
+    project.git("branch", "--force", "later")
     assert len(read_archive(results_dir(file), config=file).commits) == 2
+    shutil.rmtree(tmp_path / "repository" / "bench" / "p")
+    assert "git clone --mirror" in read_archive(results_dir(file), config=file).left_out[-1]
 
 
 @pytest.mark.parametrize(
@@ -215,7 +221,7 @@ def test_the_mirror_that_asv_made_of_an_address_is_read(tmp_path):
     ],
     ids=["pythons", "existing environments", "environment variables"],
 )
-def test_two_environments_are_two_series(tmp_path, first, second):
+def test_two_environments_are_two_series(tmp_path, capsys, first, second):
     project = ForeignProject.make(tmp_path / "repository", "main", 12)
     project.measure(step(12, 6, 1.5), **first)
     project.measure(3 * np.ones(12), **second)
@@ -224,6 +230,8 @@ def test_two_environments_are_two_series(tmp_path, first, second):
     assert sorted(len(stretch.segments) for stretch in found.stretches) == [1, 2]
     (change,) = found.open
     assert change.ratio.middle == pytest.approx(1.5)
+    assert main(["--suite-config", str(file)]) == 0
+    assert f", {change.point.setup.versions}\n" in capsys.readouterr().out
     assert not any("/" in stretch.setup.versions for stretch in found.stretches)
 
 

@@ -207,7 +207,7 @@ def test_a_suite_may_lie_beside_its_own_configuration(repository):
         ({"pythons": ["3.8", "3.9"]}, r"pythons in asv.conf.json \(3.8, 3.9\): only Python 3"),
         (
             {"environment_type": "conda"},
-            r"environment_type .*\(conda\) was not followed: both sides ran in the environment of",
+            r"environment_type .*\(conda\) was not followed: .* environment of .*; --python names",
         ),
         ({"conda_environment_file": "all.yml"}, r"conda_environment_file .*\(all.yml\)"),
         (

@@ -136,6 +136,21 @@ def test_one_environment_serves_both_sides_while_dependencies_are_equal(
     assert why_built(base.root, head.root, config, Path("asv.conf.json")) == expected
 
 
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [("", ""), ("[tool.setuptools]\next-modules = [{name = 'f'}]\n", "the package is compiled")],
+)
+def test_setuptools_compiles_only_the_sources_that_its_settings_name(tmp_path, more, expected):
+    repository = make_repository(tmp_path)
+    repository.write("validation/study.c", "")
+    repository.write(
+        "pyproject.toml", f'[build-system]\nbuild-backend = "setuptools.build_meta"\n{more}'
+    )
+    config = read_config(repository.root / "asv.conf.json", repository.root)
+    built = why_built(repository.root, repository.root, config, Path("asv.conf.json"))
+    assert built == expected
+
+
 @pytest.mark.slow
 def test_two_environments_are_built_where_dependencies_differ(repository, fake_uv):
     repository.replace("pyproject.toml", '["numpy"]', '["numpy>=1"]')
