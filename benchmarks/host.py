@@ -11,21 +11,9 @@ import sys
 import textwrap
 from typing import Any, ClassVar
 
-from benchmarks.harness import package
+from benchmarks.harness import handles
 from benchmarks.harness.skipping import skip_unless_runnable
 from benchmarks.harness.workloads import load
-
-
-def _skip_without_trainer() -> None:
-    package.find("myriad:train_and_evaluate")
-
-
-def _skip_without_configurations() -> None:
-    package.find("myriad:create_config")
-
-
-def _skip_without_command_line() -> None:
-    package.find("myriad.cli:main")
 
 
 class Imports:
@@ -42,7 +30,7 @@ class Imports:
 
     def timeraw_import_trainer(self) -> str:
         """Import all that a training needs before it compiles."""
-        return "import myriad.api"
+        return "from myriad import train_and_evaluate"
 
     def timeraw_help(self) -> str:
         """Answer `myriad --help`."""
@@ -53,9 +41,6 @@ class Imports:
                 from myriad.cli import main
                 main(["--help"])
         """
-
-    timeraw_import_trainer.setup = _skip_without_trainer  # type: ignore[attr-defined]
-    timeraw_help.setup = _skip_without_command_line  # type: ignore[attr-defined]
 
 
 class FirstStep:
@@ -99,8 +84,6 @@ class WarmStart:
     def setup(self) -> None:
         """Have asv skip what this commit or machine can't run."""
         skip_unless_runnable(load().trainings["training"]["cartpole-dqn"])
-        _skip_without_trainer()
-        _skip_without_configurations()
 
     def timeraw_training(self) -> tuple[str, str]:
         """Train for one chunk, every program from the cache, and save the run."""
@@ -157,8 +140,6 @@ class Dispatch:
 
         create_config("cartpole-control", "dqn", 1_000, 10_000, **self.overrides).resolve()
 
-    time_create_config.setup = _skip_without_configurations  # type: ignore[attr-defined]
-
 
 class UpdateDispatch:
     """Seconds of an update with almost nothing to compute."""
@@ -172,17 +153,16 @@ class UpdateDispatch:
         if self.training is not None:
             return
         skip_unless_runnable(load().trainings["training"]["cartpole-dqn"])
-        create_config = package.find("myriad:create_config")
-        CompiledTraining = package.find("myriad.training.programs:CompiledTraining")
+        from myriad import create_config
+
         config = create_config("cartpole-control", "dqn", 1, 16, 1, batch_size=1, buffer_size=64)
-        self.training = CompiledTraining(config.resolve())
-        self.training.compile()
-        self.state = self.training.first_state()
+        self.training = handles.TrainingProgram(config)
+        self.training.start()
         self.time_update()
 
     def time_update(self) -> None:
         """Run one update and fetch its report."""
-        self.state, _ = self.training.run_window(self.state, 0, 1, lambda report, done: None)
+        self.training.run_updates(1)
 
 
 class Adapters:
@@ -197,11 +177,9 @@ class Adapters:
         if self.env is not None:
             return
         skip_unless_runnable(load().workloads["throughput"]["pendulum-1k"])
-        to_gymnasium = package.find("myriad:to_gymnasium")
-        to_gymnasium_vector = package.find("myriad:to_gymnasium_vector")
         if importlib.util.find_spec("gymnasium") is None:
             raise NotImplementedError("gymnasium is not installed")
-        from myriad import make_env
+        from myriad import make_env, to_gymnasium, to_gymnasium_vector
 
         self.env = to_gymnasium(make_env("pendulum-control"))
         self.env.action_space.seed(0)

@@ -16,21 +16,13 @@ if __name__ == "__main__" and not __package__:
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from benchmarks.harness.command_line import (
-    Parser,
-    command_of,
-    count,
-    guarded,
-    progress,
-    resolved_env,
-)
 from benchmarks.harness.interleave import Budget, Case
-from benchmarks.harness.libraries import OURS, library_of
-from benchmarks.harness.results import ResultsFile, scaling_table
+from benchmarks.harness.libraries import OURS
+from benchmarks.harness.results import scaling_table
 from benchmarks.harness.sanity import measure
 from benchmarks.harness.skipping import skip_unless_runnable, skip_unless_several_cores
 from benchmarks.harness.targets import check_targets, targets_table
@@ -41,9 +33,8 @@ from benchmarks.harness.workloads import (
     load,
     tier_from_environment,
 )
-from benchmarks.plots.draw import draw_run
+from benchmarks.runner import NUM_ENVS, Run, Script, number, progress, resolved_env, switch, text
 
-_SCRIPT = "benchmarks/throughput.py"
 QUICK = Budget(num_rounds=11, max_s=5.0)
 FULL = Budget(num_rounds=15, max_s=20.0)
 
@@ -185,66 +176,26 @@ def _rollout(workload: Workload) -> tuple[Any, Callable[[Any], Any]]:
     return rollout, timing.block_until_ready
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line. Bad input prints one sentence and gives exit code 2."""
-    return guarded(_run, argv)
-
-
-def _run(argv: list[str]) -> bool:
-    options = _parse(argv)
-    file = ResultsFile("throughput", options.output, command_of(_SCRIPT, argv))
+def _run(run: Run) -> bool:
     declaration = load()
     succeeded = True
-    if options.full or not options.targets:
-        succeeded = _run_scaling(options, declaration, file)
-    if options.targets:
-        succeeded = _run_targets(options, declaration, file) and succeeded
-    _report(file)
+    if run.options.full or not run.options.targets:
+        succeeded = _run_scaling(run, declaration)
+    if run.options.targets:
+        succeeded = _run_targets(run, declaration) and succeeded
     return succeeded
 
 
-def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(_SCRIPT, __doc__)
-    sizes = parser.add_mutually_exclusive_group()
-    sizes.add_argument(
-        "--full",
-        action="store_true",
-        help="measure every size of suite.toml, up to 1,000,000 environments",
-    )
-    parser.add_num_envs(group=sizes)
-    parser.add_argument(
-        "--scan-chunk-size",
-        type=count,
-        metavar="N",
-        help="number of steps in a compiled call (default: suite.toml's)",
-    )
-    parser.add_argument(
-        "--env",
-        help="environment, or package.module:Class (default: cartpole; --targets: all of them)",
-    )
-    parser.add_argument(
-        "--num-steps",
-        type=count,
-        metavar="N",
-        help="number of steps in a timed call (default: as many as take 0.05 s)",
-    )
-    parser.add_argument(
-        "--targets",
-        "--bars",  # the flag's name in older published documentation
-        action="store_true",
-        help="check the targets of suite.toml; exit code 1 if one is missed",
-    )
-    parser.add_output()
-    options = parser.parse_args(argv)
+def _refuses(options: argparse.Namespace) -> str | None:
     if options.targets and (options.num_envs or options.scan_chunk_size or options.num_steps):
-        parser.error(
+        return (
             "--targets measures what suite.toml declares, "
             "so only --env, --full and --output go with it"
         )
-    return options
+    return None
 
 
-def chosen(options: argparse.Namespace, declaration: Declaration) -> list[Workload]:
+def chosen(options: Any, declaration: Declaration) -> list[Workload]:
     """Return the workloads that the flags select.
 
     They are the declared ones, or the nearest of these with the flags' values. An environment
@@ -278,48 +229,53 @@ def chosen(options: argparse.Namespace, declaration: Declaration) -> list[Worklo
     ]
 
 
-def _run_scaling(options: argparse.Namespace, declaration: Declaration, file: ResultsFile) -> bool:
+def _run_scaling(run: Run, declaration: Declaration) -> bool:
     """Measure each workload, beside gymnax if gymnax has the environment."""
-    workloads = chosen(options, declaration)
+    workloads = chosen(run.options, declaration)
     sides = (OURS, "gymnax") if declaration.env_id_of("gymnax", workloads[0]) else (OURS,)
-    budget = FULL if options.full else QUICK
+    budget = FULL if run.options.full else QUICK
     groups = []
     with progress(len(workloads)) as on_event:
         for workload in workloads:
             cases = [Case(side, workload) for side in sides]
-            groups.append(measure(cases, budget, file, declaration, on_event))
+            groups.append(measure(cases, budget, run.file, declaration, on_event))
     print(scaling_table(groups))
     return all(group[0].status == "ok" for group in groups)
 
 
-def _run_targets(options: argparse.Namespace, declaration: Declaration, file: ResultsFile) -> bool:
-    if options.env:
-        declaration = replace(
-            declaration, targets=declaration.targets_of(resolved_env(options.env))
-        )
+def _run_targets(run: Run, declaration: Declaration) -> bool:
+    if run.options.env:
+        targets = declaration.targets_of(resolved_env(run.options.env))
+        declaration = replace(declaration, targets=targets)
     with progress(len(declaration.targets)) as on_event:
         verdicts = check_targets(
-            declaration, lambda sides: measure(sides, FULL, file, declaration, on_event)
+            declaration, lambda cases: measure(cases, FULL, run.file, declaration, on_event)
         )
     print(targets_table(verdicts))
     return all(verdict.word != "MISSED" for verdict in verdicts)
 
 
-def _report(file: ResultsFile) -> None:
-    """Print failures, notes, the files, and the command that repeats the run."""
-    notes = {}
-    for row in file.rows:
-        if row["status"] != "ok":
-            where = f"{row['library']}, {row['num_envs']:,} environments"
-            print(f"{where}: {row['status']}: {row['reason']}", file=sys.stderr)
-        elif row["reason"]:
-            notes.setdefault((library_of(row["library"]), row["env"]), row["reason"])
-    for (library, env), note in notes.items():  # only once, because every size has the same note
-        print(f"* {library}, {env}: {note}")
-    print(f"\nrows:           {file.path}\nraw samples:    {file.samples_path}")
-    draw_run(file, "throughput", file.rows[-1]["env"] if file.rows else None)
-    print(f"reproduce with: {file.command}")
-
+SCRIPT = Script(
+    "throughput",
+    __doc__,
+    _run,
+    {
+        "--full": switch("measure every size of suite.toml, up to 1,000,000 environments"),
+        "--num-envs": NUM_ENVS,
+        "--scan-chunk-size": number("number of steps in a compiled call (default: suite.toml's)"),
+        "--env": text(
+            "environment, or package.module:Class (default: cartpole; --targets: all of them)"
+        ),
+        "--num-steps": number("number of steps in a timed call (default: as many as take 0.05 s)"),
+        # `--bars` is the flag's name in older published documentation.
+        "--targets/--bars": switch("check the targets of suite.toml; exit code 1 if one is missed"),
+    },
+    exclusive=("--full", "--num-envs"),
+    suite="throughput",
+    plot="throughput",
+    refuses=_refuses,
+)
+main = SCRIPT.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -8,7 +8,7 @@ import itertools
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.harness import package
+from benchmarks.harness import handles
 from benchmarks.harness.skipping import skip_unless_runnable
 from benchmarks.harness.workloads import load
 
@@ -20,20 +20,18 @@ class HostLoop:
 
     version = "1"
     timeout = 120
-    trainer: Any = None
+    training: Any = None
     folders: ClassVar = itertools.count()
 
     def setup(self) -> None:
         """Compile one update to a window, once: asv calls this before every sample."""
-        if self.trainer is not None:
+        if self.training is not None:
             return
         skip_unless_runnable(load().trainings["training"]["cartpole-dqn"])
-        create_config = package.find("myriad:create_config")
-        CompiledTraining = package.find("myriad.training.programs:CompiledTraining")
-        self.RunFolder = package.find("myriad.training.logging.run_folder:RunFolder")
-        self.trainer = package.find("myriad.training.trainer:Trainer")
+        from myriad import create_config
+
         has_tensorboard = importlib.util.find_spec("tensorboardX") is not None
-        self.config = create_config(
+        config = create_config(
             "cartpole-control",
             "dqn",
             num_envs=1,
@@ -45,18 +43,13 @@ class HostLoop:
             batch_size=1,
             buffer_size=_WINDOWS,
             log_to=["tensorboard"] if has_tensorboard else [],
-        ).resolve()
-        self.programs = CompiledTraining(self.config)
-        self.programs.compile()
-        self.programs.compile = lambda *_, **__: None  # it is compiled
+        )
+        self.training = handles.TrainingProgram(config)
         self.time_windows()
 
     def time_windows(self) -> None:
         """Train from the first window to the last: rows, a tracker, one checkpoint at the end."""
-        folder = self.RunFolder.create(Path(f"run-{next(self.folders)}"), "", {})
-        trainer = self.trainer(self.config, folder, quiet=True)
-        trainer.programs = self.programs
-        trainer.run()
+        self.training.train(Path(f"run-{next(self.folders)}"))
 
 
 class Checkpoint:
@@ -72,23 +65,20 @@ class Checkpoint:
         """Save a first checkpoint, once: asv calls this before every sample."""
         if self.prepared == workload:
             return
-        import numpy as np
-
-        Checkpoints = package.find("myriad.training.checkpoint:Checkpoints")
-        init, _ = _training(workload).loop.jitted()
-        self.state = init(np.int64(0))
-        self.checkpoints = Checkpoints(Path("checkpoints"))
-        self.time_save(workload)
-        self.time_restore(workload)
+        training = _training(workload)
+        training.start()
+        self.save, self.restore = training.checkpoints(Path("checkpoints"))
+        self.save()
+        self.restore()
         self.prepared = workload
 
     def time_save(self, workload: str) -> None:
         """Save; the checkpoint is on the disk."""
-        self.checkpoints.save(1, self.state)
+        self.save()
 
     def time_restore(self, workload: str) -> None:
         """Check and read what was saved."""
-        self.checkpoints.restore(1, self.state)
+        self.restore()
 
 
 class Evaluation:
@@ -105,35 +95,29 @@ class Evaluation:
         """Compile and warm up, once: asv calls this before every sample."""
         if self.prepared == workload:
             return
-        from myriad import timing
-
         self.training = _training(workload)
-        self.training.compile()
-        self.block_until_ready = timing.block_until_ready
-        self.state = self.training.first_state()
+        self.training.start()
         self.time_evaluate(workload)
         self.prepared = workload
 
     def time_evaluate(self, workload: str) -> None:
         """Run every episode to its end."""
-        state = self.state
-        self.block_until_ready(self.training.evaluate(state.agent, state.key, state.num_updates))
+        self.training.evaluate()
 
     def program(self, workload: str) -> Any:
         """Return the compiled evaluation, for the gate."""
-        return self.training.evaluate
+        return self.training.evaluation
 
 
 def _training(workload: str) -> Any:
-    """Return the programs of a declared training, before compilation.
+    """Return the programs of a declared training.
 
     Raises:
         NotImplementedError: the commit or the machine lacks what it needs; asv then skips.
     """
     declared = load().trainings["training"][workload]
     skip_unless_runnable(declared)
-    create_config = package.find("myriad:create_config")
-    CompiledTraining = package.find("myriad.training.programs:CompiledTraining")
-    return CompiledTraining(
-        create_config(declared.env, declared.agent, declared.num_envs).resolve()
-    )
+    from myriad import create_config
+
+    config = create_config(declared.env, declared.agent, declared.num_envs)
+    return handles.TrainingProgram(config)

@@ -56,6 +56,7 @@ class TrainingProgram:
         num_updates: updates in the whole training.
         steps_per_update: steps of all environments together in an update.
         scan_chunk_size: steps of every environment in a compiled call.
+        updates_per_call: updates in a compiled call.
         state: the state, once `start` has been called.
     """
 
@@ -74,6 +75,7 @@ class TrainingProgram:
         self.num_updates = training.num_updates
         self.steps_per_update = training.steps_per_update
         self.scan_chunk_size = training.resolved.scan_chunk_size
+        self.updates_per_call = training.resolved.updates_per_chunk
 
     @functools.cached_property
     def reports(self) -> tuple[ProgramReport, ...]:

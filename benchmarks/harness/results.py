@@ -194,7 +194,7 @@ class ResultsFile:
         from myriad.errors import InvalidArgumentError
 
         self.command = command
-        self._suite = suite
+        self.suite = suite
         self._output = output or CSV_FOLDER
         folder = self._output.parent if self._output.suffix == ".csv" else self._output
         try:
@@ -214,7 +214,7 @@ class ResultsFile:
         if self._output.suffix == ".csv":
             return self._output
         device = next((row["device"] for row in self.rows if row["device"]), "unknown")
-        return self._output / f"{self._suite}_{device}_{self.timestamp}.csv"
+        return self._output / f"{self.suite}_{device}_{self.timestamp}.csv"
 
     @property
     def samples_path(self) -> Path:
@@ -225,7 +225,7 @@ class ResultsFile:
         """Append the outcomes of one alternation, and write both files."""
         rows = []
         for outcome in outcomes:
-            suite = "trajectory" if outcome.case.record else self._suite
+            suite = "trajectory" if outcome.case.record else self.suite
             rows.append(row_of(outcome, suite, self.timestamp))
         self.add_rows(rows, {outcome.case.label: asdict(outcome) for outcome in outcomes})
 

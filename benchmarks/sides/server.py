@@ -159,7 +159,8 @@ def serve(
             print(json.dumps(reply), file=replies, flush=True)
     # JAX raises RuntimeError, also if memory runs out.
     except (*refusals, NotImplementedError, ImportError, RuntimeError, MemoryError) as error:
-        print(json.dumps(failure_of(error, refusals)), file=replies, flush=True)
+        reply = {"failure": failure_of(error, refusals)}
+        print(json.dumps(reply), file=replies, flush=True)
 
 
 def _replies_to(
