@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from benchmarks.harness import peers
-from benchmarks.harness.files import write_text
+from benchmarks.harness.files import make_folder, write_text
 from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.process.supervisor import ROOT, Supervised
 from benchmarks.harness.programs import machine
@@ -92,17 +92,10 @@ def jobs(*, full: bool) -> Iterator[Job]:
 
 
 def _run(run: Run) -> bool:
-    from myriad.errors import InvalidArgumentError
-
     options = run.options
     for suite in options.only or ():
         known(suite, _SCRIPTS, "suite")
-    try:
-        options.output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidArgumentError(
-            f"can't create the folder {options.output} for the results: {error.strerror}."
-        ) from error
+    make_folder(options.output)
     wanted = [job for job in jobs(full=options.full) if job.suite in (options.only or _SCRIPTS)]
     progress = Progress(options.output / _STATE, wanted, force=options.force)
     for job in progress.to_do():

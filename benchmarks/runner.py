@@ -45,6 +45,24 @@ SETTINGS = (
 Flag = Mapping[str, Any]  # what `add_argument` takes
 
 
+def count(text: str) -> int:
+    """Parse a flag that is a whole number of at least 1."""
+    value = int(text) if text.isdecimal() else 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, but got {text!r}")
+    return value
+
+
+def writable(text: str) -> Path:
+    """Parse a flag that names a file, and check before hours of work that it can be written."""
+    path = Path(text)
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text} can't be written: {error.strerror}") from error
+    return path
+
+
 def switch(says: str) -> Flag:
     """Describe a flag without a value."""
     return {"action": "store_true", "help": says}
@@ -256,24 +274,6 @@ class _LeaveOut(argparse.Action):
                 f"but got {values!r}"
             )
         settings.leave_out_xla_options([*settings.left_out_xla_options(), values])
-
-
-def count(text: str) -> int:
-    """Parse a flag that is a whole number of at least 1."""
-    value = int(text) if text.isdecimal() else 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, but got {text!r}")
-    return value
-
-
-def writable(text: str) -> Path:
-    """Parse a flag that names a file, and check before hours of work that it can be written."""
-    path = Path(text)
-    try:
-        path.open("a").close()
-    except OSError as error:
-        raise argparse.ArgumentTypeError(f"{text} can't be written: {error.strerror}") from error
-    return path
 
 
 def resolved_env(env: str) -> str:

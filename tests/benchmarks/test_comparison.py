@@ -249,7 +249,7 @@ def test_the_trainings_have_the_same_hyperparameters():
     import myriad
 
     env = myriad.make_env("cartpole-control")
-    side = MyriadTraining(TRAINING, seed=0)
+    side = MyriadTraining(TRAINING, seed=0).training
     learner = myriad.make_agent("ppo", env, **training.HYPERPARAMETERS)
     assert side.num_updates == 256 // learner.steps_per_update == 2
     with pytest.raises(
@@ -295,7 +295,7 @@ def test_rejax_trains(num_seeds):
 
 
 def workloads_for(*arguments):
-    return chosen(comparison._parse(arguments), load())
+    return chosen(comparison.SCRIPT.parse(arguments), load())
 
 
 def test_the_sizes_are_those_of_the_tier_or_the_one_asked_for():

@@ -29,7 +29,7 @@ def declare(monkeypatch, *workloads):
 def two_cores(monkeypatch):
     """A machine that says that it has two cores: devices may share one here, since none is fast."""
     columns = {"library": "myriad", "device": "cpu", "device_name": "A Processor", "cores": 2}
-    monkeypatch.setattr(devices, "run", lambda *_, **__: {"columns": columns, "usable": 2})
+    monkeypatch.setattr(devices, "machine", lambda: {"columns": columns, "usable_devices": 2})
     monkeypatch.setattr(devices, "_SAMPLE_S", 0.001)
 
 

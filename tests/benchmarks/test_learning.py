@@ -12,7 +12,7 @@ from benchmarks.harness.process.failures import ChildError
 
 
 def run(first, final):
-    return learning.Run("cartpole-control", "ppo", 16, 0, first, 150_000, final)
+    return learning.TargetRun("cartpole-control", "ppo", 16, 0, first, 150_000, final)
 
 
 def test_a_target_counts_what_was_in_time_and_what_held():
@@ -24,7 +24,7 @@ def test_a_target_counts_what_was_in_time_and_what_held():
 
 
 def test_rows_are_written(tmp_path: Path):
-    write_rows(tmp_path / "runs.csv", learning.Run, [run(20_000, 500.0)])
+    write_rows(tmp_path / "runs.csv", learning.TargetRun, [run(20_000, 500.0)])
     assert (tmp_path / "runs.csv").read_text().splitlines()[
         1
     ] == "cartpole-control,ppo,16,0,20000,150000,500.0"
@@ -89,7 +89,7 @@ def test_the_defaults_are_held_to_the_median_of_their_seeds(tmp_path, monkeypatc
         final = 500.0 if good else 100.0
         return {"steps": 9_000, "seconds": 20.0, "evaluate_s": 1.0, "final_return": final}
 
-    monkeypatch.setattr(learning.child_process, "run", trained)
+    monkeypatch.setattr(learning.child, "run", trained)
     argv = ["--num-envs", "4096", "--output", str(tmp_path / "runs.csv")]
     assert learning.main([*argv, "--agent", "ppo"]) == 0
     assert "| ppo | 4,096 | 9,000 | 20 (20) | 5% | 500 (100 to 500) |" in capsys.readouterr().out
@@ -101,7 +101,7 @@ def test_a_default_training_that_dies_is_one_sentence(monkeypatch, capsys):
     def die(*args, **kwargs):
         raise ChildError("failed", "the process ended by signal 9: no message")
 
-    monkeypatch.setattr(learning.child_process, "run", die)
+    monkeypatch.setattr(learning.child, "run", die)
     assert learning.main(["--num-envs", "16", "--agent", "ppo"]) == 2
     assert "gave no result: the process ended by signal 9" in capsys.readouterr().err
 

@@ -149,7 +149,7 @@ def pretended(target, request, **limits):
 
 @pytest.fixture
 def no_children(monkeypatch):
-    monkeypatch.setattr(memory_profile, "run", pretended)
+    monkeypatch.setattr(memory_profile.child, "run", pretended)
     monkeypatch.setattr(programs, "run", pretended)
 
 
@@ -216,7 +216,7 @@ def test_a_run_above_the_limit_is_refused_though_it_ended(tmp_path, monkeypatch)
             heavy if "memory_limit_bytes" in limits else {}
         )
 
-    monkeypatch.setattr(memory_profile, "run", above)
+    monkeypatch.setattr(memory_profile.child, "run", above)
     assert main(["--num-envs", "64", "--limit", "200MB", "--output", str(tmp_path)]) == 1
     row = read_csv(only_file(tmp_path))[-1]
     assert (row["status"], row["reason"]) == (

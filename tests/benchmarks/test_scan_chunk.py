@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from benchmarks import scan_chunk
+from benchmarks import runner, scan_chunk
 from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.results import COLUMNS, read_csv
 from benchmarks.scan_chunk import ScanChunk, common_steps, main
@@ -137,7 +137,7 @@ def test_a_failure_is_a_row_and_exit_code_1(whole, monkeypatch, tmp_path, capsys
         failed = {"scan_chunk_size": 8, "failure": "RESOURCE_EXHAUSTED: out of memory"}
         return {"columns": {"device": "cpu"}, "chunks": [{"scan_chunk_size": 1} | timed, failed]}
 
-    monkeypatch.setattr(scan_chunk, "run", pretended)
+    monkeypatch.setattr(runner, "run", pretended)
     monkeypatch.setattr(scan_chunk, "machine", lambda: {"columns": {"device": "cpu"}})
     assert main(["--scan-chunk-sizes", "1", "8", "--output", str(tmp_path)]) == 1
     statuses = [(row["scan_chunk_size"], row["status"]) for row in read_csv(only_file(tmp_path))]
@@ -156,4 +156,4 @@ def test_the_benchmark_times_the_steps_declared_and_asv_may_set_up_again():
     suite.time_steps(name)
     suite.setup(name)
     assert suite.compiled is built
-    assert built._rollout.summary(built._state).num_steps == 2 * 1_000 * suite.num_steps
+    assert built.rollout.summary(built.state).num_steps == 2 * 1_000 * suite.num_steps

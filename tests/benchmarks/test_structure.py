@@ -34,6 +34,27 @@ PEER_MODULES = (
 )
 
 
+# The modules of Myriad that suites may use. All are documented.
+PUBLIC = {
+    *("agents", "autotune", "autotune.batch", "autotune.precision", "citation", "cli", "envs"),
+    *("envs.bucket_brigade", "errors", "hardware", "host", "launch", "presets", "programs"),
+    *("settings", "timing", "training.population", "tuning", "xla"),
+}
+# It stands for `myriad.programs` on commits before that module.
+OLDER = "handles.py"
+
+
+def test_suites_import_only_what_is_public():
+    inside = {
+        (path.name, name)
+        for path in (ROOT / "benchmarks").rglob("*.py")
+        if path.name != OLDER
+        for name in re.findall(r"(?:from|import) myriad\.([\w.]+)", path.read_text())
+        if name not in PUBLIC
+    }
+    assert inside == set()
+
+
 def listed_by_asv(folder):
     """Return the names of the benchmarks that asv's discovery finds in a folder called so."""
     code = (

@@ -12,13 +12,13 @@ import pytest
 import benchmarks
 from benchmarks import throughput, utils
 from benchmarks.harness import interleave
-from benchmarks.harness.command_line import command_of
 from benchmarks.harness.interleave import Budget
 from benchmarks.harness.process.supervisor import ROOT
 from benchmarks.harness.results import COLUMNS, ResultsFile, read_csv
 from benchmarks.harness.sanity import measure
 from benchmarks.harness.targets import Verdict, check_targets, targets_table
 from benchmarks.harness.workloads import Declaration, Target, Workload, load
+from benchmarks.runner import Run, command_of
 from benchmarks.sides.ours import MyriadStepper
 from benchmarks.throughput import Gymnax, Throughput, chosen, main
 
@@ -48,7 +48,7 @@ def run_python(*arguments, **environ):
 
 
 def workloads_for(*arguments):
-    return chosen(throughput._parse(arguments), load())
+    return chosen(throughput.SCRIPT.parse(arguments), load())
 
 
 # --- as an asv suite
@@ -301,8 +301,8 @@ def test_a_workload_that_fails_is_told_and_the_command_exits_with_1(monkeypatch,
     assert (ours["status"], ours["steps_per_s"]) == ("failed", "")
     assert ours["reason"] == "the process ended with exit code 1: no more memory"
     assert (
-        "myriad, 8 environments: failed: the process ended with exit code 1: no more memory"
-        in capsys.readouterr().err
+        "myriad, throughput, cartpole-control with random, 8 environments, chunk 256: failed: "
+        "the process ended with exit code 1: no more memory" in capsys.readouterr().err
     )
 
 
@@ -474,20 +474,21 @@ def test_env_selects_the_targets_of_that_environment(monkeypatch, tmp_path, caps
 
 
 def test_what_a_reader_must_know_of_a_library_is_printed_once_with_a_star(tmp_path, capsys):
-    file = ResultsFile("throughput", tmp_path, "a test")
+    run = Run(throughput.SCRIPT, throughput.SCRIPT.parse(["--output", str(tmp_path)]), [])
+    file = run.file
     file.add(
         [interleave.Outcome(interleave.Case("jumanji", TINY), status="failed", reason="no memory")]
     )
     noted = file.rows[0] | {"status": "ok", "reason": "another environment"}
     file.rows += [noted, noted | {"num_envs": 128}, noted | {"library": "jumanji-configured"}]
-    throughput._report(file)
+    run.report()
     printed = capsys.readouterr()
     assert (
         printed.out.count("* jumanji, cartpole-control: another environment\n")
         == printed.out.count("*")
         == 1
     )
-    assert "jumanji, 64 environments: failed: no memory\n" in printed.err
+    assert "64 environments, chunk 16: failed: no memory\n" in printed.err
 
 
 def test_no_module_names_anything_that_asv_would_run_by_mistake():

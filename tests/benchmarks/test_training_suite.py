@@ -78,9 +78,9 @@ def test_bad_input_is_one_sentence(arguments, reason, capsys):
 def test_the_asv_suite_times_the_trainers_own_loop():
     suite = TrainingLoop()
     suite.setup(suite.params[0])
-    before = int(suite.state.num_updates)
+    before = int(suite.training.state.num_updates)
     suite.time_updates(suite.params[0])
-    assert int(suite.state.num_updates) > before
+    assert int(suite.training.state.num_updates) > before
     assert suite.program(suite.params[0]).memory_analysis().argument_size_in_bytes > 0
 
 

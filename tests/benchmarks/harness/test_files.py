@@ -4,15 +4,15 @@ import importlib
 
 import pytest
 
-from benchmarks.harness.command_line import Parser
 from benchmarks.harness.files import replacing, write_text
 from benchmarks.harness.results import ROOT
+from benchmarks.runner import Script
 from myriad.errors import InvalidArgumentError
 
 SCRIPTS = [
     path.stem
     for path in sorted((ROOT / "benchmarks").glob("*.py"))
-    if "parser.add_output(" in path.read_text(encoding="utf-8")
+    if "SCRIPT = Script(" in (text := path.read_text()) and '"--output"' not in text
 ]
 
 
@@ -63,6 +63,5 @@ def test_an_empty_file_a_folder_and_a_forced_file_are_written(tmp_path):
     (tmp_path / "empty.csv").touch()
     (tmp_path / "mine.csv").write_text("mine")
     for flags in (["empty.csv"], ["."], ["new.csv"], ["mine.csv", "--force"]):
-        parser = Parser("script.py", "A script.")
-        parser.add_output()
-        assert parser.parse_args(["--output", str(tmp_path / flags[0]), *flags[1:]])
+        script = Script("script", "A script.", lambda run: None)
+        assert script.parse(["--output", str(tmp_path / flags[0]), *flags[1:]])
