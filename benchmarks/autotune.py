@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmarks.harness import handles
+from benchmarks.harness.asv_suite import names_of, skip_unless_runnable
 from benchmarks.harness.process.child import Reply
 from benchmarks.harness.process.clock import seconds_of
 from benchmarks.harness.results import Row, machine_columns, markdown, spread
-from benchmarks.harness.skipping import skip_unless_runnable
-from benchmarks.harness.workloads import load, tier_from_environment
+from benchmarks.harness.workloads import load
 from benchmarks.runner import Run, Script, between, in_turns, switch
 
 _ENVS = ("cartpole-control", "gene-circuit-control", "snake", "cartpole-sysid")
@@ -48,7 +48,7 @@ _NO_HARM = 0.98
 class Autotune:
     """Seconds to suggest a chunk size that is known."""
 
-    params: ClassVar = list(load().select_trainings("autotune", tier_from_environment()))
+    params: ClassVar = names_of("autotune")
     param_names: ClassVar = ["workload"]
     version = "2"
     timeout = 300
@@ -72,7 +72,7 @@ class Autotune:
 class AutotuneCold:
     """Seconds to suggest a chunk size from nothing, compilation included."""
 
-    params: ClassVar = list(load().select_trainings("autotune", tier_from_environment()))
+    params: ClassVar = names_of("autotune")
     param_names: ClassVar = ["workload"]
     version = "1"
     timeout = 300

@@ -26,9 +26,9 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from benchmarks.harness import handles
+from benchmarks.harness.asv_suite import AsvSuite
 from benchmarks.harness.results import Row, machine_columns, markdown, spread
-from benchmarks.harness.skipping import skip_unless_runnable
-from benchmarks.harness.workloads import load
+from benchmarks.harness.workloads import Training
 from benchmarks.runner import (
     Run,
     Script,
@@ -61,27 +61,25 @@ _COMPILE_ROWS = 32
 _SAMPLE_S = 0.02
 
 
-class BatchSize:
+class BatchSize(AsvSuite):
     """Seconds that an update spends on learning, in gradient steps of many rows."""
 
+    suite = "training"
     params: ClassVar = ["ppo", "dqn"]
     param_names: ClassVar = ["agent"]
     version = "1"
-    timeout = 300
     batch_size = 4_096
-    prepared = ""
 
-    def setup(self, agent: str) -> None:
-        """Compile and collect, once: asv calls this before every sample."""
-        if self.prepared == agent:
-            return
-        skip_unless_runnable(load().trainings["training"][f"cartpole-{agent}"])
+    def name_of(self, param: str) -> str:
+        return f"cartpole-{param}"
+
+    def prepare(self, declared: Training) -> None:
         from myriad import create_config
 
-        config = create_config("cartpole-control", agent, **ROWS[agent](self.batch_size))
+        rows = ROWS[declared.agent](self.batch_size)
+        config = create_config("cartpole-control", declared.agent, **rows)
         self.learning = handles.LearningProgram(config)
-        self.time_learn(agent)
-        self.prepared = agent
+        self.time_learn(declared.agent)
 
     def time_learn(self, agent: str) -> None:
         """Learn; the state is donated, so each call goes on from the last one's."""

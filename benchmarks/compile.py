@@ -23,11 +23,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from benchmarks.harness.asv_suite import AsvSuite, names_of
 from benchmarks.harness.process.child import Reply, run
 from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.programs import TIMEOUT_S, machine, program, request_of
 from benchmarks.harness.results import Row, machine_columns, markdown
-from benchmarks.harness.skipping import skip_unless_runnable
 from benchmarks.harness.workloads import Workload, load, tier_from_environment
 from benchmarks.runner import (
     ENV,
@@ -45,18 +45,16 @@ QUICK_LAUNCHES = 3
 FULL_LAUNCHES = 6
 
 
-class Compile:
+class Compile(AsvSuite):
     """Seconds to compile in a new process without a cache, and how large the programs are."""
 
-    params: ClassVar = list(load().select("compile", tier_from_environment()))
+    suite = "compile"
+    params: ClassVar = names_of(suite)
     param_names: ClassVar = ["workload"]
     version = "2"
     timeout = 600
 
-    def setup(self, workload: str) -> None:
-        """Have asv skip what this commit or machine can't run."""
-        declared = load().workloads["compile"][workload]
-        skip_unless_runnable(declared)
+    def prepare(self, declared: Workload) -> None:
         self.request = json.dumps(request_of(declared))
 
     def track_compile_s(self, workload: str) -> float:

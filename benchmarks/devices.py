@@ -26,12 +26,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from benchmarks.harness import handles
+from benchmarks.harness.asv_suite import AsvSuite, names_of, skip_unless_several_cores
 from benchmarks.harness.process.child import Reply, TimedGroup
 from benchmarks.harness.process.clock import seconds_of
 from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.programs import STEPS_PER_ENV, machine
 from benchmarks.harness.results import Row, markdown, spread
-from benchmarks.harness.skipping import skip_unless_runnable, skip_unless_several_cores
 from benchmarks.harness.workloads import (
     SuiteError,
     Workload,
@@ -100,27 +100,20 @@ class Place:
         return ", ".join(filter(None, (reduction, several)))
 
 
-class SeveralCores:
+class SeveralCores(AsvSuite):
     """Seconds of a call that the devices of all cores share; gate.toml unpins it."""
 
-    params: ClassVar = list(load().select("devices", tier_from_environment()))
+    suite = "devices"
+    params: ClassVar = names_of(suite)
     param_names: ClassVar = ["workload"]
     version = "1"
-    timeout = 300
-    prepared = ""
 
-    def setup(self, workload: str) -> None:
-        """Compile and warm up, once: asv calls this before every sample."""
-        if self.prepared == workload:
-            return
-        declared = load().workloads["devices"][workload]
-        skip_unless_runnable(declared)
+    def prepare(self, declared: Workload) -> None:
         skip_unless_several_cores()
-        from myriad.hardware import usable_cores
+        from myriad.host import usable_cores
 
         most = max(device_counts(usable_cores(), declared.num_shards))
         self.timed = _timed(declared, Place(most, declared.num_envs, declared.num_shards))
-        self.prepared = workload
 
     def time_call(self, workload: str) -> None:
         """Step or train, and wait for every device."""

@@ -12,8 +12,7 @@ import textwrap
 from typing import Any, ClassVar
 
 from benchmarks.harness import handles
-from benchmarks.harness.skipping import skip_unless_runnable
-from benchmarks.harness.workloads import load
+from benchmarks.harness.asv_suite import AsvSuite
 
 
 class Imports:
@@ -43,16 +42,14 @@ class Imports:
         """
 
 
-class FirstStep:
+class FirstStep(AsvSuite):
     """Seconds that a new interpreter needs from `import jax` to an environment's first step."""
 
+    suite = "throughput"
+    always = "cartpole-1k"
     version = "1"
     timeout = 120
     number = 1
-
-    def setup(self) -> None:
-        """Have asv skip what this commit or machine can't run."""
-        skip_unless_runnable(load().workloads["throughput"]["cartpole-1k"])
 
     def timeraw_first_step(self) -> tuple[str, str]:
         """Make an environment, reset it and step it once, nothing compiled."""
@@ -66,11 +63,12 @@ class FirstStep:
         return statement, "import jax"
 
 
-class WarmStart:
+class WarmStart(AsvSuite):
     """Seconds that a new interpreter needs to run the shortest possible training."""
 
+    suite = "training"
+    always = "cartpole-dqn"
     version = "1"
-    timeout = 300
     number = 1
 
     def setup_cache(self) -> None:
@@ -80,10 +78,6 @@ class WarmStart:
             statement, preparation = self.timeraw_training()
             program = textwrap.dedent(preparation) + textwrap.dedent(statement)
             subprocess.run([sys.executable, "-c", program], check=True, stdout=sys.stderr)
-
-    def setup(self) -> None:
-        """Have asv skip what this commit or machine can't run."""
-        skip_unless_runnable(load().trainings["training"]["cartpole-dqn"])
 
     def timeraw_training(self) -> tuple[str, str]:
         """Train for one chunk, every program from the cache, and save the run."""
@@ -103,19 +97,16 @@ class WarmStart:
         return statement, preparation
 
 
-class Dispatch:
+class Dispatch(AsvSuite):
     """Seconds of calls with almost nothing to compute."""
 
+    suite = "throughput"
+    always = "cartpole-1k"
     version = "1"
     timeout = 120
-    rollout: Any = None
     overrides: ClassVar[dict[str, Any]] = {"agent.learning_rate": 1e-3}
 
-    def setup(self) -> None:
-        """Compile the smallest rollout there is, once: asv calls this before every sample."""
-        if self.rollout is not None:
-            return
-        skip_unless_runnable(load().workloads["throughput"]["cartpole-1k"])
+    def prepare(self, declared: Any) -> None:
         from myriad import Rollout, make_agent, make_env, timing
 
         env = make_env("cartpole-control")
@@ -141,18 +132,15 @@ class Dispatch:
         create_config("cartpole-control", "dqn", 1_000, 10_000, **self.overrides).resolve()
 
 
-class UpdateDispatch:
+class UpdateDispatch(AsvSuite):
     """Seconds of an update with almost nothing to compute."""
 
+    suite = "training"
+    always = "cartpole-dqn"
     version = "1"
     timeout = 120
-    training: Any = None
 
-    def setup(self) -> None:
-        """Compile the smallest update there is, once: asv calls this before every sample."""
-        if self.training is not None:
-            return
-        skip_unless_runnable(load().trainings["training"]["cartpole-dqn"])
+    def prepare(self, declared: Any) -> None:
         from myriad import create_config
 
         config = create_config("cartpole-control", "dqn", 1, 16, 1, batch_size=1, buffer_size=64)
@@ -165,18 +153,15 @@ class UpdateDispatch:
         self.training.run_updates(1)
 
 
-class Adapters:
+class Adapters(AsvSuite):
     """Seconds of 50 steps through Gymnasium's interface, within one episode."""
 
+    suite = "throughput"
+    always = "pendulum-1k"
     version = "1"
     timeout = 120
-    env: Any = None
 
-    def setup(self) -> None:
-        """Make both adapters, once: asv calls this before every sample."""
-        if self.env is not None:
-            return
-        skip_unless_runnable(load().workloads["throughput"]["pendulum-1k"])
+    def prepare(self, declared: Any) -> None:
         if importlib.util.find_spec("gymnasium") is None:
             raise NotImplementedError("gymnasium is not installed")
         from myriad import make_env, to_gymnasium, to_gymnasium_vector

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from benchmarks.harness.asv_suite import AsvSuite, names_of
 from benchmarks.harness.files import require_free
 from benchmarks.harness.process import child
 from benchmarks.harness.process.child import Reply
@@ -27,8 +28,7 @@ from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.process.memory import peak_bytes
 from benchmarks.harness.programs import TIMEOUT_S, chunk_bytes, machine, program, request_of
 from benchmarks.harness.results import Row, machine_columns, markdown
-from benchmarks.harness.skipping import skip_unless_runnable
-from benchmarks.harness.workloads import load, tier_from_environment
+from benchmarks.harness.workload import Workload
 from benchmarks.runner import (
     Run,
     Script,
@@ -60,19 +60,16 @@ _MARGIN = 32 << 20
 _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
-class Memory:
+class Memory(AsvSuite):
     """Bytes that the compiler states for a chunk, and the peak of a process that runs it."""
 
-    params: ClassVar = list(load().select("memory", tier_from_environment()))
+    suite = "memory"
+    params: ClassVar = names_of(suite)
     param_names: ClassVar = ["workload"]
     version = "1"
-    timeout = 300
 
-    def setup(self, workload: str) -> None:
-        """Compile the chunk; nothing is allocated yet."""
-        declared = load().workloads["memory"][workload]
-        skip_unless_runnable(declared)
-        self.compiled = program(**request_of(declared))
+    def prepare(self, declared: Workload) -> None:
+        self.compiled = program(**request_of(declared))  # nothing is allocated yet
 
     def track_argument_bytes(self, workload: str) -> int:
         """Return the bytes of the state that a chunk is given, on all devices."""

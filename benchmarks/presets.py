@@ -27,11 +27,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from benchmarks.harness import handles
+from benchmarks.harness.asv_suite import AsvSuite, names_of
 from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.results import Row, machine_columns, markdown, spread
-from benchmarks.harness.skipping import skip_unless_runnable
 from benchmarks.harness.trainings import chosen, trained
-from benchmarks.harness.workloads import Training, load, tier_from_environment
+from benchmarks.harness.workloads import Training, load
 from benchmarks.runner import Run, Script, in_turns, number, ratio_table, switch, text
 
 PARTS = ("knobs", "runs", "ladder", "target")
@@ -117,23 +117,16 @@ class RunArm:
         return dict(self.fields) | {name: value for name, value in others.items() if value}
 
 
-class Presets:
+class Presets(AsvSuite):
     """Seconds of a few updates with the preset that changes the most settings."""
 
-    params: ClassVar = list(load().select_trainings("presets", tier_from_environment()))
+    suite = "presets"
+    params: ClassVar = names_of(suite)
     param_names: ClassVar = ["workload"]
     version = "1"
-    timeout = 300
-    prepared = ""
 
-    def setup(self, workload: str) -> None:
-        """Compile and warm up, once: asv calls this before every sample."""
-        if self.prepared == workload:
-            return
-        declared = load().trainings["presets"][workload]
-        skip_unless_runnable(declared)
+    def prepare(self, declared: Training) -> None:
         self.timed = Updates(declared, Arm(_FULL_SET, _FULL_SET))
-        self.prepared = workload
 
     def time_updates(self, workload: str) -> None:
         """Train over a window; the report that ends it has been fetched, so the device is done."""

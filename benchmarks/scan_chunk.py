@@ -22,13 +22,13 @@ import sys
 from collections.abc import Sequence
 from typing import ClassVar
 
+from benchmarks.harness.asv_suite import AsvSuite, names_of
 from benchmarks.harness.process.child import Reply
 from benchmarks.harness.process.clock import seconds_of
 from benchmarks.harness.process.failures import failure_of
 from benchmarks.harness.programs import TIMEOUT_S, chunk_bytes, machine, program, request_of
 from benchmarks.harness.results import LEAST_SAMPLES, Row, machine_columns, markdown, spread
-from benchmarks.harness.skipping import skip_unless_runnable
-from benchmarks.harness.workloads import load, tier_from_environment
+from benchmarks.harness.workload import Workload
 from benchmarks.runner import (
     Run,
     Script,
@@ -51,25 +51,19 @@ _FULL = (21, 300.0)
 _CALL_S = 0.005  # the shortest call of the fastest size
 
 
-class ScanChunk:
+class ScanChunk(AsvSuite):
     """Seconds of the same number of steps, in one compiled call or in many."""
 
-    params: ClassVar = list(load().select("scan_chunk", tier_from_environment()))
+    suite = "scan_chunk"
+    params: ClassVar = names_of(suite)
     param_names: ClassVar = ["workload"]
     version = "1"
-    timeout = 300
-    prepared = ""
 
-    def setup(self, workload: str) -> None:
-        """Compile and warm up, once: asv calls this before every sample."""
-        if self.prepared != workload:
-            declared = load().workloads["scan_chunk"][workload]
-            skip_unless_runnable(declared)
-            self.num_steps = declared.num_steps or declared.scan_chunk_size
-            self.compiled = program(**request_of(declared))
-            self.compiled.start()
-            self.compiled.run(self.num_steps)
-            self.prepared = workload
+    def prepare(self, declared: Workload) -> None:
+        self.num_steps = declared.num_steps or declared.scan_chunk_size
+        self.compiled = program(**request_of(declared))
+        self.compiled.start()
+        self.compiled.run(self.num_steps)
 
     def time_steps(self, workload: str) -> None:
         """Run the steps."""

@@ -20,11 +20,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from benchmarks.harness.asv_suite import AsvSuite, names_of, skip_unless_several_cores
 from benchmarks.harness.interleave import Budget, Case
 from benchmarks.harness.libraries import OURS
 from benchmarks.harness.results import scaling_table
 from benchmarks.harness.sanity import measure
-from benchmarks.harness.skipping import skip_unless_runnable, skip_unless_several_cores
 from benchmarks.harness.targets import check_targets, targets_table
 from benchmarks.harness.workloads import (
     DEVICES,
@@ -39,25 +39,23 @@ QUICK = Budget(num_rounds=11, max_s=5.0)
 FULL = Budget(num_rounds=15, max_s=20.0)
 
 
-class Throughput:
+class Throughput(AsvSuite):
     """Seconds of one compiled chunk; steps/s are num_envs x scan_chunk_size over them."""
 
     # There is only one parameter, since asv combines all parameters and 1,000,000 environments need
     # a chunk size of their own. The value is seconds, not a rate, since asv assumes that lower is
     # better.
-    params: ClassVar = list(load().select("throughput", tier_from_environment()))
+    suite = "throughput"
+    params: ClassVar = names_of(suite)
     param_names: ClassVar = ["workload"]
     version = "1"  # raise this if the meaning of the timed work or of myriad.timing changes
-    timeout = 300
     timed_is_program = True  # for the gate: equal programs need no timing
-    prepared = ""
 
-    def setup(self, workload: str) -> None:
-        """Compile and warm up, once: asv calls this before every sample."""
-        if self.prepared != workload:
-            declared = load().workloads["throughput"][workload]
-            self.rollout, self.state, self.block_until_ready = _warm_rollout(declared)
-            self.prepared = workload
+    def prepare(self, declared: Workload) -> None:
+        self.rollout, self.block_until_ready = _rollout(declared)
+        self.state = self.rollout.init(seed=0)
+        for _ in range(2):
+            self.time_chunk(declared.name)
 
     def time_chunk(self, workload: str) -> None:
         """Run one chunk."""
@@ -74,11 +72,9 @@ class SeveralCores(Throughput):
 
     params: ClassVar = ["cartpole-10k"]
 
-    def setup(self, workload: str) -> None:
-        """Compile and warm up, once: asv calls this before every sample."""
-        skip_unless_runnable(load().workloads["throughput"][workload])
+    def prepare(self, declared: Workload) -> None:
         skip_unless_several_cores()
-        super().setup(workload)
+        super().prepare(declared)
 
 
 class Recording(Throughput):
@@ -86,17 +82,6 @@ class Recording(Throughput):
 
     params: ClassVar = ["snake-100-recorded"]
     version = "2"
-
-    def setup(self, workload: str) -> None:
-        """Compile and warm up, once: asv calls this before every sample."""
-        if self.prepared != workload:
-            declared = load().workloads["throughput"][workload]
-            # The chunk that keeps no steps is another program, which is not needed here.
-            self.rollout, self.block_until_ready = _rollout(declared)
-            self.state = self.rollout.init(seed=0)
-            self.time_chunk(workload)
-            self.time_chunk(workload)
-            self.prepared = workload
 
     def time_chunk(self, workload: str) -> None:
         """Run one chunk and keep its steps."""
@@ -110,34 +95,22 @@ class Recording(Throughput):
         return jax.jit(self.rollout.record_chunk, donate_argnums=0).lower(self.state).compile()
 
 
-class Gymnax:
+class Gymnax(Throughput):
     """Seconds of the same chunk with gymnax, to which a ratio budget in gate.toml compares ours."""
 
     params: ClassVar = ["cartpole-10k"]
-    param_names: ClassVar = ["workload"]
-    version = "1"
-    timeout = 300
-    timed_is_program = True
-    prepared = ""
 
-    def setup(self, workload: str) -> None:
-        """Compile and warm up, once: asv calls this before every sample."""
-        if self.prepared == workload:
-            return
+    def prepare(self, declared: Workload) -> None:
         from benchmarks.sides.__main__ import GymnaxEnvs
         from benchmarks.sides.jax_scan import ScanStepper
 
-        declaration = load()
-        declared = declaration.workloads["throughput"][workload]
-        skip_unless_runnable(declared)
         try:
-            envs = GymnaxEnvs(declaration.env_id_of("gymnax", declared))
+            envs = GymnaxEnvs(load().env_id_of("gymnax", declared))
         except ImportError as missing:
             raise NotImplementedError(f"gymnax is not installed: {missing}") from missing
         self.stepper = ScanStepper(envs, declared, record=False, seed=0, returns=False)
         self.num_steps = declared.scan_chunk_size
-        self.stepper.run(self.num_steps)
-        self.prepared = workload
+        self.time_chunk(declared.name)
 
     def time_chunk(self, workload: str) -> None:
         """Run one chunk."""
@@ -148,31 +121,13 @@ class Gymnax:
         return self.stepper.program()
 
 
-def _warm_rollout(workload: Workload) -> tuple[Any, Any, Callable[[Any], Any]]:
-    """Return a compiled rollout, its state and a function that waits for it.
-
-    Raises:
-        NotImplementedError: as `_rollout` says.
-    """
-    rollout, block_until_ready = _rollout(workload)
-    state = rollout.run_chunk(rollout.run_chunk(rollout.init(seed=0)))
-    return rollout, block_until_ready(state), block_until_ready
-
-
 def _rollout(workload: Workload) -> tuple[Any, Callable[[Any], Any]]:
-    """Return an uncompiled rollout, and a function that waits for its results.
-
-    Raises:
-        NotImplementedError: the commit or the machine lacks what the workload needs, so asv reports
-            no figure.
-    """
-    skip_unless_runnable(workload)
+    """Return an uncompiled rollout, and a function that waits for its results."""
     from myriad import Rollout, make_agent, make_env, timing
 
     env = make_env(workload.env)
-    rollout = Rollout(
-        env, make_agent(workload.agent, env), workload.num_envs, workload.scan_chunk_size
-    )
+    agent = make_agent(workload.agent, env)
+    rollout = Rollout(env, agent, workload.num_envs, workload.scan_chunk_size)
     return rollout, timing.block_until_ready
 
 

@@ -9,25 +9,22 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmarks.harness import handles
-from benchmarks.harness.skipping import skip_unless_runnable
-from benchmarks.harness.workloads import load
+from benchmarks.harness.asv_suite import AsvSuite
+from benchmarks.harness.workloads import Training
 
 _WINDOWS = 64
 
 
-class HostLoop:
+class HostLoop(AsvSuite):
     """Seconds of a training with many windows and hardly anything to compute in each."""
 
+    suite = "training"
+    always = "cartpole-dqn"
     version = "1"
     timeout = 120
-    training: Any = None
     folders: ClassVar = itertools.count()
 
-    def setup(self) -> None:
-        """Compile one update to a window, once: asv calls this before every sample."""
-        if self.training is not None:
-            return
-        skip_unless_runnable(load().trainings["training"]["cartpole-dqn"])
+    def prepare(self, declared: Training) -> None:
         from myriad import create_config
 
         has_tensorboard = importlib.util.find_spec("tensorboardX") is not None
@@ -52,25 +49,19 @@ class HostLoop:
         self.training.train(Path(f"run-{next(self.folders)}"))
 
 
-class Checkpoint:
+class Checkpoint(AsvSuite):
     """Seconds to save and to restore a training's state, including a full replay buffer."""
 
+    suite = "training"
     params: ClassVar = ["cartpole-dqn"]
     param_names: ClassVar = ["workload"]
     version = "1"
     timeout = 120
-    prepared = ""
 
-    def setup(self, workload: str) -> None:
-        """Save a first checkpoint, once: asv calls this before every sample."""
-        if self.prepared == workload:
-            return
-        training = _training(workload)
-        training.start()
-        self.save, self.restore = training.checkpoints(Path("checkpoints"))
+    def prepare(self, declared: Training) -> None:
+        self.save, self.restore = _started(declared).checkpoints(Path("checkpoints"))
         self.save()
         self.restore()
-        self.prepared = workload
 
     def time_save(self, workload: str) -> None:
         """Save; the checkpoint is on the disk."""
@@ -81,24 +72,18 @@ class Checkpoint:
         self.restore()
 
 
-class Evaluation:
+class Evaluation(AsvSuite):
     """Seconds of one evaluation: whole episodes of an untrained policy."""
 
+    suite = "training"
     params: ClassVar = ["cartpole-ppo"]
     param_names: ClassVar = ["workload"]
     version = "1"
-    timeout = 300
     timed_is_program = True  # for the gate: equal programs need no timing
-    prepared = ""
 
-    def setup(self, workload: str) -> None:
-        """Compile and warm up, once: asv calls this before every sample."""
-        if self.prepared == workload:
-            return
-        self.training = _training(workload)
-        self.training.start()
-        self.time_evaluate(workload)
-        self.prepared = workload
+    def prepare(self, declared: Training) -> None:
+        self.training = _started(declared)
+        self.training.evaluate()
 
     def time_evaluate(self, workload: str) -> None:
         """Run every episode to its end."""
@@ -109,15 +94,11 @@ class Evaluation:
         return self.training.evaluation
 
 
-def _training(workload: str) -> Any:
-    """Return the programs of a declared training.
-
-    Raises:
-        NotImplementedError: the commit or the machine lacks what it needs; asv then skips.
-    """
-    declared = load().trainings["training"][workload]
-    skip_unless_runnable(declared)
+def _started(declared: Training) -> Any:
+    """Return the programs of a training, and its first state in them."""
     from myriad import create_config
 
     config = create_config(declared.env, declared.agent, declared.num_envs)
-    return handles.TrainingProgram(config)
+    training = handles.TrainingProgram(config)
+    training.start()
+    return training

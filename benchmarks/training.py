@@ -21,33 +21,26 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from benchmarks.harness import handles
+from benchmarks.harness.asv_suite import AsvSuite, names_of, skip_unless_several_cores
 from benchmarks.harness.results import Row, markdown
-from benchmarks.harness.skipping import skip_unless_runnable, skip_unless_several_cores
 from benchmarks.harness.trainings import chosen, trained
-from benchmarks.harness.workloads import Training, load, tier_from_environment
+from benchmarks.harness.workloads import Training, load
 from benchmarks.runner import Run, Script, number, switch, text
 
 
-class TrainingLoop:
+class TrainingLoop(AsvSuite):
     """Seconds of the trainer's loop over a few updates, including the host's part."""
 
-    params: ClassVar = list(load().select_trainings("training", tier_from_environment()))
+    suite = "training"
+    params: ClassVar = names_of(suite)
     param_names: ClassVar = ["workload"]
     version = "1"
-    timeout = 300
-    prepared = ""
     window = 8  # the fewest updates in a call
 
-    def setup(self, workload: str) -> None:
-        """Compile and warm up, once: asv calls this before every sample."""
-        if self.prepared == workload:
-            return
-        declared = load().trainings["training"][workload]
-        skip_unless_runnable(declared)
+    def prepare(self, declared: Training) -> None:
         self.training = handles.TrainingProgram(self.config(declared))
         self.training.start()
-        self.time_updates(workload)
-        self.prepared = workload
+        self.time_updates(declared.name)
 
     def time_updates(self, workload: str) -> None:
         """Train over a window; the report that ends it has been fetched, so the device is done."""
@@ -70,22 +63,18 @@ class SeveralCores(TrainingLoop):
     params: ClassVar = ["cartpole-ppo"]
     window = 1
 
-    def setup(self, workload: str) -> None:
-        """Compile and warm up, once: asv calls this before every sample."""
-        skip_unless_runnable(load().trainings["training"][workload])
+    def prepare(self, declared: Training) -> None:
         skip_unless_several_cores()
-        super().setup(workload)
+        super().prepare(declared)
 
     def config(self, declared: Training) -> Any:
         """Return a configuration whose minibatches are large enough to be shared."""
         from myriad import create_config
 
-        large: dict[str, Any] = {
-            "rollout_steps": 16,
-            "agent.num_epochs": 1,
-            "agent.num_minibatches": 2,
-        }
-        return create_config(declared.env, declared.agent, 1_024, 256, 16, **large)
+        large: dict[str, Any] = {"agent.num_epochs": 1, "agent.num_minibatches": 2}
+        return create_config(
+            declared.env, declared.agent, 1_024, 256, 16, rollout_steps=16, **large
+        )
 
 
 def fields_of(training: Training, seed: int) -> dict[str, Any]:

@@ -26,10 +26,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from benchmarks.harness.asv_suite import AsvSuite
 from benchmarks.harness.process import child
 from benchmarks.harness.process.child import Reply
 from benchmarks.harness.results import machine_columns
-from benchmarks.harness.skipping import skip_unless_runnable
 from benchmarks.harness.workloads import Training, load
 from benchmarks.runner import Run, Script, number, ratio_table, text
 
@@ -54,30 +54,23 @@ rollout_steps = 64
 _VALUES = {"learning_rate": 3e-4, "num_epochs": 4, "gamma": 0.99}
 
 
-class TracedTrial:
+class TracedTrial(AsvSuite):
     """Seconds of a trial in a slot of a compiled program, its reset included."""
 
+    suite = "tuning"
     params: ClassVar = [_WORKLOAD]
     param_names: ClassVar = ["workload"]
     version = "1"
-    timeout = 300
     num_updates = 4
-    prepared = False
 
-    def setup(self, workload: str) -> None:
-        """Compile once: asv calls this before every sample."""
-        if self.prepared:
-            return
-        declared = load().trainings["tuning"][workload]
-        skip_unless_runnable(declared)
+    def prepare(self, declared: Training) -> None:
         from myriad import timing
 
         self.population = _population(declared, _VALUES)
         self.block_until_ready = timing.block_until_ready
         self.options = {name: [value] for name, value in _VALUES.items()}
         self.state = self.population.first_state([0], self.options)
-        self.time_trial(workload)
-        self.prepared = True
+        self.time_trial(declared.name)
 
     def time_trial(self, workload: str) -> None:
         """Begin a trial in the slot and train it."""

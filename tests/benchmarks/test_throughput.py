@@ -12,6 +12,7 @@ import pytest
 import benchmarks
 from benchmarks import throughput, utils
 from benchmarks.harness import interleave
+from benchmarks.harness.asv_suite import skip_unless_runnable
 from benchmarks.harness.interleave import Budget
 from benchmarks.harness.process.supervisor import ROOT
 from benchmarks.harness.results import COLUMNS, ResultsFile, read_csv
@@ -115,7 +116,7 @@ def test_a_commit_without_the_environment_is_skipped():
     with pytest.raises(
         NotImplementedError, match="this commit lacks warp-drive or the agent random"
     ):
-        throughput._warm_rollout(replace(TINY, env="warp-drive"))
+        skip_unless_runnable(replace(TINY, env="warp-drive"))
 
 
 def test_the_benchmark_times_a_compiled_chunk_and_asv_may_set_up_again():
