@@ -1,34 +1,27 @@
 """`myriad.programs` for asv suites, also on commits since 81a3df4 that came before that module."""
 
-import importlib
-from pathlib import Path
+from importlib import import_module, util
 from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    try:
-        return getattr(importlib.import_module("myriad.programs"), name)
-    except ModuleNotFoundError as error:
-        if error.name != "myriad.programs":
-            raise
+    if util.find_spec("myriad.programs"):
+        return getattr(import_module("myriad.programs"), name)
     return {"TrainingProgram": _OlderTraining, "LearningProgram": _OlderLearning}[name]
-
-
-def _older(module: str) -> Any:
-    return importlib.import_module(f"myriad.{module}")
 
 
 class _OlderTraining:
     def __init__(self, config: Any):
-        self._resolved = resolved = config.resolve()
-        self._training = training = _older("training.programs").CompiledTraining(resolved)
+        self._resolved = config.resolve()
+        kind = import_module("myriad.training.programs").CompiledTraining
+        self._training = training = kind(self._resolved)
         training.compile()
         self.updates, self.evaluation = training.run, training.evaluate
-        self.compile_s, self.num_devices = training.compile_s, training.loop.num_devices
-        self.steps_per_update = training.steps_per_update
-        self.scan_chunk_size = resolved.scan_chunk_size
+        self.compile_s, self.steps_per_update = training.compile_s, training.steps_per_update
+        self.updates_per_call, self.num_devices = training.chunk, training.loop.num_devices
+        self.scan_chunk_size = self._resolved.scan_chunk_size
         programs = training.run, training.init, training.evaluate
-        self.reports = tuple(map(_older("xla").describe, programs))
+        self.reports = tuple(map(import_module("myriad.xla").describe, programs))
 
     def start(self) -> None:
         self.state = self._training.first_state()
@@ -43,25 +36,25 @@ class _OlderTraining:
 
     def evaluate(self) -> None:
         returns = self.evaluation(self.state.agent, self.state.key, self.state.num_updates)
-        _older("timing").block_until_ready(returns)
+        import_module("jax").block_until_ready(returns)
 
-    def train(self, run_folder: Path) -> None:
-        folder = _older("training.logging.run_folder").RunFolder.create(run_folder, "", {})
-        trainer = _older("training.trainer").Trainer(self._resolved, folder, quiet=True)
+    def train(self, path: Any) -> None:
+        run = import_module("myriad.training.logging.run_folder").RunFolder.create(path, "", {})
+        trainer = import_module("myriad.training.trainer").Trainer(self._resolved, run, quiet=True)
         trainer.programs, self._training.compile = self._training, lambda *_, **__: None
         trainer.run()
 
-    def checkpoints(self, folder: Path) -> tuple[Any, Any]:
-        kept = _older("training.checkpoint").Checkpoints(folder)
+    def checkpoints(self, folder: Any) -> tuple[Any, Any]:
+        kept = import_module("myriad.training.checkpoint").Checkpoints(folder)
         return lambda: kept.save(1, self.state), lambda: kept.restore(1, self.state)
 
 
 class _OlderLearning:
     def __init__(self, config: Any):
-        halves = _older("training.halves").Halves(config.resolve())
+        halves = import_module("myriad.training.halves").Halves(config.resolve())
         self._state, self._experience = halves.arguments()
         self.compiled = halves.learn.lower(self._state, self._experience).compile()
 
     def run(self) -> None:
         learned = self.compiled(self._state, self._experience)
-        self._state = _older("timing").block_until_ready(learned)
+        self._state = import_module("jax").block_until_ready(learned)
