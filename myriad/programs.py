@@ -3,15 +3,6 @@
 They compile ahead of time and then run as often as you call them. A rollout needs nothing from
 here: `Rollout.compile` returns its chunk. `myriad.xla.describe` says what the compiler knows of a
 program, and `myriad.timing` times it. The benchmarks of this repository use these names.
-
-Example:
-    >>> from myriad import create_config
-    >>> config = create_config("cartpole-control", "ppo", 8, 2048, **{"agent.num_epochs": 1})
-    >>> program = TrainingProgram(config)
-    >>> program.start()
-    >>> program.run_updates(2)
-    >>> program.reports[0].instructions > 0
-    True
 """
 
 import dataclasses
@@ -23,7 +14,6 @@ from typing import Any
 import jax
 
 from myriad.agents.controller import ControllerLearner, controller_of
-from myriad.envs import make_env
 from myriad.timing import block_until_ready
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig
@@ -55,8 +45,7 @@ class TrainingProgram:
         num_devices: devices that share the training.
         num_updates: updates in the whole training.
         steps_per_update: steps of all environments together in an update.
-        scan_chunk_size: steps of every environment in a compiled call.
-        updates_per_call: updates in a compiled call.
+        scan_chunk_size: steps of every environment in a compiled call, `updates_per_call` updates.
         state: the state, once `start` has been called.
     """
 
@@ -131,10 +120,7 @@ class TrainingProgram:
         return trainer.run()
 
     def checkpoints(self, folder: str | Path) -> tuple[Callable[[], None], Callable[[], Any]]:
-        """Return a function that saves the state to `folder`, and one that restores what it saved.
-
-        The state is on the disk when the first one returns. The second one returns it.
-        """
+        """Return a function that saves the state to `folder`, and one that reads it again."""
         checkpoints = Checkpoints(Path(folder))
         return (
             lambda: checkpoints.save(1, self.state),
@@ -143,13 +129,7 @@ class TrainingProgram:
 
 
 class LearningProgram:
-    """The gradient steps of an update, compiled apart from the steps of its environments.
-
-    Args:
-        config: the training.
-
-    Attributes:
-        compiled: the compiled gradient steps.
+    """The gradient steps of an update, `compiled` apart from the steps of its environments.
 
     Raises:
         InvalidArgumentError: the agent's updates can't be taken apart.
@@ -169,11 +149,8 @@ def functions(config: TrainingConfig, **fields: Any) -> LearningLoop:
     """Return the pure functions of a training on one device, to jit yourself.
 
     They are `init(key)`, `collect(state)`, `learn(state, experience)` and
-    `run(state, num_updates, begin)`. `learner` is the agent.
-
-    Args:
-        config: the training.
-        **fields: fields of the agent to change, without any checks.
+    `run(state, num_updates, begin)`. `learner` is the agent, with the given fields changed, without
+    any checks.
     """
     resolved = config.resolve()
     learner: Any = resolved.learner.scheduled(resolved.num_updates)
@@ -185,17 +162,9 @@ def episode_returns(
 ) -> jax.Array:
     """Return the returns of whole episodes of any agent that `Rollout` takes, `[num_episodes]`.
 
-    The episodes are those of `evaluate` for the same seed. You can call it in a program of your
-    own, such as one that is mapped over the numbers of a controller.
-
-    Args:
-        env: the environment, or its name.
-        agent: a fixed policy or a controller, such as `load_agent` returns.
-        num_episodes: how many episodes.
-        seed: the seed of the episodes.
-        max_steps: steps after which an episode is cut off.
+    The episodes are those of `evaluate` for the same seed, cut off after `max_steps` steps. You can
+    call it in a program of your own, such as one that is mapped over the numbers of a controller.
     """
-    env = make_env(env) if isinstance(env, str) else env
     learner = ControllerLearner(env, controller_of(agent))
     evaluation = Evaluation(env, learner, num_episodes, max_steps=max_steps)
     return jax.jit(evaluation.returns)((), key_alone(seed))[0]
