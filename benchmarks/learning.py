@@ -313,17 +313,18 @@ def _run_targets(run: Run) -> bool:
 
 def _run_networks(run: Run) -> bool:
     options = run.options
+    networks = options.networks
+    fields = {network: _fields_of(options.set, network, networks) for network in networks}
     print(
         "| environment | agent | network | seeds | steps | food or gains per episode | return | "
         "steps/s, median |"
     )
     print("|---|---|---|---:|---:|---:|---:|---:|")
-    for network in options.networks:
-        fields = _fields_of(options.set, network, options.networks)
+    for network in networks:
         runs: list[NetworkRun] = []
         for seed in range(options.seeds or DEFAULTS_SEEDS):
             trained = train_network(
-                options.env, options.agent or "ppo", network, seed, options.steps, fields
+                options.env, options.agent or "ppo", network, seed, options.steps, fields[network]
             )
             runs.append(trained)
             run.save(trained)  # now, since a training may take an hour

@@ -13,7 +13,6 @@ from benchmarks.baselines import (
     _snake_players,
     _villagers,
     _with_preset,
-    main,
 )
 from myriad import make_agent, make_env, make_key
 from myriad.envs.bucket_brigade import POLICIES
@@ -79,19 +78,3 @@ def test_a_preset_takes_part_where_an_agent_has_it_and_gives_its_values():
     config = _config(contests[-1], "ppo", 5_000).resolve().config
     assert config.num_envs == load_preset("ultra_fast", "ppo", contests[-1].env).fields["num_envs"]
     assert _config(contests[-1], "random", 1).resolve().config.preset is None
-
-
-def test_bad_input_is_one_sentence_and_exit_code_2(capsys):
-    for arguments, sentence in (
-        (["--env", "snak"], "snake"),
-        (
-            ["--env", "cartpole"],
-            "there is no contest in cartpole-control; give bucket-brigade, ",
-        ),
-        (["--steps", "0"], "--steps"),
-        (["--preset", "fast"], "no agent has a preset 'fast'; give one of baseline, "),
-    ):
-        with pytest.raises(SystemExit) as left:
-            raise SystemExit(main(arguments))
-        assert left.value.code == 2
-        assert sentence in capsys.readouterr().err

@@ -351,25 +351,6 @@ def test_the_libraries_are_ours_first_and_those_asked_for_or_all_that_have_the_e
     assert sides() == ["myriad", "gymnax", "myriad-jax", *ways, "envpool", "pufferlib"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--library", "gymnaz"], "library 'gymnaz' is unknown; did you mean 'gymnax'?"),
-        (["--num-envs", "0"], "must be a whole number of at least 1, but got '0'"),
-        (["--full", "--num-envs", "5"], "not allowed with argument"),
-        (["--policy", "3-3"], "invalid choice: '3-3'"),
-        (["--env", "cartpoel"], "cartpole"),
-        (["--training", "--library", "gymnax"], "--training measures what suite.toml declares"),
-    ],
-)
-def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, tmp_path, capsys):
-    assert main([*arguments, "--output", str(tmp_path)]) == 2
-    printed = capsys.readouterr()
-    assert sentence in printed.err
-    assert len(printed.err.strip().splitlines()) == 1
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.slow
 def test_a_run_writes_its_rows_and_prints_a_table_of_them(tmp_path, monkeypatch, capsys):
     pytest.importorskip("gymnasium")

@@ -9,7 +9,6 @@ from benchmarks.harness import programs
 from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.results import COLUMNS, read_csv
 from benchmarks.harness.workloads import Workload, load
-from benchmarks.runner import readable
 
 # By its name: `compile` alone is the built-in.
 suite = import_module("benchmarks.compile")
@@ -57,29 +56,6 @@ def test_the_samples_hold_the_size_of_the_program_and_prove_the_cache(small_run)
     ((launch,),) = json.loads(file.read_text())["alternations"]
     assert launch["instructions"] > 100
     assert launch["cache_bytes"] > 1_000
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (
-            ["--num-envs", "0"],
-            "argument --num-envs: must be a whole number of at least 1, but got '0'",
-        ),
-        (["--env", "cartpol"], "unknown environment 'cartpol'; did you mean 'cartpole'?"),
-        (["--agent", "dqm"], "unknown agent 'dqm'; did you mean 'dqn'?"),
-        (
-            ["--output", f"{__file__}/folder"],
-            "folder for the results: Not a directory.",
-        ),
-    ],
-)
-def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, capsys):
-    assert suite.main(arguments) == 2
-    printed = capsys.readouterr()
-    assert sentence in printed.err
-    assert printed.err.count("\n") == 1
-    assert printed.out == ""
 
 
 def test_a_missing_device_is_one_sentence_and_exit_code_2(tmp_path, monkeypatch, capsys):
@@ -175,13 +151,6 @@ def test_a_commit_without_the_package_is_skipped(monkeypatch):
     monkeypatch.setitem(sys.modules, "myriad", None)
     with pytest.raises(NotImplementedError, match="this commit can't run cartpole-random"):
         suite.Compile().setup("cartpole-random")
-
-
-@pytest.mark.parametrize(
-    ("num_bytes", "text"), [(0, "-"), (12, "12 B"), (2048, "2.0 KiB"), (3 << 30, "3.0 GiB")]
-)
-def test_bytes_are_written_in_the_unit_that_fits(num_bytes, text):
-    assert readable(num_bytes) == text
 
 
 def test_flags_change_the_workload_of_that_agent():

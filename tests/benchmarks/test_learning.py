@@ -49,29 +49,6 @@ def test_what_was_trained_is_written_target_by_target(tmp_path, monkeypatch):
     assert len((tmp_path / "runs.csv").read_text().splitlines()) == 3
 
 
-@pytest.mark.parametrize(
-    ("argv", "sentence"),
-    [
-        (["--seeds", "0"], "must be a whole number of at least 1, but got '0'"),
-        (["--seeds", "-1"], "must be a whole number of at least 1, but got '-1'"),
-        (["--agent", "pid"], "invalid choice: 'pid'"),
-        (
-            ["--output", "nowhere/runs.csv"],
-            "nowhere/runs.csv can't be written: No such file or directory",
-        ),
-    ],
-)
-def test_a_wrong_flag_is_one_sentence_before_anything_trains(
-    argv, sentence, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(learning, "Learning", lambda target: pytest.fail("it trained"))
-    assert learning.main(argv) == 2
-    said = capsys.readouterr().err
-    assert sentence in said
-    assert said.count("\n") == 1
-
-
 @pytest.mark.slow
 def test_ppo_reaches_its_target_on_a_fresh_seed():
     target = learning.LearningTarget(
@@ -136,19 +113,6 @@ def test_a_field_may_be_for_one_network():
     given = ['preset="optimized"', "attention:agent.attention_patch=3"]
     assert learning._fields_of(given, "cnn", ["cnn", "attention"]) == {"preset": "optimized"}
     assert learning._fields_of(given, "attention", ["attention"])["agent.attention_patch"] == 3
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("seed=1", "--set can't set seed, use --seeds for that"),
-        ("cnnn:gamma=0.5", "--set must begin with one of cnn, mlp"),
-        ("gamma=", "--set must be NAME=VALUE in TOML"),
-    ],
-)
-def test_what_set_cannot_give_is_one_sentence(given, said, capsys):
-    assert learning.main(["--networks", "cnn", "mlp", "--set", given]) == 2
-    assert said in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -123,21 +123,6 @@ def test_whole_trainings_alternate_each_in_a_process_of_its_own(monkeypatch, tmp
     assert [arm.name for arm in run.arms[0].arms] == list(some)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--part", "stairs"], "--part: invalid choice: 'stairs'"),
-        (["--agent", "random"], "declares no presets of random in any environment"),
-        (["--rounds", "0"], "must be a whole number of at least 1"),
-    ],
-)
-def test_bad_input_is_one_sentence(arguments, says, capsys):
-    assert main(arguments) == 2
-    said = capsys.readouterr().err
-    assert says in said
-    assert said.count("\n") == 1
-
-
 @pytest.mark.slow
 def test_the_asv_rows_run(monkeypatch):
     suite = Presets()

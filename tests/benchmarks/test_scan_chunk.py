@@ -66,33 +66,6 @@ def test_the_common_steps_are_whole_chunks_where_few_suffice(chunks, steps):
     assert steps == max(chunks) or all(steps % chunk == 0 for chunk in chunks)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (
-            ["--scan-chunk-sizes", "0"],
-            "argument --scan-chunk-sizes: must be a whole number of at least 1, but got '0'",
-        ),
-        (
-            ["--num-envs", "x"],
-            "argument --num-envs: must be a whole number of at least 1, but got 'x'",
-        ),
-        (["--env", "cartpol"], "unknown environment 'cartpol'; did you mean 'cartpole'?"),
-        (["--agent", "dqm"], "unknown agent 'dqm'; did you mean 'dqn'?"),
-        (
-            ["--output", f"{__file__}/folder"],
-            "folder for the results: Not a directory.",
-        ),
-    ],
-)
-def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, capsys):
-    assert main(arguments) == 2
-    printed = capsys.readouterr()
-    assert sentence in printed.err
-    assert printed.err.count("\n") == 1
-    assert printed.out == ""
-
-
 class Stepped:
     """A program that takes no time; an agent whose updates take 8 steps makes chunks of 8."""
 

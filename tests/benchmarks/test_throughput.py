@@ -235,39 +235,6 @@ def test_the_scan_chunk_size_given_is_the_one_that_runs():
     assert side.rollout.summary(side.state).num_steps == 12 * TINY.num_envs
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (
-            ["--num-envs", "0"],
-            "argument --num-envs: must be a whole number of at least 1, but got '0'",
-        ),
-        (
-            ["--scan-chunk-size", "1.5"],
-            "argument --scan-chunk-size: must be a whole number of at least 1, but got '1.5'",
-        ),
-        (["--env", "cartpol"], "unknown environment 'cartpol'; did you mean 'cartpole'?"),
-        (["--num-env", "5"], "unrecognized arguments: --num-env 5"),
-        (["--full", "--num-envs", "5"], "argument --num-envs: not allowed with argument --full"),
-        (["--targets", "--num-steps", "5"], "--targets measures what suite.toml declares"),
-        (
-            ["--targets", "--env", "a.module:Class"],
-            "no target is about a.module:Class; there are targets about bucket-brigade, ",
-        ),
-        (
-            ["--output", f"{__file__}/folder"],
-            "folder for the results: Not a directory.",
-        ),
-    ],
-)
-def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, capsys):
-    assert main(arguments) == 2
-    printed = capsys.readouterr()
-    assert sentence in printed.err
-    assert printed.err.count("\n") == 1
-    assert printed.out == ""
-
-
 # Beside gymnax, and alone, since gymnax has no snake.
 @pytest.mark.slow
 @pytest.mark.parametrize(

@@ -58,22 +58,6 @@ def test_a_training_that_misses_its_target_fails_and_says_by_how_much(
     assert "0 of 1" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (
-            ["--agent", "sarsa"],
-            "suite.toml declares no training of sarsa in any environment; there are",
-        ),
-        (["--seeds", "0"], "must be a whole number of at least 1, but got '0'"),
-        (["--fast"], "unrecognized arguments: --fast"),
-    ],
-)
-def test_bad_input_is_one_sentence(arguments, reason, capsys):
-    assert main(arguments) == 2
-    assert reason in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_the_asv_suite_times_the_trainers_own_loop():
     suite = TrainingLoop()
