@@ -69,7 +69,7 @@ SWITCHED_OFF: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Arm:
-    """A named configuration.
+    """A named configuration, and how it runs.
 
     Attributes:
         name: its name in the tables.
@@ -77,6 +77,8 @@ class Arm:
         fields: the fields that differ from the preset.
         donates: whether the next state reuses the state's buffers.
         is_ahead: whether the next chunk is dispatched before the last report is read.
+        cpu_devices: of a whole training: see `myriad.configure`.
+        profile_chunks: of a whole training: see `myriad.train_and_evaluate`.
     """
 
     name: str
@@ -84,37 +86,20 @@ class Arm:
     fields: Mapping[str, Any] = field(default_factory=dict)
     donates: bool = True
     is_ahead: bool = True
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The settings that differ from the preset, by the names on the results' pages."""
-        found = {name.removeprefix("agent."): value for name, value in self.fields.items()}
-        if not self.donates:
-            found["donation"] = False
-        if not self.is_ahead:
-            found["chunk ahead"] = False
-        return found
-
-
-@dataclass(frozen=True)
-class RunArm:
-    """A whole training of the baseline, with other work besides its updates.
-
-    Attributes:
-        fields: the fields that differ from the baseline.
-        cpu_devices: see `myriad.configure`.
-        profile_chunks: see `myriad.train_and_evaluate`.
-    """
-
-    fields: Mapping[str, Any] = field(default_factory=dict)
     cpu_devices: int | None = None
     profile_chunks: int = 0
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings that differ from the baseline."""
-        others = {"cpu_devices": self.cpu_devices, "profile_chunks": self.profile_chunks}
-        return dict(self.fields) | {name: value for name, value in others.items() if value}
+        """The settings that differ from the preset, by the names on the results' pages."""
+        found = {name.removeprefix("agent."): value for name, value in self.fields.items()}
+        others = {
+            "donation": None if self.donates else False,
+            "chunk ahead": None if self.is_ahead else False,
+            "cpu_devices": self.cpu_devices,
+            "profile_chunks": self.profile_chunks or None,
+        }
+        return found | {name: value for name, value in others.items() if value is not None}
 
 
 class Presets(AsvSuite):
@@ -212,20 +197,24 @@ def arms(declared: Training, *, full: bool) -> Iterator[Arm]:
             yield Arm(f"{BASELINE} + {name}", BASELINE, fields)
 
 
-def run_arms(declared: Training) -> dict[str, RunArm]:
+def run_arms(declared: Training) -> dict[str, Arm]:
     """Return the whole trainings to compare, by name, the baseline first."""
     resolved = config_of(declared, Arm(BASELINE)).resolve()
     often = max(resolved.learner.steps_per_update, resolved.eval_frequency // 5)
-    return {
-        BASELINE: RunArm(),
-        "one CPU device": RunArm(cpu_devices=1),
-        "one evaluation": RunArm({"eval_frequency": resolved.steps_per_env}),
-        "five times the evaluations": RunArm({"eval_frequency": often}),
-        "no monitor": RunArm({"monitor_every": 0}),
-        "a checkpoint at every evaluation": RunArm({"checkpoint_every_s": 0.0}),
-        "a film of every tenth evaluation": RunArm({"film_every": 10}),
-        "profile of 3 chunks": RunArm(profile_chunks=3),
+    fields = {
+        "one evaluation": {"eval_frequency": resolved.steps_per_env},
+        "five times the evaluations": {"eval_frequency": often},
+        "no monitor": {"monitor_every": 0},
+        "a checkpoint at every evaluation": {"checkpoint_every_s": 0.0},
+        "a film of every tenth evaluation": {"film_every": 10},
     }
+    found = [
+        Arm(BASELINE),
+        Arm("one CPU device", cpu_devices=1),
+        *(Arm(name, fields=own) for name, own in fields.items()),
+        Arm("profile of 3 chunks", profile_chunks=3),
+    ]
+    return {arm.name: arm for arm in found}
 
 
 def _measure(run: Run) -> None:
@@ -298,9 +287,9 @@ def _runs(declared: Training, run: Run) -> None:
     _save(run, declared, rates, columns, prefix="run: ", what="training", differs=differs)
 
 
-def _run_rate(declared: Training, arm: RunArm, cache: str) -> float:
+def _run_rate(declared: Training, arm: Arm, cache: str) -> float:
     """Train once in a new process. Return the steps/s without compiling."""
-    fields = fields_of(declared, Arm(BASELINE, fields=arm.fields))
+    fields = fields_of(declared, arm)
     options = {"cpu_devices": arm.cpu_devices, "profile_chunks": arm.profile_chunks}
     reply = trained(fields, cache, **options)
     if "loop_s" not in reply:
