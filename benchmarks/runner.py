@@ -168,7 +168,6 @@ class Run:
         options: the values of its flags.
         command: the command that repeats it.
         files: the files of results that it has opened.
-        plotted: the environments to plot; None plots the first row's.
     """
 
     def __init__(self, script: Script, options: Any, argv: Sequence[str]):
@@ -216,15 +215,9 @@ class Run:
 
     def report(self) -> bool:
         """Print failures, the files, the plots and the command. Return whether all rows are ok."""
-        notes: dict[tuple[str, str], str] = {}
-        for file in self.files:
-            for row in file.rows:
-                if row["status"] != "ok":
-                    print(f"{_where(row)}: {row['status']}: {row['reason']}", file=sys.stderr)
-                elif row["suite"] in ("throughput", "trajectory") and row["reason"]:
-                    notes.setdefault((row["library"], row["env"]), row["reason"])
-        for (library, env), note in notes.items():
-            print(f"* {library}, {env}: {note}")
+        lost = [row for file in self.files for row in file.rows if row["status"] != "ok"]
+        for row in lost:
+            print(f"{_where(row)}: {row['status']}: {row['reason']}", file=sys.stderr)
         for file in self.files:
             print(f"\nrows:           {file.path}\nraw samples:    {file.samples_path}")
             if self.script.plot:
@@ -232,7 +225,7 @@ class Run:
                     draw_run(file, self.script.plot, env)
         if self.files:
             print(f"reproduce with: {self.command}")
-        return all(row["status"] == "ok" for file in self.files for row in file.rows)
+        return not lost
 
 
 _SIZES = {"num_envs": "{:,} environments", "scan_chunk_size": "chunk {:,}"}

@@ -16,14 +16,14 @@ if __name__ == "__main__" and not __package__:
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from benchmarks.harness.asv_suite import AsvSuite, names_of, skip_unless_several_cores
 from benchmarks.harness.interleave import Budget, Case
-from benchmarks.harness.libraries import OURS
-from benchmarks.harness.results import scaling_table
+from benchmarks.harness.libraries import OURS, library_of
+from benchmarks.harness.results import Row, scaling_table
 from benchmarks.harness.sanity import measure
 from benchmarks.harness.targets import check_targets, targets_table
 from benchmarks.harness.workloads import (
@@ -138,7 +138,17 @@ def _run(run: Run) -> bool:
         succeeded = _run_scaling(run, declaration)
     if run.options.targets:
         succeeded = _run_targets(run, declaration) and succeeded
+    print_notes(run.file.rows)
     return succeeded
+
+
+def print_notes(rows: Sequence[Row]) -> None:
+    """Print what a reader must know of a library, once, because every size has the same note."""
+    noted = (row for row in rows if row["status"] == "ok" and row["reason"])
+    for library, env, note in dict.fromkeys(
+        (library_of(row["library"]), row["env"], row["reason"]) for row in noted
+    ):
+        print(f"* {library}, {env}: {note}")
 
 
 def _refuses(options: argparse.Namespace) -> str | None:

@@ -449,6 +449,7 @@ def test_what_a_reader_must_know_of_a_library_is_printed_once_with_a_star(tmp_pa
     )
     noted = file.rows[0] | {"status": "ok", "reason": "another environment"}
     file.rows += [noted, noted | {"num_envs": 128}, noted | {"library": "jumanji-configured"}]
+    throughput.print_notes(file.rows)
     run.report()
     printed = capsys.readouterr()
     assert (
