@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.harness.workloads import SuiteError
-from benchmarks.runner import Run, Script, number, resolved_env, text
+from benchmarks.runner import Run, Script, resolved_env, text, whole
 
 # A controller is chosen on different episodes than those that score it.
 _CHOOSING_EPISODES = 64
@@ -380,8 +380,8 @@ SCRIPT = Script(
     _measure,
     {
         "--env": text("only this environment's contests"),
-        "--seeds": number("number of trainings of each agent (default: 5)", 5),
-        "--steps": number("steps of one training (default: the contest's)"),
+        "--seeds": whole("number of trainings of each agent (default: 5)", 5),
+        "--steps": whole("steps of one training (default: the contest's)"),
         "--preset": text("preset whose values the agents get (default: none, their defaults)"),
     },
     writes="agent",

@@ -33,12 +33,12 @@ from benchmarks.runner import (
     Run,
     Script,
     between,
-    number,
     readable,
     resolved_agent,
     resolved_env,
     switch,
     text,
+    whole,
 )
 
 AGENTS = ("ppo", "pqn", "dqn")
@@ -178,7 +178,7 @@ SCRIPT = Script(
             choices=[*ARMS, _COMPILE],
         ),
         "--env": text("environment, or package.module:Class", "cartpole-control"),
-        "--rounds": number(f"rounds, each of which calls everything once (default: {_ROUNDS})"),
+        "--rounds": whole(f"rounds, each of which calls everything once (default: {_ROUNDS})"),
     },
     suite="batch_size",
     plot="batch_size",

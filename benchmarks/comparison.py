@@ -32,7 +32,7 @@ from benchmarks.harness.workloads import (
     load,
     tier_from_environment,
 )
-from benchmarks.runner import NUM_ENVS, Run, Script, number, progress, resolved_env, switch, text
+from benchmarks.runner import NUM_ENVS, Run, Script, progress, resolved_env, switch, text, whole
 from benchmarks.sides.network_policy import NETWORKS, agent_of, num_multiplications
 from benchmarks.sides.training import AGENT as PPO
 
@@ -250,7 +250,7 @@ SCRIPT = Script(
             action="append",
             metavar="NAME",
         ),
-        "--steps-per-env": number(
+        "--steps-per-env": whole(
             "steps of each environment in a timed call (default: as many as take 0.05 s)"
         ),
         "--policy": text(

@@ -46,12 +46,12 @@ from benchmarks.runner import (
     between,
     count,
     in_turns,
-    number,
     ratio_table,
     resolved_env,
     span_of,
     switch,
     text,
+    whole,
 )
 
 STRONG, WEAK = SCALINGS = ("strong", "weak")
@@ -538,7 +538,7 @@ SCRIPT = Script(
             "measure only this workload (repeatable)", action="append", metavar="NAME"
         ),
         "--env": ENV,
-        "--devices": number(
+        "--devices": whole(
             "numbers of devices in addition to 1 (default: 1, 2, 4, ... up to all devices)",
             nargs="+",
         ),
@@ -550,7 +550,7 @@ SCRIPT = Script(
             nargs="+",
             metavar="N",
         ),
-        "--rounds": number(
+        "--rounds": whole(
             f"rounds, each of which calls everything once (default: {_ROUNDS})", _ROUNDS
         ),
     },

@@ -26,7 +26,7 @@ from typing import Any
 from benchmarks.harness.process import child
 from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.workloads import SuiteError
-from benchmarks.runner import Run, Script, number, text
+from benchmarks.runner import Run, Script, text, whole
 
 NUM_EPISODES = 128
 DEFAULTS_ENV = "cartpole-control"
@@ -385,13 +385,13 @@ SCRIPT = Script(
     _run,
     {
         "--agent": text("check only this agent's targets", choices=_AGENTS),
-        "--seeds": number("trainings per target (default: the target's own number)"),
-        "--num-envs": number("instead, train CartPole with the defaults for N environments"),
+        "--seeds": whole("trainings per target (default: the target's own number)"),
+        "--num-envs": whole("instead, train CartPole with the defaults for N environments"),
         "--networks": text(
             "instead, train an agent with each of these networks", nargs="+", metavar="NAME"
         ),
         "--env": text("with --networks: the environment", NETWORKS_ENV),
-        "--steps": number("with --networks: the number of steps", NETWORKS_STEPS),
+        "--steps": whole("with --networks: the number of steps", NETWORKS_STEPS),
         "--set": text(
             "with --networks: a field of the training in TOML, such as preset='\"optimized\"'; "
             "NETWORK:NAME=VALUE is for one network",

@@ -30,7 +30,7 @@ from typing import Any
 from benchmarks.harness import handles, peers
 from benchmarks.harness.process.supervisor import Supervised
 from benchmarks.harness.workloads import SuiteError
-from benchmarks.runner import Run, Script, number, text
+from benchmarks.runner import Run, Script, text, whole
 
 PEER = "rejax"
 NUM_EPISODES = 128
@@ -367,9 +367,9 @@ SCRIPT = Script(
             metavar="NAME",
         ),
         "--agent": text("compare only this agent", choices=sorted(HYPERPARAMETERS)),
-        "--seeds": number("trainings of each library", 5),
-        "--num-steps": number("steps of each training", NUM_STEPS),
-        "--seconds": number("train each library's own defaults for S seconds"),
+        "--seeds": whole("trainings of each library", 5),
+        "--num-steps": whole("steps of each training", NUM_STEPS),
+        "--seconds": whole("train each library's own defaults for S seconds"),
     },
     writes="training",
 )

@@ -32,12 +32,12 @@ from benchmarks.harness.workload import Workload
 from benchmarks.runner import (
     Run,
     Script,
-    number,
     readable,
     resolved_agent,
     resolved_env,
     switch,
     text,
+    whole,
 )
 
 _CHUNK = 128
@@ -301,7 +301,7 @@ SCRIPT = Script(
         ),
         "--env": text("environment, or package.module:Class (default: cartpole)", "cartpole"),
         "--agent": text("agent (default: random)", "random"),
-        "--num-envs": number("profile only this number of environments"),
+        "--num-envs": whole("profile only this number of environments"),
         "--limit": text(
             "find the most environments that fit into BYTES, such as 4GiB",
             type=size_of,

@@ -32,7 +32,7 @@ from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.results import Row, machine_columns, markdown, spread
 from benchmarks.harness.trainings import chosen, trained
 from benchmarks.harness.workloads import Training, load
-from benchmarks.runner import Run, Script, in_turns, number, ratio_table, switch, text
+from benchmarks.runner import Run, Script, in_turns, ratio_table, switch, text, whole
 
 PARTS = ("knobs", "runs", "ladder", "target")
 BASELINE = "baseline"
@@ -386,11 +386,11 @@ SCRIPT = Script(
         "--part": text(
             "part to measure (default: all; repeatable)", action="append", choices=PARTS
         ),
-        "--rounds": number(
+        "--rounds": whole(
             f"rounds, each of which calls everything once (default: {_LEAST_ROUNDS})",
             _LEAST_ROUNDS,
         ),
-        "--seeds": number("trainings per preset to the target (default: 2, or 5 with --full)"),
+        "--seeds": whole("trainings per preset to the target (default: 2, or 5 with --full)"),
     },
     suite="presets",
 )

@@ -73,13 +73,13 @@ def text(says: str, default: Any = None, **more: Any) -> Flag:
     return {"help": says, "default": default, **more}
 
 
-def number(says: str, default: int | None = None, **more: Any) -> Flag:
+def whole(says: str, default: int | None = None, **more: Any) -> Flag:
     """Describe a flag with a whole number of at least 1."""
     return text(says, default, type=count, metavar="N", **more)
 
 
 ENV = text("environment, or package.module:Class (default: suite.toml's)")
-NUM_ENVS = number("number of parallel environments (default: suite.toml's)")
+NUM_ENVS = whole("number of parallel environments (default: suite.toml's)")
 
 
 @dataclass(frozen=True)

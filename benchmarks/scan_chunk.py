@@ -35,12 +35,12 @@ from benchmarks.runner import (
     between,
     count,
     in_turns,
-    number,
     readable,
     resolved_agent,
     resolved_env,
     switch,
     text,
+    whole,
 )
 
 _QUICK_CHUNKS = (1, 16, 128, 1_024)
@@ -181,7 +181,7 @@ SCRIPT = Script(
     {
         "--env": text("environment, or package.module:Class (default: cartpole)", "cartpole"),
         "--agent": text("agent (default: random)", "random"),
-        "--num-envs": number("number of parallel environments (default: 1,000)", 1_000),
+        "--num-envs": whole("number of parallel environments (default: 1,000)", 1_000),
         "--scan-chunk-sizes": text(
             "sizes to measure (default: some from 1 to 1,024)", type=count, nargs="+", metavar="N"
         ),

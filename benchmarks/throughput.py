@@ -33,7 +33,7 @@ from benchmarks.harness.workloads import (
     load,
     tier_from_environment,
 )
-from benchmarks.runner import NUM_ENVS, Run, Script, number, progress, resolved_env, switch, text
+from benchmarks.runner import NUM_ENVS, Run, Script, progress, resolved_env, switch, text, whole
 
 QUICK = Budget(num_rounds=11, max_s=5.0)
 FULL = Budget(num_rounds=15, max_s=20.0)
@@ -227,11 +227,11 @@ SCRIPT = Script(
     {
         "--full": switch("measure every size of suite.toml, up to 1,000,000 environments"),
         "--num-envs": NUM_ENVS,
-        "--scan-chunk-size": number("number of steps in a compiled call (default: suite.toml's)"),
+        "--scan-chunk-size": whole("number of steps in a compiled call (default: suite.toml's)"),
         "--env": text(
             "environment, or package.module:Class (default: cartpole; --targets: all of them)"
         ),
-        "--num-steps": number("number of steps in a timed call (default: as many as take 0.05 s)"),
+        "--num-steps": whole("number of steps in a timed call (default: as many as take 0.05 s)"),
         # `--bars` is the flag's name in older published documentation.
         "--targets/--bars": switch("check the targets of suite.toml; exit code 1 if one is missed"),
     },

@@ -25,7 +25,7 @@ from benchmarks.harness.asv_suite import AsvSuite, names_of, skip_unless_several
 from benchmarks.harness.results import Row, markdown
 from benchmarks.harness.trainings import chosen, trained
 from benchmarks.harness.workloads import Training, load
-from benchmarks.runner import Run, Script, number, switch, text
+from benchmarks.runner import Run, Script, switch, text, whole
 
 
 class TrainingLoop(AsvSuite):
@@ -147,7 +147,7 @@ SCRIPT = Script(
         "--full": switch("run every training of suite.toml, with five seeds each"),
         "--agent": text("run only this agent's trainings"),
         "--env": text("run only trainings in this environment"),
-        "--seeds": number("seeds of each training (default: 2, or 5 with --full)"),
+        "--seeds": whole("seeds of each training (default: 2, or 5 with --full)"),
     },
     suite="training",
 )

@@ -31,7 +31,7 @@ from benchmarks.harness.process import child
 from benchmarks.harness.process.child import Reply
 from benchmarks.harness.results import machine_columns
 from benchmarks.harness.workloads import Training, load
-from benchmarks.runner import Run, Script, number, ratio_table, text
+from benchmarks.runner import Run, Script, ratio_table, text, whole
 
 PARTS = ("programs", "processes", "campaign")
 _WORKLOAD = "bucket-brigade-ppo"
@@ -239,8 +239,8 @@ SCRIPT = Script(
     _measure,
     {
         "--part": text("part to measure (default: all)", action="append", choices=PARTS),
-        "--runs": number("rounds, each of which runs everything once (default: 5)", 5),
-        "--trials": number("number of trials in a campaign (default: 100)", 100),
+        "--runs": whole("rounds, each of which runs everything once (default: 5)", 5),
+        "--trials": whole("number of trials in a campaign (default: 100)", 100),
     },
     suite="tuning",
 )
