@@ -5,21 +5,21 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    if util.find_spec("myriad.programs"):
-        return getattr(import_module("myriad.programs"), name)
-    return {"TrainingProgram": _OlderTraining, "LearningProgram": _OlderLearning}[name]
+    if name in ("TrainingProgram", "LearningProgram"):
+        newer = util.find_spec("myriad.programs")
+        return getattr(import_module("myriad.programs"), name) if newer else globals()[f"_{name}"]
+    raise AttributeError(name)
 
 
-class _OlderTraining:
+class _TrainingProgram:
     def __init__(self, config: Any):
-        self._resolved = config.resolve()
         kind = import_module("myriad.training.programs").CompiledTraining
-        self._training = training = kind(self._resolved)
+        self._training = training = kind(config.resolve())
         training.compile()
         self.updates, self.evaluation = training.run, training.evaluate
         self.compile_s, self.steps_per_update = training.compile_s, training.steps_per_update
         self.updates_per_call, self.num_devices = training.chunk, training.loop.num_devices
-        self.scan_chunk_size = self._resolved.scan_chunk_size
+        self._resolved, self.scan_chunk_size = training.resolved, training.resolved.scan_chunk_size
         programs = training.run, training.init, training.evaluate
         self.reports = tuple(map(import_module("myriad.xla").describe, programs))
 
@@ -49,7 +49,7 @@ class _OlderTraining:
         return lambda: kept.save(1, self.state), lambda: kept.restore(1, self.state)
 
 
-class _OlderLearning:
+class _LearningProgram:
     def __init__(self, config: Any):
         halves = import_module("myriad.training.halves").Halves(config.resolve())
         self._state, self._experience = halves.arguments()

@@ -11,8 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.harness import handles
-
 _Rung = Callable[[Any], Any]
 
 
@@ -29,12 +27,13 @@ class Ladder:
 
     def __init__(self, config: Any, num_updates: int):
         from myriad import make_key
+        from myriad.programs import functions
 
-        loop = handles.functions(config)
+        loop = functions(config)
         learner = loop.learner
         self.steps = num_updates * learner.steps_per_update * loop.num_envs
         one_step = {"rollout_steps": 1} if hasattr(learner, "rollout_steps") else {}
-        self._single = handles.functions(config, **one_step)
+        self._single = functions(config, **one_step)
         self._num_updates = num_updates
         self._steps_per_update = learner.steps_per_update // self._single.learner.steps_per_update
         # A rung donates its state's buffers, so each call must get the state that the last one
