@@ -77,4 +77,3 @@ def test_a_preset_takes_part_where_an_agent_has_it_and_gives_its_values():
     assert [each.name for each in contests] == [each.name for each in _contests()]
     config = _config(contests[-1], "ppo", 5_000).resolve().config
     assert config.num_envs == load_preset("ultra_fast", "ppo", contests[-1].env).fields["num_envs"]
-    assert _config(contests[-1], "random", 1).resolve().config.preset is None

@@ -48,7 +48,7 @@ def test_hidden_layers_bend_and_continuous_actions_stay_within_the_box():
     last = {"kernel1": np.ones((8, 1), np.float32), "bias1": np.full(1, 50, np.float32)}
     clipped = last | {"bias1": np.full(1, 2, np.float32)}
     moments = {"mean": np.zeros(3, np.float32), "var": np.ones(3, np.float32)}
-    far, at_the_bound = (judge(hidden | each | moments) for each in (last, clipped))
+    far, at_the_bound = (float(judge(hidden | each | moments)) for each in (last, clipped))
     assert far == pytest.approx(at_the_bound, rel=1e-6)
 
 
