@@ -142,7 +142,8 @@ class Script:
             InvalidArgumentError: the file of `--output` exists.
         """
         parser = _Parser(self.path, self.document)
-        group = parser.add_mutually_exclusive_group()
+        # argparse can't write the help of an empty group.
+        group = parser.add_mutually_exclusive_group() if self.exclusive else parser
         for flag, options in self.flags.items():
             owner = group if flag in self.exclusive else parser
             owner.add_argument(*flag.split("/"), **options)

@@ -69,6 +69,16 @@ def test_bytes_are_written_in_the_unit_that_fits(num_bytes, text):
     assert readable(num_bytes) == text
 
 
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_help_describes_every_flag(script, capsys):
+    module = importlib.import_module(f"benchmarks.{script}")
+    with pytest.raises(SystemExit) as left:
+        module.main(["--help"])
+    assert left.value.code == 0
+    printed = capsys.readouterr().out
+    assert all(flag.partition("/")[0] in printed for flag in module.SCRIPT.flags)
+
+
 def test_ratios_are_taken_round_by_round():
     table = ratio_table("arm", {"slow": [100.0, 200.0], "fast": [300.0, 600.0]})
     assert "| times slow (least to most) |" in table
