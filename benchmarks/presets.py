@@ -346,7 +346,7 @@ def _target(declared: Training, run: Run) -> None:
             train_s = reply.get("train_s", "")
             of_training = {"arm": name, "seed": seed, "train_s": train_s, "columns": row}
             run.add([row], _described(declared) | of_training)
-            found[name].append(row | {"train_s": train_s})
+            found[name].append(run.file.rows[-1] | {"train_s": train_s})
     print("\nto the target return\n")
     print(markdown(_HEADERS, [_line(name, rows) for name, rows in found.items()]))
 

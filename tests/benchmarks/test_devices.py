@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks import devices
 from benchmarks.devices import Place, SeveralCores, device_counts, main, places, state_bytes
+from benchmarks.harness import asv_suite
 from benchmarks.harness.results import COLUMNS, read_csv
 from benchmarks.harness.workloads import Declaration, Workload, load
 from benchmarks.plots.devices import device_scaling
@@ -22,7 +23,8 @@ ROLLOUT = dataclasses.replace(TRAINING, name="rollout", agent="random", num_shar
 def declare(monkeypatch, *workloads):
     named = {"devices": {each.name: each for each in workloads}}
     declared = Declaration(named, sanity_checks={}, targets=())
-    monkeypatch.setattr(devices, "load", lambda: declared)
+    for module in (devices, asv_suite):
+        monkeypatch.setattr(module, "load", lambda: declared)
 
 
 @pytest.fixture
