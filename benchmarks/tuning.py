@@ -8,8 +8,8 @@
 An asv suite and a command line. `programs` alternates a trial whose hyperparameters are arguments
 of a compiled program with one that compiles its own. `processes` alternates campaigns of one
 process with those of one pinned to each core. `campaign` runs 100 trials of the documented space
-twice, first with an empty cache. Trials have one training seed. The seconds end with the last
-trial, before the best ones are confirmed on other seeds.
+twice, first with an empty cache. Trials have one training seed. The best trial is not confirmed on
+other seeds.
 """
 
 if __name__ == "__main__" and not __package__:
@@ -18,6 +18,7 @@ if __name__ == "__main__" and not __package__:
     require_setup()
 
 import functools
+import signal
 import statistics
 import sys
 import tempfile
@@ -217,7 +218,13 @@ def _in_child(env: str, agent: str, num_steps: int, fields: dict[str, Any]) -> R
             **fields,
         )
         events: list[tuple[float, str]] = []
-        with tune(settings, lambda event: events.append((time.perf_counter(), event.kind))) as done:
+
+        def hear(event: Any) -> None:
+            events.append((time.perf_counter(), event.kind))
+            if event.kind == "confirming":
+                signal.raise_signal(signal.SIGTERM)  # ends the campaign here
+
+        with tune(settings, hear) as done:
             trials = done.study.get_trials()
             best = done.study.best_trial
         ends = [at for at, kind in events if kind in ("completed", "pruned", "failed")]
