@@ -25,7 +25,7 @@ from benchmarks.harness.workloads import SuiteError
 from benchmarks.runner import Run, Script, resolved_env, text, whole
 
 # A controller is chosen on different episodes than those that score it.
-_CHOOSING_EPISODES = 64
+_CHOOSING_EPISODES = 256
 _EPISODES = 1_024
 _EVALUATION_SEED = 1_000_003
 _OFFSETS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2)

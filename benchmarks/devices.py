@@ -498,7 +498,8 @@ def _write_curve(
             ]
         )
     where = {"env": declared.env, "agent": declared.agent}
-    run.add(found, where | {"scaling": name.partition(",")[0], "arm": name, "points": points})
+    scaling, _, arm = name.partition(", ")
+    run.add(found, where | {"scaling": scaling, "arm": arm, "points": points})
     print(f"\n{declared.agent} on {declared.env}, {name}\n")
     headers = ("devices", "environments", "steps/s", f"efficiency ({span_of(rates[one])})")
     print(markdown((*headers, "bytes of state on a device", "of them sharded"), lines))
