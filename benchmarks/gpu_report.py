@@ -262,7 +262,7 @@ def _measure(run: Run) -> bool:
         )
     print(f"{machine.device_name}, {machine.cores} cores")
     print(f"{'program':32} {'envs':>10}  {'steps/s':34} {'compile':8} {'temporary':12} asks")
-    only = run.options.only
+    only = run.options.only or ""
     for name, measure_it in measured():
         if only in name:
             row = measure_it(name)
@@ -280,7 +280,7 @@ SCRIPT = Script(
     "gpu_report",
     __doc__,
     _measure,
-    {"--only": text("only programs whose name contains TEXT", "", metavar="TEXT")},
+    {"--only": text("only programs whose name contains TEXT", metavar="TEXT")},
     writes="program",
 )
 main = SCRIPT.main

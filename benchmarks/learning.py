@@ -293,6 +293,14 @@ def _run(run: Run) -> bool:
     return _run_targets(run) if run.options.num_envs is None else _run_defaults(run)
 
 
+def _refuses(options: Any) -> str | None:
+    for name in ("num_envs",) if options.networks else ("env", "steps", "set"):
+        if getattr(options, name):
+            word = "can't be given with" if options.networks else "needs"
+            return f"--{name.replace('_', '-')} {word} --networks"
+    return None
+
+
 def _run_targets(run: Run) -> bool:
     print(
         "| environment | agent | environments | target | steps to it, median (most) | in time | "
@@ -324,7 +332,12 @@ def _run_networks(run: Run) -> bool:
         runs: list[NetworkRun] = []
         for seed in range(options.seeds or DEFAULTS_SEEDS):
             trained = train_network(
-                options.env, options.agent or "ppo", network, seed, options.steps, fields[network]
+                options.env or NETWORKS_ENV,
+                options.agent or "ppo",
+                network,
+                seed,
+                options.steps or NETWORKS_STEPS,
+                fields[network],
             )
             runs.append(trained)
             run.save(trained)  # now, since a training may take an hour
@@ -390,8 +403,8 @@ SCRIPT = Script(
         "--networks": text(
             "instead, train an agent with each of these networks", nargs="+", metavar="NAME"
         ),
-        "--env": text("with --networks: the environment", NETWORKS_ENV),
-        "--steps": whole("with --networks: the number of steps", NETWORKS_STEPS),
+        "--env": text(f"with --networks: the environment (default: {NETWORKS_ENV})"),
+        "--steps": whole(f"with --networks: the number of steps (default: {NETWORKS_STEPS:,})"),
         "--set": text(
             "with --networks: a field of the training in TOML, such as preset='\"optimized\"'; "
             "NETWORK:NAME=VALUE is for one network",
@@ -401,6 +414,7 @@ SCRIPT = Script(
         ),
     },
     writes="training",
+    refuses=_refuses,
 )
 main = SCRIPT.main
 

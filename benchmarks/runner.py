@@ -155,6 +155,9 @@ class Script:
             force = switch("replace the file of --output if it exists")
             parser.add_argument("--force", **force)
         options = parser.parse_args(argv)
+        for name, value in vars(options).items():
+            if "" in (value if isinstance(value, list) else [value]):
+                parser.error(f"--{name.replace('_', '-')} must not be empty")
         if "--output" not in self.flags and options.output is not None:
             require_free(options.output, force=options.force)
         if wrong := self.refuses(options):

@@ -37,15 +37,23 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def require_free(path: Path, *, force: bool) -> None:
-    """Refuse to replace a file, unless it is empty or `force` is set.
+    """Refuse to replace a file or its samples, unless it is empty or `force` is set.
 
     Raises:
         InvalidArgumentError: the file holds something.
     """
     from myriad.errors import InvalidArgumentError
 
-    if not force and path.is_file() and path.stat().st_size:
-        raise InvalidArgumentError(f"{path} exists: name another file, or replace it by --force.")
+    for each in (path, samples_beside(path)):
+        if not force and each.is_file() and each.stat().st_size:
+            raise InvalidArgumentError(
+                f"{each} exists: name another file, or replace it by --force."
+            )
+
+
+def samples_beside(path: Path) -> Path:
+    """Return the file of the command and the raw samples beside a CSV file."""
+    return path.with_name(f"{path.stem}_samples.json")
 
 
 def make_folder(folder: Path) -> None:

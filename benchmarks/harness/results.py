@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.files import make_folder, write_text
+from benchmarks.harness.files import make_folder, samples_beside, write_text
 from benchmarks.harness.interleave import Budget, Outcome, ratios
 from benchmarks.harness.libraries import OURS
 from benchmarks.harness.process.supervisor import ROOT
@@ -211,7 +211,7 @@ class ResultsFile:
     @property
     def samples_path(self) -> Path:
         """The path of the command and the raw samples."""
-        return self.path.with_name(f"{self.path.stem}_samples.json")
+        return samples_beside(self.path)
 
     def add(self, outcomes: Sequence[Outcome]) -> None:
         """Append the outcomes of one alternation, and write both files."""

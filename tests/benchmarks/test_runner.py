@@ -27,6 +27,10 @@ REFUSED = [
     ("gpu_report", "--output nowhere/runs.csv", "nowhere/runs.csv can't be written: No such file"),
     ("learning", "--agent pid", "invalid choice: 'pid'"),
     ("learning", "--seeds -1", f"{NUMBER} '-1'"),
+    ("learning", "--set x", "--set needs --networks"),
+    ("learning", "--env snake", "--env needs --networks"),
+    ("learning", "--steps 9", "--steps needs --networks"),
+    ("learning", "--networks mlp --num-envs 8", "--num-envs can't be given with --networks"),
     ("learning", "--networks cnn mlp --set seed=1", "--set can't set seed, use --seeds for that"),
     ("learning", "--networks cnn mlp --set cnnn:x=1", "--set must begin with one of cnn, mlp"),
     ("learning", "--networks cnn --set gamma=", "--set must be NAME=VALUE in TOML"),
@@ -67,6 +71,11 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(script, flags, sentence, monk
 )
 def test_bytes_are_written_in_the_unit_that_fits(num_bytes, text):
     assert readable(num_bytes) == text
+
+
+def test_an_empty_name_is_refused(capsys):
+    assert importlib.import_module("benchmarks.compile").main(["--env", ""]) == 2
+    assert capsys.readouterr().err.startswith("--env must not be empty; --help lists")
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

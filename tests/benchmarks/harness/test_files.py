@@ -47,12 +47,13 @@ def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path):
         write_text(path, "new")
 
 
+@pytest.mark.parametrize("name", ["mine.csv", "mine_samples.json"])
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_a_file_that_exists_is_replaced_only_by_force(script, tmp_path, capsys):
-    path = tmp_path / "mine.csv"
+def test_a_file_that_exists_is_replaced_only_by_force(script, name, tmp_path, capsys):
+    path = tmp_path / name
     path.write_text("mine")
     main = importlib.import_module(f"benchmarks.{script}").main
-    assert main(["--output", str(path)]) == 2
+    assert main(["--output", str(tmp_path / "mine.csv")]) == 2
     assert capsys.readouterr().err == (
         f"{path} exists: name another file, or replace it by --force.\n"
     )
