@@ -13,8 +13,8 @@ if __name__ == "__main__" and not __package__:
 
     require_setup()
 
-import argparse
 import contextlib
+import functools
 import os
 import random
 import statistics
@@ -26,20 +26,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.harness import package
-from benchmarks.harness.command_line import Parser, command_of, guarded, report
-from benchmarks.harness.process.child_process import Reply, run
-from benchmarks.harness.process.failures import ChildError
-from benchmarks.harness.results import ResultsFile, Row, machine_columns, markdown, new_row, spread
-from benchmarks.harness.skipping import skip_unless_runnable
-from benchmarks.harness.workloads import load, tier_from_environment
+from benchmarks.harness import handles
+from benchmarks.harness.asv_suite import names_of, skip_unless_runnable
+from benchmarks.harness.process.child import Reply
+from benchmarks.harness.process.clock import seconds_of
+from benchmarks.harness.results import Row, machine_columns, markdown, spread
+from benchmarks.harness.workloads import load
+from benchmarks.runner import Run, Script, between, in_turns, switch
 
-_SCRIPT = "benchmarks/autotune.py"
 _ENVS = ("cartpole-control", "gene-circuit-control", "snake", "cartpole-sysid")
 _AGENTS = ("dqn", "pqn", "ppo")
 _SIZES = (64, 4096)
-_SWEEP_SECONDS = 6.0
 _STEPS_PER_ENV = 10_000
+# The sweep: its rounds, the seconds that they may take, and the seconds that a call should last.
+_LEAST_ROUNDS, _MOST_ROUNDS, _SWEEP_S, _CALL_S = 3, 25, 6.0, 0.04
 _WORST_REGRET = 0.95
 _MEDIAN_REGRET = 0.98
 _NO_HARM = 0.98
@@ -48,7 +48,7 @@ _NO_HARM = 0.98
 class Autotune:
     """Seconds to suggest a chunk size that is known."""
 
-    params: ClassVar = list(load().select_trainings("autotune", tier_from_environment()))
+    params: ClassVar = names_of("autotune")
     param_names: ClassVar = ["workload"]
     version = "2"
     timeout = 300
@@ -72,7 +72,7 @@ class Autotune:
 class AutotuneCold:
     """Seconds to suggest a chunk size from nothing, compilation included."""
 
-    params: ClassVar = list(load().select_trainings("autotune", tier_from_environment()))
+    params: ClassVar = names_of("autotune")
     param_names: ClassVar = ["workload"]
     version = "1"
     timeout = 300
@@ -108,10 +108,10 @@ def _tuner(workload: str, folder: Path | None = None) -> tuple[Any, Any, Any]:
     """
     declared = load().trainings["autotune"][workload]
     skip_unless_runnable(declared)
-    ProfileCache = package.find("myriad.autotune:ProfileCache")
-    autotune = package.find("myriad.autotune:autotune")
-    make_config = package.find("myriad.training.config:make_config")
-    config = make_config(declared.env, declared.agent, declared.num_envs, _STEPS_PER_ENV)
+    from myriad import create_config
+    from myriad.autotune import ProfileCache, autotune
+
+    config = create_config(declared.env, declared.agent, declared.num_envs, _STEPS_PER_ENV)
     return config, autotune, ProfileCache((folder or Path.cwd()) / "profiles.json")
 
 
@@ -150,53 +150,42 @@ class Trial:
         return spread(self.tuned, "tuned")
 
 
-def measure(env: str, agent: str, num_envs: int) -> tuple[Trial, Row]:
-    """Measure one configuration in a new process. Also return the machine's columns.
-
-    Raises:
-        ChildError: it failed.
-    """
-    request = {"env": env, "agent": agent, "num_envs": num_envs}
-    reply = run(
-        "benchmarks.autotune:_tuned_and_swept",
-        request,
-        timeout_s=600,
-        MYRIAD_COMPILATION_CACHE="off",
-    )
-    return Trial(**reply["trial"]), reply["columns"]
-
-
 def _tuned_and_swept(env: str, agent: str, num_envs: int) -> Reply:
     """Tune without a cache, then sweep every chunk in interleaved rounds. Runs in a child."""
     import myriad
 
     myriad.configure()
     from myriad.autotune import ProfileCache, autotune
-    from myriad.autotune.stretch import Stretch
 
-    make_config = package.find("myriad.training.config:make_config")
-    CompiledTraining = package.find("myriad.training.programs:CompiledTraining")
-
-    config = make_config(env, agent, num_envs, _STEPS_PER_ENV)
+    config = myriad.create_config(env, agent, num_envs, _STEPS_PER_ENV)
     with tempfile.TemporaryDirectory() as folder:
-        cache = ProfileCache(Path(folder) / "profiles.json")
         start = time.perf_counter()
+        cache = ProfileCache(Path(folder) / "profiles.json")
         result = autotune(config, verbose=False, cache=cache)
         seconds = time.perf_counter() - start
-    training = CompiledTraining(result.config.resolve())
-    training.compile()
-    stretch = Stretch(training)
+    training = handles.TrainingProgram(config)
+    training.warm_up()
     # The candidates include the default as the training runs it, unless its calls take too long.
     # Then the largest candidate replaces it, because the overhead of a call hardly matters there.
     sizes = [candidate.chunk_size for candidate in result.candidates]
-    resolved = config.resolve()
-    default = min(resolved.scan_chunk_size, resolved.eval_frequency, max(sizes))
-    times = stretch.times(sizes, _SWEEP_SECONDS)
+    completed = training.config
+    default = min(completed.scan_chunk_size, completed.eval_frequency, max(sizes))
+    steps_in_update = training.steps_per_update // num_envs
+    # Every size takes the same updates, which last long enough in calls of the largest one.
+    num_updates = max(sizes) // steps_in_update
+    seconds_in_one = seconds_of(training.run_updates, num_updates, num_updates)
+    num_updates *= max(1, round(_CALL_S / seconds_in_one))
+    samplers = {
+        size: functools.partial(
+            seconds_of, training.run_updates, num_updates, size // steps_in_update
+        )
+        for size in sizes
+    }
+    times = in_turns(samplers, _MOST_ROUNDS, least_rounds=_LEAST_ROUNDS, budget_s=_SWEEP_S)
     chosen = result.scan_chunk_size
-    steps = stretch.num_updates * training.steps_per_update
     best, regret = _regret(times, chosen)
     tuned = [d / c for d, c in zip(times[default], times[chosen], strict=True)]
-    rates = [steps / chunk_s for chunk_s in times[chosen]]
+    rates = [num_updates * training.steps_per_update / chunk_s for chunk_s in times[chosen]]
     trial = Trial(env, agent, num_envs, seconds, default, chosen, best, regret, tuned, rates)
     return {"trial": asdict(trial), "columns": machine_columns()}
 
@@ -218,60 +207,41 @@ def configurations(*, full: bool) -> Iterator[tuple[str, str, int]]:
     return iter(grid if full else grid[:: len(grid) // 3][:3])
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line. Bad input prints one sentence and gives exit code 2."""
-    return guarded(_run, argv)
-
-
-def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(_SCRIPT, __doc__)
-    parser.add_argument(
-        "--full", action="store_true", help="measure all 24 configurations instead of three"
-    )
-    parser.add_output()
-    return parser.parse_args(argv)
-
-
-def _run(argv: list[str]) -> bool:
-    options = _parse(argv)
-    file = ResultsFile("autotune", options.output, command_of(_SCRIPT, argv))
+def _measure(run: Run) -> bool:
     trials = []
-    for env, agent, size in configurations(full=options.full):
-        try:
-            trial, columns = measure(env, agent, size)
-        except ChildError as error:
-            lost = {"env": env, "agent": agent, "num_envs": size} | error.columns
-            file.add_rows([new_row("autotune", file.timestamp, library="myriad", **lost)], lost)
-            continue
-        trials.append(trial)
-        file.add_rows([_row(trial, columns, file.timestamp)], asdict(trial))
+    for env, agent, size in configurations(full=run.options.full):
+        request = {"env": env, "agent": agent, "num_envs": size}
+        reply = run.attempt(
+            "benchmarks.autotune:_tuned_and_swept",
+            request,
+            {"library": "myriad"} | request,
+            timeout_s=600,
+            MYRIAD_COMPILATION_CACHE="off",
+        )
+        if reply is not None:
+            trial = Trial(**reply["trial"])
+            trials.append(trial)
+            run.add([reply["columns"] | request | _columns(trial)], reply["trial"])
     if trials:
         print(table(trials))
-    return report(file) and kept(trials)
+    return all(row["status"] == "ok" for row in run.file.rows) and kept(trials)
 
 
-def _row(trial: Trial, columns: Row, timestamp: str) -> Row:
-    """Return a trial's row.
+def _columns(trial: Trial) -> Row:
+    """Return a trial's columns: `run_s` is the tuning's duration, and the rate the chosen chunk's.
 
-    `run_s` is the tuning's duration, and the rate is the chosen chunk's.
+    The reason compares the chunks.
     """
-    tuned = trial.tuned_spread
     reason = (
         f"the sweep's best is {trial.best}; chosen / best {trial.regret:.3f}, "
-        f"chosen / default {trial.default} "
-        f"{tuned['tuned']:.3f} ({tuned['tuned_low']:.3f} to {tuned['tuned_high']:.3f})"
+        f"chosen / default {trial.default} {between(trial.tuned_spread, 'tuned', '.3f')}"
     )
-    configuration = {
-        "env": trial.env,
-        "agent": trial.agent,
-        "num_envs": trial.num_envs,
+    return spread(trial.steps_per_s, "steps_per_s") | {
         "num_steps": _STEPS_PER_ENV,
-    }
-    measured = spread(trial.steps_per_s, "steps_per_s") | {
         "run_s": trial.seconds,
         "scan_chunk_size": trial.chosen,
+        "reason": reason,
     }
-    return new_row("autotune", timestamp, **columns, **configuration, **measured, reason=reason)
 
 
 def table(trials: Sequence[Trial]) -> str:
@@ -286,26 +256,25 @@ def table(trials: Sequence[Trial]) -> str:
         "sweep's best",
     ]
     headers += ["chosen / best", "chosen / default"]
+    lines = [
+        [
+            trial.env,
+            trial.agent,
+            f"{trial.num_envs:,}",
+            f"{trial.seconds:.1f}",
+            *(f"{size:,}" for size in (trial.default, trial.chosen, trial.best)),
+            f"{trial.regret:.3f}",
+            between(trial.tuned_spread, "tuned", ".3f"),
+        ]
+        for trial in trials
+    ]
     regrets = [trial.regret for trial in trials]
     tuned = [trial.tuned_spread["tuned"] for trial in trials]
     return (
-        f"{markdown(headers, [_line(trial) for trial in trials])}\n"
+        f"{markdown(headers, lines)}\n"
         f"chosen / best: worst {min(regrets):.3f}, median {statistics.median(regrets):.3f}\n"
         f"chosen / default: worst {min(tuned):.3f}, median {statistics.median(tuned):.3f}"
     )
-
-
-def _line(trial: Trial) -> list[str]:
-    tuned = trial.tuned_spread
-    harm = f"{tuned['tuned']:.3f} ({tuned['tuned_low']:.3f} to {tuned['tuned_high']:.3f})"
-    sizes = [
-        f"{trial.num_envs:,}",
-        f"{trial.seconds:.1f}",
-        f"{trial.default:,}",
-        f"{trial.chosen:,}",
-        f"{trial.best:,}",
-    ]
-    return [trial.env, trial.agent, *sizes, f"{trial.regret:.3f}", harm]
 
 
 def kept(trials: Sequence[Trial]) -> bool:
@@ -316,6 +285,15 @@ def kept(trials: Sequence[Trial]) -> bool:
     harmless = all(each["tuned_high"] >= _NO_HARM for each in tuned)
     return small and harmless and statistics.median(each["tuned"] for each in tuned) >= 1.0
 
+
+SCRIPT = Script(
+    "autotune",
+    __doc__,
+    _measure,
+    {"--full": switch("measure all 24 configurations instead of three")},
+    suite="autotune",
+)
+main = SCRIPT.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -15,23 +15,19 @@ if __name__ == "__main__" and not __package__:
 
     require_setup()
 
-import argparse
 import dataclasses
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.harness import package
-from benchmarks.harness.command_line import Parser, count, guarded, resolved_env
 from benchmarks.harness.workloads import SuiteError
+from benchmarks.runner import Run, Script, resolved_env, text, whole
 
-_SCRIPT = "benchmarks/baselines.py"
 # A controller is chosen on different episodes than those that score it.
-_CHOOSING_EPISODES = 64
+_CHOOSING_EPISODES = 256
 _EPISODES = 1_024
 _EVALUATION_SEED = 1_000_003
-_MAX_STEPS = 10_000  # steps of an episode, as in `myriad.evaluate`
 _OFFSETS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2)
 _BANDS = (0.0, 0.01, 0.03)
 _INTEGRALS = (0.0, 0.002, 0.01, 0.05)
@@ -87,15 +83,10 @@ class Contest:
         return math.copysign(1.0, self.scale) * (score.mean - than.mean) > score.half + than.half
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line. Bad input prints one sentence and gives exit code 2."""
-    return guarded(_run, argv)
-
-
-def _run(argv: list[str]) -> bool:
-    options = _parse(argv)
+def _measure(run: Run) -> None:
     import myriad
 
+    options = run.options
     env = resolved_env(options.env) if options.env else None
     contests = [contest for contest in _contests() if env in (None, contest.env)]
     if not contests:
@@ -106,30 +97,12 @@ def _run(argv: list[str]) -> bool:
     if options.preset is not None:
         contests = list(_with_preset(contests, options.preset))
     myriad.configure()
-    lines = [
-        "| contest | baselines | agent | trainings, each beside the best baseline | better |",
-        "|---|---|---|---|---|",
-    ]
-    print("\n".join(lines), flush=True)
+    print("| contest | baselines | agent | trainings, each beside the best baseline | better |")
+    print("|---|---|---|---|---|", flush=True)
     for contest in contests:
-        for line in _held(contest, options.seeds, options.steps or contest.steps):
-            print(line, flush=True)
-    return True
-
-
-def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(_SCRIPT, __doc__)
-    parser.add_argument("--env", help="only this environment's contests")
-    parser.add_argument(
-        "--seeds", type=count, default=5, help="number of trainings of each agent (default: 5)"
-    )
-    parser.add_argument(
-        "--steps", type=count, help="steps of one training (default: the contest's)"
-    )
-    parser.add_argument(
-        "--preset", help="preset whose values the agents get (default: none, their defaults)"
-    )
-    return parser.parse_args(argv)
+        for held in _held(contest, options.seeds, options.steps or contest.steps):
+            print(held, flush=True)
+            run.save(held)
 
 
 def _with_preset(contests: Sequence[Contest], preset: str) -> Iterator[Contest]:
@@ -175,9 +148,25 @@ def _contests() -> list[Contest]:
     ]
 
 
-def _held(contest: Contest, num_seeds: int, steps: int) -> Iterator[str]:
-    """Score the baselines, train the agents, and yield a line for each."""
-    env = _config(contest, "random", 1).resolve().env
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """The scores of one agent's trainings in a contest, in words."""
+
+    contest: str
+    baselines: str
+    agent: str
+    trainings: str
+    better: str
+
+    def __str__(self) -> str:
+        return f"| {' | '.join(dataclasses.astuple(self))} |"
+
+
+def _held(contest: Contest, num_seeds: int, steps: int) -> Iterator[Held]:
+    """Score the baselines, train the agents, and yield a row for each."""
+    from myriad import make_env
+
+    env = make_env(contest.env, **contest.options)
     scores = [
         _scored(contest, name, _returns(env, player)) for name, player in contest.baselines(env)
     ]
@@ -191,18 +180,15 @@ def _held(contest: Contest, num_seeds: int, steps: int) -> Iterator[str]:
         num_better = sum(contest.is_better(score, best) for score in trained)
         shown = ", ".join(map(str, trained))
         where = f"{contest.name}, {contest.unit}"
-        yield f"| {where} | {baselines} | {agent} | {shown} | {num_better} of {num_seeds} |"
+        yield Held(where, baselines, agent, shown, f"{num_better} of {num_seeds}")
 
 
 def _config(contest: Contest, agent: str, steps: int) -> Any:
     """Describe a training of `steps` steps that is only evaluated at its end."""
-    make_config = package.find("myriad.training.config:make_config")
+    from myriad import create_config
 
-    # Baselines play in the environment of an agent without a preset.
-    preset = contest.preset if agent in contest.agents else None
-    # An older commit has no presets.
-    chosen = {} if preset is None else {"preset": preset}
-    config = make_config(contest.env, agent, env_options=contest.options, **chosen)
+    options = {"preset": contest.preset, "env_options": contest.options}
+    config = create_config(contest.env, agent, auto_tune=False, **options)
     steps_per_env = -(-steps // config.resolve().num_envs)
     return config.model_copy(
         update={"steps_per_env": steps_per_env, "eval_frequency": steps_per_env}
@@ -224,15 +210,9 @@ def _trained(contest: Contest, agent: str, num_seeds: int, steps: int) -> Iterat
 
 
 def _returns(env: Any, player: Any) -> Any:
-    import jax
+    from myriad.programs import episode_returns
 
-    from myriad import make_key
-    from myriad.agents.controller import ControllerLearner
-
-    Evaluation = package.find("myriad.training.evaluation:Evaluation")
-
-    evaluation = Evaluation(env, ControllerLearner(env, player), _EPISODES, max_steps=_MAX_STEPS)
-    return jax.jit(evaluation.returns)((), make_key(_EVALUATION_SEED))[0]
+    return episode_returns(env, player, _EPISODES, _EVALUATION_SEED)
 
 
 def _scored(contest: Contest, name: str, returns: Any) -> Score:
@@ -273,16 +253,15 @@ def _controllers(env: Any) -> Iterator[tuple[str, Any]]:
 
     A common factor of on-off gains has no effect.
     """
-    from myriad.agents.bangbang import BangBang
-    from myriad.agents.pid import PID
+    from myriad import make_agent
 
     num_ahead = env.observation_space(env.default_params).shape[0] - 2
     previews = [preview for preview in _PREVIEWS if preview <= num_ahead]
     offsets = sorted({sign * offset for offset in _OFFSETS for sign in (-1, 1)})
     bands = {"offset": offsets, "hysteresis": _BANDS, "preview": previews}
-    yield _best("bang-bang", env, BangBang.create(env), bands)
+    yield _best("bang-bang", env, make_agent("bangbang", env), bands)
     gains = {"integral": _INTEGRALS, "derivative": _DERIVATIVES, "limit": _LIMITS}
-    pid = dataclasses.replace(PID.create(env), proportional=1.0)
+    pid = dataclasses.replace(make_agent("pid", env), proportional=1.0)
     yield _best("PID", env, pid, gains | {"preview": previews})
 
 
@@ -293,10 +272,7 @@ def _best(
     import jax
     import jax.numpy as jnp
 
-    from myriad import make_key
-    from myriad.agents.controller import ControllerLearner
-
-    Evaluation = package.find("myriad.training.evaluation:Evaluation")
+    from myriad.programs import episode_returns
 
     axes = jnp.meshgrid(*map(jnp.asarray, grid.values()), indexing="ij")
     settings = dict(zip(grid, (axis.ravel() for axis in axes), strict=True))
@@ -306,11 +282,7 @@ def _best(
         return Preview(dataclasses.replace(controller, **fields), setting["preview"])
 
     def mean_return(setting: dict[str, jax.Array]) -> jax.Array:
-        learner = ControllerLearner(env, with_setting(setting))
-        returns, _ = Evaluation(env, learner, _CHOOSING_EPISODES, max_steps=_MAX_STEPS).returns(
-            (), make_key(7)
-        )
-        return returns.mean()
+        return episode_returns(env, with_setting(setting), _CHOOSING_EPISODES, seed=7).mean()
 
     best = int(jax.jit(jax.vmap(mean_return))(settings).argmax())
     chosen = {key: values[best].item() for key, values in settings.items()}
@@ -401,6 +373,20 @@ def _villagers(env: Any) -> Iterator[tuple[str, Any]]:
     for name, policy in POLICIES.items():
         yield name, Player(chooser(policy))
 
+
+SCRIPT = Script(
+    "baselines",
+    __doc__,
+    _measure,
+    {
+        "--env": text("only this environment's contests"),
+        "--seeds": whole("number of trainings of each agent (default: 5)", 5),
+        "--steps": whole("steps of one training (default: the contest's)"),
+        "--preset": text("preset whose values the agents get (default: none, their defaults)"),
+    },
+    writes="agent",
+)
+main = SCRIPT.main
 
 if __name__ == "__main__":
     sys.exit(main())

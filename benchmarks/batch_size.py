@@ -20,31 +20,28 @@ if __name__ == "__main__" and not __package__:
 
     require_setup()
 
-import argparse
-import statistics
+import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
-from benchmarks.harness import package
-from benchmarks.harness.command_line import (
-    Parser,
-    command_of,
-    count,
-    guarded,
+from benchmarks.harness import handles
+from benchmarks.harness.asv_suite import AsvSuite
+from benchmarks.harness.results import Row, machine_columns, markdown, spread
+from benchmarks.harness.workloads import Training
+from benchmarks.runner import (
+    Run,
+    Script,
+    between,
     readable,
-    report,
     resolved_agent,
     resolved_env,
+    switch,
+    text,
+    whole,
 )
-from benchmarks.harness.results import ResultsFile, Row, machine_columns, markdown, new_row
-from benchmarks.harness.skipping import skip_unless_runnable
-from benchmarks.harness.workloads import load
-from benchmarks.plots.draw import draw_run
 
-_SCRIPT = "benchmarks/batch_size.py"
 AGENTS = ("ppo", "pqn", "dqn")
-_ENV = "cartpole-control"
 _ROUNDS, _FAST_ROUNDS = 15, 7
 # The arms, which vary something besides the batch: their names, and the fields that they set.
 ARMS: dict[str, dict[str, Any]] = {
@@ -53,171 +50,140 @@ ARMS: dict[str, dict[str, Any]] = {
     "attention": {"agent.network": "attention", "agent.attention": "xla"},
     "flash-attention": {"agent.network": "attention", "agent.attention": "chunked"},
 }
+# The fields that give a gradient step of each agent so many rows.
+ROWS: dict[str, Callable[[int], dict[str, Any]]] = {
+    "ppo": lambda rows: {"num_envs": rows // 16, "rollout_steps": 64, "agent.num_minibatches": 4},
+    "dqn": lambda rows: {"batch_size": rows},
+}
 
 _COMPILE = "compile"
 _COMPILE_ROWS = 32
 _SAMPLE_S = 0.02
 
 
-class BatchSize:
+class BatchSize(AsvSuite):
     """Seconds that an update spends on learning, in gradient steps of many rows."""
 
+    suite = "training"
     params: ClassVar = ["ppo", "dqn"]
     param_names: ClassVar = ["agent"]
     version = "1"
-    timeout = 300
     batch_size = 4_096
-    prepared = ""
 
-    def setup(self, agent: str) -> None:
-        """Compile and collect, once: asv calls this before every sample."""
-        if self.prepared == agent:
-            return
-        skip_unless_runnable(load().trainings["training"][f"cartpole-{agent}"])
-        with_batch = package.find("myriad.autotune.batch:with_batch")
-        halves = package.find("myriad.training.halves:Halves")(
-            with_batch(package.find("myriad:create_config")(_ENV, agent), self.batch_size).resolve()
-        )
-        self.block_until_ready = package.find("myriad.timing:block_until_ready")
-        self.state, self.experience = halves.arguments()
-        self.learn = halves.learn.lower(self.state, self.experience).compile()
-        self.time_learn(agent)
-        self.prepared = agent
+    def name_of(self, param: str) -> str:
+        return f"cartpole-{param}"
+
+    def prepare(self, declared: Training) -> None:
+        from myriad import create_config
+
+        rows = ROWS[declared.agent](self.batch_size)
+        config = create_config("cartpole-control", declared.agent, **rows)
+        self.learning = handles.LearningProgram(config)
+        self.time_learn(declared.agent)
 
     def time_learn(self, agent: str) -> None:
         """Learn; the state is donated, so each call goes on from the last one's."""
-        self.state = self.block_until_ready(self.learn(self.state, self.experience))
+        self.learning.run()
 
     def program(self, agent: str) -> Any:
         """Return the compiled gradient steps, for the gate."""
-        return self.learn
+        return self.learning.compiled
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line. Bad input prints one sentence and gives exit code 2."""
-    return guarded(_run, argv)
-
-
-def _run(argv: list[str]) -> bool:
+def _measure(run: Run) -> None:
     import myriad
 
-    options = _parse(argv)
-    env = resolved_env(options.env)
-    file = ResultsFile("batch_size", options.output, command_of(_SCRIPT, argv))
+    options = run.options
     myriad.configure()
-    for agent in options.agent or AGENTS:
-        _measure(env, resolved_agent(agent), options, file)
-    succeeded = report(file)
-    draw_run(file, "batch_size", env)
-    return succeeded
+    env = resolved_env(options.env)
+    for agent in map(resolved_agent, options.agent or AGENTS):
+        _time_agent(env, agent, run)
 
 
-def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(_SCRIPT, __doc__)
-    parser.add_argument(
-        "--fast", action="store_true", help="measure every other size in fewer rounds"
-    )
-    parser.add_argument(
-        "--agent",
-        action="append",
-        help=f"an agent that learns (default: {', '.join(AGENTS)}; repeatable)",
-    )
-    parser.add_argument(
-        "--arm",
-        action="append",
-        choices=[*ARMS, _COMPILE],
-        help=f"what is varied ({', '.join([*ARMS, _COMPILE])}; default: the first; repeatable)",
-    )
-    parser.add_env(_ENV)
-    parser.add_argument(
-        "--rounds",
-        type=count,
-        metavar="N",
-        help=f"rounds, each of which calls everything once (default: {_ROUNDS})",
-    )
-    parser.add_output()
-    return parser.parse_args(argv)
-
-
-def _measure(env: str, agent: str, options: argparse.Namespace, file: ResultsFile) -> None:
+def _time_agent(env: str, agent: str, run: Run) -> None:
     """Time all sizes and arms of one agent, and print them."""
     from myriad import create_config
-    from myriad.autotune.batch import SIZES, BatchRate, measure_arms, smallest_near_best
+    from myriad.autotune.batch import SIZES, measure_arms, smallest_near_best
 
+    options = run.options
     sizes = SIZES[::2] if options.fast else SIZES
     rounds = options.rounds or (_FAST_ROUNDS if options.fast else _ROUNDS)
     names = dict.fromkeys(options.arm or ["default"])
     configs = {name: create_config(env, agent, **ARMS[name]) for name in names if name in ARMS}
     rates = measure_arms(configs, sizes, rounds=rounds) if configs else {}
     chosen = [smallest_near_best(of_arm) for of_arm in rates.values()]
-    if _COMPILE in names:
-        rates |= _measure_compile(env, agent, rounds)
     rows: list[Row] = []
     lines = []
-    each: list[tuple[str, BatchRate]] = [(arm, rate) for arm in rates for rate in rates[arm]]
-    for arm, rate in each:
+    for arm, rate in ((arm, rate) for arm, of_arm in rates.items() for rate in of_arm):
         measured: Row = {"status": "refused", "reason": rate.refused}
         shown = rate.refused
-        if rate.rows_per_s is not None and rate.low is not None and rate.high is not None:
-            measured = {
-                "steps_per_s": rate.rows_per_s,
-                "steps_per_s_low": rate.low,
-                "steps_per_s_high": rate.high,
-                "samples": rounds,
-            }
-            shown = f"{rate.rows_per_s:,.0f} ({rate.low:,.0f} to {rate.high:,.0f})"
-        batch = f"batch {rate.batch_size}"
-        arm_name = batch if arm == "default" else f"{arm}, {batch}"
-        columns = {"env": env, "agent": agent, "arm": arm_name}
-        predicted = {"temp_bytes": rate.memory_bytes}
-        rows.append(
-            new_row(
-                "batch_size", file.timestamp, **machine_columns() | columns | predicted | measured
-            )
-        )
+        if not rate.refused:
+            ends = {"": rate.rows_per_s, "_low": rate.low, "_high": rate.high}
+            measured = {f"steps_per_s{end}": value for end, value in ends.items()}
+            measured["samples"] = rounds
+            shown = between(measured, "steps_per_s", ",.0f")
+        rows.append(_row(env, agent, arm, rate.batch_size, temp_bytes=rate.memory_bytes) | measured)
         mark = "chosen" if any(rate is best for best in chosen) else ""
         lines.append([arm, f"{rate.batch_size:,}", shown, readable(rate.memory_bytes), mark])
-    file.add_rows(rows, {"agent": agent, "sizes": list(sizes), "arms": list(names)})
+    for arm, measured in _measure_compile(env, agent, rounds) if _COMPILE in names else ():
+        rows.append(_row(env, agent, arm, _COMPILE_ROWS) | measured)
+        lines.append([arm, f"{_COMPILE_ROWS:,}", between(measured, "steps_per_s", ",.0f"), "-", ""])
+    run.add(rows, {"agent": agent, "sizes": list(sizes), "arms": list(names)})
     print(f"\n{agent} on {env}\n")
     print(markdown(("arm", "rows", "rows/s (95% interval)", "memory", ""), lines))
 
 
-def _measure_compile(env: str, agent: str, rounds: int) -> dict[str, list[Any]]:
+def _row(env: str, agent: str, arm: str, size: int, **columns: Any) -> Row:
+    batch = f"batch {size}"
+    named = {"env": env, "agent": agent, "arm": batch if arm == "default" else f"{arm}, {batch}"}
+    return machine_columns() | named | columns
+
+
+def _measure_compile(env: str, agent: str, rounds: int) -> list[tuple[str, Row]]:
     """Time a forward and backward pass through an agent's networks, compiled and not, in turn."""
     import jax
 
     from myriad import create_config
-    from myriad.autotune.batch import BatchRate
     from myriad.autotune.precision import gradient_pass, pass_arguments
-    from myriad.timing import interleave, median_interval
-    from myriad.timing.subject import Subject
+    from myriad.timing import compare
 
     resolved = create_config(env, agent).resolve()
     gradient = gradient_pass(resolved.learner)
-    arguments = pass_arguments(resolved, _COMPILE_ROWS)
 
     def uncompiled(*args: Any) -> Any:
         with jax.disable_jit():
             return gradient(*args)
 
-    # Only the compiled pass states its memory, but so few rows fit anywhere.
-    subjects = {
-        _COMPILE: Subject(jax.jit(gradient), arguments),
-        f"no-{_COMPILE}": Subject(uncompiled, arguments),
-    }
-    for subject in subjects.values():
-        subject.prepare()
-        subject.calibrate(_SAMPLE_S)
-    samples = interleave(
-        [each.sample_s for each in subjects.values()], least_rounds=rounds, most_rounds=rounds
-    )
-    rates = {}
-    for name, seconds in zip(subjects, samples, strict=True):
-        per_s = [_COMPILE_ROWS / sample for sample in seconds]
-        low, high = median_interval(per_s, 0.95)
-        rates[name] = [BatchRate(_COMPILE_ROWS, statistics.median(per_s), low, high, 0)]
-    return rates
+    arguments = pass_arguments(resolved, _COMPILE_ROWS)
+    sides = [functools.partial(side, *arguments) for side in (jax.jit(gradient), uncompiled)]
+    found = compare(*sides, num_pairs=rounds, min_sample_s=_SAMPLE_S)
+    return [
+        (arm, spread([_COMPILE_ROWS / sample for sample in timing.samples_s], "steps_per_s"))
+        for arm, timing in ((_COMPILE, found.a), (f"no-{_COMPILE}", found.b))
+    ]
 
+
+SCRIPT = Script(
+    "batch_size",
+    __doc__,
+    _measure,
+    {
+        "--fast": switch("measure every other size in fewer rounds"),
+        "--agent": text(
+            f"an agent that learns (default: {', '.join(AGENTS)}; repeatable)", action="append"
+        ),
+        "--arm": text(
+            f"what is varied ({', '.join([*ARMS, _COMPILE])}; default: the first; repeatable)",
+            action="append",
+            choices=[*ARMS, _COMPILE],
+        ),
+        "--env": text("environment, or package.module:Class", "cartpole-control"),
+        "--rounds": whole(f"rounds, each of which calls everything once (default: {_ROUNDS})"),
+    },
+    suite="batch_size",
+    plot="batch_size",
+)
+main = SCRIPT.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -18,19 +18,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
-from benchmarks.harness.command_line import (
-    Parser,
-    command_of,
-    count,
-    guarded,
-    print_files,
-    progress,
-    resolved_env,
-)
 from benchmarks.harness.interleave import Budget, Case, Outcome, ratios
 from benchmarks.harness.libraries import LIBRARIES, OURS, SIDES, TRAINERS
-from benchmarks.harness.results import ResultsFile, markdown, spread, times
+from benchmarks.harness.results import markdown, spread, times
 from benchmarks.harness.sanity import measure
 from benchmarks.harness.workloads import (
     DEVICES,
@@ -40,10 +32,10 @@ from benchmarks.harness.workloads import (
     load,
     tier_from_environment,
 )
+from benchmarks.runner import NUM_ENVS, Run, Script, progress, resolved_env, switch, text, whole
 from benchmarks.sides.network_policy import NETWORKS, agent_of, num_multiplications
 from benchmarks.sides.training import AGENT as PPO
 
-_SCRIPT = "benchmarks/comparison.py"
 _ACTIONS = {"random": "random actions", PPO: "whole trainings by PPO"}
 # The most multiplications in a network's chunk, unless it is a single step. A call then takes a
 # processor a second, not minutes.
@@ -54,82 +46,33 @@ _POLICY_TOLERANCE = 0.1
 BUDGET = Budget(num_rounds=11, max_s=20.0)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line. Bad input prints one sentence and gives exit code 2."""
-    return guarded(_run, argv)
-
-
-def _run(argv: list[str]) -> bool:
-    options = _parse(argv)
+def _run(run: Run) -> bool:
+    options = run.options
     declaration = load()
     workloads = chosen(options, declaration)
     asked = TRAINERS if options.training or options.seeds else options.library
     sides = sides_of(asked, workloads[0], declaration)
-    file = ResultsFile("comparison", options.output, command_of(_SCRIPT, argv))
     groups = []
     with progress(len(workloads)) as on_event:
         for workload in workloads:
             cases = [Case(side, workload) for side in sides]
             groups.append(
-                measure(cases, BUDGET, file, declaration, on_event, also_check=_check_policy)
+                measure(cases, BUDGET, run.file, declaration, on_event, also_check=_check_policy)
             )
     print(report(groups))
-    print_files(file)
     return all(group[0].status == "ok" for group in groups)
 
 
-def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(_SCRIPT, __doc__)
-    sizes = parser.add_mutually_exclusive_group()
-    sizes.add_argument(
-        "--full",
-        action="store_true",
-        help="measure every size of suite.toml, up to 100,000 environments",
-    )
-    parser.add_num_envs(group=sizes)
-    parser.add_argument(
-        "--library",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help=f"libraries to compare {OURS} with, separated by commas (default: all that have the "
-        "environment)",
-    )
-    parser.add_argument(
-        "--steps-per-env",
-        type=count,
-        metavar="N",
-        help="steps of each environment in a timed call (default: as many as take 0.05 s)",
-    )
-    parser.add_argument(
-        "--policy",
-        choices=["none", *NETWORKS],
-        default="none",
-        help="hidden widths of a network that chooses the actions (default: none, for random "
-        "actions)",
-    )
-    sizes.add_argument(
-        "--training",
-        action="store_true",
-        help="compare whole PPO trainings with rejax's at equal hyperparameters",
-    )
-    sizes.add_argument(
-        "--seeds",
-        action="store_true",
-        help="compare trainings of 16 and 64 seeds at once with rejax's vmap over seeds",
-    )
-    parser.add_argument("--env", help="environment, or package.module:Class (default: cartpole)")
-    parser.add_output()
-    options = parser.parse_args(argv)
+def _refuses(options: argparse.Namespace) -> str | None:
     if (options.training or options.seeds) and (
         options.library or options.steps_per_env or options.env or options.policy != "none"
     ):
         flag = "--training" if options.training else "--seeds"
-        parser.error(f"{flag} measures what suite.toml declares, so only --output goes with it")
-    return options
+        return f"{flag} measures what suite.toml declares, so only --output goes with it"
+    return None
 
 
-def chosen(options: argparse.Namespace, declaration: Declaration) -> list[Workload]:
+def chosen(options: Any, declaration: Declaration) -> list[Workload]:
     """Return the workloads that the flags select.
 
     They are the sizes of suite.toml, or the nearest of these with the flags' values.
@@ -292,6 +235,41 @@ def _rate(rate: float) -> str:
     """Write steps/s with three significant digits."""
     return f"{float(f'{rate:.3g}'):,.0f}"
 
+
+SCRIPT = Script(
+    "comparison",
+    __doc__,
+    _run,
+    {
+        "--full": switch("measure every size of suite.toml, up to 100,000 environments"),
+        "--num-envs": NUM_ENVS,
+        "--library": text(
+            f"libraries to compare {OURS} with, separated by commas (default: all that have the "
+            "environment)",
+            [],
+            action="append",
+            metavar="NAME",
+        ),
+        "--steps-per-env": whole(
+            "steps of each environment in a timed call (default: as many as take 0.05 s)"
+        ),
+        "--policy": text(
+            "hidden widths of a network that chooses the actions (default: none, for random "
+            "actions)",
+            "none",
+            choices=["none", *NETWORKS],
+        ),
+        "--training": switch("compare whole PPO trainings with rejax's at equal hyperparameters"),
+        "--seeds": switch(
+            "compare trainings of 16 and 64 seeds at once with rejax's vmap over seeds"
+        ),
+        "--env": text("environment, or package.module:Class (default: cartpole)"),
+    },
+    exclusive=("--full", "--num-envs", "--training", "--seeds"),
+    suite="comparison",
+    refuses=_refuses,
+)
+main = SCRIPT.main
 
 if __name__ == "__main__":
     sys.exit(main())

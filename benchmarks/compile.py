@@ -13,7 +13,6 @@ if __name__ == "__main__" and not __package__:
 
     require_setup()
 
-import argparse
 import functools
 import json
 import statistics
@@ -24,60 +23,47 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.harness import package
-from benchmarks.harness.command_line import (
-    Parser,
-    command_of,
-    guarded,
+from benchmarks.harness.asv_suite import AsvSuite, names_of
+from benchmarks.harness.process.child import Reply, run
+from benchmarks.harness.process.failures import ChildError
+from benchmarks.harness.programs import TIMEOUT_S, machine, program, request_of
+from benchmarks.harness.results import Row, machine_columns, markdown
+from benchmarks.harness.workloads import Workload, load, tier_from_environment
+from benchmarks.runner import (
+    ENV,
+    NUM_ENVS,
+    Run,
+    Script,
     readable,
-    report,
     resolved_agent,
     resolved_env,
+    switch,
+    text,
 )
-from benchmarks.harness.process.child_process import Reply, run
-from benchmarks.harness.process.failures import ChildError
-from benchmarks.harness.programs import (
-    TIMEOUT_S,
-    machine,
-    program,
-    request_of,
-    skip_unless_compilable,
-)
-from benchmarks.harness.results import ResultsFile, Row, machine_columns, markdown, new_row
-from benchmarks.harness.workloads import Workload, load, tier_from_environment
 
-_SCRIPT = "benchmarks/compile.py"
 QUICK_LAUNCHES = 3
 FULL_LAUNCHES = 6
-_USE_COMPILATION_CACHE = "myriad.xla:use_compilation_cache"
 
 
-class Compile:
+class Compile(AsvSuite):
     """Seconds to compile in a new process without a cache, and how large the programs are."""
 
-    params: ClassVar = list(load().select("compile", tier_from_environment()))
+    suite = "compile"
+    params: ClassVar = names_of(suite)
     param_names: ClassVar = ["workload"]
     version = "2"
     timeout = 600
 
-    def setup(self, workload: str) -> None:
-        """Have asv skip what this commit or machine can't run."""
-        declared = load().workloads["compile"][workload]
-        skip_unless_compilable(declared)
-        package.find(_USE_COMPILATION_CACHE)
-        self.request = request_of(declared)
+    def prepare(self, declared: Workload) -> None:
+        self.request = json.dumps(request_of(declared))
 
     def track_compile_s(self, workload: str) -> float:
         """Return what one launch took; the gate launches again where a value is suspect."""
-        return self._compiled_once()["compile_s"]
+        return _launched_once(self.request)["compile_s"]
 
     def track_instructions(self, workload: str) -> int:
         """Return the instructions of the optimised programs."""
-        return self._compiled_once()["instructions"]
-
-    def _compiled_once(self) -> Reply:
-        """Compile in a child, once for all benchmarks of this workload in this process."""
-        return _launched_once(json.dumps(self.request))
+        return _launched_once(self.request)["instructions"]
 
     track_compile_s.unit = "seconds"  # type: ignore[attr-defined]
     track_instructions.unit = "instructions"  # type: ignore[attr-defined]
@@ -91,8 +77,7 @@ def _compiled_in_child(**request: Any) -> Reply:
 
     import myriad
     from myriad import settings
-
-    use_compilation_cache = package.find(_USE_COMPILATION_CACHE)
+    from myriad.xla import use_compilation_cache
 
     myriad.configure()
     # Otherwise a user's own cache would serve the cold launch.
@@ -111,6 +96,7 @@ def _compiled_in_child(**request: Any) -> Reply:
 
 @functools.cache
 def _launched_once(request: str) -> Reply:
+    """Compile in a child, once for all benchmarks of a workload in this process."""
     return _launch(json.loads(request), "off")
 
 
@@ -123,28 +109,16 @@ def _launch(request: dict[str, Any], cache: str) -> Reply:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line. Bad input prints one sentence and gives exit code 2."""
-    return guarded(_run, argv)
-
-
-def _run(argv: list[str]) -> bool:
-    options = _parse(argv)
-    file = ResultsFile("compile", options.output, command_of(_SCRIPT, argv))
-    workloads = chosen(options)
+def _measure(run: Run) -> None:
+    workloads = chosen(run.options)
     columns = machine()["columns"]
     lines = []
     for workload in workloads:
-        launches, error = _launches(workload, FULL_LAUNCHES if options.full else QUICK_LAUNCHES)
-        described = columns | {
-            "agent": workload.agent,
-            "env": workload.env,
-            "num_envs": workload.num_envs,
-        }
-        described["scan_chunk_size"] = (
-            launches[0]["scan_chunk_size"] if launches else workload.scan_chunk_size
-        )
-        file.add_rows(rows_of(launches, error, described, file.timestamp), launches)
+        launches, error = _launches(workload, FULL_LAUNCHES if run.options.full else QUICK_LAUNCHES)
+        described = columns | request_of(workload)
+        if launches:
+            described["scan_chunk_size"] = launches[0]["scan_chunk_size"]
+        run.add(rows_of(launches, error, described), launches)
         lines.append(_line(workload, launches, error))
     headers = [
         "environment",
@@ -154,43 +128,24 @@ def _run(argv: list[str]) -> bool:
         "from the cache, s (least to most)",
     ]
     print(markdown([*headers, "instructions", "code", "in the cache"], lines))
-    return report(file)
 
 
-def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(_SCRIPT, __doc__)
-    parser.add_argument(
-        "--full",
-        action="store_true",
-        help="measure all of suite.toml, with more launches of each program",
-    )
-    parser.add_env(None)
-    parser.add_agent(None)
-    parser.add_num_envs()
-    parser.add_output()
-    return parser.parse_args(argv)
-
-
-def chosen(options: argparse.Namespace) -> list[Workload]:
+def chosen(options: Any) -> list[Workload]:
     """Return the workloads of suite.toml with the flags' values.
 
     Raises:
         UnknownNameError: there is no such environment or agent.
     """
-    workloads = list(
-        load().select("compile", "full" if options.full else tier_from_environment()).values()
-    )
+    tier = "full" if options.full else tier_from_environment()
+    workloads = list(load().select("compile", tier).values())
     if options.agent:
         agent = resolved_agent(options.agent)
-        declared = [
-            workload for workload in load().workloads["compile"].values() if workload.agent == agent
-        ]
+        every = load().workloads["compile"].values()
+        declared = [workload for workload in every if workload.agent == agent]
         workloads = declared[:1] or [replace(workloads[0], agent=agent)]
-    given = {
-        "env": resolved_env(options.env) if options.env else None,
-        "num_envs": options.num_envs,
-    }
-    given = {name: value for name, value in given.items() if value}
+    given: dict[str, Any] = {"env": resolved_env(options.env)} if options.env else {}
+    if options.num_envs:
+        given["num_envs"] = options.num_envs
     return [replace(workload, **given) for workload in workloads]
 
 
@@ -204,31 +159,25 @@ def _launches(workload: Workload, num_launches: int) -> tuple[list[Reply], Child
                 kept = set(Path(folder).iterdir())
                 cold["cache_bytes"] = sum(path.stat().st_size for path in kept)
                 cached = _launch(request_of(workload), folder)
-                _check_cache(kept, set(Path(folder).iterdir()))
+                # A process keeps every program that it compiles.
+                if not kept or set(Path(folder).iterdir()) != kept:
+                    return [], ChildError("failed", "a filled cache did not hold every program")
             launches.append(cold | {"cached_s": cached["compile_s"]})
     except ChildError as error:
         return launches, error
     return launches, None
 
 
-def _check_cache(kept: set[Path], afterwards: set[Path]) -> None:
-    """Check that a cached launch compiled nothing. A process keeps every program it compiles."""
-    if not kept or afterwards != kept:
-        raise ChildError("failed", "a filled cache did not hold every program")
-
-
-def rows_of(
-    launches: Sequence[Reply], error: ChildError | None, described: Row, timestamp: str
-) -> list[Row]:
+def rows_of(launches: Sequence[Reply], error: ChildError | None, described: Row) -> list[Row]:
     """Return a row for cold launches and one for cached ones. A failure counts against both."""
     rows = []
     for suite, name in (("compile", "compile_s"), ("compile_cached", "cached_s")):
+        row = described | {"suite": suite}
         if error is not None:
-            rows.append(new_row(suite, timestamp, **described, **error.columns))
+            rows.append(row | error.columns)
             continue
         median_s = statistics.median(launch[name] for launch in launches)
-        measured = {"compile_s": median_s, "run_s": median_s, "samples": len(launches)}
-        rows.append(new_row(suite, timestamp, **described, **measured))
+        rows.append(row | {"compile_s": median_s, "run_s": median_s, "samples": len(launches)})
     return rows
 
 
@@ -237,21 +186,27 @@ def _line(workload: Workload, launches: Sequence[Reply], error: ChildError | Non
     if error is not None:
         return [*where, error.status, "-", "-", "-", "-"]
     first = launches[0]
-    sizes = [
-        f"{first['instructions']:,}",
-        readable(first["code_bytes"]),
-        readable(first["cache_bytes"]),
+    seconds = [
+        f"{statistics.median(own):.2f} ({min(own):.2f} to {max(own):.2f})"
+        for own in ([each[name] for each in launches] for name in ("compile_s", "cached_s"))
     ]
-    return [
-        *where,
-        *(_spread([launch[name] for launch in launches]) for name in ("compile_s", "cached_s")),
-        *sizes,
-    ]
+    sizes = [readable(first["code_bytes"]), readable(first["cache_bytes"])]
+    return [*where, *seconds, f"{first['instructions']:,}", *sizes]
 
 
-def _spread(seconds: Sequence[float]) -> str:
-    return f"{statistics.median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})"
-
+SCRIPT = Script(
+    "compile",
+    __doc__,
+    _measure,
+    {
+        "--full": switch("measure all of suite.toml, with more launches of each program"),
+        "--env": ENV,
+        "--agent": text("agent (default: suite.toml's)"),
+        "--num-envs": NUM_ENVS,
+    },
+    suite="compile",
+)
+main = SCRIPT.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -16,33 +16,22 @@ if __name__ == "__main__" and not __package__:
 
     require_setup()
 
-import argparse
 import contextlib
 import dataclasses
 import os
 import socket
-import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from benchmarks.harness import package
-from benchmarks.harness.command_line import Parser, command_of, count, guarded, report, resolved_env
-from benchmarks.harness.process.child_process import Reply, run
+from benchmarks.harness import handles
+from benchmarks.harness.asv_suite import AsvSuite, names_of, skip_unless_several_cores
+from benchmarks.harness.process.child import Reply, TimedGroup
 from benchmarks.harness.process.clock import seconds_of
 from benchmarks.harness.process.failures import ChildError
-from benchmarks.harness.process.timed_call import TimedGroup
-from benchmarks.harness.results import (
-    LEAST_SAMPLES,
-    ResultsFile,
-    Row,
-    machine_columns,
-    markdown,
-    new_row,
-    spread,
-)
-from benchmarks.harness.skipping import skip_unless_runnable, skip_unless_several_cores
+from benchmarks.harness.programs import STEPS_PER_ENV, machine
+from benchmarks.harness.results import Row, markdown, spread
 from benchmarks.harness.workloads import (
     SuiteError,
     Workload,
@@ -50,9 +39,21 @@ from benchmarks.harness.workloads import (
     load,
     tier_from_environment,
 )
-from benchmarks.plots.draw import draw_run
+from benchmarks.runner import (
+    ENV,
+    Run,
+    Script,
+    between,
+    count,
+    in_turns,
+    ratio_table,
+    resolved_env,
+    span_of,
+    switch,
+    text,
+    whole,
+)
 
-_SCRIPT = "benchmarks/devices.py"
 STRONG, WEAK = SCALINGS = ("strong", "weak")
 REDUCTIONS = ("exact", "fast")
 # The arm of an unsharded training on one device.
@@ -64,8 +65,6 @@ _SAMPLE_S = 0.25  # the least that a call lasts
 _MOST_UNITS = 1 << 20
 # After this many steps the episodes of a random policy have staggered ages.
 _BURN_IN_STEPS = 100
-# So long that no schedule ends while a training is timed.
-_STEPS_PER_ENV = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -101,28 +100,20 @@ class Place:
         return ", ".join(filter(None, (reduction, several)))
 
 
-class SeveralCores:
+class SeveralCores(AsvSuite):
     """Seconds of a call that the devices of all cores share; gate.toml unpins it."""
 
-    params: ClassVar = list(load().select("devices", tier_from_environment()))
+    suite = "devices"
+    params: ClassVar = names_of(suite)
     param_names: ClassVar = ["workload"]
     version = "1"
-    timeout = 300
-    prepared = ""
 
-    def setup(self, workload: str) -> None:
-        """Compile and warm up, once: asv calls this before every sample."""
-        if self.prepared == workload:
-            return
-        declared = load().workloads["devices"][workload]
-        skip_unless_runnable(declared)
+    def prepare(self, declared: Workload) -> None:
         skip_unless_several_cores()
-        if declared.num_shards is not None:
-            package.find("myriad.agents.shards:Shards")
-        usable_cores = package.find("myriad.hardware:usable_cores")
+        from myriad.host import usable_cores
+
         most = max(device_counts(usable_cores(), declared.num_shards))
         self.timed = _timed(declared, Place(most, declared.num_envs, declared.num_shards))
-        self.prepared = workload
 
     def time_call(self, workload: str) -> None:
         """Step or train, and wait for every device."""
@@ -171,24 +162,22 @@ class _TimedTraining:
     """A training and its state. The unit of a call is an update."""
 
     def __init__(self, declared: Workload, place: Place):
-        kind = package.find("myriad.training.programs:CompiledTraining")
-        resolved = training_config(declared, place).resolve()
-        self._training = kind(resolved)
-        self._training.compile()
-        self.program = self._training.run
-        self.state = self._training.first_state()
-        self.num_devices = self._training.loop.num_devices
+        self._training = handles.TrainingProgram(training_config(declared, place))
+        self._training.warm_up()
+        self.program = self._training.updates
+        self.num_devices = self._training.num_devices
         self.steps_per_unit = self._training.steps_per_update
-        # A training does different work before its first gradient step.
-        before = resolved.learner.first_learning_update(resolved.num_envs)
-        self.num_units = max(1, before)
+        self.num_units = 1
         self.call()
+
+    @property
+    def state(self) -> Any:
+        """The state of the training."""
+        return self._training.state
 
     def call(self) -> None:
         """Train through `num_units` updates, until the last report has been fetched."""
-        self.state, _ = self._training.run_window(
-            self.state, 0, self.num_units, lambda report, done: None
-        )
+        self._training.run_updates(self.num_units)
 
 
 def training_config(declared: Workload, place: Place) -> Any:
@@ -203,7 +192,7 @@ def training_config(declared: Workload, place: Place) -> Any:
         declared.env,
         declared.agent,
         declared.num_envs,
-        _STEPS_PER_ENV,
+        STEPS_PER_ENV,
         declared.scan_chunk_size,
         num_shards=place.num_shards,
         reduction=place.reduction,
@@ -234,9 +223,9 @@ def _of_process_0(seconds: float) -> float:
 
     if jax.process_count() == 1:
         return seconds
-    from myriad.distributed import processes
+    from jax.experimental.multihost_utils import broadcast_one_to_all
 
-    return processes().broadcast(seconds)
+    return float(broadcast_one_to_all(seconds))
 
 
 def prepare(
@@ -286,41 +275,17 @@ def state_bytes(state: Any) -> tuple[list[int], list[int]]:
     return [whole[device] for device in sorted(whole)], [sharded[each] for each in sorted(sharded)]
 
 
-def here() -> Reply:
-    """Return this machine's columns of a row, and the usable devices. Runs in a child."""
-    import jax
-
-    import myriad
-    from myriad import hardware
-
-    myriad.configure()
-    columns = machine_columns()
-    is_cpu = columns["device"] == "cpu"
-    # A CPU can be split into any number of devices, but only its cores count.
-    usable = hardware.usable_cores() if is_cpu else jax.local_device_count()
-    return {"columns": columns, "usable": usable}
-
-
 def device_counts(usable: int, num_shards: int | None) -> list[int]:
     """Return 1, 2, 4, ... up to the number of devices, if the shards can be divided among them."""
     most = usable if num_shards is None else min(usable, num_shards)
     return [1 << power for power in range(most.bit_length())]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line. Bad input prints one sentence and gives exit code 2."""
-    return guarded(_run, argv)
-
-
-def _run(argv: list[str]) -> bool:
-    options = _parse(argv)
+def _run_all(run: Run) -> None:
+    options = run.options
     workloads = _chosen(options)
-    file = ResultsFile("devices", options.output, command_of(_SCRIPT, argv))
-    try:
-        machine = run("benchmarks.devices:here", {}, timeout_s=_TIMEOUT_S)
-    except ChildError as error:
-        raise SuiteError(str(error)) from error
-    columns, usable = machine["columns"], machine["usable"]
+    here = machine()
+    columns, usable = here["columns"], here["usable_devices"]
     _require_usable(options.devices, columns["device"], usable)
     for declared in workloads:
         wanted = options.devices or device_counts(usable, declared.num_shards)
@@ -331,50 +296,10 @@ def _run(argv: list[str]) -> bool:
                 f"but got {max(options.processes)}."
             )
         shared = {number: _shared_out(number, options.processes) for number in (1, *wanted)}
-        _measure(declared, shared, options.rounds, columns, file)
-    succeeded = report(file)
-    for env in dict.fromkeys(declared.env for declared in workloads):
-        draw_run(file, "devices", env)
-    return succeeded
+        _measure(declared, shared, columns, run)
 
 
-def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(_SCRIPT, __doc__)
-    parser.add_argument("--full", action="store_true", help="measure every workload of suite.toml")
-    parser.add_argument(
-        "--workload",
-        action="append",
-        metavar="NAME",
-        help="measure only this workload (repeatable)",
-    )
-    parser.add_env(None)
-    parser.add_argument(
-        "--devices",
-        type=count,
-        nargs="+",
-        metavar="N",
-        help="numbers of devices in addition to 1 (default: 1, 2, 4, ... up to all devices)",
-    )
-    parser.add_argument(
-        "--processes",
-        type=count,
-        nargs="+",
-        default=_PROCESSES,
-        metavar="N",
-        help="numbers of processes that divide the devices equally, if that is possible "
-        f"(default: {' '.join(map(str, _PROCESSES))})",
-    )
-    parser.add_argument(
-        "--rounds",
-        type=count,
-        default=_ROUNDS,
-        help=f"rounds, each of which calls everything once (default: {_ROUNDS})",
-    )
-    parser.add_output()
-    return parser.parse_args(argv)
-
-
-def _chosen(options: argparse.Namespace) -> list[Workload]:
+def _chosen(options: Any) -> list[Workload]:
     declared = load().workloads["devices"]
     names = options.workload or [
         name
@@ -432,47 +357,52 @@ def _envs_of(scaling: str, num_envs: int, num_devices: int) -> int:
 
 
 def _measure(
-    declared: Workload,
-    counts: Mapping[int, Sequence[int]],
-    rounds: int,
-    columns: Row,
-    file: ResultsFile,
+    declared: Workload, counts: Mapping[int, Sequence[int]], columns: Row, run: Run
 ) -> None:
     """Call all places of a workload in turns, write their rows and print them."""
-    from myriad.timing import interleave
-
-    for number in counts:
-        if declared.num_shards is not None and declared.num_shards % number:
+    for devices in counts:
+        if declared.num_shards is not None and declared.num_shards % devices:
             raise SuiteError(
                 f"--devices must divide the {declared.num_shards} shards of {declared.name}, "
-                f"but got {number}."
+                f"but got {devices}."
             )
     wanted = places(declared, counts)
     described = columns | {"env": declared.env, "agent": declared.agent}
+    prepared = {}
     try:
         with contextlib.ExitStack() as stack:
-            calls = []
-            prepared = {}
+            samplers = {}
             # The places prepare one after another, so that each finds its call's length
             # undisturbed.
             for place in wanted:
-                calls.append(stack.enter_context(_started(declared, place, columns)))
-                prepared[place] = _joined(calls[-1].prepared())
-            samples = interleave(
-                [call.seconds for call in calls], least_rounds=rounds, most_rounds=rounds
-            )
+                group = stack.enter_context(_started(declared, place, columns))
+                samplers[place] = group.seconds
+                prepared[place] = _joined(group.prepared())
+            samples = in_turns(samplers, run.options.rounds)
     except ChildError as error:
-        row = new_row("devices", file.timestamp, **described | error.columns)
-        file.add_rows([row], {})
+        run.add([described | error.columns], {})
         return
     rates = {
         place: [prepared[place]["num_steps"] / seconds for seconds in of_place]
-        for place, of_place in zip(wanted, samples, strict=True)
+        for place, of_place in samples.items()
+    }
+    rows = {
+        place: described
+        | spread(rates[place], "steps_per_s")
+        | {
+            "num_envs": place.num_envs,
+            "scan_chunk_size": declared.scan_chunk_size,
+            "num_steps": prepared[place]["num_steps"],
+            "devices": place.devices_of_one,
+            "processes": place.num_processes,
+        }
+        for place in wanted
     }
     for scaling, arm, found in _curves(wanted, declared):
-        _write(scaling, arm, found, rates, prepared, described, declared, file)
+        name = ", ".join(filter(None, (scaling, arm)))
+        _write_curve(name, {place: rows[place] for place in found}, rates, prepared, declared, run)
     if declared.num_shards is not None:
-        _write_cost_of_shards(declared, rates, prepared, described, file)
+        _write_cost_of_shards(declared, rows, rates, run)
 
 
 def _started(declared: Workload, place: Place, columns: Row) -> TimedGroup:
@@ -536,118 +466,99 @@ def _curves(
 _Rates = Mapping[Place, Sequence[float]]
 
 
-def _write(
-    scaling: str,
-    arm: str,
-    found: Sequence[Place],
+def _write_curve(
+    name: str,
+    rows: Mapping[Place, Row],
     rates: _Rates,
     prepared: Mapping[Place, Reply],
-    described: Row,
     declared: Workload,
-    file: ResultsFile,
+    run: Run,
 ) -> None:
     """Write and print a row for each number of devices, starting with one device."""
-    one = rates[found[0]]
-    name = ", ".join(filter(None, (scaling, arm)))
-    rows: list[Row] = []
+    one, *_ = rows
+    found = []
     points = []
     lines = []
-    for place in found:
-        reply = prepared[place]
-        whole, sharded = reply["state_bytes"], reply["sharded_bytes"]
-        columns = spread(_efficiencies(place, rates[place], one), "efficiency") | spread(
-            rates[place], "steps_per_s"
-        )
-        columns |= {
-            "arm": name,
-            "num_envs": place.num_envs,
-            "scan_chunk_size": declared.scan_chunk_size,
-            "num_steps": reply["num_steps"],
-            "devices": place.devices_of_one,
-            "processes": place.num_processes,
-            "state_bytes": max(whole),
-            "sharded_bytes": max(sharded),
-        }
-        rows.append(new_row("devices", file.timestamp, **described | columns))
-        points.append(
-            {
-                "devices": place.devices_of_one,
-                "processes": place.num_processes,
-                "num_envs": place.num_envs,
-                "state_bytes": whole,
-                "sharded_bytes": sharded,
-                "steps_per_s": list(rates[place]),
-            }
-        )
-        shown = "{efficiency:.2f} ({efficiency_low:.2f} to {efficiency_high:.2f})".format(**columns)
+    for place, row in rows.items():
+        ideal = [place.num_devices * rate for rate in rates[one]]
+        efficiency = [a / b for a, b in zip(rates[place], ideal, strict=True)]
+        bytes_ = {name: prepared[place][name] for name in ("state_bytes", "sharded_bytes")}
+        most = {name: max(own) for name, own in bytes_.items()}
+        columns = row | spread(efficiency, "efficiency") | most | {"arm": name}
+        found.append(columns)
+        size = {key: row[key] for key in ("devices", "processes", "num_envs")}
+        points.append(size | bytes_ | {"steps_per_s": list(rates[place])})
         lines.append(
             [
                 f"{place.num_devices}",
                 f"{place.num_envs:,}",
-                f"{columns['steps_per_s']:,.0f}",
-                "1" if place is found[0] else shown,
-                f"{max(whole):,}",
-                f"{max(sharded):,}",
+                f"{row['steps_per_s']:,.0f}",
+                "1" if place is one else between(columns, "efficiency"),
+                *(f"{size:,}" for size in most.values()),
             ]
         )
     where = {"env": declared.env, "agent": declared.agent}
-    file.add_rows(rows, where | {"scaling": scaling, "arm": arm, "points": points})
+    scaling, _, arm = name.partition(", ")
+    run.add(found, where | {"scaling": scaling, "arm": arm, "points": points})
     print(f"\n{declared.agent} on {declared.env}, {name}\n")
-    headers = ("devices", "environments", "steps/s", f"efficiency ({_span(one)})")
+    headers = ("devices", "environments", "steps/s", f"efficiency ({span_of(rates[one])})")
     print(markdown((*headers, "bytes of state on a device", "of them sharded"), lines))
 
 
-def _efficiencies(place: Place, rates: Sequence[float], of_one: Sequence[float]) -> list[float]:
-    """Return the share of ideal scaling in each round."""
-    return [rate / (place.num_devices * one) for rate, one in zip(rates, of_one, strict=True)]
-
-
-def _span(rates: Sequence[float]) -> str:
-    return "95% interval" if len(rates) >= LEAST_SAMPLES else "least to most"
-
-
 def _write_cost_of_shards(
-    declared: Workload,
-    rates: _Rates,
-    prepared: Mapping[Place, Reply],
-    described: Row,
-    file: ResultsFile,
+    declared: Workload, rows: Mapping[Place, Row], rates: _Rates, run: Run
 ) -> None:
     """Compare the arms on one device with the unsharded training."""
-    alone = {place: of_place for place, of_place in rates.items() if place.num_devices == 1}
-    uncut = next(of_place for place, of_place in alone.items() if place.arm == UNCUT)
-    rows: list[Row] = []
+    alone = [place for place in rows if place.num_devices == 1]
+    uncut = next(place for place in alone if place.arm == UNCUT)
     arms = {}
-    lines = []
-    for place, of_place in alone.items():
-        is_uncut = place.arm == UNCUT
-        name = UNCUT if is_uncut else f"{place.num_shards} shards, {place.arm}"
-        sets = {"num_shards": place.num_shards, "reduction": place.reduction}
+    for place in alone:
+        name, sets = UNCUT, {}
+        if place is not uncut:
+            name = f"{place.num_shards} shards, {place.arm}"
+            sets = {"num_shards": place.num_shards, "reduction": place.reduction}
         arms[name] = {
             "starts_from": UNCUT,
-            "sets": {} if is_uncut else sets,
+            "sets": sets,
             "num_envs": place.num_envs,
-            "steps_per_s": list(of_place),
+            "steps_per_s": list(rates[place]),
         }
-        ratios = spread([a / b for a, b in zip(of_place, uncut, strict=True)], "times")
-        shown = "{times:.2f} ({times_low:.2f} to {times_high:.2f})".format(**ratios)
-        lines.append([name, f"{statistics.median(of_place):,.0f}", "1" if is_uncut else shown])
-        if is_uncut:
-            columns = {
-                "arm": UNCUT,
-                "num_envs": place.num_envs,
-                "scan_chunk_size": declared.scan_chunk_size,
-                "num_steps": prepared[place]["num_steps"],
-                "devices": 1,
-                "processes": 1,
-            }
-            columns |= spread(of_place, "steps_per_s")
-            rows.append(new_row("devices", file.timestamp, **described | columns))
     where = {"env": declared.env, "agent": declared.agent}
-    file.add_rows(rows, where | {"arms": arms})
+    run.add([rows[uncut] | {"arm": UNCUT}], where | {"arms": arms})
     print(f"\n{declared.agent} on {declared.env}, on one device\n")
-    print(markdown(("arm", "steps/s", f"times {UNCUT} ({_span(uncut)})"), lines))
+    print(ratio_table("arm", {name: arm["steps_per_s"] for name, arm in arms.items()}))
 
+
+SCRIPT = Script(
+    "devices",
+    __doc__,
+    _run_all,
+    {
+        "--full": switch("measure every workload of suite.toml"),
+        "--workload": text(
+            "measure only this workload (repeatable)", action="append", metavar="NAME"
+        ),
+        "--env": ENV,
+        "--devices": whole(
+            "numbers of devices in addition to 1 (default: 1, 2, 4, ... up to all devices)",
+            nargs="+",
+        ),
+        "--processes": text(
+            "numbers of processes that divide the devices equally, if that is possible "
+            f"(default: {' '.join(map(str, _PROCESSES))})",
+            _PROCESSES,
+            type=count,
+            nargs="+",
+            metavar="N",
+        ),
+        "--rounds": whole(
+            f"rounds, each of which calls everything once (default: {_ROUNDS})", _ROUNDS
+        ),
+    },
+    suite="devices",
+    plot="devices",
+)
+main = SCRIPT.main
 
 if __name__ == "__main__":
     sys.exit(main())

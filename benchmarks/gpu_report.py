@@ -17,17 +17,16 @@ if __name__ == "__main__" and not __package__:
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from benchmarks.harness.command_line import Parser, guarded
-from benchmarks.harness.files import write_rows
+from benchmarks.harness import handles
 from benchmarks.harness.programs import program
-from benchmarks.harness.workloads import SuiteError
+from benchmarks.harness.workloads import SuiteError, Workload
+from benchmarks.runner import Run, Script, text
 
-_SCRIPT = "benchmarks/gpu_report.py"
 _STEPS = 128
 ROLLOUTS = {
     "cartpole-control": (1, 1_000, 100_000, 1_000_000, 10_000_000),
@@ -110,7 +109,6 @@ def compared() -> Iterator[tuple[str, Callable[[str], Ratio]]]:
 
 
 def _to_gymnax(env_id: str, peer_id: str, num_envs: int, name: str) -> Ratio:
-    from benchmarks.harness.workloads import Workload
     from benchmarks.sides.__main__ import GymnaxEnvs
     from benchmarks.sides.jax_scan import ScanStepper
 
@@ -183,44 +181,30 @@ def _recorded(env_id: str, num_envs: int, name: str) -> MeasuredProgram:
 
 
 def _training(env_id: str, agent: str, num_envs: int, name: str) -> MeasuredProgram:
-    import jax
-    import numpy as np
-
-    from myriad.xla import describe
-
     training = _compiled(env_id, agent, num_envs)
-
-    def update(state: Any, num_updates: int) -> Any:
-        return training.run(state, np.int32(num_updates), np.bool_(False))  # noqa: FBT003
-
-    state, _ = jax.block_until_ready(update(training.first_state(), 2))
+    training.run_updates(2, 2)
     start = time.perf_counter()
-    state, _ = jax.block_until_ready(update(state, 4))
+    training.run_updates(4, 4)
     updates = max(1, round(_TRAINING_S * 4 / (time.perf_counter() - start)))
-    timing = _timing(partial(update, num_updates=updates), state, carry=True)
+    timing = _timing(partial(training.run_updates, updates, updates))
     steps = updates * training.steps_per_update
-    return _row(name, num_envs, steps, timing, training.compile_s, describe(training.run))
+    return _row(name, num_envs, steps, timing, training.compile_s, training.reports[0])
 
 
 def _evaluation(env_id: str, agent: str, num_envs: int, name: str) -> MeasuredProgram:
     """Measure greedy episodes of an untrained agent, until the last one has ended."""
-    from myriad.xla import describe
-
     training = _compiled(env_id, agent, num_envs, eval_rollouts=num_envs)
-    state = training.first_state()
-    evaluate = partial(training.evaluate, state.agent, state.key, state.num_updates)
-    _, _, lengths = evaluate()
+    _, _, lengths = training.evaluate()
     steps = int(lengths.max()) * num_envs
-    timing = _timing(evaluate)
-    return _row(name, num_envs, steps, timing, training.compile_s, describe(training.evaluate))
+    timing = _timing(training.evaluate)
+    return _row(name, num_envs, steps, timing, training.compile_s, training.reports[2])
 
 
 def _compiled(env_id: str, agent: str, num_envs: int, **settings: Any) -> Any:
     from myriad import create_config
-    from myriad.training.programs import CompiledTraining
 
-    training = CompiledTraining(create_config(env_id, agent, num_envs, **settings).resolve())
-    training.compile()
+    training = handles.TrainingProgram(create_config(env_id, agent, num_envs, **settings))
+    training.start()
     return training
 
 
@@ -264,43 +248,42 @@ def ratio_line(row: Ratio) -> str:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line. Without a GPU it prints one sentence and gives exit code 2."""
-    return guarded(_run, argv)
-
-
-def _run(argv: list[str]) -> bool:
+def _measure(run: Run) -> bool:
     from myriad import configure
     from myriad.hardware import fingerprint
 
-    parser = Parser(_SCRIPT, __doc__)
-    parser.add_argument("--only", metavar="TEXT", help="only programs whose name contains TEXT")
-    parser.add_output("program")
-    options = parser.parse_args(argv)
     os.environ["MYRIAD_COMPILATION_CACHE"] = "off"  # Compiling is measured.
     configure()
     machine = fingerprint()
     if machine.device_kind != "gpu":
         raise SuiteError(
-            f"{_SCRIPT} needs a GPU, but JAX runs on the {machine.device_kind} here: install JAX "
-            "for your GPU, as in `pip install 'myriad[gpu]'`."
+            f"{run.script.path} needs a GPU, but JAX runs on the {machine.device_kind} here: "
+            "install JAX for your GPU, as in `pip install 'myriad[gpu]'`."
         )
     print(f"{machine.device_name}, {machine.cores} cores")
     print(f"{'program':32} {'envs':>10}  {'steps/s':34} {'compile':8} {'temporary':12} asks")
-    rows = []
+    only = run.options.only or ""
     for name, measure_it in measured():
-        if (options.only or "") in name:
-            rows.append(measure_it(name))
-            print(line(rows[-1]), flush=True)
-    pairs = [(name, compare_it) for name, compare_it in compared() if (options.only or "") in name]
+        if only in name:
+            row = measure_it(name)
+            print(line(row), flush=True)
+            run.save(row)
+    pairs = [(name, compare_it) for name, compare_it in compared() if only in name]
     if pairs:
         print(f"\n{'rollout':42} {'envs':>10}  {'steps/s':>9} {'other':>9}  times as fast (95%)")
     for name, compare_it in pairs:
         print(ratio_line(compare_it(name)), flush=True)
-    if options.output is not None:
-        write_rows(options.output, MeasuredProgram, rows)
     return True
 
+
+SCRIPT = Script(
+    "gpu_report",
+    __doc__,
+    _measure,
+    {"--only": text("only programs whose name contains TEXT", metavar="TEXT")},
+    writes="program",
+)
+main = SCRIPT.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -11,21 +11,8 @@ import sys
 import textwrap
 from typing import Any, ClassVar
 
-from benchmarks.harness import package
-from benchmarks.harness.skipping import skip_unless_runnable
-from benchmarks.harness.workloads import load
-
-
-def _skip_without_trainer() -> None:
-    package.find("myriad:train_and_evaluate")
-
-
-def _skip_without_configurations() -> None:
-    package.find("myriad:create_config")
-
-
-def _skip_without_command_line() -> None:
-    package.find("myriad.cli:main")
+from benchmarks.harness import handles
+from benchmarks.harness.asv_suite import AsvSuite
 
 
 class Imports:
@@ -42,7 +29,7 @@ class Imports:
 
     def timeraw_import_trainer(self) -> str:
         """Import all that a training needs before it compiles."""
-        return "import myriad.api"
+        return "from myriad import train_and_evaluate"
 
     def timeraw_help(self) -> str:
         """Answer `myriad --help`."""
@@ -54,20 +41,15 @@ class Imports:
                 main(["--help"])
         """
 
-    timeraw_import_trainer.setup = _skip_without_trainer  # type: ignore[attr-defined]
-    timeraw_help.setup = _skip_without_command_line  # type: ignore[attr-defined]
 
-
-class FirstStep:
+class FirstStep(AsvSuite):
     """Seconds that a new interpreter needs from `import jax` to an environment's first step."""
 
+    suite = "throughput"
+    always = "cartpole-1k"
     version = "1"
     timeout = 120
     number = 1
-
-    def setup(self) -> None:
-        """Have asv skip what this commit or machine can't run."""
-        skip_unless_runnable(load().workloads["throughput"]["cartpole-1k"])
 
     def timeraw_first_step(self) -> tuple[str, str]:
         """Make an environment, reset it and step it once, nothing compiled."""
@@ -81,11 +63,12 @@ class FirstStep:
         return statement, "import jax"
 
 
-class WarmStart:
+class WarmStart(AsvSuite):
     """Seconds that a new interpreter needs to run the shortest possible training."""
 
+    suite = "training"
+    always = "cartpole-dqn"
     version = "1"
-    timeout = 300
     number = 1
 
     def setup_cache(self) -> None:
@@ -95,12 +78,6 @@ class WarmStart:
             statement, preparation = self.timeraw_training()
             program = textwrap.dedent(preparation) + textwrap.dedent(statement)
             subprocess.run([sys.executable, "-c", program], check=True, stdout=sys.stderr)
-
-    def setup(self) -> None:
-        """Have asv skip what this commit or machine can't run."""
-        skip_unless_runnable(load().trainings["training"]["cartpole-dqn"])
-        _skip_without_trainer()
-        _skip_without_configurations()
 
     def timeraw_training(self) -> tuple[str, str]:
         """Train for one chunk, every program from the cache, and save the run."""
@@ -120,19 +97,16 @@ class WarmStart:
         return statement, preparation
 
 
-class Dispatch:
+class Dispatch(AsvSuite):
     """Seconds of calls with almost nothing to compute."""
 
+    suite = "throughput"
+    always = "cartpole-1k"
     version = "1"
     timeout = 120
-    rollout: Any = None
     overrides: ClassVar[dict[str, Any]] = {"agent.learning_rate": 1e-3}
 
-    def setup(self) -> None:
-        """Compile the smallest rollout there is, once: asv calls this before every sample."""
-        if self.rollout is not None:
-            return
-        skip_unless_runnable(load().workloads["throughput"]["cartpole-1k"])
+    def prepare(self, declared: Any) -> None:
         from myriad import Rollout, make_agent, make_env, timing
 
         env = make_env("cartpole-control")
@@ -157,51 +131,40 @@ class Dispatch:
 
         create_config("cartpole-control", "dqn", 1_000, 10_000, **self.overrides).resolve()
 
-    time_create_config.setup = _skip_without_configurations  # type: ignore[attr-defined]
 
-
-class UpdateDispatch:
+class UpdateDispatch(AsvSuite):
     """Seconds of an update with almost nothing to compute."""
 
+    suite = "training"
+    always = "cartpole-dqn"
     version = "1"
     timeout = 120
-    training: Any = None
 
-    def setup(self) -> None:
-        """Compile the smallest update there is, once: asv calls this before every sample."""
-        if self.training is not None:
-            return
-        skip_unless_runnable(load().trainings["training"]["cartpole-dqn"])
-        create_config = package.find("myriad:create_config")
-        CompiledTraining = package.find("myriad.training.programs:CompiledTraining")
+    def prepare(self, declared: Any) -> None:
+        from myriad import create_config
+
         config = create_config("cartpole-control", "dqn", 1, 16, 1, batch_size=1, buffer_size=64)
-        self.training = CompiledTraining(config.resolve())
-        self.training.compile()
-        self.state = self.training.first_state()
+        self.training = handles.TrainingProgram(config)
+        self.training.start()
         self.time_update()
 
     def time_update(self) -> None:
         """Run one update and fetch its report."""
-        self.state, _ = self.training.run_window(self.state, 0, 1, lambda report, done: None)
+        self.training.run_updates(1)
 
 
-class Adapters:
+class Adapters(AsvSuite):
     """Seconds of 50 steps through Gymnasium's interface, within one episode."""
 
+    suite = "throughput"
+    always = "pendulum-1k"
     version = "1"
     timeout = 120
-    env: Any = None
 
-    def setup(self) -> None:
-        """Make both adapters, once: asv calls this before every sample."""
-        if self.env is not None:
-            return
-        skip_unless_runnable(load().workloads["throughput"]["pendulum-1k"])
-        to_gymnasium = package.find("myriad:to_gymnasium")
-        to_gymnasium_vector = package.find("myriad:to_gymnasium_vector")
+    def prepare(self, declared: Any) -> None:
         if importlib.util.find_spec("gymnasium") is None:
             raise NotImplementedError("gymnasium is not installed")
-        from myriad import make_env
+        from myriad import make_env, to_gymnasium, to_gymnasium_vector
 
         self.env = to_gymnasium(make_env("pendulum-control"))
         self.env.action_space.seed(0)

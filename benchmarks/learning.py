@@ -14,7 +14,6 @@ if __name__ == "__main__" and not __package__:
 
     require_setup()
 
-import argparse
 import math
 import statistics
 import sys
@@ -24,14 +23,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.harness import package
-from benchmarks.harness.command_line import Parser, count, guarded
-from benchmarks.harness.files import write_rows
-from benchmarks.harness.process import child_process
+from benchmarks.harness.process import child
 from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.workloads import SuiteError
+from benchmarks.runner import Run, Script, text, whole
 
-_SCRIPT = "benchmarks/learning.py"
 NUM_EPISODES = 128
 DEFAULTS_ENV = "cartpole-control"
 DEFAULTS_RETURN = 475.0
@@ -74,10 +70,11 @@ TARGETS = (
     LearningTarget("cartpole-control", "dqn", 475.0, 120_000, 9, 475.0, 360_000, 9, 10),
     LearningTarget("pendulum-control", "ppo", -250.0, 150_000, 5, -190.0, 500_000, 5, 5),
 )
+_AGENTS = sorted({target.agent for target in TARGETS})
 
 
 @dataclass(frozen=True)
-class Run:
+class TargetRun:
     """One training. `first` counts the steps of all environments until the target was reached."""
 
     env: str
@@ -124,58 +121,51 @@ class NetworkRun:
 
 
 class Learning:
-    """Trains one target's agent, seed after seed, in programs that are compiled once."""
+    """Trains one target's agent, seed after seed, in a program that is compiled once."""
 
     def __init__(self, target: LearningTarget):
         import jax
 
-        from myriad import create_config
-
-        Evaluation = package.find("myriad.training.evaluation:Evaluation")
-        LearningLoop = package.find("myriad.training.loop:LearningLoop")
+        from myriad import create_config, make_train
 
         self.target = target
-        resolved = create_config(target.env, target.agent).resolve()
-        env = resolved.env
-        self.num_envs = resolved.num_envs
-        self.steps_per_update = resolved.learner.steps_per_update * self.num_envs
-        self.num_updates = -(-target.total // self.steps_per_update)
-        self.eval_every = max(1, target.budget // 25 // self.steps_per_update)
-        learner = resolved.learner.scheduled(self.num_updates)
-        loop = LearningLoop(env, learner, self.num_envs)
-        self._init, self._run = jax.jit(loop.init), jax.jit(loop.run, donate_argnums=0)
-        self._returns = jax.jit(Evaluation(env, learner, NUM_EPISODES, max_steps=10_000).returns)
+        # The defaults are those of the default length, which the target cuts short.
+        config = create_config(target.env, target.agent).resolve().config
+        self.num_envs: Any = config.num_envs
+        lengths = {
+            "steps_per_env": -(-target.total // self.num_envs),
+            "eval_frequency": max(1, target.budget // 25 // self.num_envs),
+            "eval_rollouts": NUM_EPISODES,
+        }
+        config = config.model_copy(update=lengths)
+        train = make_train(config)
+        self._steps = train.steps
+        self._train = jax.jit(train)
 
-    def train(self, seed: int) -> Run:
+    def train(self, seed: int) -> TargetRun:
         """Train one seed to the end."""
-        import jax
-        import numpy as np
-
         from myriad import make_key
 
-        key = make_key(seed)
-        state = self._init(key)
-        done = 0
-        first = None
-        score = float("nan")
-        while done < self.num_updates:
-            num_updates = min(self.eval_every, self.num_updates - done)
-            state, _ = self._run(state, np.int32(num_updates), np.bool_(True))  # noqa: FBT003
-            done += num_updates
-            score = float(self._returns(state.agent, jax.random.fold_in(key, done))[0].mean())
-            if first is None and score >= self.target.target_return:
-                first = done * self.steps_per_update
-        total = done * self.steps_per_update
-        return Run(self.target.env, self.target.agent, self.num_envs, seed, first, total, score)
+        scores = self._train(make_key(seed))["eval_return"].mean(axis=1)
+        reached = self._steps[scores >= self.target.target_return]
+        return TargetRun(
+            self.target.env,
+            self.target.agent,
+            self.num_envs,
+            seed,
+            int(reached[0]) if len(reached) else None,
+            int(self._steps[-1]),
+            float(scores[-1]),
+        )
 
 
-def kept(target: LearningTarget, runs: Sequence[Run]) -> tuple[int, int]:
+def kept(target: LearningTarget, runs: Sequence[TargetRun]) -> tuple[int, int]:
     """Count the runs that reached the target in time and those that held it to the end."""
     in_time = sum(run.first is not None and run.first <= target.budget for run in runs)
     return in_time, sum(run.final_return >= target.final for run in runs)
 
 
-def row(target: LearningTarget, runs: Sequence[Run]) -> str:
+def row(target: LearningTarget, runs: Sequence[TargetRun]) -> str:
     """Return a line of the table."""
     in_time, held = kept(target, runs)
     firsts = [run.first for run in runs if run.first is not None]
@@ -242,24 +232,17 @@ def train_network(
     env: str, agent: str, network: str, seed: int, total_steps: int, fields: dict[str, Any]
 ) -> NetworkRun:
     """Train an agent with a network, and evaluate it at the end."""
-    import jax
-
-    from myriad import create_config, make_key, train_and_evaluate
-    from myriad.training.evaluation import Evaluation
+    from myriad import create_config, load_agent, train_and_evaluate
+    from myriad.programs import episode_returns
 
     chosen = {"agent.network": network, "eval_rollouts": NUM_EPISODES} | fields
     config = create_config(env, agent, total_steps=total_steps, seed=seed, **chosen)
     with tempfile.TemporaryDirectory() as folder:
         results = train_and_evaluate(config, f"{folder}/run", quiet=True)
-    resolved = results.config.resolve()
-    env_of_gains: Any = Gains(resolved.env)
-    evaluation = Evaluation(
-        env_of_gains,
-        resolved.learner,
-        NUM_EPISODES,
-        max_steps=results.config.eval_max_steps,
+        _, made, policy = load_agent(f"{folder}/run", trust=True)
+    gains = episode_returns(
+        Gains(made), policy, NUM_EPISODES, seed, max_steps=results.config.eval_max_steps
     )
-    gains, _ = jax.jit(evaluation.returns)(results.agent_state, make_key(seed))
     last = results.evaluations[-1]
     return NetworkRun(
         env,
@@ -300,173 +283,140 @@ def mean_interval(values: Sequence[float]) -> str:
     return f"{mean:.2f} ({mean - half:.2f} to {mean + half:.2f})"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line. Bad input prints one sentence and gives exit code 2."""
-    return guarded(_run, argv)
-
-
-def _parser() -> Parser:
-    parser = Parser(_SCRIPT, __doc__)
-    parser.add_argument(
-        "--agent",
-        choices=sorted({p.agent for p in TARGETS}),
-        help="check only this agent's targets",
-    )
-    parser.add_argument(
-        "--seeds",
-        type=count,
-        metavar="N",
-        help="trainings per target (default: the target's own number)",
-    )
-    parser.add_output("training")
-    parser.add_argument(
-        "--num-envs",
-        type=count,
-        metavar="N",
-        help="instead, train CartPole with the defaults for N environments",
-    )
-    parser.add_argument(
-        "--networks",
-        nargs="+",
-        metavar="NAME",
-        help="instead, train an agent with each of these networks",
-    )
-    parser.add_argument("--env", help=f"with --networks: the environment (default: {NETWORKS_ENV})")
-    parser.add_argument(
-        "--steps",
-        type=count,
-        metavar="N",
-        help=f"with --networks: the number of steps (default: {NETWORKS_STEPS:,})",
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="with --networks: a field of the training in TOML, such as preset='\"optimized\"'; "
-        "NETWORK:NAME=VALUE is for one network",
-    )
-    return parser
-
-
-def _run(argv: list[str]) -> bool:
+def _run(run: Run) -> bool:
     import myriad
 
-    parser = _parser()
-    options = parser.parse_args(argv)
-    others = ("num_envs",) if options.networks else ("env", "steps", "set")
-    for name in others:
+    if run.options.num_envs is None:
+        myriad.configure()
+    if run.options.networks:
+        return _run_networks(run)
+    return _run_targets(run) if run.options.num_envs is None else _run_defaults(run)
+
+
+def _refuses(options: Any) -> str | None:
+    for name in ("num_envs",) if options.networks else ("env", "steps", "set"):
         if getattr(options, name):
             word = "can't be given with" if options.networks else "needs"
-            parser.error(f"--{name.replace('_', '-')} {word} --networks")
-    if options.networks:
-        return _run_networks(options)
-    if options.num_envs is not None:
-        return _run_defaults(options)
-    myriad.configure()
+            return f"--{name.replace('_', '-')} {word} --networks"
+    return None
+
+
+def _run_targets(run: Run) -> bool:
     print(
         "| environment | agent | environments | target | steps to it, median (most) | in time | "
         "final return | held |"
     )
     print("|---|---|---:|---:|---:|---:|---:|---:|")
-    all_runs = []
     succeeded = True
-    for target in (p for p in TARGETS if options.agent in (None, p.agent)):
+    for target in (p for p in TARGETS if run.options.agent in (None, p.agent)):
         learning = Learning(target)
-        runs = [learning.train(seed) for seed in range(options.seeds or target.seeds)]
+        runs = [learning.train(seed) for seed in range(run.options.seeds or target.seeds)]
         print(row(target, runs), flush=True)
+        run.save(*runs)
         in_time, held = kept(target, runs)
-        all_runs += runs
-        if options.output is not None:
-            write_rows(options.output, Run, all_runs)
         succeeded &= in_time * target.seeds >= target.enough * len(runs)
         succeeded &= held * target.seeds >= target.enough_final * len(runs)
     return succeeded
 
 
-def _run_networks(options: argparse.Namespace) -> bool:
-    import myriad
-
-    myriad.configure()
+def _run_networks(run: Run) -> bool:
+    options = run.options
+    networks = options.networks
+    fields = {network: _fields_of(options.set, network, networks) for network in networks}
     print(
         "| environment | agent | network | seeds | steps | food or gains per episode | return | "
         "steps/s, median |"
     )
     print("|---|---|---|---:|---:|---:|---:|---:|")
-    all_runs: list[NetworkRun] = []
-    for network in options.networks:
-        fields = _fields_of(options.set, network, options.networks)
+    for network in networks:
         runs: list[NetworkRun] = []
         for seed in range(options.seeds or DEFAULTS_SEEDS):
-            run = train_network(
+            trained = train_network(
                 options.env or NETWORKS_ENV,
                 options.agent or "ppo",
                 network,
                 seed,
                 options.steps or NETWORKS_STEPS,
-                fields,
+                fields[network],
             )
-            runs.append(run)
-            # A training may take an hour, so each one is saved as soon as it is done.
-            if options.output is not None:
-                write_rows(options.output, NetworkRun, [*all_runs, *runs])
+            runs.append(trained)
+            run.save(trained)  # now, since a training may take an hour
         print(network_row(runs), flush=True)
-        all_runs += runs
     return True
 
 
 def _fields_of(given: Sequence[str], network: str, networks: Sequence[str]) -> dict[str, Any]:
     """Return the fields of a training that `--set` sets for a network."""
     fields: dict[str, Any] = {}
-    for text in given:
-        name, _, value = text.partition("=")
+    for setting in given:
+        name, _, value = setting.partition("=")
         whose, _, own = name.rpartition(":")
         if whose and whose not in networks:
             known = ", ".join(networks)
-            raise SuiteError(f"--set must begin with one of {known}, but got {text!r}.")
+            raise SuiteError(f"--set must begin with one of {known}, but got {setting!r}.")
         if whose not in ("", network):
             continue
         if own in _OWN_FLAGS:
             raise SuiteError(
-                f"--set can't set {own}, use {_OWN_FLAGS[own]} for that; got {text!r}."
+                f"--set can't set {own}, use {_OWN_FLAGS[own]} for that; got {setting!r}."
             )
         try:
             fields[own] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError as error:
-            raise SuiteError(f"--set must be NAME=VALUE in TOML, but got {text!r}.") from error
+            raise SuiteError(f"--set must be NAME=VALUE in TOML, but got {setting!r}.") from error
     return fields
 
 
-def _run_defaults(options: argparse.Namespace) -> bool:
-    agents = [options.agent] if options.agent else sorted({p.agent for p in TARGETS})
+def _run_defaults(run: Run) -> bool:
     print(
         "| agent | environments | steps | seconds, median (most) | evaluations, at most | "
         "final return, median (least to most) |"
     )
     print("|---|---:|---:|---:|---:|---:|")
-    all_runs: list[DefaultRun] = []
     succeeded = True
-    for agent in agents:
-        asked = {"agent": agent, "num_envs": options.num_envs}
-        runs = [
-            DefaultRun(**asked, seed=seed, **_in_a_child(asked | {"seed": seed}))
-            for seed in range(options.seeds or DEFAULTS_SEEDS)
-        ]
+    for agent in [run.options.agent] if run.options.agent else _AGENTS:
+        runs = []
+        for seed in range(run.options.seeds or DEFAULTS_SEEDS):
+            request = {"agent": agent, "num_envs": run.options.num_envs, "seed": seed}
+            target = "benchmarks.learning:train_by_defaults"
+            try:
+                found = child.run(target, request, timeout_s=_TIMEOUT_S)
+            except ChildError as error:
+                raise SuiteError(
+                    f"The training of {request} gave no result: {error.reason}."
+                ) from error
+            runs.append(DefaultRun(**request, **found))
         print(defaults_row(runs), flush=True)
-        all_runs += runs
-        if options.output is not None:
-            write_rows(options.output, DefaultRun, all_runs)
+        run.save(*runs)
         succeeded &= statistics.median(run.final_return for run in runs) >= DEFAULTS_RETURN
     return succeeded
 
 
-def _in_a_child(request: dict[str, Any]) -> dict[str, Any]:
-    target = "benchmarks.learning:train_by_defaults"
-    try:
-        return child_process.run(target, request, timeout_s=_TIMEOUT_S)
-    except ChildError as error:
-        raise SuiteError(f"The training of {request} gave no result: {error.reason}.") from error
-
+SCRIPT = Script(
+    "learning",
+    __doc__,
+    _run,
+    {
+        "--agent": text("check only this agent's targets", choices=_AGENTS),
+        "--seeds": whole("trainings per target (default: the target's own number)"),
+        "--num-envs": whole("instead, train CartPole with the defaults for N environments"),
+        "--networks": text(
+            "instead, train an agent with each of these networks", nargs="+", metavar="NAME"
+        ),
+        "--env": text(f"with --networks: the environment (default: {NETWORKS_ENV})"),
+        "--steps": whole(f"with --networks: the number of steps (default: {NETWORKS_STEPS:,})"),
+        "--set": text(
+            "with --networks: a field of the training in TOML, such as preset='\"optimized\"'; "
+            "NETWORK:NAME=VALUE is for one network",
+            [],
+            action="append",
+            metavar="NAME=VALUE",
+        ),
+    },
+    writes="training",
+    refuses=_refuses,
+)
+main = SCRIPT.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -27,13 +27,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import package, peers
-from benchmarks.harness.command_line import Parser, count, guarded
-from benchmarks.harness.files import write_rows
+from benchmarks.harness import handles, peers
 from benchmarks.harness.process.supervisor import Supervised
 from benchmarks.harness.workloads import SuiteError
+from benchmarks.runner import Run, Script, text, whole
 
-_SCRIPT = "benchmarks/learning_comparison.py"
 PEER = "rejax"
 NUM_EPISODES = 128
 NUM_STEPS = 1_000_000
@@ -178,32 +176,22 @@ def config_of(question: Question, num_steps: int) -> Any:
 
 def ours(question: Question) -> Iterator[ComparedRun]:
     """Train with Myriad, seed after seed, in programs that are compiled once."""
-    import jax
+    from myriad import evaluate
 
-    from myriad import make_key
-
-    CompiledTraining = package.find("myriad.training.programs:CompiledTraining")
-
-    def compiled(num_steps: int) -> Any:
-        training = CompiledTraining(config_of(question, num_steps).resolve())
-        training.compile()
-        return training
-
-    def timed(training: Any, seed: int) -> tuple[Any, float]:
+    def timed(training: Any, seed: int) -> float:
         start = time.perf_counter()
-        state = training.init(make_key(seed))
-        state, _ = training.run_window(state, 0, training.num_updates, lambda report, done: None)
-        jax.block_until_ready(state)
-        return state, time.perf_counter() - start
+        training.start(seed)
+        training.run_updates(training.num_updates)
+        return time.perf_counter() - start
 
     num_steps = question.num_steps
     if question.seconds is not None:
-        _, seconds = timed(compiled(_TRIED_STEPS), 0)
+        seconds = timed(handles.TrainingProgram(config_of(question, _TRIED_STEPS)), 0)
         num_steps = round(_TRIED_STEPS * question.seconds / seconds)
-    training = compiled(num_steps)
-    judge = Judge(question.env, training.resolved.learner)
+    training = handles.TrainingProgram(config_of(question, num_steps))
     for seed in question.seeds:
-        state, seconds = timed(training, seed)
+        seconds = timed(training, seed)
+        returns = evaluate(training.config, training.state.agent, NUM_EPISODES)
         yield ComparedRun(
             question.env,
             question.agent,
@@ -211,7 +199,7 @@ def ours(question: Question) -> Iterator[ComparedRun]:
             seed,
             training.num_updates * training.steps_per_update,
             seconds,
-            judge.mean_return(state.agent),
+            float(returns.mean()),
         )
 
 
@@ -242,7 +230,7 @@ def theirs(question: Question) -> Iterator[ComparedRun]:
         files = [str(folder / "request.json"), str(folder / "policies.npz")]
         command = [str(python), "-P", str(script), *files]
         with Supervised(command, stdin=subprocess.PIPE, environ={"PYTHONPATH": ""}) as child:
-            child.wait(_TIMEOUT_S, None)
+            child.wait(_TIMEOUT_S)
             if not Path(files[1]).exists():
                 raise SuiteError(f"{PEER} failed on {question.env}: {child.last_words()}")
         with np.load(files[1]) as saved:
@@ -250,7 +238,7 @@ def theirs(question: Question) -> Iterator[ComparedRun]:
     seconds = policies.pop("seconds")
     steps = int(policies.pop("num_steps"))
     normalized = bool(hyperparameters.get("normalize_observations"))
-    judge = Judge(question.env, _rejax_policy(question.env, normalized=normalized))
+    judge = _judge(question.env, normalized=normalized)
     for i, seed in enumerate(question.seeds):
         policy = {name: value[i] for name, value in policies.items()}
         yield ComparedRun(
@@ -260,54 +248,60 @@ def theirs(question: Question) -> Iterator[ComparedRun]:
             seed,
             steps,
             float(seconds[i]),
-            judge.mean_return(policy),
+            float(judge(policy)),
         )
 
 
-class Judge:
-    """Evaluates policies of one environment greedily, all over the same episodes."""
+class RejaxPolicy:
+    """Acts greedily like rejax's networks: the best action, or the mean.
 
-    def __init__(self, env: str, learner: Any):
+    Args:
+        layers: kernels and biases by number, and the moments of the observations.
+        space: the actions.
+        normalized: whether observations are normalised.
+    """
+
+    uses_observation = True
+
+    def __init__(self, layers: dict[str, Any], space: Any, *, normalized: bool):
+        self._layers = layers
+        self._space = space
+        self._normalized = normalized
+
+    def act(self, key: Any, obs: Any) -> Any:
+        """Return the action for one observation."""
         import jax
+        import jax.numpy as jnp
 
-        from myriad import make_env
+        layers = self._layers
+        hidden = obs.reshape(-1).astype(jnp.float32)
+        if self._normalized:
+            mean, var = (layers[name].reshape(-1) for name in ("mean", "var"))
+            hidden = (hidden - mean) / jnp.sqrt(var + 1e-8)
+        last = sum(name.startswith("kernel") for name in layers) - 1
+        for i in range(last):
+            hidden = jax.nn.silu(hidden @ layers[f"kernel{i}"] + layers[f"bias{i}"])
+        output = hidden @ layers[f"kernel{last}"] + layers[f"bias{last}"]
+        if hasattr(self._space, "n"):
+            return jnp.argmax(output)
+        return jnp.clip(output, self._space.low, self._space.high).reshape(self._space.shape)
 
-        Evaluation = package.find("myriad.training.evaluation:Evaluation")
-        evaluation = Evaluation(make_env(f"gymnax:{env}"), learner, NUM_EPISODES, max_steps=10_000)
-        self._returns = jax.jit(evaluation.returns)
 
-    def mean_return(self, agent: Any) -> float:
-        """Return the mean return of the episodes of seed 0."""
-        key_alone = package.find("myriad.training.evaluation:key_alone")
-        return float(self._returns(agent, key_alone(0))[0].mean())
-
-
-def _rejax_policy(env: str, *, normalized: bool) -> Any:
-    """Return a function that acts greedily like rejax's networks: the best action, or the mean."""
+def _judge(env: str, *, normalized: bool) -> Any:
+    """Return a function from rejax's layers to the mean return, over `evaluate`'s episodes."""
     import jax
-    import jax.numpy as jnp
 
     from myriad import make_env
-    from myriad.spaces import Discrete
+    from myriad.programs import episode_returns
 
     made = make_env(f"gymnax:{env}")
-    space: Any = made.action_space(made.default_params)
+    space = made.action_space(made.default_params)
 
-    class RejaxPolicy:
-        def act(self, state: Any, key: Any, obs: Any, *, greedy: bool) -> Any:
-            hidden = obs.reshape(obs.shape[0], -1).astype(jnp.float32)
-            if normalized:
-                mean, var = (state[name].reshape(-1) for name in ("mean", "var"))
-                hidden = (hidden - mean) / jnp.sqrt(var + 1e-8)
-            last = sum(name.startswith("kernel") for name in state) - 1
-            for i in range(last):
-                hidden = jax.nn.silu(hidden @ state[f"kernel{i}"] + state[f"bias{i}"])
-            output = hidden @ state[f"kernel{last}"] + state[f"bias{last}"]
-            if isinstance(space, Discrete):
-                return jnp.argmax(output, axis=-1)
-            return jnp.clip(output, space.low, space.high).reshape(obs.shape[0], *space.shape)
+    def mean_return(layers: dict[str, Any]) -> Any:
+        policy = RejaxPolicy(layers, space, normalized=normalized)
+        return episode_returns(made, policy, NUM_EPISODES).mean()
 
-    return RejaxPolicy()
+    return jax.jit(mean_return)
 
 
 def row(env: str, agent: str, runs: Sequence[ComparedRun]) -> str:
@@ -339,41 +333,16 @@ def _tenths(value: float) -> str:
     return f"{round(value, 1) + 0.0:.1f}"  # adding 0.0 avoids a minus before zero
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line. Bad input prints one sentence and gives exit code 2."""
-    return guarded(_run, argv)
-
-
-def _run(argv: list[str]) -> bool:
+def _run(run: Run) -> None:
     import myriad
 
-    parser = Parser(_SCRIPT, __doc__)
-    parser.add_argument(
-        "--env",
-        action="append",
-        choices=[*CLASSIC, *PICTURES],
-        metavar="NAME",
-        help=f"one of {', '.join((*CLASSIC, *PICTURES))} (default: all; repeatable)",
-    )
-    parser.add_argument("--agent", choices=sorted(HYPERPARAMETERS), help="compare only this agent")
-    parser.add_argument(
-        "--seeds", type=count, default=5, metavar="N", help="trainings of each library"
-    )
-    parser.add_argument(
-        "--num-steps", type=count, default=NUM_STEPS, metavar="N", help="steps of each training"
-    )
-    parser.add_argument(
-        "--seconds", type=count, metavar="S", help="train each library's own defaults for S seconds"
-    )
-    parser.add_output("training")
-    options = parser.parse_args(argv)
+    options = run.options
     if not peers.is_installed(PEER):
         raise SuiteError(f"{PEER} is not installed; {peers.how_to_install(PEER)}.")
     myriad.configure()
     sides = "return, mean (least to most) | steps | seconds"
     print(f"| environment | agent | myriad: {sides} | {PEER}: {sides} | difference (95%) |")
     print("|---|---|" + "---:|" * 7)
-    runs: list[ComparedRun] = []
     for env in options.env or (*CLASSIC, *PICTURES):
         for agent in [options.agent] if options.agent else HYPERPARAMETERS:
             if agent == "dqn" and env in CONTINUOUS:
@@ -383,11 +352,28 @@ def _run(argv: list[str]) -> bool:
             )
             found = [*ours(question), *theirs(question)]
             print(row(env, agent, found), flush=True)
-            runs += found
-            if options.output is not None:
-                write_rows(options.output, ComparedRun, runs)
-    return True
+            run.save(*found)
 
+
+SCRIPT = Script(
+    "learning_comparison",
+    __doc__,
+    _run,
+    {
+        "--env": text(
+            f"one of {', '.join((*CLASSIC, *PICTURES))} (default: all; repeatable)",
+            action="append",
+            choices=[*CLASSIC, *PICTURES],
+            metavar="NAME",
+        ),
+        "--agent": text("compare only this agent", choices=sorted(HYPERPARAMETERS)),
+        "--seeds": whole("trainings of each library", 5),
+        "--num-steps": whole("steps of each training", NUM_STEPS),
+        "--seconds": whole("train each library's own defaults for S seconds"),
+    },
+    writes="training",
+)
+main = SCRIPT.main
 
 if __name__ == "__main__":
     sys.exit(main())

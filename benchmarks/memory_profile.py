@@ -20,32 +20,26 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.harness.command_line import (
-    Parser,
-    command_of,
-    count,
-    guarded,
-    readable,
-    report,
-    resolved_agent,
-    resolved_env,
-)
+from benchmarks.harness.asv_suite import AsvSuite, names_of
 from benchmarks.harness.files import require_free
-from benchmarks.harness.process.child_process import Reply, run
+from benchmarks.harness.process import child
+from benchmarks.harness.process.child import Reply
 from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.process.memory import peak_bytes
-from benchmarks.harness.programs import (
-    TIMEOUT_S,
-    chunk_bytes,
-    machine,
-    program,
-    request_of,
-    skip_unless_compilable,
+from benchmarks.harness.programs import TIMEOUT_S, chunk_bytes, machine, program, request_of
+from benchmarks.harness.results import Row, machine_columns, markdown
+from benchmarks.harness.workload import Workload
+from benchmarks.runner import (
+    Run,
+    Script,
+    readable,
+    resolved_agent,
+    resolved_env,
+    switch,
+    text,
+    whole,
 )
-from benchmarks.harness.results import ResultsFile, Row, machine_columns, markdown, new_row
-from benchmarks.harness.workloads import load, tier_from_environment
 
-_SCRIPT = "benchmarks/memory_profile.py"
 _CHUNK = 128
 _QUICK_SIZES = (1_000, 10_000, 100_000)
 _FULL_SIZES = (100, 1_000, 10_000, 100_000, 1_000_000)
@@ -59,8 +53,6 @@ _SHARE = 0.9
 # Up to this limit the largest size is really run. Above it, filling the memory takes longer than a
 # user wants to wait.
 _MOST_VERIFIED = 4 << 30
-# The search's row is not part of the scaling, since it has no peak above that limit.
-_LIMIT_SUITE = "memory_limit"
 _STEP = 64  # step of the search, because an agent's batch must divide into minibatches
 _HEADERS = ("environments", "scan chunk", "arguments", "temporaries", "outputs", "code", "peak")
 # A margin, since two launches differ, and so do compilations for few and for many environments.
@@ -68,19 +60,16 @@ _MARGIN = 32 << 20
 _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
-class Memory:
+class Memory(AsvSuite):
     """Bytes that the compiler states for a chunk, and the peak of a process that runs it."""
 
-    params: ClassVar = list(load().select("memory", tier_from_environment()))
+    suite = "memory"
+    params: ClassVar = names_of(suite)
     param_names: ClassVar = ["workload"]
     version = "1"
-    timeout = 300
 
-    def setup(self, workload: str) -> None:
-        """Compile the chunk; nothing is allocated yet."""
-        declared = load().workloads["memory"][workload]
-        skip_unless_compilable(declared)
-        self.compiled = program(**request_of(declared))
+    def prepare(self, declared: Workload) -> None:
+        self.compiled = program(**request_of(declared))  # nothing is allocated yet
 
     def track_argument_bytes(self, workload: str) -> int:
         """Return the bytes of the state that a chunk is given, on all devices."""
@@ -160,34 +149,23 @@ def most_that_fit(needed: Callable[[int], int], limit: int, step: int = _STEP) -
     return low * step
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line. Bad input prints one sentence and gives exit code 2."""
-    return guarded(_run, argv)
-
-
-def _run(argv: list[str]) -> bool:
-    options = _parse(argv)
+def _measure(run: Run) -> None:
+    options = run.options
     request = {"env": resolved_env(options.env), "agent": resolved_agent(options.agent)}
     profiles = ("envs", "scan") if options.profile == "both" else (options.profile,)
-    files = [
-        ResultsFile(f"memory_{profile}", _output(options, profile), command_of(_SCRIPT, argv))
-        for profile in profiles
-    ]
+    outputs = [_output(options, profile) for profile in profiles]
     found = machine()
     limit = options.limit or int(_SHARE * (found["available_bytes"] or 0))
-    succeeded = True
-    for profile, file in zip(profiles, files, strict=True):
+    for profile, output in zip(profiles, outputs, strict=True):
+        file = run.open(f"memory_{profile}", output)
         replies = [
-            _measure(f"memory_{profile}", request | size, found["columns"], file)
-            for size in _sizes(profile, options)
+            _size(run, request | size, found["columns"]) for size in _sizes(profile, options)
         ]
         lines = [_line(row, reply) for row, reply in zip(file.rows, replies, strict=True)]
         print(f"{request['env']} with {request['agent']}\n\n{markdown(_HEADERS, lines)}")
         measured = [reply for reply in replies if reply is not None]
         if profile == "envs" and measured and limit:
-            print(f"\n{_most(request, limit, measured, file)}")
-        succeeded = report(file) and succeeded
-    return succeeded
+            print(f"\n{_most(run, request, limit, measured)}")
 
 
 def _output(options: argparse.Namespace, profile: str) -> Path | None:
@@ -198,38 +176,6 @@ def _output(options: argparse.Namespace, profile: str) -> Path | None:
     output = output.with_stem(f"{output.stem}_{profile}")
     require_free(output, force=options.force)
     return output
-
-
-def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(_SCRIPT, __doc__)
-    kinds = ("envs", "scan", "both")
-    parser.add_argument(
-        "--profile",
-        choices=kinds,
-        default="envs",
-        help="profile over environments, scan chunks, or both",
-    )
-    parser.add_env("cartpole")
-    parser.add_agent("random")
-    parser.add_argument(
-        "--num-envs", type=count, metavar="N", help="profile only this number of environments"
-    )
-    parser.add_argument(
-        "--limit",
-        type=size_of,
-        metavar="BYTES",
-        help="find the most environments that fit into BYTES, such as 4GiB",
-    )
-    parser.add_argument(
-        "--full",
-        action="store_true",
-        help="profile up to 1,000,000 environments, and chunks of 1 to 1,024",
-    )
-    parser.add_output()
-    options = parser.parse_args(argv)
-    if options.limit and options.profile == "scan":
-        parser.error("--limit searches over environments, so it needs --profile envs or both")
-    return options
 
 
 def size_of(text: str) -> int:
@@ -260,24 +206,20 @@ def _sizes(profile: str, options: argparse.Namespace) -> list[dict[str, int]]:
     ]
 
 
-def _measure(
-    suite: str, request: dict[str, Any], columns: Row, file: ResultsFile, limit: int | None = None
+def _size(
+    run: Run, request: dict[str, Any], columns: Row, limit: int | None = None, **suite: str
 ) -> Reply | None:
     """Run one size in a child and save its row. Return its reply, or None for a failure."""
     try:
-        reply = run("benchmarks.memory_profile:_peak_of", request, **_limits(limit, columns))
+        reply = child.run("benchmarks.memory_profile:_peak_of", request, **_limits(limit, columns))
         if limit and reply["peak_bytes"] > limit:  # the child's memory is only checked now and then
             raise _refusal(f"it held {reply['peak_bytes']:,} bytes", limit)
     except ChildError as error:
-        refused = columns | request | error.columns
-        file.add_rows([new_row(suite, file.timestamp, **refused)], request)
+        run.add([columns | request | error.columns | suite], request)
         return None
-    described = columns | reply["columns"] | request
-    described |= {
-        name: reply[name]
-        for name in ("scan_chunk_size", "argument_bytes", "temp_bytes", "peak_bytes")
-    }
-    file.add_rows([new_row(suite, file.timestamp, **described)], request | reply)
+    names = ("scan_chunk_size", "argument_bytes", "temp_bytes", "peak_bytes")
+    described = columns | reply["columns"] | request | {name: reply[name] for name in names}
+    run.add([described | suite], request | reply)
     return reply
 
 
@@ -305,24 +247,25 @@ def _line(row: Row, reply: Reply | None) -> list[str]:
     return [*where, *(readable(reply[name]) for name in names)]
 
 
-def _most(request: dict[str, Any], limit: int, measured: Sequence[Reply], file: ResultsFile) -> str:
+def _most(run: Run, request: dict[str, Any], limit: int, measured: Sequence[Reply]) -> str:
     """Find the most environments that fit, run them if that is quick, and save the row."""
     columns = measured[0]["columns"]
+    # The search's row is not part of the scaling, since it may have no peak.
+    suite = {"suite": "memory_limit"}
     # A process also holds memory that the compiler does not state: the interpreter, libraries and
     # the compiler itself.
     overhead = _MARGIN + max(reply["peak_bytes"] - reply["stated_bytes"] for reply in measured)
     request = request | {"scan_chunk_size": _CHUNK}
     search = request | {"limit": limit, "overhead": overhead}
     try:
-        found = run("benchmarks.memory_profile:_most_of", search, **_limits(None, columns))
+        found = child.run("benchmarks.memory_profile:_most_of", search, **_limits(None, columns))
         if not found["num_envs"]:
             raise _refusal(
                 f"not even {_STEP} environments fit: the process alone needs {overhead:,} bytes",
                 limit,
             )
     except ChildError as error:
-        refused = columns | request | {"num_envs": 0} | error.columns
-        file.add_rows([new_row(_LIMIT_SUITE, file.timestamp, **refused)], search)
+        run.add([columns | request | {"num_envs": 0} | error.columns | suite], search)
         return f"within {readable(limit)}: {error.status}"
     request["num_envs"] = found["num_envs"]
     says = f"{found['num_envs']:,} environments are the most that fit into {readable(limit)}"
@@ -331,16 +274,44 @@ def _most(request: dict[str, Any], limit: int, measured: Sequence[Reply], file: 
             "stated by the compiler and not run, "
             f"as the limit of {limit:,} bytes is above {_MOST_VERIFIED:,}"
         )
-        file.add_rows(
-            [new_row(_LIMIT_SUITE, file.timestamp, **columns, **request, reason=note)],
-            search | found,
-        )
+        run.add([columns | request | suite | {"reason": note}], search | found)
         return f"{says} ({note})"
-    reply = _measure(_LIMIT_SUITE, request, columns, file, limit)
+    reply = _size(run, request, columns, limit, **suite)
     if reply is None:
-        return f"{says} by what the compiler states, but running them was {file.rows[-1]['status']}"
+        status = run.file.rows[-1]["status"]
+        return f"{says} by what the compiler states, but running them was {status}"
     return f"{says} (run: they held {readable(reply['peak_bytes'])} at most)"
 
+
+def _refuses(options: argparse.Namespace) -> str | None:
+    if options.limit and options.profile == "scan":
+        return "--limit searches over environments, so it needs --profile envs or both"
+    return None
+
+
+SCRIPT = Script(
+    "memory_profile",
+    __doc__,
+    _measure,
+    {
+        "--profile": text(
+            "profile over environments, scan chunks, or both",
+            "envs",
+            choices=("envs", "scan", "both"),
+        ),
+        "--env": text("environment, or package.module:Class (default: cartpole)", "cartpole"),
+        "--agent": text("agent (default: random)", "random"),
+        "--num-envs": whole("profile only this number of environments"),
+        "--limit": text(
+            "find the most environments that fit into BYTES, such as 4GiB",
+            type=size_of,
+            metavar="BYTES",
+        ),
+        "--full": switch("profile up to 1,000,000 environments, and chunks of 1 to 1,024"),
+    },
+    refuses=_refuses,
+)
+main = SCRIPT.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -17,7 +17,6 @@ if __name__ == "__main__" and not __package__:
 
     require_setup()
 
-import argparse
 import functools
 import hashlib
 import json
@@ -33,15 +32,15 @@ from pathlib import Path
 from typing import IO, Any
 
 from benchmarks.harness import peers
-from benchmarks.harness.command_line import SETTINGS, Parser, command_of, guarded
-from benchmarks.harness.files import write_text
+from benchmarks.harness.files import make_folder, write_text
 from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.process.supervisor import ROOT, Supervised
 from benchmarks.harness.programs import machine
 from benchmarks.harness.results import CSV_FOLDER, PLOTS_FOLDER, commit, markdown
 from benchmarks.harness.workloads import known, load
+from benchmarks.plots.draw import PLOTS, draw
+from benchmarks.runner import SETTINGS, Run, Script, switch, text
 
-_SCRIPT = "benchmarks/run_all.py"
 _STATE = "run_all.json"
 _GUESS_S = 60.0  # the assumed duration of a workload that has never run
 
@@ -92,55 +91,18 @@ def jobs(*, full: bool) -> Iterator[Job]:
         )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line. Bad input prints one sentence and gives exit code 2."""
-    return guarded(_run, argv)
-
-
-def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(_SCRIPT, __doc__)
-    parser.add_argument(
-        "--full", action="store_true", help="run the full tier instead of the quick one"
-    )
-    parser.add_argument(
-        "--force", action="store_true", help="measure again what is already measured"
-    )
-    parser.add_argument(
-        "--only",
-        action="append",
-        metavar="SUITE",
-        help=f"run only this suite: one of {', '.join(_SCRIPTS)} (repeatable)",
-    )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=CSV_FOLDER,
-        metavar="FOLDER",
-        help="folder of the CSV files (default: results/csv)",
-    )
-    options = parser.parse_args(argv)
+def _run(run: Run) -> bool:
+    options = run.options
     for suite in options.only or ():
         known(suite, _SCRIPTS, "suite")
-    return options
-
-
-def _run(argv: list[str]) -> bool:
-    from myriad.errors import InvalidArgumentError
-
-    options = _parse(argv)
-    try:
-        options.output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidArgumentError(
-            f"can't create the folder {options.output} for the results: {error.strerror}."
-        ) from error
+    make_folder(options.output)
     wanted = [job for job in jobs(full=options.full) if job.suite in (options.only or _SCRIPTS)]
     progress = Progress(options.output / _STATE, wanted, force=options.force)
     for job in progress.to_do():
         progress.add(job, _measure(job, options.output))
     print(_table(wanted, progress))
     _draw(options.output)
-    print(f"reproduce with: {command_of(_SCRIPT, argv)}")
+    print(f"reproduce with: {run.command}")
     return all(progress.found(job)["status"] == "ok" for job in wanted)
 
 
@@ -308,7 +270,6 @@ def _table(wanted: Sequence[Job], progress: Progress) -> str:
 
 def _draw(folder: Path) -> None:
     """Draw all plots that the folder's rows allow."""
-    from benchmarks.plots.draw import PLOTS, draw
     from myriad.errors import MyriadError
 
     plots = PLOTS_FOLDER if folder == CSV_FOLDER else folder
@@ -318,6 +279,28 @@ def _draw(folder: Path) -> None:
     except MyriadError as error:
         print(f"no plot: {error}", file=sys.stderr)
 
+
+SCRIPT = Script(
+    "run_all",
+    __doc__,
+    _run,
+    {
+        "--full": switch("run the full tier instead of the quick one"),
+        "--force": switch("measure again what is already measured"),
+        "--only": text(
+            f"run only this suite: one of {', '.join(_SCRIPTS)} (repeatable)",
+            action="append",
+            metavar="SUITE",
+        ),
+        "--output": text(
+            "folder of the CSV files (default: results/csv)",
+            CSV_FOLDER,
+            type=Path,
+            metavar="FOLDER",
+        ),
+    },
+)
+main = SCRIPT.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -20,19 +20,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from benchmarks.harness.command_line import (
-    Parser,
-    command_of,
-    count,
-    guarded,
-    progress,
-    resolved_env,
-)
+from benchmarks.harness.asv_suite import AsvSuite, names_of, skip_unless_several_cores
 from benchmarks.harness.interleave import Budget, Case
 from benchmarks.harness.libraries import OURS, library_of
-from benchmarks.harness.results import ResultsFile, scaling_table
+from benchmarks.harness.results import Row, scaling_table
 from benchmarks.harness.sanity import measure
-from benchmarks.harness.skipping import skip_unless_runnable, skip_unless_several_cores
 from benchmarks.harness.targets import check_targets, targets_table
 from benchmarks.harness.workloads import (
     DEVICES,
@@ -41,32 +33,29 @@ from benchmarks.harness.workloads import (
     load,
     tier_from_environment,
 )
-from benchmarks.plots.draw import draw_run
+from benchmarks.runner import NUM_ENVS, Run, Script, progress, resolved_env, switch, text, whole
 
-_SCRIPT = "benchmarks/throughput.py"
 QUICK = Budget(num_rounds=11, max_s=5.0)
 FULL = Budget(num_rounds=15, max_s=20.0)
 
 
-class Throughput:
+class Throughput(AsvSuite):
     """Seconds of one compiled chunk; steps/s are num_envs x scan_chunk_size over them."""
 
     # There is only one parameter, since asv combines all parameters and 1,000,000 environments need
     # a chunk size of their own. The value is seconds, not a rate, since asv assumes that lower is
     # better.
-    params: ClassVar = list(load().select("throughput", tier_from_environment()))
+    suite = "throughput"
+    params: ClassVar = names_of(suite)
     param_names: ClassVar = ["workload"]
     version = "1"  # raise this if the meaning of the timed work or of myriad.timing changes
-    timeout = 300
     timed_is_program = True  # for the gate: equal programs need no timing
-    prepared = ""
 
-    def setup(self, workload: str) -> None:
-        """Compile and warm up, once: asv calls this before every sample."""
-        if self.prepared != workload:
-            declared = load().workloads["throughput"][workload]
-            self.rollout, self.state, self.block_until_ready = _warm_rollout(declared)
-            self.prepared = workload
+    def prepare(self, declared: Workload) -> None:
+        self.rollout, self.block_until_ready = _rollout(declared)
+        self.state = self.rollout.init(seed=0)
+        for _ in range(2):
+            self.time_chunk(declared.name)
 
     def time_chunk(self, workload: str) -> None:
         """Run one chunk."""
@@ -83,11 +72,9 @@ class SeveralCores(Throughput):
 
     params: ClassVar = ["cartpole-10k"]
 
-    def setup(self, workload: str) -> None:
-        """Compile and warm up, once: asv calls this before every sample."""
-        skip_unless_runnable(load().workloads["throughput"][workload])
+    def prepare(self, declared: Workload) -> None:
         skip_unless_several_cores()
-        super().setup(workload)
+        super().prepare(declared)
 
 
 class Recording(Throughput):
@@ -95,17 +82,6 @@ class Recording(Throughput):
 
     params: ClassVar = ["snake-100-recorded"]
     version = "2"
-
-    def setup(self, workload: str) -> None:
-        """Compile and warm up, once: asv calls this before every sample."""
-        if self.prepared != workload:
-            declared = load().workloads["throughput"][workload]
-            # The chunk that keeps no steps is another program, which is not needed here.
-            self.rollout, self.block_until_ready = _rollout(declared)
-            self.state = self.rollout.init(seed=0)
-            self.time_chunk(workload)
-            self.time_chunk(workload)
-            self.prepared = workload
 
     def time_chunk(self, workload: str) -> None:
         """Run one chunk and keep its steps."""
@@ -119,34 +95,22 @@ class Recording(Throughput):
         return jax.jit(self.rollout.record_chunk, donate_argnums=0).lower(self.state).compile()
 
 
-class Gymnax:
+class Gymnax(Throughput):
     """Seconds of the same chunk with gymnax, to which a ratio budget in gate.toml compares ours."""
 
     params: ClassVar = ["cartpole-10k"]
-    param_names: ClassVar = ["workload"]
-    version = "1"
-    timeout = 300
-    timed_is_program = True
-    prepared = ""
 
-    def setup(self, workload: str) -> None:
-        """Compile and warm up, once: asv calls this before every sample."""
-        if self.prepared == workload:
-            return
+    def prepare(self, declared: Workload) -> None:
         from benchmarks.sides.__main__ import GymnaxEnvs
         from benchmarks.sides.jax_scan import ScanStepper
 
-        declaration = load()
-        declared = declaration.workloads["throughput"][workload]
-        skip_unless_runnable(declared)
         try:
-            envs = GymnaxEnvs(declaration.env_id_of("gymnax", declared))
+            envs = GymnaxEnvs(load().env_id_of("gymnax", declared))
         except ImportError as missing:
             raise NotImplementedError(f"gymnax is not installed: {missing}") from missing
         self.stepper = ScanStepper(envs, declared, record=False, seed=0, returns=False)
         self.num_steps = declared.scan_chunk_size
-        self.stepper.run(self.num_steps)
-        self.prepared = workload
+        self.time_chunk(declared.name)
 
     def time_chunk(self, workload: str) -> None:
         """Run one chunk."""
@@ -157,94 +121,46 @@ class Gymnax:
         return self.stepper.program()
 
 
-def _warm_rollout(workload: Workload) -> tuple[Any, Any, Callable[[Any], Any]]:
-    """Return a compiled rollout, its state and a function that waits for it.
-
-    Raises:
-        NotImplementedError: as `_rollout` says.
-    """
-    rollout, block_until_ready = _rollout(workload)
-    state = rollout.run_chunk(rollout.run_chunk(rollout.init(seed=0)))
-    return rollout, block_until_ready(state), block_until_ready
-
-
 def _rollout(workload: Workload) -> tuple[Any, Callable[[Any], Any]]:
-    """Return an uncompiled rollout, and a function that waits for its results.
-
-    Raises:
-        NotImplementedError: the commit or the machine lacks what the workload needs, so asv reports
-            no figure.
-    """
-    skip_unless_runnable(workload)
+    """Return an uncompiled rollout, and a function that waits for its results."""
     from myriad import Rollout, make_agent, make_env, timing
 
     env = make_env(workload.env)
-    rollout = Rollout(
-        env, make_agent(workload.agent, env), workload.num_envs, workload.scan_chunk_size
-    )
+    agent = make_agent(workload.agent, env)
+    rollout = Rollout(env, agent, workload.num_envs, workload.scan_chunk_size)
     return rollout, timing.block_until_ready
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line. Bad input prints one sentence and gives exit code 2."""
-    return guarded(_run, argv)
-
-
-def _run(argv: list[str]) -> bool:
-    options = _parse(argv)
-    file = ResultsFile("throughput", options.output, command_of(_SCRIPT, argv))
+def _run(run: Run) -> bool:
     declaration = load()
     succeeded = True
-    if options.full or not options.targets:
-        succeeded = _run_scaling(options, declaration, file)
-    if options.targets:
-        succeeded = _run_targets(options, declaration, file) and succeeded
-    _report(file)
+    if run.options.full or not run.options.targets:
+        succeeded = _run_scaling(run, declaration)
+    if run.options.targets:
+        succeeded = _run_targets(run, declaration) and succeeded
+    print_notes(run.file.rows)
     return succeeded
 
 
-def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(_SCRIPT, __doc__)
-    sizes = parser.add_mutually_exclusive_group()
-    sizes.add_argument(
-        "--full",
-        action="store_true",
-        help="measure every size of suite.toml, up to 1,000,000 environments",
-    )
-    parser.add_num_envs(group=sizes)
-    parser.add_argument(
-        "--scan-chunk-size",
-        type=count,
-        metavar="N",
-        help="number of steps in a compiled call (default: suite.toml's)",
-    )
-    parser.add_argument(
-        "--env",
-        help="environment, or package.module:Class (default: cartpole; --targets: all of them)",
-    )
-    parser.add_argument(
-        "--num-steps",
-        type=count,
-        metavar="N",
-        help="number of steps in a timed call (default: as many as take 0.05 s)",
-    )
-    parser.add_argument(
-        "--targets",
-        "--bars",  # the flag's name in older published documentation
-        action="store_true",
-        help="check the targets of suite.toml; exit code 1 if one is missed",
-    )
-    parser.add_output()
-    options = parser.parse_args(argv)
+def print_notes(rows: Sequence[Row]) -> None:
+    """Print what a reader must know of a library, once, because every size has the same note."""
+    noted = (row for row in rows if row["status"] == "ok" and row["reason"])
+    for library, env, note in dict.fromkeys(
+        (library_of(row["library"]), row["env"], row["reason"]) for row in noted
+    ):
+        print(f"* {library}, {env}: {note}")
+
+
+def _refuses(options: argparse.Namespace) -> str | None:
     if options.targets and (options.num_envs or options.scan_chunk_size or options.num_steps):
-        parser.error(
+        return (
             "--targets measures what suite.toml declares, "
             "so only --env, --full and --output go with it"
         )
-    return options
+    return None
 
 
-def chosen(options: argparse.Namespace, declaration: Declaration) -> list[Workload]:
+def chosen(options: Any, declaration: Declaration) -> list[Workload]:
     """Return the workloads that the flags select.
 
     They are the declared ones, or the nearest of these with the flags' values. An environment
@@ -278,48 +194,53 @@ def chosen(options: argparse.Namespace, declaration: Declaration) -> list[Worklo
     ]
 
 
-def _run_scaling(options: argparse.Namespace, declaration: Declaration, file: ResultsFile) -> bool:
+def _run_scaling(run: Run, declaration: Declaration) -> bool:
     """Measure each workload, beside gymnax if gymnax has the environment."""
-    workloads = chosen(options, declaration)
+    workloads = chosen(run.options, declaration)
     sides = (OURS, "gymnax") if declaration.env_id_of("gymnax", workloads[0]) else (OURS,)
-    budget = FULL if options.full else QUICK
+    budget = FULL if run.options.full else QUICK
     groups = []
     with progress(len(workloads)) as on_event:
         for workload in workloads:
             cases = [Case(side, workload) for side in sides]
-            groups.append(measure(cases, budget, file, declaration, on_event))
+            groups.append(measure(cases, budget, run.file, declaration, on_event))
     print(scaling_table(groups))
     return all(group[0].status == "ok" for group in groups)
 
 
-def _run_targets(options: argparse.Namespace, declaration: Declaration, file: ResultsFile) -> bool:
-    if options.env:
-        declaration = replace(
-            declaration, targets=declaration.targets_of(resolved_env(options.env))
-        )
+def _run_targets(run: Run, declaration: Declaration) -> bool:
+    if run.options.env:
+        targets = declaration.targets_of(resolved_env(run.options.env))
+        declaration = replace(declaration, targets=targets)
     with progress(len(declaration.targets)) as on_event:
         verdicts = check_targets(
-            declaration, lambda sides: measure(sides, FULL, file, declaration, on_event)
+            declaration, lambda cases: measure(cases, FULL, run.file, declaration, on_event)
         )
     print(targets_table(verdicts))
     return all(verdict.word != "MISSED" for verdict in verdicts)
 
 
-def _report(file: ResultsFile) -> None:
-    """Print failures, notes, the files, and the command that repeats the run."""
-    notes = {}
-    for row in file.rows:
-        if row["status"] != "ok":
-            where = f"{row['library']}, {row['num_envs']:,} environments"
-            print(f"{where}: {row['status']}: {row['reason']}", file=sys.stderr)
-        elif row["reason"]:
-            notes.setdefault((library_of(row["library"]), row["env"]), row["reason"])
-    for (library, env), note in notes.items():  # only once, because every size has the same note
-        print(f"* {library}, {env}: {note}")
-    print(f"\nrows:           {file.path}\nraw samples:    {file.samples_path}")
-    draw_run(file, "throughput", file.rows[-1]["env"] if file.rows else None)
-    print(f"reproduce with: {file.command}")
-
+SCRIPT = Script(
+    "throughput",
+    __doc__,
+    _run,
+    {
+        "--full": switch("measure every size of suite.toml, up to 1,000,000 environments"),
+        "--num-envs": NUM_ENVS,
+        "--scan-chunk-size": whole("number of steps in a compiled call (default: suite.toml's)"),
+        "--env": text(
+            "environment, or package.module:Class (default: cartpole; --targets: all of them)"
+        ),
+        "--num-steps": whole("number of steps in a timed call (default: as many as take 0.05 s)"),
+        # `--bars` is the flag's name in older published documentation.
+        "--targets/--bars": switch("check the targets of suite.toml; exit code 1 if one is missed"),
+    },
+    exclusive=("--full", "--num-envs"),
+    suite="throughput",
+    plot="throughput",
+    refuses=_refuses,
+)
+main = SCRIPT.main
 
 if __name__ == "__main__":
     sys.exit(main())

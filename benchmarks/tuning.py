@@ -17,24 +17,23 @@ if __name__ == "__main__" and not __package__:
 
     require_setup()
 
-import argparse
 import functools
+import signal
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.harness import package
-from benchmarks.harness.command_line import Parser, command_of, count, guarded, report
-from benchmarks.harness.process.child_process import Reply, run
-from benchmarks.harness.results import ResultsFile, Row, machine_columns, markdown, new_row, spread
-from benchmarks.harness.skipping import skip_unless_runnable
+from benchmarks.harness.asv_suite import AsvSuite
+from benchmarks.harness.process import child
+from benchmarks.harness.process.child import Reply
+from benchmarks.harness.results import machine_columns
 from benchmarks.harness.workloads import Training, load
+from benchmarks.runner import Run, Script, ratio_table, text, whole
 
-_SCRIPT = "benchmarks/tuning.py"
 PARTS = ("programs", "processes", "campaign")
 _WORKLOAD = "bucket-brigade-ppo"
 _OPTIONS = {"scenario": "easy"}
@@ -56,28 +55,23 @@ rollout_steps = 64
 _VALUES = {"learning_rate": 3e-4, "num_epochs": 4, "gamma": 0.99}
 
 
-class TracedTrial:
+class TracedTrial(AsvSuite):
     """Seconds of a trial in a slot of a compiled program, its reset included."""
 
+    suite = "tuning"
     params: ClassVar = [_WORKLOAD]
     param_names: ClassVar = ["workload"]
     version = "1"
-    timeout = 300
     num_updates = 4
-    prepared = False
 
-    def setup(self, workload: str) -> None:
-        """Compile once: asv calls this before every sample."""
-        if self.prepared:
-            return
-        declared = load().trainings["tuning"][workload]
-        skip_unless_runnable(declared)
+    def prepare(self, declared: Training) -> None:
+        from myriad import timing
+
         self.population = _population(declared, _VALUES)
-        self.block_until_ready = package.find("myriad.timing:block_until_ready")
+        self.block_until_ready = timing.block_until_ready
         self.options = {name: [value] for name, value in _VALUES.items()}
         self.state = self.population.first_state([0], self.options)
-        self.time_trial(workload)
-        self.prepared = True
+        self.time_trial(declared.name)
 
     def time_trial(self, workload: str) -> None:
         """Begin a trial in the slot and train it."""
@@ -88,87 +82,70 @@ class TracedTrial:
 
 def _population(declared: Training, traced: Mapping[str, Any], **fields: Any) -> Any:
     """Compile the program of a training, with these hyperparameters as its arguments."""
-    # This comes first, because a commit without populations may lack these fields of a
-    # configuration too.
-    kind = package.find("myriad.training.population:Population")
-    config = package.find("myriad:create_config")(
+    from myriad import create_config
+    from myriad.training.population import Population
+
+    config = create_config(
         declared.env,
         declared.agent,
         total_steps=declared.num_steps,
         env_options=_OPTIONS,
         **fields,
     )
-    population = kind(config.resolve(), 1, tuple(traced))
+    population = Population(config.resolve(), 1, tuple(traced))
     population.compile()
     return population
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line. Bad input prints one sentence and gives exit code 2."""
-    return guarded(_run, argv)
-
-
-def _run(argv: list[str]) -> bool:
+def _measure(run: Run) -> None:
     import myriad
 
-    options = _parse(argv)
-    file = ResultsFile("tuning", options.output, command_of(_SCRIPT, argv))
     myriad.configure()
     declared = load().trainings["tuning"][_WORKLOAD]
     measure = {"programs": _programs, "processes": _processes, "campaign": _campaign}
-    for part in options.part or PARTS:
-        _write(part, measure[part](declared, options), declared, file)
-    return report(file)
-
-
-def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(_SCRIPT, __doc__)
-    parser.add_argument(
-        "--part", action="append", choices=PARTS, help="part to measure (default: all)"
-    )
-    parser.add_argument(
-        "--runs",
-        type=count,
-        default=5,
-        help="rounds, each of which runs everything once (default: 5)",
-    )
-    parser.add_argument(
-        "--trials", type=count, default=100, help="number of trials in a campaign (default: 100)"
-    )
-    parser.add_output()
-    return parser.parse_args(argv)
+    for part in run.options.part or PARTS:
+        seconds = measure[part](declared, run.options)
+        columns = machine_columns() | {"env": declared.env, "agent": declared.agent}
+        rows = [
+            columns
+            | {"arm": f"{part}: {arm}", "run_s": statistics.median(each), "samples": len(each)}
+            for arm, each in seconds.items()
+        ]
+        run.add(rows, {"part": part, "seconds": seconds})
+        print(f"\n{part}\n\n{ratio_table('arm', seconds, 'seconds (median)')}")
 
 
 # A part's seconds by arm. The first arm is compared with the second.
 _Seconds = dict[str, list[float]]
 
 
-def _programs(declared: Training, options: argparse.Namespace) -> _Seconds:
+def _programs(declared: Training, options: Any) -> _Seconds:
     """Time a trial with arguments and one with its own program, in turns."""
+    from myriad.timing import block_until_ready
+    from myriad.xla import without_compilation_cache
+
     seconds: _Seconds = {"program for each trial": [], "arguments": []}
     shared = _population(declared, _VALUES)
     state = shared.first_state([0], {name: [value] for name, value in _VALUES.items()})
-    block = package.find("myriad.timing:block_until_ready")
-    uncached = package.find("myriad.xla:without_compilation_cache")
-    for number in range(options.runs):
-        values = _VALUES | {"learning_rate": 3e-4 + 1e-5 * number}
+    for seed in range(options.runs):
+        values = _VALUES | {"learning_rate": 3e-4 + 1e-5 * seed}
         start = time.perf_counter()
         given = {name: [value] for name, value in values.items()}
-        state = shared.refill(state, [0], [number], given)
+        state = shared.refill(state, [0], [seed], given)
         state, _ = shared.run(state, [shared.num_updates], [True])
-        block(state)
+        block_until_ready(state)
         seconds["arguments"].append(time.perf_counter() - start)
         start = time.perf_counter()
         named = {f"agent.{name}": value for name, value in values.items()}
-        with uncached():
+        with without_compilation_cache():
             own = _population(declared, {}, **named)
-        first = own.first_state([number])
-        block(own.run(first, [own.num_updates], [True]))
+        first = own.first_state([seed])
+        block_until_ready(own.run(first, [own.num_updates], [True]))
         seconds["program for each trial"].append(time.perf_counter() - start)
     return seconds
 
 
-def _processes(declared: Training, options: argparse.Namespace) -> _Seconds:
+def _processes(declared: Training, options: Any) -> _Seconds:
     """Time campaigns of one process on all cores, and of one process per core, in turns."""
     seconds: _Seconds = {"one process": [], "a process on each core": []}
     with tempfile.TemporaryDirectory() as folder:
@@ -190,7 +167,7 @@ def _processes(declared: Training, options: argparse.Namespace) -> _Seconds:
     return seconds
 
 
-def _campaign(declared: Training, options: argparse.Namespace) -> _Seconds:
+def _campaign(declared: Training, options: Any) -> _Seconds:
     """Time campaigns of the documented space, first with an empty cache and then again."""
     seconds: _Seconds = {"nothing compiled": [], "compiled": []}
     shares = []
@@ -212,7 +189,7 @@ def _launch(declared: Training, cache: Path, **fields: Any) -> Reply:
         "num_steps": declared.num_steps,
         "fields": fields,
     }
-    return run(
+    return child.run(
         "benchmarks.tuning:_in_child",
         request,
         timeout_s=_TIMEOUT_S,
@@ -226,10 +203,11 @@ def _in_child(env: str, agent: str, num_steps: int, fields: dict[str, Any]) -> R
     import myriad
 
     myriad.configure()
-    settings_of = package.find("myriad.tuning.settings:TuneSettings")
+    from myriad.tuning import TuneSettings, tune
+
     with tempfile.TemporaryDirectory() as folder:
         space = fields.pop("space", None)
-        settings = settings_of(
+        settings = TuneSettings(
             env=env,
             agent=agent,
             num_steps=num_steps,
@@ -238,63 +216,42 @@ def _in_child(env: str, agent: str, num_steps: int, fields: dict[str, Any]) -> R
             output=Path(folder),
             space=None if space is None else Path(space),
             **fields,
-        ).completed()
+        )
         events: list[tuple[float, str]] = []
-        study = _trials(settings, lambda event: events.append((time.perf_counter(), event.kind)))
+
+        def hear(event: Any) -> None:
+            events.append((time.perf_counter(), event.kind))
+            if event.kind == "confirming":
+                signal.raise_signal(signal.SIGTERM)  # ends the campaign here
+
+        with tune(settings, hear) as done:
+            trials = done.study.get_trials()
+            best = done.study.best_trial
         ends = [at for at, kind in events if kind in ("completed", "pruned", "failed")]
-        began = min(at for at, kind in events if kind == "started")
-        steps = [trial.user_attrs.get("steps", 0) for trial in study.get_trials()]
-        best = study.best_trial
-        reply = {
+        steps = [trial.user_attrs.get("steps", 0) for trial in trials]
+        return {
             "total_s": max(ends) - start,
-            "trials_s": max(ends) - began,
+            "trials_s": max(ends) - min(at for at, kind in events if kind == "started"),
             "trials": len(ends),
             "failed": sum(kind == "failed" for _, kind in events),
             "share_of_steps": sum(steps) / (len(steps) * num_steps),
             "best": best.value,
             "standard_error": best.user_attrs["standard_error"],
         }
-        study.close()
-    return reply
 
 
-def _trials(settings: Any, on_event: Callable[[Any], None]) -> Any:
-    """Run the trials of a campaign without the final evaluation, and return the study."""
-    space = package.find("myriad.tuning.session:load_space")(settings)
-    study = package.find("myriad.tuning.study:open_study")(settings, space)
-    if settings.n_jobs == 1:
-        package.find("myriad.tuning.campaign:run")(study, settings, space, on_event)
-    else:
-        package.find("myriad.tuning.workers:run_workers")(study, settings, space, on_event)
-    return study
-
-
-def _write(part: str, seconds: _Seconds, declared: Training, file: ResultsFile) -> None:
-    columns = machine_columns() | {"env": declared.env, "agent": declared.agent}
-    rows: list[Row] = [
-        new_row(
-            "tuning",
-            file.timestamp,
-            arm=f"{part}: {arm}",
-            run_s=statistics.median(each),
-            samples=len(each),
-            **columns,
-        )
-        for arm, each in seconds.items()
-    ]
-    file.add_rows(rows, {"part": part, "seconds": seconds})
-    first, second = seconds.values()
-    ratios = spread([one / other for one, other in zip(first, second, strict=True)], "ratio")
-    lines = [[arm, f"{statistics.median(each):,.2f}"] for arm, each in seconds.items()]
-    lines.append(
-        [
-            "the first over the second",
-            f"{ratios['ratio']:.2f} ({ratios['ratio_low']:.2f} to {ratios['ratio_high']:.2f})",
-        ]
-    )
-    print(f"\n{part}\n")
-    print(markdown(("arm", "seconds (median)"), lines))
-
+SCRIPT = Script(
+    "tuning",
+    __doc__,
+    _measure,
+    {
+        "--part": text("part to measure (default: all)", action="append", choices=PARTS),
+        "--runs": whole("rounds, each of which runs everything once (default: 5)", 5),
+        "--trials": whole("number of trials in a campaign (default: 100)", 100),
+    },
+    suite="tuning",
+)
+main = SCRIPT.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -56,6 +56,22 @@ def samples_beside(path: Path) -> Path:
     return path.with_name(f"{path.stem}_samples.json")
 
 
+def make_folder(folder: Path) -> None:
+    """Create a folder for results, unless it exists.
+
+    Raises:
+        InvalidArgumentError: it can't be created.
+    """
+    from myriad.errors import InvalidArgumentError
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidArgumentError(
+            f"can't create the folder {folder} for the results: {error.strerror}."
+        ) from error
+
+
 def write_text(path: Path, text: str) -> None:
     """Write `text` to `path`, with unchanged line endings."""
     with replacing(path) as part:

@@ -7,15 +7,15 @@ gets an outcome with its reason. No process outlives `alternate`.
 """
 
 import contextlib
+import functools
 import os
-import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from benchmarks.harness.process.conversation import Conversation
+from benchmarks.harness.process.child import Conversation
 from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.workloads import Workload
 
@@ -138,7 +138,7 @@ def alternate(
                 )
                 ready_s = time.monotonic() - start
                 on_event(f"{outcome.case.side} is ready after {ready_s:.1f} s", outcomes)
-        _run_rounds(pairs, budget, random.Random(seed), on_event)  # noqa: S311  (an order is no secret)
+        _run_rounds(pairs, budget, seed, on_event)
         for side, outcome in _alive(pairs):
             with _failure_noted(side, outcome):
                 outcome.stats = side.ask({"do": "stats"}, budget.call_timeout_s)
@@ -204,23 +204,32 @@ def _processor() -> dict[str, Any]:
     }
 
 
-def _run_rounds(pairs: _Pairs, budget: Budget, rng: random.Random, on_event: OnEvent) -> None:
+def _run_rounds(pairs: _Pairs, budget: Budget, seed: int, on_event: OnEvent) -> None:
+    from myriad.timing import interleave
+
     outcomes = [outcome for _, outcome in pairs]
-    start = time.monotonic()
-    for index in range(budget.num_rounds):
-        over = time.monotonic() - start > budget.max_s
-        if (over and index >= budget.min_rounds) or not _alive(pairs):
-            return
-        for outcome in outcomes:
-            # Each side that answers fills in its own place, so that ratios compare calls of the
-            # same round.
-            outcome.seconds.append(None)
-        # One side runs at a time. With two at once, each on its own core, ratios scattered by 6 to
-        # 9%.
-        for side, outcome in _alive(rng.sample(pairs, len(pairs))):
+
+    # A side that has failed keeps its place in each round, so that ratios compare calls of the same
+    # round.
+    def sample(side: LibraryProcess, outcome: Outcome) -> Any:
+        seconds = None
+        if outcome.status == "ok":
             with _failure_noted(side, outcome):
-                outcome.seconds[-1] = side.ask({"do": "call"}, budget.call_timeout_s)["seconds"]
-        on_event(f"round {index + 1}", outcomes)
+                seconds = side.ask({"do": "call"}, budget.call_timeout_s)["seconds"]
+        outcome.seconds.append(seconds)
+        taken = {len(each.seconds) for each in outcomes}
+        if len(taken) == 1 and _alive(pairs):
+            on_event(f"round {taken.pop()}", outcomes)
+        return seconds
+
+    # One side runs at a time. With two at once, each on its own core, ratios scattered by 6 to 9%.
+    interleave(
+        [functools.partial(sample, *pair) for pair in pairs],
+        least_rounds=budget.min_rounds,
+        most_rounds=budget.num_rounds,
+        budget_s=budget.max_s,
+        seed=seed,
+    )
 
 
 def _alive(pairs: _Pairs) -> _Pairs:

@@ -1,21 +1,37 @@
-"""The measured libraries, as declared in libraries.toml: names, labels, notes and looks.
-
-Standard library only: a peer's process imports this in a Python that lacks Myriad.
-"""
+"""The measured libraries, as declared in libraries.toml: names, labels, notes and looks."""
 
 import difflib
+import json
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from benchmarks.harness.workload import Workload
 
 LIBRARIES_FILE = Path(__file__).parents[1] / "libraries.toml"
-_KINDS = {str: "a text", bool: "true or false"}
 
 
 class SuiteError(ValueError):
     """There is a mistake in suite.toml or libraries.toml, or in a request for their contents."""
+
+
+def validated(kind: Any, tables: Any) -> Any:
+    """Read what TOML holds as a kind of declaration."""
+    # As JSON, since in Python a strict tuple can't be a list, nor a strict dataclass a table.
+    return TypeAdapter(kind).validate_json(json.dumps(tables, default=str))
+
+
+def mistake_in(path: Path, error: tomllib.TOMLDecodeError | ValidationError) -> SuiteError:
+    """Return the first mistake in a file as one sentence."""
+    if not isinstance(error, ValidationError):
+        return SuiteError(f"{path.name} is not valid TOML: {error}.")
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    return SuiteError(f"{path.name}: {where}: {first['msg']}, but got {first['input']!r}.")
 
 
 @dataclass(frozen=True)
@@ -34,6 +50,8 @@ class Library:
         trains: whether only whole trainings of it are measured.
         in_title: whether a plot's title may compare with it.
     """
+
+    __pydantic_config__: ClassVar = Workload.__pydantic_config__
 
     note: str
     color: str
@@ -55,29 +73,15 @@ def read_libraries(path: Path) -> Mapping[str, Library]:
     """
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise SuiteError(f"{path.name} is not valid TOML: {error}.") from error
-    declared = {name: _library(f"{path.name}: {name}", table) for name, table in tables.items()}
+        declared = validated(dict[str, Library], tables)
+    except (tomllib.TOMLDecodeError, ValidationError) as error:
+        raise mistake_in(path, error) from error
     for name, library in declared.items():
         if library.runs:
             known(library.runs, declared, f"{path.name}: {name}.runs")
     if sum(library.ours for library in declared.values()) != 1:
         raise SuiteError(f"{path.name} must mark exactly one library with ours = true.")
     return declared
-
-
-def _library(where: str, table: Any) -> Library:
-    if not isinstance(table, dict):
-        raise SuiteError(f"{where} must be a table, but got {table!r}.")
-    keys = {key.name: key for key in fields(Library)}
-    for name, value in table.items():
-        kind: Any = keys[known(name, keys, f"{where}: key")].type
-        if not isinstance(value, kind):
-            raise SuiteError(f"{where}.{name} must be {_KINDS[kind]}, but got {value!r}.")
-    for name, key in keys.items():
-        if name not in table and key.default is MISSING:
-            raise SuiteError(f"{where} lacks the key {name!r}.")
-    return Library(**table)
 
 
 def known(name: str, allowed: Iterable[str], kind: str) -> str:

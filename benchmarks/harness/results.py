@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.files import samples_beside, write_text
+from benchmarks.harness.files import make_folder, samples_beside, write_text
 from benchmarks.harness.interleave import Budget, Outcome, ratios
 from benchmarks.harness.libraries import OURS
 from benchmarks.harness.process.supervisor import ROOT
@@ -191,18 +191,10 @@ class ResultsFile:
     """
 
     def __init__(self, suite: str, output: Path | None, command: str):
-        from myriad.errors import InvalidArgumentError
-
         self.command = command
-        self._suite = suite
+        self.suite = suite
         self._output = output or CSV_FOLDER
-        folder = self._output.parent if self._output.suffix == ".csv" else self._output
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InvalidArgumentError(
-                f"can't create the folder {folder} for the results: {error.strerror}."
-            ) from error
+        make_folder(self._output.parent if self._output.suffix == ".csv" else self._output)
         self.timestamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         commit()  # read when the run begins, because files that are edited later are not measured
         self.rows: list[Row] = []
@@ -214,7 +206,7 @@ class ResultsFile:
         if self._output.suffix == ".csv":
             return self._output
         device = next((row["device"] for row in self.rows if row["device"]), "unknown")
-        return self._output / f"{self._suite}_{device}_{self.timestamp}.csv"
+        return self._output / f"{self.suite}_{device}_{self.timestamp}.csv"
 
     @property
     def samples_path(self) -> Path:
@@ -225,7 +217,7 @@ class ResultsFile:
         """Append the outcomes of one alternation, and write both files."""
         rows = []
         for outcome in outcomes:
-            suite = "trajectory" if outcome.case.record else self._suite
+            suite = "trajectory" if outcome.case.record else self.suite
             rows.append(row_of(outcome, suite, self.timestamp))
         self.add_rows(rows, {outcome.case.label: asdict(outcome) for outcome in outcomes})
 

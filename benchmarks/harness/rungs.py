@@ -11,8 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.harness import package
-
 _Rung = Callable[[Any], Any]
 
 
@@ -20,25 +18,24 @@ class Ladder:
     """A learner's updates as calls, with one function for each rung.
 
     Args:
-        resolved: a `ResolvedConfig`.
+        config: the training.
         num_updates: updates in a call.
 
     Attributes:
         steps: of all environments together in a call.
     """
 
-    def __init__(self, resolved: Any, num_updates: int):
-        LearningLoop = package.find("myriad.training.loop:LearningLoop")
-        make_key = package.find("myriad:make_key")
-        learner = resolved.learner.scheduled(resolved.num_updates)
-        self.steps = num_updates * learner.steps_per_update * resolved.num_envs
-        loop = LearningLoop(resolved.env, learner, resolved.num_envs)
-        single = learner
-        if hasattr(learner, "rollout_steps"):
-            single = dataclasses.replace(learner, rollout_steps=1)
+    def __init__(self, config: Any, num_updates: int):
+        from myriad import make_key
+        from myriad.programs import functions
+
+        loop = functions(config)
+        learner = loop.learner
+        self.steps = num_updates * learner.steps_per_update * loop.num_envs
+        one_step = {"rollout_steps": 1} if hasattr(learner, "rollout_steps") else {}
+        self._single = functions(config, **one_step)
         self._num_updates = num_updates
-        self._single = LearningLoop(resolved.env, single, resolved.num_envs)
-        self._steps_per_update = learner.steps_per_update // single.steps_per_update
+        self._steps_per_update = learner.steps_per_update // self._single.learner.steps_per_update
         # A rung donates its state's buffers, so each call must get the state that the last one
         # returned.
         self._collect: Any = jax.jit(loop.collect, donate_argnums=0)
@@ -47,8 +44,8 @@ class Ladder:
         self._run: Any = jax.jit(loop.run, donate_argnums=0)
         self._init: Any = jax.jit(loop.init)
         # A replay buffer must be filled before an agent learns from it.
-        self._before = np.int32(learner.first_learning_update(resolved.num_envs))
-        self._key = make_key(resolved.config.seed)
+        self._before = np.int32(learner.first_learning_update(loop.num_envs))
+        self._key = make_key(config.seed)
 
     def state(self) -> Any:
         """Return a state from which every update learns."""

@@ -1,39 +1,73 @@
-"""Select declared trainings, and run one as a user would."""
+"""Select declared trainings, and train one seed in a new process as a user would."""
 
-import argparse
+import tempfile
 import time
 from collections.abc import Mapping
 from typing import Any
 
+from benchmarks.harness.process.child import Reply, run
+from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.process.memory import peak_bytes
-from benchmarks.harness.results import Row, machine_columns
+from benchmarks.harness.results import machine_columns
 from benchmarks.harness.workloads import SuiteError, Training, tier_from_environment
 
+_TIMEOUT_S = 1_200.0
 
-def train_to_target(config: Any, started: float, folder: str) -> Row:
-    """Train to the target return or to the end, and return the columns of the row.
+
+def trained(fields: dict[str, Any], cache: str | None = None, **options: Any) -> Reply:
+    """Train to the target return or to the end, in a new process.
 
     Args:
-        config: a `TrainingConfig`.
-        started: `time.time()` at the process's start, so that imports and compiling count.
-        folder: the place for the run's folder.
+        fields: the training, as `create_config` takes it.
+        cache: the folder of compiled programs; by default an empty one.
+        **options: `cpu_devices` of `myriad.configure`, `profile_chunks` of `train_and_evaluate`.
+
+    Returns:
+        the columns of its `row`. If it didn't end in an error, also `train_s`, the seconds of its
+        updates, and `loop_s`, those of all but compiling.
     """
+    request = {"fields": fields, "started": time.time(), **options}
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            return run(
+                "benchmarks.harness.trainings:train_once",
+                request | {"folder": folder},
+                timeout_s=_TIMEOUT_S,
+                MYRIAD_COMPILATION_CACHE=cache or folder,
+            )
+        except ChildError as error:
+            return {"row": error.columns}
+
+
+def train_once(
+    fields: dict[str, Any],
+    started: float,
+    folder: str,
+    cpu_devices: int | None = None,
+    profile_chunks: int = 0,
+) -> Reply:
+    """Train as a user would. The seconds count from `started`. Runs in a child."""
     import myriad
 
-    results = myriad.train_and_evaluate(config, f"{folder}/run", quiet=True)
+    myriad.configure(cpu_devices)
+    results = myriad.train_and_evaluate(
+        myriad.create_config(**fields),
+        f"{folder}/run",
+        quiet=True,
+        profile_chunks=profile_chunks,
+    )
     seconds = time.time() - started
     last = results.evaluations[-1]
     timings = results.timings
-    target = config.target_return
+    target = results.config.target_return
     reached = target is None or results.stopped == "target"
     missed = f"the return was {last['return']:.1f} after {last['steps']:,} steps, short of {target}"
-    return machine_columns() | {
+    rate = timings.steps_per_s
+    row = machine_columns() | {
         "num_envs": results.config.num_envs,
         "scan_chunk_size": results.config.scan_chunk_size,
         "num_steps": last["steps"],
-        "steps_per_s": timings.steps_per_s,
-        "steps_per_s_low": timings.steps_per_s,
-        "steps_per_s_high": timings.steps_per_s,
+        **dict.fromkeys(("steps_per_s", "steps_per_s_low", "steps_per_s_high"), rate),
         "run_s": seconds,
         "samples": 1,
         "compile_s": timings.compile_s,
@@ -41,11 +75,11 @@ def train_to_target(config: Any, started: float, folder: str) -> Row:
         "status": "ok" if reached else "failed",
         "reason": "" if reached else missed,
     }
+    loop_s = timings.total_s - timings.compile_s
+    return {"row": row, "train_s": timings.train_s, "loop_s": loop_s}
 
 
-def chosen(
-    declared: Mapping[str, Training], options: argparse.Namespace, what: str
-) -> list[Training]:
+def chosen(declared: Mapping[str, Training], options: Any, what: str) -> list[Training]:
     """Return the declared trainings that `--full`, `--agent` and `--env` select.
 
     A named agent or environment is searched for in all tiers.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.files import replacing
+from benchmarks.harness.files import make_folder, replacing
 from benchmarks.harness.libraries import OURS
 from benchmarks.harness.results import (
     CSV_FOLDER,
@@ -148,7 +148,6 @@ def draw(
         NotInstalledError: matplotlib is absent.
     """
     from myriad.errors import InvalidArgumentError
-    from myriad.files import write_errors_explained
 
     plot_types = [plot_type(name) for name in plot_types]
     if not source.exists():
@@ -167,8 +166,7 @@ def draw(
     for plot in (PLOTS[name] for name in plot_types):
         for name, of_env in _by_env(rows, plot, env):
             if shown := select(of_env, plot):
-                with write_errors_explained(folder):
-                    folder.mkdir(parents=True, exist_ok=True)
+                make_folder(folder)
                 paths += _save(plot.figure(shown), folder / name)
     if not paths:
         kinds = f"{plot_types[0]} results" if len(plot_types) == 1 else "results"

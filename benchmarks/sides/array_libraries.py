@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from benchmarks.harness.process.clock import seconds_of
-from benchmarks.harness.workloads import Workload
+from benchmarks.harness.workload import Workload
 from benchmarks.sides.server import BURN_IN_STEPS, Reply, Totals, no_env_id
 
 MAX_PROCESSES = 16

@@ -6,7 +6,7 @@ import Myriad, because peers run it in their own Python.
 
 from typing import Any, Protocol
 
-from benchmarks.harness.workloads import Workload
+from benchmarks.harness.workload import Workload
 from benchmarks.sides.network_policy import NetworkPolicy, is_network
 from benchmarks.sides.server import Totals
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.harness import package
+from benchmarks.harness import handles
 from benchmarks.harness.workloads import Workload
 from benchmarks.sides.network_policy import NetworkPolicy, is_network
 from benchmarks.sides.server import Totals
@@ -20,8 +20,7 @@ class MyriadStepper:
 
     def __init__(self, workload: Workload, *, record: bool, seed: int):
         import myriad
-        from myriad import timing
-        from myriad.rollout import Rollout
+        from myriad import Rollout, timing
 
         env = myriad.make_env(workload.env)
         agent = (
@@ -55,53 +54,46 @@ class MyriadStepper:
         return Totals(found.num_episodes, found.num_episodes * found.mean_episode_return)
 
 
+def _config(workload: Workload, **fields: Any) -> Any:
+    """Return a training of one chunk, with the hyperparameters of all libraries."""
+    import myriad
+
+    options = HYPERPARAMETERS | {"hidden_sizes": HIDDEN_SIZES, "activation": ACTIVATION}
+    options |= {"normalize_observations": False, "normalize_rewards": False}
+    steps = workload.scan_chunk_size
+    return myriad.create_config(
+        workload.env,
+        workload.agent,
+        workload.num_envs,
+        steps,
+        steps,
+        rollout_steps=options.pop("rollout_steps"),
+        **{f"agent.{name}": value for name, value in options.items()},
+        **fields,
+    )
+
+
 class MyriadTraining(TrainingStepper):
-    """The compiled loop that `myriad train` runs."""
+    """The compiled loop that `myriad train` runs. It compiles in the first training."""
 
     def __init__(self, workload: Workload, *, seed: int):
-        import myriad
-        from myriad.agents import make_learner
-
-        LearningLoop = package.find("myriad.training.loop:LearningLoop")
-
         super().__init__(workload, seed=seed)
-        env = myriad.make_env(workload.env)
-        unscaled = {"normalize_observations": False, "normalize_rewards": False}
-        network = {"hidden_sizes": HIDDEN_SIZES, "activation": ACTIVATION}
-        learner = make_learner(workload.agent, env, **HYPERPARAMETERS, **unscaled, **network)
-        self.num_updates = workload.scan_chunk_size // learner.steps_per_update
-        self._init, self._run = LearningLoop(env, learner, workload.num_envs).jitted()
+        self.training = handles.TrainingProgram(_config(workload, compile_mode="jit"))
 
     def train(self, seed: int) -> None:
-        import jax
-        import numpy as np
-
-        state = self._init(np.int64(seed))
-        jax.block_until_ready(self._run(state, np.int32(self.num_updates), np.bool_(True))[0])  # noqa: FBT003  (it takes arrays)
+        self.training.start(seed)
+        self.training.run_updates(self.training.num_updates)
 
 
 class MyriadSeeds(TrainingStepper):
     """The program that `myriad train --num-seeds` runs."""
 
     def __init__(self, workload: Workload, *, seed: int):
-        import myriad
-
-        Population = package.find("myriad.training.population:Population")
+        from myriad.training.population import Population
 
         super().__init__(workload, seed=seed)
-        own = {"rollout_steps": HYPERPARAMETERS["rollout_steps"]}
-        options = HYPERPARAMETERS | {"hidden_sizes": HIDDEN_SIZES, "activation": ACTIVATION}
-        options |= {"normalize_observations": False, "normalize_rewards": False}
-        of_agent = {f"agent.{name}": value for name, value in options.items() if name not in own}
-        config = myriad.create_config(
-            workload.env,
-            workload.agent,
-            workload.num_envs,
-            workload.scan_chunk_size,
-            **own,
-            **of_agent,
-        )
-        self.population = Population(config.resolve(), workload.num_seeds)
+        num_seeds = workload.num_seeds or 1
+        self.population = Population(_config(workload).resolve(), num_seeds)
         self.num_devices = self.population.num_devices
 
     def train(self, seed: int) -> None:

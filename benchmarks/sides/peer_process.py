@@ -120,7 +120,6 @@ def main() -> None:
     name = sys.argv[1]
     # The root is on the path only to find `benchmarks`, because it holds another `myriad`.
     sys.path.insert(0, str(ROOT))
-    from benchmarks.harness.libraries import TRAINERS
     from benchmarks.sides import array_libraries
     from benchmarks.sides.jax_scan import ScanStepper
     from benchmarks.sides.server import no_env_id, serve
@@ -136,7 +135,7 @@ def main() -> None:
     def make_stepper(workload: Any, *, env_id: str, **options: Any) -> Any:
         if not env_id:
             raise NotImplementedError(no_env_id(workload.env, name))
-        if name in TRAINERS:
+        if name not in ENVS:
             return RejaxTraining(workload, seed=options["seed"], env_id=env_id)
         return ScanStepper(ENVS[name](env_id), workload, **options)
 

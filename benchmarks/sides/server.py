@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from benchmarks.harness.process.clock import seconds_of
 from benchmarks.harness.process.failures import end_with_parent, failure_of
 from benchmarks.harness.process.memory import peak_bytes
-from benchmarks.harness.workloads import Workload
+from benchmarks.harness.workload import Workload
 
 # After this many steps a random policy's episodes have staggered ages. Then the expected number of
 # episodes that end in a window is the window's length over the mean length, without the surplus of
@@ -159,7 +159,8 @@ def serve(
             print(json.dumps(reply), file=replies, flush=True)
     # JAX raises RuntimeError, also if memory runs out.
     except (*refusals, NotImplementedError, ImportError, RuntimeError, MemoryError) as error:
-        print(json.dumps(failure_of(error, refusals)), file=replies, flush=True)
+        reply = {"failure": failure_of(error, refusals)}
+        print(json.dumps(reply), file=replies, flush=True)
 
 
 def _replies_to(

@@ -7,7 +7,7 @@ a Python that lacks Myriad.
 
 from typing import Any
 
-from benchmarks.harness.workloads import Workload
+from benchmarks.harness.workload import Workload
 from benchmarks.sides.server import Totals
 
 AGENT = "ppo"

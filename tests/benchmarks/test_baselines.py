@@ -13,10 +13,8 @@ from benchmarks.baselines import (
     _snake_players,
     _villagers,
     _with_preset,
-    main,
 )
-from myriad import make_env, make_key
-from myriad.agents.bangbang import BangBang
+from myriad import make_agent, make_env, make_key
 from myriad.envs.bucket_brigade import POLICIES
 from myriad.presets import load_preset
 
@@ -46,7 +44,7 @@ def test_a_snake_that_looks_grows_longer_and_neither_snake_dies_before_it_has_ea
 @pytest.mark.slow
 def test_the_best_of_a_sweep_is_no_worse_than_the_controller_as_it_comes():
     env = make_env("gene-circuit-control")
-    plain = BangBang.create(env)
+    plain = make_agent("bangbang", env)
     grid = {"offset": (-0.2, 0.0, 0.1), "hysteresis": (0.0, 0.02), "preview": (0,)}
     _, best = _best("bang-bang", env, plain, grid)
     assert float(_returns(env, best).mean()) >= float(_returns(env, plain).mean()) - 30
@@ -55,7 +53,7 @@ def test_the_best_of_a_sweep_is_no_worse_than_the_controller_as_it_comes():
 def test_a_controller_with_preview_steers_to_the_later_target():
     env = make_env("gene-circuit-control", target="sine", n_horizon=3)
     obs = jnp.array([0.5, 0.4, 0.45, 0.55, 0.6])  # F, then the target now and in 1, 2, 3 intervals
-    plain = BangBang.create(env)
+    plain = make_agent("bangbang", env)
     lights = [
         int(Preview(plain, preview).control(plain.first_memory(), make_key(0), obs)[0])
         for preview in range(4)
@@ -79,20 +77,3 @@ def test_a_preset_takes_part_where_an_agent_has_it_and_gives_its_values():
     assert [each.name for each in contests] == [each.name for each in _contests()]
     config = _config(contests[-1], "ppo", 5_000).resolve().config
     assert config.num_envs == load_preset("ultra_fast", "ppo", contests[-1].env).fields["num_envs"]
-    assert _config(contests[-1], "random", 1).resolve().config.preset is None
-
-
-def test_bad_input_is_one_sentence_and_exit_code_2(capsys):
-    for arguments, sentence in (
-        (["--env", "snak"], "snake"),
-        (
-            ["--env", "cartpole"],
-            "there is no contest in cartpole-control; give bucket-brigade, ",
-        ),
-        (["--steps", "0"], "--steps"),
-        (["--preset", "fast"], "no agent has a preset 'fast'; give one of baseline, "),
-    ):
-        with pytest.raises(SystemExit) as left:
-            raise SystemExit(main(arguments))
-        assert left.value.code == 2
-        assert sentence in capsys.readouterr().err

@@ -249,7 +249,7 @@ def test_the_trainings_have_the_same_hyperparameters():
     import myriad
 
     env = myriad.make_env("cartpole-control")
-    side = MyriadTraining(TRAINING, seed=0)
+    side = MyriadTraining(TRAINING, seed=0).training
     learner = myriad.make_agent("ppo", env, **training.HYPERPARAMETERS)
     assert side.num_updates == 256 // learner.steps_per_update == 2
     with pytest.raises(
@@ -295,7 +295,7 @@ def test_rejax_trains(num_seeds):
 
 
 def workloads_for(*arguments):
-    return chosen(comparison._parse(arguments), load())
+    return chosen(comparison.SCRIPT.parse(arguments), load())
 
 
 def test_the_sizes_are_those_of_the_tier_or_the_one_asked_for():
@@ -349,25 +349,6 @@ def test_the_libraries_are_ours_first_and_those_asked_for_or_all_that_have_the_e
     assert sides(env="snake") == ["myriad", "jumanji"]
     ways = ["gymnasium", "gymnasium-vector", "gymnasium-sync", "gymnasium-async"]
     assert sides() == ["myriad", "gymnax", "myriad-jax", *ways, "envpool", "pufferlib"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--library", "gymnaz"], "library 'gymnaz' is unknown; did you mean 'gymnax'?"),
-        (["--num-envs", "0"], "must be a whole number of at least 1, but got '0'"),
-        (["--full", "--num-envs", "5"], "not allowed with argument"),
-        (["--policy", "3-3"], "invalid choice: '3-3'"),
-        (["--env", "cartpoel"], "cartpole"),
-        (["--training", "--library", "gymnax"], "--training measures what suite.toml declares"),
-    ],
-)
-def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, tmp_path, capsys):
-    assert main([*arguments, "--output", str(tmp_path)]) == 2
-    printed = capsys.readouterr()
-    assert sentence in printed.err
-    assert len(printed.err.strip().splitlines()) == 1
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks import devices
 from benchmarks.devices import Place, SeveralCores, device_counts, main, places, state_bytes
+from benchmarks.harness import asv_suite
 from benchmarks.harness.results import COLUMNS, read_csv
 from benchmarks.harness.workloads import Declaration, Workload, load
 from benchmarks.plots.devices import device_scaling
@@ -22,14 +23,15 @@ ROLLOUT = dataclasses.replace(TRAINING, name="rollout", agent="random", num_shar
 def declare(monkeypatch, *workloads):
     named = {"devices": {each.name: each for each in workloads}}
     declared = Declaration(named, sanity_checks={}, targets=())
-    monkeypatch.setattr(devices, "load", lambda: declared)
+    for module in (devices, asv_suite):
+        monkeypatch.setattr(module, "load", lambda: declared)
 
 
 @pytest.fixture
 def two_cores(monkeypatch):
     """A machine that says that it has two cores: devices may share one here, since none is fast."""
     columns = {"library": "myriad", "device": "cpu", "device_name": "A Processor", "cores": 2}
-    monkeypatch.setattr(devices, "run", lambda *_, **__: {"columns": columns, "usable": 2})
+    monkeypatch.setattr(devices, "machine", lambda: {"columns": columns, "usable_devices": 2})
     monkeypatch.setattr(devices, "_SAMPLE_S", 0.001)
 
 

@@ -6,7 +6,7 @@ import pytest
 import myriad
 from benchmarks import learning_comparison as comparison
 from benchmarks.harness import peers
-from benchmarks.learning_comparison import ComparedRun, Judge, Question
+from benchmarks.learning_comparison import ComparedRun, Question
 
 
 def runs(library, *returns, seconds=2.0):
@@ -27,28 +27,28 @@ def layer(kernel, bias):
 
 
 def test_the_judge_takes_the_best_action_of_a_loaded_network():
-    judge = Judge("CartPole-v1", comparison._rejax_policy("CartPole-v1", normalized=False))
-    left = judge.mean_return(layer(np.zeros((4, 2)), [1, 0]))
+    judge = comparison._judge("CartPole-v1", normalized=False)
+    left = judge(layer(np.zeros((4, 2)), [1, 0]))
     # Push to the side to which the pole leans and falls.
-    balancing = judge.mean_return(layer([[0, 0], [0, 0], [0, 1], [0, 1]], [0, 0]))
+    balancing = judge(layer([[0, 0], [0, 0], [0, 1], [0, 1]], [0, 0]))
     assert 8 < left < 11
     assert balancing > 100
 
 
 def test_the_judge_normalises_where_the_network_learned_so():
-    judge = Judge("CartPole-v1", comparison._rejax_policy("CartPole-v1", normalized=True))
+    judge = comparison._judge("CartPole-v1", normalized=True)
     # The mean that is taken off is given back by the bias, the deviation by the weight.
-    balancing = judge.mean_return(layer([[0, 0], [0, 0], [0, 2], [0, 1]], [0, 1]))
+    balancing = judge(layer([[0, 0], [0, 0], [0, 2], [0, 1]], [0, 1]))
     assert balancing > 100
 
 
 def test_hidden_layers_bend_and_continuous_actions_stay_within_the_box():
-    judge = Judge("Pendulum-v1", comparison._rejax_policy("Pendulum-v1", normalized=False))
+    judge = comparison._judge("Pendulum-v1", normalized=False)
     hidden = {"kernel0": np.zeros((3, 8), np.float32), "bias0": np.full(8, -100, np.float32)}
     last = {"kernel1": np.ones((8, 1), np.float32), "bias1": np.full(1, 50, np.float32)}
     clipped = last | {"bias1": np.full(1, 2, np.float32)}
     moments = {"mean": np.zeros(3, np.float32), "var": np.ones(3, np.float32)}
-    far, at_the_bound = (judge.mean_return(hidden | each | moments) for each in (last, clipped))
+    far, at_the_bound = (float(judge(hidden | each | moments)) for each in (last, clipped))
     assert far == pytest.approx(at_the_bound, rel=1e-6)
 
 

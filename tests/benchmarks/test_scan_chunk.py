@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from benchmarks import scan_chunk
+from benchmarks import runner, scan_chunk
 from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.results import COLUMNS, read_csv
 from benchmarks.scan_chunk import ScanChunk, common_steps, main
@@ -66,33 +66,6 @@ def test_the_common_steps_are_whole_chunks_where_few_suffice(chunks, steps):
     assert steps == max(chunks) or all(steps % chunk == 0 for chunk in chunks)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (
-            ["--scan-chunk-sizes", "0"],
-            "argument --scan-chunk-sizes: must be a whole number of at least 1, but got '0'",
-        ),
-        (
-            ["--num-envs", "x"],
-            "argument --num-envs: must be a whole number of at least 1, but got 'x'",
-        ),
-        (["--env", "cartpol"], "unknown environment 'cartpol'; did you mean 'cartpole'?"),
-        (["--agent", "dqm"], "unknown agent 'dqm'; did you mean 'dqn'?"),
-        (
-            ["--output", f"{__file__}/folder"],
-            "folder for the results: Not a directory.",
-        ),
-    ],
-)
-def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, capsys):
-    assert main(arguments) == 2
-    printed = capsys.readouterr()
-    assert sentence in printed.err
-    assert printed.err.count("\n") == 1
-    assert printed.out == ""
-
-
 class Stepped:
     """A program that takes no time; an agent whose updates take 8 steps makes chunks of 8."""
 
@@ -137,7 +110,7 @@ def test_a_failure_is_a_row_and_exit_code_1(whole, monkeypatch, tmp_path, capsys
         failed = {"scan_chunk_size": 8, "failure": "RESOURCE_EXHAUSTED: out of memory"}
         return {"columns": {"device": "cpu"}, "chunks": [{"scan_chunk_size": 1} | timed, failed]}
 
-    monkeypatch.setattr(scan_chunk, "run", pretended)
+    monkeypatch.setattr(runner, "run", pretended)
     monkeypatch.setattr(scan_chunk, "machine", lambda: {"columns": {"device": "cpu"}})
     assert main(["--scan-chunk-sizes", "1", "8", "--output", str(tmp_path)]) == 1
     statuses = [(row["scan_chunk_size"], row["status"]) for row in read_csv(only_file(tmp_path))]
@@ -156,4 +129,4 @@ def test_the_benchmark_times_the_steps_declared_and_asv_may_set_up_again():
     suite.time_steps(name)
     suite.setup(name)
     assert suite.compiled is built
-    assert built._rollout.summary(built._state).num_steps == 2 * 1_000 * suite.num_steps
+    assert built.rollout.summary(built.state).num_steps == 2 * 1_000 * suite.num_steps

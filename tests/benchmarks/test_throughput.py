@@ -12,13 +12,14 @@ import pytest
 import benchmarks
 from benchmarks import throughput, utils
 from benchmarks.harness import interleave
-from benchmarks.harness.command_line import command_of
+from benchmarks.harness.asv_suite import skip_unless_runnable
 from benchmarks.harness.interleave import Budget
 from benchmarks.harness.process.supervisor import ROOT
 from benchmarks.harness.results import COLUMNS, ResultsFile, read_csv
 from benchmarks.harness.sanity import measure
 from benchmarks.harness.targets import Verdict, check_targets, targets_table
 from benchmarks.harness.workloads import Declaration, Target, Workload, load
+from benchmarks.runner import Run, command_of
 from benchmarks.sides.ours import MyriadStepper
 from benchmarks.throughput import Gymnax, Throughput, chosen, main
 
@@ -48,7 +49,7 @@ def run_python(*arguments, **environ):
 
 
 def workloads_for(*arguments):
-    return chosen(throughput._parse(arguments), load())
+    return chosen(throughput.SCRIPT.parse(arguments), load())
 
 
 # --- as an asv suite
@@ -115,7 +116,7 @@ def test_a_commit_without_the_environment_is_skipped():
     with pytest.raises(
         NotImplementedError, match="this commit lacks warp-drive or the agent random"
     ):
-        throughput._warm_rollout(replace(TINY, env="warp-drive"))
+        skip_unless_runnable(replace(TINY, env="warp-drive"))
 
 
 def test_the_benchmark_times_a_compiled_chunk_and_asv_may_set_up_again():
@@ -234,39 +235,6 @@ def test_the_scan_chunk_size_given_is_the_one_that_runs():
     assert side.rollout.summary(side.state).num_steps == 12 * TINY.num_envs
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (
-            ["--num-envs", "0"],
-            "argument --num-envs: must be a whole number of at least 1, but got '0'",
-        ),
-        (
-            ["--scan-chunk-size", "1.5"],
-            "argument --scan-chunk-size: must be a whole number of at least 1, but got '1.5'",
-        ),
-        (["--env", "cartpol"], "unknown environment 'cartpol'; did you mean 'cartpole'?"),
-        (["--num-env", "5"], "unrecognized arguments: --num-env 5"),
-        (["--full", "--num-envs", "5"], "argument --num-envs: not allowed with argument --full"),
-        (["--targets", "--num-steps", "5"], "--targets measures what suite.toml declares"),
-        (
-            ["--targets", "--env", "a.module:Class"],
-            "no target is about a.module:Class; there are targets about bucket-brigade, ",
-        ),
-        (
-            ["--output", f"{__file__}/folder"],
-            "folder for the results: Not a directory.",
-        ),
-    ],
-)
-def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, capsys):
-    assert main(arguments) == 2
-    printed = capsys.readouterr()
-    assert sentence in printed.err
-    assert printed.err.count("\n") == 1
-    assert printed.out == ""
-
-
 # Beside gymnax, and alone, since gymnax has no snake.
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -301,8 +269,8 @@ def test_a_workload_that_fails_is_told_and_the_command_exits_with_1(monkeypatch,
     assert (ours["status"], ours["steps_per_s"]) == ("failed", "")
     assert ours["reason"] == "the process ended with exit code 1: no more memory"
     assert (
-        "myriad, 8 environments: failed: the process ended with exit code 1: no more memory"
-        in capsys.readouterr().err
+        "myriad, throughput, cartpole-control with random, 8 environments, chunk 256: failed: "
+        "the process ended with exit code 1: no more memory" in capsys.readouterr().err
     )
 
 
@@ -474,23 +442,30 @@ def test_env_selects_the_targets_of_that_environment(monkeypatch, tmp_path, caps
 
 
 def test_what_a_reader_must_know_of_a_library_is_printed_once_with_a_star(tmp_path, capsys):
-    file = ResultsFile("throughput", tmp_path, "a test")
+    run = Run(throughput.SCRIPT, throughput.SCRIPT.parse(["--output", str(tmp_path)]), [])
+    file = run.file
     file.add(
         [interleave.Outcome(interleave.Case("jumanji", TINY), status="failed", reason="no memory")]
     )
     noted = file.rows[0] | {"status": "ok", "reason": "another environment"}
     file.rows += [noted, noted | {"num_envs": 128}, noted | {"library": "jumanji-configured"}]
-    throughput._report(file)
+    throughput.print_notes(file.rows)
+    run.report()
     printed = capsys.readouterr()
     assert (
         printed.out.count("* jumanji, cartpole-control: another environment\n")
         == printed.out.count("*")
         == 1
     )
-    assert "jumanji, 64 environments: failed: no memory\n" in printed.err
+    assert "64 environments, chunk 16: failed: no memory\n" in printed.err
 
 
-def test_no_module_names_anything_that_asv_would_run_by_mistake():
+# asv reads these of a benchmark's module where its class has none.
+OF_ASV = {"number", "params", "repeat", "rounds", "setup", "teardown", "timeout", "type", "unit"}
+
+
+def test_no_module_names_anything_that_asv_would_take_by_mistake():
     for module in pkgutil.iter_modules(benchmarks.__path__):
-        names = vars(import_module(f"benchmarks.{module.name}"))
+        names = set(vars(import_module(f"benchmarks.{module.name}")))
         assert not [name for name in names if re.match(r"(time|track|mem|peakmem|timeraw)_", name)]
+        assert not names & OF_ASV, module.name

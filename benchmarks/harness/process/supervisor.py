@@ -1,6 +1,6 @@
 """Start a process in its own session, limit its time and memory, and end all that it started.
 
-child_process.py and interleave.py start every process of a benchmark here.
+child.py and run_all.py start every process of a benchmark here.
 """
 
 import contextlib
@@ -14,11 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Self
 
-from benchmarks.harness import package
 from benchmarks.harness.process.failures import ChildError
 
 ROOT = Path(__file__).resolve().parents[3]
-_LOOK_S = 0.25  # seconds between checks of the memory, so rare that they don't disturb measurements
+LOOK_S = 0.25  # seconds between checks of the memory, so rare that they don't disturb measurements
 _PARENT_FIELD = 1  # fields of /proc/<pid>/stat, counted from after the command's name
 _RSS_FIELD = 21
 # The share of free memory. The rest is for the system, and for processes that start meanwhile.
@@ -85,28 +84,27 @@ class Supervised:
         self.process.wait()
         self._ended = True
 
-    def wait(self, timeout_s: float, memory_limit_bytes: int | None = None) -> int:
+    def wait(self, timeout_s: float) -> int:
         """Wait for the command and return its exit code.
 
-        Args:
-            timeout_s: seconds that it may take.
-            memory_limit_bytes: limit on the memory of all its processes together; None means nine
-                tenths of the machine's free memory.
-
         Raises:
-            ChildError: it exceeded its time or memory.
+            ChildError: it took longer, or more than nine tenths of the machine's free memory.
         """
-        limit = memory_limit_bytes or _available_bytes()
+        limit = available_bytes()
         deadline = time.monotonic() + timeout_s
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                return self.process.wait(_LOOK_S)
-            held = _resident_bytes(self.process.pid)
-            if held > limit:
-                reason = f"out of memory: it held {held:,} bytes and may hold {limit:,}"
-                raise ChildError("refused", reason)
+                return self.process.wait(LOOK_S)
+            self.require_within(limit)
             if time.monotonic() > deadline:
                 raise ChildError("failed", f"no answer within {timeout_s:g} s")
+
+    def require_within(self, limit: int) -> None:
+        """Raise a ChildError if all its processes together hold more than `limit` bytes."""
+        held = _resident_bytes(self.process.pid)
+        if held > limit:
+            reason = f"out of memory: it held {held:,} bytes and may hold {limit:,}"
+            raise ChildError("refused", reason)
 
     def last_words(self) -> str:
         """Wait for the process. Return how it ended, and the last line of its stderr."""
@@ -117,8 +115,11 @@ class Supervised:
         return f"the process {ending}: {lines[-1] if lines else 'no message'}"
 
 
-def _available_bytes() -> int:
-    _, left = package.find("myriad.hardware:host_memory")()
+def available_bytes() -> int:
+    """Return nine tenths of the machine's free memory."""
+    from myriad.host import host_memory
+
+    _, left = host_memory()
     return sys.maxsize if left is None else int(_SHARE_OF_MEMORY * left)
 
 

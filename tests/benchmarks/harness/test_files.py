@@ -4,16 +4,15 @@ import importlib
 
 import pytest
 
-from benchmarks.harness.command_line import Parser
 from benchmarks.harness.files import replacing, write_text
 from benchmarks.harness.results import ROOT
-from benchmarks.harness.workloads import SuiteError
+from benchmarks.runner import Script
 from myriad.errors import InvalidArgumentError
 
 SCRIPTS = [
     path.stem
     for path in sorted((ROOT / "benchmarks").glob("*.py"))
-    if "parser.add_output(" in path.read_text(encoding="utf-8")
+    if "SCRIPT = Script(" in (text := path.read_text()) and '"--output"' not in text
 ]
 
 
@@ -65,15 +64,5 @@ def test_an_empty_file_a_folder_and_a_forced_file_are_written(tmp_path):
     (tmp_path / "empty.csv").touch()
     (tmp_path / "mine.csv").write_text("mine")
     for flags in (["empty.csv"], ["."], ["new.csv"], ["mine.csv", "--force"]):
-        parser = Parser("script.py", "A script.")
-        parser.add_output()
-        assert parser.parse_args(["--output", str(tmp_path / flags[0]), *flags[1:]])
-
-
-def test_an_empty_name_is_refused():
-    for flag in ("--env", "--agent"):
-        parser = Parser("script.py", "A script.")
-        parser.add_env("cartpole")
-        parser.add_agent(None)
-        with pytest.raises(SuiteError, match=f"^{flag} must not be empty; --help lists"):
-            parser.parse_args([flag, ""])
+        script = Script("script", "A script.", lambda run: None)
+        assert script.parse(["--output", str(tmp_path / flags[0]), *flags[1:]])

@@ -110,7 +110,7 @@ def test_no_process_is_left_when_the_parent_is_interrupted(fake_sides, started):
 
 def test_a_refusal_carries_its_status_and_reason(fake_sides):
     refusal = "dict(status='refused', reason='too large', error='InvalidArgumentError')"
-    refusing = f"print(json.dumps({refusal}), flush=True)"
+    refusing = f"print(json.dumps(dict(failure={refusal})), flush=True)"
     (outcome,) = alternate(fake_sides(refusing=refusing), BUDGET)
     assert (outcome.status, outcome.reason, outcome.error) == (
         "refused",

@@ -1,8 +1,48 @@
-"""Skip workloads that this commit can't run on this machine. Every asv suite calls this first."""
+"""What asv suites share: a setup that compiles once, and skips what can't be run here."""
 
 import os
+from typing import Any
 
-from benchmarks.harness.workloads import Training, Workload
+from benchmarks.harness.workloads import Training, Workload, load, tier_from_environment
+
+
+def names_of(suite: str) -> list[str]:
+    """Return the names of a suite's workloads in the tier of MYRIAD_TIER, as asv's `params`."""
+    return [
+        name
+        for name, declared in load().of(suite).items()
+        if tier_from_environment() in declared.tiers
+    ]
+
+
+class AsvSuite:
+    """The base of asv suites. asv calls `setup` before every sample, and it prepares once.
+
+    Attributes:
+        suite: the table in suite.toml that declares its workloads.
+        always: the workload of a suite without parameters.
+    """
+
+    timeout = 300
+    suite = ""
+    always = ""
+    prepared: Any = None
+
+    def setup(self, *params: str) -> None:
+        """Compile and warm up, or have asv skip what this commit or machine can't run."""
+        if self.prepared == params:
+            return
+        declared = load().of(self.suite)[self.always or self.name_of(*params)]
+        skip_unless_runnable(declared)
+        self.prepare(declared)
+        self.prepared = params
+
+    def name_of(self, param: str) -> str:
+        """Return the workload of a parameter, which is the parameter itself."""
+        return param
+
+    def prepare(self, declared: Any) -> None:
+        """Compile and warm up a declared workload or training."""
 
 
 def skip_unless_runnable(workload: Workload | Training) -> None:

@@ -1,6 +1,5 @@
 """What a child process breaks costs its own answer and leaves nothing behind."""
 
-import json
 import os
 import subprocess
 import sys
@@ -9,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness.process.child_process import run
+from benchmarks.harness.process.child import run
 from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.process.supervisor import ROOT
 
-HERE = "tests.benchmarks.harness.process.test_child_process"
+HERE = "tests.benchmarks.harness.process.test_child"
 LIMIT_S = 600
 
 
@@ -113,25 +112,10 @@ def test_memory_is_counted_over_all_that_a_child_started_and_all_of_it_is_ended(
     assert ends(beside.read_text())
 
 
-def test_a_reply_is_read_only_when_it_is_whole(tmp_path):
-    answer = tmp_path / "reply.json"
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.harness.process.child_process",
-        f"{HERE}:double",
-        json.dumps({"number": 1}),
-        str(answer),
-    ]
-    subprocess.run(command, check=True, cwd=ROOT)
-    assert json.loads(answer.read_text())["doubled"] == 2
-    assert [path.name for path in tmp_path.iterdir()] == ["reply.json"]
-
-
 @pytest.mark.slow
 def test_a_child_whose_parent_is_killed_ends_too(tmp_path):
     beside = tmp_path / "pid"
-    call = "from benchmarks.harness.process.child_process import run\n"
+    call = "from benchmarks.harness.process.child import run\n"
     call += f"run('{HERE}:sleep', {{'beside': {str(beside)!r}}}, timeout_s={LIMIT_S})"
     with subprocess.Popen([sys.executable, "-c", call], cwd=ROOT) as parent:
         try:

@@ -1,0 +1,381 @@
+"""Run every script of this folder: flags, exit codes, child processes, rows, tables and plots.
+
+A script describes itself as a `Script`, whose `measure` gets a `Run`:
+
+    main = Script("compile", __doc__, _measure, {"--full": switch("measure everything")}).main
+"""
+
+import argparse
+import contextlib
+import os
+import shlex
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness.files import require_free, write_rows
+from benchmarks.harness.interleave import OnEvent, Outcome
+from benchmarks.harness.process.child import Reply, run
+from benchmarks.harness.process.failures import ChildError
+from benchmarks.harness.results import (
+    LEAST_SAMPLES,
+    ResultsFile,
+    Row,
+    last_rate,
+    markdown,
+    new_row,
+    spread,
+)
+from benchmarks.harness.workloads import SuiteError
+from benchmarks.plots.draw import draw_run
+
+# Environment variables that affect measurements.
+SETTINGS = (
+    "JAX_PLATFORM_NAME",
+    "JAX_PLATFORMS",
+    "JAX_NUM_CPU_DEVICES",
+    "JAX_DEFAULT_MATMUL_PRECISION",
+    "JAX_ENABLE_X64",
+    "XLA_FLAGS",
+    "MYRIAD_TIER",
+)
+Flag = Mapping[str, Any]  # what `add_argument` takes
+
+
+def count(text: str) -> int:
+    """Parse a flag that is a whole number of at least 1."""
+    value = int(text) if text.isdecimal() else 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, but got {text!r}")
+    return value
+
+
+def writable(text: str) -> Path:
+    """Parse a flag that names a file, and check before hours of work that it can be written."""
+    path = Path(text)
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text} can't be written: {error.strerror}") from error
+    return path
+
+
+def switch(says: str) -> Flag:
+    """Describe a flag without a value."""
+    return {"action": "store_true", "help": says}
+
+
+def text(says: str, default: Any = None, **more: Any) -> Flag:
+    """Describe a flag with a text."""
+    return {"help": says, "default": default, **more}
+
+
+def whole(says: str, default: int | None = None, **more: Any) -> Flag:
+    """Describe a flag with a whole number of at least 1."""
+    return text(says, default, type=count, metavar="N", **more)
+
+
+ENV = text("environment, or package.module:Class (default: suite.toml's)")
+NUM_ENVS = whole("number of parallel environments (default: suite.toml's)")
+
+
+@dataclass(frozen=True)
+class Script:
+    """The description of a script.
+
+    Attributes:
+        name: its file's name without the ending.
+        document: its docstring, whose first line describes the command.
+        measure: measures, and says whether the exit code is 0. With None it is 0 if every row is
+            ok.
+        flags: its flags, besides `--output` and `--force` for the file of its rows.
+        exclusive: flags that exclude each other.
+        suite: the first word of its CSV file's name. Empty if it opens its files itself.
+        writes: a folder of results (""), or what a row of its own table is about.
+        plot: the plot of its rows, one for each environment.
+        refuses: says what is wrong with a combination of flags, or returns None.
+    """
+
+    name: str
+    document: str | None
+    measure: Callable[["Run"], bool | None]
+    flags: Mapping[str, Flag] = field(default_factory=dict)
+    exclusive: Sequence[str] = ()
+    suite: str = ""
+    writes: str = ""
+    plot: str = ""
+    refuses: Callable[[argparse.Namespace], str | None] = lambda options: None
+
+    @property
+    def path(self) -> str:
+        """The path of the script."""
+        return f"benchmarks/{self.name}.py"
+
+    def main(self, argv: Sequence[str] | None = None) -> int:
+        """Run the command line, and return the exit code.
+
+        The code is 0 if the script succeeded, 1 if not, 2 for bad input and 130 for Ctrl-C.
+        """
+        from myriad.errors import MyriadError
+
+        argv = sys.argv[1:] if argv is None else list(argv)
+        try:
+            running = Run(self, self.parse(argv), argv)
+            succeeded = self.measure(running)
+            every_row_is_ok = running.report()
+        except (MyriadError, SuiteError, ChildError) as error:
+            print(error, file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            print("stopped; all measurements so far are saved", file=sys.stderr)
+            return 130
+        return 0 if (every_row_is_ok if succeeded is None else succeeded) else 1
+
+    def parse(self, argv: Sequence[str]) -> Any:
+        """Parse the flags.
+
+        Raises:
+            SuiteError: they are wrong.
+            InvalidArgumentError: the file of `--output` exists.
+        """
+        parser = _Parser(self.path, self.document)
+        # argparse can't write the help of an empty group.
+        group = parser.add_mutually_exclusive_group() if self.exclusive else parser
+        for flag, options in self.flags.items():
+            owner = group if flag in self.exclusive else parser
+            owner.add_argument(*flag.split("/"), **options)
+        if "--output" not in self.flags:
+            kind, says = Path, "CSV file or folder (default: results/csv)"
+            if self.writes:
+                kind, says = writable, f"CSV file, with a row per {self.writes}"
+            parser.add_argument("--output", type=kind, metavar="PATH", help=says)
+            force = switch("replace the file of --output if it exists")
+            parser.add_argument("--force", **force)
+        options = parser.parse_args(argv)
+        for name, value in vars(options).items():
+            if "" in (value if isinstance(value, list) else [value]):
+                parser.error(f"--{name.replace('_', '-')} must not be empty")
+        if "--output" not in self.flags and options.output is not None:
+            require_free(options.output, force=options.force)
+        if wrong := self.refuses(options):
+            raise SuiteError(f"{wrong}; --help lists the flags.")
+        return options
+
+
+class Run:
+    """One invocation of a script.
+
+    Attributes:
+        options: the values of its flags.
+        command: the command that repeats it.
+        files: the files of results that it has opened.
+    """
+
+    def __init__(self, script: Script, options: Any, argv: Sequence[str]):
+        self.script = script
+        self.options = options
+        self.command = command_of(script.path, argv)
+        self.files: list[ResultsFile] = []
+        self._rows: list[Any] = []
+        if script.suite:
+            self.open(script.suite, options.output)
+
+    def open(self, suite: str, output: Path | None) -> ResultsFile:
+        """Open a file of results. Rows are added to the last one that was opened."""
+        self.files.append(ResultsFile(suite, output, self.command))
+        return self.files[-1]
+
+    @property
+    def file(self) -> ResultsFile:
+        """The file of results that rows are added to."""
+        return self.files[-1]
+
+    def add(self, rows: Sequence[Row], samples: Any) -> None:
+        """Save rows, given by their columns, and their raw samples."""
+        made = []
+        for row in rows:
+            named = {"suite": self.file.suite} | row
+            made.append(new_row(named.pop("suite"), self.file.timestamp, **named))
+        self.file.add_rows(made, samples)
+
+    def attempt(
+        self, target: str, request: dict[str, Any], described: Row, *each: Row, **limits: Any
+    ) -> Reply | None:
+        """Call a function in a child process. If it fails, save a row for `each` of its sizes."""
+        try:
+            return run(target, request, **limits)
+        except ChildError as error:
+            self.add([described | size | error.columns for size in each or ({},)], request)
+            return None
+
+    def save(self, *rows: Any) -> None:
+        """Add dataclasses to the script's own table, and write all of it."""
+        self._rows += rows
+        if self.options.output is not None:
+            write_rows(self.options.output, type(rows[0]), self._rows)
+
+    def report(self) -> bool:
+        """Print failures, the files, the plots and the command. Return whether all rows are ok."""
+        lost = [row for file in self.files for row in file.rows if row["status"] != "ok"]
+        for row in lost:
+            print(f"{_where(row)}: {row['status']}: {row['reason']}", file=sys.stderr)
+        for file in self.files:
+            print(f"\nrows:           {file.path}\nraw samples:    {file.samples_path}")
+            if self.script.plot:
+                for env in dict.fromkeys(row["env"] for row in file.rows):
+                    draw_run(file, self.script.plot, env)
+        if self.files:
+            print(f"reproduce with: {self.command}")
+        return not lost
+
+
+_SIZES = {"num_envs": "{:,} environments", "scan_chunk_size": "chunk {:,}"}
+
+
+def _where(row: Row) -> str:
+    sizes = [shape.format(row[name]) for name, shape in _SIZES.items() if row[name] != ""]
+    named = [row["library"], row["suite"], f"{row['env']} with {row['agent']}", *sizes]
+    return ", ".join(filter(None, named))
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one sentence and exit code 2."""
+
+    def __init__(self, path: str, document: str | None):
+        first = str(document).split("\n")[0]
+        super().__init__(prog=f"python {path}", description=first, allow_abbrev=False)
+        self.add_argument(
+            "--without-xla-option",
+            action=_LeaveOut,
+            metavar="NAME",
+            help="leave out one of the XLA options that Myriad sets (repeatable)",
+        )
+
+    def error(self, message: str) -> Any:
+        raise SuiteError(f"{message}; --help lists the flags.")
+
+
+class _LeaveOut(argparse.Action):
+    """Leaves out an XLA option, in this process and in all that it starts."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        from myriad import settings
+        from myriad.hardware import XLA_CPU_OPTIONS
+
+        if values not in XLA_CPU_OPTIONS:
+            parser.error(
+                f"--without-xla-option must be one of {', '.join(XLA_CPU_OPTIONS)}, "
+                f"but got {values!r}"
+            )
+        settings.leave_out_xla_options([*settings.left_out_xla_options(), values])
+
+
+def resolved_env(env: str) -> str:
+    """Return the full name of an environment: `cartpole-control` for `cartpole`.
+
+    Raises:
+        UnknownNameError: there is none of that name.
+    """
+    from myriad.envs import ENVIRONMENTS
+
+    return env if ":" in env else ENVIRONMENTS.resolve(env)
+
+
+def resolved_agent(agent: str) -> str:
+    """Return the full name of an agent.
+
+    Raises:
+        UnknownNameError: there is none of that name.
+    """
+    from myriad.agents import AGENTS
+
+    return AGENTS.resolve(agent)
+
+
+def command_of(path: str, argv: Sequence[str]) -> str:
+    """Return the command that repeats a run, with the environment variables that affect it."""
+    settings = [
+        f"{name}={shlex.quote(os.environ[name])}" for name in SETTINGS if os.environ.get(name)
+    ]
+    return " ".join([*settings, f"python {path}", shlex.join(argv)]).strip()
+
+
+def in_turns(
+    samplers: Mapping[Any, Callable[[], float]], rounds: int, **budget: Any
+) -> dict[Any, list[float]]:
+    """Take samples of every variant, round by round, in an order drawn anew for each round."""
+    from myriad.timing import interleave
+
+    options = {"least_rounds": rounds, "most_rounds": rounds} | budget
+    return dict(zip(samplers, interleave(list(samplers.values()), **options), strict=True))
+
+
+def ratio_table(what: str, rates: Mapping[str, Sequence[float]], unit: str = "steps/s") -> str:
+    """Return a line per variant: its median, and its ratio to the first one, round by round."""
+    first, of_first = next(iter(rates.items()))
+    lines = []
+    for name, own in rates.items():
+        found = spread([a / b for a, b in zip(own, of_first, strict=True)], "times")
+        shown = between(found, "times") if name != first else "1"
+        median = statistics.median(own)
+        lines.append([name, f"{median:,.0f}" if median >= 100 else f"{median:,.2f}", shown])
+    return markdown((what, unit, f"times {first} ({span_of(of_first)})"), lines)
+
+
+def between(row: Row, name: str, form: str = ".2f") -> str:
+    """Write a value of `spread` with its interval."""
+    return f"{row[name]:{form}} ({row[f'{name}_low']:{form}} to {row[f'{name}_high']:{form}})"
+
+
+def span_of(samples: Sequence[float]) -> str:
+    """Say what the ends of `spread` are for so many samples."""
+    return "95% interval" if len(samples) >= LEAST_SAMPLES else "least to most"
+
+
+def readable(num_bytes: int | None) -> str:
+    """Write a number of bytes in a fitting unit, or a dash if XLA does not state it."""
+    if not num_bytes:
+        return "-"
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if num_bytes >= size:
+            return f"{num_bytes / size:,.1f} {unit}"
+    return f"{num_bytes} B"
+
+
+@contextlib.contextmanager
+def progress(num_alternations: int) -> Iterator[OnEvent]:
+    """Show live progress if stderr is a terminal, and otherwise a line for each compilation."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (
+        SpinnerColumn(),
+        BarColumn(bar_width=12),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(
+        *columns, console=console, disable=not console.is_terminal, transient=True
+    ) as progress:
+        task = progress.add_task("starting", total=num_alternations)
+
+        def show(event: str, outcomes: Sequence[Outcome]) -> None:
+            workload = outcomes[0].case.workload
+            size = f"{workload.num_envs:,} of {workload.env}"
+            rates = [
+                f"{outcome.case.side} {rate}"
+                for outcome in outcomes
+                if (rate := last_rate(outcome))
+            ]
+            described = ", ".join(
+                [size, *rates, f"M steps/s ({event})"] if rates else [size, event]
+            )
+            progress.update(task, advance=event == "done", description=described)
+            if not console.is_terminal and not rates and event not in ("importing", "done"):
+                print(described, file=sys.stderr, flush=True)
+
+        yield show

@@ -1,0 +1,94 @@
+"""What all scripts share: a mistake in a flag is one sentence and exit code 2."""
+
+import importlib
+
+import pytest
+
+from benchmarks.harness.process import child
+from benchmarks.harness.results import ROOT
+from benchmarks.runner import ratio_table, readable
+
+SCRIPTS = sorted(
+    path.stem
+    for path in (ROOT / "benchmarks").glob("*.py")
+    if "SCRIPT = Script(" in path.read_text()
+)
+NUMBER = "must be a whole number of at least 1, but got"
+REFUSED = [
+    ("baselines", "--env snak", "did you mean 'snake'?"),
+    ("baselines", "--env cartpole", "there is no contest in cartpole-control; give bucket-brigade"),
+    ("baselines", "--preset fast", "no agent has a preset 'fast'; give one of baseline, "),
+    ("comparison", "--library gymnaz", "library 'gymnaz' is unknown; did you mean 'gymnax'?"),
+    ("comparison", "--full --num-envs 5", "not allowed with argument"),
+    ("comparison", "--policy 3-3", "invalid choice: '3-3'"),
+    ("comparison", "--training --library gymnax", "--training measures what suite.toml declares"),
+    ("compile", "--agent dqm", "unknown agent 'dqm'; did you mean 'dqn'?"),
+    ("compile", f"--output {__file__}/folder", "folder for the results: Not a directory."),
+    ("gpu_report", "--output nowhere/runs.csv", "nowhere/runs.csv can't be written: No such file"),
+    ("learning", "--agent pid", "invalid choice: 'pid'"),
+    ("learning", "--seeds -1", f"{NUMBER} '-1'"),
+    ("learning", "--set x", "--set needs --networks"),
+    ("learning", "--env snake", "--env needs --networks"),
+    ("learning", "--steps 9", "--steps needs --networks"),
+    ("learning", "--networks mlp --num-envs 8", "--num-envs can't be given with --networks"),
+    ("learning", "--networks cnn mlp --set seed=1", "--set can't set seed, use --seeds for that"),
+    ("learning", "--networks cnn mlp --set cnnn:x=1", "--set must begin with one of cnn, mlp"),
+    ("learning", "--networks cnn --set gamma=", "--set must be NAME=VALUE in TOML"),
+    ("memory_profile", "--limit much", "must be a number of bytes such as 4GiB or 500MB"),
+    ("memory_profile", "--limit 0", "must be a number of bytes such as 4GiB or 500MB"),
+    ("memory_profile", "--profile time", "argument --profile: invalid choice: 'time'"),
+    ("memory_profile", "--profile scan --limit 1GiB", "--limit searches over environments"),
+    ("presets", "--part stairs", "--part: invalid choice: 'stairs'"),
+    ("presets", "--agent random", "declares no presets of random in any environment"),
+    ("scan_chunk", "--scan-chunk-sizes 0", f"argument --scan-chunk-sizes: {NUMBER} '0'"),
+    ("scan_chunk", "--num-envs x", f"argument --num-envs: {NUMBER} 'x'"),
+    ("scan_chunk", "--env cartpol", "unknown environment 'cartpol'; did you mean 'cartpole'?"),
+    ("throughput", "--scan-chunk-size 1.5", f"argument --scan-chunk-size: {NUMBER} '1.5'"),
+    ("throughput", "--num-env 5", "unrecognized arguments: --num-env 5"),
+    ("throughput", "--full --num-envs 5", "argument --num-envs: not allowed with argument --full"),
+    ("throughput", "--targets --num-steps 5", "--targets measures what suite.toml declares"),
+    ("throughput", "--targets --env a.module:Class", "no target is about a.module:Class; there"),
+    ("training", "--agent sarsa", "declares no training of sarsa in any environment; there are"),
+    *((script, "--faster", "unrecognized arguments: --faster") for script in SCRIPTS),
+]
+
+
+@pytest.mark.parametrize(
+    ("script", "flags", "sentence"), REFUSED, ids=[" ".join(each[:2])[:60] for each in REFUSED]
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(script, flags, sentence, monkeypatch, capsys):
+    # A run that goes on after a mistake would begin with a child process.
+    monkeypatch.setattr(child, "Supervised", lambda *_, **__: pytest.fail("it began"))
+    assert importlib.import_module(f"benchmarks.{script}").main(flags.split()) == 2
+    printed = capsys.readouterr()
+    assert sentence in printed.err
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "text"), [(0, "-"), (12, "12 B"), (2048, "2.0 KiB"), (3 << 30, "3.0 GiB")]
+)
+def test_bytes_are_written_in_the_unit_that_fits(num_bytes, text):
+    assert readable(num_bytes) == text
+
+
+def test_an_empty_name_is_refused(capsys):
+    assert importlib.import_module("benchmarks.compile").main(["--env", ""]) == 2
+    assert capsys.readouterr().err.startswith("--env must not be empty; --help lists")
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_help_describes_every_flag(script, capsys):
+    module = importlib.import_module(f"benchmarks.{script}")
+    with pytest.raises(SystemExit) as left:
+        module.main(["--help"])
+    assert left.value.code == 0
+    printed = capsys.readouterr().out
+    assert all(flag.partition("/")[0] in printed for flag in module.SCRIPT.flags)
+
+
+def test_ratios_are_taken_round_by_round():
+    table = ratio_table("arm", {"slow": [100.0, 200.0], "fast": [300.0, 600.0]})
+    assert "| times slow (least to most) |" in table
+    assert " 3.00 (3.00 to 3.00) |" in table
