@@ -245,7 +245,7 @@ def _in_child(env: str, agent: str, num_steps: int, fields: dict[str, Any]) -> R
         began = min(at for at, kind in events if kind == "started")
         steps = [trial.user_attrs.get("steps", 0) for trial in study.get_trials()]
         best = study.best_trial
-        reply = {
+        return {
             "total_s": max(ends) - start,
             "trials_s": max(ends) - began,
             "trials": len(ends),
@@ -254,8 +254,6 @@ def _in_child(env: str, agent: str, num_steps: int, fields: dict[str, Any]) -> R
             "best": best.value,
             "standard_error": best.user_attrs["standard_error"],
         }
-        study.close()
-    return reply
 
 
 def _trials(settings: Any, on_event: Callable[[Any], None]) -> Any:

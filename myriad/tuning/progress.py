@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from myriad.files import say
 from myriad.tuning.campaign import ENDINGS
-from myriad.tuning.claims import FAILURE, retried
 from myriad.tuning.report import best_config, command_to_go_on, train_command
 from myriad.tuning.settings import GROWS, TuneSettings
+from myriad.tuning.study import FAILURE, retried
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial

@@ -19,9 +19,9 @@ from myriad.errors import InvalidArgumentError
 from myriad.files import replacing
 from myriad.settings import Settings
 from myriad.training.config import TrainingConfig
-from myriad.tuning.claims import FAILURE, STANDARD_ERROR
 from myriad.tuning.settings import TuneSettings
 from myriad.tuning.storage import read_storage
+from myriad.tuning.study import FAILURE, STANDARD_ERROR
 
 if TYPE_CHECKING:
     import optuna

@@ -12,11 +12,12 @@ from myriad.tuning.campaign import ENDINGS, Event, OnEvent, run
 from myriad.tuning.objective import Confirmation, Score
 from myriad.tuning.settings import TuneSettings
 from myriad.tuning.space import SearchSpace
+from myriad.tuning.storage import close, storage_errors
 
 if TYPE_CHECKING:
+    import optuna
     from optuna.trial import FrozenTrial
 
-    from myriad.tuning.claims import TuningStudy
     from myriad.tuning.conclusion import Ensemble
 
 
@@ -42,7 +43,7 @@ class TuneResult:
 
     settings: TuneSettings
     space: SearchSpace
-    study: "TuningStudy"
+    study: "optuna.Study"
     best: "FrozenTrial | None"
     fields: dict[str, Any]
     confirmation: Confirmation | None
@@ -62,7 +63,7 @@ class TuneResult:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.study.close()
+        close(self.study)
 
 
 def load_space(settings: TuneSettings) -> SearchSpace:
@@ -124,12 +125,12 @@ def tune(settings: TuneSettings, on_event: OnEvent = lambda event: None) -> Tune
 
     study = open_study(settings, space)
     try:
-        with interrupts_kept(), interrupt_noted() as interrupt:
+        with interrupts_kept(), interrupt_noted() as interrupt, storage_errors(only_theirs=True):
             _tell_trials(study, settings, on_event)
             _run_trials(study, settings, space, hear, interrupt.is_set)
             concluded = _conclude(study, settings, space, on_event, interrupt.is_set)
     except BaseException:
-        study.close()
+        close(study)
         raise
     return TuneResult(
         settings,
@@ -143,7 +144,7 @@ def tune(settings: TuneSettings, on_event: OnEvent = lambda event: None) -> Tune
     )
 
 
-def _tell_trials(study: "TuningStudy", settings: TuneSettings, on_event: OnEvent) -> None:
+def _tell_trials(study: "optuna.Study", settings: TuneSettings, on_event: OnEvent) -> None:
     """Report how many trials a study already has, and their best return."""
     from optuna.trial import TrialState
 
@@ -159,7 +160,7 @@ def _tell_trials(study: "TuningStudy", settings: TuneSettings, on_event: OnEvent
 
 
 def _run_trials(
-    study: "TuningStudy",
+    study: "optuna.Study",
     settings: TuneSettings,
     space: SearchSpace,
     on_event: OnEvent,
@@ -174,7 +175,7 @@ def _run_trials(
 
 
 def _conclude(
-    study: "TuningStudy",
+    study: "optuna.Study",
     settings: TuneSettings,
     space: SearchSpace,
     on_event: OnEvent,

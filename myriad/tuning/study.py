@@ -1,30 +1,32 @@
-"""Create or resume the study of a campaign, with its sampler, its pruner and its first trials.
+"""Create or resume the study of a campaign, with its sampler, its pruner and its first trials."""
 
-Optuna stores the study. `claims.py` decides which process runs which trial.
-"""
-
-import contextlib
 import json
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import optuna
-from optuna.storages import BaseStorage
+from optuna.storages import BaseStorage, RetryHeartbeatStaleTrialCallback
+from optuna.trial import FrozenTrial, TrialState
 
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.files import read_text
-from myriad.tuning.claims import SOURCE, TuningStudy, disconnect
 from myriad.tuning.settings import GROWS, TuneSettings
 from myriad.tuning.space import SearchSpace
-from myriad.tuning.storage import Place, read_storage
+from myriad.tuning.storage import disconnect, read_storage, storage_errors
 
 # The attribute of a study with the trial that was best on fresh seeds in the last confirmation.
 BEST_CONFIRMED = "best_confirmed"
+# Attributes of a trial.
+FAILURE = "failure"  # Why it failed.
+STANDARD_ERROR = "standard_error"  # The standard error of its value.
+MEMORY = "memory_bytes"  # The bytes that one of its trainings needs.
+SOURCE = "source"  # Why its parameters were tried first: known, or another study's name.
 
 
-def open_study(settings: TuneSettings, space: SearchSpace) -> TuningStudy:
-    """Create the study of a campaign, or resume it.
+def open_study(settings: TuneSettings, space: SearchSpace) -> optuna.Study:
+    """Create the study of a campaign, or resume it. `storage.close` closes it.
 
     Args:
         settings: the campaign, `completed`.
@@ -35,33 +37,66 @@ def open_study(settings: TuneSettings, space: SearchSpace) -> TuningStudy:
         UnknownNameError: there is no environment, agent, scenario or study to start from.
         NotInstalledError: Optuna is missing.
     """
-    assert settings.study_name is not None
     identity = _identity(settings, space)
-    place = read_storage(settings.storage)
-    storage = place.open()
-    with contextlib.ExitStack() as opened:
-        opened.callback(disconnect, storage)
-        with place.exclusive(storage, settings.study_name):
-            queue = _queue(settings, space, storage)
-            _create_or_check(settings, identity, storage, place)
-            session = _next_session(storage, settings.study_name)
-            study = TuningStudy(
-                place,
-                study_name=settings.study_name,
-                storage=storage,
-                sampler=_sampler(settings, session),
-                pruner=_pruner(settings),
-            )
-            opened.callback(study.close)
-            queued = list(study.user_attrs.get("queued", []))
-            for source, params in queue:
-                if source not in queued:
-                    study.enqueue_trial(params, {SOURCE: source}, skip_if_exists=True)
-            sources = dict.fromkeys(source for source, _ in queue)
-            study.set_user_attr("queued", list(dict.fromkeys([*queued, *sources])))
-        study.fail_stale()
-        # The caller closes it.
-        opened.pop_all()
+    storage = read_storage(settings.storage).open()
+    try:
+        with storage_errors():
+            return _study(settings, space, storage, identity)
+    except BaseException:
+        disconnect(storage)
+        raise
+
+
+def retry(study: optuna.Study, number: int, most: int | None = None) -> None:
+    """Fail a running trial that can't go on in its process, and queue its parameters again.
+
+    Args:
+        study: its study.
+        number: its number.
+        most: how often its parameters may be tried again; by default always.
+    """
+    if study.get_trials(deepcopy=False)[number].state != TrialState.RUNNING:
+        return  # Another process has failed it, after this one had been silent for long.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Optuna calls it experimental.
+        failed = study.tell(number, state=TrialState.FAIL)
+        RetryHeartbeatStaleTrialCallback(max_retry=most)(study, failed)
+
+
+def retried(trials: Iterable[FrozenTrial]) -> set[int]:
+    """Return the numbers of the trials whose parameters are tried again."""
+    return {number for trial in trials for number in trial.system_attrs.get("retry_history", [])}
+
+
+def _study(
+    settings: TuneSettings, space: SearchSpace, storage: BaseStorage, identity: Mapping[str, Any]
+) -> optuna.Study:
+    assert settings.study_name is not None
+    warm = _warm_start(settings, space, storage)
+    directions: list[Literal["maximize", "minimize"]] = [
+        "maximize" if GROWS[each] else "minimize" for each in settings.objectives
+    ]
+    named: dict[str, Any] = {"study_name": settings.study_name, "storage": storage}
+    try:
+        study = optuna.create_study(**named, directions=directions)
+        is_new = True
+    except optuna.exceptions.DuplicatedStudyError:
+        if settings.fail_if_exists:
+            raise
+        study = optuna.load_study(**named)
+        is_new = False
+    trials = study.get_trials(deepcopy=False)
+    for trial in trials:
+        trial._validate()
+    if not study.user_attrs.get("identity") and not trials:
+        # The study is new, or it was created by a process that was killed here.
+        study.set_user_attr("identity", identity)
+    _require_same(study, identity, directions)
+    study.sampler = _sampler(settings, is_first=is_new)
+    study.pruner = _pruner(settings)
+    known = [("known", dict(params)) for params in space.known] if is_new else []
+    for source, params in [*known, *warm]:
+        study.enqueue_trial(params, {SOURCE: source}, skip_if_exists=True)
     return study
 
 
@@ -86,30 +121,6 @@ def _own_name(env: str) -> str:
     from myriad.envs import ENVIRONMENTS
 
     return ENVIRONMENTS.resolve(env)
-
-
-def _create_or_check(
-    settings: TuneSettings, identity: Mapping[str, Any], storage: BaseStorage, place: Place
-) -> None:
-    """Create the study, unless there is one with the same settings."""
-    name = settings.study_name
-    directions: list[Literal["maximize", "minimize"]] = [
-        "maximize" if GROWS[each] else "minimize" for each in settings.objectives
-    ]
-    known = {study.study_name for study in storage.get_all_studies()}
-    if name not in known:
-        made = optuna.create_study(study_name=name, storage=storage, directions=directions)
-    else:
-        if settings.fail_if_exists:
-            raise InvalidArgumentError(
-                f"study {name} exists in {place}: leave out --fail-if-exists to resume it, or name "
-                "another --study-name."
-            )
-        made = optuna.load_study(study_name=name, storage=storage)
-    if not made.user_attrs.get("identity") and not made.get_trials(deepcopy=False):
-        # The study is new, or it was created by a process that was killed here.
-        made.set_user_attr("identity", identity)
-    _require_same(made, identity, directions)
 
 
 def _require_same(
@@ -145,19 +156,12 @@ def _written(name: str, value: Any) -> str:
     return f"{name} {shown}"
 
 
-def _next_session(storage: BaseStorage, study_name: str) -> int:
-    """Count a process that opens the study, since each draws from its own random sequence."""
-    study_id = storage.get_study_id_from_name(study_name)
-    session = storage.get_study_user_attrs(study_id).get("sessions", 0)
-    storage.set_study_user_attr(study_id, "sessions", session + 1)
-    return session
-
-
-def _sampler(settings: TuneSettings, session: int) -> optuna.samplers.BaseSampler:
+def _sampler(settings: TuneSettings, *, is_first: bool) -> optuna.samplers.BaseSampler:
     import numpy as np
 
-    words = np.random.SeedSequence([settings.seed % 2**64, session]).generate_state(1)
-    seed = int(words[0])
+    # The process that made the study repeats its draws. Others must not repeat them.
+    entropy = [settings.seed % 2**64, 0] if is_first else None
+    seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
     samplers = optuna.samplers
     match settings.sampler:
         case "tpe":
@@ -193,11 +197,11 @@ def _pruner(settings: TuneSettings) -> optuna.pruners.BasePruner:
             return pruners.NopPruner()
 
 
-def _queue(
+def _warm_start(
     settings: TuneSettings, space: SearchSpace, storage: BaseStorage
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Return the parameters to try first, each with the reason."""
-    queue = [("known", dict(params)) for params in space.known]
+    """Return the best parameters of other studies, each with the study's name."""
+    found = []
     for name in settings.warm_start:
         for params in _best_of(name, settings, storage):
             # From another space, take only values that this one can draw.
@@ -207,8 +211,8 @@ def _queue(
                     f"warm_start must name a study whose best can be drawn from {space.file}, but "
                     f"nothing of {shown(name)} can."
                 )
-            queue.append((name, ours))
-    return queue
+            found.append((name, ours))
+    return found
 
 
 def _best_of(name: str, settings: TuneSettings, storage: BaseStorage) -> list[dict[str, Any]]:
