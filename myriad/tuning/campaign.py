@@ -12,7 +12,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 import optuna
 from optuna.exceptions import UpdateFinishedTrialError
@@ -28,20 +28,6 @@ from myriad.tuning.trainings import Programs, Shape, Source, Training, train_all
 # sampler draw without the results of the trials before.
 _AHEAD = 4
 
-EventKind = Literal[
-    "resumed",
-    "asked",
-    "compiling",
-    "compiled",
-    "started",
-    "evaluated",
-    "completed",
-    "pruned",
-    "failed",
-    "lost",
-    "confirming",
-]
-
 # The events that end a trial for good.
 ENDINGS = ("completed", "pruned", "failed")
 
@@ -51,9 +37,10 @@ class Event:
     """Something that happened in a campaign.
 
     Attributes:
-        kind: resumed (a study that has trials), compiling and compiled (a trial's programs, which
-            others of its shape share), confirming (the best train again), or what became of a
-            trial. One that is lost runs again.
+        kind: resumed (a study that has trials), confirming (the best train again), compiling and
+            compiled (a trial's programs, which others of its shape share), or what became of a
+            trial: asked, started, evaluated, completed, pruned, failed or lost. One that is lost
+            runs again.
         trial: the trial's number; None for a study.
         step: the step count, over all environments, under which the evaluation is reported.
         value: the mean return of the evaluation, or the best one of a study.
@@ -62,7 +49,7 @@ class Event:
         reason: why a trial failed or was lost, or what a study already has.
     """
 
-    kind: EventKind
+    kind: str
     trial: int | None = None
     step: int = 0
     value: float = math.nan

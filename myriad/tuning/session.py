@@ -12,7 +12,7 @@ from myriad.tuning.campaign import ENDINGS, Event, OnEvent, run
 from myriad.tuning.objective import Confirmation, Score
 from myriad.tuning.settings import TuneSettings
 from myriad.tuning.space import SearchSpace
-from myriad.tuning.storage import close, storage_errors
+from myriad.tuning.storage import disconnect, storage_errors
 
 if TYPE_CHECKING:
     import optuna
@@ -63,7 +63,7 @@ class TuneResult:
         return self
 
     def __exit__(self, *_: object) -> None:
-        close(self.study)
+        disconnect(self.study._storage)
 
 
 def load_space(settings: TuneSettings) -> SearchSpace:
@@ -110,6 +110,7 @@ def tune(settings: TuneSettings, on_event: OnEvent = lambda event: None) -> Tune
     """
     from myriad.training.interrupts import interrupt_noted
     from myriad.tuning.study import open_study
+    from myriad.tuning.workers import run_workers
 
     start = time.monotonic()
     settings = settings.completed()
@@ -127,10 +128,11 @@ def tune(settings: TuneSettings, on_event: OnEvent = lambda event: None) -> Tune
     try:
         with interrupts_kept(), interrupt_noted() as interrupt, storage_errors(only_theirs=True):
             _tell_trials(study, settings, on_event)
-            _run_trials(study, settings, space, hear, interrupt.is_set)
+            run_all = run if settings.n_jobs == 1 else run_workers
+            run_all(study, settings, space, hear, is_interrupted=interrupt.is_set)
             concluded = _conclude(study, settings, space, on_event, interrupt.is_set)
     except BaseException:
-        close(study)
+        disconnect(study._storage)
         raise
     return TuneResult(
         settings,
@@ -157,21 +159,6 @@ def _tell_trials(study: "optuna.Study", settings: TuneSettings, on_event: OnEven
         completed = [trial for trial in trials if trial.state == TrialState.COMPLETE]
         best = max((trial.values[place] for trial in completed), default=math.nan)
     on_event(Event("resumed", value=best, reason=f"{num_ended} trials of it have ended"))
-
-
-def _run_trials(
-    study: "optuna.Study",
-    settings: TuneSettings,
-    space: SearchSpace,
-    on_event: OnEvent,
-    is_interrupted: Callable[[], bool],
-) -> None:
-    if settings.n_jobs == 1:
-        run(study, settings, space, on_event, is_interrupted=is_interrupted)
-        return
-    from myriad.tuning.workers import run_workers
-
-    run_workers(study, settings, space, on_event, is_interrupted=is_interrupted)
 
 
 def _conclude(

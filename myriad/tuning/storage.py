@@ -23,7 +23,6 @@ from myriad.errors import (
 from myriad.files import regular
 
 if TYPE_CHECKING:
-    import optuna
     from optuna.storages import BaseStorage
 
 # Seconds that a writer waits for others, each of which writes for milliseconds.
@@ -153,11 +152,6 @@ def disconnect(storage: "BaseStorage") -> None:
     if isinstance(backend, RDBStorage):
         backend.remove_session()
         backend.engine.dispose()
-
-
-def close(study: "optuna.Study") -> None:
-    """Close the connections of a study's storage."""
-    disconnect(study._storage)
 
 
 def _open_database(url: str, file: Path | None) -> "BaseStorage":

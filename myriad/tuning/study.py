@@ -26,7 +26,7 @@ SOURCE = "source"  # Why its parameters were tried first: known, or another stud
 
 
 def open_study(settings: TuneSettings, space: SearchSpace) -> optuna.Study:
-    """Create the study of a campaign, or resume it. `storage.close` closes it.
+    """Create the study of a campaign, or resume it. `storage.disconnect` closes its storage.
 
     Args:
         settings: the campaign, `completed`.
@@ -103,11 +103,12 @@ def _study(
 def _identity(settings: TuneSettings, space: SearchSpace) -> dict[str, Any]:
     """Return the values that a study's trials must have in common, by the names of settings."""
     config = settings.config().resolve().config
+    agent = {name: value for name, value in settings.options.items() if name.startswith("agent.")}
     return {
         "env": settings.env if ":" in settings.env else _own_name(settings.env),
         "env_options": json.dumps(config.env_options, sort_keys=True),
         "agent": settings.agent,
-        "agent_options": json.dumps(settings.agent_options(), sort_keys=True),
+        "agent_options": json.dumps(agent, sort_keys=True),
         "space": space.fingerprint,
         "objectives": list(settings.objectives),
         "num_steps": settings.num_steps,

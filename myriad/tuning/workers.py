@@ -25,7 +25,7 @@ from myriad.host import core_numbers
 from myriad.tuning.campaign import ENDINGS, Event, OnEvent, run
 from myriad.tuning.settings import TuneSettings
 from myriad.tuning.space import SearchSpace
-from myriad.tuning.storage import MOST_RETRIES, close, storage_errors
+from myriad.tuning.storage import MOST_RETRIES, disconnect, storage_errors
 from myriad.tuning.study import open_study, retry
 
 # How many workers may end early, with no trial done in between, before the campaign gives up. A
@@ -194,7 +194,7 @@ def _work(
             stops = connection.poll
             with storage_errors(only_theirs=True):
                 run(study, settings, space, connection.send, is_interrupted=stops, permits=permits)
-            close(study)
+            disconnect(study._storage)
         except MyriadError as error:
             connection.send(str(error))
 

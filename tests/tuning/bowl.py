@@ -14,7 +14,7 @@ from myriad.tuning.objective import Boundary, Score
 from myriad.tuning.parameter import Parameter
 from myriad.tuning.settings import TuneSettings
 from myriad.tuning.space import SearchSpace
-from myriad.tuning.storage import close
+from myriad.tuning.storage import disconnect
 from myriad.tuning.study import open_study
 
 MIDDLE = {"x": 0.5, "y": 0.5}
@@ -61,7 +61,7 @@ def run(made: TuneSettings, trials: int, trial_s: float = 0.0, stop_after: int =
         )
     finally:
         campaign.train_all = trainer
-        close(study)
+        disconnect(study._storage)
 
 
 if __name__ == "__main__":
