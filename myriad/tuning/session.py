@@ -4,21 +4,28 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState
 
 from myriad.arguments import checked
 from myriad.signals import interrupts_kept
+from myriad.training.interrupts import interrupt_noted
 from myriad.tuning.campaign import ENDINGS, Event, OnEvent, run
+from myriad.tuning.conclusion import (
+    Ensemble,
+    best_trials,
+    confirm_best,
+    evaluate_ensemble,
+    validate,
+)
 from myriad.tuning.objective import Confirmation, Score
 from myriad.tuning.settings import TuneSettings
 from myriad.tuning.space import SearchSpace
 from myriad.tuning.storage import disconnect, storage_errors
-
-if TYPE_CHECKING:
-    import optuna
-    from optuna.trial import FrozenTrial
-
-    from myriad.tuning.conclusion import Ensemble
+from myriad.tuning.study import BEST_CONFIRMED, open_study
+from myriad.tuning.workers import run_workers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,12 +50,12 @@ class TuneResult:
 
     settings: TuneSettings
     space: SearchSpace
-    study: "optuna.Study"
-    best: "FrozenTrial | None"
+    study: optuna.Study
+    best: FrozenTrial | None
     fields: dict[str, Any]
     confirmation: Confirmation | None
     validation: Score | None
-    ensemble: "Ensemble | None"
+    ensemble: Ensemble | None
     ended_by: int
     num_ended: int
     total_s: float
@@ -108,10 +115,6 @@ def tune(settings: TuneSettings, on_event: OnEvent = lambda event: None) -> Tune
         with tune(TuneSettings(env="bucket-brigade", scenario="easy", n_trials=20)) as result:
             print(result.fields, result.confirmation.verdict)
     """
-    from myriad.training.interrupts import interrupt_noted
-    from myriad.tuning.study import open_study
-    from myriad.tuning.workers import run_workers
-
     start = time.monotonic()
     settings = settings.completed()
     space = load_space(settings)
@@ -146,10 +149,8 @@ def tune(settings: TuneSettings, on_event: OnEvent = lambda event: None) -> Tune
     )
 
 
-def _tell_trials(study: "optuna.Study", settings: TuneSettings, on_event: OnEvent) -> None:
+def _tell_trials(study: optuna.Study, settings: TuneSettings, on_event: OnEvent) -> None:
     """Report how many trials a study already has, and their best return."""
-    from optuna.trial import TrialState
-
     trials = study.get_trials(deepcopy=False)
     if not (num_ended := sum(trial.state.is_finished() for trial in trials)):
         return
@@ -162,16 +163,13 @@ def _tell_trials(study: "optuna.Study", settings: TuneSettings, on_event: OnEven
 
 
 def _conclude(
-    study: "optuna.Study",
+    study: optuna.Study,
     settings: TuneSettings,
     space: SearchSpace,
     on_event: OnEvent,
     is_interrupted: Callable[[], bool],
 ) -> dict[str, Any]:
     """Return the conclusion of the trials, as fields of a `TuneResult`."""
-    from myriad.tuning.conclusion import best_trials, confirm_best, evaluate_ensemble, validate
-    from myriad.tuning.study import BEST_CONFIRMED
-
     best = next(iter(best_trials(study, settings, 1)), None)
     found: dict[str, Any] = dict.fromkeys(("confirmation", "validation", "ensemble"))
     if best is not None and "return" in settings.objectives and not is_interrupted():

@@ -30,7 +30,7 @@ _PATIENCE_S = 120
 _CONNECT_S = 10
 _MOST_OF_A_LINE = 16 * 2**20
 # Seconds between heartbeats, and seconds without one after which a process loses its trials.
-_HEARTBEAT_S, _GRACE_S = 10, 60
+HEARTBEAT_S, _GRACE_S = 10, 60
 # A trial whose process ends more often than this is at fault itself.
 MOST_RETRIES = 3
 _SQLITE, _JOURNAL = (".db", ".sqlite", ".sqlite3"), ".journal"
@@ -170,7 +170,7 @@ def _open_database(url: str, file: Path | None) -> "BaseStorage":
             return RDBStorage(
                 url,
                 engine,
-                heartbeat_interval=_HEARTBEAT_S,
+                heartbeat_interval=HEARTBEAT_S,
                 grace_period=_GRACE_S,
                 heartbeat_stale_trial_callback=retry,
             )

@@ -2,11 +2,12 @@
 
 import json
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import optuna
+from optuna import pruners, samplers
 from optuna.storages import BaseStorage, RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial, TrialState
 
@@ -91,7 +92,7 @@ def _study(
     if not study.user_attrs.get("identity") and not trials:
         # The study is new, or it was created by a process that was killed here.
         study.set_user_attr("identity", identity)
-    _require_same(study, identity, directions)
+    _require_same(study, identity)
     study.sampler = _sampler(settings, is_first=is_new)
     study.pruner = _pruner(settings)
     known = [("known", dict(params)) for params in space.known] if is_new else []
@@ -102,10 +103,12 @@ def _study(
 
 def _identity(settings: TuneSettings, space: SearchSpace) -> dict[str, Any]:
     """Return the values that a study's trials must have in common, by the names of settings."""
+    from myriad.envs import ENVIRONMENTS
+
     config = settings.config().resolve().config
     agent = {name: value for name, value in settings.options.items() if name.startswith("agent.")}
     return {
-        "env": settings.env if ":" in settings.env else _own_name(settings.env),
+        "env": settings.env if ":" in settings.env else ENVIRONMENTS.resolve(settings.env),
         "env_options": json.dumps(config.env_options, sort_keys=True),
         "agent": settings.agent,
         "agent_options": json.dumps(agent, sort_keys=True),
@@ -118,52 +121,27 @@ def _identity(settings: TuneSettings, space: SearchSpace) -> dict[str, Any]:
     }
 
 
-def _own_name(env: str) -> str:
-    from myriad.envs import ENVIRONMENTS
-
-    return ENVIRONMENTS.resolve(env)
-
-
-def _require_same(
-    study: optuna.Study, identity: Mapping[str, Any], directions: Sequence[str]
-) -> None:
-    stored = study.user_attrs.get("identity")
-    if stored is None:
+def _require_same(study: optuna.Study, identity: Mapping[str, Any]) -> None:
+    stored = study.user_attrs.get("identity", {})
+    if stored.keys() != identity.keys():
         raise InvalidArgumentError(
-            f"study {study.study_name} was not made by Myriad; name another --study-name."
+            f"study {study.study_name} was not made by this version of Myriad; name another "
+            "--study-name."
         )
     for name, now in identity.items():
-        before = stored.get(name)
-        if name not in stored:
+        if stored[name] != now:
             raise InvalidArgumentError(
-                f"study {study.study_name} was made by an older version of Myriad; name another "
-                "--study-name."
+                f"study {study.study_name} has {name} {stored[name]}, but this one has {name} "
+                f"{now}; name another --study-name."
             )
-        if before != now:
-            differs = f"{_written(name, before)}, but this one has {_written(name, now)}"
-            if name == "space":
-                differs = "another search space"
-            raise InvalidArgumentError(
-                f"study {study.study_name} has {differs}; name another --study-name."
-            )
-    if [each.name.lower() for each in study.directions] != list(directions):
-        raise InvalidArgumentError(
-            f"study {study.study_name} has other directions; name another --study-name."
-        )
 
 
-def _written(name: str, value: Any) -> str:
-    shown = ", ".join(value) if isinstance(value, list) else value
-    return f"{name} {shown}"
-
-
-def _sampler(settings: TuneSettings, *, is_first: bool) -> optuna.samplers.BaseSampler:
+def _sampler(settings: TuneSettings, *, is_first: bool) -> samplers.BaseSampler:
     import numpy as np
 
     # The process that made the study repeats its draws. Others must not repeat them.
     entropy = [settings.seed % 2**64, 0] if is_first else None
     seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
-    samplers = optuna.samplers
     match settings.sampler:
         case "tpe":
             # Otherwise it would draw parameters close to those of running trials again and again.
@@ -182,8 +160,7 @@ def _sampler(settings: TuneSettings, *, is_first: bool) -> optuna.samplers.BaseS
             return samplers.NSGAIISampler(seed=seed)
 
 
-def _pruner(settings: TuneSettings) -> optuna.pruners.BasePruner:
-    pruners = optuna.pruners
+def _pruner(settings: TuneSettings) -> pruners.BasePruner:
     interval = settings.eval_interval
     match settings.pruner:
         case "median":
@@ -239,17 +216,16 @@ def _best_of(name: str, settings: TuneSettings, storage: BaseStorage) -> list[di
 
 
 def _best_of_file(file: Path, agent: str) -> list[dict[str, Any]]:
+    text = read_text(file)
     try:
-        results = json.loads(read_text(file))
+        results = json.loads(text)
         whose = results["agent"]
         best = results["best"]["params"]
         is_plain = all(isinstance(each, bool | int | float | str) for each in best.values())
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        if isinstance(error, InvalidArgumentError):
-            raise
-        raise InvalidArgumentError(f"{file} has no best trial to start from.") from None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        whose, best, is_plain = None, {}, False
     if not is_plain:
-        raise InvalidArgumentError(f"{file} has a best trial whose params are no plain values.")
+        raise InvalidArgumentError(f"{file} has no best trial to start from.")
     _require_agent(str(file), whose, agent)
     return [best]
 
