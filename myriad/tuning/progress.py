@@ -65,13 +65,14 @@ class CampaignProgress:
             self.counts[event.kind] += 1
         if event.kind in ("resumed", "completed") and event.value > self.best:
             self.best = event.value
+        trial = event.trial
         sentence = {
             "resumed": f"study {self._settings.study_name} is resumed: {event.reason}",
-            "compiling": f"compiling the programs of trial {event.trial} ...",
-            "compiled": f"the programs of trial {event.trial} are ready after {event.seconds:.1f} s",
-            "confirming": f"{self}; the best train again beside the default on fresh seeds",
-            "failed": f"trial {event.trial} failed: {event.reason}",
-            "lost": f"trial {event.trial} is run again: {event.reason}",
+            "compiling": f"compiling the programs of trial {trial} ...",
+            "compiled": f"the programs of trial {trial} are ready after {event.seconds:.1f} s",
+            "confirming": "the best trials train again beside the default, on fresh seeds",
+            "failed": f"trial {trial} failed: {event.reason}",
+            "lost": f"trial {trial} is run again: {event.reason}",
         }.get(event.kind)
         if sentence is not None and not self._settings.quiet:
             self._say(sentence)
