@@ -91,18 +91,40 @@ def test_the_same_seed_gives_the_same_trials(tmp_path):
     assert [trial.value for trial in first] == [trial.value for trial in second]
 
 
-def test_a_nan_fails_its_trial_alone_and_says_so(tmp_path):
-    wide = SPACE.replace("1e-2, log", "1e30, log")
-    settings, space = campaign(tmp_path, wide, pruner="none", n_trials=4)
-    bad = {"agent.learning_rate": 1e30, "agent.num_epochs": 2, "agent.gamma": 0.99}
-    good = bad | {"agent.learning_rate": 1e-3}
-    space = space.with_known([good, bad, good | {"agent.gamma": 0.95}, good | {"agent.gamma": 0.9}])
+GOOD = {"agent.learning_rate": 1e-3, "agent.num_epochs": 1, "agent.gamma": 0.99}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "bad", "says"),
+    [
+        ("1e-2, log", "1e30, log", {"agent.learning_rate": 1e30}, "NaN or infinity"),
+        ("high = 0.999", "high = 1.5", {"agent.gamma": 1.4}, "gamma must be"),
+        (
+            "[parameters]",
+            '[parameters]\n"agent.activation" = { choices = ["tanh", "wobble"] }',
+            {"agent.activation": "wobble"},
+            "wobble",
+        ),
+    ],
+)
+def test_what_fails_a_trial_fails_it_alone_and_says_so(tmp_path, old, new, bad, says):
+    settings, space = campaign(tmp_path, SPACE.replace(old, new), pruner="none", n_trials=3)
+    good = GOOD | dict.fromkeys(bad.keys() - GOOD, "tanh")
+    space = space.with_known([good, good | bad, good | {"agent.gamma": 0.9}])
     trials, events = run_all(settings, space)
-    assert [trial.state.name for trial in trials] == ["COMPLETE", "FAIL", "COMPLETE", "COMPLETE"]
-    assert "NaN or infinity" in trials[1].user_attrs["failure"]
+    assert [trial.state.name for trial in trials] == ["COMPLETE", "FAIL", "COMPLETE"]
+    assert says in trials[1].user_attrs["failure"]
     assert [event.trial for event in events if event.kind == "failed"] == [1]
     alone = train_again(settings, space, {0: space.fields(good)}, settings.seeds(), lambda: False)
     assert alone.trainings[0][0].score.value == trials[0].value
+
+
+def test_returns_that_are_not_finite_fail_a_trial(tmp_path):
+    settings, space = campaign(tmp_path, n_trials=1, pruner="none")
+    settings = dataclasses.replace(settings, env="tests.tuning.small_space:Unbounded")
+    trials, _ = run_all(settings, space.with_known([GOOD]))
+    said = "NaN or infinity in an evaluation at step 256"
+    assert [trial.user_attrs["failure"] for trial in trials] == [said]
 
 
 def test_a_parameter_that_is_not_drawn_has_its_default_and_not_what_others_drew(tmp_path):
@@ -111,8 +133,8 @@ def test_a_parameter_that_is_not_drawn_has_its_default_and_not_what_others_drew(
         + '"agent.value_coef" = { low = 0.1, high = 0.9, when = { "agent.num_epochs" = 1 } }\n'
     )
     settings, space = campaign(tmp_path, text, n_trials=2, pruner="none")
-    fields = {"agent.learning_rate": 1e-3, "agent.num_epochs": 2, "agent.gamma": 0.99}
-    drawn = fields | {"agent.num_epochs": 1, "agent.value_coef": 0.9}
+    fields = GOOD | {"agent.num_epochs": 2}
+    drawn = GOOD | {"agent.value_coef": 0.9}
     values = {}
     # Whichever comes first makes the program.
     for order in ([fields, drawn], [drawn, fields]):
@@ -120,17 +142,6 @@ def test_a_parameter_that_is_not_drawn_has_its_default_and_not_what_others_drew(
         for trial in trials:
             values.setdefault(trial.params["agent.num_epochs"], []).append(trial.value)
     assert all(first == second for first, second in values.values())
-
-
-def test_returns_that_are_not_finite_fail_a_trial_alone(tmp_path):
-    settings, space = campaign(tmp_path, n_trials=3, pruner="none")
-    settings = dataclasses.replace(settings, env="tests.tuning.small_space:Unbounded")
-    fields = {"agent.learning_rate": 1e-3, "agent.num_epochs": 1, "agent.gamma": 0.99}
-    trials, events = run_all(settings, space.with_known([fields]))
-    assert {trial.state.name for trial in trials} == {"FAIL"}
-    said = "NaN or infinity in an evaluation at step 256"
-    assert {trial.user_attrs["failure"] for trial in trials} == {said}
-    assert [event.kind for event in events].count("failed") == 3
 
 
 def test_what_a_listener_raises_is_no_fault_of_a_trial(tmp_path):
@@ -159,33 +170,12 @@ def test_a_trial_that_another_process_took_is_left_to_it_and_replaced(tmp_path):
     assert [event.trial for event in events if event.kind == "lost"] == [0]
 
 
-def test_a_value_that_can_not_be_used_fails_its_trial_beside_others(tmp_path):
-    text = SPACE.replace("low = 0.9, high = 0.999", "low = 0.9, high = 1.5")
-    settings, space = campaign(tmp_path, text, n_trials=3, pruner="none")
-    fields = {"agent.learning_rate": 1e-3, "agent.num_epochs": 1, "agent.gamma": 0.99}
-    bad = fields | {"agent.gamma": 1.4}
-    trials, _ = run_all(settings, space.with_known([fields, bad, fields | {"agent.gamma": 0.9}]))
-    assert [trial.state.name for trial in trials] == ["COMPLETE", "FAIL", "COMPLETE"]
-    assert "gamma must be" in trials[1].user_attrs["failure"]
-
-
 def test_fresh_seeds_have_episodes_of_their_own(tmp_path):
     settings, space = campaign(tmp_path, num_seeds=2)
-    fields = {"agent.learning_rate": 0.0001, "agent.num_epochs": 1, "agent.gamma": 0.99}
     seeds = [settings.seed, settings.seed + 1, settings.seed + 1_000, settings.seed + 1_001]
-    again = train_again(settings, space, {0: space.fields(fields)}, seeds, lambda: False)
+    again = train_again(settings, space, {0: space.fields(GOOD)}, seeds, lambda: False)
     returns = np.concatenate([training.returns for training in again.trainings[0]])
     assert len({tuple(of_seed) for of_seed in returns.tolist()}) == 4
-
-
-def test_a_configuration_that_can_not_be_built_fails_its_trial_alone(tmp_path):
-    text = SPACE + '"agent.activation" = { choices = ["tanh", "wobble"] }\n'
-    settings, space = campaign(tmp_path, text, n_trials=2)
-    fields = {"agent.learning_rate": 1e-3, "agent.num_epochs": 1, "agent.gamma": 0.99}
-    space = space.with_known([fields | {"agent.activation": each} for each in ("wobble", "tanh")])
-    trials, _ = run_all(settings, space)
-    assert [trial.state.name for trial in trials] == ["FAIL", "COMPLETE"]
-    assert "wobble" in trials[0].user_attrs["failure"]
 
 
 def test_an_interrupt_leaves_no_trial_running_and_its_parameters_are_tried_again(tmp_path):

@@ -16,8 +16,7 @@ import optuna
 import pytest
 from optuna.trial import FrozenTrial, TrialState
 
-from myriad.errors import InvalidArgumentError, UnknownNameError
-from myriad.tuning.session import load_space
+from myriad.errors import InvalidArgumentError
 from myriad.tuning.settings import TuneSettings
 from myriad.tuning.storage import disconnect, read_storage
 from myriad.tuning.study import BEST_CONFIRMED, SOURCE, open_study, retried
@@ -301,8 +300,3 @@ def kill_and_resume(storage: str, kills: int, seed: int) -> None:
         assert {*states(trials)} <= {"COMPLETE", "FAIL"}
         failed = {trial.number for trial in trials if trial.state == TrialState.FAIL}
         assert failed <= retried(trials)
-
-
-def test_a_setting_that_no_study_can_have_is_refused(tmp_path):
-    with pytest.raises(UnknownNameError, match="unknown env"):
-        load_space(TuneSettings(env="cartpole-contrl").completed())
