@@ -115,6 +115,21 @@ def test_a_file_that_is_empty_or_that_optuna_made_is_used(tmp_path, name):
     assert [trial.value for trial in trials_of(str(optunas), "theirs")] == [1.0]
 
 
+def test_what_a_killed_writer_left_unfinished_is_taken_back(tmp_path):
+    run(settings(str(tmp_path / "s.db")), 1)
+    write = """if True:
+        import os, sqlite3
+        database = sqlite3.connect("s.db")
+        database.execute("PRAGMA cache_size=1")  # so that it reaches the file before its end
+        database.execute("UPDATE trials SET state = 'FAIL'")
+        database.execute("CREATE TABLE filled AS SELECT zeroblob(10000000)")
+        os.kill(os.getpid(), 9)
+        """
+    subprocess.run([sys.executable, "-c", write], cwd=tmp_path, check=False)
+    assert (tmp_path / "s.db-journal").stat().st_size
+    assert states(trials_of(str(tmp_path / "s.db"))) == ["COMPLETE"]
+
+
 @pytest.mark.slow
 def test_a_wrong_password_is_shown_nowhere(postgresql):
     wrong = postgresql.replace("hush%2Fhush", "wrong%2Fword")
