@@ -191,10 +191,13 @@ def _require_optunas(file: Path) -> None:
         return
     # To be writable, since SQLite takes back what a killed process left unfinished.
     address = f"{file.absolute().as_uri()}?mode=rw"
-    connection = sqlite3.connect(address, timeout=_PATIENCE_S, uri=True)
-    with contextlib.closing(connection):
-        tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
-        columns = {name for _, name, *_ in connection.execute("PRAGMA table_info(studies)")}
+    try:
+        connection = sqlite3.connect(address, timeout=_PATIENCE_S, uri=True)
+        with contextlib.closing(connection):
+            tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
+            columns = {name for _, name, *_ in connection.execute("PRAGMA table_info(studies)")}
+    except sqlite3.DatabaseError as error:
+        raise InvalidArgumentError(f"{file}: {error}.") from None
     # SQLite takes a single byte for an empty database. A process that was killed early leaves one.
     if size == 1 or (tables and not {"study_id", "study_name"} <= columns):
         raise InvalidArgumentError(f"{file} is not a database of Optuna's; name a new file.")
