@@ -181,7 +181,7 @@ def _most_frequent_failure(result: TuneResult) -> list[str]:
     trials = result.study.get_trials(deepcopy=False)
     again = retried(trials)
     reasons = Counter(
-        trial.user_attrs[FAILURE]
+        str(trial.user_attrs[FAILURE])
         for trial in trials
         if FAILURE in trial.user_attrs and trial.number not in again
     )

@@ -87,8 +87,7 @@ def _study(
         study = optuna.load_study(**named)
         is_new = False
     trials = study.get_trials(deepcopy=False)
-    for trial in trials:
-        trial._validate()
+    _require_whole(trials, len(directions))
     if not study.user_attrs.get("identity") and not trials:
         # The study is new, or it was created by a process that was killed here.
         study.set_user_attr("identity", identity)
@@ -99,6 +98,20 @@ def _study(
     for source, params in [*known, *warm]:
         study.enqueue_trial(params, {SOURCE: source}, skip_if_exists=True)
     return study
+
+
+def _require_whole(trials: Iterable[FrozenTrial], num_values: int) -> None:
+    """Raise the error that a trial would cause later if somebody edited its rows."""
+    retried(trials)
+    for trial in trials:
+        trial._validate()
+        values = trial.values or [0.0] * num_values
+        if not all(
+            isinstance(each, float) for each in [*values, *trial.intermediate_values.values()]
+        ):
+            raise TypeError(f"a value of trial {trial.number} is not a number")
+        if len(values) != num_values:
+            raise ValueError(f"trial {trial.number} has {len(values)} values, not {num_values}")
 
 
 def _identity(settings: TuneSettings, space: SearchSpace) -> dict[str, Any]:

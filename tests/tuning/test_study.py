@@ -136,6 +136,10 @@ def test_a_study_of_another_campaign_is_refused(tmp_path, change, says):
         "DELETE FROM trial_values",
         "DROP TABLE trial_values",
         "UPDATE trials SET state = 'DONE'",
+        "UPDATE trials SET datetime_complete = NULL",
+        "UPDATE trial_values SET value_type = 'x'",
+        "UPDATE trial_intermediate_values SET intermediate_value = 'x'",
+        "UPDATE trial_system_attributes SET key = 'retry_history', value_json = '3'",
     ],
 )
 def test_rows_that_somebody_edited_are_refused_in_optunas_words(tmp_path, damage):
