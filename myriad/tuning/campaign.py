@@ -206,12 +206,12 @@ class _Trials(Source):
                 warnings.filterwarnings("ignore", message="The reported value is ignored")
                 for step in boundary.steps if prunes else ():
                     trial.report(score.value, step)
-            trial.set_user_attr(STANDARD_ERROR, score.standard_error)
             is_pruned = prunes and not is_last and trial.should_prune()
             event = Event("evaluated", trial.number, steps, score.value, score.standard_error)
             self.on_event(event)
             if not is_pruned and not is_last:
                 return True
+            trial.set_user_attr(STANDARD_ERROR, score.standard_error)
             trial.set_user_attr("by_seed", list(score.by_seed))
             trial.set_user_attr("steps", steps)
             if score.num_unfinished:
