@@ -79,9 +79,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         getattr(options, name) or options.repository / place for name, (place, _) in inside.items()
     )
     try:
-        for name, (default, _) in folders.items():
-            given: Path = getattr(options, name)
-            if name != "output" and given != Path(default) and not given.exists():
+        for name in ("repository", *inside):
+            given: Path | None = getattr(options, name)
+            if given is not None and not given.exists():
                 raise PublishError(f"--{name} {given} does not exist.")  # noqa: TRY301
         num_pages = publish(
             results,

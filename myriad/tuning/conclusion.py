@@ -2,11 +2,13 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optuna
+from optuna.trial import FrozenTrial, TrialState
 
 from myriad.spaces import Box, Discrete
 from myriad.training.evaluation import Evaluation, key_alone
@@ -23,10 +25,6 @@ from myriad.tuning.objective import (
 from myriad.tuning.settings import GROWS, TuneSettings
 from myriad.tuning.space import SearchSpace
 from myriad.tuning.trainings import Programs, Shape, Source, Training, train_all
-
-if TYPE_CHECKING:
-    import optuna
-    from optuna.trial import FrozenTrial
 
 # How many trials are trained again, and on how many fresh seeds at least.
 _BEST_FEW, _LEAST_SEEDS = 3, 5
@@ -53,13 +51,11 @@ class Ensemble:
     alone: tuple[Score, ...]
 
 
-def best_trials(study: "optuna.Study", settings: TuneSettings, count: int) -> "list[FrozenTrial]":
+def best_trials(study: optuna.Study, settings: TuneSettings, count: int) -> list[FrozenTrial]:
     """Return the best completed trials by the first objective.
 
     With several objectives, return the trials of the Pareto front.
     """
-    from optuna.trial import TrialState
-
     objective, *others = settings.objectives
     done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if others:
@@ -69,7 +65,7 @@ def best_trials(study: "optuna.Study", settings: TuneSettings, count: int) -> "l
 
 
 def confirm_best(
-    study: "optuna.Study",
+    study: optuna.Study,
     settings: TuneSettings,
     space: SearchSpace,
     is_interrupted: IsInterrupted = lambda: False,
@@ -120,7 +116,7 @@ def validate(
 
 
 def evaluate_ensemble(
-    study: "optuna.Study",
+    study: optuna.Study,
     settings: TuneSettings,
     space: SearchSpace,
     is_interrupted: IsInterrupted = lambda: False,

@@ -5,20 +5,17 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+from optuna.trial import FrozenTrial
 
 from myriad.files import say
-from myriad.tuning.campaign import ENDINGS
-from myriad.tuning.claims import FAILURE, retried
+from myriad.tuning.campaign import ENDINGS, Event
+from myriad.tuning.objective import Score
 from myriad.tuning.report import best_config, command_to_go_on, train_command
+from myriad.tuning.session import TuneResult
 from myriad.tuning.settings import GROWS, TuneSettings
-
-if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
-
-    from myriad.tuning.campaign import Event
-    from myriad.tuning.objective import Score
-    from myriad.tuning.session import TuneResult
+from myriad.tuning.study import FAILURE, retried
 
 # Seconds between two lines if there is no terminal.
 _EVERY_S = 30.0
@@ -61,24 +58,24 @@ class CampaignProgress:
         """The number of trials that were completed, pruned or failed."""
         return sum(self.counts.values())
 
-    def hear(self, event: "Event") -> None:
+    def hear(self, event: Event) -> None:
         """Count an event, and show the progress."""
         self.compile_s += event.seconds
         if event.kind in self.counts:
             self.counts[event.kind] += 1
         if event.kind in ("resumed", "completed") and event.value > self.best:
             self.best = event.value
-        if event.kind == "resumed" and not self._settings.quiet:
-            self._say(f"study {self._settings.study_name} is resumed: {event.reason}")
-        if event.kind == "compiling" and not self._settings.quiet:
-            self._say(f"compiling the programs of trial {event.trial} ...")
-        if event.kind == "compiled" and not self._settings.quiet:
-            self._say(f"the programs of trial {event.trial} are ready after {event.seconds:.1f} s")
-        if event.kind == "confirming" and not self._settings.quiet:
-            self._say(f"{self}; the best train again beside the default on fresh seeds")
-        if event.kind in ("failed", "lost") and not self._settings.quiet:
-            what = "failed" if event.kind == "failed" else "is run again"
-            self._say(f"trial {event.trial} {what}: {event.reason}")
+        trial = event.trial
+        sentence = {
+            "resumed": f"study {self._settings.study_name} is resumed: {event.reason}",
+            "compiling": f"compiling the programs of trial {trial} ...",
+            "compiled": f"the programs of trial {trial} are ready after {event.seconds:.1f} s",
+            "confirming": "the best trials train again beside the default, on fresh seeds",
+            "failed": f"trial {trial} failed: {event.reason}",
+            "lost": f"trial {trial} is run again: {event.reason}",
+        }.get(event.kind)
+        if sentence is not None and not self._settings.quiet:
+            self._say(sentence)
         if self._bar is not None:
             self._bar.update(self._task, completed=self.ended, description=str(self))
         elif not self._settings.quiet and time.monotonic() - self._said_at >= _EVERY_S:
@@ -107,7 +104,7 @@ class CampaignProgress:
             say(sentence)
 
 
-def summary(result: "TuneResult", files: list[Path]) -> str:
+def summary(result: TuneResult, files: list[Path]) -> str:
     """Return the results of a campaign: the best next to the default, and how to train it."""
     settings = result.settings
     trials = result.study.get_trials(deepcopy=False)
@@ -132,7 +129,7 @@ def summary(result: "TuneResult", files: list[Path]) -> str:
     return "\n".join(lines)
 
 
-def _best_lines(result: "TuneResult") -> list[str]:
+def _best_lines(result: TuneResult) -> list[str]:
     if result.best is None:
         return ["no trial was completed, so there is no best", *_most_frequent_failure(result)]
     settings = result.settings
@@ -158,7 +155,7 @@ def _best_lines(result: "TuneResult") -> list[str]:
     return [*lines, train_command(best_config(result))]
 
 
-def _confirmation_lines(result: "TuneResult", best: "FrozenTrial") -> list[str]:
+def _confirmation_lines(result: TuneResult, best: FrozenTrial) -> list[str]:
     """Return lines with the score of the best on fresh seeds, or else in its trial."""
     confirmed = result.confirmation
     candidates = confirmed.candidates if confirmed is not None else ()
@@ -180,18 +177,18 @@ def _confirmation_lines(result: "TuneResult", best: "FrozenTrial") -> list[str]:
     return [*lines, confirmed.verdict]
 
 
-def _most_frequent_failure(result: "TuneResult") -> list[str]:
+def _most_frequent_failure(result: TuneResult) -> list[str]:
     trials = result.study.get_trials(deepcopy=False)
     again = retried(trials)
     reasons = Counter(
-        trial.user_attrs[FAILURE]
+        str(trial.user_attrs[FAILURE])
         for trial in trials
         if FAILURE in trial.user_attrs and trial.number not in again
     )
     return [f"{count} failed: {reason}" for reason, count in reasons.most_common(1)]
 
 
-def _front(result: "TuneResult") -> list[str]:
+def _front(result: TuneResult) -> list[str]:
     """Return a line for each trial of the Pareto front, the best by the first objective first."""
     names = result.settings.objectives
     sign = -1 if GROWS[names[0]] else 1
@@ -203,12 +200,12 @@ def _front(result: "TuneResult") -> list[str]:
     ]
 
 
-def _interval(score: "Score") -> str:
+def _interval(score: Score) -> str:
     low, high = score.interval()
     return f"{score.value:.5g} ({low:.5g} to {high:.5g})"
 
 
-def _how_to_go_on(result: "TuneResult") -> str:
+def _how_to_go_on(result: TuneResult) -> str:
     left = max(0, result.settings.n_trials - result.num_ended)
     command = command_to_go_on(result.settings, left)
     if command is None:

@@ -12,22 +12,22 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import optuna
+from optuna import visualization
+from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+from optuna.trial import FrozenTrial, TrialState
 
 from myriad import __version__
 from myriad.errors import InvalidArgumentError
 from myriad.files import replacing
 from myriad.settings import Settings
 from myriad.training.config import TrainingConfig
-from myriad.tuning.claims import FAILURE, STANDARD_ERROR
+from myriad.tuning.session import TuneResult
 from myriad.tuning.settings import TuneSettings
 from myriad.tuning.storage import read_storage
-
-if TYPE_CHECKING:
-    import optuna
-    from optuna.trial import FrozenTrial
-
-    from myriad.tuning.session import TuneResult
+from myriad.tuning.study import FAILURE, STANDARD_ERROR
 
 # The most parameters that a page of contours shows. Each pair of them is a plot.
 _MOST_IN_CONTOUR = 4
@@ -36,7 +36,7 @@ _BUNDLE = "plotly.min.js"
 _UNSHOWN = {"storage", "output", "quiet", "fail_if_exists", "force", "trust"}
 
 
-def write_report(result: "TuneResult") -> list[Path]:
+def write_report(result: TuneResult) -> list[Path]:
     """Write all files of a campaign to its output folder, each whole or not at all.
 
     Returns:
@@ -64,7 +64,7 @@ def write_report(result: "TuneResult") -> list[Path]:
     return written
 
 
-def best_config(result: "TuneResult") -> TrainingConfig:
+def best_config(result: TuneResult) -> TrainingConfig:
     """Return the training of the winner on the first of the trials' seeds.
 
     It sets everything that variables and `.env` could otherwise change.
@@ -143,7 +143,7 @@ def command_to_go_on(settings: TuneSettings, left: int) -> str | None:
     return shlex.join(words)
 
 
-def to_json(result: "TuneResult") -> str:
+def to_json(result: TuneResult) -> str:
     """Return everything about a campaign as JSON. Non-finite numbers become null."""
     from myriad.hardware import fingerprint, package_versions
 
@@ -176,7 +176,7 @@ def to_json(result: "TuneResult") -> str:
     return json.dumps(_finite(table), indent=1, default=str, allow_nan=False) + "\n"
 
 
-def _trial(trial: "FrozenTrial") -> dict[str, Any]:
+def _trial(trial: FrozenTrial) -> dict[str, Any]:
     attributes = trial.user_attrs
     return {
         "number": trial.number,
@@ -211,7 +211,7 @@ def _write(path: Path, text: str) -> Path:
     return path
 
 
-def _pages(study: "optuna.Study", settings: TuneSettings) -> Iterator[tuple[str, str]]:
+def _pages(study: optuna.Study, settings: TuneSettings) -> Iterator[tuple[str, str]]:
     """Yield the pages for which there are enough trials, each with its kind."""
     for kind, draw in _figures(study, settings).items():
         with warnings.catch_warnings():
@@ -226,10 +226,7 @@ def _pages(study: "optuna.Study", settings: TuneSettings) -> Iterator[tuple[str,
             yield kind, figure.to_html(include_plotlyjs="directory")
 
 
-def _figures(study: "optuna.Study", settings: TuneSettings) -> dict[str, Callable[[], Any]]:
-    from optuna import visualization
-    from optuna.trial import TrialState
-
+def _figures(study: optuna.Study, settings: TuneSettings) -> dict[str, Callable[[], Any]]:
     done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if not done:
         return {}
@@ -258,10 +255,8 @@ def _figures(study: "optuna.Study", settings: TuneSettings) -> dict[str, Callabl
     return figures
 
 
-def _importances(study: "optuna.Study", arguments: Mapping[str, Any]) -> dict[str, float]:
+def _importances(study: optuna.Study, arguments: Mapping[str, Any]) -> dict[str, float]:
     """Return PED-ANOVA's share of every parameter, the greatest first."""
-    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
-
     return get_param_importances(
         study, evaluator=PedAnovaImportanceEvaluator(), target=arguments.get("target")
     )

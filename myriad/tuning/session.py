@@ -4,20 +4,28 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState
 
 from myriad.arguments import checked
 from myriad.signals import interrupts_kept
+from myriad.training.interrupts import interrupt_noted
 from myriad.tuning.campaign import ENDINGS, Event, OnEvent, run
+from myriad.tuning.conclusion import (
+    Ensemble,
+    best_trials,
+    confirm_best,
+    evaluate_ensemble,
+    validate,
+)
 from myriad.tuning.objective import Confirmation, Score
 from myriad.tuning.settings import TuneSettings
 from myriad.tuning.space import SearchSpace
-
-if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
-
-    from myriad.tuning.claims import TuningStudy
-    from myriad.tuning.conclusion import Ensemble
+from myriad.tuning.storage import disconnect, storage_errors
+from myriad.tuning.study import BEST_CONFIRMED, open_study
+from myriad.tuning.workers import run_workers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,12 +50,12 @@ class TuneResult:
 
     settings: TuneSettings
     space: SearchSpace
-    study: "TuningStudy"
-    best: "FrozenTrial | None"
+    study: optuna.Study
+    best: FrozenTrial | None
     fields: dict[str, Any]
     confirmation: Confirmation | None
     validation: Score | None
-    ensemble: "Ensemble | None"
+    ensemble: Ensemble | None
     ended_by: int
     num_ended: int
     total_s: float
@@ -62,7 +70,7 @@ class TuneResult:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.study.close()
+        disconnect(self.study._storage)
 
 
 def load_space(settings: TuneSettings) -> SearchSpace:
@@ -107,9 +115,6 @@ def tune(settings: TuneSettings, on_event: OnEvent = lambda event: None) -> Tune
         with tune(TuneSettings(env="bucket-brigade", scenario="easy", n_trials=20)) as result:
             print(result.fields, result.confirmation.verdict)
     """
-    from myriad.training.interrupts import interrupt_noted
-    from myriad.tuning.study import open_study
-
     start = time.monotonic()
     settings = settings.completed()
     space = load_space(settings)
@@ -124,12 +129,13 @@ def tune(settings: TuneSettings, on_event: OnEvent = lambda event: None) -> Tune
 
     study = open_study(settings, space)
     try:
-        with interrupts_kept(), interrupt_noted() as interrupt:
+        with interrupts_kept(), interrupt_noted() as interrupt, storage_errors(only_theirs=True):
             _tell_trials(study, settings, on_event)
-            _run_trials(study, settings, space, hear, interrupt.is_set)
+            run_all = run if settings.n_jobs == 1 else run_workers
+            run_all(study, settings, space, hear, is_interrupted=interrupt.is_set)
             concluded = _conclude(study, settings, space, on_event, interrupt.is_set)
     except BaseException:
-        study.close()
+        disconnect(study._storage)
         raise
     return TuneResult(
         settings,
@@ -143,10 +149,8 @@ def tune(settings: TuneSettings, on_event: OnEvent = lambda event: None) -> Tune
     )
 
 
-def _tell_trials(study: "TuningStudy", settings: TuneSettings, on_event: OnEvent) -> None:
+def _tell_trials(study: optuna.Study, settings: TuneSettings, on_event: OnEvent) -> None:
     """Report how many trials a study already has, and their best return."""
-    from optuna.trial import TrialState
-
     trials = study.get_trials(deepcopy=False)
     if not (num_ended := sum(trial.state.is_finished() for trial in trials)):
         return
@@ -158,32 +162,14 @@ def _tell_trials(study: "TuningStudy", settings: TuneSettings, on_event: OnEvent
     on_event(Event("resumed", value=best, reason=f"{num_ended} trials of it have ended"))
 
 
-def _run_trials(
-    study: "TuningStudy",
-    settings: TuneSettings,
-    space: SearchSpace,
-    on_event: OnEvent,
-    is_interrupted: Callable[[], bool],
-) -> None:
-    if settings.n_jobs == 1:
-        run(study, settings, space, on_event, is_interrupted=is_interrupted)
-        return
-    from myriad.tuning.workers import run_workers
-
-    run_workers(study, settings, space, on_event, is_interrupted=is_interrupted)
-
-
 def _conclude(
-    study: "TuningStudy",
+    study: optuna.Study,
     settings: TuneSettings,
     space: SearchSpace,
     on_event: OnEvent,
     is_interrupted: Callable[[], bool],
 ) -> dict[str, Any]:
     """Return the conclusion of the trials, as fields of a `TuneResult`."""
-    from myriad.tuning.conclusion import best_trials, confirm_best, evaluate_ensemble, validate
-    from myriad.tuning.study import BEST_CONFIRMED
-
     best = next(iter(best_trials(study, settings, 1)), None)
     found: dict[str, Any] = dict.fromkeys(("confirmation", "validation", "ensemble"))
     if best is not None and "return" in settings.objectives and not is_interrupted():

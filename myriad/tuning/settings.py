@@ -35,8 +35,8 @@ class TuneSettings:
 
     Example:
         >>> settings = TuneSettings(env="bucket-brigade", scenario="easy", n_trials=20)
-        >>> settings.env_options()
-        {'scenario': 'easy'}
+        >>> settings.fields()["env.scenario"]
+        'easy'
     """
 
     env: str
@@ -192,25 +192,6 @@ class TuneSettings:
         parts.append(secrets.token_hex(2))
         return re.sub(r"[^A-Za-z0-9_.-]", "-", "-".join(filter(None, parts)))[-100:].lstrip(".-")
 
-    def env_options(self) -> dict[str, Any]:
-        """Return the options of the environment that all trials share."""
-        named = {"scenario": self.scenario, "num_opponents": self.num_opponents}
-        return self._options("env") | {
-            name: value for name, value in named.items() if value is not None
-        }
-
-    def agent_options(self) -> dict[str, Any]:
-        """Return the options of the agent that all trials share."""
-        return self._options("agent")
-
-    def _options(self, owner: str) -> dict[str, Any]:
-        named = (name.partition(".") for name in self.options)
-        return {
-            option: self.options[f"{whose}.{option}"]
-            for whose, _, option in named
-            if whose == owner
-        }
-
     def seeds(self) -> list[int]:
         """Return the training seeds of every trial."""
         return [self.seed + index for index in range(self.num_seeds)]
@@ -232,6 +213,7 @@ class TuneSettings:
 
     def fields(self) -> dict[str, Any]:
         """Return the fields that all trials share, as `create_config` takes them."""
-        named = {f"env.{name}": value for name, value in self.env_options().items()}
-        named |= {f"agent.{name}": value for name, value in self.agent_options().items()}
-        return {"env": self.env, "agent": self.agent, "total_steps": self.num_steps, **named}
+        named = {"env.scenario": self.scenario, "env.num_opponents": self.num_opponents}
+        named = {name: value for name, value in named.items() if value is not None}
+        shared = {"env": self.env, "agent": self.agent, "total_steps": self.num_steps}
+        return {**shared, **self.options, **named}

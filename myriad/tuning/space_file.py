@@ -1,11 +1,12 @@
-"""Read the file of a search space, and report a mistake in it in one sentence."""
+"""Read the file of a search space. pydantic checks its tables, and Optuna the ranges."""
 
 import json
-import sys
+import warnings
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.files import parse_toml, read_text
@@ -22,10 +23,35 @@ _FIELDS = (
 )
 # A field that defines evaluations, so it must be the same in all trials.
 _FIXED_ALONE = "eval_max_steps"
-_TABLES = ("fixed", "parameters", "known")
-_KEYS = ("choices", "low", "high", "log", "step", "when")
 # The most steps of a range. Optuna counts them in decimals of 28 digits.
 _MOST_STEPS = 10**9
+_Number = (
+    Annotated[int, Field(gt=-(2**62), lt=2**62)] | Annotated[float, Field(allow_inf_nan=False)]
+)
+_STRICT = ConfigDict(extra="forbid", strict=True, title="the search space")
+
+
+class _Entry(BaseModel):
+    """A parameter as a file gives it: choices, or numbers from `low` to `high`."""
+
+    model_config = _STRICT
+
+    choices: Annotated[list[Any], Field(min_length=1)] | None = None
+    low: _Number | None = None
+    high: _Number | None = None
+    log: bool = False
+    step: Annotated[_Number, Field(gt=0)] | None = None
+    when: dict[str, Any] = {}
+
+
+class _File(BaseModel):
+    """A file: the fixed fields, the parameters and tables of known values."""
+
+    model_config = _STRICT
+
+    fixed: dict[str, Any] = {}
+    parameters: Annotated[dict[str, _Entry], Field(min_length=1)]
+    known: list[dict[str, Any]] = []
 
 
 def read_space(
@@ -38,36 +64,19 @@ def read_space(
     """
     text = read_text(path)
     try:
-        table = parse_toml(text)
-    except ValueError as error:
-        raise InvalidArgumentError(f"{path} is not TOML: {error}.") from None
-    except RecursionError:
-        raise InvalidArgumentError(f"{path} is nested too deeply.") from None
-    try:
-        return _read(table, agent, env)
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"{path}: {error}") from None
-
-
-def _read(
-    table: Mapping[str, Any], agent: str, env: str | None
-) -> tuple[dict[str, Value], tuple[Parameter, ...], tuple[Mapping[str, Value], ...]]:
-    for name in table:
-        if name not in _TABLES:
-            raise UnknownNameError("table", name, _TABLES)
-    fixed = _table(table, "fixed")
-    parameters: list[Parameter] = []
-    for name, entry in _table(table, "parameters").items():
-        _require_tunable(agent, name)
-        if name in fixed:
-            raise InvalidArgumentError(f"{name} must be in fixed or in parameters, not in both.")
-        parameters.append(_parameter(name, entry, parameters))
-    if not parameters:
-        raise InvalidArgumentError("parameters must hold at least one parameter.")
-    for name in fixed:
-        if name != _FIXED_ALONE:
+        file = _File.model_validate(parse_toml(text))
+        parameters: list[Parameter] = []
+        for name, entry in file.parameters.items():
             _require_tunable(agent, name)
-    return fixed, tuple(parameters), _known(table.get("known", []), parameters, env)
+            if name in file.fixed:
+                raise InvalidArgumentError(f"{name} must be in fixed or parameters, not in both.")
+            parameters.append(_parameter(name, entry, parameters))
+        for name in file.fixed:
+            if name != _FIXED_ALONE:
+                _require_tunable(agent, name)
+        return file.fixed, tuple(parameters), _known(file.known, parameters, env)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgumentError(f"{path}: {error}") from None
 
 
 def _require_tunable(agent: str, name: str) -> None:
@@ -82,87 +91,43 @@ def _require_tunable(agent: str, name: str) -> None:
         raise UnknownNameError("parameter", name, known)
 
 
-def _table(table: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = table.get(name, {})
-    if not isinstance(found, dict):
-        raise InvalidArgumentError(f"{name} must be a table, but is {shown(found)}.")
-    for key, value in found.items():
-        if key == "agent" and isinstance(value, dict):
+def _parameter(name: str, entry: _Entry, before: Sequence[Parameter]) -> Parameter:
+    when = _when(name, entry.when, before)
+    given = entry.model_fields_set - {"when"}
+    if given != {"choices"} and not {"low", "high"} <= given <= {"low", "high", "log", "step"}:
+        raise InvalidArgumentError(f"{name} must have either choices, or low and high.")
+    if entry.choices is not None:
+        if len({json.dumps(each, default=str) for each in entry.choices}) < len(entry.choices):
             raise InvalidArgumentError(
-                f'{name} must have options in quotes, such as "agent.{next(iter(value), "name")}".'
+                f"choices of {name} must differ, but are {shown(entry.choices)}."
             )
-    return found
-
-
-def _parameter(name: str, entry: Any, before: Sequence[Parameter]) -> Parameter:
-    if not isinstance(entry, dict):
-        raise InvalidArgumentError(
-            f"{name} must be a table with choices, or with low and high, but is {shown(entry)}."
-        )
-    for key in entry:
-        if key not in _KEYS:
-            raise UnknownNameError("key", key, _KEYS, owner=name)
-    when = _when(name, entry.get("when", {}), before)
-    if "choices" in entry:
-        if others := entry.keys() - {"choices", "when"}:
-            raise InvalidArgumentError(f"{name} must have choices or {min(others)}, not both.")
-        return Parameter(name, choices=_choices(name, entry["choices"]), when=when)
+        return Parameter(name, choices=tuple(entry.choices), when=when)
     return _range(name, entry, when)
 
 
-def _choices(name: str, choices: Any) -> tuple[Value, ...]:
-    if not isinstance(choices, list) or not choices:
+def _range(name: str, entry: _Entry, when: Mapping[str, tuple[Value, ...]]) -> Parameter:
+    from optuna.distributions import FloatDistribution, IntDistribution
+
+    assert entry.low is not None
+    assert entry.high is not None
+    low, high, step = entry.low, entry.high, entry.step
+    if step is not None and not 1 <= round((high - low) / step, 6) <= _MOST_STEPS:
         raise InvalidArgumentError(
-            f"choices of {name} must be a list of values, but is {shown(choices)}."
+            f"step of {name} must fit 1 to {_MOST_STEPS:,} times between its low and its high, "
+            f"but is {shown(step)}."
         )
-    if len({json.dumps(each, default=str) for each in choices}) < len(choices):
-        raise InvalidArgumentError(f"choices of {name} must differ, but are {shown(choices)}.")
-    return tuple(choices)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Optuna says that it ends a range at its last step.
+        if isinstance(low, int) and isinstance(high, int) and isinstance(step, int | None):
+            drawn = IntDistribution(low, high, entry.log, 1 if step is None else step)
+        else:
+            drawn = FloatDistribution(low, high, entry.log, step)
+    return Parameter(name, low=drawn.low, high=drawn.high, log=drawn.log, step=step, when=when)
 
 
-def _range(name: str, entry: Mapping[str, Any], when: Mapping[str, Any]) -> Parameter:
-    ends = [entry.get(key) for key in ("low", "high")]
-    low, high = (each if _is_number(each) else None for each in ends)
-    if low is None or high is None:
-        raise InvalidArgumentError(
-            f"{name} must have choices, or numbers for low and high, but has {shown(dict(entry))}."
-        )
-    log = entry.get("log", False)
-    step = entry.get("step")
-    if not isinstance(log, bool):
-        raise InvalidArgumentError(f"log of {name} must be true or false, but is {shown(log)}.")
-    if low >= high or (log and low <= 0):
-        least = "above 0 and " if log else ""
-        raise InvalidArgumentError(
-            f"low of {name} must be {least}below its high, {shown(high)}, but is {shown(low)}."
-        )
-    if step is not None and (not _is_number(step) or step <= 0 or log):
-        why = "left out beside log" if log else "a number above 0"
-        raise InvalidArgumentError(f"step of {name} must be {why}, but is {shown(step)}.")
-    if not (isinstance(low, int) and isinstance(high, int)):
-        low = float(low)
-        high = float(high)
-    elif step is not None and not isinstance(step, int):
-        raise InvalidArgumentError(f"step of {name} must be an integer, but is {shown(step)}.")
-    if step is not None:
-        # In decimals, as they are written: 0.3 is no multiple of 0.1 in binary.
-        first, last, apart = (Decimal(str(each)) for each in (low, high, step))
-        fit = (last - first) / apart
-        if not 1 <= fit <= _MOST_STEPS:
-            raise InvalidArgumentError(
-                f"step of {name} must fit 1 to {_MOST_STEPS:,} times between its low and its high, "
-                f"but is {shown(step)}."
-            )
-        # Optuna would do so in each draw, and warn.
-        high = type(high)(first + int(fit) * apart)
-    return Parameter(name, low=low, high=high, log=log, step=step, when=when)
-
-
-def _when(name: str, entry: Any, before: Sequence[Parameter]) -> dict[str, tuple[Value, ...]]:
-    if not isinstance(entry, dict):
-        raise InvalidArgumentError(
-            f"when of {name} must be a table of parameters and values, but is {shown(entry)}."
-        )
+def _when(
+    name: str, entry: Mapping[str, Any], before: Sequence[Parameter]
+) -> dict[str, tuple[Value, ...]]:
     earlier = {each.name: each for each in before}
     conditions = {}
     for other, among in entry.items():
@@ -180,10 +145,8 @@ def _when(name: str, entry: Any, before: Sequence[Parameter]) -> dict[str, tuple
 
 
 def _known(
-    entries: Any, parameters: Sequence[Parameter], env: str | None
+    entries: Sequence[Mapping[str, Any]], parameters: Sequence[Parameter], env: str | None
 ) -> tuple[Mapping[str, Value], ...]:
-    if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
-        raise InvalidArgumentError("known must be tables of values, each under [[known]].")
     by_name = {each.name: each for each in parameters}
     found = []
     for entry in entries:
@@ -198,8 +161,3 @@ def _known(
         if entry.get("env") in (None, env):
             found.append(values)
     return tuple(found)
-
-
-def _is_number(value: Any) -> bool:
-    is_one = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_one and abs(value) <= sys.float_info.max

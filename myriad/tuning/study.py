@@ -1,30 +1,33 @@
-"""Create or resume the study of a campaign, with its sampler, its pruner and its first trials.
+"""Create or resume the study of a campaign, with its sampler, its pruner and its first trials."""
 
-Optuna stores the study. `claims.py` decides which process runs which trial.
-"""
-
-import contextlib
 import json
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import optuna
-from optuna.storages import BaseStorage
+from optuna import pruners, samplers
+from optuna.storages import BaseStorage, RetryHeartbeatStaleTrialCallback
+from optuna.trial import FrozenTrial, TrialState
 
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.files import read_text, require_free
-from myriad.tuning.claims import FAILURE, RETRY_OF, SOURCE, WORKER, TuningStudy, disconnect
 from myriad.tuning.settings import GROWS, TuneSettings
 from myriad.tuning.space import SearchSpace
-from myriad.tuning.storage import Place, explained, read_storage
+from myriad.tuning.storage import disconnect, read_storage, storage_errors
 
 # The attribute of a study with the trial that was best on fresh seeds in the last confirmation.
 BEST_CONFIRMED = "best_confirmed"
+# Attributes of a trial.
+FAILURE = "failure"  # Why it failed.
+STANDARD_ERROR = "standard_error"  # The standard error of its value.
+MEMORY = "memory_bytes"  # The bytes that one of its trainings needs.
+SOURCE = "source"  # Why its parameters were tried first: known, or another study's name.
 
 
-def open_study(settings: TuneSettings, space: SearchSpace) -> TuningStudy:
-    """Create the study of a campaign, or resume it.
+def open_study(settings: TuneSettings, space: SearchSpace) -> optuna.Study:
+    """Create the study of a campaign, or resume it. `storage.disconnect` closes its storage.
 
     Args:
         settings: the campaign, `completed`.
@@ -35,45 +38,96 @@ def open_study(settings: TuneSettings, space: SearchSpace) -> TuningStudy:
         UnknownNameError: there is no environment, agent, scenario or study to start from.
         NotInstalledError: Optuna is missing.
     """
-    assert settings.study_name is not None
     identity = _identity(settings, space)
-    place = read_storage(settings.storage)
-    storage = place.open()
-    with explained(place), contextlib.ExitStack() as opened:
-        opened.callback(disconnect, storage)
-        with place.exclusive(storage, settings.study_name):
-            queue = _queue(settings, space, storage)
-            _create_or_check(settings, identity, storage, place)
-            session = _next_session(storage, settings.study_name)
-            study = TuningStudy(
-                place,
-                study_name=settings.study_name,
-                storage=storage,
-                sampler=_sampler(settings, session),
-                pruner=_pruner(settings),
-            )
-            opened.callback(study.close)
-            _require_whole(study)
-            queued = list(study.user_attrs.get("queued", []))
-            for source, params in queue:
-                if source not in queued:
-                    study.enqueue_trial(params, {SOURCE: source}, skip_if_exists=True)
-            sources = dict.fromkeys(source for source, _ in queue)
-            study.set_user_attr("queued", list(dict.fromkeys([*queued, *sources])))
-        study.fail_stale()
-        # The caller closes it.
-        opened.pop_all()
+    storage = read_storage(settings.storage).open()
+    try:
+        with storage_errors():
+            return _study(settings, space, storage, identity)
+    except BaseException:
+        disconnect(storage)
+        raise
+
+
+def retry(study: optuna.Study, number: int, most: int | None = None) -> None:
+    """Fail a running trial that can't go on in its process, and queue its parameters again.
+
+    Args:
+        study: its study.
+        number: its number.
+        most: how often its parameters may be tried again; by default always.
+    """
+    if study.get_trials(deepcopy=False)[number].state != TrialState.RUNNING:
+        return  # Another process has failed it, after this one had been silent for long.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Optuna calls it experimental.
+        failed = study.tell(number, state=TrialState.FAIL)
+        RetryHeartbeatStaleTrialCallback(max_retry=most)(study, failed)
+
+
+def retried(trials: Iterable[FrozenTrial]) -> set[int]:
+    """Return the numbers of the trials whose parameters are tried again."""
+    return {number for trial in trials for number in trial.system_attrs.get("retry_history", [])}
+
+
+def _study(
+    settings: TuneSettings, space: SearchSpace, storage: BaseStorage, identity: Mapping[str, Any]
+) -> optuna.Study:
+    assert settings.study_name is not None
+    warm = _warm_start(settings, space, storage)
+    directions: list[Literal["maximize", "minimize"]] = [
+        "maximize" if GROWS[each] else "minimize" for each in settings.objectives
+    ]
+    named: dict[str, Any] = {"study_name": settings.study_name, "storage": storage}
+    if settings.study_name not in optuna.get_all_study_names(storage):
+        for kind in ("results.json", "best.toml"):
+            require_free(settings.output / f"{settings.study_name}_{kind}", force=settings.force)
+    try:
+        study = optuna.create_study(**named, directions=directions)
+        is_new = True
+    except optuna.exceptions.DuplicatedStudyError:
+        if settings.fail_if_exists:
+            raise
+        study = optuna.load_study(**named)
+        is_new = False
+    trials = study.get_trials(deepcopy=False)
+    _require_whole(trials, len(directions))
+    if not study.user_attrs.get("identity") and not trials:
+        # The study is new, or it was created by a process that was killed here.
+        study.set_user_attr("identity", identity)
+    _require_same(study, identity)
+    study.sampler = _sampler(settings, is_first=is_new)
+    study.pruner = _pruner(settings)
+    known = [("known", dict(params)) for params in space.known] if is_new else []
+    for source, params in [*known, *warm]:
+        study.enqueue_trial(params, {SOURCE: source}, skip_if_exists=True)
     return study
+
+
+def _require_whole(trials: Iterable[FrozenTrial], num_values: int) -> None:
+    """Raise the error that a trial would cause later if somebody edited its rows."""
+    retried(trials)
+    for trial in trials:
+        trial._validate()
+        values = trial.values or [0.0] * num_values
+        if not all(
+            isinstance(each, float) for each in [*values, *trial.intermediate_values.values()]
+        ):
+            raise TypeError(f"a value of trial {trial.number} is not a number")
+        if len(values) != num_values:
+            raise ValueError(f"trial {trial.number} has {len(values)} values, not {num_values}")
 
 
 def _identity(settings: TuneSettings, space: SearchSpace) -> dict[str, Any]:
     """Return the values that a study's trials must have in common, by the names of settings."""
+    from myriad.envs import ENVIRONMENTS
+
     config = settings.config().resolve().config
+    agent = {name: value for name, value in settings.options.items() if name.startswith("agent.")}
     return {
-        "env": settings.env if ":" in settings.env else _own_name(settings.env),
+        "env": settings.env if ":" in settings.env else ENVIRONMENTS.resolve(settings.env),
         "env_options": json.dumps(config.env_options, sort_keys=True),
         "agent": settings.agent,
-        "agent_options": json.dumps(settings.agent_options(), sort_keys=True),
+        "agent_options": json.dumps(agent, sort_keys=True),
         "space": space.fingerprint,
         "objectives": list(settings.objectives),
         "num_steps": settings.num_steps,
@@ -83,107 +137,27 @@ def _identity(settings: TuneSettings, space: SearchSpace) -> dict[str, Any]:
     }
 
 
-def _own_name(env: str) -> str:
-    from myriad.envs import ENVIRONMENTS
-
-    return ENVIRONMENTS.resolve(env)
-
-
-def _create_or_check(
-    settings: TuneSettings, identity: Mapping[str, Any], storage: BaseStorage, place: Place
-) -> None:
-    """Create the study, unless there is one with the same settings."""
-    name = settings.study_name
-    directions: list[Literal["maximize", "minimize"]] = [
-        "maximize" if GROWS[each] else "minimize" for each in settings.objectives
-    ]
-    known = {study.study_name for study in storage.get_all_studies()}
-    if name not in known:
-        for kind in ("results.json", "best.toml"):
-            require_free(settings.output / f"{name}_{kind}", force=settings.force)
-        made = optuna.create_study(study_name=name, storage=storage, directions=directions)
-    else:
-        if settings.fail_if_exists:
-            raise InvalidArgumentError(
-                f"study {name} exists in {place}: leave out --fail-if-exists to resume it, or name "
-                "another --study-name."
-            )
-        made = optuna.load_study(study_name=name, storage=storage)
-    if not made.user_attrs.get("identity") and not made.get_trials(deepcopy=False):
-        # The study is new, or it was created by a process that was killed here.
-        made.set_user_attr("identity", identity)
-    _require_same(made, identity, directions)
-
-
-def _require_same(
-    study: optuna.Study, identity: Mapping[str, Any], directions: Sequence[str]
-) -> None:
-    stored = study.user_attrs.get("identity")
-    if stored is None:
+def _require_same(study: optuna.Study, identity: Mapping[str, Any]) -> None:
+    stored = study.user_attrs.get("identity", {})
+    if stored.keys() != identity.keys():
         raise InvalidArgumentError(
-            f"study {study.study_name} was not made by Myriad; name another --study-name."
+            f"study {study.study_name} was not made by this version of Myriad; name another "
+            "--study-name."
         )
     for name, now in identity.items():
-        before = stored.get(name)
-        if name not in stored:
+        if stored[name] != now:
             raise InvalidArgumentError(
-                f"study {study.study_name} was made by an older version of Myriad; name another "
-                "--study-name."
+                f"study {study.study_name} has {name} {stored[name]}, but this one has {name} "
+                f"{now}; name another --study-name."
             )
-        if before != now:
-            differs = f"{_written(name, before)}, but this one has {_written(name, now)}"
-            if name == "space":
-                differs = "another search space"
-            raise InvalidArgumentError(
-                f"study {study.study_name} has {differs}; name another --study-name."
-            )
-    if [each.name.lower() for each in study.directions] != list(directions):
-        raise InvalidArgumentError(
-            f"study {study.study_name} has other directions; name another --study-name."
-        )
 
 
-def _require_whole(study: optuna.Study) -> None:
-    """Raise ValueError for a trial that neither Optuna nor Myriad can have stored."""
-    for trial in study.get_trials(deepcopy=False):
-        trial._validate()  # noqa: SLF001 (Optuna asks itself the same of a trial that it makes)
-        attributes = trial.user_attrs
-        owner = attributes.get(WORKER, dict.fromkeys(("host", "process", "started")))
-        retry_of = attributes.get(RETRY_OF, -1)
-        is_whole = (
-            all(isinstance(name, str) for name in (*attributes, *trial.system_attrs))
-            and isinstance(owner, dict)
-            and {"host", "process", "started"} <= owner.keys()
-            and isinstance(attributes.get(FAILURE, ""), str)
-            and type(retry_of) is int
-            and -1 <= retry_of < trial.number
-            and isinstance(trial.system_attrs.get("fixed_params", {}), dict)
-            and len(trial.values or study.directions) == len(study.directions)
-            and all(isinstance(each, float) for each in trial.intermediate_values.values())
-        )
-        if not is_whole:
-            raise ValueError(f"trial {trial.number} of study {study.study_name} is damaged")
-
-
-def _written(name: str, value: Any) -> str:
-    shown = ", ".join(value) if isinstance(value, list) else value
-    return f"{name} {shown}"
-
-
-def _next_session(storage: BaseStorage, study_name: str) -> int:
-    """Count a process that opens the study, since each draws from its own random sequence."""
-    study_id = storage.get_study_id_from_name(study_name)
-    session = storage.get_study_user_attrs(study_id).get("sessions", 0)
-    storage.set_study_user_attr(study_id, "sessions", session + 1)
-    return session
-
-
-def _sampler(settings: TuneSettings, session: int) -> optuna.samplers.BaseSampler:
+def _sampler(settings: TuneSettings, *, is_first: bool) -> samplers.BaseSampler:
     import numpy as np
 
-    words = np.random.SeedSequence([settings.seed % 2**64, session]).generate_state(1)
-    seed = int(words[0])
-    samplers = optuna.samplers
+    # The process that made the study repeats its draws. Others must not repeat them.
+    entropy = [settings.seed % 2**64, 0] if is_first else None
+    seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
     match settings.sampler:
         case "tpe":
             # Otherwise it would draw parameters close to those of running trials again and again.
@@ -202,8 +176,7 @@ def _sampler(settings: TuneSettings, session: int) -> optuna.samplers.BaseSample
             return samplers.NSGAIISampler(seed=seed)
 
 
-def _pruner(settings: TuneSettings) -> optuna.pruners.BasePruner:
-    pruners = optuna.pruners
+def _pruner(settings: TuneSettings) -> pruners.BasePruner:
     interval = settings.eval_interval
     match settings.pruner:
         case "median":
@@ -218,11 +191,11 @@ def _pruner(settings: TuneSettings) -> optuna.pruners.BasePruner:
             return pruners.NopPruner()
 
 
-def _queue(
+def _warm_start(
     settings: TuneSettings, space: SearchSpace, storage: BaseStorage
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Return the parameters to try first, each with the reason."""
-    queue = [("known", dict(params)) for params in space.known]
+    """Return the best parameters of other studies, each with the study's name."""
+    found = []
     for name in settings.warm_start:
         for params in _best_of(name, settings, storage):
             # From another space, take only values that this one can draw.
@@ -232,8 +205,8 @@ def _queue(
                     f"warm_start must name a study whose best can be drawn from {space.file}, but "
                     f"nothing of {shown(name)} can."
                 )
-            queue.append((name, ours))
-    return queue
+            found.append((name, ours))
+    return found
 
 
 def _best_of(name: str, settings: TuneSettings, storage: BaseStorage) -> list[dict[str, Any]]:
@@ -259,17 +232,16 @@ def _best_of(name: str, settings: TuneSettings, storage: BaseStorage) -> list[di
 
 
 def _best_of_file(file: Path, agent: str) -> list[dict[str, Any]]:
+    text = read_text(file)
     try:
-        results = json.loads(read_text(file))
+        results = json.loads(text)
         whose = results["agent"]
         best = results["best"]["params"]
         is_plain = all(isinstance(each, bool | int | float | str) for each in best.values())
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        if isinstance(error, InvalidArgumentError):
-            raise
-        raise InvalidArgumentError(f"{file} has no best trial to start from.") from None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        whose, best, is_plain = None, {}, False
     if not is_plain:
-        raise InvalidArgumentError(f"{file} has a best trial whose params are no plain values.")
+        raise InvalidArgumentError(f"{file} has no best trial to start from.")
     _require_agent(str(file), whose, agent)
     return [best]
 

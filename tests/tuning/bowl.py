@@ -1,4 +1,4 @@
-"""A campaign with a real study and an objective that needs no training.
+"""A campaign with a real study, and a trainer in whose place a bowl has values at once.
 
 `python tests/tuning/bowl.py STORAGE STUDY NUMBER [SECONDS]` runs so many trials.
 """
@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from myriad.tuning import campaign
+from myriad.tuning.objective import Boundary, Score
 from myriad.tuning.parameter import Parameter
 from myriad.tuning.settings import TuneSettings
 from myriad.tuning.space import SearchSpace
+from myriad.tuning.storage import disconnect
 from myriad.tuning.study import open_study
 
 MIDDLE = {"x": 0.5, "y": 0.5}
@@ -24,23 +27,41 @@ def bowl(known: Mapping[str, Any] = MIDDLE, reach: float = 1.0) -> SearchSpace:
 
 
 def settings(storage: str | None, study: str = "bowl", **fields: Any) -> TuneSettings:
+    given = {"sampler": "random", "pruner": "none", **fields}
     return TuneSettings(
-        env="cartpole-control", storage=storage, study_name=study, sampler="random", **fields
+        env="cartpole-control", storage=storage, study_name=study, **given
     ).completed()
 
 
-def run(campaign: TuneSettings, trials: int, trial_s: float = 0.0) -> None:
-    """Run trials that report three values before their last."""
-    space = bowl()
-    with open_study(campaign, space) as study:
-        for _ in range(trials):
-            trial = study.ask()
-            point = space.suggest(trial)
-            value = -(point["x"] ** 2) - point["y"] ** 2
-            for step in range(3):
+def run(made: TuneSettings, trials: int, trial_s: float = 0.0, stop_after: int = 10**9) -> None:
+    """Run trials that report three values before their last, and stop after so many evaluations."""
+    heard = []
+
+    def train_all(programs, source, is_interrupted):
+        while not is_interrupted() and (training := source.take(None)):
+            source.admits(training, 0)
+            value = -(training.fields["x"] ** 2) - training.fields["y"] ** 2
+            for number in range(1, 4):
                 time.sleep(trial_s / 3)
-                trial.report(value - 2 + step, step * campaign.eval_interval)
-            study.tell(trial, value)
+                training.score = Score(value - 3 + number, 0.0, (value,), 1)
+                step = Boundary(number, (number * made.eval_interval,))
+                heard.append(number)
+                goes_on = source.evaluated(training, step, is_last=number == 3)
+                if not goes_on or len(heard) >= stop_after:
+                    break
+
+    study = open_study(made, bowl())
+    trainer, campaign.train_all = campaign.train_all, train_all
+    try:
+        campaign.run(
+            study,
+            TuneSettings(**{**vars(made), "n_trials": trials}),
+            bowl(),
+            is_interrupted=lambda: len(heard) >= stop_after,
+        )
+    finally:
+        campaign.train_all = trainer
+        disconnect(study._storage)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from myriad import make_env
 from myriad.tuning.campaign import run
 from myriad.tuning.conclusion import EnsemblePolicy, train_again
 from myriad.tuning.space import SearchSpace
-from myriad.tuning.study import open_study
+from myriad.tuning.storage import disconnect
+from myriad.tuning.study import open_study, retried
 from tests.tuning import small_space
 from tests.tuning.small_space import SPACE
 
@@ -25,12 +26,22 @@ def campaign(tmp_path, text=SPACE, **fields):
     return made, SearchSpace.load("ppo", file=made.space)
 
 
-def run_all(settings, space, **arguments):
+def run_all(settings, space, on_event=None, **arguments):
     """Run a campaign; return its trials and what was heard of them."""
     events = []
-    with open_study(settings, space) as study:
-        run(study, settings, space, events.append, **arguments)
-        return study.get_trials(), events
+
+    def hear(event):
+        events.append(event)
+        if on_event is not None:
+            on_event(event, study)
+
+    study = open_study(settings, space)
+    try:
+        run(study, settings, space, hear, **arguments)
+    finally:
+        trials = study.get_trials()
+        disconnect(study._storage)
+    return trials, events
 
 
 def only(trials, state):
@@ -60,7 +71,7 @@ def test_a_trial_beside_others_that_are_pruned_and_refilled_equals_the_same_tria
     (training,) = alone.trainings[0]
     assert list(training.score.by_seed) == chosen.user_attrs["by_seed"]
     assert training.score.value == chosen.value
-    assert order[:3] == [("started", 0), ("compiling", 0), ("compiled", 0)]
+    assert order[:4] == [(kind, 0) for kind in ("asked", "started", "compiling", "compiled")]
     assert sum(event.kind == "compiled" for event in events) == 1
 
 
@@ -80,18 +91,40 @@ def test_the_same_seed_gives_the_same_trials(tmp_path):
     assert [trial.value for trial in first] == [trial.value for trial in second]
 
 
-def test_a_nan_fails_its_trial_alone_and_says_so(tmp_path):
-    wide = SPACE.replace("1e-2, log", "1e30, log")
-    settings, space = campaign(tmp_path, wide, pruner="none", n_trials=4)
-    bad = {"agent.learning_rate": 1e30, "agent.num_epochs": 2, "agent.gamma": 0.99}
-    good = bad | {"agent.learning_rate": 1e-3}
-    space = space.with_known([good, bad, good | {"agent.gamma": 0.95}, good | {"agent.gamma": 0.9}])
+GOOD = {"agent.learning_rate": 1e-3, "agent.num_epochs": 1, "agent.gamma": 0.99}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "bad", "says"),
+    [
+        ("1e-2, log", "1e30, log", {"agent.learning_rate": 1e30}, "NaN or infinity"),
+        ("high = 0.999", "high = 1.5", {"agent.gamma": 1.4}, "gamma must be"),
+        (
+            "[parameters]",
+            '[parameters]\n"agent.activation" = { choices = ["tanh", "wobble"] }',
+            {"agent.activation": "wobble"},
+            "wobble",
+        ),
+    ],
+)
+def test_what_fails_a_trial_fails_it_alone_and_says_so(tmp_path, old, new, bad, says):
+    settings, space = campaign(tmp_path, SPACE.replace(old, new), pruner="none", n_trials=3)
+    good = GOOD | dict.fromkeys(bad.keys() - GOOD, "tanh")
+    space = space.with_known([good, good | bad, good | {"agent.gamma": 0.9}])
     trials, events = run_all(settings, space)
-    assert [trial.state.name for trial in trials] == ["COMPLETE", "FAIL", "COMPLETE", "COMPLETE"]
-    assert "NaN or infinity" in trials[1].user_attrs["failure"]
+    assert [trial.state.name for trial in trials] == ["COMPLETE", "FAIL", "COMPLETE"]
+    assert says in trials[1].user_attrs["failure"]
     assert [event.trial for event in events if event.kind == "failed"] == [1]
     alone = train_again(settings, space, {0: space.fields(good)}, settings.seeds(), lambda: False)
     assert alone.trainings[0][0].score.value == trials[0].value
+
+
+def test_returns_that_are_not_finite_fail_a_trial(tmp_path):
+    settings, space = campaign(tmp_path, n_trials=1, pruner="none")
+    settings = dataclasses.replace(settings, env="tests.tuning.small_space:Unbounded")
+    trials, _ = run_all(settings, space.with_known([GOOD]))
+    said = "NaN or infinity in an evaluation at step 256"
+    assert [trial.user_attrs["failure"] for trial in trials] == [said]
 
 
 def test_a_parameter_that_is_not_drawn_has_its_default_and_not_what_others_drew(tmp_path):
@@ -100,8 +133,8 @@ def test_a_parameter_that_is_not_drawn_has_its_default_and_not_what_others_drew(
         + '"agent.value_coef" = { low = 0.1, high = 0.9, when = { "agent.num_epochs" = 1 } }\n'
     )
     settings, space = campaign(tmp_path, text, n_trials=2, pruner="none")
-    fields = {"agent.learning_rate": 1e-3, "agent.num_epochs": 2, "agent.gamma": 0.99}
-    drawn = fields | {"agent.num_epochs": 1, "agent.value_coef": 0.9}
+    fields = GOOD | {"agent.num_epochs": 2}
+    drawn = GOOD | {"agent.value_coef": 0.9}
     values = {}
     # Whichever comes first makes the program.
     for order in ([fields, drawn], [drawn, fields]):
@@ -111,77 +144,38 @@ def test_a_parameter_that_is_not_drawn_has_its_default_and_not_what_others_drew(
     assert all(first == second for first, second in values.values())
 
 
-def test_returns_that_are_not_finite_fail_a_trial_alone(tmp_path):
-    settings, space = campaign(tmp_path, n_trials=3, pruner="none")
-    settings = dataclasses.replace(settings, env="tests.tuning.small_space:Unbounded")
-    fields = {"agent.learning_rate": 1e-3, "agent.num_epochs": 1, "agent.gamma": 0.99}
-    trials, events = run_all(settings, space.with_known([fields]))
-    assert {trial.state.name for trial in trials} == {"FAIL"}
-    said = "NaN or infinity in an evaluation at step 256"
-    assert {trial.user_attrs["failure"] for trial in trials} == {said}
-    assert [event.kind for event in events].count("failed") == 3
-
-
 def test_what_a_listener_raises_is_no_fault_of_a_trial(tmp_path):
-    settings, space = campaign(tmp_path, n_trials=2)
+    settings, space = campaign(tmp_path, n_trials=2, storage=str(tmp_path / "s.db"))
 
-    def hear(event):
+    def hear(event, study):
         if event.kind == "evaluated":
             raise LookupError("a listener of mine")
 
-    with open_study(settings, space) as study:
-        with pytest.raises(LookupError, match="a listener of mine"):
-            run(study, settings, space, hear)
-        trials = study.get_trials()
-    failed = only(trials, TrialState.FAIL)
-    assert {trial.user_attrs["failure"] for trial in failed} == {"its process ended by LookupError"}
-    assert only(trials, TrialState.WAITING)
-    assert not only(trials, TrialState.RUNNING)
+    with pytest.raises(LookupError, match="a listener of mine"):
+        run_all(settings, space, hear)
+    trials, _ = run_all(dataclasses.replace(settings, n_trials=0), space)
+    assert {trial.state.name for trial in trials} == {"FAIL", "WAITING"}
+    assert retried(trials) == {trial.number for trial in only(trials, TrialState.FAIL)}
 
 
-def test_a_trial_that_another_process_took_is_left_to_it(tmp_path):
+def test_a_trial_that_another_process_took_is_left_to_it_and_replaced(tmp_path):
     settings, space = campaign(tmp_path, n_trials=2, pruner="none")
-    heard = []
 
-    def hear(event):
-        heard.append(event)
+    def hear(event, study):
         if event.kind == "started" and event.trial == 0:
             study.tell(0, state=TrialState.FAIL)
 
-    with open_study(settings, space) as study:
-        run(study, settings, space, hear)
-        trials = study.get_trials()
-    assert [trial.state.name for trial in trials] == ["FAIL", "COMPLETE"]
-    assert [event.trial for event in heard if event.kind == "lost"] == [0]
-
-
-def test_a_value_that_can_not_be_used_fails_its_trial_beside_others(tmp_path):
-    text = SPACE.replace("low = 0.9, high = 0.999", "low = 0.9, high = 1.5")
-    settings, space = campaign(tmp_path, text, n_trials=3, pruner="none")
-    fields = {"agent.learning_rate": 1e-3, "agent.num_epochs": 1, "agent.gamma": 0.99}
-    bad = fields | {"agent.gamma": 1.4}
-    trials, _ = run_all(settings, space.with_known([fields, bad, fields | {"agent.gamma": 0.9}]))
-    assert [trial.state.name for trial in trials] == ["COMPLETE", "FAIL", "COMPLETE"]
-    assert "gamma must be" in trials[1].user_attrs["failure"]
+    trials, events = run_all(settings, space, hear)
+    assert [trial.state.name for trial in trials] == ["FAIL", "COMPLETE", "COMPLETE"]
+    assert [event.trial for event in events if event.kind == "lost"] == [0]
 
 
 def test_fresh_seeds_have_episodes_of_their_own(tmp_path):
     settings, space = campaign(tmp_path, num_seeds=2)
-    fields = {"agent.learning_rate": 0.0001, "agent.num_epochs": 1, "agent.gamma": 0.99}
     seeds = [settings.seed, settings.seed + 1, settings.seed + 1_000, settings.seed + 1_001]
-    again = train_again(settings, space, {0: space.fields(fields)}, seeds, lambda: False)
+    again = train_again(settings, space, {0: space.fields(GOOD)}, seeds, lambda: False)
     returns = np.concatenate([training.returns for training in again.trainings[0]])
     assert len({tuple(of_seed) for of_seed in returns.tolist()}) == 4
-
-
-def test_a_configuration_that_can_not_be_built_fails_its_trial_alone(tmp_path):
-    text = SPACE + '"agent.activation" = { choices = ["tanh", "wobble"] }\n'
-    settings, space = campaign(tmp_path, text, n_trials=2)
-    fields = {"agent.learning_rate": 1e-3, "agent.num_epochs": 1, "agent.gamma": 0.99}
-    space = space.with_known([fields | {"agent.activation": each} for each in ("wobble", "tanh")])
-    trials, _ = run_all(settings, space)
-    assert [trial.state.name for trial in trials] == ["FAIL", "COMPLETE"]
-    assert "wobble" in trials[0].user_attrs["failure"]
 
 
 def test_an_interrupt_leaves_no_trial_running_and_its_parameters_are_tried_again(tmp_path):
@@ -189,32 +183,29 @@ def test_an_interrupt_leaves_no_trial_running_and_its_parameters_are_tried_again
     heard = []
 
     def is_interrupted():
-        return sum(event.kind == "evaluated" for event in heard) >= 2
+        return heard.count("evaluated") >= 2
 
-    with open_study(settings, space) as study:
-        run(study, settings, space, heard.append, is_interrupted=is_interrupted)
-        trials = study.get_trials()
-    assert not only(trials, TrialState.RUNNING)
+    trials, _ = run_all(
+        settings, space, lambda event, _: heard.append(event.kind), is_interrupted=is_interrupted
+    )
     cut = only(trials, TrialState.FAIL)
     assert cut
-    assert {trial.user_attrs["failure"] for trial in cut} == {"it was interrupted"}
-    resumed = dataclasses.replace(settings, n_trials=len(cut))
-    trials, _ = run_all(resumed, space)
+    assert not only(trials, TrialState.RUNNING)
+    trials, _ = run_all(dataclasses.replace(settings, n_trials=len(cut)), space)
     assert not only(trials, TrialState.WAITING)
-    again = [trial.params for trial in trials if "retry_of" in trial.user_attrs]
+    again = [trial.params for trial in trials if retried([trial])]
     assert again == [trial.params for trial in cut]
 
 
 def test_several_objectives_give_a_front_and_prune_nothing(tmp_path):
     settings, space = campaign(tmp_path, objectives=("return", "train_s", "steps_per_s"))
-    with open_study(settings, space) as study:
-        run(study, settings, space)
-        assert len(study.best_trials) >= 1
-        for trial in study.get_trials():
-            value, train_s, steps_per_s = trial.values
-            assert value > 0
-            assert train_s > 0
-            assert steps_per_s == pytest.approx(1_280 / train_s)
+    trials, _ = run_all(settings, space)
+    assert len(trials) == 6
+    for trial in trials:
+        value, train_s, steps_per_s = trial.values
+        assert value > 0
+        assert train_s > 0
+        assert steps_per_s == pytest.approx(1_280 / train_s)
 
 
 def test_a_shape_that_needs_too_much_memory_is_pruned_before_it_trains(tmp_path):
@@ -240,30 +231,23 @@ def test_a_shape_that_needs_too_much_memory_is_pruned_before_it_trains(tmp_path)
     assert len([event for event in events if event.kind == "compiled"]) == 2
 
 
-def test_no_trial_starts_after_the_timeout(tmp_path):
-    settings, space = campaign(tmp_path, n_trials=1_000, timeout=1e-9)
-    assert run_all(settings, space)[0] == []
-
-
-def test_trials_that_wait_do_not_start_after_the_timeout(tmp_path, monkeypatch):
+def test_no_trial_starts_after_the_timeout_even_if_it_waits(tmp_path, monkeypatch):
     text = SPACE.replace("rollout_steps = 16\n", "")
     text = text.replace("[parameters]\n", "[parameters]\nrollout_steps = { choices = [16, 32] }\n")
     settings, space = campaign(tmp_path, text, n_trials=1_000, timeout=1_000.0, sampler="random")
     started = []
 
-    def hear(event):
+    def hear(event, study):
         if event.kind == "started":
             started.append(event.trial)
         if event.kind == "completed":
             monkeypatch.setattr(time, "monotonic", lambda: 1e12)
 
-    with open_study(settings, space) as study:
-        run(study, settings, space, hear)
-        trials = study.get_trials()
+    trials, _ = run_all(settings, space, hear)
     assert not only(trials, TrialState.RUNNING)
     waited = {trial.number for trial in only(trials, TrialState.FAIL)} - {*started}
     assert waited
-    assert {trials[number].user_attrs["failure"] for number in waited} == {"the time was over"}
+    assert waited <= retried(trials)
 
 
 @dataclasses.dataclass(frozen=True)

