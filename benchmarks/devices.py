@@ -234,13 +234,13 @@ def _of_process_0(seconds: float) -> float:
 
     if jax.process_count() == 1:
         return seconds
-    from myriad.distributed import processes
+    from jax.experimental.multihost_utils import broadcast_one_to_all
 
-    return processes().broadcast(seconds)
+    return float(broadcast_one_to_all(seconds))
 
 
 def prepare(
-    workload: dict[str, Any], place: dict[str, Any], process_id: int, coordinator: str
+    workload: dict[str, Any], place: dict[str, Any], process_id: int
 ) -> tuple[Reply, Callable[[], None]]:
     """Prepare and describe the calls of one place. Runs in each of its processes."""
     wanted = Place(**place)
@@ -250,11 +250,8 @@ def prepare(
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, cores[first : first + wanted.devices_of_one] or cores)
     import myriad
-    from myriad.launch import Launch
 
-    launch = Launch(coordinator, wanted.num_processes, process_id)
-    is_alone = wanted.num_processes == 1
-    myriad.configure(wanted.devices_of_one, distributed=False if is_alone else launch)
+    myriad.configure(wanted.devices_of_one, distributed=wanted.num_processes > 1)
     timed = _timed(Workload(**workload), wanted)
     whole, sharded = state_bytes(timed.state)
     prepared = {
@@ -480,13 +477,21 @@ def _started(declared: Workload, place: Place, columns: Row) -> TimedGroup:
     request = {
         "workload": dataclasses.asdict(declared),
         "place": dataclasses.asdict(place),
-        "coordinator": f"127.0.0.1:{_free_port()}",
     }
     numbers = range(place.num_processes)
+    several = {
+        "MYRIAD_COORDINATOR": f"127.0.0.1:{_free_port()}",
+        "MYRIAD_NUM_PROCESSES": str(place.num_processes),
+    }
     return TimedGroup(
         "benchmarks.devices:prepare",
         [request | {"process_id": number} for number in numbers],
-        [_environ(place, number, columns["device"]) for number in numbers],
+        [
+            several
+            | {"MYRIAD_PROCESS_ID": str(number)}
+            | _environ(place, number, columns["device"])
+            for number in numbers
+        ],
         timeout_s=_TIMEOUT_S,
     )
 
