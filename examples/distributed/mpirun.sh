@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Train in the processes that mpirun starts, two by default. Give it your hosts, such as
-# MPIRUN="mpirun --host node1,node2 -n 2".
+# MPIRUN="mpirun --host node1,node2 -n 2". Later versions of Open MPI than 4 need `pip install mpi4py`.
 #
 #     examples/distributed/mpirun.sh --env cartpole --agent ppo --num-envs 64 --num-shards 8 \
 #         --run-folder runs/mpi

@@ -1,16 +1,15 @@
 #!/usr/bin/env bash
-# Train in two processes of one machine. On two machines, start one line on each and name the first
-# machine in place of localhost.
+# Train in two processes of one machine, each on a core of its own. On two machines, start one line
+# on each, name the first machine in place of localhost, and leave out taskset.
 #
 #     examples/distributed/two_processes.sh --env cartpole --agent ppo --num-envs 64 \
 #         --num-shards 8 --run-folder runs/two
 set -euo pipefail
 
 several=(--distributed --coordinator "localhost:${PORT:-20123}" --num-processes 2)
-export JAX_NUM_CPU_DEVICES=1  # of each process, so that both together use two cores
 
-myriad train "${several[@]}" --process-id 1 "$@" &
+taskset --cpu-list 0 myriad train "${several[@]}" --process-id 1 "$@" &
 other=$!
 # An interrupt reaches process 0, which tells the other.
-myriad train "${several[@]}" --process-id 0 "$@"
+taskset --cpu-list 1 myriad train "${several[@]}" --process-id 0 "$@"
 wait "$other"
