@@ -94,6 +94,8 @@ class Trainer:
             opened.enter_context(shortage_named())
             self._note_devices()
             self._compile()
+            # Begin together, since JAX gives up on a process whose first message is 30 s late.
+            distributed.broadcast(None)
             described = self.config.model_dump(mode="json")
             described["settings"] = [dataclasses.asdict(each) for each in self._settings]
             log_to = self.config.log_to if distributed.is_first() else []
