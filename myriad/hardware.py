@@ -134,7 +134,8 @@ def configure(
     processes inherit the options. JAX's backend is not started.
 
     Args:
-        cpu_devices: number of devices into which JAX divides the CPU; by default the usable cores.
+        cpu_devices: number of devices into which JAX divides the CPU; by default the usable cores,
+            and 1 in each of several processes.
         xla_options: whether to set `XLA_CPU_OPTIONS`. False adds none and removes none.
         without: names in `XLA_CPU_OPTIONS` to leave out, here and in child processes. The
             environment variable `MYRIAD_WITHOUT_XLA_OPTIONS` can name them as well.
@@ -160,7 +161,8 @@ def configure(
             plan.add_option(name, value)
     launch = Launch.read({}) if distributed is True else distributed or None
     connects = launch is not None and not jax.distributed.is_initialized()
-    plan.add_device_count(cpu_devices)
+    # All processes need the same number, whatever their hosts have.
+    plan.add_device_count(cpu_devices or (1 if launch is not None else None))
     late = [*plan.changes, *["distributed"] * connects]
     if late and _backend_started():
         raise BackendStartedError(

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Train in two processes of one machine, each on a core of its own. On two machines, start one line
-# on each, name the first machine in place of localhost, and leave out taskset.
+# Train in two processes of one machine. On two machines, start one line on each and name the first
+# machine in place of localhost.
 #
 #     examples/distributed/two_processes.sh --env cartpole --agent ppo --num-envs 64 \
 #         --num-shards 8 --run-folder runs/two
@@ -8,8 +8,8 @@ set -euo pipefail
 
 several=(--distributed --coordinator "localhost:${PORT:-20123}" --num-processes 2)
 
-taskset --cpu-list 0 myriad train "${several[@]}" --process-id 1 "$@" &
+myriad train "${several[@]}" --process-id 1 "$@" &
 other=$!
 # An interrupt reaches process 0, which tells the other.
-taskset --cpu-list 1 myriad train "${several[@]}" --process-id 0 "$@"
+myriad train "${several[@]}" --process-id 0 "$@"
 wait "$other"
