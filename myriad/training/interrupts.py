@@ -5,7 +5,7 @@ import shlex
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,11 @@ class Interrupt(threading.Event):
     Attributes:
         number: which signal it was.
         signals: the signals that set it.
+        restore: reinstalls the handlers that were there before.
     """
 
     number = 0
+    restore: Callable[[], None] = staticmethod(lambda: None)
     signals: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM)
 
     def end(self, said: str) -> None:
@@ -33,6 +35,7 @@ class Interrupt(threading.Event):
         Raises:
             KeyboardInterrupt: it was an interrupt.
         """
+        self.restore()
         if self.number == signal.SIGINT:
             raise KeyboardInterrupt(*filter(None, [said]))
         if said:
@@ -107,6 +110,7 @@ def interrupt_noted() -> Iterator[Interrupt]:
         for number, handler in previous.items():
             signal.signal(number, handler)
 
+    noted.restore = restore
     for number in previous:
         signal.signal(number, note)
     try:
