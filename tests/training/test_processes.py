@@ -26,7 +26,7 @@ TIMEOUT_S = 240
 # Little to compile, and long enough to be ended in the middle.
 LONG = [
     *("--env", "cartpole", "--agent", "pqn", "--num-envs", "32", "--num-shards", "8", "--quiet"),
-    *("--agent.hidden-sizes", "[4]", "--agent.rollout-steps", "8", "--steps-per-env", "1600"),
+    *("--agent.hidden-sizes", "[4]", "--agent.rollout-steps=8", "--steps-per-env", "1600"),
     *("--eval-frequency", "80", "--checkpoint-every-s", "0"),
 ]
 
@@ -163,7 +163,7 @@ def test_all_processes_end_with_one_and_the_resumed_run_is_the_uninterrupted(
 def test_two_processes_come_to_the_same_as_one_with_as_many_devices(agent, tmp_path):
     words = [*LONG, "--agent", agent, "--steps-per-env", "32", "--num-envs", "64"]
     if agent == "dqn":
-        words = [word for word in words if word not in ("--agent.rollout-steps", "8")]
+        words.remove("--agent.rollout-steps=8")
         words += ["--buffer-size=1024", "--agent.learning-starts=96", "--batch-size=64"]
     trained(tmp_path / "one", *words, num_processes=1, devices=4)
     trained(tmp_path / "two", *words, devices=2)
