@@ -228,22 +228,17 @@ def _of_process_0(seconds: float) -> float:
     return float(broadcast_one_to_all(seconds))
 
 
-def prepare(
-    workload: dict[str, Any], place: dict[str, Any], process_id: int, coordinator: str
-) -> tuple[Reply, Callable[[], None]]:
+def prepare(workload: dict[str, Any], place: dict[str, Any]) -> tuple[Reply, Callable[[], None]]:
     """Prepare and describe the calls of one place. Runs in each of its processes."""
     wanted = Place(**place)
     # This comes first, because XLA starts one thread for each core that its process may use.
     if hasattr(os, "sched_setaffinity"):  # not on macOS
-        first = process_id * wanted.devices_of_one
-        cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, cores[first : first + wanted.devices_of_one] or cores)
+        # All processes share the cores of all devices. On a single one, the thread that polls for
+        # messages would take it from the thread that computes.
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: wanted.num_devices])
     import myriad
-    from myriad.launch import Launch
 
-    launch = Launch(coordinator, wanted.num_processes, process_id)
-    is_alone = wanted.num_processes == 1
-    myriad.configure(wanted.devices_of_one, distributed=False if is_alone else launch)
+    myriad.configure(wanted.devices_of_one, distributed=wanted.num_processes > 1)
     timed = _timed(Workload(**workload), wanted)
     whole, sharded = state_bytes(timed.state)
     prepared = {
@@ -410,13 +405,21 @@ def _started(declared: Workload, place: Place, columns: Row) -> TimedGroup:
     request = {
         "workload": dataclasses.asdict(declared),
         "place": dataclasses.asdict(place),
-        "coordinator": f"127.0.0.1:{_free_port()}",
     }
     numbers = range(place.num_processes)
+    several = {
+        "MYRIAD_COORDINATOR": f"127.0.0.1:{_free_port()}",
+        "MYRIAD_NUM_PROCESSES": str(place.num_processes),
+    }
     return TimedGroup(
         "benchmarks.devices:prepare",
-        [request | {"process_id": number} for number in numbers],
-        [_environ(place, number, columns["device"]) for number in numbers],
+        [request] * place.num_processes,
+        [
+            several
+            | {"MYRIAD_PROCESS_ID": str(number)}
+            | _environ(place, number, columns["device"])
+            for number in numbers
+        ],
         timeout_s=_TIMEOUT_S,
     )
 

@@ -1,8 +1,9 @@
 """The functions that a researcher calls: `create_config`, `train_and_evaluate` and others."""
 
+import contextlib
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, overload
 
@@ -11,17 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from myriad import distributed, hardware
 from myriad.agents.controller import ControllerLearner, TrainedPolicy
 from myriad.arguments import checked
 from myriad.autotune import autotune
 from myriad.autotune.precision import warn_if_slower
-from myriad.distributed import processes
 from myriad.errors import InvalidArgumentError, shown
 from myriad.files import announced
 from myriad.host import release_freed_memory
 from myriad.random import fast_key, make_key
 from myriad.ranges import INT64, SEED_LIST, Integer, Seed
-from myriad.settings import wandb_names
+from myriad.settings import wandb_names, xla_flags
 from myriad.signals import interrupts_kept
 from myriad.training.active import ActiveSetting, active_settings
 from myriad.training.checkpoint import Checkpoints
@@ -29,22 +30,19 @@ from myriad.training.config import ResolvedConfig, TrainingConfig, make_config
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
 from myriad.training.fits import compile_evaluation, require_restorable, shortage_named
 from myriad.training.logging.films import require_drawing
-from myriad.training.logging.run_folder import RunFolder
+from myriad.training.logging.run_folder import RunFolder, RunFolderOfOthers
 from myriad.training.logging.trackers import require_trackers
 from myriad.training.loop import LearningLoop
 from myriad.training.results import SeedResults, TrainingResults, slot_of
-from myriad.training.sharing import (
-    held_by_first,
-    new_folder,
-    require_same_training,
-    written_folder,
-)
 from myriad.training.trainer import Trainer, environment_record
 from myriad.xla import result_shapes
 
 if TYPE_CHECKING:
     # Imported at run time only where many seeds are trained.
     from myriad.training.population.seeds import SeedsTrainer
+
+# Seconds within which another host must see a folder that process 0 made.
+_SEEN_S = 10.0
 
 __all__ = ["create_config", "evaluate", "load_agent", "make_train", "resume", "train_and_evaluate"]
 
@@ -82,7 +80,7 @@ def create_config(
     config = make_config(env, agent, num_envs, steps_per_env, scan_chunk_size, **overrides)
     if not (config.tunes() if auto_tune is None else auto_tune):
         return config
-    if processes().count > 1:
+    if distributed.count() > 1:
         raise InvalidArgumentError(
             "auto_tune measures one process, so with several processes give scan_chunk_size and "
             "turn auto_tune off (--no-auto-tune)."
@@ -153,24 +151,23 @@ def train_and_evaluate(
     """
     if seeds is not None:
         config = config.with_seeds(seeds)
-    group = processes()
-    with interrupts_kept(), group.watching():
-        group.require_alike({"the call": "train_and_evaluate"})
+    with interrupts_kept():
         # Only a new run reads these variables. A resumed run keeps its names.
-        resolved = group.together(
-            lambda: _completed(config.resolve().logged_as(wandb_names()), profile_chunks)
-        )
-        require_same_training(group, resolved, profile_chunks)
-        group.together(lambda: require_trackers(resolved.config.log_to))
+        resolved = _completed(config.resolve().logged_as(wandb_names()), profile_chunks)
+        _require_same_training("train_and_evaluate", resolved, profile_chunks)
+        require_trackers(resolved.config.log_to)
         require_drawing(resolved)
         path = _named(_new_path(resolved.config) if run_folder is None else run_folder)
         warn_if_slower(resolved)
         settings = active_settings(config, resolved, sources)
         record = environment_record(config, settings)
-        folder = new_folder(group, path, resolved.config.to_toml(), record)
-        with held_by_first(group, folder):
+        toml = resolved.config.to_toml()
+        path = Path(distributed.broadcast(str(path)))
+        folder = distributed.on_first(lambda: RunFolder.create(path, toml, record))
+        with _held(folder or RunFolderOfOthers(path)) as folder:
             trainer = _trainer(resolved, folder, quiet, profile_chunks, settings)
             try:
+                _require_shared(folder)
                 return trainer.run()
             except BaseException:
                 # Nothing was trained, so remove the folder to not block the corrected call.
@@ -205,15 +202,16 @@ def resume(
             the training does not fit into memory, or another version of Myriad wrote it and its
             checkpoint no longer fits.
     """
-    group = processes()
-    with interrupts_kept(), group.watching():
-        group.require_alike({"the call": "resume"})
-        folder, toml = written_folder(group, _named(run_folder))
-        config = TrainingConfig.from_toml(toml, folder.path / "config.toml", trust=trust)
-        resolved = group.together(lambda: _completed(config.resolve(), profile_chunks))
-        require_same_training(group, resolved, profile_chunks)
+    with interrupts_kept():
+        is_first = distributed.is_first()
+        folder = (RunFolder if is_first else RunFolderOfOthers)(_named(run_folder))
+        config = TrainingConfig.from_toml(
+            folder.config_toml(), folder.path / "config.toml", trust=trust
+        )
+        resolved = _completed(config.resolve(), profile_chunks)
+        _require_same_training("resume", resolved, profile_chunks)
         unsaid = resolved.config.named() - config.named()
-        if unsaid and group.is_first:
+        if unsaid and is_first:
             warnings.warn(
                 f"{folder.path / 'config.toml'}, of another version, says nothing of "
                 f"{', '.join(sorted(unsaid))}: this version's defaults are used.",
@@ -222,7 +220,7 @@ def resume(
             )
         warn_if_slower(resolved)
         settings = active_settings(config, resolved, dict.fromkeys(config.named(), "config.toml"))
-        with held_by_first(group, folder):
+        with _held(folder):
             return _trainer(resolved, folder, quiet, profile_chunks, settings).run()
 
 
@@ -479,6 +477,70 @@ def _require_state(resolved: ResolvedConfig, agent_state: Any) -> None:
         f"agent_state must be that of a trained {resolved.config.agent}, such as the agent_state "
         f"of its results, but got {shown(agent_state)}."
     )
+
+
+def _require_same_training(call: str, resolved: ResolvedConfig, profile_chunks: int) -> None:
+    """Raise unless all processes are about to run the same training, and can run it together.
+
+    Raises:
+        InvalidArgumentError: the processes differ, or a setting works in a single process only.
+    """
+    if distributed.count() == 1:
+        return
+    config = resolved.config
+    facts: dict[str, Any] = {"the call": call} | config.model_dump(mode="json")
+    for owner in ("env", "agent"):
+        facts |= {f"{owner}.{name}": value for name, value in facts.pop(f"{owner}_options").items()}
+    facts |= {f"the version of {name}": each for name, each in hardware.package_versions().items()}
+    facts["XLA_FLAGS"] = " ".join(xla_flags())
+    distributed.require_equal(facts)
+    refused = [
+        ("seeds", config.seeds, None, "seeds are spread over the devices of one"),
+        ("film_every", config.film_every, 0, "a film shows what one holds"),
+        ("profile_chunks", profile_chunks, 0, "a trace shows one"),
+    ]
+    for name, value, needed, reason in refused:
+        if value != needed:
+            raise InvalidArgumentError(
+                f"{name} must be {needed} with several processes, since {reason}, "
+                f"but got {shown(value)}."
+            )
+    if config.num_shards == 1:
+        raise InvalidArgumentError(
+            f"num_shards must be at least {jax.device_count()} with the {jax.device_count()} "
+            f"devices of {distributed.count()} processes, since each has its own shards, but is 1."
+        )
+
+
+@contextlib.contextmanager
+def _held(folder: RunFolder) -> Iterator[RunFolder]:
+    """Hold a run's folder in process 0, and end the block in all processes together.
+
+    Raises:
+        InvalidArgumentError: another run holds the folder.
+    """
+    with contextlib.ExitStack() as opened:
+        distributed.on_first(lambda: opened.enter_context(folder.held()))
+        yield folder
+    # A tracker of process 0 may have needed longer than JAX lets the others wait at their exit.
+    distributed.broadcast(None)
+
+
+def _require_shared(folder: RunFolder) -> None:
+    """Raise in all processes unless each sees the folder that process 0 made.
+
+    Raises:
+        InvalidArgumentError: a process doesn't see it, so its part of a checkpoint would be lost.
+    """
+    until_s = time.monotonic() + _SEEN_S
+    while not folder.path.exists() and time.monotonic() < until_s:
+        time.sleep(0.1)
+    seen = distributed.all_gather(folder.path.exists())
+    if not all(seen):
+        raise InvalidArgumentError(
+            f"run folder {folder.path} must be on a disk that all processes share, but process "
+            f"{seen.index(False)} doesn't see it."
+        )
 
 
 def _named(run_folder: str | Path) -> Path:

@@ -6,7 +6,6 @@
     │   └── FaultyEnvironmentError (ValueError)  has a sentence for each fault
     ├── BackendStartedError (RuntimeError)     an XLA option came after JAX had read its options
     ├── DivergedError (ArithmeticError)        a NaN or an infinity stopped a training
-    ├── ProcessLostError (RuntimeError)        another process of the same training is gone
     ├── RunFolderLostError (RuntimeError)      the folder was removed, moved or replaced meanwhile
     ├── DeviceNotFoundError (RuntimeError)     you asked for a platform that this machine lacks
     └── NotInstalledError (ImportError)        names the command that installs the library
@@ -180,10 +179,6 @@ class BackendStartedError(MyriadError, RuntimeError):
 
 class DivergedError(MyriadError, ArithmeticError):
     """A training has a NaN, or an infinity where the agent can't learn from one."""
-
-
-class ProcessLostError(MyriadError, RuntimeError):
-    """Another process of the same training is gone."""
 
 
 class RunFolderLostError(MyriadError, RuntimeError):

@@ -4,18 +4,13 @@ Call `configure` first, since XLA reads its options once, when JAX's backend sta
 `resolve_platform` and `fingerprint` start it.
 """
 
-import contextlib
-import errno
 import functools
 import importlib.metadata
 import os
 import platform
 import re
-import socket
 import sys
-import threading
-import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -24,13 +19,13 @@ import jaxlib.version
 
 from myriad import settings
 from myriad.arguments import checked
+from myriad.distributed import Launch, connect
 from myriad.errors import (
     BackendStartedError,
     DeviceNotFoundError,
     InvalidArgumentError,
     UnknownNameError,
 )
-from myriad.files import say
 from myriad.host import (
     cpu_name,
     has_512_bit_vectors,
@@ -38,7 +33,6 @@ from myriad.host import (
     resident_bytes,
     usable_cores,
 )
-from myriad.launch import Launch, find_launch
 from myriad.ranges import Integer
 
 _WHOLE_LOOPS = "xla_cpu_small_while_loop_byte_threshold"
@@ -70,11 +64,6 @@ _DEVICE_COUNT = "jax_num_cpu_devices"
 _DEVICE_COUNT_FLAG = "xla_force_host_platform_device_count"
 # The options that `configure` has set in this process, which are not the user's.
 _applied: dict[str, str] = {}
-# After this many seconds a process says that it waits for the others.
-_SILENT_S = 10
-# Longer than Myriad takes to notice a lost process, which it reports in a sentence.
-_HEARTBEAT_S = 100
-_SHUTDOWN_S = 10
 
 _VERSIONED = ("myriad", "jax", "jaxlib", "numpy", "flax", "optax", "gymnax")
 
@@ -145,18 +134,19 @@ def configure(
     processes inherit the options. JAX's backend is not started.
 
     Args:
-        cpu_devices: number of devices into which JAX divides the CPU; by default the usable cores.
+        cpu_devices: number of devices into which JAX divides the CPU; by default the usable cores,
+            and 1 in each of several processes.
         xla_options: whether to set `XLA_CPU_OPTIONS`. False adds none and removes none.
         without: names in `XLA_CPU_OPTIONS` to leave out, here and in child processes. The
             environment variable `MYRIAD_WITHOUT_XLA_OPTIONS` can name them as well.
         distributed: which process of a training this is, if several processes train together; True
-            asks the launcher. `jax.distributed.initialize` then waits for the others.
+            asks the variables `MYRIAD_*` and the launcher. `jax.distributed.initialize` then waits
+            for the others.
 
     Raises:
         BackendStartedError: JAX's backend has started, and an option would have changed.
         InvalidArgumentError: `cpu_devices` is not an integer from 1 to 4,096, an option to leave
-            out is set already, no launcher says which process this is, or process 0 can't be
-            reached within `start_timeout_s` seconds.
+            out is set already, or no launcher says which process this is.
         UnknownNameError: `without` names no option of `XLA_CPU_OPTIONS`.
 
     Example (of a script's first lines)::
@@ -169,9 +159,10 @@ def configure(
     if xla_options:
         for name, value in XLA_CPU_OPTIONS.items():
             plan.add_option(name, value)
-    launch = find_launch() if distributed is True else distributed or None
+    launch = Launch.read({}) if distributed is True else distributed or None
     connects = launch is not None and not jax.distributed.is_initialized()
-    plan.add_device_count(cpu_devices, 1 if launch is None else launch.local_processes)
+    # All processes need the same number, whatever their hosts have.
+    plan.add_device_count(cpu_devices or (1 if launch is not None else None))
     late = [*plan.changes, *["distributed"] * connects]
     if late and _backend_started():
         raise BackendStartedError(
@@ -181,7 +172,7 @@ def configure(
         )
     plan.apply()
     if launch is not None and connects:
-        _connect(launch)
+        connect(launch)
     return Configuration(plan.cpu_devices, dict(_applied), plan.kept, plan.left_out)
 
 
@@ -213,7 +204,7 @@ class _Plan:
         else:
             self.changes[name] = value
 
-    def add_device_count(self, wanted: int | None, local_processes: int) -> None:
+    def add_device_count(self, wanted: int | None) -> None:
         # It is -1 if not set. On import, JAX reads JAX_NUM_CPU_DEVICES into it.
         configured = getattr(jax.config, _DEVICE_COUNT)
         by_flag = re.search(rf"\b{_DEVICE_COUNT_FLAG}=(\d+)", self.flags)
@@ -228,7 +219,7 @@ class _Plan:
             self.kept[_DEVICE_COUNT] = str(present)
             return
         if not is_set or wanted is not None:
-            self.cpu_devices = wanted or _own_cores(local_processes)
+            self.cpu_devices = wanted or usable_cores()
         if self.cpu_devices != present:
             self.changes[_DEVICE_COUNT] = str(self.cpu_devices)
 
@@ -247,136 +238,6 @@ class _Plan:
                 tokens.append(_SKIPPED)
             os.environ["XLA_FLAGS"] = " ".join([self.flags, *tokens]).strip()
         _applied.update(self.changes)
-
-
-def _own_cores(local_processes: int) -> int:
-    """Return the number of cores for this process, among the processes on its host."""
-    cores = usable_cores()
-    # A launcher that binds each process to its cores has already divided them.
-    is_bound = cores < (os.cpu_count() or 1)
-    return cores if is_bound else max(1, cores // local_processes)
-
-
-def _connect(launch: Launch) -> None:
-    """Connect to the other processes of a training.
-
-    Raises:
-        InvalidArgumentError: process 0 can't be reached, or can't listen.
-    """
-    with _said_if_it_waits(launch):
-        if launch.process_id:
-            # Check here first, since JAX would end the process with a dump of its stack.
-            _wait_for(launch)
-            _initialize(launch)
-        else:
-            with _claimed(launch):
-                _require_free(launch)
-                _initialize(launch)
-
-
-@contextlib.contextmanager
-def _said_if_it_waits(launch: Launch) -> Iterator[None]:
-    """Say what this process waits for, if the block takes long."""
-    waits = (
-        f"process {launch.process_id} of {launch.num_processes} waits for the others at "
-        f"{launch.coordinator}"
-    )
-    patience = threading.Timer(_SILENT_S, say, [waits])
-    patience.daemon = True
-    patience.start()
-    try:
-        yield
-    finally:
-        patience.cancel()
-
-
-def _initialize(launch: Launch) -> None:
-    # A launcher may have made only its own GPU visible to each process.
-    sees_several = "," in os.environ.get("CUDA_VISIBLE_DEVICES", "all, if nobody says")
-    own_gpu = launch.local_rank if launch.local_processes > 1 and sees_several else None
-    # That service would catch SIGTERM without telling anybody. A training has its own handler.
-    jax.config.update("jax_enable_preemption_service", False)  # noqa: FBT003
-    try:
-        jax.distributed.initialize(
-            launch.coordinator,
-            launch.num_processes,
-            launch.process_id,
-            local_device_ids=own_gpu,
-            cluster_detection_method="deactivate",
-            initialization_timeout=launch.start_timeout_s,
-            heartbeat_timeout_seconds=_HEARTBEAT_S,
-            shutdown_timeout_seconds=_SHUTDOWN_S,
-        )
-    except RuntimeError as error:
-        raise InvalidArgumentError(
-            f"coordinator {launch.coordinator} can't be used by process {launch.process_id}: "
-            f"{str(error).splitlines()[0]}."
-        ) from error
-
-
-@contextlib.contextmanager
-def _claimed(launch: Launch) -> Iterator[None]:
-    """Keep another process 0 from using the coordinator's port until this one listens there.
-
-    If two start at the same instant, both find the port free, and gRPC lets both listen. Each would
-    then wait for processes that connected to the other one. Only Linux has such socket names.
-    Elsewhere, and in a sandbox that forbids them, only the port is checked.
-    """
-    with contextlib.ExitStack() as held:
-        if sys.platform == "linux":
-            port = int(launch.coordinator.rpartition(":")[2])
-            try:
-                claim = held.enter_context(socket.socket(socket.AF_UNIX))
-                # An abstract name and not a file, so the kernel frees it even after a kill.
-                claim.bind(f"\0myriad coordinator {port}")
-            except OSError as error:
-                if error.errno == errno.EADDRINUSE:
-                    raise _not_usable(launch, error) from error
-        yield
-
-
-def _require_free(launch: Launch) -> None:
-    """Raise if a program listens at the port. gRPC would share it and mix up two trainings."""
-    host, _, port = launch.coordinator.rpartition(":")
-    try:
-        socket.getaddrinfo(host.strip("[]"), int(port))
-    except OSError as error:
-        raise InvalidArgumentError(
-            f"coordinator {launch.coordinator} can't be used by process 0 ({error.strerror}): give "
-            "a name or an address of this host."
-        ) from error
-    try:
-        socket.create_server(("", int(port))).close()
-    except OSError as error:
-        raise _not_usable(launch, error) from error
-
-
-def _not_usable(launch: Launch, error: OSError) -> InvalidArgumentError:
-    return InvalidArgumentError(
-        f"coordinator {launch.coordinator} can't be used by process 0 "
-        f"({os.strerror(error.errno or 0)}): start process 0 once, and give a port that you may "
-        "use and on which no program listens."
-    )
-
-
-def _wait_for(launch: Launch) -> None:
-    host, _, port = launch.coordinator.rpartition(":")
-    until_s = time.monotonic() + launch.start_timeout_s
-    while True:
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
-        except OSError as error:
-            if time.monotonic() < until_s:
-                time.sleep(0.2)
-                continue
-            reason = error.strerror or str(error)
-            raise InvalidArgumentError(
-                f"coordinator {launch.coordinator} can't be reached by process "
-                f"{launch.process_id} within {launch.start_timeout_s} s ({reason}): start process "
-                "0 there, give all processes its host and port, or wait longer with "
-                "MYRIAD_START_TIMEOUT_S."
-            ) from error
-        return
 
 
 def _known_options(names: Iterable[str]) -> list[str]:

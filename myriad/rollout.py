@@ -22,7 +22,7 @@ from myriad.agents import Learner
 from myriad.agents.controller import AnyAgent, WithMemory
 from myriad.arguments import checked, require
 from myriad.counters import Counter
-from myriad.distributed import processes
+from myriad.distributed import all_gather
 from myriad.envs.environment import AnyEnvironment
 from myriad.envs.vector import BatchState, Transition, VectorEnv, require_room_for
 from myriad.errors import InvalidArgumentError, shown
@@ -322,7 +322,7 @@ class Rollout:
         running_steps = int(held(state.batch_state.episode_length).sum(dtype=np.int64))
         return_sum = float(held(state.batch_state.return_sum).sum(dtype=np.float64))
         # Each process knows only its own environments.
-        of_all = processes().all_gather([num_episodes, running_steps, return_sum])
+        of_all = all_gather([num_episodes, running_steps, return_sum])
         num_episodes, running_steps, return_sum = map(sum, zip(*of_all, strict=True))
         ended_steps = num_steps - running_steps
         if not num_episodes:

@@ -175,6 +175,13 @@ class Settings:
         _count,
         "an integer from 1 to 2,147,483,647",
     )
+    heartbeat_timeout_s: int | None = _setting(
+        "MYRIAD_HEARTBEAT_TIMEOUT_S",
+        "",
+        "Seconds of silence after which a process is lost, and all end.",
+        _count,
+        "an integer from 1 to 2,147,483,647",
+    )
     wandb_project: str | None = _setting(
         "WANDB_PROJECT", "--wandb-project", "Project of Weights & Biases.", _named
     )

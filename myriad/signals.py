@@ -1,4 +1,4 @@
-"""Handlers of SIGINT, and of SIGTERM before there is anything to save.
+"""Handlers of SIGINT.
 
 The command line needs them before anything else, so this module imports nothing heavy.
 """
@@ -45,30 +45,12 @@ class Interrupts:
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
             # By then the callback has returned, so the next interrupt is not dropped.
             threading.Timer(0.05, self._again).start()
-        elif isinstance(unraisable.exc_value, _EndedBySignal):
-            number = unraisable.exc_value.number
-            threading.Timer(0.05, os.kill, [os.getpid(), number]).start()
         else:
             sys.__unraisablehook__(unraisable)
 
     def _again(self) -> None:
         self._last_s = -math.inf
         os.kill(os.getpid(), signal.SIGINT)
-
-
-class _EndedBySignal(SystemExit):
-    def __init__(self, number: int):
-        super().__init__(128 + number)
-        self.number = number
-
-
-def end_by_signal(number: int, _: Any) -> None:
-    """End by a signal before there is anything to save, so that other processes are told.
-
-    Raises:
-        SystemExit: always, with a shell's code for a process that this signal ended.
-    """
-    raise _EndedBySignal(number)
 
 
 @contextlib.contextmanager

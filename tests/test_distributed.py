@@ -1,164 +1,53 @@
-"""What processes tell each other, on a store in this process: what real ones can't show in time."""
+"""How a process finds the others. What several real ones do is in `training/test_processes.py`."""
 
-import os
-import socket
-import threading
-import time
+import importlib.util
 
+import jax
 import pytest
 
-from myriad.distributed import watch
-from myriad.distributed.connections import Connections
-from myriad.distributed.group import Processes
+from myriad import distributed
+from myriad.distributed import Launch
 from myriad.errors import InvalidArgumentError
-from tests.ports import free_port
 
 
-class Shared:
-    """A store with the methods of the real one."""
-
-    def __init__(self):
-        self.values = {}
-
-    def set(self, name, value):
-        self.values[name] = value
-
-    def wait_for(self, name):
-        until_s = time.monotonic() + 10
-        while name not in self.values:
-            assert time.monotonic() < until_s, name
-            time.sleep(0.01)
-        return self.values[name]
-
-    def by_process(self, name):
-        found = {key: value for key, value in self.values.items() if key.startswith(f"{name}/")}
-        return {int(key.rpartition("/")[2]): value for key, value in found.items()}
-
-    def forget(self, name):
-        self.values = {k: v for k, v in self.values.items() if not k.startswith(name)}
+def test_what_is_not_given_comes_from_variables(monkeypatch):
+    monkeypatch.setenv("MYRIAD_COORDINATOR", "there:20123")
+    monkeypatch.setenv("MYRIAD_PROCESS_ID", "1")
+    monkeypatch.setenv("MYRIAD_HEARTBEAT_TIMEOUT_S", "7")
+    given = {"coordinator": None, "num_processes": 2, "process_id": 0}
+    assert Launch.read(given) == Launch("there:20123", 2, 0, heartbeat_timeout_s=7)
 
 
-@pytest.fixture
-def store():
-    return Shared()
-
-
-@pytest.fixture
-def ended(monkeypatch):
-    """What a watch would have ended this process with."""
-    codes = []
-    monkeypatch.setattr(os, "_exit", codes.append)
-    monkeypatch.setattr(watch, "_BEAT_S", 0.02)
-    monkeypatch.setattr(watch, "_FAREWELL_S", 0.0)
-    return codes
-
-
-def wait_for(condition):
-    until_s = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < until_s
-        time.sleep(0.01)
-
-
-def connections_of(store, count=2):
-    first = Connections(store, 0, count, "127.0.0.1")
-    others = [Connections(store, number, count, "127.0.0.1") for number in range(1, count)]
-    return first, others
-
-
-def test_a_closed_connection_is_found_once(store):
-    first, (second,) = connections_of(store)
-    assert first.ended() == []
-    second.close()
-    wait_for(lambda: first.ended() == [1])
-    assert first.ended() == []
-    first.close()
-
-
-def test_strangers_are_taken_for_no_process(store):
-    first, (second,) = connections_of(store)
-    port, word = store.values["connection"]
-    for said in (b"", b"7\n", b"1\n", b"\xff\n", f"{word} 7\n".encode(), f"{word} 0\n".encode()):
-        with socket.create_connection(("127.0.0.1", port)) as stranger:
-            stranger.sendall(said)
-        for _ in range(5):
-            assert first.ended() == []
-            time.sleep(0.01)
-    silent = socket.create_connection(("127.0.0.1", port))
-    wait_for(lambda: first.ended() == [] and not first._greeting)
-    silent.close()
-    second.close()
-    first.close()
-
-
-def test_a_port_that_cannot_be_reached_is_said(store, capsys):
-    port = free_port()
-    store.set("connection", [port, "word"])
-    one = Connections(store, 1, 2, "127.0.0.1")
-    said = capsys.readouterr().err
-    assert f"process 1 can't reach port {port} of process 0 (Connection refused)" in said
-    assert one.ended() == []
-
-
-def test_a_process_that_stops_answering_ends_the_others(store, ended, monkeypatch, capsys):
-    monkeypatch.setattr(watch, "LOST_S", 0.2)
-    first = watch.Watch(store, 0, 2, "127.0.0.1")
-    wait_for(lambda: ended)
-    assert ended[0] == 1
-    assert "process 1 of 2 was lost: it or its host has not answered" in capsys.readouterr().err
-    first.close()
-
-
-def test_a_process_that_is_done_is_not_lost(store, ended, monkeypatch):
-    monkeypatch.setattr(watch, "LOST_S", 0.2)
-    first, second = (watch.Watch(store, number, 2, "127.0.0.1") for number in range(2))
-    second.close()
-    time.sleep(0.6)
-    assert ended == []
-    first.close()
-
-
-def test_what_one_process_finds_wrong_fails_in_all(store, ended):
-    problems = {}
-
-    def check(number):
-        group = Processes(store, number, 2, "127.0.0.1")
-
-        def fails():
-            if number:
-                raise InvalidArgumentError("no room here")
-
-        with pytest.raises(InvalidArgumentError) as raised:
-            group.together(fails)
-        problems[number] = str(raised.value)
-        group._watch.close()
-
-    threads = [threading.Thread(target=check, args=[number]) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    assert problems == {0: "process 1: no room here", 1: "no room here"}
-    assert ended == []
+@pytest.mark.parametrize("coordinator", ["a", ":1", "a:b", "a:"])
+def test_a_coordinator_is_a_host_and_a_port(coordinator):
+    with pytest.raises(InvalidArgumentError, match="coordinator must be a host and a port"):
+        Launch(coordinator, 2, 0)
 
 
 @pytest.mark.parametrize(
-    ("error", "sentence", "code"),
+    ("variable", "package", "method"),
     [
-        (OSError("full"), "process 1 of 2 ended: full", 2),
-        (ZeroDivisionError("by 0"), "process 1 of 2 ended: by 0", 1),
-        (KeyboardInterrupt(), "process 1 of 2 ended: it got SIGINT", 130),
-        (SystemExit(143), "process 1 of 2 ended: it got SIGTERM", 143),
+        ("OMPI_COMM_WORLD_RANK", object(), "mpi4py"),
+        ("OMPI_COMM_WORLD_RANK", None, None),
+        ("SLURM_PROCID", object(), None),
     ],
 )
-def test_an_error_of_one_process_ends_the_others_with_its_code(
-    error, sentence, code, store, ended, capsys
-):
-    first, second = (Processes(store, number, 2, "127.0.0.1") for number in range(2))
-    with pytest.raises(type(error)), second.watching():
-        raise error
-    wait_for(lambda: ended)
-    assert ended[0] == code
-    assert sentence in capsys.readouterr().err
-    for each in (first, second):
-        each._watch.close()
+def test_jax_asks_the_launcher_and_gets_the_time_limits(variable, package, method, monkeypatch):
+    asked = {}
+    monkeypatch.delenv("OMPI_COMM_WORLD_RANK", raising=False)
+    monkeypatch.setenv(variable, "1")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: package)
+    monkeypatch.setattr(jax.distributed, "initialize", lambda *_, **given: asked.update(given))
+    distributed.connect(Launch(start_timeout_s=3, heartbeat_timeout_s=7))
+    assert asked == {
+        "cluster_detection_method": method,
+        "initialization_timeout": 3,
+        "heartbeat_timeout_seconds": 7,
+        "shutdown_timeout_seconds": 7,
+    }
+
+
+def test_a_single_process_waits_for_nobody():
+    assert distributed.all_gather(3) == [3]
+    assert distributed.on_first(lambda: 4) == 4
+    distributed.end(1)

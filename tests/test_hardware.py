@@ -1,13 +1,11 @@
 """The machine as files describe it, and XLA's options as a fresh process meets them."""
 
-import errno
 import functools
 import importlib.metadata
 import json
 import os
 import platform
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -19,8 +17,6 @@ import pytest
 from myriad import hardware, host
 from myriad.errors import BackendStartedError, DeviceNotFoundError, InvalidArgumentError
 from myriad.hardware import Hardware
-from myriad.launch import Launch
-from tests.ports import free_port
 
 GIB = 2**30
 VARIABLES = ("XLA_FLAGS", "JAX_NUM_CPU_DEVICES", "JAX_PLATFORMS", "JAX_PLATFORM_NAME")
@@ -466,43 +462,3 @@ def test_a_wrong_number_of_devices_gets_one_sentence(count):
     sentence = f"cpu_devices must be an integer from 1 to 4,096, but got {count!r}."
     with pytest.raises(InvalidArgumentError, match=f"^{re.escape(sentence)}$"):
         hardware.configure(count)
-
-
-@pytest.mark.parametrize(("visible", "own"), [(None, 1), ("0,1,2,3", 1), ("2", None)])
-def test_each_process_of_a_host_takes_a_gpu_of_its_own(monkeypatch, visible, own):
-    asked = {}
-    monkeypatch.setattr(jax.distributed, "initialize", lambda *_, **given: asked.update(given))
-    monkeypatch.setattr(jax.config, "update", lambda *_: None)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if visible is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    launch = Launch(f"127.0.0.1:{free_port()}", 4, 0, local_rank=1, local_processes=4)
-    hardware._connect(launch)
-    assert asked["local_device_ids"] == own
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only the port itself is asked")
-def test_two_that_find_the_port_free_at_one_instant_do_not_both_listen(monkeypatch):
-    # gRPC's listening sockets share a port, and each would get some of the others.
-    launch = Launch(f"127.0.0.1:{free_port()}", 2, 0)
-    monkeypatch.setattr(hardware, "_require_free", lambda _: None)
-    monkeypatch.setattr(hardware, "_initialize", hardware._connect)
-    with pytest.raises(InvalidArgumentError, match=r"can't be used by process 0 .*once"):
-        hardware._connect(launch)
-    monkeypatch.setattr(hardware, "_initialize", lambda _: None)
-    hardware._connect(launch)  # The claim is gone with the one that had it.
-
-
-def test_a_sandbox_without_unix_sockets_keeps_nobody_from_training(monkeypatch):
-    def refused(family=socket.AF_INET, *rest, **named):
-        if family == socket.AF_UNIX:
-            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
-        return opened(family, *rest, **named)
-
-    opened = socket.socket
-    started = []
-    monkeypatch.setattr(socket, "socket", refused)
-    monkeypatch.setattr(hardware, "_initialize", started.append)
-    launch = Launch(f"127.0.0.1:{free_port()}", 2, 0)
-    hardware._connect(launch)
-    assert started == [launch]

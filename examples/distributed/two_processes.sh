@@ -7,7 +7,6 @@
 set -euo pipefail
 
 several=(--distributed --coordinator "localhost:${PORT:-20123}" --num-processes 2)
-export JAX_NUM_CPU_DEVICES=1  # of each process, so that both together use two cores
 
 myriad train "${several[@]}" --process-id 1 "$@" &
 other=$!

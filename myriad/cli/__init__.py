@@ -5,20 +5,16 @@ modules are imported inside functions, so that `myriad --help` answers at once.
 """
 
 import contextlib
-import dataclasses
 import gc
 import os
 import signal
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from myriad.files import say
-from myriad.signals import Interrupts, end_by_signal, interrupts_end_at_once
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from myriad.signals import Interrupts, interrupts_end_at_once
 
 __all__ = ["main", "parse"]
 
@@ -35,41 +31,30 @@ def parse(argv: Sequence[str]) -> Any:
     return parse(argv)
 
 
-def main(
-    argv: Sequence[str] | None = None, *, is_worker: bool = False, resuming: "Path | None" = None
-) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
     The code is 0 on success. It is 1 if `doctor` finds a problem, or if a training lost its run
-    folder or another process, 2 if the input can't be used or the output can't be written, 130
+    folder, 2 if the input can't be used or the output can't be written, 130
     after an interrupt, and 141 if nobody reads the output any more.
 
     Args:
         argv: the arguments; by default those of this process.
-        is_worker: whether this process is one of several that train together, see
-            `myriad.cli.supervisor`.
-        resuming: the run to resume, if the supervisor has restarted this process.
     """
     is_ours = argv is None  # Otherwise the caller owns the process and its signals.
     _open_standard_files()
     if is_ours:
         Interrupts().install()
-    code = _code_of(argv, is_ours=is_ours, is_worker=is_worker, resuming=resuming)
-    if is_worker and code:
-        from myriad.distributed import processes
-
-        processes().leave()
-        # A normal exit would have JAX wait for processes that are gone.
-        os._exit(code)
+    code = _code_of(argv, is_ours=is_ours)
+    if code and is_ours and "myriad.distributed" in sys.modules:
+        sys.modules["myriad.distributed"].end(code)
     return code
 
 
-def _code_of(
-    argv: Sequence[str] | None, *, is_ours: bool, is_worker: bool, resuming: "Path | None"
-) -> int:
+def _code_of(argv: Sequence[str] | None, *, is_ours: bool) -> int:
     words = sys.argv[1:] if argv is None else argv
     try:
-        code = _run(words, is_ours=is_ours, is_worker=is_worker, resuming=resuming)
+        code = _run(words, is_ours=is_ours)
         if sys.stdout is not None:
             sys.stdout.flush()
     except KeyboardInterrupt as interrupt:
@@ -89,15 +74,9 @@ def _code_of(
     return code
 
 
-def _run(argv: Sequence[str], *, is_ours: bool, is_worker: bool, resuming: "Path | None") -> int:
+def _run(argv: Sequence[str], *, is_ours: bool) -> int:
     from myriad.collector import collector_paused
-    from myriad.errors import (
-        InvalidArgumentError,
-        MyriadError,
-        ProcessLostError,
-        RunFolderLostError,
-    )
-    from myriad.launch import LOST
+    from myriad.errors import InvalidArgumentError, MyriadError, RunFolderLostError
 
     try:
         # The objects that modules make on import live on, so collecting would find nothing.
@@ -108,10 +87,6 @@ def _run(argv: Sequence[str], *, is_ours: bool, is_worker: bool, resuming: "Path
                 if not end.code:
                     raise
                 return int(end.code)  # tyro has said what is wrong
-            if getattr(command, "distributed", False) and not is_worker:
-                return command.supervised(argv)
-            if resuming is not None:
-                command = dataclasses.replace(command, resuming=resuming)
             # JAX's backend reads its options once, when it starts, so set them before that.
             from myriad.hardware import configure
             from myriad.settings import PLACES, Settings
@@ -126,33 +101,18 @@ def _run(argv: Sequence[str], *, is_ours: bool, is_worker: bool, resuming: "Path
             # Otherwise every later collection, and the one at exit, would scan all modules again.
             gc.freeze()
         warnings.formatwarning = lambda message, *_: f"{message}\n"
-        return _done(command, is_worker=is_worker)
+        return command.run() or 0
     except InvalidArgumentError as error:
         from myriad.cli.arguments import flags_by_name
 
         say(str(error.renamed(flags_by_name(argv))))
         return 2
-    except (ProcessLostError, RunFolderLostError) as error:
+    except RunFolderLostError as error:
         say(str(error))
-        return LOST
+        return 1
     except MyriadError as error:
         say(str(error))
         return 2
-
-
-def _done(command: Any, *, is_worker: bool) -> int:
-    """Run a command. If it fails, the other processes of the training end as well."""
-    if not is_worker:
-        return command.run() or 0
-    from myriad.distributed import processes
-
-    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, end_by_signal)
-    try:
-        with processes().watching():
-            return command.run() or 0
-    except SystemExit as end:
-        return int(end.code or 0)
 
 
 def _end(interrupt: KeyboardInterrupt) -> NoReturn:

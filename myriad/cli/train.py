@@ -31,16 +31,16 @@ from myriad.cli.switches import (
 )
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.files import read_text, say
-from myriad.launch import Launch, find_launch
 from myriad.ranges import Integer, NumSeeds, ranges_of
 from myriad.settings import FLAG, Settings
 from myriad.training.config import SAME, ResolvedConfig, TrainingConfig, canonical, make_config
 from myriad.training.options import options_of, with_tuples
 
 # Flags that say how to run a training. They don't describe the training itself.
-_OF_PROCESSES = ("distributed", "coordinator", "num_processes", "process_id", "restarts")
+_OF_PROCESSES = ("distributed", "coordinator", "num_processes", "process_id")
 
 if TYPE_CHECKING:
+    from myriad.distributed import Launch
     from myriad.training.results import TrainingResults
 
 
@@ -195,7 +195,7 @@ class Train(TrainingFlags):
 
     distributed: bool = False
     """Train in several processes, of which this is one. Start the same command in each.
-    A launcher such as srun or mpirun gives each process its number.
+    srun and mpirun give each process its number.
     Without a launcher, set the next three flags."""
 
     coordinator: str | None = None
@@ -207,45 +207,25 @@ class Train(TrainingFlags):
     process_id: Annotated[int | None, Integer(0)] = None
     """Number of this process, from 0."""
 
-    restarts: Annotated[int, Integer(0, 1_000)] = 0
-    """How many times all processes restart from the newest checkpoint after one is lost."""
-
-    resuming: tyro.conf.Suppress[Path | None] = None
-    """The run to resume after a restart. `myriad.cli.supervisor` sets it."""
-
     @property
-    def launch(self) -> Launch | None:
-        """Which process this is among several; None for a training in one.
+    def launch(self) -> "Launch | None":
+        """How the processes of a training in several find each other; None for one process.
 
         Raises:
-            InvalidArgumentError: no launcher, variable or flag says which process this is, or you
-                gave flags for several processes without `--distributed`.
+            InvalidArgumentError: you gave flags for several processes without `--distributed`, or
+                the coordinator is not a host and a port.
         """
-        of_several = ["coordinator", "num_processes", "process_id"]
-        if not self.distributed:
-            if given := [name for name in [*of_several, "restarts"] if name in self.given]:
-                raise InvalidArgumentError(
-                    f"{written(given[0])} is for a training in several processes: give "
-                    "--distributed as well."
-                )
-            return None
-        return find_launch(**{name: getattr(self, name) for name in of_several}, folder=Path())
+        from myriad.distributed import Launch
 
-    def supervised(self, argv: Sequence[str]) -> int:
-        """Run the command in a child process, and return the exit code.
-
-        Raises:
-            InvalidArgumentError: see `launch`, or restarts wouldn't know which run to resume.
-        """
-        from myriad.cli.supervisor import supervise
-
-        launch: Any = self.launch
-        folder = self.resume or self.run_folder
-        if self.restarts and folder is None:
+        given = {name: getattr(self, name) for name in _OF_PROCESSES[1:]}
+        if self.distributed:
+            return Launch.read(given, Path())
+        for name in given.keys() & self.given:
             raise InvalidArgumentError(
-                "--restarts needs --run-folder, which tells all processes which run to resume."
+                f"{written(name)} is for a training in several processes: give --distributed as "
+                "well."
             )
-        return supervise(argv, launch, folder, self.restarts)
+        return None
 
     def run(self) -> None:
         """Train, and print the results.
@@ -253,14 +233,14 @@ class Train(TrainingFlags):
         Raises:
             MyriadError: see `train_and_evaluate` and `resume`.
         """
-        from myriad.distributed import processes
+        from myriad.distributed import is_first
 
         try:
             results = self._results()
         except InvalidArgumentError as error:
             # The message names the argument, but the flag has a shorter name.
             raise error.renamed({"profile_chunks": "--profile"}) from None
-        if not processes().is_first:
+        if not is_first():
             return
         print("\n".join(_lines_of(results)))
         timings = results.timings
@@ -273,19 +253,10 @@ class Train(TrainingFlags):
 
     def _results(self) -> "TrainingResults":
         from myriad.api import resume, train_and_evaluate
-        from myriad.distributed import processes
 
         how: dict[str, Any] = {"quiet": self.quiet, "profile_chunks": self.profile}
-        group = processes()
-        command = "train" if self.resume is None else "train --resume"
-        group.require_alike({"the command": command})
-        # Process 0 decides for all: on a shared disk, the supervisors of the others may not see
-        # the run's folder yet.
-        if resuming := group.broadcast(self.resuming and str(self.resuming)):
-            # This command trained the run before, with code that it was allowed to import.
-            return resume(resuming, **how, trust=True)
         if self.resume is None:
-            config, sources = group.together(self.described)
+            config, sources = self.described()
             return train_and_evaluate(config, self.run_folder, **how, sources=sources)
         others = self.given - {
             "resume",

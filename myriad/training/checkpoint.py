@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from myriad.distributed import Processes, processes
+from myriad import distributed
 from myriad.errors import InvalidArgumentError
 from myriad.files import identity, locked, read_text, readable, regular
 from myriad.training.silence import orbax_silenced
@@ -49,7 +49,6 @@ class Checkpoints:
     """
 
     def __init__(self, folder: Path, keep: int = 2):
-        self._all = processes()
         self.folder = folder.absolute()
         # Two by default, so that there is an older one if the newest is damaged.
         self._keep = keep
@@ -58,7 +57,7 @@ class Checkpoints:
     def latest(self) -> int | None:
         """Return the update of the newest finished checkpoint, or None."""
         # Process 0 looks for all, since another may not see yet what was just written.
-        return self._all.broadcast(max(self._done(), default=None) if self._all.is_first else None)
+        return distributed.broadcast(max(self._done(), default=None))
 
     def save(
         self, num_updates: int, state: Any, rows: str = "", devices: Sequence[str] = ()
@@ -93,11 +92,11 @@ class Checkpoints:
             aside.rename(path)
             self._tidy()
 
-        self._all.on_first(lambda: self._written(path, make_room))
+        distributed.on_first(lambda: self._written(path, make_room))
         self._written(path, lambda: _write(aside, arrays))
-        own = self._written(path, lambda: _sums(aside, self._all))
-        sums = {name: value for part in self._all.all_gather(own) for name, value in part.items()}
-        self._all.on_first(lambda: self._written(path, lambda: finish(sums)))
+        own = self._written(path, lambda: _sums(aside))
+        sums = {name: value for part in distributed.all_gather(own) for name, value in part.items()}
+        distributed.on_first(lambda: self._written(path, lambda: finish(sums)))
 
     def _written(self, path: Path, step: Callable[[], Result]) -> Result:
         """Do a step of a save, and remove its leftovers if it fails."""
@@ -110,7 +109,7 @@ class Checkpoints:
             if problem is None:
                 raise
         if problem is not None:
-            if self._all.is_first:
+            if distributed.is_first():
                 self._tidy()
                 with contextlib.suppress(OSError):
                     # If the run's folder is gone, leave no new one.
@@ -138,12 +137,11 @@ class Checkpoints:
         """
         import orbax.checkpoint as ocp
 
-        path = self._all.together(lambda: self._whole(num_updates))
+        path = self._whole(num_updates)
         expected = jax.eval_shape(_arrays, like)
         with orbax_silenced(), ocp.StandardCheckpointer() as checkpointer:
             held: Any = checkpointer.metadata(path).item_metadata
-            # All processes refuse it together. If one did alone, the others would wait for it.
-            self._all.together(lambda: _require_kinds(path, held, expected))
+            _require_kinds(path, held, expected)
             # If asked for NumPy's arrays, orbax doesn't look for the devices that saved them.
             kinds = {name: _numpy(held[name]) for name in held}
             if placement is not None:
@@ -260,14 +258,14 @@ def _write(path: Path, arrays: dict[str, jax.Array]) -> None:
         checkpointer.save(path, arrays, force=True)
 
 
-def _sums(path: Path, group: Processes) -> dict[str, str]:
+def _sums(path: Path) -> dict[str, str]:
     """Return the checksums of this process's files, and in process 0 also of the common ones."""
-    own = f"ocdbt.process_{group.process_id}"
+    own = f"ocdbt.process_{jax.process_index()}"
     sums = {}
     for file in sorted(path.rglob("*")):
         written_by = file.relative_to(path).parts[0]
         is_of_other = written_by.startswith("ocdbt.process_") and written_by != own
-        is_own = not is_of_other if group.is_first else written_by == own
+        is_own = not is_of_other if distributed.is_first() else written_by == own
         if is_own and file.is_file():
             sums[str(file.relative_to(path))] = _checksum(file)
     return sums

@@ -9,8 +9,7 @@ from typing import Any
 
 import jax
 
-from myriad import hardware
-from myriad.distributed import processes
+from myriad import distributed, hardware
 from myriad.errors import DivergedError
 from myriad.files import say
 from myriad.host import release_freed_memory
@@ -18,7 +17,7 @@ from myriad.training.active import ActiveSetting, in_short
 from myriad.training.checkpoint import Checkpoints, import_orbax, newest_kept
 from myriad.training.config import ResolvedConfig, TrainingConfig
 from myriad.training.fits import compile_within_memory, shortage_named
-from myriad.training.interrupts import how_to_go_on, shared_interrupt
+from myriad.training.interrupts import how_to_go_on, interrupt_noted
 from myriad.training.logging.films import Films
 from myriad.training.logging.history import History
 from myriad.training.logging.monitor import Monitor, summary
@@ -62,14 +61,13 @@ class Trainer:
         settings: Sequence[ActiveSetting] = (),
     ):
         self._settings = settings
-        self._all = processes()
         self.programs = CompiledTraining(resolved)
         self.config = resolved.config
         self.folder = folder
         self._checkpoints = Checkpoints(folder.checkpoints)
         self._progress = Progress(
             self.programs.num_updates * self.programs.steps_per_update,
-            quiet=quiet or not self._all.is_first,
+            quiet=quiet or not distributed.is_first(),
         )
         self.has_trained = False
         # The devices that the run has trained on, those of this process last.
@@ -95,10 +93,12 @@ class Trainer:
             opened.callback(self._profile.close)
             opened.enter_context(shortage_named())
             self._note_devices()
-            self._all.together(self._compile)
+            self._compile()
+            # Begin together, since JAX gives up on a process whose first message is 30 s late.
+            distributed.broadcast(None)
             described = self.config.model_dump(mode="json")
             described["settings"] = [dataclasses.asdict(each) for each in self._settings]
-            log_to = self.config.log_to if self._all.is_first else []
+            log_to = self.config.log_to if distributed.is_first() else []
             trackers = make_trackers(log_to, self.folder, described)
             for tracker in trackers:
                 opened.callback(tracker.close)
@@ -122,7 +122,7 @@ class Trainer:
         """Warn that a run continues on other devices, before anything takes long."""
         now = self._devices[-1]
         done = self._checkpoints.latest()
-        before = self._all.broadcast([] if done is None else self._checkpoints.devices(done))
+        before = distributed.broadcast([] if done is None else self._checkpoints.devices(done))
         others = [devices for devices in before if devices != now]
         platform = now.split()[1]
         agrees = "differs by rounding"
@@ -130,7 +130,8 @@ class Trainer:
         if all(platform in devices for devices in others):
             agrees = "gives the same results within 1e-5 but not the same bits"
             same_bits = self.config.num_shards > 1 and self.config.reduction == "exact"
-        if self._all.is_first and others and not same_bits and done != self.programs.num_updates:
+        is_news = others and not same_bits and done != self.programs.num_updates
+        if is_news and distributed.is_first():
             warnings.warn(
                 f"this run trained on {' and '.join(others)} and continues on {now}: an update "
                 f"{agrees}, so a long training ends differently, as if by another seed.",
@@ -170,13 +171,12 @@ class Trainer:
             self.folder.go_back_to([])
             return self.programs.first_state(), 0, []
         self.has_trained = True
-        self._all.go_on_with(self.folder.path)
         loop = self.programs.loop
         # A single process reads the whole state. Of several, each reads the part that it will hold.
-        placement = loop.placement if self._all.count > 1 else None
+        placement = loop.placement if distributed.count() > 1 else None
         state = self._checkpoints.restore(done, self.programs.state_shapes, placement)
         release_freed_memory()
-        rows = rows_of(self._all.broadcast(self._all.on_first(lambda: self._rows_until(done))))
+        rows = rows_of(distributed.broadcast(distributed.on_first(lambda: self._rows_until(done))))
         return (loop.everywhere(state) if placement is None else state), done, rows
 
     def _rows_until(self, done: int) -> str:
@@ -194,7 +194,6 @@ class Trainer:
             # Save one device's copy, since all hold the same. With shards, join those of all.
             state = self.programs.loop.on_one_device(state)
             self._checkpoints.save(done, state, lines_of(rows), self._devices)
-            self._all.go_on_with(self.folder.path)
             # Each save leaves a freed copy of the whole compressed state in the allocator.
             release_freed_memory()
 
@@ -208,7 +207,7 @@ class Trainer:
         self._monitor.restart(done * self.programs.steps_per_update)
         self._progress.begin(done * self.programs.steps_per_update)
         self._profile.start()
-        with shared_interrupt(self._all) as interrupted:
+        with interrupt_noted() as interrupted:
             while done < self.programs.num_updates and not self._reached(rows):
                 boundary = self.programs.next_boundary(done)
                 state, done = self._run_window(state, done, boundary, score, interrupted)
@@ -217,7 +216,7 @@ class Trainer:
                         rows.append(self._row(state, done))
                     score = f"{rows[-1]['eval_return']:.1f}"
                     self._log(rows, state, trackers)
-                due = self._all.broadcast(
+                due = distributed.broadcast(
                     time.monotonic() - saved_at >= self.config.checkpoint_every_s
                 )
                 if done != saved and (interrupted.is_set() or due):
@@ -228,9 +227,7 @@ class Trainer:
                     self._progress.close()
                     steps = self.programs.steps_per_update
                     total = self.programs.num_updates * steps
-                    interrupted.end(
-                        how_to_go_on(done * steps, total, self.folder.path, self._all.count)
-                    )
+                    interrupted.end(how_to_go_on(done * steps, total, self.folder.path))
             if done != saved:
                 self._save(done, state, rows)
         return state, "target" if self._reached(rows) else "end"
@@ -270,7 +267,6 @@ class Trainer:
 
         def watch(report: Report, done: int) -> None:
             self.has_trained = True
-            self._all.undo_with(None)
             self._report = self._watch(report, done)
             with self._monitor.timed("log"):
                 self._profile.count()
@@ -315,7 +311,7 @@ class Trainer:
                 f"may end no episode, since the shortest of {self.config.agent} before it learns "
                 f"takes {shortest:,}"
             )
-        if reason is not None and self._all.is_first:
+        if reason is not None and distributed.is_first():
             warn_of_short(resolved, reason, stacklevel=5)
 
     def _reached(self, rows: list[dict[str, Any]]) -> bool:
@@ -323,7 +319,7 @@ class Trainer:
         if target is None:
             return False
         # Process 0 decides for all, since another host may round the mean differently.
-        return self._all.broadcast(bool(rows) and bool(rows[-1]["eval_return"] >= target))
+        return distributed.broadcast(bool(rows) and bool(rows[-1]["eval_return"] >= target))
 
 
 def environment_record(

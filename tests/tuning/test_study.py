@@ -140,7 +140,6 @@ def test_a_study_of_another_campaign_is_refused(tmp_path, change, says):
         "UPDATE trial_values SET value_type = 'x'",
         "UPDATE trial_intermediate_values SET intermediate_value = 'x'",
         "UPDATE trial_values SET objective = 1",
-        "UPDATE trials SET datetime_complete = NULL",
         "UPDATE trial_params SET param_value = 99.0",
         "UPDATE trial_system_attributes SET key = 'retry_history', value_json = '3'",
     ],
