@@ -285,10 +285,10 @@ def _require_pure(resolved: ResolvedConfig) -> None:
             "make_train gets its seed as a key, so seeds must be None, "
             f"but is {shown(config.seeds)}; map the function over keys."
         )
-    if config.num_shards > 1:
+    if (config.num_devices or 1) > 1:
         raise InvalidArgumentError(
-            "make_train is one program of one device, so num_shards must be 1, "
-            f"but is {config.num_shards}; use train_and_evaluate."
+            "make_train is one program of one device, so num_devices must be 1, "
+            f"but is {config.num_devices}; use train_and_evaluate."
         )
     if resolved.num_updates >= 2**31:
         raise InvalidArgumentError(
@@ -439,7 +439,7 @@ def _completed(resolved: ResolvedConfig, profile_chunks: int) -> ResolvedConfig:
         raise InvalidArgumentError(
             f"mapping must be left out without seeds, since it is for seeds, but got {mapping!r}."
         )
-    return resolved
+    return resolved.with_devices()
 
 
 def _trainer(
