@@ -68,6 +68,7 @@ _TRANSITIONS_PER_STEP, _MOST_GRADIENT_STEPS = 4, 32
 # Steps of each environment in a training, about four of CartPole's longest episodes.
 _STEPS_PER_ENV = 2_000
 
+
 def _total_steps(num_envs: int) -> int:
     return steps_for_many(num_envs, DEFAULT_TOTAL_STEPS, _STEPS_PER_ENV)
 
@@ -221,7 +222,7 @@ class DQN(Learner[DQNState]):
     normalize_rewards: bool = True
     default_num_envs: ClassVar[int] = 8
     structural: ClassVar[frozenset[str]] = frozenset({"priority_alpha"})
-    per_device: ClassVar[frozenset[str]] = frozenset(
+    per_device: ClassVar[frozenset[str] | None] = frozenset(
         {"replay", "priorities", "pending", "running_return"}
     )
     renamed: ClassVar[dict[str, str]] = {"target_decay": "polyak"}
@@ -493,7 +494,7 @@ class DQN(Learner[DQNState]):
     def _drawn(
         self, key: jax.Array, state: DQNState, ring: ReplayRing
     ) -> tuple[jax.Array, jax.Array | None]:
-        """Draw the slots of all gradient steps, int32, and their weights if there are priorities."""
+        """Draw the slots of all gradient steps, int32, and with priorities their weights."""
         if state.priorities is None:
             return ring.draw(key, state.replay, self.gradient_steps * self.batch_size), None
         slots, probability = state.priorities.sample(key, self.gradient_steps, self.batch_size)

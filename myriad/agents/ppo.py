@@ -196,7 +196,7 @@ class PPO(Learner[PPOState]):
     normalize_rewards: bool = True
     normalize_advantages: bool = True
     default_num_envs: ClassVar[int] = 16
-    per_device: ClassVar[frozenset[str]] = frozenset({"running_return"})
+    per_device: ClassVar[frozenset[str] | None] = frozenset({"running_return"})
 
     @property
     def metric_names(self) -> tuple[str, ...]:

@@ -242,7 +242,9 @@ class PQN(Learner[PQNState]):
 
     def on_each_of(self, num_devices: int) -> Self:
         """Let epsilon fall by the steps of one device's environments."""
-        return dataclasses.replace(self, exploration_steps=-(-self.exploration_steps // num_devices))
+        return dataclasses.replace(
+            self, exploration_steps=-(-self.exploration_steps // num_devices)
+        )
 
     def init(self, key: jax.Array, num_envs: int) -> PQNState:
         """Draw the network's parameters. Raises the errors of `require_num_envs`."""

@@ -262,9 +262,7 @@ def n_step(steps: Step, gamma: float) -> Experience:
     next_obs = steps.final_obs[0]
     for i in range(num_steps):
         reward = reward + jnp.where(alive, gamma**i * steps.reward[i], 0)
-        discount = jnp.where(
-            alive, jnp.where(steps.terminated[i], 0, gamma ** (i + 1)), discount
-        )
+        discount = jnp.where(alive, jnp.where(steps.terminated[i], 0, gamma ** (i + 1)), discount)
         if i:
             next_obs = jnp.where(
                 alive.reshape(-1, *[1] * (next_obs.ndim - 1)), steps.final_obs[i], next_obs

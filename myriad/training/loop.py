@@ -162,7 +162,9 @@ class LearningLoop:
 
         options = output_fusion(traced)
         donated = 0 if donate else ()
-        return init, jax.jit(self.run, donate_argnums=donated, compiler_options=options, **shardings)
+        return init, jax.jit(
+            self.run, donate_argnums=donated, compiler_options=options, **shardings
+        )
 
     def with_learner(self, learner: Learner) -> "LearningLoop":
         """Return the loop of the same environments on one device, with another learner."""
@@ -317,9 +319,7 @@ class LearningLoop:
             return False
         shapes = jax.eval_shape(lambda: self.learner.init(make_key(0), self._envs_per_device))
         own = self.learner.per_device or frozenset()
-        agent = type(shapes)(
-            **{each.name: each.name in own for each in dataclasses.fields(shapes)}
-        )
+        agent = type(shapes)(**{each.name: each.name in own for each in dataclasses.fields(shapes)})
         return TrainState(False, False, agent, True, False)  # noqa: FBT003
 
     def _over_devices(self, function: Callable[..., Any], args: Any, results: Any) -> Any:

@@ -51,10 +51,10 @@ def require_same_training(group: Processes, resolved: ResolvedConfig, profile_ch
                 f"{name} must be {needed} with several processes, since {reason}, "
                 f"but got {shown(value)}."
             )
-    if config.num_shards == 1:
+    if resolved.num_devices() != jax.device_count():
         raise InvalidArgumentError(
-            f"num_shards must be at least {jax.device_count()} with the {jax.device_count()} "
-            f"devices of {group.count} processes, since each has its own shards, but is 1."
+            f"num_devices must be {jax.device_count()}, the devices of all {group.count} "
+            f"processes, but is {resolved.num_devices()}."
         )
 
 

@@ -51,9 +51,9 @@ def saved_shapes(one: TrainState, num_trainings: int) -> DeviceState:
 class Population:
     """Trainings of one shape side by side, each in a slot of one compiled program.
 
-    If `mapping` is "map", a training in a slot ends in the same bits as the same training alone on
-    one device, whatever its neighbours are. With "vmap" it agrees within 1e-5. Slots are spread
-    over the devices, which run the same program at the same time. By default the slots of one
+    The loss and the gradient of a given batch agree with those of the same training alone within
+    1e-5. Slots are spread over the devices, which run the same program at the same time. By default
+    the slots of one
     device run one after another on a CPU, whose caches hold one training better than all of them,
     and side by side on other devices.
 
@@ -103,11 +103,11 @@ class Population:
             Integer(1, jax.local_device_count()).require("num_devices", num_devices)
         if mapping not in (None, "map", "vmap"):
             raise InvalidArgumentError(f"mapping must be map or vmap, but got {shown(mapping)}.")
-        num_shards = resolved.config.num_shards
-        if num_shards > 1:
+        shared = resolved.config.num_devices or 1
+        if shared > 1:
             raise InvalidArgumentError(
-                "num_shards must be 1 where trainings run side by side, each on one device, "
-                f"but is {num_shards}."
+                "num_devices must be 1 where trainings run side by side, each on one device, "
+                f"but is {shared}."
             )
         self.resolved = resolved
         self.num_slots = num_slots
@@ -154,15 +154,13 @@ class Population:
         Raises:
             InvalidArgumentError: a seed or a value can't be used.
         """
-        words = {
-            name: self._pad(value)
-            for name, value in self.programs.words(options or {}, self.num_slots).items()
-        }
+        given = self.programs.values(options or {}, self.num_slots)
+        values = {name: self._pad(value) for name, value in given.items()}
         # Refill all slots of a blank state, so that no second program for a first state compiles.
         is_new = np.ones(self._padded, bool)
         seed_words = self._pad(_words_of_seeds(seeds, self.num_slots))
         blank = self._on_each("blank")
-        return tuple(self._on_each("refill", is_new, *seed_words.T, words, state=blank))
+        return tuple(self._on_each("refill", is_new, *seed_words.T, values, state=blank))
 
     def refill(
         self,
@@ -196,16 +194,13 @@ class Population:
         slots = slots.astype(np.int64)
         is_new = np.zeros(self._padded, bool)
         is_new[slots] = True
-        given = self.programs.words(options or {}, len(slots))
-        words = {
-            name: np.zeros((self._padded, *value.shape[1:]), value.dtype)
-            for name, value in given.items()
-        }
-        for name, value in given.items():
-            words[name][slots] = value
+        values = {}
+        for name, given in self.programs.values(options or {}, len(slots)).items():
+            values[name] = np.zeros(self._padded, given.dtype)
+            values[name][slots] = given
         seed_words = np.zeros((self._padded, 2), np.uint32)
         seed_words[slots] = _words_of_seeds(seeds, len(slots))
-        return tuple(self._on_each("refill", is_new, *seed_words.T, words, state=state))
+        return tuple(self._on_each("refill", is_new, *seed_words.T, values, state=state))
 
     def run(
         self, state: PopulationState, num_updates: Any, begin: Any

@@ -12,7 +12,6 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from myriad import settings
-from myriad.agents.traced import TracedFloat, words_of
 from myriad.collector import collector_paused
 from myriad.counters import Counter
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
@@ -40,8 +39,7 @@ class DeviceState:
 
     Attributes:
         members: a `TrainState` whose leaves have the axis of slots first, `[K, ...]`.
-        options: the hyperparameters that differ by slot, either the words of a float64, uint32
-            `[K, 2]`, or int32 `[K]`.
+        options: the hyperparameters that differ by slot, float32 or int32 `[K]`.
     """
 
     members: TrainState
@@ -133,10 +131,7 @@ class SlotPrograms:
         """Return a device's traced programs, with the compiler options of each."""
         slots = self.num_slots
         low, high = (np.zeros(slots, np.uint32) for _ in range(2))
-        options = {
-            name: np.zeros(slots, np.int32) if name == _EPOCHS else np.zeros((slots, 2), np.uint32)
-            for name in self.traced
-        }
+        options = {name: np.zeros(slots, _kind(name)) for name in self.traced}
         counts = np.zeros(slots, np.int32)
         flags = np.zeros(slots, bool)
         keys = np.zeros((slots, 2), np.uint32)
@@ -235,12 +230,8 @@ class SlotPrograms:
 
     def _loop_of(self, options: dict[str, jax.Array]) -> LearningLoop:
         """Return the loop of a training with these hyperparameters."""
-        given = {
-            name: value if name == _EPOCHS else TracedFloat.of_words(value)
-            for name, value in options.items()
-        }
         learner: Any = self.loop.learner
-        return self.loop.with_learner(dataclasses.replace(learner, **given))
+        return self.loop.with_learner(dataclasses.replace(learner, **options))
 
     def _require_traceable(self, learner: Any) -> None:
         traceable = [
@@ -259,7 +250,7 @@ class SlotPrograms:
                     f"part of the compiled program; {', '.join(traceable)} can."
                 )
 
-    def words(self, options: Options, count: int) -> dict[str, np.ndarray]:
+    def values(self, options: Options, count: int) -> dict[str, np.ndarray]:
         """Return hyperparameters as the programs take them.
 
         Args:
@@ -281,7 +272,6 @@ class SlotPrograms:
         ranges = ranges_of(type(self.loop.learner))
         found = {}
         for name in self.traced:
-            kind = np.int32 if name == _EPOCHS else np.float64
             values = as_array(name, options[name])
             if values.shape != (count,):
                 raise InvalidArgumentError(
@@ -289,9 +279,12 @@ class SlotPrograms:
                 )
             for value in values.tolist():
                 ranges[name].require(name, value)
-            values = values.astype(kind)
-            found[name] = values if name == _EPOCHS else words_of(values)
+            found[name] = values.astype(_kind(name))
         return found
+
+
+def _kind(name: str) -> type[np.generic]:
+    return np.int32 if name == _EPOCHS else np.float32
 
 
 def as_array(name: str, values: Any) -> np.ndarray:
