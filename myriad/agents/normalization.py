@@ -114,7 +114,7 @@ def preserve_outputs(
 
 
 def update_moments(
-    stats: RunningMoments | None, batch: jax.Array, mean: Mean
+    stats: RunningMoments | None, batch: jax.Array, mean: Mean = alone
 ) -> RunningMoments | None:
     """Merge a batch into the moments. If normalisation is off they are None, and stay None."""
     return None if stats is None else stats.update(batch, mean)

@@ -179,7 +179,7 @@ class PQN(Learner[PQNState]):
     normalize_observations: bool = True
     normalize_rewards: bool = True
     default_num_envs: ClassVar[int] = 16
-    per_device: ClassVar[frozenset[str]] = frozenset({"running_return"})
+    per_device: ClassVar[frozenset[str] | None] = frozenset({"running_return"})
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -242,9 +242,8 @@ class PQN(Learner[PQNState]):
 
     def on_each_of(self, num_devices: int) -> Self:
         """Let epsilon fall by the steps of one device's environments."""
-        return dataclasses.replace(
-            self, exploration_steps=-(-self.exploration_steps // num_devices)
-        )
+        explored = -(-self.exploration_steps // num_devices)
+        return dataclasses.replace(self, exploration_steps=explored)
 
     def init(self, key: jax.Array, num_envs: int) -> PQNState:
         """Draw the network's parameters. Raises the errors of `require_num_envs`."""

@@ -21,7 +21,7 @@ from myriad.envs.vector import BatchState, Transition
 # Folded into a key for each purpose, so that no two draws share a stream.
 _ACT, _STEP = range(2)
 
-# Maps keys `[N]` and observations `[N, *O]` to actions `[N, *A]` and to what the learner keeps of them.
+# Maps keys `[N]` and observations `[N, *O]` to actions `[N, *A]` and to what the learner keeps.
 Choose = Callable[[jax.Array, jax.Array], tuple[jax.Array, Any]]
 
 

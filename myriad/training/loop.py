@@ -161,10 +161,10 @@ class LearningLoop:
             return jax.jit(self.run).trace(state, np.int32(0), np.bool_(False)).jaxpr  # noqa: FBT003
 
         options = output_fusion(traced)
-        donated = 0 if donate else ()
-        return init, jax.jit(
-            self.run, donate_argnums=donated, compiler_options=options, **shardings
+        run = jax.jit(
+            self.run, donate_argnums=0 if donate else (), compiler_options=options, **shardings
         )
+        return init, run
 
     def with_learner(self, learner: Learner) -> "LearningLoop":
         """Return the loop of the same environments on one device, with another learner."""
@@ -320,7 +320,9 @@ class LearningLoop:
         shapes = jax.eval_shape(lambda: self.learner.init(make_key(0), self._envs_per_device))
         own = self.learner.per_device or frozenset()
         agent = type(shapes)(**{each.name: each.name in own for each in dataclasses.fields(shapes)})
-        return TrainState(False, False, agent, True, False)  # noqa: FBT003
+        shared: Any = False
+        of_device: Any = True
+        return TrainState(shared, shared, agent, of_device, shared)
 
     def _over_devices(self, function: Callable[..., Any], args: Any, results: Any) -> Any:
         """Turn a function of one device's share into a function of the whole.

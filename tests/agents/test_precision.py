@@ -216,9 +216,8 @@ def stepped(gradient, scale, params=(1.0, 2.0)):
         gradient_statistics=True,
         optimizer=optax.GradientTransformation(None, lambda g, num_steps: (g, num_steps + 1)),
     )
-    learned = Learned(
-        jnp.asarray(params), jnp.int32(3), LossScale(jnp.float32(scale), jnp.int32(7))
-    )
+    loss_scale = LossScale(jnp.float32(scale), jnp.int32(7))
+    learned = Learned(jnp.asarray(params), jnp.int32(3), loss_scale)
 
     def loss(params, rows):
         return jnp.sum(params * rows[0]), {}

@@ -225,5 +225,5 @@ def test_shares_that_can_not_be_are_refused(learner, options, says):
 
 def test_an_agent_that_learns_nothing_trains_on_one_device():
     env = make_env("cartpole")
-    with pytest.raises(InvalidArgumentError, match="num_devices must be 1 with RandomAgent|Memory"):
+    with pytest.raises(InvalidArgumentError, match="num_devices must be 1 with Memoryless"):
         LearningLoop(env, make_learner("random", env), 8, num_devices=2)

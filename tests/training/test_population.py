@@ -91,7 +91,7 @@ def test_members_learn_what_the_training_alone_does_beside_idle_and_refilled_one
         state, _ = population.run(state, [2, 5, 1], [True, True, True])
         state = population.refill(state, [2], [11], {n: [b] for n, (_, b) in options.items()})
         state, report = population.run(state, [3, 0, 4], [False, False, True])
-        returns, ended = population.evaluate(state, [True, False, True])
+        returns, _ = population.evaluate(state, [True, False, True])
     assert not list(compilations.names)
     assert population.updates_done(state).tolist() == [5, 5, 4]
     for slot, seed, index, chunks in ((0, 5, 0, (2, 3)), (1, -7, 1, (5,)), (2, 11, 1, (4,))):
