@@ -422,8 +422,8 @@ def load_agent(
     if is_of_many:
         from myriad.training.population import require_seeds
 
-        require_seeds(folder.path, seeds, state.members.key)
-        agent = jax.tree.map(lambda leaf: leaf[slot], state.members.agent)
+        require_seeds(folder.path, seeds, state.key)
+        agent = jax.tree.map(lambda leaf: leaf[slot], state.agent)
     else:
         agent = state.agent
     return config, resolved.env, TrainedPolicy(learner, agent)

@@ -1,9 +1,8 @@
 """The compiled training chunk: any number of a learner's updates in one call."""
 
-import copy
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -13,6 +12,7 @@ from jax.extend.core import ClosedJaxpr
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from myriad.agents.agent import Learner, learner_of_device
+from myriad.agents.hyperparameters import as_argument, traced_names
 from myriad.counters import Counter, exact_sum
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, Transition, VectorEnv
@@ -32,7 +32,8 @@ class TrainState:
     """All that a run carries: its key, the updates done, the learner and the environments.
 
     `metric_sums` adds up the metrics of the updates since the window began, in their order. The
-    episode statistics of the environments count from there as well.
+    episode statistics of the environments count from there as well. `options` holds the learner's
+    hyperparameters by name that are arguments of the program, so that it serves others, too.
     """
 
     key: jax.Array
@@ -40,6 +41,7 @@ class TrainState:
     agent: Any
     batch_state: BatchState
     metric_sums: dict[str, jax.Array]
+    options: dict[str, jax.Array]
 
 
 @jax.tree_util.register_dataclass
@@ -117,12 +119,27 @@ class LearningLoop:
         self.num_present = num_devices if num_devices <= jax.device_count() else 1
         self._mesh = Mesh(np.array(jax.devices()[: self.num_present]), (DEVICE,))
 
-    def init(self, key: jax.Array) -> TrainState:
-        """Reset every environment and draw the learner's first parameters."""
-        return self._over_devices(self._init, (False,), self._is_per_device)(key)
+    @property
+    def options(self) -> dict[str, np.ndarray]:
+        """The learner's hyperparameters that are arguments of the program."""
+        return {
+            name: as_argument(name, getattr(self.learner, name))
+            for name in traced_names(self.learner)
+        }
 
-    def _init(self, key: jax.Array) -> TrainState:
-        agent = self.learner.init(jax.random.fold_in(key, _AGENT), self._envs_per_device)
+    def init(self, key: jax.Array, options: Mapping[str, Any] | None = None) -> TrainState:
+        """Reset every environment and draw the learner's first parameters.
+
+        Args:
+            key: the key of the training.
+            options: values in place of those in `self.options`, scalars.
+        """
+        init = self._over_devices(self._init, (False, False), self._is_per_device)
+        return init(key, self.options | dict(options or {}))
+
+    def _init(self, key: jax.Array, options: dict[str, Any]) -> TrainState:
+        options = {name: jnp.asarray(value) for name, value in options.items()}
+        agent = self._with(options).init(jax.random.fold_in(key, _AGENT), self._envs_per_device)
         keys = self.keys(jax.random.fold_in(key, _ENVIRONMENTS))
         first = self._device * self._envs_per_device
         own_params = tuple(
@@ -130,10 +147,11 @@ class LearningLoop:
             for leaf in self.envs.params.own
         )
         zeros = {name: jnp.zeros((), jnp.float32) for name in self.learner.metric_names}
-        return TrainState(key, Counter.of(0), agent, self.envs.reset(keys, own_params), zeros)
+        batch_state = self.envs.reset(keys, own_params)
+        return TrainState(key, Counter.of(0), agent, batch_state, zeros, options)
 
     def jitted(self, *, donate: bool = True) -> tuple[Any, Any]:
-        """Return `init` and `run` as jitted functions. `init` takes a key or a seed.
+        """Return `init` and `run` as jitted functions. `init` takes a key or a seed, and options.
 
         A seed keeps only 32 bits when traced. To keep all 64, call `make_key` and pass the key.
 
@@ -141,8 +159,8 @@ class LearningLoop:
             donate: give the state's memory to the next state. Otherwise each call copies it.
         """
 
-        def init_from(seed: jax.Array) -> TrainState:
-            return self.init(seed if holds_keys(seed) else make_key(seed))
+        def init_from(seed: jax.Array, options: Mapping[str, Any] | None = None) -> TrainState:
+            return self.init(seed if holds_keys(seed) else make_key(seed), options)
 
         shardings: dict[str, Any] = {}
         of_init: dict[str, Any] = {}
@@ -165,12 +183,6 @@ class LearningLoop:
             self.run, donate_argnums=0 if donate else (), compiler_options=options, **shardings
         )
         return init, run
-
-    def with_learner(self, learner: Learner) -> "LearningLoop":
-        """Return the loop of the same environments on one device, with another learner."""
-        other = copy.copy(self)
-        other.learner = learner
-        return other
 
     @property
     def devices(self) -> str:
@@ -239,16 +251,14 @@ class LearningLoop:
         self, state: TrainState, num_updates: jax.Array, begin: jax.Array
     ) -> tuple[TrainState, Report]:
         state = _begin_window(state, begin)
+        learner = self._with(state.options)
 
         def body(_: jax.Array, state: TrainState) -> TrainState:
             # The key depends only on the number of the update, so a run draws the same numbers
             # whatever its chunks are and wherever it is resumed.
             key = state.num_updates.key(state.key, _UPDATE)
-            agent, batch_state, metrics = self.learner.update(
-                key, state.agent, state.batch_state, self
-            )
-            sums = {name: state.metric_sums[name] + value for name, value in metrics.items()}
-            return TrainState(state.key, state.num_updates + 1, agent, batch_state, sums)
+            agent, batch_state, metrics = learner.update(key, state.agent, state.batch_state, self)
+            return _after_update(state, agent, batch_state, metrics)
 
         state = jax.lax.fori_loop(0, num_updates, body, state)
         return state, self._report(state)
@@ -260,20 +270,22 @@ class LearningLoop:
             InvalidArgumentError: the learner's updates have no halves.
         """
         key = state.num_updates.key(state.key, _UPDATE)
-        agent, batch_state, experience = self.learner.collect(
-            key, state.agent, state.batch_state, self
-        )
+        learner = self._with(state.options)
+        agent, batch_state, experience = learner.collect(key, state.agent, state.batch_state, self)
         return dataclasses.replace(state, agent=agent, batch_state=batch_state), experience
 
     def learn(self, state: TrainState, experience: Any) -> TrainState:
         """Do the second half of an update on one device."""
         # The same key as in `collect`, as in `Learner.update`. Each half folds in its own purposes.
         key = self.own_key(state.num_updates.key(state.key, _UPDATE))
-        agent, metrics = self.learner.learn(
+        agent, metrics = self._with(state.options).learn(
             key, state.agent, state.batch_state, experience, self.mean
         )
-        sums = {name: state.metric_sums[name] + value for name, value in metrics.items()}
-        return TrainState(state.key, state.num_updates + 1, agent, state.batch_state, sums)
+        return _after_update(state, agent, state.batch_state, metrics)
+
+    def _with(self, options: Mapping[str, Any]) -> Any:
+        learner: Any = self.learner
+        return dataclasses.replace(learner, **options)
 
     # What follows is what a learner sees of the loop: `myriad.agents.agent.Environments`.
 
@@ -322,7 +334,7 @@ class LearningLoop:
         agent = type(shapes)(**{each.name: each.name in own for each in dataclasses.fields(shapes)})
         shared: Any = False
         of_device: Any = True
-        return TrainState(shared, shared, agent, of_device, shared)
+        return TrainState(shared, shared, agent, of_device, shared, shared)
 
     def _over_devices(self, function: Callable[..., Any], args: Any, results: Any) -> Any:
         """Turn a function of one device's share into a function of the whole.
@@ -380,6 +392,19 @@ def _for_own(function: Callable[[Any], Any], is_own: Any, tree: Any) -> Any:
     """Apply a function to the leaves that differ by device. `is_own` is a prefix of the tree."""
     return jax.tree.map(
         lambda leaf, own: function(leaf) if own else leaf, tree, jax.tree.broadcast(is_own, tree)
+    )
+
+
+def _after_update(
+    state: TrainState, agent: Any, batch_state: BatchState, metrics: dict[str, jax.Array]
+) -> TrainState:
+    sums = {name: state.metric_sums[name] + value for name, value in metrics.items()}
+    return dataclasses.replace(
+        state,
+        num_updates=state.num_updates + 1,
+        agent=agent,
+        batch_state=batch_state,
+        metric_sums=sums,
     )
 
 

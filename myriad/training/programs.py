@@ -133,7 +133,7 @@ class CompiledTraining:
         with collector_paused():
             init, run = self.loop.jitted()
             evaluate: Any = jax.jit(self._evaluate)
-            first = init.trace(make_key(0))
+            first = init.trace(make_key(0), self.loop.options)
             state = self.state_shapes = result_shapes(first)
             of_first = self.loop.of_first_device(state)
             evaluation = evaluate.trace(of_first.agent, of_first.key, of_first.num_updates)
@@ -169,7 +169,7 @@ class CompiledTraining:
 
     def first_state(self) -> TrainState:
         """Return the state before the first update."""
-        return self.init(self.loop.key(self.resolved.config.seed))
+        return self.init(self.loop.key(self.resolved.config.seed), self.loop.options)
 
     def next_boundary(self, done: int) -> int:
         """Return the update after which the next evaluation follows."""

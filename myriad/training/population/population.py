@@ -16,7 +16,6 @@ from myriad.ranges import INT32, Integer
 from myriad.training.config import ResolvedConfig
 from myriad.training.loop import Report, TrainState
 from myriad.training.population.slot_programs import (
-    DeviceState,
     Mapped,
     Options,
     SlotPrograms,
@@ -25,7 +24,7 @@ from myriad.training.population.slot_programs import (
 from myriad.xla import holds_keys, numbers_of
 
 # One state for each device.
-PopulationState = tuple[DeviceState, ...]
+PopulationState = tuple[TrainState, ...]
 
 
 def default_mapping() -> Mapped:
@@ -33,18 +32,10 @@ def default_mapping() -> Mapped:
     return "map" if jax.default_backend() == "cpu" else "vmap"
 
 
-def saved_shapes(one: TrainState, num_trainings: int) -> DeviceState:
-    """Return the shapes of a checkpoint of many trainings that differ only in their seeds.
-
-    Args:
-        one: the shapes of one training's state.
-        num_trainings: how many there are, `M`.
-    """
-    return DeviceState(
-        jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct((num_trainings, *leaf.shape), leaf.dtype), one
-        ),
-        {},
+def saved_shapes(one: TrainState, num_trainings: int) -> TrainState:
+    """Return the shapes of a checkpoint of `M` trainings, from those of one training."""
+    return jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct((num_trainings, *leaf.shape), leaf.dtype), one
     )
 
 
@@ -129,7 +120,7 @@ class Population:
 
     @property
     def state_shapes(self) -> Any:
-        """The shapes of a `DeviceState`, once compiled."""
+        """The shapes of a `TrainState`, once compiled."""
         return self.programs.state_shapes
 
     def compile(self, at_a_time: Any = len, meanwhile: Callable[[], None] = lambda: None) -> None:
@@ -255,14 +246,14 @@ class Population:
         if keys is not None:
             words[: self.num_slots] = np.asarray(jax.random.key_data(keys))
         own = np.full(self._padded, keys is None)
-        agents = [(x.members.agent, x.members.key, x.members.num_updates) for x in state]
+        agents = [(x.agent, x.key, x.num_updates) for x in state]
         return self._gathered(
             self._on_each("evaluate", self._pad(flags), own, words, state=agents, unpack=True)
         )
 
     def updates_done(self, state: PopulationState) -> np.ndarray:
         """Return how many updates each training has done, int64 `[M]`."""
-        count = self._gathered(each.members.num_updates for each in state)
+        count = self._gathered(each.num_updates for each in state)
         return count.high.astype(np.int64) << 32 | count.low.astype(np.int64)
 
     def member(self, state: PopulationState, slot: int) -> TrainState:
@@ -271,9 +262,9 @@ class Population:
         def taken(leaf: jax.Array) -> np.ndarray:
             return np.asarray(jax.device_get(numbers_of(leaf)))[slot % self._slots_per_device]
 
-        return jax.tree.map(taken, state[slot // self._slots_per_device].members)
+        return jax.tree.map(taken, state[slot // self._slots_per_device])
 
-    def gathered(self, state: PopulationState) -> DeviceState:
+    def gathered(self, state: PopulationState) -> TrainState:
         """Fetch all trainings as a checkpoint holds them, the same for any number of devices.
 
         Returns:
@@ -281,10 +272,10 @@ class Population:
         """
         return self._gathered(jax.tree.map(numbers_of, each) for each in state)
 
-    def scattered(self, trainings: DeviceState) -> PopulationState:
+    def scattered(self, trainings: TrainState) -> PopulationState:
         """Spread trainings from `gathered` or from a checkpoint over the devices."""
 
-        def share_of(index: int) -> DeviceState:
+        def share_of(index: int) -> TrainState:
             first = index * self._slots_per_device
             # Unused slots of the last device hold copies of the last training.
             slots = np.minimum(np.arange(first, first + self._slots_per_device), self.num_slots - 1)
@@ -294,7 +285,7 @@ class Population:
         return tuple(map(share_of, range(self.num_devices)))
 
     @property
-    def saved_shapes(self) -> DeviceState:
+    def saved_shapes(self) -> TrainState:
         """The shapes of the result of `gathered`, with keys as keys."""
         return jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct((self.num_slots, *leaf.shape[1:]), leaf.dtype),
@@ -303,7 +294,7 @@ class Population:
 
     def agents(self, state: PopulationState) -> Any:
         """Fetch the agents' states, leaves `[M, ...]`."""
-        return self._gathered(jax.tree.map(numbers_of, each.members.agent) for each in state)
+        return self._gathered(jax.tree.map(numbers_of, each.agent) for each in state)
 
     def _on_each(
         self, program: str, *arrays: Any, state: Sequence[Any] = (), unpack: bool = False
