@@ -404,7 +404,9 @@ def load_agent(
     if isinstance(learner, ControllerLearner):
         return config, resolved.env, learner.controller
     checkpoints = Checkpoints(folder.checkpoints)
-    loop = LearningLoop(resolved.env, learner, resolved.num_envs)
+    learner = learner.scheduled(resolved.num_updates)
+    num_devices = config.num_devices or 1
+    loop = LearningLoop(resolved.env, learner, resolved.num_envs, num_devices=num_devices)
     one = result_shapes(jax.jit(loop.init).trace(make_key(config.seed)))
     shapes = one
     if is_of_many:
@@ -425,7 +427,7 @@ def load_agent(
         require_seeds(folder.path, seeds, state.key)
         agent = jax.tree.map(lambda leaf: leaf[slot], state.agent)
     else:
-        agent = state.agent
+        agent = loop.of_first_device(state).agent
     return config, resolved.env, TrainedPolicy(learner, agent)
 
 

@@ -536,9 +536,8 @@ class DQN(Learner[DQNState]):
 
     def _epsilon(self, state: DQNState) -> jax.Array:
         steps_per_update = float(self.train_every * state.running_return.shape[0])
-        explored = (
-            state.num_updates.as_float() * steps_per_update / jnp.float32(self.exploration_steps)
-        )
+        steps = state.num_updates.as_float() * steps_per_update
+        explored = steps / jnp.float32(self.exploration_steps)
         return q_learning.linear(self.epsilon_start, self.epsilon_end, explored)
 
     def _ring(self, num_envs: int) -> ReplayRing:

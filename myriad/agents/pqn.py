@@ -365,9 +365,8 @@ class PQN(Learner[PQNState]):
             else np.zeros(1, np.float32)
         )
         end = jnp.minimum(self.epsilon_end * (1 + self.epsilon_spread * place), 1)
-        return q_learning.linear(
-            self.epsilon_start, end, steps / jnp.float32(self.exploration_steps)
-        )
+        explored = steps / jnp.float32(self.exploration_steps)
+        return q_learning.linear(self.epsilon_start, end, explored)
 
     def _values(self, state: PQNState, obs: jax.Array) -> jax.Array:
         """Return Q-values `[B, A]` of flattened observations."""

@@ -285,7 +285,7 @@ class LearningLoop:
 
     def _with(self, options: Mapping[str, Any]) -> Any:
         learner: Any = self.learner
-        return dataclasses.replace(learner, **options)
+        return dataclasses.replace(learner, **options) if options else learner
 
     # What follows is what a learner sees of the loop: `myriad.agents.agent.Environments`.
 
