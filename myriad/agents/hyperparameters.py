@@ -62,6 +62,6 @@ def traced_names(learner: Any) -> list[str]:
     ]
 
 
-def as_argument(name: str, values: Any) -> np.ndarray:
-    """Return values of a hyperparameter as a compiled training takes them: int32 or float32."""
-    return np.asarray(values).astype(np.int32 if name == "num_epochs" else np.float32)
+def argument_dtype(name: str) -> np.dtype:
+    """Return the dtype in which a compiled training takes a hyperparameter."""
+    return np.dtype("int32" if name == "num_epochs" else "float32")

@@ -12,7 +12,7 @@ from jax.extend.core import ClosedJaxpr
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from myriad.agents.agent import Learner, learner_of_device
-from myriad.agents.hyperparameters import as_argument, traced_names
+from myriad.agents.hyperparameters import argument_dtype, traced_names
 from myriad.counters import Counter, exact_sum
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, Transition, VectorEnv
@@ -123,7 +123,7 @@ class LearningLoop:
     def options(self) -> dict[str, np.ndarray]:
         """The learner's hyperparameters that are arguments of the program."""
         return {
-            name: as_argument(name, getattr(self.learner, name))
+            name: np.asarray(getattr(self.learner, name), argument_dtype(name))
             for name in traced_names(self.learner)
         }
 
@@ -138,7 +138,7 @@ class LearningLoop:
         return init(key, self.options | dict(options or {}))
 
     def _init(self, key: jax.Array, options: dict[str, Any]) -> TrainState:
-        options = {name: jnp.asarray(value) for name, value in options.items()}
+        options = {name: jnp.asarray(x, argument_dtype(name)) for name, x in options.items()}
         agent = self._with(options).init(jax.random.fold_in(key, _AGENT), self._envs_per_device)
         keys = self.keys(jax.random.fold_in(key, _ENVIRONMENTS))
         first = self._device * self._envs_per_device

@@ -135,7 +135,7 @@ def test_it_learns_and_acts_in_every_environment(learner, env):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("agent", "num_updates", "least"), [("ppo", 40, 475), ("pqn", 60, 300), ("dqn", 3750, 300)]
+    ("agent", "num_updates", "least"), [("ppo", 40, 475), ("pqn", 60, 300), ("dqn", 7500, 300)]
 )
 def test_it_learns_to_balance_the_pole(agent, num_updates, least):
     env = make_env("cartpole")

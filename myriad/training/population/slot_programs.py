@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from myriad import settings
-from myriad.agents.hyperparameters import as_argument, traced_names
+from myriad.agents.hyperparameters import argument_dtype, traced_names
 from myriad.collector import collector_paused
 from myriad.counters import Counter
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
@@ -243,7 +243,7 @@ class SlotPrograms:
                 )
             for value in values.tolist():
                 ranges[name].require(name, value)
-            found[name] = as_argument(name, values)
+            found[name] = values.astype(argument_dtype(name))
         return found
 
 
