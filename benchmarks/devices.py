@@ -1,4 +1,4 @@
-"""Measure how rollouts and sharded trainings scale over devices and processes.
+"""Measure how rollouts and trainings scale over devices and processes.
 
     python benchmarks/devices.py                    the quick workloads, on 1, 2, 4, ... devices
     python benchmarks/devices.py --full             all workloads of suite.toml
@@ -7,8 +7,7 @@
 An asv suite and a command line. With strong scaling all devices share the workload's environments.
 With weak scaling each device has that many environments. Each number of devices runs in processes
 of its own: in one, and in two that divide the devices between them. On a CPU each device has one
-core. All places are called in turns, in a new order every round. A training also runs unsharded on
-one device, which shows the cost of the shards themselves.
+core. All places are called in turns, in a new order every round.
 """
 
 if __name__ == "__main__" and not __package__:
@@ -46,7 +45,6 @@ from benchmarks.runner import (
     between,
     count,
     in_turns,
-    ratio_table,
     resolved_env,
     span_of,
     switch,
@@ -55,9 +53,6 @@ from benchmarks.runner import (
 )
 
 STRONG, WEAK = SCALINGS = ("strong", "weak")
-REDUCTIONS = ("exact", "fast")
-# The arm of an unsharded training on one device.
-UNCUT = "one shard"
 _PROCESSES = (1, 2)
 _ROUNDS = 15
 _TIMEOUT_S = 600.0
@@ -74,15 +69,11 @@ class Place:
     Attributes:
         num_devices: devices of all processes.
         num_envs: environments on all devices.
-        num_shards: shards of a training; None for a rollout.
-        reduction: the reduction of a sharded training.
         num_processes: processes that divide the devices equally.
     """
 
     num_devices: int
     num_envs: int
-    num_shards: int | None = None
-    reduction: str = "exact"
     num_processes: int = 1
 
     @property
@@ -93,11 +84,7 @@ class Place:
     @property
     def arm(self) -> str:
         """Its name in the tables, besides its devices and environments."""
-        if self.num_shards == 1:
-            return UNCUT
-        reduction = "" if self.num_shards is None else self.reduction
-        several = f"{self.num_processes} processes" if self.num_processes > 1 else ""
-        return ", ".join(filter(None, (reduction, several)))
+        return f"{self.num_processes} processes" if self.num_processes > 1 else ""
 
 
 class SeveralCores(AsvSuite):
@@ -112,8 +99,8 @@ class SeveralCores(AsvSuite):
         skip_unless_several_cores()
         from myriad.host import usable_cores
 
-        most = max(device_counts(usable_cores(), declared.num_shards))
-        self.timed = _timed(declared, Place(most, declared.num_envs, declared.num_shards))
+        most = max(device_counts(usable_cores()))
+        self.timed = _timed(declared, Place(most, declared.num_envs))
 
     def time_call(self, workload: str) -> None:
         """Step or train, and wait for every device."""
@@ -187,23 +174,19 @@ def training_config(declared: Workload, place: Place) -> Any:
     only changes the number of environments.
     """
     from myriad import create_config
+    from myriad.errors import UnknownNameError
 
-    declared_config = create_config(
-        declared.env,
-        declared.agent,
-        declared.num_envs,
-        STEPS_PER_ENV,
-        declared.scan_chunk_size,
-        num_shards=place.num_shards,
-        reduction=place.reduction,
-    )
-    config = declared_config.resolve().config
-    return config.model_copy(update={"num_envs": place.num_envs})
+    sizes = (declared.num_envs, STEPS_PER_ENV, declared.scan_chunk_size)
+    try:
+        config = create_config(declared.env, declared.agent, *sizes, num_devices=place.num_devices)
+    except UnknownNameError as error:
+        raise NotImplementedError("this commit has no num_devices") from error
+    return config.resolve().config.model_copy(update={"num_envs": place.num_envs})
 
 
 def _timed(declared: Workload, place: Place) -> _TimedRollout | _TimedTraining:
     """Compile and warm up a place's program, and make its calls long enough."""
-    kind = _TimedRollout if declared.num_shards is None else _TimedTraining
+    kind = _TimedRollout if declared.agent == "random" else _TimedTraining
     timed = kind(declared, place)
     if timed.num_devices != place.num_devices:
         raise NotImplementedError(
@@ -270,10 +253,9 @@ def state_bytes(state: Any) -> tuple[list[int], list[int]]:
     return [whole[device] for device in sorted(whole)], [sharded[each] for each in sorted(sharded)]
 
 
-def device_counts(usable: int, num_shards: int | None) -> list[int]:
-    """Return 1, 2, 4, ... up to the number of devices, if the shards can be divided among them."""
-    most = usable if num_shards is None else min(usable, num_shards)
-    return [1 << power for power in range(most.bit_length())]
+def device_counts(usable: int) -> list[int]:
+    """Return 1, 2, 4, ... up to the number of devices."""
+    return [1 << power for power in range(usable.bit_length())]
 
 
 def _run_all(run: Run) -> None:
@@ -283,7 +265,7 @@ def _run_all(run: Run) -> None:
     columns, usable = here["columns"], here["usable_devices"]
     _require_usable(options.devices, columns["device"], usable)
     for declared in workloads:
-        wanted = options.devices or device_counts(usable, declared.num_shards)
+        wanted = options.devices or device_counts(usable)
         most = max(*_PROCESSES, *wanted)
         if max(options.processes) > most:
             raise SuiteError(
@@ -334,16 +316,11 @@ def places(declared: Workload, counts: Mapping[int, Sequence[int]]) -> dict[Plac
         counts: numbers of devices, each with the numbers of processes that divide them.
     """
     found: dict[Place, None] = {}
-    num_envs, num_shards = declared.num_envs, declared.num_shards
-    if num_shards is not None:
-        found[Place(1, num_envs, 1)] = None
-    for reduction in REDUCTIONS if num_shards is not None else REDUCTIONS[:1]:
-        for num_devices, processes in counts.items():
-            for num_processes in processes:
-                for scaling in SCALINGS:
-                    size = _envs_of(scaling, num_envs, num_devices)
-                    place = Place(num_devices, size, num_shards, reduction, num_processes)
-                    found[place] = None
+    for num_devices, processes in counts.items():
+        for num_processes in processes:
+            for scaling in SCALINGS:
+                size = _envs_of(scaling, declared.num_envs, num_devices)
+                found[Place(num_devices, size, num_processes)] = None
     return found
 
 
@@ -356,10 +333,10 @@ def _measure(
 ) -> None:
     """Call all places of a workload in turns, write their rows and print them."""
     for devices in counts:
-        if declared.num_shards is not None and declared.num_shards % devices:
+        if declared.num_envs % devices:
             raise SuiteError(
-                f"--devices must divide the {declared.num_shards} shards of {declared.name}, "
-                f"but got {devices}."
+                f"--devices must divide the {declared.num_envs:,} environments of "
+                f"{declared.name}, but got {devices}."
             )
     wanted = places(declared, counts)
     described = columns | {"env": declared.env, "agent": declared.agent}
@@ -396,8 +373,6 @@ def _measure(
     for scaling, arm, found in _curves(wanted, declared):
         name = ", ".join(filter(None, (scaling, arm)))
         _write_curve(name, {place: rows[place] for place in found}, rates, prepared, declared, run)
-    if declared.num_shards is not None:
-        _write_cost_of_shards(declared, rows, rates, run)
 
 
 def _started(declared: Workload, place: Place, columns: Row) -> TimedGroup:
@@ -453,10 +428,9 @@ def _curves(
     wanted: Mapping[Place, None], declared: Workload
 ) -> Iterator[tuple[str, str, list[Place]]]:
     """Yield the scalings of each arm, each with its places in order of devices."""
-    cut = [place for place in wanted if place.arm != UNCUT]
-    for arm in dict.fromkeys(place.arm for place in cut):
-        of_arm = [place for place in cut if place.arm == arm]
-        one = Place(1, declared.num_envs, declared.num_shards, of_arm[0].reduction)
+    one = Place(1, declared.num_envs)
+    for arm in dict.fromkeys(place.arm for place in wanted):
+        of_arm = [place for place in wanted if place.arm == arm]
         for scaling in SCALINGS:
             of_scaling = [
                 place
@@ -506,30 +480,6 @@ def _write_curve(
     print(f"\n{declared.agent} on {declared.env}, {name}\n")
     headers = ("devices", "environments", "steps/s", f"efficiency ({span_of(rates[one])})")
     print(markdown((*headers, "bytes of state on a device", "of them sharded"), lines))
-
-
-def _write_cost_of_shards(
-    declared: Workload, rows: Mapping[Place, Row], rates: _Rates, run: Run
-) -> None:
-    """Compare the arms on one device with the unsharded training."""
-    alone = [place for place in rows if place.num_devices == 1]
-    uncut = next(place for place in alone if place.arm == UNCUT)
-    arms = {}
-    for place in alone:
-        name, sets = UNCUT, {}
-        if place is not uncut:
-            name = f"{place.num_shards} shards, {place.arm}"
-            sets = {"num_shards": place.num_shards, "reduction": place.reduction}
-        arms[name] = {
-            "starts_from": UNCUT,
-            "sets": sets,
-            "num_envs": place.num_envs,
-            "steps_per_s": list(rates[place]),
-        }
-    where = {"env": declared.env, "agent": declared.agent}
-    run.add([rows[uncut] | {"arm": UNCUT}], where | {"arms": arms})
-    print(f"\n{declared.agent} on {declared.env}, on one device\n")
-    print(ratio_table("arm", {name: arm["steps_per_s"] for name, arm in arms.items()}))
 
 
 SCRIPT = Script(

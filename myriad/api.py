@@ -283,10 +283,10 @@ def _require_pure(resolved: ResolvedConfig) -> None:
             "make_train gets its seed as a key, so seeds must be None, "
             f"but is {shown(config.seeds)}; map the function over keys."
         )
-    if config.num_shards > 1:
+    if (config.num_devices or 1) > 1:
         raise InvalidArgumentError(
-            "make_train is one program of one device, so num_shards must be 1, "
-            f"but is {config.num_shards}; use train_and_evaluate."
+            "make_train is one program of one device, so num_devices must be 1, "
+            f"but is {config.num_devices}; use train_and_evaluate."
         )
     if resolved.num_updates >= 2**31:
         raise InvalidArgumentError(
@@ -402,7 +402,9 @@ def load_agent(
     if isinstance(learner, ControllerLearner):
         return config, resolved.env, learner.controller
     checkpoints = Checkpoints(folder.checkpoints)
-    loop = LearningLoop(resolved.env, learner, resolved.num_envs)
+    learner = learner.scheduled(resolved.num_updates)
+    num_devices = config.num_devices or 1
+    loop = LearningLoop(resolved.env, learner, resolved.num_envs, num_devices=num_devices)
     one = result_shapes(jax.jit(loop.init).trace(make_key(config.seed)))
     shapes = one
     if is_of_many:
@@ -420,10 +422,10 @@ def load_agent(
     if is_of_many:
         from myriad.training.population import require_seeds
 
-        require_seeds(folder.path, seeds, state.members.key)
-        agent = jax.tree.map(lambda leaf: leaf[slot], state.members.agent)
+        require_seeds(folder.path, seeds, state.key)
+        agent = jax.tree.map(lambda leaf: leaf[slot], state.agent)
     else:
-        agent = state.agent
+        agent = loop.of_first_device(state).agent
     return config, resolved.env, TrainedPolicy(learner, agent)
 
 
@@ -437,7 +439,7 @@ def _completed(resolved: ResolvedConfig, profile_chunks: int) -> ResolvedConfig:
         raise InvalidArgumentError(
             f"mapping must be left out without seeds, since it is for seeds, but got {mapping!r}."
         )
-    return resolved
+    return resolved.with_devices()
 
 
 def _trainer(
@@ -505,10 +507,10 @@ def _require_same_training(call: str, resolved: ResolvedConfig, profile_chunks: 
                 f"{name} must be {needed} with several processes, since {reason}, "
                 f"but got {shown(value)}."
             )
-    if config.num_shards == 1:
+    if resolved.num_devices() != jax.device_count():
         raise InvalidArgumentError(
-            f"num_shards must be at least {jax.device_count()} with the {jax.device_count()} "
-            f"devices of {distributed.count()} processes, since each has its own shards, but is 1."
+            f"num_devices must be {jax.device_count()}, the devices of all {distributed.count()} "
+            f"processes, but is {resolved.num_devices()}."
         )
 
 

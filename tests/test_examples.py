@@ -15,7 +15,7 @@ from tests.ports import free_port
 
 ROOT = Path(__file__).parents[1]
 DISTRIBUTED = ROOT / "examples" / "distributed"
-SMALL = ["--env=cartpole", "--agent=ppo", "--num-envs=64", "--num-shards=8", "--steps-per-env=256"]
+SMALL = ["--env=cartpole", "--agent=ppo", "--num-envs=64", "--steps-per-env=256"]
 
 
 @pytest.mark.slow

@@ -11,8 +11,7 @@ Device = Literal["cpu", "gpu"]
 class Workload:
     """The environments and agent that a benchmark steps, and the devices on which it is measured.
 
-    With `num_seeds`, that many trainings run in parallel, each in `num_envs` environments. With
-    `num_shards`, it is a training with that many shards.
+    With `num_seeds`, that many trainings run in parallel, each in `num_envs` environments.
     """
 
     # A key that is unknown or of another kind is a mistake.
@@ -28,4 +27,3 @@ class Workload:
     devices: tuple[Device, ...]
     num_steps: int | None = None
     num_seeds: int | None = None
-    num_shards: int | None = None

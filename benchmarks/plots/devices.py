@@ -36,13 +36,13 @@ def device_scaling(rows: Sequence[TextRow]) -> Any:
     figure, axes = page(
         _finding(rows), caption(rows, shown), 5, (1, len(_PANELS)), width=10, sharey=True
     )
-    lines = {key: place for place, key in enumerate(by_key(rows, "agent", "reduction"))}
+    lines = {key: place for place, key in enumerate(by_key(rows, "agent", "arm"))}
     for panel, (scaling, title) in zip(axes[0], _PANELS.items(), strict=True):
         panel.set_title(title, fontsize=10, loc="left")
         reference_line(panel, "ideal", 0.01)
         of_scaling = [row for row in rows if row["scaling"] == scaling]
         of_scaling.sort(key=lambda row: number(row, _NUM_DEVICES))
-        for key, own in by_key(of_scaling, "agent", "reduction").items():
+        for key, own in by_key(of_scaling, "agent", "arm").items():
             colour, marker, dashes = LOOKS[lines[key] % len(LOOKS)]
             rate_line(
                 panel,
@@ -65,10 +65,10 @@ def device_scaling(rows: Sequence[TextRow]) -> Any:
 
 
 def _taken_apart(row: TextRow) -> TextRow:
-    """Split the arm, `strong` or `weak, exact`, and count the devices of all processes."""
-    scaling, _, reduction = row["arm"].partition(", ")
+    """Split the arm, such as `weak, 2 processes`, and count the devices of all processes."""
+    scaling, _, arm = row["arm"].partition(", ")
     total = number(row, "devices") * (number(row, "processes") if row["processes"] else 1)
-    return row | {"scaling": scaling, "reduction": reduction, _NUM_DEVICES: f"{total:g}"}
+    return row | {"scaling": scaling, "arm": arm, _NUM_DEVICES: f"{total:g}"}
 
 
 def _finding(rows: Sequence[TextRow]) -> str:

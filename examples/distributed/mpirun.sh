@@ -3,7 +3,7 @@
 # MPIRUN="mpirun --bind-to none --host node1,node2 -n 2". Bound to one core, a process is slow. Open
 # MPI 5 also needs `pip install mpi4py`.
 #
-#     examples/distributed/mpirun.sh --env cartpole --agent ppo --num-envs 64 --num-shards 8 \
+#     examples/distributed/mpirun.sh --env cartpole --agent ppo --num-envs 64 \
 #         --run-folder runs/mpi
 set -euo pipefail
 

@@ -3,7 +3,7 @@
 # machine in place of localhost.
 #
 #     examples/distributed/two_processes.sh --env cartpole --agent ppo --num-envs 64 \
-#         --num-shards 8 --run-folder runs/two
+#         --run-folder runs/two
 set -euo pipefail
 
 several=(--distributed --coordinator "localhost:${PORT:-20123}" --num-processes 2)

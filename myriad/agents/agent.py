@@ -1,24 +1,28 @@
-"""The protocols of agents: a pure function chooses actions, and a learner has a pure update too.
+"""What an agent is: a pure function that chooses actions, or a learner with a pure update too.
 
 In docstrings `N` is the number of environments, `O` the shape of an observation and `A` the shape
 of an action.
 """
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import jax
 
-from myriad.agents.shards import Shards
 from myriad.envs.vector import BatchState, Transition
 from myriad.errors import InvalidArgumentError
 
 State = TypeVar("State")
+# Averages every leaf of a tree over the devices that train together.
+Mean = Callable[[Any], Any]
 
 # Steps of all environments together, for agents without a default of their own.
 DEFAULT_TOTAL_STEPS = 500_000
-# The mesh axis over which a learner may sum if it shares its gradient steps among devices.
-LEARNER_AXIS = "learner"
+
+
+def alone(tree: Any) -> Any:
+    """Return the tree: the mean over a single device."""
+    return tree
 
 
 class Agent(Protocol):
@@ -31,53 +35,67 @@ class Agent(Protocol):
         ...
 
 
-class EnvStep(Protocol):
-    """Advances all environments by one step, with auto-reset. Use each key for one step only."""
+class Environments(Protocol):
+    """The `N` environments of one device, as the loop hands them to a learner."""
 
-    def __call__(
+    def keys(self, key: jax.Array) -> jax.Array:
+        """Return a key for each environment, `[N]`. They don't depend on the number of devices."""
+        ...
+
+    def step(
         self, key: jax.Array, batch_state: BatchState, action: jax.Array
     ) -> tuple[BatchState, Transition]:
-        """Apply `action`, `[N, *A]`. Choose the next action from `obs` of the returned state."""
+        """Advance all environments by one step, with auto-reset. Use each key for one step only.
+
+        `action` is `[N, *A]`. Choose the next one from `obs` of the returned state.
+        """
+        ...
+
+    def own_key(self, key: jax.Array) -> jax.Array:
+        """Return a key that differs by device, for shuffles and replay."""
+        ...
+
+    def mean(self, tree: Any) -> Any:
+        """Average every leaf over the devices that train together."""
         ...
 
 
-@runtime_checkable
-class Learner(Protocol[State]):
+class Learner(Generic[State]):
     """An agent that learns: a frozen dataclass whose fields are its hyperparameters.
 
-    Derive your learner from it. The members after `act` have defaults that suit most learners.
+    Derive your learner from it. A learner knows nothing of devices: it sees the environments of
+    one, and averages moments and gradients with the `mean` that it is given. `update`, or `collect`
+    and `learn`, `init` and `act` are yours. The other members have defaults that suit most
+    learners.
 
     Attributes:
         default_num_envs: environments that it learns from if you don't say how many.
         structural: names of numeric fields that switch a part of the program on or off, so that
             they can't differ by slot in a `Population`. Integers never can, except `num_epochs`.
-        by_shard: names of the parts of its state that begin with an axis of shards if there are
-            several. A learner that names none can't be cut into shards.
-        shards: how the training is cut. A learner that can be cut has a field of this name, which
-            the trainer sets.
+        per_device: names of the fields of its state that differ by device, such as a replay buffer.
+            All else must be the same on every device. With None it trains on one device only.
     """
 
     default_num_envs: ClassVar[int]
     structural: ClassVar[frozenset[str]] = frozenset()
-    by_shard: ClassVar[frozenset[str]] = frozenset()
-    shards: Shards = Shards()
+    per_device: ClassVar[frozenset[str] | None] = None
 
     @property
     def metric_names(self) -> tuple[str, ...]:
         """The names of the metrics that `update` reports."""
-        ...
+        raise NotImplementedError
 
     @property
     def steps_per_update(self) -> int:
         """Steps that `update` takes in every environment."""
-        ...
+        raise NotImplementedError
 
     def init(self, key: jax.Array, num_envs: int) -> State:
         """Draw the first parameters. The result holds every array that learning changes."""
-        ...
+        raise NotImplementedError
 
     def update(
-        self, key: jax.Array, state: State, batch_state: BatchState, step: EnvStep
+        self, key: jax.Array, state: State, batch_state: BatchState, envs: Environments
     ) -> tuple[State, BatchState, dict[str, jax.Array]]:
         """Collect `steps_per_update` steps of all environments and learn from them.
 
@@ -85,12 +103,13 @@ class Learner(Protocol[State]):
             the next state, the next state of the environments, and a float32 scalar for each of
             `metric_names`. The trainer reports their means.
         """
-        state, batch_state, experience = self.collect(key, state, batch_state, step)
-        state, metrics = self.learn(key, state, batch_state, experience)
+        state, batch_state, experience = self.collect(key, state, batch_state, envs)
+        own_key = envs.own_key(key)
+        state, metrics = self.learn(own_key, state, batch_state, experience, envs.mean)
         return state, batch_state, metrics
 
     def collect(
-        self, key: jax.Array, state: State, batch_state: BatchState, step: EnvStep
+        self, key: jax.Array, state: State, batch_state: BatchState, envs: Environments
     ) -> tuple[State, BatchState, Any]:
         """Take the steps of an update, and return the experience to learn from as well.
 
@@ -103,14 +122,14 @@ class Learner(Protocol[State]):
         raise self._undivided()
 
     def learn(
-        self, key: jax.Array, state: State, batch_state: BatchState, experience: Any
+        self, key: jax.Array, state: State, batch_state: BatchState, experience: Any, mean: Mean
     ) -> tuple[State, dict[str, jax.Array]]:
         """Learn from the experience of `collect`, and return the metrics of `update`."""
         raise self._undivided()
 
     def act(self, state: State, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose actions `[N, *A]` for observations `[N, *O]`. `greedy` leaves exploration out."""
-        ...
+        raise NotImplementedError
 
     def _undivided(self) -> InvalidArgumentError:
         return InvalidArgumentError(
@@ -158,9 +177,34 @@ class Learner(Protocol[State]):
         """Return the first update that changes the parameters, counted from 1."""
         return 1
 
-    def shared_among(self, num_envs: int, num_devices: int) -> int:
-        """Return among how many of the devices it is worth sharing a gradient step.
-
-        A learner that returns more than 1 has a field `num_devices`, which the trainer sets.
-        """
+    def default_num_devices(self, num_envs: int, available: int) -> int:
+        """Return how many of the devices are worth training on together."""
         return 1
+
+    def on_each_of(self, num_devices: int) -> Self:
+        """Return the learner of one of so many devices, each of which has a share of the rows.
+
+        Raises:
+            InvalidArgumentError: a hyperparameter can't be shared among so many.
+        """
+        return self
+
+
+def learner_of_device(learner: Any, num_envs: int, num_devices: int) -> Any:
+    """Return the learner of one of the devices that share `num_envs` environments.
+
+    Raises:
+        InvalidArgumentError: the devices can't share them, or it can't learn from so many.
+    """
+    if num_devices > 1 and learner.per_device is None:
+        raise InvalidArgumentError(
+            f"num_devices must be 1 with {type(learner.agent).__name__}, which trains on one "
+            f"device, but is {num_devices}."
+        )
+    if num_envs % num_devices:
+        raise InvalidArgumentError(
+            f"num_devices must divide num_envs = {num_envs:,}, but is {num_devices}."
+        )
+    shared = learner.on_each_of(num_devices)
+    shared.require_num_envs(num_envs // num_devices)
+    return shared

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Protocol
 import jax
 import jax.numpy as jnp
 
-from myriad.agents.agent import Agent, EnvStep, Learner
+from myriad.agents.agent import Agent, Environments, Learner
 from myriad.arguments import Like
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, select_reset
@@ -66,11 +66,11 @@ class ControllerLearner(Learner[Any]):
         return self.first_memory(num_envs)
 
     def update(
-        self, key: jax.Array, state: Any, batch_state: BatchState, step: EnvStep
+        self, key: jax.Array, state: Any, batch_state: BatchState, envs: Environments
     ) -> tuple[Any, BatchState, dict[str, Any]]:
         obs: Any = batch_state.obs
         action, memory = self.control(state, jax.random.fold_in(key, _ACT), obs)
-        batch_state, transition = step(jax.random.fold_in(key, _STEP), batch_state, action)
+        batch_state, transition = envs.step(jax.random.fold_in(key, _STEP), batch_state, action)
         done = transition.terminated | transition.truncated
         return select_reset(done, self.first_memory(done.shape[0]), memory), batch_state, {}
 

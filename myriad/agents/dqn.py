@@ -5,18 +5,24 @@ size of a flattened observation, `A` the number of actions and `P` the number of
 """
 
 import dataclasses
-import functools
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self, cast
+from typing import Annotated, Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from myriad.agents import q_learning
-from myriad.agents.agent import DEFAULT_TOTAL_STEPS, EnvStep, Learner
-from myriad.agents.gradients import GRADIENT_METRICS, Learned, require_whole_parts, take_step
+from myriad.agents.agent import DEFAULT_TOTAL_STEPS, Environments, Learner, Mean
+from myriad.agents.gradients import (
+    GRADIENT_METRICS,
+    Learned,
+    LossScale,
+    before_learning,
+    clip_by_norm,
+    gradient_step,
+)
 from myriad.agents.hyperparameters import (
     WHOLE_TRAINING,
     Count,
@@ -32,7 +38,7 @@ from myriad.agents.hyperparameters import (
     annealed,
     annealed_over,
 )
-from myriad.agents.minibatches import MANY_ENVS, mean_over_blocks, steps_for_many
+from myriad.agents.minibatches import MANY_ENVS, require_whole_parts, steps_for_many
 from myriad.agents.networks import NetworkSpec, flatten, network_defaults
 from myriad.agents.normalization import (
     RunningMoments,
@@ -41,10 +47,9 @@ from myriad.agents.normalization import (
     scale_rewards,
     update_moments,
 )
-from myriad.agents.precision import DYNAMIC, LossScale, Precision, scaled, wide
-from myriad.agents.priorities import Priorities, importance_weights, unscaled_weights
+from myriad.agents.precision import DYNAMIC
+from myriad.agents.priorities import Priorities, importance_weights
 from myriad.agents.replay import Experience, ReplayRing, ReplayState, Step, n_step
-from myriad.agents.shards import Shards
 from myriad.agents.trajectory import act_and_step
 from myriad.counters import Counter
 from myriad.envs import Environment
@@ -63,12 +68,6 @@ _TRANSITIONS_PER_STEP, _MOST_GRADIENT_STEPS = 4, 32
 # Steps of each environment in a training, about four of CartPole's longest episodes.
 _STEPS_PER_ENV = 2_000
 
-# Sums of the metrics, and errors if priorities need them.
-_Totals = tuple[list[jax.Array], jax.Array | None]
-
-# The axes of a replay buffer over shards: they hold different transitions, but equally many.
-_BY_SHARD: Any = ReplayState(columns=0, num_writes=cast("Any", None), is_full=cast("Any", None))
-
 
 def _total_steps(num_envs: int) -> int:
     return steps_for_many(num_envs, DEFAULT_TOTAL_STEPS, _STEPS_PER_ENV)
@@ -79,13 +78,11 @@ def _total_steps(num_envs: int) -> int:
 class DQNState:
     """The state that learning changes. Parts that are switched off are None.
 
-    With shards, arrays over slots or environments begin with an axis of shards. Each shard has its
-    part of the buffer with the priorities of its slots, and draws its part of every batch there.
-
     Attributes:
         params: the network's parameters as one vector, `[P]`.
-        target_params: the target network's parameters, always float32.
         opt_state: the optimiser's state.
+        loss_scale: the scale of the loss for float16; None if gradients need none.
+        target_params: the target network's parameters, always float32.
         num_updates: updates done.
         replay: the buffer; observations in it are as the environment gave them, flattened.
         priorities: how often each slot of the buffer is sampled.
@@ -94,12 +91,12 @@ class DQNState:
         obs_stats: moments of the observations, `[D]`.
         return_stats: moments of the discounted return.
         running_return: the discounted return of the running episodes, `[N]`.
-        loss_scale: the scale of the loss for float16; None if gradients need none.
     """
 
     params: jax.Array
-    target_params: jax.Array
     opt_state: optax.OptState
+    loss_scale: LossScale | None
+    target_params: jax.Array
     num_updates: Counter
     replay: ReplayState
     priorities: Priorities | None
@@ -107,7 +104,6 @@ class DQNState:
     obs_stats: RunningMoments | None
     return_stats: RunningMoments | None
     running_return: jax.Array
-    loss_scale: LossScale | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,7 +177,6 @@ class DQN(Learner[DQNState]):
         normalize_observations: shift and scale observations by their running moments.
         normalize_rewards: scale rewards by the running deviation of the discounted return. The sum
             of `n_step` rewards is scaled and then cut to -10 to 10, not each reward.
-        shards: how the training is cut. The trainer sets it.
     """
 
     env: Environment
@@ -225,11 +220,10 @@ class DQN(Learner[DQNState]):
     normalize_observations: bool = True
     # With unscaled rewards, DQN did not learn CartPole.
     normalize_rewards: bool = True
-    shards: Shards = dataclasses.field(default=Shards(), metadata={"derived": True})
     default_num_envs: ClassVar[int] = 8
     structural: ClassVar[frozenset[str]] = frozenset({"priority_alpha"})
-    by_shard: ClassVar[frozenset[str]] = frozenset(
-        {"replay.columns", "priorities", "pending", "running_return"}
+    per_device: ClassVar[frozenset[str] | None] = frozenset(
+        {"replay", "priorities", "pending", "running_return"}
     )
     renamed: ClassVar[dict[str, str]] = {"target_decay": "polyak"}
 
@@ -293,96 +287,131 @@ class DQN(Learner[DQNState]):
         """Steps of every environment in one update."""
         return self.train_every
 
-    @property
-    def num_envs_multiple(self) -> int:
-        """At least one environment for each shard."""
-        return self.shards.num_shards
-
-    def require_num_envs(self, num_envs: int) -> None:
-        """Raise InvalidArgumentError unless the shards divide the batches and the buffer evenly."""
-        if self.shards.is_one:
-            return
-        if self.replay_memory != "device":
-            raise InvalidArgumentError(
-                f"replay_memory must be 'device' with num_shards = {self.shards.num_shards}, "
-                f"but got {shown(self.replay_memory)}."
-            )
-        self.shards.require_divides("buffer_size", self.buffer_size)
-        self.shards.require_divides("batch_size", self.batch_size)
-        require_whole_parts(self._batch_of_shard, self.gradient_accumulation)
-
     def scheduled(self, num_updates: int) -> Self:
         """Let the learning rate fall over the whole training, unless you set `anneal_updates`."""
         return annealed_over(self, num_updates)
 
+    def on_each_of(self, num_devices: int) -> Self:
+        """Give each device its share of the batch, of the buffer and of the steps that count."""
+        if num_devices > 1 and self.replay_memory != "device":
+            raise InvalidArgumentError(
+                f"replay_memory must be 'device' with num_devices = {num_devices}, "
+                f"but got {shown(self.replay_memory)}."
+            )
+        for name in ("batch_size", "buffer_size"):
+            if (size := getattr(self, name)) % num_devices:
+                raise InvalidArgumentError(
+                    f"num_devices must divide {name} = {size:,}, but is {num_devices}."
+                )
+        learner = dataclasses.replace(
+            self,
+            batch_size=self.batch_size // num_devices,
+            buffer_size=self.buffer_size // num_devices,
+            learning_starts=-(-self.learning_starts // num_devices),
+            exploration_steps=-(-self.exploration_steps // num_devices),
+        )
+        require_whole_parts(learner.batch_size, learner.gradient_accumulation)
+        return learner
+
+    def first_learning_update(self, num_envs: int) -> int:
+        """Return the first update that learns, from 1. An n-step return must be complete then."""
+        num_steps = max(math.ceil(self.learning_starts / num_envs), self.n_step)
+        return math.ceil(num_steps / self.train_every)
+
     def init(self, key: jax.Array, num_envs: int) -> DQNState:
         """Draw the network's parameters and allocate the buffer."""
-        params = self._network.init(key)
         obs_size = self._network.obs_size
-        # Build the arrays of one shard, and then stack them for each shard.
-        num_envs = num_envs // self.shards.num_shards
-        stacked = self.shards.stacked
+        first = before_learning(self, self._network.init(key))
         window = Step.zeros((self.n_step, num_envs), obs_size, self._obs_dtype)
         return DQNState(
-            params,
+            *first,
             # A copy, since the trainer donates the state and can donate a buffer only once. It is
             # float32, since the target's small steps would be lost in a narrower dtype.
-            target_params=jnp.array(wide(params), copy=True),
-            opt_state=self._optimizer.init(wide(params)),
+            target_params=jnp.array(first.params, jnp.float32, copy=True),
             num_updates=Counter.of(0),
-            replay=self._of_shards(self._ring(num_envs).init(n_step(window, self.gamma))),
-            priorities=stacked(Priorities.create(self._slots_of_shard))
-            if self.priority_alpha
-            else None,
-            pending=stacked(jax.tree.map(lambda leaf: leaf[1:], window))
-            if self.n_step > 1
-            else None,
+            replay=self._ring(num_envs).init(n_step(window, self.gamma)),
+            priorities=Priorities.create(self.buffer_size) if self.priority_alpha else None,
+            pending=jax.tree.map(lambda leaf: leaf[1:], window) if self.n_step > 1 else None,
             obs_stats=RunningMoments.create((obs_size,)) if self.normalize_observations else None,
             return_stats=RunningMoments.create(()) if self.normalize_rewards else None,
-            running_return=stacked(jnp.zeros(num_envs, jnp.float32)),
-            loss_scale=LossScale.create(Precision.of(self)),
+            running_return=jnp.zeros(num_envs, jnp.float32),
         )
 
-    def act(self, state: DQNState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
-        """Choose actions `[N]` for observations `[N, *O]`: the best one, or one to explore."""
-        values = self._network.values_in_blocks(state.params, flatten(obs), state.obs_stats)
-        if greedy:
-            return q_learning.best_action(values)
-        return q_learning.epsilon_greedy(key, values, self._epsilon(state))
-
     def collect(
-        self, key: jax.Array, state: DQNState, batch_state: BatchState, step: EnvStep
+        self, key: jax.Array, state: DQNState, batch_state: BatchState, envs: Environments
     ) -> tuple[DQNState, BatchState, None]:
         """Take `train_every` steps of all environments and write them into the buffer."""
-        collect_key = jax.random.fold_in(key, _COLLECT)
+        key = jax.random.fold_in(key, _COLLECT)
 
         def body(t: jax.Array, carry: tuple[DQNState, BatchState]) -> tuple[DQNState, BatchState]:
             state, batch_state = carry
 
-            def choose(key: jax.Array, obs: jax.Array) -> tuple[jax.Array, None]:
-                return self.act(state, key, obs, greedy=False), None
-
-            def of_shard(shard: Any, batch_state: BatchState) -> Any:
-                key = self.shards.key(collect_key, shard)
-                return act_and_step(key, t, batch_state, choose, step)
+            def choose(keys: jax.Array, obs: jax.Array) -> tuple[jax.Array, None]:
+                return self._explored(state, keys, obs), None
 
             obs: Any = batch_state.obs
-            batch_state, _, result = self.shards.each(of_shard, batch_state)
-            return self._remember(state, obs, result, t), batch_state
+            batch_state, _, transition = act_and_step(key, t, batch_state, choose, envs)
+            return self._remember(state, flatten(obs), transition, t, envs.mean), batch_state
 
         state, batch_state = jax.lax.fori_loop(0, self.train_every, body, (state, batch_state))
         return state, batch_state, None
 
     def learn(
-        self, key: jax.Array, state: DQNState, batch_state: BatchState, experience: None
+        self, key: jax.Array, state: DQNState, batch_state: BatchState, experience: None, mean: Mean
     ) -> tuple[DQNState, dict[str, jax.Array]]:
-        """Learn from the buffer."""
-        # All writes to the buffer come before the gather. In the other order XLA copies the whole
+        """Take the gradient steps and renew the target. Metrics are 0 before learning starts."""
+        # All writes to the buffer come before this gather. In the other order XLA copies the whole
         # buffer in each step, which ran at 0.07 of the speed.
-        epsilon = self._epsilon(state)
-        state, metrics = self._learn(jax.random.fold_in(key, _SAMPLE), state)
-        state = dataclasses.replace(state, num_updates=state.num_updates + 1)
-        return state, metrics | {"epsilon": epsilon}
+        num_envs = state.running_return.shape[0]
+        ring = self._ring(num_envs)
+        slots, weights = self._drawn(jax.random.fold_in(key, _SAMPLE), state, ring)
+        batch = self._normalized(state, ring.at(state.replay, slots))
+        # The target network doesn't change within an update, so one product gives all values.
+        target_values = self._network.values(state.target_params, batch.next_obs)
+        batches = jax.tree.map(
+            lambda leaf: leaf.reshape(self.gradient_steps, self.batch_size, *leaf.shape[1:]),
+            (batch, target_values, weights),
+        )
+        learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
+
+        def loss(params: jax.Array, rows: Any) -> tuple[jax.Array, dict[str, jax.Array]]:
+            batch, target_values, weight = rows
+            loss = self.loss(params, batch, self.target(params, batch, target_values), weight)
+            return loss, {"loss": loss}
+
+        def train_step(i: jax.Array, carry: Any) -> Any:
+            learned, totals, errors = carry
+            rows = jax.tree.map(lambda leaf: leaf[i], batches)
+            if errors is not None:
+                errors = errors.at[i].set(self._errors(learned.params, rows))
+            learned, metrics = gradient_step(self, loss, learned, rows, learning_rate, mean)
+            return learned, jax.tree.map(jnp.add, totals, metrics), errors
+
+        names = ("loss", *(GRADIENT_METRICS if self.gradient_statistics else ()))
+        zeros = {name: jnp.zeros((), jnp.float32) for name in names}
+        errors = None
+        if state.priorities is not None:
+            errors = jnp.zeros((self.gradient_steps, self.batch_size), jnp.float32)
+        learns = state.num_updates.reaches(self.first_learning_update(num_envs) - 1)
+        learned, totals, errors = repeat_or_skip(
+            learns,
+            self.gradient_steps,
+            train_step,
+            (Learned(state.params, state.opt_state, state.loss_scale), zeros, errors),
+        )
+        priorities = state.priorities
+        if priorities is not None and errors is not None:
+            alpha = self.priority_alpha
+            priorities = priorities.updated(slots, errors.ravel(), alpha, learns)
+        metrics = {name: total / self.gradient_steps for name, total in totals.items()}
+        next_state = dataclasses.replace(
+            state,
+            **learned._asdict(),
+            target_params=self._renewed(state, learned.params),
+            num_updates=state.num_updates + 1,
+            priorities=priorities,
+        )
+        return next_state, metrics | {"epsilon": self._epsilon(state)}
 
     def target(self, params: jax.Array, batch: Experience, target_values: jax.Array) -> jax.Array:
         """Return the targets, `[B]`. `target_values`, `[B, A]`, are the values of `next_obs`."""
@@ -392,8 +421,7 @@ class DQN(Learner[DQNState]):
 
     def error(self, params: jax.Array, batch: Experience, target: jax.Array) -> jax.Array:
         """Return the differences of values and targets, `[B]`."""
-        values = self.shards.apart(self._network.values(params, batch.obs))
-        return q_learning.value_of(values, batch.action) - target
+        return q_learning.value_of(self._network.values(params, batch.obs), batch.action) - target
 
     def loss(
         self,
@@ -408,48 +436,54 @@ class DQN(Learner[DQNState]):
             return 0.5 * _weighted_mean(jnp.square(error), weight)
         return _weighted_mean(optax.losses.huber_loss(error, delta=self.huber_delta), weight)
 
-    def _remember(self, state: DQNState, obs: Any, result: Transition, t: jax.Array) -> DQNState:
+    def act(self, state: DQNState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
+        """Choose actions `[N]` for observations `[N, *O]`: the best one, or one to explore."""
+        if greedy:
+            return q_learning.best_action(self._values(state, obs))
+        return self._explored(state, jax.random.split(key, obs.shape[0]), obs)
+
+    def _explored(self, state: DQNState, keys: jax.Array, obs: jax.Array) -> jax.Array:
+        return q_learning.epsilon_greedy(keys, self._values(state, obs), self._epsilon(state))
+
+    def _values(self, state: DQNState, obs: jax.Array) -> jax.Array:
+        return self._network.values_in_blocks(state.params, flatten(obs), state.obs_stats)
+
+    def _remember(
+        self, state: DQNState, obs: jax.Array, result: Transition, t: jax.Array, mean: Mean
+    ) -> DQNState:
         """Add a step to the buffer and to the moments. `t` counts the steps of this update."""
-        obs = self.shards.all_at_once(flatten)(obs)
-        final_obs = self.shards.all_at_once(flatten)(cast("Any", result.final_obs))
-        obs_stats = update_moments(state.obs_stats, obs, self.shards)
+        obs_stats = update_moments(state.obs_stats, obs, mean)
         return_stats = state.return_stats
         running_return = state.running_return
         done = result.terminated | result.truncated
         terminated = result.terminated if self.bootstrap_truncated else done
         if return_stats is not None:
-            discounted, running_return = self.shards.each(
-                lambda _, previous, reward, done: discounted_return(
-                    previous, reward, done, self.gamma
-                ),
-                running_return,
-                result.reward,
-                done,
+            discounted, running_return = discounted_return(
+                running_return, result.reward, done, self.gamma
             )
-            return_stats = update_moments(return_stats, discounted, self.shards)
+            return_stats = update_moments(return_stats, discounted, mean)
+        final_obs = flatten(result.final_obs)
         step = Step(obs, result.action, result.reward, terminated, result.truncated, final_obs)
-        all_at_once = self.shards.all_at_once
-        window = all_at_once(lambda step: jax.tree.map(lambda leaf: leaf[None], step))(step)
+        window = jax.tree.map(lambda leaf: leaf[None], step)
         # One-step returns need no window, since the step itself is complete.
         pending = None
         counts = None
         if state.pending is not None:
-            window = all_at_once(_with_step)(state.pending, window)
-            pending = all_at_once(lambda steps: jax.tree.map(lambda leaf: leaf[1:], steps))(window)
+            window = jax.tree.map(
+                lambda old, new: jnp.concatenate([old, new]), state.pending, window
+            )
+            pending = jax.tree.map(lambda leaf: leaf[1:], window)
             # The first windows of a training are not full, so they don't count.
             missing = self.n_step - 1
             before = state.num_updates.clipped(missing) * min(self.train_every, missing)
             counts = before + t >= missing
-        ring = self._ring(running_return.shape[-1])
+        ring = self._ring(running_return.shape[0])
         priorities = state.priorities
         if priorities is not None:
-            slots = ring.next_slots(state.replay)
-            priorities = self.shards.each(lambda _, each: each.added(slots), priorities)
-        row = self.shards.each(lambda _, steps: n_step(steps, self.gamma), window)
-        write = all_at_once(ring.write, (_BY_SHARD, 0, None), _BY_SHARD)
+            priorities = priorities.added(ring.next_slots(state.replay))
         return dataclasses.replace(
             state,
-            replay=write(state.replay, row, counts),
+            replay=ring.write(state.replay, n_step(window, self.gamma), counts),
             priorities=priorities,
             pending=pending,
             obs_stats=obs_stats,
@@ -457,101 +491,16 @@ class DQN(Learner[DQNState]):
             running_return=running_return,
         )
 
-    def _learn(self, key: jax.Array, state: DQNState) -> tuple[DQNState, dict[str, jax.Array]]:
-        """Take the gradient steps and renew the target. Metrics are 0 before learning starts."""
-        num_envs = self.shards.num_envs(state.running_return)
-        ring = self._ring(num_envs // self.shards.num_shards)
-        slots, weights = self._drawn(key, state, ring)
-        found = self.shards.all_at_once(ring.at, (_BY_SHARD, 0))(state.replay, slots)
-
-        def prepared(_: Any, found: Experience) -> tuple[Experience, jax.Array]:
-            batch = self._normalized(state, found)
-            # The target network doesn't change within an update, so one product gives all values.
-            return batch, self._network.values(state.target_params, batch.next_obs)
-
-        batch, target_values = self.shards.each(prepared, found)
-        shape = (self.gradient_steps, self._batch_of_shard)
-
-        def in_steps(tree: Any) -> Any:
-            return jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), tree)
-
-        batches = self.shards.all_at_once(in_steps)((batch, target_values, weights))
-        batches = self.shards.steps_first(batches)
-        learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
-
-        train_step = functools.partial(self._train_step, batches, learning_rate)
-        learns = state.num_updates.reaches(self.first_learning_update(num_envs) - 1)
-        names = ["loss", *(GRADIENT_METRICS if self.gradient_statistics else ())]
-        zeros = [jnp.zeros((), jnp.float32) for _ in names]
-        errors = None
-        if state.priorities is not None:
-            errors = self.shards.stacked(jnp.zeros(shape, jnp.float32))
-            errors = self.shards.steps_first(errors)
-        before = Learned(state.params, state.opt_state, state.loss_scale)
-        learned, (totals, errors) = repeat_or_skip(
-            learns, self.gradient_steps, train_step, (before, (zeros, errors))
-        )
-        priorities = state.priorities
-        if priorities is not None and errors is not None:
-            priorities = self.shards.each(
-                lambda _, each, slots, errors: each.updated(
-                    slots, errors.ravel(), self.priority_alpha, learns
-                ),
-                priorities,
-                slots,
-                self.shards.shards_first(errors),
-            )
-        state = dataclasses.replace(
-            state,
-            **learned._asdict(),
-            target_params=self._renewed(state, learned.params),
-            priorities=priorities,
-        )
-        means = [total / self.gradient_steps for total in totals]
-        return state, dict(zip(names, means, strict=True))
-
-    def _train_step(
-        self,
-        batches: Any,
-        learning_rate: jax.Array | float,
-        i: jax.Array,
-        carry: tuple[Learned, _Totals],
-    ) -> tuple[Learned, _Totals]:
-        """Take gradient step `i`, and add its metrics to the totals."""
-        learned, (totals, errors) = carry
-        params = wide(learned.params)
-        rows = jax.tree.map(lambda leaf: leaf[i], batches)
-        gradient_of = functools.partial(self._gradient, params, learned.loss_scale)
-
-        def of_shard(_: Any, rows: Any) -> tuple[jax.Array, jax.Array]:
-            return mean_over_blocks(gradient_of, rows, self.gradient_accumulation)
-
-        loss, mean = self.shards.mean(self.shards.each(of_shard, rows))
-        if learned.loss_scale is not None:
-            loss = loss / learned.loss_scale.scale
-        if errors is not None:
-            of_rows = self.shards.each(lambda _, rows: self._errors(params, rows), rows)
-            errors = errors.at[i].set(of_rows)
-        learned, of_gradient = take_step(
-            learned,
-            mean,
-            self._optimizer.update,
-            learning_rate,
-            self.shards,
-            statistics=self.gradient_statistics,
-        )
-        metrics = [loss, *of_gradient]
-        totals = [total + metric for total, metric in zip(totals, metrics, strict=True)]
-        return learned, (totals, errors)
-
-    def _gradient(
-        self, params: jax.Array, loss_scale: LossScale | None, rows: Any
-    ) -> tuple[jax.Array, jax.Array]:
-        """Return the scaled loss of a batch and its gradient, `[P]`."""
-        batch, target_values, weight = rows
-        target = self.target(params, batch, target_values)
-        loss = scaled(self.loss, loss_scale)
-        return jax.value_and_grad(loss)(params, batch, target, weight)
+    def _drawn(
+        self, key: jax.Array, state: DQNState, ring: ReplayRing
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """Draw the slots of all gradient steps, int32, and with priorities their weights."""
+        if state.priorities is None:
+            return ring.draw(key, state.replay, self.gradient_steps * self.batch_size), None
+        slots, probability = state.priorities.sample(key, self.gradient_steps, self.batch_size)
+        beta = 1 - annealed(1 - self.priority_beta, state.num_updates, self.anneal_updates)
+        weights = importance_weights(probability, ring.size(state.replay), beta)
+        return slots.ravel(), weights.ravel()
 
     def _errors(self, params: jax.Array, rows: Any) -> jax.Array:
         """Return the errors of a batch, `[B]`, computed in the same parts as its gradient."""
@@ -567,92 +516,36 @@ class DQN(Learner[DQNState]):
         )
         return jax.lax.map(of_part, parts).ravel()
 
-    def _drawn(
-        self, key: jax.Array, state: DQNState, ring: ReplayRing
-    ) -> tuple[jax.Array, jax.Array | None]:
-        """Draw the slots of all gradient steps, int32, and their weights if there are priorities.
-
-        Each shard draws its part of every batch from its own slots.
-        """
-        size = self._batch_of_shard
-        if state.priorities is None:
-            num_slots = self.gradient_steps * size
-            slots = self.shards.each(
-                lambda shard: ring.draw(self.shards.key(key, shard), state.replay, num_slots)
-            )
-            return slots, None
-
-        def sampled(shard: Any, priorities: Priorities) -> tuple[jax.Array, jax.Array]:
-            return priorities.sample(self.shards.key(key, shard), self.gradient_steps, size)
-
-        slots, probability = self.shards.each(sampled, state.priorities)
-        beta = 1 - annealed(1 - self.priority_beta, state.num_updates, self.anneal_updates)
-        weights = self._weights(probability, ring.size(state.replay), beta)
-        ravel = self.shards.all_at_once(jnp.ravel)
-        return ravel(slots), ravel(weights)
-
-    def _weights(self, probability: jax.Array, size: jax.Array, beta: Any) -> jax.Array:
-        """Return the weights of sampled transitions, at most 1 in a batch of all shards."""
-        if self.shards.is_one:
-            return importance_weights(probability, size, beta)
-        # A probability within the shard's own slots is right, since all shards sample equally many.
-        weights = self.shards.each(
-            lambda _, probability: unscaled_weights(probability, size, beta), probability
-        )
-        return weights / self.shards.largest(jnp.max(weights, axis=-1, keepdims=True))
-
     def _normalized(self, state: DQNState, batch: Experience) -> Experience:
         """Normalise transitions by the current moments."""
         return dataclasses.replace(
             batch,
-            obs=self._inputs(state, batch.obs),
-            next_obs=self._inputs(state, batch.next_obs),
+            obs=normalize_obs(state.obs_stats, batch.obs),
+            next_obs=normalize_obs(state.obs_stats, batch.next_obs),
             reward=scale_rewards(state.return_stats, batch.reward),
         )
 
     def _renewed(self, state: DQNState, params: jax.Array) -> jax.Array:
         # Before learning starts both networks are equal, so renewing changes nothing.
-        network = wide(params)
+        network = params.astype(jnp.float32)
         renewed = network + self.polyak * (state.target_params - network)
         if self.target_period == 1:
             return renewed
         is_due = (state.num_updates + 1).is_multiple_of(self.target_period)
         return jnp.where(is_due, renewed, state.target_params)
 
-    def first_learning_update(self, num_envs: int) -> int:
-        """Return the first update that learns, from 1. An n-step return must be complete then."""
-        num_steps = max(math.ceil(self.learning_starts / num_envs), self.n_step)
-        return math.ceil(num_steps / self.train_every)
-
     def _epsilon(self, state: DQNState) -> jax.Array:
-        steps = state.num_updates.as_float() * float(
-            self.train_every * self.shards.num_envs(state.running_return)
-        )
-        return q_learning.linear(
-            self.epsilon_start, self.epsilon_end, steps / float(self.exploration_steps)
-        )
+        steps_per_update = float(self.train_every * state.running_return.shape[0])
+        steps = state.num_updates.as_float() * steps_per_update
+        explored = steps / jnp.float32(self.exploration_steps)
+        return q_learning.linear(self.epsilon_start, self.epsilon_end, explored)
 
     def _ring(self, num_envs: int) -> ReplayRing:
-        """Return the ring of a shard with `num_envs` environments."""
-        return ReplayRing(self._slots_of_shard, num_envs, self.replay_memory)
-
-    def _of_shards(self, replay: ReplayState) -> ReplayState:
-        return dataclasses.replace(replay, columns=self.shards.stacked(replay.columns))
-
-    @property
-    def _slots_of_shard(self) -> int:
-        return self.buffer_size // self.shards.num_shards
-
-    @property
-    def _batch_of_shard(self) -> int:
-        return self.batch_size // self.shards.num_shards
+        return ReplayRing(self.buffer_size, num_envs, self.replay_memory)
 
     def outputs(self, params: jax.Array, inputs: jax.Array) -> jax.Array:
         """Return the Q-values, `[B, A]`, of prepared observations, `[B, D]`."""
         return self._network.values(params, inputs)
-
-    def _inputs(self, state: DQNState, obs: jax.Array) -> jax.Array:
-        return normalize_obs(state.obs_stats, obs)
 
     @property
     def _obs_dtype(self) -> Any:
@@ -671,15 +564,11 @@ class DQN(Learner[DQNState]):
         )
 
     @property
-    def _optimizer(self) -> optax.GradientTransformation:
+    def optimizer(self) -> optax.GradientTransformation:
+        """Adam on a clipped gradient, without the learning rate."""
         return optax.chain(
-            q_learning.clip_by_norm(self.max_grad_norm),
-            optax.scale_by_adam(eps=self.optimizer_epsilon),
+            clip_by_norm(self.max_grad_norm), optax.scale_by_adam(eps=self.optimizer_epsilon)
         )
-
-
-def _with_step(steps: Step, step: Step) -> Step:
-    return jax.tree.map(lambda old, new: jnp.concatenate([old, new]), steps, step)
 
 
 def _weighted_mean(values: jax.Array, weight: jax.Array | None) -> jax.Array:

@@ -1,5 +1,12 @@
-"""The gradient step of all learners, and the statistics that they report of it."""
+"""The gradient step of all learners, from a loss and the rows of a minibatch.
 
+What a learner need not know is here: blocks of rows that fit into the caches, gradient
+accumulation, the average over devices, parameters that are narrower than float32, and the scaled
+loss that keeps float16's gradients from vanishing.
+"""
+
+import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -7,13 +14,50 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from myriad.agents.agent import Mean
+from myriad.agents.minibatches import mean_over_blocks
 from myriad.agents.networks import EXACT
-from myriad.agents.precision import LossScale, unscaled, wide
-from myriad.agents.shards import Shards
-from myriad.errors import InvalidArgumentError
+from myriad.agents.precision import Precision
 
 # The metrics that a learner with `gradient_statistics` reports in addition to its losses.
 GRADIENT_METRICS = ("gradient_norm", "update_norm", "parameter_norm")
+# Dynamic loss scaling as in Micikevicius et al. (2018), "Mixed precision training", with the usual
+# numbers.
+_FIRST_SCALE = 2.0**15
+_MOST_SCALE = 2.0**24
+_STEPS_TO_DOUBLE = 2_000
+
+Metrics = dict[str, jax.Array]
+
+
+# Not flax's DynamicScale: it updates its scale in each gradient, and a step may average several.
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class LossScale:
+    """The factor of the loss that makes gradients fit into float16.
+
+    Attributes:
+        scale: the factor, float32 scalar, a power of 2.
+        good_steps: steps since the scale last changed, int32 scalar.
+    """
+
+    scale: jax.Array
+    good_steps: jax.Array
+
+    @classmethod
+    def create(cls, precision: Precision) -> "LossScale | None":
+        """Return the first loss scale, or None if gradients need none."""
+        if not precision.needs_loss_scale:
+            return None
+        return cls(jnp.float32(_FIRST_SCALE), jnp.int32(0))
+
+    def after(self, is_finite: jax.Array) -> "LossScale":
+        """Return the next scale: doubled after 2,000 finite gradients, halved after any other."""
+        good_steps = jnp.where(is_finite, self.good_steps + 1, 0)
+        doubles = good_steps >= _STEPS_TO_DOUBLE
+        larger = jnp.where(doubles, jnp.minimum(2 * self.scale, _MOST_SCALE), self.scale)
+        scale = jnp.where(is_finite, larger, jnp.maximum(0.5 * self.scale, 1))
+        return LossScale(scale, jnp.where(doubles, 0, good_steps))
 
 
 class Learned(NamedTuple):
@@ -30,70 +74,80 @@ class Learned(NamedTuple):
     loss_scale: LossScale | None
 
 
-def take_step(
-    learned: Learned,
-    gradient: jax.Array,
-    update: Callable[[jax.Array, optax.OptState], tuple[Any, optax.OptState]],
-    learning_rate: jax.Array | float,
-    shards: Shards,
-    *,
-    statistics: bool,
-) -> tuple[Learned, list[jax.Array]]:
-    """Take one gradient step in float32. All shards take the same step, and round it alike.
+def before_learning(learner: Any, params: jax.Array) -> Learned:
+    """Return the state of `learner.optimizer` for first parameters, `[P]`."""
+    opt_state = learner.optimizer.init(params.astype(jnp.float32))
+    return Learned(params, opt_state, LossScale.create(Precision.of(learner)))
 
-    With a loss scale above 1, a step is skipped if its gradient is not finite.
+
+def gradient_step(
+    learner: Any,
+    loss: Callable[[jax.Array, Any], tuple[jax.Array, Metrics]],
+    learned: Learned,
+    rows: Any,
+    learning_rate: jax.Array | float,
+    mean: Mean,
+) -> tuple[Learned, Metrics]:
+    """Take one step of `learner.optimizer` on a minibatch.
+
+    With a loss scale above 1, a step is skipped if its gradient is not finite. At scale 1 it is
+    taken, since no smaller scale would help and the run has to stop.
 
     Args:
+        learner: its `optimizer`, `gradient_accumulation` and `gradient_statistics` are used.
+        loss: maps float32 parameters, `[P]`, and rows to a mean over the rows and to metrics.
         learned: the result of the steps before.
-        gradient: the gradient of the scaled loss, float32 `[P]`.
-        update: the optimiser's function from a gradient and a state to a step and the next state.
-        learning_rate: the factor of the step.
-        shards: the shards of the learner.
-        statistics: whether to return the values of `GRADIENT_METRICS`.
+        rows: this device's part of the minibatch, leaves `[B, ...]`.
+        learning_rate: the factor of the optimiser's step.
+        mean: averages over the devices.
 
     Returns:
-        the result of the step, and its statistics or an empty list. The statistics
-            of a skipped step are those of a gradient and a step of zeros.
+        the result of the step, and the metrics. With `gradient_statistics` they include
+            `GRADIENT_METRICS`, which are those of zeros for a skipped step.
     """
+    params = learned.params.astype(jnp.float32)
+    loss_scale = learned.loss_scale
 
-    def stepped(learned: Learned, gradient: jax.Array) -> tuple[Learned, list[jax.Array]]:
-        gradient, is_taken, loss_scale = unscaled(gradient, learned.loss_scale)
-        step, opt_state = update(gradient, learned.opt_state)
-        change = learning_rate * step
-        if is_taken is not None:
-            change = jnp.where(is_taken, change, 0)
-            opt_state = jax.tree.map(
-                lambda new, old: jnp.where(is_taken, new, old), opt_state, learned.opt_state
-            )
-        params = wide(learned.params)
-        metrics = gradient_metrics(gradient, change, params) if statistics else []
-        rounded = (params - change).astype(learned.params.dtype)
-        return Learned(rounded, opt_state, loss_scale), metrics
+    def scaled(params: jax.Array, rows: Any) -> tuple[jax.Array, Metrics]:
+        value, metrics = loss(params, rows)
+        return value if loss_scale is None else value * loss_scale.scale, metrics
 
-    return shards.alike(stepped, learned, gradient)
+    # Average outside the differentiated function. Every device holds all parameters, and the
+    # gradient of a sum over devices would count the parameters once for each device.
+    gradient_fn = functools.partial(jax.grad(scaled, has_aux=True), params)
+    gradient, metrics = mean(mean_over_blocks(gradient_fn, rows, learner.gradient_accumulation))
+    is_taken: Any = True
+    if loss_scale is not None:
+        gradient = gradient / loss_scale.scale
+        is_finite = jnp.all(jnp.isfinite(gradient))
+        is_taken = is_finite | (loss_scale.scale <= 1)
+        gradient = jnp.where(is_taken, gradient, 0)
+        loss_scale = loss_scale.after(is_finite)
+    step, opt_state = learner.optimizer.update(gradient, learned.opt_state)
+    change = learning_rate * step
+    if learned.loss_scale is not None:
+        change = jnp.where(is_taken, change, 0)
+        opt_state = jax.tree.map(
+            lambda new, old: jnp.where(is_taken, new, old), opt_state, learned.opt_state
+        )
+    if learner.gradient_statistics:
+        norms = (norm(gradient), norm(change), norm(params))
+        metrics = metrics | dict(zip(GRADIENT_METRICS, norms, strict=True))
+    rounded = (params - change).astype(learned.params.dtype)
+    return Learned(rounded, opt_state, loss_scale), metrics
+
+
+def clip_by_norm(max_norm: float | jax.Array) -> optax.GradientTransformation:
+    """Scale a gradient vector, `[P]`, to at most norm `max_norm`: optax's rule, vectorised."""
+
+    def clip(updates: Any, state: optax.OptState, params: Any = None) -> tuple[Any, optax.OptState]:
+        size = norm(updates)
+        return updates * jnp.where(size > max_norm, max_norm / size, 1), state
+
+    return optax.GradientTransformation(lambda params: optax.EmptyState(), clip)
 
 
 def norm(vector: jax.Array) -> jax.Array:
     """Return the Euclidean norm of `[P]`, a float32 scalar."""
     # A dot product compiles to a vector loop. A sum of squares in a fixed order does not.
     return jnp.sqrt(jnp.vdot(vector, vector, precision=EXACT))
-
-
-def gradient_metrics(gradient: jax.Array, update: jax.Array, params: jax.Array) -> list[jax.Array]:
-    """Return the values of `GRADIENT_METRICS`, from vectors `[P]`.
-
-    Args:
-        gradient: the gradient before it is clipped.
-        update: the change that is subtracted from the parameters.
-        params: the parameters before the step.
-    """
-    return [norm(gradient), norm(update), norm(params)]
-
-
-def require_whole_parts(minibatch_rows: int, gradient_accumulation: int) -> None:
-    """Raise InvalidArgumentError unless a minibatch can be cut into equal parts."""
-    if minibatch_rows % gradient_accumulation:
-        raise InvalidArgumentError(
-            f"gradient_accumulation must divide a minibatch of {minibatch_rows:,} rows, "
-            f"but is {gradient_accumulation:,}."
-        )

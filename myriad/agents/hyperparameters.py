@@ -5,9 +5,10 @@ from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from myriad.counters import Counter
-from myriad.ranges import INT64, Integer, Number
+from myriad.ranges import INT64, Integer, Number, ranges_of
 
 # The value of `anneal_updates` that means the length of the training.
 WHOLE_TRAINING = "training"
@@ -35,10 +36,32 @@ def annealed_over(learner: Any, num_updates: int) -> Any:
     return dataclasses.replace(learner, anneal_updates=num_updates)
 
 
-def annealed(
-    rate: float, num_updates: Counter, anneal_updates: int | str | None
-) -> jax.Array | float:
+def annealed(rate: float, num_updates: Counter, anneal_updates: Any) -> jax.Array | float:
     """Return a rate that falls linearly to 0 over `anneal_updates`, or is constant without them."""
     if anneal_updates is None or isinstance(anneal_updates, str):
         return rate
-    return rate * jnp.maximum(1 - num_updates.as_float() / float(anneal_updates), 0)
+    return rate * jnp.maximum(1 - num_updates.as_float() / jnp.float32(anneal_updates), 0)
+
+
+# Integers that are arguments of a compiled training, as all floats are. The others shape it.
+_COUNTS = ("num_epochs", "anneal_updates", "exploration_steps")
+
+
+def traced_names(learner: Any) -> list[str]:
+    """Return the hyperparameters that are arguments of a compiled training and no constants.
+
+    These are all floats and some counts, unless they switch a part of the program off.
+    """
+    structural = getattr(learner, "structural", ())
+    return [
+        name
+        for name, declared in ranges_of(type(learner)).items()
+        if (not declared.whole or name in _COUNTS)
+        and name not in structural
+        and isinstance(getattr(learner, name), int | float)
+    ]
+
+
+def argument_dtype(name: str) -> np.dtype:
+    """Return the dtype in which a compiled training takes a hyperparameter."""
+    return np.dtype("int32" if name == "num_epochs" else "float32")

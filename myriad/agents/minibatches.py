@@ -7,13 +7,9 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from myriad.agents.agent import DEFAULT_TOTAL_STEPS, LEARNER_AXIS
-from myriad.agents.gradients import require_whole_parts
-from myriad.agents.shards import Shards
+from myriad.agents.agent import DEFAULT_TOTAL_STEPS
 from myriad.errors import InvalidArgumentError
-from myriad.random import after_words
 from myriad.ranges import INT32
 from myriad.registry import is_integer
 
@@ -35,8 +31,8 @@ _ENOUGH_ROWS = 16_384
 _NARROW = 64
 
 
-def draw_permutations(key: jax.Array, num: int, size: int) -> jax.Array:
-    """Draw `num` permutations of 0 to `size - 1`, int32 `[num, size]`, by sorting random words.
+def draw_permutation(key: jax.Array, size: int) -> jax.Array:
+    """Draw a permutation of 0 to `size - 1`, int32 `[size]`, by sorting random words.
 
     The low bits of a word are its index, and the others are random. If two words draw equal bits,
     the lower index comes first. Up to 2**20 rows, at least 12 bits of a word are random. Beyond
@@ -44,19 +40,12 @@ def draw_permutations(key: jax.Array, num: int, size: int) -> jax.Array:
     """
     # `jax.random.permutation` sorts pairs of a word and an element, and from some thousand elements
     # on it does so twice.
-    return _sorted_rows(jax.random.bits(key, (_words_per_row(size), num, size)), size)
-
-
-def _words_per_row(size: int) -> int:
-    return 1 if (size - 1).bit_length() <= _INDEX_BITS else 2
-
-
-def _sorted_rows(draws: Any, size: int) -> jax.Array:
     index_bits = (size - 1).bit_length()
+    num_words = 1 if index_bits <= _INDEX_BITS else 2
     mask = jnp.uint32((1 << index_bits) - 1)
-    first, *second = draws
+    first, *second = jax.random.bits(key, (num_words, size))
     words = first & ~mask | jnp.arange(size, dtype=jnp.uint32)
-    *_, words = jax.lax.sort((*second, words), dimension=1, num_keys=1 + len(second))
+    *_, words = jax.lax.sort((*second, words), num_keys=1 + len(second))
     return (words & mask).astype(jnp.int32)
 
 
@@ -68,66 +57,46 @@ def repeat_epochs(
     num_rows: int,
     minibatches: Callable[[jax.Array], Any],
 ) -> tuple[Any, Any]:
-    """Learn for a number of epochs that is known only when the program runs.
-
-    The results equal those of one scan over the minibatches of `draw_permutations` bit for bit.
+    """Learn from the shuffled minibatches of a batch, several times.
 
     Args:
         train_step: maps the learned state and a minibatch to the next state and the metrics.
         learned: the state before the first step.
-        key: the key of the permutations, a `mix2x32` key.
-        num_epochs: passes over the batch, int32 scalar, at least 1.
+        key: the key of the shuffles.
+        num_epochs: passes over the batch, at least 1. It may be traced.
         num_rows: rows of the batch.
-        minibatches: maps permutations, int32 `[1, num_rows]`, to the minibatches as `train_step`
+        minibatches: maps a permutation, int32 `[num_rows]`, to the minibatches as `train_step`
             takes them, with leaves `[num_minibatches, ...]`.
 
     Returns:
         the learned state, and the means of the metrics over all steps.
     """
 
-    def step(carry: tuple[Any, Any], minibatch: Any) -> tuple[tuple[Any, Any], None]:
-        learned, totals = carry
-        learned, metrics = train_step(learned, minibatch)
-        return (learned, jax.tree.map(jnp.add, totals, metrics)), None
+    def one_epoch(learned: Any, i: Any) -> tuple[Any, Any]:
+        permutation = draw_permutation(jax.random.fold_in(key, i), num_rows)
+        # A scan, since unrolled minibatches were no faster.
+        learned, metrics = jax.lax.scan(train_step, learned, minibatches(permutation))
+        return learned, jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), metrics)
 
-    def epoch(i: jax.Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
-        permutation = _permutation_of_epoch(key, i, num_epochs, num_rows)
-        return jax.lax.scan(step, carry, minibatches(permutation))[0]
+    def add_epoch(i: jax.Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+        learned, metrics = one_epoch(carry[0], i)
+        return learned, jax.tree.map(jnp.add, carry[1], metrics)
 
-    shapes = jax.eval_shape(minibatches, jax.ShapeDtypeStruct((1, num_rows), jnp.int32))
-    steps_per_epoch = jax.tree.leaves(shapes)[0].shape[0]
-    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), shapes)
-    metrics = jax.eval_shape(train_step, learned, one)[1]
-    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), metrics)
-    learned, totals = jax.lax.fori_loop(0, num_epochs, epoch, (learned, zeros))
-    # The mean of a single scan divides by a constant, which the compiler turns into a product. So
-    # multiply here as well, to get the same bits.
-    share = 1 / (num_epochs * steps_per_epoch).astype(jnp.float32)
-    share = jax.lax.optimization_barrier(share)
-    return learned, jax.tree.map(lambda total: total * share, totals)
-
-
-def _permutation_of_epoch(
-    key: jax.Array, epoch: jax.Array, num_epochs: jax.Array, num_rows: int
-) -> jax.Array:
-    """Return one row of `draw_permutations(key, num_epochs, num_rows)`, int32 `[1, num_rows]`."""
-    first = epoch.astype(jnp.uint32) * np.uint32(num_rows)
-    starts = [first, first + num_epochs.astype(jnp.uint32) * np.uint32(num_rows)]
-    num_draws = _words_per_row(num_rows)
-    draws = [jax.random.bits(after_words(key, start), (1, num_rows)) for start in starts]
-    return _sorted_rows(draws[:num_draws], num_rows)
+    shapes = jax.eval_shape(one_epoch, learned, 0)[1]
+    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    learned, totals = jax.lax.fori_loop(0, num_epochs, add_epoch, (learned, zeros))
+    return learned, jax.tree.map(lambda total: total / num_epochs, totals)
 
 
 def require_whole_minibatches(
-    batch_rows: int, num_minibatches: int, gradient_accumulation: int, shards: Shards
+    batch_rows: int, num_minibatches: int, gradient_accumulation: int
 ) -> None:
-    """Check that a batch divides into minibatches, shards and parts.
+    """Check that a batch divides into minibatches and their parts.
 
     Args:
         batch_rows: num_envs x rollout_steps.
         num_minibatches: of each epoch.
-        gradient_accumulation: parts of a shard's rows in a minibatch.
-        shards: the learner's shards.
+        gradient_accumulation: parts of a minibatch.
 
     Raises:
         InvalidArgumentError: it does not.
@@ -141,9 +110,16 @@ def require_whole_minibatches(
             "num_minibatches must divide the batch of num_envs x rollout_steps = "
             f"{batch_rows}, but is {num_minibatches}."
         )
-    minibatch_rows = batch_rows // num_minibatches
-    shards.require_divides("the rows of a minibatch", minibatch_rows)
-    require_whole_parts(minibatch_rows // shards.num_shards, gradient_accumulation)
+    require_whole_parts(batch_rows // num_minibatches, gradient_accumulation)
+
+
+def require_whole_parts(minibatch_rows: int, gradient_accumulation: int) -> None:
+    """Raise InvalidArgumentError unless a minibatch can be cut into equal parts."""
+    if minibatch_rows % gradient_accumulation:
+        raise InvalidArgumentError(
+            f"gradient_accumulation must divide a minibatch of {minibatch_rows:,} rows, "
+            f"but is {gradient_accumulation:,}."
+        )
 
 
 def minibatches_of(batch_rows: int, batch_size: int) -> int:
@@ -169,16 +145,8 @@ def is_narrow(rows: jax.Array) -> bool:
     return rows.shape[1] <= _NARROW
 
 
-def kept_prepared(rows: jax.Array, prepare: Callable[[jax.Array], jax.Array]) -> jax.Array:
-    """Return the prepared rows that `gatherer` keeps: narrow rows, `[B, D]`, or none, `[B, 0]`."""
-    return prepare(rows) if is_narrow(rows) else rows[:, :0].astype(jnp.float32)
-
-
 def gatherer(
-    batch: Batch,
-    field: str,
-    prepare: Callable[[jax.Array], jax.Array],
-    kept: jax.Array | None = None,
+    batch: Batch, field: str, prepare: Callable[[jax.Array], jax.Array]
 ) -> Callable[[jax.Array], Batch]:
     """Return a function from row numbers, `[M]`, to those rows of a batch.
 
@@ -189,34 +157,17 @@ def gatherer(
         batch: a dataclass and pytree with leaves `[B, ...]`.
         field: the field to prepare, `[B, D]`.
         prepare: maps rows of it to float32 rows.
-        kept: the result of `kept_prepared`, if it was called before.
     """
     rows = getattr(batch, field)
-    if kept is None:
-        kept = kept_prepared(rows, prepare)
-    columns = _with(batch, field, kept)
+    narrow = is_narrow(rows)
+    columns = _with(batch, field, prepare(rows) if narrow else rows[:, :0].astype(jnp.float32))
     packed = _pack(columns)
 
     def gather(order: jax.Array) -> Batch:
         found = _unpack(packed[order], columns)
-        return found if is_narrow(rows) else _with(found, field, prepare(rows[order]))
+        return found if narrow else _with(found, field, prepare(rows[order]))
 
     return gather
-
-
-def gatherer_of_shards(
-    batch: Batch, field: str, prepare: Callable[[jax.Array], jax.Array], shards: Shards
-) -> Callable[[jax.Array], Batch]:
-    """Return a `gatherer` for all shards of a device, whose row numbers are those in `joined`.
-
-    Args:
-        batch: a batch with leaves `[B, ...]`, or `[L, B, ...]` with several shards.
-        field: the field to prepare.
-        prepare: maps rows of it to float32 rows.
-        shards: how the batch is cut.
-    """
-    kept = shards.each(lambda _, rows: kept_prepared(rows, prepare), getattr(batch, field))
-    return gatherer(shards.joined(batch), field, prepare, shards.joined(kept))
 
 
 def _with(batch: Any, field: str, value: jax.Array) -> Any:
@@ -279,18 +230,6 @@ def steps_for_many(
     if num_envs < MANY_ENVS:
         return DEFAULT_TOTAL_STEPS
     return max(least, steps_per_env * num_envs)
-
-
-def share_of_rows(order: jax.Array, num_devices: int) -> jax.Array:
-    """Return this device's share of a minibatch's row numbers, along the mesh axis of learners."""
-    if num_devices == 1:
-        return order
-    return order.reshape(num_devices, -1)[jax.lax.axis_index(LEARNER_AXIS)]
-
-
-def mean_over_devices(tree: Any, num_devices: int) -> Any:
-    """Average the devices' results."""
-    return tree if num_devices == 1 else jax.lax.pmean(tree, LEARNER_AXIS)
 
 
 def mean_over_blocks(function: Callable[[Any], Any], rows: Any, num_parts: int = 1) -> Any:

@@ -6,8 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from myriad.agents.agent import Mean, alone
 from myriad.agents.networks import EXACT
-from myriad.agents.shards import Shards
 
 # Added to a variance before the root, so that a constant is divided by 1e-4 and not by 0.
 _EPSILON = 1e-8
@@ -23,8 +23,8 @@ class RunningMoments:
     squares, which would grow for ever.
 
     Attributes:
-        count: elements seen, float32 scalar. It stops growing at 2**24 times the size of a batch,
-            and from then on the oldest elements fade.
+        count: elements that this device has seen, float32 scalar. It stops growing at 2**24 times
+            the size of a batch, and from then on the oldest elements fade.
         mean: `[*S]`; 0 before the first batch.
         variance: `[*S]`, about the mean, divided by `count`; 1 before the first batch.
 
@@ -46,17 +46,16 @@ class RunningMoments:
             jnp.zeros((), jnp.float32), jnp.zeros(shape, jnp.float32), jnp.ones(shape, jnp.float32)
         )
 
-    def update(self, batch: jax.Array) -> "RunningMoments":
-        """Merge a batch, `[..., *S]`, whose leading axes count elements."""
-        batch = batch.reshape(-1, *self.mean.shape).astype(jnp.float32)
-        return self.merged(*moments_of(batch), batch.shape[0])
+    def update(self, batch: jax.Array, mean: Mean = alone) -> "RunningMoments":
+        """Merge a batch, `[..., *S]`, whose leading axes count elements.
 
-    def merged(
-        self, batch_mean: jax.Array, batch_variance: jax.Array, num_rows: int
-    ) -> "RunningMoments":
-        """Merge a batch of `num_rows` elements whose moments are known, `[*S]`."""
-        count = self.count + num_rows
-        weight = num_rows / count
+        `mean` averages over devices that have equally large batches. They count as one batch.
+        """
+        batch = batch.reshape(-1, *self.mean.shape).astype(jnp.float32)
+        batch_mean = mean(jnp.mean(batch, axis=0))
+        batch_variance = mean(jnp.mean(jnp.square(batch - batch_mean), axis=0))
+        count = self.count + batch.shape[0]
+        weight = batch.shape[0] / count
         shift = batch_mean - self.mean
         variance = (
             (1 - weight) * self.variance
@@ -114,45 +113,11 @@ def preserve_outputs(
     return layers | {"Dense_0": changed}
 
 
-def moments_of(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return mean and variance over the first axis of float32 `[B, *S]`."""
-    mean = jnp.mean(rows, axis=0)
-    return mean, jnp.mean(jnp.square(rows - mean), axis=0)
-
-
-def moments_of_all(of_each: Any, shards: Shards) -> tuple[jax.Array, jax.Array]:
-    """Return mean and variance of all shards together. Each shard has equally many rows.
-
-    They are merged as in `RunningMoments`, in a binary tree.
-
-    Args:
-        of_each: mean and variance of each shard, `[L, *S]`.
-        shards: the shards.
-    """
-    mean, variance = shards.gathered(of_each)
-    while mean.shape[0] > 1:
-        half = (mean[0::2] - mean[1::2]) / 2
-        mean = (mean[0::2] + mean[1::2]) / 2
-        variance = (variance[0::2] + variance[1::2]) / 2 + jnp.square(half)
-    return jax.lax.optimization_barrier((mean[0], variance[0]))
-
-
 def update_moments(
-    stats: RunningMoments | None, batch: jax.Array, shards: Shards | None = None
+    stats: RunningMoments | None, batch: jax.Array, mean: Mean = alone
 ) -> RunningMoments | None:
-    """Merge a batch into the moments. If normalisation is off they are None, and stay None.
-
-    With shards, `batch` holds the part of each shard, `[L, ..., *S]`, and counts as one batch.
-    """
-    if stats is None or shards is None or shards.is_one:
-        return None if stats is None else stats.update(batch)
-
-    def of_shard(_: Any, part: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return moments_of(part.reshape(-1, *stats.mean.shape).astype(jnp.float32))
-
-    mean, variance = moments_of_all(shards.each(of_shard, batch), shards)
-    num_rows = batch.size // max(1, stats.mean.size) * shards.num_devices
-    return jax.lax.optimization_barrier(stats.merged(mean, variance, num_rows))
+    """Merge a batch into the moments. If normalisation is off they are None, and stay None."""
+    return None if stats is None else stats.update(batch, mean)
 
 
 def normalize_obs(stats: RunningMoments | None, obs: jax.Array) -> jax.Array:

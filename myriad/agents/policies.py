@@ -34,8 +34,8 @@ class Policy(Protocol):
         """Return the initial `log_std`."""
         ...
 
-    def sample(self, key: jax.Array, outputs: jax.Array, log_std: jax.Array) -> jax.Array:
-        """Draw a choice, `[N, C]`."""
+    def sample(self, keys: jax.Array, outputs: jax.Array, log_std: jax.Array) -> jax.Array:
+        """Draw a choice with each key, `[N, C]`."""
         ...
 
     def mode(self, outputs: jax.Array) -> jax.Array:
@@ -73,9 +73,9 @@ class CategoricalPolicy:
     def initial_log_std(self) -> jax.Array:
         return jnp.zeros(0, jnp.float32)
 
-    def sample(self, key: jax.Array, outputs: jax.Array, log_std: jax.Array) -> jax.Array:
+    def sample(self, keys: jax.Array, outputs: jax.Array, log_std: jax.Array) -> jax.Array:
         """Invert the cumulative distribution: one uniform number per component, not per logit."""
-        uniform = jax.random.uniform(key, (outputs.shape[0], self.num_choices))
+        uniform = jax.vmap(lambda key: jax.random.uniform(key, (self.num_choices,)))(keys)
         choices = []
         for component, logits in enumerate(self._components(outputs)):
             cumulative = jnp.cumsum(jax.nn.softmax(logits, axis=0), axis=0)[:-1]
@@ -132,8 +132,9 @@ class GaussianPolicy:
     def initial_log_std(self) -> jax.Array:
         return jnp.full(self.num_outputs, self.first_log_std, jnp.float32)
 
-    def sample(self, key: jax.Array, outputs: jax.Array, log_std: jax.Array) -> jax.Array:
-        return self.mode(outputs) + jnp.exp(log_std) * jax.random.normal(key, outputs.shape)
+    def sample(self, keys: jax.Array, outputs: jax.Array, log_std: jax.Array) -> jax.Array:
+        noise = jax.vmap(lambda key: jax.random.normal(key, outputs.shape[1:]))(keys)
+        return self.mode(outputs) + jnp.exp(log_std) * noise
 
     def mode(self, outputs: jax.Array) -> jax.Array:
         return jnp.where(self._bounded.reshape(-1), jnp.tanh(outputs), outputs)

@@ -6,22 +6,23 @@ policy's network.
 """
 
 import dataclasses
-import functools
 import math
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, Self, cast
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
-from myriad.agents.agent import EnvStep, Learner
+from myriad.agents.agent import Environments, Learner, Mean
 from myriad.agents.gradients import (
     GRADIENT_METRICS,
     Learned,
-    norm,
-    take_step,
+    LossScale,
+    before_learning,
+    clip_by_norm,
+    gradient_step,
 )
 from myriad.agents.hyperparameters import (
     WHOLE_TRAINING,
@@ -39,33 +40,25 @@ from myriad.agents.hyperparameters import (
 )
 from myriad.agents.minibatches import (
     MANY_ENVS,
-    draw_permutations,
-    gatherer_of_shards,
+    gatherer,
     map_over_blocks,
-    mean_over_blocks,
-    mean_over_devices,
     repeat_epochs,
     require_whole_minibatches,
     shapes_for_many,
-    share_of_rows,
     steps_for_many,
 )
 from myriad.agents.networks import NetworkSpec, flatten, network_defaults
 from myriad.agents.normalization import (
     RunningMoments,
     first_or,
-    moments_of,
-    moments_of_all,
     normalize_obs,
     preserve_outputs,
     scale_rewards,
     update_moments,
 )
 from myriad.agents.policies import Policy, make_policy
-from myriad.agents.precision import DYNAMIC, LossScale, Precision, scaled, wide
-from myriad.agents.shards import Shards
-from myriad.agents.traced import number
-from myriad.agents.trajectory import Trajectory, collect_by_shard
+from myriad.agents.precision import DYNAMIC
+from myriad.agents.trajectory import Trajectory, collect
 from myriad.counters import Counter
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState
@@ -75,6 +68,7 @@ from myriad.ranges import Integer, require_ranges
 # Folded into a key for each purpose, so that no two draws share a stream.
 _ACTOR, _CRITIC = range(2)
 _COLLECT, _SHUFFLE = range(2)
+_METRICS = ("loss", "policy_loss", "value_loss", "entropy", "clip_fraction")
 # The least rows of a minibatch for each device. With fewer, waiting for another device costs more
 # than it saves.
 _LEAST_SHARE = 4096
@@ -91,8 +85,7 @@ class PPOState:
         num_updates: updates done.
         obs_stats: moments of the observations, `[D]`.
         return_stats: moments of the discounted return.
-        running_return: the discounted return of the running episodes, `[N]`, or `[S, N / S]` with
-            `S` shards.
+        running_return: the discounted return of the running episodes, `[N]`.
         loss_scale: the scale of the loss for float16; None if gradients need none.
     """
 
@@ -170,8 +163,6 @@ class PPO(Learner[PPOState]):
             their outputs stay the same. Only for network mlp.
         normalize_rewards: scale rewards by the running deviation of the discounted return.
         normalize_advantages: shift and scale advantages within each minibatch.
-        num_devices: devices that share each gradient step of one shard. The trainer sets it.
-        shards: how the training is cut. The trainer sets it.
     """
 
     env: Environment
@@ -204,16 +195,13 @@ class PPO(Learner[PPOState]):
     preserve_outputs: bool = True
     normalize_rewards: bool = True
     normalize_advantages: bool = True
-    num_devices: Count = dataclasses.field(default=1, metadata={"derived": True})
-    shards: Shards = dataclasses.field(default=Shards(), metadata={"derived": True})
     default_num_envs: ClassVar[int] = 16
-    by_shard: ClassVar[frozenset[str]] = frozenset({"running_return"})
+    per_device: ClassVar[frozenset[str] | None] = frozenset({"running_return"})
 
     @property
     def metric_names(self) -> tuple[str, ...]:
         """The names of the metrics that `update` reports."""
-        names = ("loss", "policy_loss", "value_loss", "entropy", "clip_fraction")
-        return names + GRADIENT_METRICS if self.gradient_statistics else names
+        return _METRICS + GRADIENT_METRICS if self.gradient_statistics else _METRICS
 
     @classmethod
     def create(cls, env: Environment, **overrides: Any) -> "PPO":
@@ -254,16 +242,16 @@ class PPO(Learner[PPOState]):
     @property
     def num_envs_multiple(self) -> int:
         """Enough environments for whole minibatches that divide into whole parts."""
-        return self.num_minibatches * self.gradient_accumulation * self.shards.num_shards
+        return self.num_minibatches * self.gradient_accumulation
 
-    def shared_among(self, num_envs: int, num_devices: int) -> int:
+    def default_num_devices(self, num_envs: int, available: int) -> int:
         """Return how many devices share a gradient step. Each of them needs enough rows."""
         rows = num_envs * self.rollout_steps // self.num_minibatches
-        parts = self.gradient_accumulation
         return max(
             n
-            for n in range(1, num_devices + 1)
-            if n == 1 or (rows % (n * parts) == 0 and rows // n >= _LEAST_SHARE)
+            for n in range(1, available + 1)
+            if n == 1
+            or (num_envs % (n * self.num_envs_multiple) == 0 and rows // n >= _LEAST_SHARE)
         )
 
     def require_num_envs(self, num_envs: int) -> None:
@@ -272,7 +260,6 @@ class PPO(Learner[PPOState]):
             num_envs * self.rollout_steps,
             self.num_minibatches,
             self.gradient_accumulation,
-            self.shards,
         )
 
     def scheduled(self, num_updates: int) -> Self:
@@ -291,43 +278,48 @@ class PPO(Learner[PPOState]):
         )
         log_std = self.policy.initial_log_std().astype(self.param_dtype)
         params = {"actor": actor, "critic": critic, "log_std": log_std}
+        first = before_learning(self, ravel_pytree(params)[0])
         return PPOState(
             params,
-            opt_state=self._optimizer.init(wide(ravel_pytree(params)[0])),
+            opt_state=first.opt_state,
             num_updates=Counter.of(0),
             obs_stats=RunningMoments.create((size,)) if self.normalize_observations else None,
             return_stats=RunningMoments.create(()) if self.normalize_rewards else None,
-            running_return=self.shards.stacked(
-                jnp.zeros(num_envs // self.shards.num_shards, jnp.float32)
-            ),
-            loss_scale=LossScale.create(Precision.of(self)),
+            running_return=jnp.zeros(num_envs, jnp.float32),
+            loss_scale=first.loss_scale,
         )
 
     def collect(
-        self, key: jax.Array, state: PPOState, batch_state: BatchState, step: EnvStep
+        self, key: jax.Array, state: PPOState, batch_state: BatchState, envs: Environments
     ) -> tuple[PPOState, BatchState, Trajectory]:
         """Take `rollout_steps` steps of all environments."""
 
-        def choose(key: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
+        def choose(keys: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
             outputs = self._outputs(state.params, self._inputs(state, flatten(obs)))
-            choice = self.policy.sample(key, outputs, wide(state.params["log_std"]))
+            choice = self.policy.sample(keys, outputs, self._log_std(state.params))
             # The critic is not called in the loop over steps, since one product later values the
             # whole rollout. Outputs are kept, so that log probabilities are also computed once.
             return self.policy.action(choice), (outputs, choice)
 
-        batch_state, running_return, trajectory = collect_by_shard(
-            self,
+        batch_state, running_return, trajectory = collect(
             jax.random.fold_in(key, _COLLECT),
             batch_state,
             state.running_return,
-            lambda _: choose,
-            step,
+            choose,
+            envs,
             lambda obs: self._values(state.params, self._inputs(state, obs)),
+            num_steps=self.rollout_steps,
+            gamma=self.gamma,
         )
         return dataclasses.replace(state, running_return=running_return), batch_state, trajectory
 
     def learn(
-        self, key: jax.Array, state: PPOState, batch_state: BatchState, experience: Trajectory
+        self,
+        key: jax.Array,
+        state: PPOState,
+        batch_state: BatchState,
+        experience: Trajectory,
+        mean: Mean,
     ) -> tuple[PPOState, dict[str, jax.Array]]:
         """Learn from a rollout.
 
@@ -336,31 +328,83 @@ class PPO(Learner[PPOState]):
         the result would depend on the units of observations. The moments for rewards include the
         rollout.
         """
-        obs_stats = update_moments(state.obs_stats, experience.obs, self.shards)
-        return_stats = update_moments(state.return_stats, experience.discounted_return, self.shards)
-        learned_under = dataclasses.replace(
+        obs_stats = update_moments(state.obs_stats, experience.obs, mean)
+        return_stats = update_moments(state.return_stats, experience.discounted_return, mean)
+        state = dataclasses.replace(
             state, return_stats=return_stats, obs_stats=first_or(state.obs_stats, obs_stats)
         )
-        batch = self.shards.each(
-            lambda _, trajectory, obs: self._batch(learned_under, trajectory, flatten(obs)),
-            experience,
-            batch_state.obs,
+        batch = self._batch(state, experience, flatten(batch_state.obs))
+        rows_of = gatherer(batch, "obs", lambda obs: self._inputs(state, obs))
+        # All parameters are one vector, with which a step of Adam is one loop.
+        flat, unravel = ravel_pytree(state.params)
+        learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
+
+        def minibatches(permutation: jax.Array) -> tuple[jax.Array, jax.Array]:
+            order = permutation.reshape(self.num_minibatches, -1)
+            advantage = batch.advantage[order]
+            # Not in the loss, which may see only a part of the minibatch.
+            return order, _standardize(advantage, mean) if self.normalize_advantages else advantage
+
+        def loss(flat: jax.Array, rows: tuple[jax.Array, jax.Array]) -> Any:
+            order, advantage = rows
+            return self.loss(
+                unravel(flat), dataclasses.replace(rows_of(order), advantage=advantage)
+            )
+
+        def train_step(learned: Learned, rows: Any) -> tuple[Learned, dict[str, jax.Array]]:
+            return gradient_step(self, loss, learned, rows, learning_rate, mean)
+
+        learned, metrics = repeat_epochs(
+            train_step,
+            Learned(flat, state.opt_state, state.loss_scale),
+            jax.random.fold_in(key, _SHUFFLE),
+            self.num_epochs,
+            batch.advantage.shape[0],
+            minibatches,
         )
-        learned, metrics = self._learn(jax.random.fold_in(key, _SHUFFLE), learned_under, batch)
-        params = self._preserved(learned.params, learned_under.obs_stats, obs_stats)
+        params = self._preserved(unravel(learned.params), state.obs_stats, obs_stats)
         next_state = dataclasses.replace(
-            learned, params=params, num_updates=state.num_updates + 1, obs_stats=obs_stats
+            state,
+            params=params,
+            opt_state=learned.opt_state,
+            loss_scale=learned.loss_scale,
+            num_updates=state.num_updates + 1,
+            obs_stats=obs_stats,
         )
         return next_state, metrics
+
+    def loss(
+        self, params: dict[str, Any], batch: PPOBatch
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """Return a minibatch's loss (the negative of equation 9) and its metrics."""
+        outputs = self._outputs(params, batch.obs)
+        log_prob, entropy = self.policy.log_prob_and_entropy(
+            outputs, self._log_std(params), batch.choice
+        )
+        # Compute the ratio of probabilities from the difference of logarithms, since a probability
+        # by itself may underflow.
+        ratio = jnp.exp(log_prob - batch.log_prob)
+        clipped = jnp.clip(ratio, 1 - self.clip_epsilon, 1 + self.clip_epsilon)
+        policy_loss = -jnp.minimum(ratio * batch.advantage, clipped * batch.advantage)
+        value = self._values(params, batch.obs)
+        value_loss = jnp.square(value - batch.target)
+        if self.value_clip is not None:
+            near = batch.value + jnp.clip(value - batch.value, -self.value_clip, self.value_clip)
+            value_loss = jnp.maximum(value_loss, jnp.square(near - batch.target))
+        # Reduce all terms together, since separate reductions would be three small loops.
+        terms = jnp.stack([policy_loss, value_loss, entropy, ratio != clipped], axis=1)
+        policy_loss, value_loss, entropy, clip_fraction = jnp.mean(terms, axis=0)
+        loss = policy_loss + self.value_coef * value_loss - self.entropy_coef * entropy
+        metrics = (loss, policy_loss, value_loss, entropy, clip_fraction)
+        return loss, dict(zip(_METRICS, metrics, strict=True))
 
     def act(self, state: PPOState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose `[N, *A]` for observations `[N, *O]`: the mode if `greedy`, else a draw."""
         outputs = self._outputs(state.params, self._inputs(state, flatten(obs)))
-        choice = (
-            self.policy.mode(outputs)
-            if greedy
-            else self.policy.sample(key, outputs, wide(state.params["log_std"]))
-        )
+        if greedy:
+            return self.policy.action(self.policy.mode(outputs))
+        keys = jax.random.split(key, obs.shape[0])
+        choice = self.policy.sample(keys, outputs, self._log_std(state.params))
         return self.policy.action(choice)
 
     def _batch(self, state: PPOState, trajectory: Trajectory, last_obs: jax.Array) -> PPOBatch:
@@ -384,117 +428,11 @@ class PPO(Learner[PPOState]):
             self.gae_lambda,
         )
         outputs, choice = (leaf.reshape(-1, leaf.shape[-1]) for leaf in trajectory.choice)
-        log_std = wide(state.params["log_std"])
+        log_std = self._log_std(state.params)
         log_prob, _ = self.policy.log_prob_and_entropy(outputs, log_std, choice)
         value = value.reshape(-1)
         advantage = advantage.reshape(-1)
         return PPOBatch(obs, choice, log_prob, value, advantage, advantage + value)
-
-    def _learn(
-        self, key: jax.Array, state: PPOState, batch: PPOBatch
-    ) -> tuple[PPOState, dict[str, jax.Array]]:
-        """Take all gradient steps on one vector of parameters: a step of Adam is then one loop."""
-        flat, unravel = ravel_pytree(state.params)
-        learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
-        num_rows = batch.advantage.shape[-1]
-
-        def minibatches(permutations: jax.Array) -> tuple[jax.Array, jax.Array]:
-            return self._standardized(*self._minibatches(batch.advantage, permutations))
-
-        at_once = None
-        # A population passes a traced `num_epochs`, for which the permutations can't be drawn at
-        # once.
-        if isinstance(self.num_epochs, int):
-            at_once = self._all_minibatches(key, batch.advantage)
-        rows_of = gatherer_of_shards(
-            batch, "obs", lambda obs: self._inputs(state, obs), self.shards
-        )
-
-        def gradient(
-            flat: jax.Array, loss_scale: LossScale | None, rows: tuple[jax.Array, jax.Array]
-        ) -> tuple[jax.Array, jax.Array]:
-            order, advantage = rows
-            minibatch = dataclasses.replace(rows_of(order), advantage=advantage)
-            loss = scaled(self.loss, loss_scale)
-            gradient, metrics = jax.grad(loss, has_aux=True)(unravel(flat), minibatch)
-            return ravel_pytree(gradient)[0], metrics
-
-        train_step = functools.partial(self._train_step, gradient, learning_rate)
-        before = Learned(flat, state.opt_state, state.loss_scale)
-        if at_once is None:
-            learned, metrics = repeat_epochs(
-                train_step, before, key, self.num_epochs, num_rows, minibatches
-            )
-        else:
-            # A scan, since unrolled minibatches were no faster.
-            learned, metrics = jax.lax.scan(train_step, before, at_once)
-        next_state = dataclasses.replace(
-            state, **learned._asdict() | {"params": unravel(learned.params)}
-        )
-        means = metrics if at_once is None else jnp.mean(metrics, axis=0)
-        return next_state, dict(zip(self.metric_names, means, strict=True))
-
-    def _all_minibatches(self, key: jax.Array, advantage: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Return the result of `_minibatches` for all epochs, with the axis of steps first.
-
-        Each shard shuffles its own rows, and has a part of every minibatch.
-        """
-        num_rows = advantage.shape[-1]
-
-        def of_shard(shard: Any, advantage: jax.Array) -> tuple[jax.Array, jax.Array]:
-            key_of_shard = self.shards.key(key, shard)
-            permutations = draw_permutations(key_of_shard, self.num_epochs, num_rows)
-            return self._minibatches(advantage, permutations)
-
-        orders, advantages = self._standardized(*self.shards.each(of_shard, advantage))
-        orders = self.shards.rows_in_joined(orders, num_rows)
-        return self.shards.steps_first((orders, advantages))
-
-    def _minibatches(
-        self, advantage: jax.Array, permutations: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
-        """Return the rows of each minibatch and their advantages. `advantage` is `[B]`."""
-        num_rows = advantage.shape[0]
-        orders = permutations.reshape(-1, num_rows // self.num_minibatches)
-        return orders, advantage[orders]
-
-    def _standardized(
-        self, orders: jax.Array, advantages: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
-        # Not in the loss, which sees only a block: every shard, device and block must standardise
-        # by the whole minibatch.
-        if self.normalize_advantages:
-            advantages = _standardize(advantages, self.shards)
-        return orders, advantages
-
-    def _train_step(
-        self,
-        gradient: Callable[..., tuple[jax.Array, jax.Array]],
-        learning_rate: jax.Array | float,
-        learned: Learned,
-        minibatch: tuple[jax.Array, jax.Array],
-    ) -> tuple[Learned, jax.Array]:
-        """Take one gradient step, in which each shard or device takes its share of the rows."""
-        share = tuple(share_of_rows(rows, self.num_devices) for rows in minibatch)
-        gradient_of = functools.partial(gradient, wide(learned.params), learned.loss_scale)
-
-        def of_shard(_: Any, rows: tuple[jax.Array, ...]) -> Any:
-            return mean_over_blocks(gradient_of, rows, self.gradient_accumulation)
-
-        # Average outside the differentiated function. Every device holds all parameters, and the
-        # gradient of a sum over devices would count the parameters once for each device.
-        means = self.shards.mean(self.shards.each(of_shard, share))
-        mean, metrics = mean_over_devices(means, self.num_devices)
-
-        def update(gradient: jax.Array, opt_state: optax.OptState) -> tuple[Any, optax.OptState]:
-            return self._optimizer.update(self._clip(gradient), opt_state)
-
-        learned, of_gradient = take_step(
-            learned, mean, update, learning_rate, self.shards, statistics=self.gradient_statistics
-        )
-        if of_gradient:
-            metrics = jnp.concatenate([metrics, jnp.stack(of_gradient)])
-        return learned, metrics
 
     def _preserved(
         self, params: dict[str, Any], old: RunningMoments | None, new: RunningMoments | None
@@ -514,37 +452,6 @@ class PPO(Learner[PPOState]):
                 "an mlp's first layer can be changed so, but got True."
             )
 
-    def loss(self, params: dict[str, Any], batch: PPOBatch) -> tuple[jax.Array, jax.Array]:
-        """Return a minibatch's loss (the negative of equation 9) and five of `metric_names`."""
-        outputs = self.shards.apart(self._outputs(params, batch.obs))
-        log_prob, entropy = self.policy.log_prob_and_entropy(
-            outputs, params["log_std"], batch.choice
-        )
-        # Compute the ratio of probabilities from the difference of logarithms, since a probability
-        # by itself may underflow.
-        ratio = jnp.exp(log_prob - batch.log_prob)
-        lowest = number(1 - self.clip_epsilon)
-        clipped = jnp.clip(ratio, lowest, number(1 + self.clip_epsilon))
-        policy_loss = -jnp.minimum(ratio * batch.advantage, clipped * batch.advantage)
-        value = self.shards.apart(self._values(params, batch.obs))
-        value_loss = self._value_loss(value, batch)
-        # Reduce all terms together, since separate reductions would be three small loops.
-        terms = jnp.stack([policy_loss, value_loss, entropy, ratio != clipped], axis=1)
-        means = jnp.mean(terms, axis=0)
-        loss = means[0] + self.value_coef * means[1] - self.entropy_coef * means[2]
-        return loss, jnp.concatenate([loss[None], means])
-
-    def _value_loss(self, value: jax.Array, batch: PPOBatch) -> jax.Array:
-        error = jnp.square(value - batch.target)
-        if self.value_clip is not None:
-            farthest = number(self.value_clip)
-            near = batch.value + jnp.clip(value - batch.value, -farthest, farthest)
-            error = jnp.maximum(error, jnp.square(near - batch.target))
-        return error
-
-    def _clip(self, gradient: jax.Array) -> jax.Array:
-        return gradient * jnp.minimum(1, self.max_grad_norm / (norm(gradient) + 1e-6))
-
     def _inputs(self, state: PPOState, obs: jax.Array) -> jax.Array:
         return normalize_obs(state.obs_stats, obs)
 
@@ -554,10 +461,13 @@ class PPO(Learner[PPOState]):
         return jnp.concatenate([self._outputs(params, inputs), value[:, None]], axis=1)
 
     def _outputs(self, params: dict[str, Any], inputs: jax.Array) -> jax.Array:
-        return wide(cast("jax.Array", self._actor.apply(params["actor"], inputs)))
+        return self._actor.apply(params["actor"], inputs).astype(jnp.float32)
 
     def _values(self, params: dict[str, Any], inputs: jax.Array) -> jax.Array:
-        return wide(cast("jax.Array", self._critic.apply(params["critic"], inputs)))[..., 0]
+        return self._critic.apply(params["critic"], inputs)[..., 0].astype(jnp.float32)
+
+    def _log_std(self, params: dict[str, Any]) -> jax.Array:
+        return params["log_std"].astype(jnp.float32)
 
     @property
     def _actor(self) -> Any:
@@ -569,8 +479,11 @@ class PPO(Learner[PPOState]):
         return NetworkSpec.of(self).build(1)
 
     @property
-    def _optimizer(self) -> optax.GradientTransformation:
-        return optax.scale_by_adam(eps=self.optimizer_epsilon)
+    def optimizer(self) -> optax.GradientTransformation:
+        """Adam on a clipped gradient, without the learning rate."""
+        return optax.chain(
+            clip_by_norm(self.max_grad_norm), optax.scale_by_adam(eps=self.optimizer_epsilon)
+        )
 
     @property
     def _obs_size(self) -> int:
@@ -612,11 +525,8 @@ def gae(
     return jax.lax.scan(back, jnp.zeros_like(value[0]), (delta, decay), reverse=True)[1]
 
 
-def _standardize(rows: jax.Array, shards: Shards) -> jax.Array:
-    """Shift and scale each row of `[G, B]`, or of `[L, G, B]` over all shards."""
-    if shards.is_one:
-        return (rows - jnp.mean(rows, axis=1, keepdims=True)) / (
-            jnp.std(rows, axis=1, keepdims=True) + 1e-8
-        )
-    mean, variance = moments_of_all(shards.each(lambda _, part: moments_of(part.T), rows), shards)
-    return (rows - mean[:, None]) / (jnp.sqrt(variance)[:, None] + 1e-8)
+def _standardize(rows: jax.Array, mean: Mean) -> jax.Array:
+    """Shift and scale each row of `[G, B]` by the moments of the whole minibatch."""
+    centred = rows - mean(jnp.mean(rows, axis=1, keepdims=True))
+    variance = mean(jnp.mean(jnp.square(centred), axis=1, keepdims=True))
+    return centred / (jnp.sqrt(variance) + 1e-8)

@@ -14,8 +14,15 @@ import numpy as np
 import optax
 
 from myriad.agents import q_learning
-from myriad.agents.agent import EnvStep, Learner
-from myriad.agents.gradients import GRADIENT_METRICS, Learned, take_step
+from myriad.agents.agent import Environments, Learner, Mean
+from myriad.agents.gradients import (
+    GRADIENT_METRICS,
+    Learned,
+    LossScale,
+    before_learning,
+    clip_by_norm,
+    gradient_step,
+)
 from myriad.agents.hyperparameters import (
     WHOLE_TRAINING,
     Count,
@@ -32,9 +39,7 @@ from myriad.agents.hyperparameters import (
 )
 from myriad.agents.minibatches import (
     MANY_ENVS,
-    draw_permutations,
-    gatherer_of_shards,
-    mean_over_blocks,
+    gatherer,
     repeat_epochs,
     require_whole_minibatches,
     shapes_for_many,
@@ -42,10 +47,8 @@ from myriad.agents.minibatches import (
 )
 from myriad.agents.networks import NetworkSpec, flatten, network_defaults
 from myriad.agents.normalization import RunningMoments, normalize_obs, scale_rewards, update_moments
-from myriad.agents.precision import DYNAMIC, LossScale, Precision, scaled, wide
-from myriad.agents.shards import Shards
-from myriad.agents.traced import times_unless
-from myriad.agents.trajectory import Choose, Trajectory, collect_by_shard
+from myriad.agents.precision import DYNAMIC
+from myriad.agents.trajectory import Trajectory, collect
 from myriad.counters import Counter
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState
@@ -65,21 +68,20 @@ class PQNState:
     Attributes:
         params: the network's parameters as one vector, `[P]`.
         opt_state: the optimiser's state.
+        loss_scale: the scale of the loss for float16; None if gradients need none.
         num_updates: updates done.
         obs_stats: moments of the observations, `[D]`.
         return_stats: moments of the discounted return.
-        running_return: the discounted return of the running episodes, `[N]`, or `[S, N / S]` with
-            `S` shards.
-        loss_scale: the scale of the loss for float16; None if gradients need none.
+        running_return: the discounted return of the running episodes, `[N]`.
     """
 
     params: jax.Array
     opt_state: optax.OptState
+    loss_scale: LossScale | None
     num_updates: Counter
     obs_stats: RunningMoments | None
     return_stats: RunningMoments | None
     running_return: jax.Array
-    loss_scale: LossScale | None
 
 
 @jax.tree_util.register_dataclass
@@ -146,7 +148,6 @@ class PQN(Learner[PQNState]):
             then it must be dynamic.
         normalize_observations: shift and scale observations by their running moments.
         normalize_rewards: scale rewards by the running deviation of the discounted return.
-        shards: how the training is cut. The trainer sets it.
     """
 
     env: Environment
@@ -177,9 +178,8 @@ class PQN(Learner[PQNState]):
     loss_scaling: str = DYNAMIC
     normalize_observations: bool = True
     normalize_rewards: bool = True
-    shards: Shards = dataclasses.field(default=Shards(), metadata={"derived": True})
     default_num_envs: ClassVar[int] = 16
-    by_shard: ClassVar[frozenset[str]] = frozenset({"running_return"})
+    per_device: ClassVar[frozenset[str] | None] = frozenset({"running_return"})
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -226,7 +226,7 @@ class PQN(Learner[PQNState]):
     @property
     def num_envs_multiple(self) -> int:
         """Enough environments for whole minibatches that divide into whole parts."""
-        return self.num_minibatches * self.gradient_accumulation * self.shards.num_shards
+        return self.num_minibatches * self.gradient_accumulation
 
     def require_num_envs(self, num_envs: int) -> None:
         """Raise InvalidArgumentError unless the batch divides into minibatches and their parts."""
@@ -234,102 +234,111 @@ class PQN(Learner[PQNState]):
             num_envs * self.rollout_steps,
             self.num_minibatches,
             self.gradient_accumulation,
-            self.shards,
         )
 
     def scheduled(self, num_updates: int) -> Self:
         """Let the learning rate fall over the whole training, unless you set `anneal_updates`."""
         return annealed_over(self, num_updates)
 
+    def on_each_of(self, num_devices: int) -> Self:
+        """Let epsilon fall by the steps of one device's environments."""
+        explored = -(-self.exploration_steps // num_devices)
+        return dataclasses.replace(self, exploration_steps=explored)
+
     def init(self, key: jax.Array, num_envs: int) -> PQNState:
         """Draw the network's parameters. Raises the errors of `require_num_envs`."""
         self.require_num_envs(num_envs)
-        params = self._network.init(key)
+        first = before_learning(self, self._network.init(key))
+        obs_size = self._network.obs_size
         return PQNState(
-            params,
-            opt_state=self._optimizer.init(wide(params)),
+            *first,
             num_updates=Counter.of(0),
-            obs_stats=RunningMoments.create((self._network.obs_size,))
-            if self.normalize_observations
-            else None,
+            obs_stats=RunningMoments.create((obs_size,)) if self.normalize_observations else None,
             return_stats=RunningMoments.create(()) if self.normalize_rewards else None,
-            running_return=self.shards.stacked(
-                jnp.zeros(num_envs // self.shards.num_shards, jnp.float32)
-            ),
-            loss_scale=LossScale.create(Precision.of(self)),
+            running_return=jnp.zeros(num_envs, jnp.float32),
         )
 
-    def act(self, state: PQNState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
-        """Choose actions `[N]` for observations `[N, *O]`: the best one, or one to explore."""
-        values = self._values(state, flatten(obs))
-        if greedy:
-            return q_learning.best_action(values)
-        return q_learning.epsilon_greedy(key, values, self._epsilons(state, obs.shape[0]))
-
     def collect(
-        self, key: jax.Array, state: PQNState, batch_state: BatchState, step: EnvStep
+        self, key: jax.Array, state: PQNState, batch_state: BatchState, envs: Environments
     ) -> tuple[PQNState, BatchState, Trajectory]:
         """Take `rollout_steps` steps of all environments."""
-        num_envs = self.shards.num_envs(state.running_return)
+        epsilons = self._epsilons(state, state.running_return.shape[0])
 
-        def best_value(obs: jax.Array) -> jax.Array:
-            return jnp.max(self._values(state, obs), axis=1)
+        def choose(keys: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
+            values = self._values(state, flatten(obs))
+            action = q_learning.epsilon_greedy(keys, values, epsilons)
+            return action, (action, jnp.max(values, axis=1))
 
-        def choose_in(shard: Any) -> Choose:
-            def choose(key: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
-                values = self._values(state, flatten(obs))
-                epsilons = self.shards.own_part(self._epsilons(state, num_envs), shard)
-                action = q_learning.epsilon_greedy(key, values, epsilons)
-                return action, (action, jnp.max(values, axis=1))
-
-            return choose
-
-        batch_state, running_return, trajectory = collect_by_shard(
-            self,
+        batch_state, running_return, trajectory = collect(
             jax.random.fold_in(key, _COLLECT),
             batch_state,
             state.running_return,
-            choose_in,
-            step,
-            best_value,
+            choose,
+            envs,
+            lambda obs: jnp.max(self._values(state, obs), axis=1),
+            num_steps=self.rollout_steps,
+            gamma=self.gamma,
         )
         return dataclasses.replace(state, running_return=running_return), batch_state, trajectory
 
     def learn(
-        self, key: jax.Array, state: PQNState, batch_state: BatchState, experience: Trajectory
+        self,
+        key: jax.Array,
+        state: PQNState,
+        batch_state: BatchState,
+        experience: Trajectory,
+        mean: Mean,
     ) -> tuple[PQNState, dict[str, jax.Array]]:
         """Learn from a rollout.
 
         The network acts and learns with the moments from before the rollout. The moments for
         rewards include the rollout.
         """
-        obs_stats = update_moments(state.obs_stats, experience.obs, self.shards)
-        return_stats = update_moments(state.return_stats, experience.discounted_return, self.shards)
-        scaled = dataclasses.replace(state, return_stats=return_stats)
-        batch = self.shards.each(
-            lambda _, trajectory, obs: self._batch(scaled, trajectory, flatten(obs)),
-            experience,
-            batch_state.obs,
+        return_stats = update_moments(state.return_stats, experience.discounted_return, mean)
+        state = dataclasses.replace(state, return_stats=return_stats)
+        batch = self._batch(state, experience, flatten(batch_state.obs))
+        rows_of = gatherer(batch, "obs", lambda obs: normalize_obs(state.obs_stats, obs))
+        learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
+
+        def loss(params: jax.Array, order: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+            rows = rows_of(order)
+            return self.loss(params, rows.obs, rows.action.astype(jnp.int32), rows.target)
+
+        def train_step(learned: Learned, order: jax.Array) -> Any:
+            return gradient_step(self, loss, learned, order, learning_rate, mean)
+
+        learned, metrics = repeat_epochs(
+            train_step,
+            Learned(state.params, state.opt_state, state.loss_scale),
+            jax.random.fold_in(key, _SHUFFLE),
+            self.num_epochs,
+            batch.target.shape[0],
+            lambda permutation: permutation.reshape(self.num_minibatches, -1),
         )
-        learned, metrics = self._learn(jax.random.fold_in(key, _SHUFFLE), state, batch)
-        num_envs = self.shards.num_envs(state.running_return)
-        metrics["epsilon"] = jnp.mean(self._epsilons(state, num_envs))
+        epsilons = self._epsilons(state, state.running_return.shape[0])
         next_state = dataclasses.replace(
-            learned,
+            state,
+            **learned._asdict(),
             num_updates=state.num_updates + 1,
-            obs_stats=obs_stats,
-            return_stats=return_stats,
+            obs_stats=update_moments(state.obs_stats, experience.obs, mean),
         )
-        return next_state, metrics
+        return next_state, metrics | {"epsilon": jnp.mean(epsilons)}
 
     def loss(
         self, params: jax.Array, obs: jax.Array, action: jax.Array, target: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """Return half a minibatch's mean squared error and its metrics. `obs` is normalised."""
-        values = self.shards.apart(self._network.values(params, obs))
-        value = q_learning.value_of(values, action)
+        value = q_learning.value_of(self._network.values(params, obs), action)
         loss = 0.5 * jnp.mean(jnp.square(value - target))
         return loss, {"loss": loss}
+
+    def act(self, state: PQNState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
+        """Choose actions `[N]` for observations `[N, *O]`: the best one, or one to explore."""
+        values = self._values(state, flatten(obs))
+        if greedy:
+            return q_learning.best_action(values)
+        keys = jax.random.split(key, obs.shape[0])
+        return q_learning.epsilon_greedy(keys, values, self._epsilons(state, obs.shape[0]))
 
     def _batch(self, state: PQNState, trajectory: Trajectory, last_obs: jax.Array) -> PQNBatch:
         """Add the targets, from the best values that were computed to choose the actions."""
@@ -346,81 +355,18 @@ class PQN(Learner[PQNState]):
         obs = trajectory.obs.reshape(-1, trajectory.obs.shape[-1])
         return PQNBatch(obs, action.reshape(-1).astype(jnp.float32), target.reshape(-1))
 
-    def _learn(
-        self, key: jax.Array, state: PQNState, batch: PQNBatch
-    ) -> tuple[PQNState, dict[str, jax.Array]]:
-        num_rows = batch.target.shape[-1]
-
-        def minibatches(permutations: jax.Array) -> jax.Array:
-            return permutations.reshape(-1, num_rows // self.num_minibatches)
-
-        at_once = None
-        if isinstance(self.num_epochs, int):
-            at_once = self._permutations(key, num_rows)
-        learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
-        rows_of = gatherer_of_shards(
-            batch, "obs", lambda obs: self._inputs(state, obs), self.shards
-        )
-
-        def train_step(learned: Learned, order: jax.Array) -> Any:
-            params = wide(learned.params)
-            loss = scaled(self.loss, learned.loss_scale)
-
-            def gradient(order: jax.Array) -> Any:
-                rows = rows_of(order)
-                action = rows.action.astype(jnp.int32)
-                of_rows = rows.obs, action, rows.target
-                return jax.grad(loss, has_aux=True)(params, *of_rows)
-
-            def of_shard(_: Any, order: jax.Array) -> Any:
-                return mean_over_blocks(gradient, order, self.gradient_accumulation)
-
-            mean, metrics = self.shards.mean(self.shards.each(of_shard, order))
-            learned, of_gradient = take_step(
-                learned,
-                mean,
-                self._optimizer.update,
-                learning_rate,
-                self.shards,
-                statistics=self.gradient_statistics,
-            )
-            if of_gradient:
-                metrics |= dict(zip(GRADIENT_METRICS, of_gradient, strict=True))
-            return learned, metrics
-
-        before = Learned(state.params, state.opt_state, state.loss_scale)
-        if at_once is None:
-            learned, means = repeat_epochs(
-                train_step, before, key, self.num_epochs, num_rows, minibatches
-            )
-        else:
-            orders = self.shards.rows_in_joined(
-                self.shards.all_at_once(minibatches)(at_once), num_rows
-            )
-            learned, metrics = jax.lax.scan(train_step, before, self.shards.steps_first(orders))
-            means = jax.tree.map(jnp.mean, metrics)
-        return dataclasses.replace(state, **learned._asdict()), means
-
-    def _permutations(self, key: jax.Array, num_rows: int) -> jax.Array:
-        """Draw the permutations of all epochs. Each shard shuffles its own rows."""
-
-        def of_shard(shard: Any) -> jax.Array:
-            return draw_permutations(self.shards.key(key, shard), self.num_epochs, num_rows)
-
-        return self.shards.each(of_shard)
-
     def _epsilons(self, state: PQNState, num_envs: int) -> jax.Array:
         """Return each environment's probability of a random action, `[N]`."""
-        steps = state.num_updates.as_float() * float(
-            self.rollout_steps * self.shards.num_envs(state.running_return)
-        )
+        steps_per_update = float(self.rollout_steps * state.running_return.shape[0])
+        steps = state.num_updates.as_float() * steps_per_update
         place = (
             np.linspace(-1, 1, num_envs, dtype=np.float32)
             if num_envs > 1
             else np.zeros(1, np.float32)
         )
         end = jnp.minimum(self.epsilon_end * (1 + self.epsilon_spread * place), 1)
-        return q_learning.linear(self.epsilon_start, end, steps / float(self.exploration_steps))
+        explored = steps / jnp.float32(self.exploration_steps)
+        return q_learning.linear(self.epsilon_start, end, explored)
 
     def _values(self, state: PQNState, obs: jax.Array) -> jax.Array:
         """Return Q-values `[B, A]` of flattened observations."""
@@ -430,9 +376,6 @@ class PQN(Learner[PQNState]):
         """Return the Q-values, `[B, A]`, of prepared observations, `[B, D]`."""
         return self._network.values(params, inputs)
 
-    def _inputs(self, state: PQNState, obs: jax.Array) -> jax.Array:
-        return normalize_obs(state.obs_stats, obs)
-
     @property
     def _network(self) -> q_learning.QNetwork:
         return q_learning.QNetwork.create(
@@ -440,13 +383,10 @@ class PQN(Learner[PQNState]):
         )
 
     @property
-    def _optimizer(self) -> optax.GradientTransformation:
-        eps = self.optimizer_epsilon
+    def optimizer(self) -> optax.GradientTransformation:
+        """RAdam on a clipped gradient, without the learning rate."""
         return optax.chain(
-            q_learning.clip_by_norm(self.max_grad_norm),
-            optax.scale_by_radam(eps=eps)
-            if self.shards.is_one
-            else q_learning.scale_by_radam_alike(eps),
+            clip_by_norm(self.max_grad_norm), optax.scale_by_radam(eps=self.optimizer_epsilon)
         )
 
 
@@ -472,8 +412,8 @@ def lambda_returns(
 
     def back(later: jax.Array, step: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
         reward, next_value, terminated, done = step
-        ahead = next_value + times_unless(td_lambda, done, later - next_value)
-        target = reward + times_unless(gamma, terminated, ahead)
+        ahead = next_value + td_lambda * jnp.where(done, 0, later - next_value)
+        target = reward + gamma * jnp.where(terminated, 0, ahead)
         return target, target
 
     # The last step has no later target. Starting from its own next value makes its target a

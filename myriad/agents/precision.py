@@ -1,26 +1,17 @@
-"""The dtypes of a network, and the loss scale that keeps float16's gradients from vanishing.
+"""The dtypes of a network.
 
 Products and activations are in `compute_dtype`. Losses, reductions, layer norm and the optimiser
 always stay in float32.
 """
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
-
-import jax
-import jax.numpy as jnp
 
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 
 DTYPES = ("float32", "bfloat16", "float16")
 DYNAMIC = "dynamic"
 _OFF = "off"
-# Dynamic loss scaling as in Micikevicius et al. (2018), "Mixed precision training", with the usual
-# numbers.
-_FIRST_SCALE = 2.0**15
-_MOST_SCALE = 2.0**24
-_STEPS_TO_DOUBLE = 2_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,70 +76,3 @@ class Precision:
 
 # The default precision of networks and layers.
 FLOAT32 = Precision()
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class LossScale:
-    """The factor of the loss that makes gradients fit into float16.
-
-    Attributes:
-        scale: the factor, float32 scalar, a power of 2.
-        good_steps: steps since the scale last changed, int32 scalar.
-    """
-
-    scale: jax.Array
-    good_steps: jax.Array
-
-    @classmethod
-    def create(cls, precision: Precision) -> "LossScale | None":
-        """Return the first loss scale, or None if gradients need none."""
-        if not precision.needs_loss_scale:
-            return None
-        return cls(jnp.float32(_FIRST_SCALE), jnp.int32(0))
-
-    def after(self, is_finite: jax.Array) -> "LossScale":
-        """Return the next scale: doubled after 2,000 finite gradients, halved after any other."""
-        good_steps = jnp.where(is_finite, self.good_steps + 1, 0)
-        doubles = good_steps >= _STEPS_TO_DOUBLE
-        larger = jnp.where(doubles, jnp.minimum(2 * self.scale, _MOST_SCALE), self.scale)
-        scale = jnp.where(is_finite, larger, jnp.maximum(0.5 * self.scale, 1))
-        return LossScale(scale, jnp.where(doubles, 0, good_steps))
-
-
-def scaled(loss: Callable[..., Any], loss_scale: LossScale | None) -> Callable[..., Any]:
-    """Return a loss function whose loss is multiplied by the scale. Auxiliary values stay."""
-    if loss_scale is None:
-        return loss
-
-    def multiplied(*args: Any) -> Any:
-        value = loss(*args)
-        if isinstance(value, tuple):
-            return value[0] * loss_scale.scale, *value[1:]
-        return value * loss_scale.scale
-
-    return multiplied
-
-
-def unscaled(
-    gradient: jax.Array, loss_scale: LossScale | None
-) -> tuple[jax.Array, jax.Array | None, LossScale | None]:
-    """Divide a gradient, `[P]`, by the scale, and decide whether to take a step with it.
-
-    A gradient with an infinity or a NaN becomes 0, and its step is skipped. At scale 1 it is kept,
-    since no smaller scale would help and the run has to stop.
-
-    Returns:
-        the gradient, whether the step is taken (None if every step is), and the next scale.
-    """
-    if loss_scale is None:
-        return gradient, None, None
-    gradient = gradient / loss_scale.scale
-    is_finite = jnp.all(jnp.isfinite(gradient))
-    is_taken = is_finite | (loss_scale.scale <= 1)
-    return jnp.where(is_taken, gradient, 0), is_taken, loss_scale.after(is_finite)
-
-
-def wide(params: jax.Array) -> jax.Array:
-    """Return parameters of any dtype in float32, in which gradients and steps are computed."""
-    return params.astype(jnp.float32)

@@ -99,13 +99,8 @@ def importance_weights(
         size: how many transitions there are to sample from, int32 scalar.
         beta: 1 corrects fully, 0 not at all.
     """
-    weight = unscaled_weights(probability, size, beta)
+    weight = (jnp.maximum(size, 1) * probability) ** -beta
     return weight / jnp.max(weight, axis=-1, keepdims=True)
-
-
-def unscaled_weights(probability: jax.Array, size: jax.Array, beta: float | jax.Array) -> jax.Array:
-    """Return `importance_weights` before the division by the largest of their batch."""
-    return (jnp.maximum(size, 1) * probability) ** -beta
 
 
 def _with_leaves(sums: jax.Array, slots: jax.Array, values: jax.Array) -> jax.Array:

@@ -12,15 +12,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax.flatten_util import ravel_pytree
 
-from myriad.agents.gradients import norm
 from myriad.agents.minibatches import MANY_ENVS, map_over_blocks
 from myriad.agents.networks import ACTIVATIONS, EXACT, MLP, NetworkSpec, affine, sum_rows
 from myriad.agents.normalization import RunningMoments, normalize_obs
-from myriad.agents.precision import FLOAT32, Precision, wide
-from myriad.agents.traced import TracedFloat, number
+from myriad.agents.precision import FLOAT32, Precision
 from myriad.envs import Environment
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Discrete
@@ -65,7 +62,7 @@ class QNetwork:
 
     def values(self, params: jax.Array, obs: jax.Array) -> jax.Array:
         """Return Q-values, float32 `[B, A]`, of flat observations `[B, D]`."""
-        layers = self.unravel(wide(params))
+        layers = self.unravel(params.astype(jnp.float32))
         outputs = (
             self._outputs(layers["params"], obs)
             if isinstance(self.module, MLP)
@@ -209,13 +206,13 @@ def best_action(values: jax.Array) -> jax.Array:
     return jnp.argmax(values, axis=1).astype(jnp.int32)
 
 
-def epsilon_greedy(key: jax.Array, values: jax.Array, epsilon: jax.Array) -> jax.Array:
+def epsilon_greedy(keys: jax.Array, values: jax.Array, epsilon: jax.Array) -> jax.Array:
     """Choose the best action under `values`, `[B, A]`, or with probability `epsilon` any action.
 
-    `epsilon` is `[]` or `[B]`, and the actions are int32 `[B]`.
+    `keys` is `[B]`, `epsilon` is `[]` or `[B]`, and the actions are int32 `[B]`.
     """
-    batch, num_actions = values.shape
-    explore, which = jax.random.bits(key, (2, batch))
+    num_actions = values.shape[1]
+    explore, which = jax.vmap(lambda key: jax.random.bits(key, (2,)))(keys).T
     # The bias of the remainder is below num_actions / 2**32.
     anything = (which % np.uint32(num_actions)).astype(jnp.int32)
     # float32 holds 24 bits exactly, so epsilon 0 never explores and epsilon 1 always does.
@@ -232,50 +229,6 @@ def value_of(values: jax.Array, action: jax.Array) -> jax.Array:
 def linear(start: float, end: float | jax.Array, fraction: jax.Array) -> jax.Array:
     """Go linearly from `start` to `end` while `fraction` goes from 0 to 1, and stay there."""
     return start + (end - start) * jnp.minimum(fraction, 1)
-
-
-def clip_by_norm(max_norm: float | TracedFloat) -> optax.GradientTransformation:
-    """Scale a gradient vector, `[P]`, to at most norm `max_norm`: optax's rule, vectorised."""
-    is_known = not isinstance(max_norm, TracedFloat)
-    if is_known and math.isinf(max_norm):
-        return optax.identity()
-    most = number(max_norm)
-
-    def clip(updates: Any, state: optax.OptState, params: Any = None) -> tuple[Any, optax.OptState]:
-        share = most / jnp.maximum(norm(updates), most)
-        if not is_known:
-            # Infinity divided by infinity would be NaN.
-            share = jnp.where(jnp.isinf(most), 1, share)
-        return updates * share, state
-
-    return optax.GradientTransformation(lambda params: optax.EmptyState(), clip)
-
-
-def scale_by_radam_alike(eps: Any) -> optax.GradientTransformation:
-    """Return an `optax.scale_by_radam` that rounds the same way for any number of devices.
-
-    The compiler turns optax's divisions by a scalar into products in some programs and not in
-    others. Here they are always products.
-    """
-    b1, b2, threshold = 0.9, 0.999, 5.0
-    longest = 2 / (1 - b2) - 1
-
-    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, optax.ScaleByAdamState]:
-        mu = b1 * state.mu + (1 - b1) * updates
-        nu = b2 * state.nu + (1 - b2) * jnp.square(updates)
-        count = optax.safe_increment(state.count)
-        power: Any = b2**count
-        unbias = 1 / (1 - power)
-        # Liu et al. (2020), "On the variance of the adaptive learning rate and beyond".
-        length: Any = longest - 2 * count * power * unbias
-        rectified = (length - 4) * (length - 2) * longest
-        scale = jnp.sqrt(rectified / ((longest - 4) * (longest - 2) * length))
-        mean = mu * (1 / (1 - b1**count))
-        deviation = jnp.sqrt(nu * unbias) + eps
-        step = jnp.where(length >= threshold, scale * mean / deviation, mean)
-        return step, optax.ScaleByAdamState(count=count, mu=mu, nu=nu)
-
-    return optax.GradientTransformation(optax.scale_by_radam().init, update)
 
 
 def require_discrete_actions(learner: type, env: Environment) -> None:

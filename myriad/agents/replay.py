@@ -12,7 +12,6 @@ import jax.numpy as jnp
 from jax.experimental.compute_on import compute_on
 from jax.typing import DTypeLike
 
-from myriad.agents.traced import float32
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.registry import require_integer
 
@@ -262,10 +261,8 @@ def n_step(steps: Step, gamma: float) -> Experience:
     discount = jnp.ones_like(steps.reward[0])
     next_obs = steps.final_obs[0]
     for i in range(num_steps):
-        reward = reward + jnp.where(alive, float32(gamma**i) * steps.reward[i], 0)
-        discount = jnp.where(
-            alive, jnp.where(steps.terminated[i], 0, float32(gamma ** (i + 1))), discount
-        )
+        reward = reward + jnp.where(alive, gamma**i * steps.reward[i], 0)
+        discount = jnp.where(alive, jnp.where(steps.terminated[i], 0, gamma ** (i + 1)), discount)
         if i:
             next_obs = jnp.where(
                 alive.reshape(-1, *[1] * (next_obs.ndim - 1)), steps.final_obs[i], next_obs

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from myriad.agents.agent import EnvStep
+from myriad.agents.agent import Environments
 from myriad.agents.minibatches import is_narrow
 from myriad.agents.networks import flatten
 from myriad.agents.normalization import discounted_return
@@ -21,7 +21,7 @@ from myriad.envs.vector import BatchState, Transition
 # Folded into a key for each purpose, so that no two draws share a stream.
 _ACT, _STEP = range(2)
 
-# Maps a key and observations `[N, *O]` to actions `[N, *A]` and to what the learner keeps of them.
+# Maps keys `[N]` and observations `[N, *O]` to actions `[N, *A]` and to what the learner keeps.
 Choose = Callable[[jax.Array, jax.Array], tuple[jax.Array, Any]]
 
 
@@ -100,46 +100,16 @@ class _Pending:
 
 
 def act_and_step(
-    key: jax.Array, t: jax.Array, batch_state: BatchState, choose: Choose, step: EnvStep
+    key: jax.Array, t: jax.Array, batch_state: BatchState, choose: Choose, envs: Environments
 ) -> tuple[BatchState, Any, Transition]:
     """Take step `t` of all environments. Return their state, what `choose` keeps, and the step."""
     act_key, step_key = (
         jax.random.fold_in(jax.random.fold_in(key, t), purpose) for purpose in (_ACT, _STEP)
     )
     obs: Any = batch_state.obs
-    action, choice = choose(act_key, obs)
-    batch_state, transition = step(step_key, batch_state, action)
+    action, choice = choose(envs.keys(act_key), obs)
+    batch_state, transition = envs.step(step_key, batch_state, action)
     return batch_state, choice, transition
-
-
-def collect_by_shard(
-    learner: Any,
-    key: jax.Array,
-    batch_state: BatchState,
-    running_return: jax.Array,
-    choose_in: Callable[[Any], Choose],
-    step: EnvStep,
-    value_of: Callable[[jax.Array], jax.Array],
-) -> tuple[BatchState, jax.Array, Trajectory]:
-    """Call `collect` for each shard, with the shard's own key.
-
-    `learner` has `shards`, `rollout_steps` and `gamma`. `choose_in` maps a shard, as `Shards.each`
-    hands it out, to its `choose`. The other arguments are those of `collect`, of all shards.
-    """
-
-    def of_shard(shard: Any, batch_state: BatchState, running_return: jax.Array) -> Any:
-        return collect(
-            learner.shards.key(key, shard),
-            batch_state,
-            running_return,
-            choose_in(shard),
-            step,
-            value_of,
-            num_steps=learner.rollout_steps,
-            gamma=learner.gamma,
-        )
-
-    return learner.shards.each(of_shard, batch_state, running_return)
 
 
 def collect(
@@ -147,7 +117,7 @@ def collect(
     batch_state: BatchState,
     running_return: jax.Array,
     choose: Choose,
-    step: EnvStep,
+    envs: Environments,
     value_of: Callable[[jax.Array], jax.Array],
     *,
     num_steps: int,
@@ -160,7 +130,7 @@ def collect(
         batch_state: the state of the environments.
         running_return: the discounted return of the running episodes, `[N]`.
         choose: chooses actions.
-        step: advances the environments.
+        envs: the environments.
         value_of: maps flattened observations after truncated steps, `[N, D]`, to float32 `[N]`.
         num_steps: `T`.
         gamma: the discount.
@@ -176,7 +146,7 @@ def collect(
     def advance(carry: Any, t: jax.Array) -> tuple[Any, Any]:
         batch_state, running_return, final_value, pending = carry
         obs: Any = batch_state.obs
-        batch_state, choice, result = act_and_step(key, t, batch_state, choose, step)
+        batch_state, choice, result = act_and_step(key, t, batch_state, choose, envs)
         done = result.terminated | result.truncated
         discounted, running_return = discounted_return(running_return, result.reward, done, gamma)
         is_cut = result.truncated & ~result.terminated

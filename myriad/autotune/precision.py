@@ -84,7 +84,7 @@ def dtype_speed(resolved: ResolvedConfig, cache: ProfileCache | None = None) -> 
     num_rows = gradient_rows(resolved)
     if dtype == "float32" or num_rows is None:
         return None
-    devices = learner.shared_among(resolved.num_envs, jax.local_device_count())
+    devices = resolved.num_devices()
     rows = block_size(num_rows // (devices * learner.gradient_accumulation))
     cache = ProfileCache() if cache is None else cache
     hardware = fingerprint()

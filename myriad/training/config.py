@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import tomli_w
 from pydantic import (
@@ -81,11 +81,9 @@ class TrainingConfig(BaseModel):
         buffer_size: Transitions that a replay buffer holds. By default the agent's own number.
         batch_size: Rows of experience in one gradient step. By default the agent's own number. For
             ppo and pqn it sets agent.num_minibatches.
-        num_shards: Number of shards that the training is cut into, a power of two. Devices share
-            the shards, and the number of devices changes nothing but rounding. The number of
-            shards is part of the training, as num_envs is.
-        reduction: How gradients are added up over shards. exact: in one fixed order, which gives
-            the same bits on any number of equal devices. fast: in the order that is fastest.
+        num_devices: Devices that train together, each with its share of the environments. By
+            default all that are worth it. The algorithm is the same on any number, but rows of
+            experience meet in other minibatches.
         eval_frequency: Steps of every environment between two evaluations. By default there are 20
             in a training.
         eval_rollouts: Episodes in one evaluation.
@@ -130,8 +128,7 @@ class TrainingConfig(BaseModel):
     rollout_steps: Annotated[int | None, Integer(1)] = None
     buffer_size: Annotated[int | None, Integer(1)] = None
     batch_size: Annotated[int | None, Integer(1)] = None
-    num_shards: Annotated[int, Integer(1)] = 1
-    reduction: Literal["exact", "fast"] = "exact"
+    num_devices: Annotated[int | None, Integer(1, 65_536)] = None
     eval_frequency: Annotated[int | None, Integer(1, INT64)] = None
     eval_rollouts: Annotated[int, Integer(1)] = 32
     eval_max_steps: Annotated[int, Integer(1)] = 10_000
@@ -173,17 +170,6 @@ class TrainingConfig(BaseModel):
                     f"seeds must be different, but {seed} is among them {count} times."
                 )
         return seeds
-
-    @field_validator("num_shards")
-    @classmethod
-    def _power_of_two(cls, num_shards: int) -> int:
-        below = 1 << (num_shards.bit_length() - 1)
-        if num_shards != below:
-            raise InvalidArgumentError(
-                f"num_shards must be a power of two, such as {below} or {2 * below}, "
-                f"but got {num_shards}."
-            )
-        return num_shards
 
     @field_validator("agent_options", "env_options")
     @classmethod
@@ -362,7 +348,7 @@ class TrainingConfig(BaseModel):
         asked = self.total_steps or (self.steps_per_env and self.steps_per_env * num_envs)
         with self._options_named("agent"):
             learner = make_learner(self.agent, env, num_envs, asked, **options)
-        learner = self._in_shards(learner, num_envs)
+        self._require_devices(learner, num_envs)
         unit = learner.steps_per_update
         total_steps = self.total_steps or learner.default_total_steps(num_envs)
         steps = _whole(self.steps_per_env or -(-total_steps // num_envs), unit)
@@ -399,37 +385,21 @@ class TrainingConfig(BaseModel):
             untuned_chunk_size=untuned,
         )
 
-    def _in_shards(self, learner: "Learner[Any]", num_envs: int) -> "Learner[Any]":
-        """Return the learner with the shards of the training.
+    def _require_devices(self, learner: "Learner[Any]", num_envs: int) -> None:
+        """Raise InvalidArgumentError if so many devices can't train together."""
+        from myriad.agents.agent import learner_of_device
 
-        Raises:
-            InvalidArgumentError: it can't learn from so many environments, or can't be cut into
-                these shards.
-        """
-        learner.require_num_envs(num_envs)
-        if self.num_shards == 1:
-            return learner
-        from myriad.agents.shards import Shards
-
+        num_devices = self.num_devices or 1
         for name, needed, given in (
             ("seeds", "left out", self.seeds),
             ("compile_mode", "aot, cached or jit", self.compile_mode == "off" and "off"),
         ):
-            if given:
+            if given and num_devices > 1:
                 raise InvalidArgumentError(
-                    f"{name} must be {needed} with num_shards = {self.num_shards}, "
+                    f"{name} must be {needed} with num_devices = {num_devices}, "
                     f"but got {shown(given)}."
                 )
-        if not learner.by_shard:
-            raise InvalidArgumentError(
-                f"num_shards must be 1 with agent {self.agent}, which can't be cut into shards, "
-                f"but got {self.num_shards}."
-            )
-        shards = Shards(self.num_shards, self.reduction)
-        shards.require_divides("num_envs", num_envs)
-        learner = dataclasses.replace(cast("Any", learner), shards=shards)
-        learner.require_num_envs(num_envs)
-        return learner
+        learner_of_device(learner, num_envs, num_devices)
 
     def _require_one_length(self) -> None:
         if self.steps_per_env is not None and self.total_steps is not None:
@@ -482,6 +452,23 @@ class ResolvedConfig:
     def updates_per_chunk(self) -> int:
         """Updates in one compiled call."""
         return self.scan_chunk_size // self.learner.steps_per_update
+
+    def num_devices(self) -> int:
+        """Return how many devices train together."""
+        import jax
+
+        if self.config.num_devices is not None:
+            return self.config.num_devices
+        if jax.process_count() > 1:
+            return jax.device_count()
+        # Uncompiled, one device does all the work.
+        available = 1 if self.config.compile_mode == "off" else jax.local_device_count()
+        return self.learner.default_num_devices(self.num_envs, available)
+
+    def with_devices(self) -> "ResolvedConfig":
+        """Return the same training with the number of its devices filled in."""
+        config = self.config.model_copy(update={"num_devices": self.num_devices()})
+        return dataclasses.replace(self, config=config)
 
     def compiled_first(self) -> "ResolvedConfig":
         """Return the same training with programs that compile before the first step."""

@@ -4,11 +4,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import PartitionSpec
 
 from myriad.agents.agent import Learner
 from myriad.agents.controller import policy_of
-from myriad.agents.shards import SHARD_AXIS, Shards, placement, shard_mesh
 from myriad.counters import Counter
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, VectorEnv
@@ -37,8 +35,6 @@ def key_alone(seed: int) -> jax.Array:
 class Evaluation:
     """Episodes side by side, each in its own environment, until all have ended.
 
-    The learner's shards share the episodes, and its devices share the shards.
-
     Args:
         env: the environment.
         learner: the agent.
@@ -58,12 +54,7 @@ class Evaluation:
     ):
         self._max_steps = min(max_steps, _MOST_STEPS)
         self._first_memory, self._policy = policy_of(learner, greedy=greedy)
-        self._num_episodes = num_episodes
-        # Fixed policies can be evaluated as well. They have no shards.
-        self._shards: Shards = getattr(learner, "shards", Shards())
-        self._by_shard: frozenset[str] = getattr(learner, "by_shard", frozenset())
-        # Every shard runs equally many episodes. Those beyond `num_episodes` are dropped.
-        self._envs = VectorEnv(env, -(-num_episodes // self._shards.num_shards))
+        self._envs = VectorEnv(env, num_episodes)
 
     def returns(self, agent: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return the first two results of `episodes`."""
@@ -77,26 +68,6 @@ class Evaluation:
             and its number of steps, int32. The return of an episode that was cut off counts up to
             there.
         """
-        if self._shards.is_one:
-            return self._episodes(agent, key, None)
-
-        def of_device(agent: Any, key: jax.Array) -> Any:
-            return self._shards.each(lambda shard: self._episodes(agent, key, shard))
-
-        by_shard = jax.shard_map(
-            of_device,
-            mesh=shard_mesh(self._shards.num_devices),
-            in_specs=(placement(agent, self._by_shard), PartitionSpec()),
-            out_specs=PartitionSpec(SHARD_AXIS),
-            check_vma=False,
-        )(agent, key)
-        return jax.tree.map(lambda leaf: leaf.reshape(-1)[: self._num_episodes], by_shard)
-
-    def _episodes(
-        self, agent: Any, key: jax.Array, shard: jax.Array | None
-    ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Run the episodes of a shard, or all episodes if there is only one shard."""
-        key = self._shards.key(key, shard)
         env_index = jnp.arange(self._envs.num_envs, dtype=jnp.uint32)
         keys_of = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
 

@@ -3,14 +3,12 @@
 No clock can run inside a compiled chunk, so the halves are measured apart.
 """
 
-import dataclasses
 import functools
-from typing import Any, cast
+from typing import Any
 
 import jax
 import numpy as np
 
-from myriad.agents.shards import Shards
 from myriad.random import make_key
 from myriad.timing import Comparison, compare
 from myriad.training.config import ResolvedConfig
@@ -38,9 +36,6 @@ class Halves:
 
     def __init__(self, resolved: ResolvedConfig):
         learner = resolved.learner.scheduled(resolved.num_updates)
-        if not learner.shards.is_one:
-            # A single shard with all environments does the same steps.
-            learner = dataclasses.replace(cast("Any", learner), shards=Shards())
         loop = LearningLoop(resolved.env, learner, resolved.num_envs)
         self.collect: Any = jax.jit(loop.collect, donate_argnums=0)
         self.learn: Any = jax.jit(loop.learn, donate_argnums=0)

@@ -1,27 +1,28 @@
 """The compiled training chunk: any number of a learner's updates in one call."""
 
-import copy
 import dataclasses
-from collections.abc import Callable
-from typing import Any, cast
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from myriad.agents.agent import LEARNER_AXIS, Learner
-from myriad.agents.shards import SHARD_AXIS, Shards, largest_share, placement, shard_mesh
+from myriad.agents.agent import Learner, learner_of_device
+from myriad.agents.hyperparameters import argument_dtype, traced_names
 from myriad.counters import Counter, exact_sum
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, Transition, VectorEnv
-from myriad.errors import InvalidArgumentError
 from myriad.random import make_key
 from myriad.xla import holds_keys, is_on_host, output_fusion, put_everywhere, result_shapes
 
 # Folded into a key for each purpose, so that no two draws share a stream.
 _AGENT, _ENVIRONMENTS, _UPDATE = range(3)
+# The axis of the devices that train together.
+DEVICE = "device"
 _STEP, _RESET = range(2)
 
 
@@ -31,8 +32,8 @@ class TrainState:
     """All that a run carries: its key, the updates done, the learner and the environments.
 
     `metric_sums` adds up the metrics of the updates since the window began, in their order. The
-    episode statistics of the environments count from there as well. With shards, the leaves of the
-    environments and some of the learner's leaves begin with an axis of shards, `[S, N / S, ...]`.
+    episode statistics of the environments count from there as well. `options` holds the learner's
+    hyperparameters by name that are arguments of the program, so that it serves others, too.
     """
 
     key: jax.Array
@@ -40,6 +41,7 @@ class TrainState:
     agent: Any
     batch_state: BatchState
     metric_sums: dict[str, jax.Array]
+    options: dict[str, jax.Array]
 
 
 @jax.tree_util.register_dataclass
@@ -78,22 +80,26 @@ _SMALL = 1 << 16
 
 
 class LearningLoop:
-    """`num_envs` environments and the learner, as two pure functions to jit or to vmap.
+    """`num_envs` environments and the learner, as pure functions to jit or to vmap.
 
-    A learner with one shard may share large gradient steps among devices, see `parallel_learner`.
-    Each device then holds the whole state and does all other work itself. With several shards, each
-    device holds and computes its own shards, and all devices hold the parameters. `jitted` and
-    `on_one_device` know the placement.
+    On several devices, each has its share of the environments, and of the learner's state what the
+    learner calls `per_device`. These leaves have an axis of devices in front, `[D, ...]`. All else
+    is the same on every device. With fewer devices in this machine, one of them computes all
+    shares: the algorithm is the same, only slower.
 
     Args:
         env: the environment.
         learner: the agent.
         num_envs: environments in parallel.
         params: environment parameters other than `env.default_params`.
-        num_devices: devices that share the gradient steps or the shards.
+        num_devices: devices that train together, `D`.
+
+    Attributes:
+        learner: the learner of one device.
+        num_present: the devices of this machine that train: all `D`, or one that computes all.
 
     Raises:
-        InvalidArgumentError: the devices don't divide the shards.
+        InvalidArgumentError: the devices can't share the training.
     """
 
     def __init__(
@@ -105,41 +111,47 @@ class LearningLoop:
         *,
         num_devices: int = 1,
     ):
-        self.shards: Shards = learner.shards
-        if self.shards.is_one:
-            mesh = jax.make_mesh(
-                (num_devices,), (LEARNER_AXIS,), devices=jax.local_devices()[:num_devices]
-            )
-        else:
-            self.shards = self.shards.on(num_devices)
-            learner = dataclasses.replace(cast("Any", learner), shards=self.shards)
-            mesh = shard_mesh(num_devices)
-        self.learner = learner
+        self.learner = learner_of_device(learner, num_envs, num_devices)
         self.num_envs = num_envs
         self.num_devices = num_devices
-        self._everywhere: Any = NamedSharding(mesh, PartitionSpec())
         self.envs = VectorEnv(env, num_envs, params)
+        # A machine with fewer devices than the training was begun on has one device do all.
+        self.num_present = num_devices if num_devices <= jax.device_count() else 1
+        self._mesh = Mesh(np.array(jax.devices()[: self.num_present]), (DEVICE,))
 
-    def init(self, key: jax.Array) -> TrainState:
-        """Reset every environment and draw the learner's first parameters."""
-        return self._over_shards(self._init, (PartitionSpec(),), self._specs())(key)
+    @property
+    def options(self) -> dict[str, np.ndarray]:
+        """The learner's hyperparameters that are arguments of the program."""
+        return {
+            name: np.asarray(getattr(self.learner, name), argument_dtype(name))
+            for name in traced_names(self.learner)
+        }
 
-    def _init(self, key: jax.Array) -> TrainState:
-        agent = self.learner.init(jax.random.fold_in(key, _AGENT), self.num_envs)
-        reset_key = jax.random.fold_in(key, _ENVIRONMENTS)
+    def init(self, key: jax.Array, options: Mapping[str, Any] | None = None) -> TrainState:
+        """Reset every environment and draw the learner's first parameters.
 
-        def of_shard(shard: Any) -> BatchState:
-            own_params = self.envs.params.own
-            if shard is not None:
-                own_params = tuple(self.shards.own_part(leaf, shard) for leaf in own_params)
-            return self.envs.reset(self._env_keys(reset_key, shard), own_params)
+        Args:
+            key: the key of the training.
+            options: values in place of those in `self.options`, scalars.
+        """
+        init = self._over_devices(self._init, (False, False), self._is_per_device)
+        return init(key, self.options | dict(options or {}))
 
-        batch_state = self.shards.each(of_shard)
+    def _init(self, key: jax.Array, options: dict[str, Any]) -> TrainState:
+        options = {name: jnp.asarray(x, argument_dtype(name)) for name, x in options.items()}
+        agent = self._with(options).init(jax.random.fold_in(key, _AGENT), self._envs_per_device)
+        keys = self.keys(jax.random.fold_in(key, _ENVIRONMENTS))
+        first = self._device * self._envs_per_device
+        own_params = tuple(
+            jax.lax.dynamic_slice_in_dim(leaf, first, self._envs_per_device)
+            for leaf in self.envs.params.own
+        )
         zeros = {name: jnp.zeros((), jnp.float32) for name in self.learner.metric_names}
-        return TrainState(key, Counter.of(0), agent, batch_state, zeros)
+        batch_state = self.envs.reset(keys, own_params)
+        return TrainState(key, Counter.of(0), agent, batch_state, zeros, options)
 
     def jitted(self, *, donate: bool = True) -> tuple[Any, Any]:
-        """Return `init` and `run` as jitted functions. `init` takes a key or a seed.
+        """Return `init` and `run` as jitted functions. `init` takes a key or a seed, and options.
 
         A seed keeps only 32 bits when traced. To keep all 64, call `make_key` and pass the key.
 
@@ -147,107 +159,78 @@ class LearningLoop:
             donate: give the state's memory to the next state. Otherwise each call copies it.
         """
 
-        def init_from(seed: jax.Array) -> TrainState:
-            return self.init(seed if holds_keys(seed) else make_key(seed))
+        def init_from(seed: jax.Array, options: Mapping[str, Any] | None = None) -> TrainState:
+            return self.init(seed if holds_keys(seed) else make_key(seed), options)
 
-        run = self.run
         shardings: dict[str, Any] = {}
         of_init: dict[str, Any] = {}
-        if not self.shards.is_one:
-            of_init = {"in_shardings": self._everywhere, "out_shardings": self.placement}
+        if self.num_present > 1:
+            everywhere = NamedSharding(self._mesh, PartitionSpec())
+            of_init = {"in_shardings": everywhere, "out_shardings": self.placement}
             shardings = {
-                "in_shardings": (self.placement, self._everywhere, self._everywhere),
-                "out_shardings": (self.placement, self._everywhere),
-            }
-        elif self.num_devices > 1:
-            run = jax.shard_map(
-                self.run,
-                mesh=self._everywhere.mesh,
-                in_specs=PartitionSpec(),
-                out_specs=PartitionSpec(),
-                check_vma=False,
-            )
-            of_init = shardings = {
-                "in_shardings": self._everywhere,
-                "out_shardings": self._everywhere,
+                "in_shardings": (self.placement, everywhere, everywhere),
+                "out_shardings": (self.placement, everywhere),
             }
         init = jax.jit(init_from, **of_init)
 
         def traced() -> ClosedJaxpr:
             # JAX caches this trace and uses it again when the programs are compiled.
             state = result_shapes(init.trace(make_key(0)))
-            return jax.jit(run).trace(state, np.int32(0), np.bool_(False)).jaxpr  # noqa: FBT003
+            return jax.jit(self.run).trace(state, np.int32(0), np.bool_(False)).jaxpr  # noqa: FBT003
 
         options = output_fusion(traced)
-        donated = 0 if donate else ()
-        return init, jax.jit(run, donate_argnums=donated, compiler_options=options, **shardings)
-
-    def with_learner(self, learner: Learner) -> "LearningLoop":
-        """Return the loop of the same environments with another learner, on one device."""
-        other = copy.copy(self)
-        other.learner = learner
-        other.num_devices = 1
-        return other
+        run = jax.jit(
+            self.run, donate_argnums=0 if donate else (), compiler_options=options, **shardings
+        )
+        return init, run
 
     @property
     def devices(self) -> str:
         """The devices that `run` trains on, such as "2 CPU devices"."""
-        devices = self._everywhere.mesh.devices.flat
-        held = f"{self.num_devices} {devices[0].platform.upper()} device"
+        devices = self._mesh.devices.flat
+        held = f"{self.num_present} {devices[0].platform.upper()} device"
         num_processes = len({device.process_index for device in devices})
         of_processes = f" of {num_processes} processes" if num_processes > 1 else ""
-        return f"{held}{'s' if self.num_devices > 1 else ''}{of_processes}"
+        return f"{held}{'s' if self.num_present > 1 else ''}{of_processes}"
 
     @property
     def placement(self) -> Any:
         """The placement of a state: a tree of shardings, a prefix of a `TrainState`."""
-        mesh = self._everywhere.mesh
-        return jax.tree.map(lambda spec: NamedSharding(mesh, spec), self._specs())
+        return jax.tree.map(
+            lambda is_own: NamedSharding(self._mesh, _spec(is_own)), self._is_per_device
+        )
 
     def key(self, seed: int) -> jax.Array:
         """Return the key of a seed, on the devices where `init` takes it."""
         key = make_key(seed)
-        return key if jax.process_count() == 1 else put_everywhere(key, self._everywhere)
+        everywhere: Any = NamedSharding(self._mesh, PartitionSpec())
+        return key if jax.process_count() == 1 else put_everywhere(key, everywhere)
 
     def everywhere(self, state: TrainState) -> TrainState:
         """Put a state, for example from a checkpoint, on the devices where `run` takes it."""
-        if not self.shards.is_one:
-            return jax.device_put(state, self.placement)
-        return state if self.num_devices == 1 else jax.device_put(state, self._everywhere)
+        return state if self.num_present == 1 else jax.device_put(state, self.placement)
 
-    def on_one_device(self, tree: Any) -> Any:
-        """Return a part of the state on the first device, with all shards.
+    def on_one_device(self, state: TrainState) -> TrainState:
+        """Return a state on the first device, with the shares of all devices.
 
-        If several processes train, the part stays on their devices.
+        If several processes train, it stays on their devices.
         """
-        if self.num_devices == 1 or jax.process_count() > 1:
-            return tree
-        if not self.shards.is_one:
-            return jax.device_put(tree, self._everywhere.mesh.devices.flat[0])
-        return jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
+        if self.num_present == 1 or jax.process_count() > 1:
+            return state
+        return jax.device_put(state, self._mesh.devices.flat[0])
 
-    def for_evaluation(self, tree: Any) -> Any:
-        """Return a part of the state, on the devices where an evaluation takes it."""
-        return tree if not self.shards.is_one else self.on_one_device(tree)
+    def of_first_device(self, state: TrainState) -> TrainState:
+        """Return a state, or its shapes, as the first device of this process has it."""
+        if self.num_devices == 1:
+            return state
 
-    def _specs(self) -> Any:
-        """Return how the mesh partitions a state: a tree that is a prefix of a `TrainState`."""
-        whole: Any = PartitionSpec()
-        if self.shards.is_one:
-            return whole
-        by_shard: Any = PartitionSpec(SHARD_AXIS)
-        agent = jax.eval_shape(lambda: self.learner.init(make_key(0), self.num_envs))
-        specs = placement(agent, self.learner.by_shard)
-        return TrainState(whole, whole, specs, by_shard, whole)
+        def first(leaf: Any, is_own: bool) -> Any:  # noqa: FBT001
+            if isinstance(leaf, jax.ShapeDtypeStruct):
+                return jax.ShapeDtypeStruct(leaf.shape[1:] if is_own else leaf.shape, leaf.dtype)
+            share = leaf.addressable_data(0)
+            return share[0] if is_own else share
 
-    def _over_shards(self, function: Callable[..., Any], in_specs: Any, out_specs: Any) -> Any:
-        """Turn a function of one device's part into a function of the whole state."""
-        if self.shards.is_one:
-            return function
-        mesh = self._everywhere.mesh
-        return jax.shard_map(
-            function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False
-        )
+        return jax.tree.map(first, state, jax.tree.broadcast(self._is_per_device, state))
 
     def run(
         self, state: TrainState, num_updates: jax.Array, begin: jax.Array
@@ -260,95 +243,169 @@ class LearningLoop:
                 runs the same program.
             begin: whether a new window of sums begins here, boolean scalar.
         """
-        whole = PartitionSpec()
-        in_specs = (self._specs(), whole, whole)
-        run = self._over_shards(self._run, in_specs, (self._specs(), whole))
+        is_own = self._is_per_device
+        run = self._over_devices(self._run, (is_own, False, False), (is_own, False))
         return run(state, num_updates, begin)
 
     def _run(
         self, state: TrainState, num_updates: jax.Array, begin: jax.Array
     ) -> tuple[TrainState, Report]:
         state = _begin_window(state, begin)
+        learner = self._with(state.options)
 
         def body(_: jax.Array, state: TrainState) -> TrainState:
             # The key depends only on the number of the update, so a run draws the same numbers
             # whatever its chunks are and wherever it is resumed.
             key = state.num_updates.key(state.key, _UPDATE)
-            agent, batch_state, metrics = self.learner.update(
-                key, state.agent, state.batch_state, self._step
-            )
-            sums = {name: state.metric_sums[name] + value for name, value in metrics.items()}
-            return TrainState(state.key, state.num_updates + 1, agent, batch_state, sums)
+            agent, batch_state, metrics = learner.update(key, state.agent, state.batch_state, self)
+            return _after_update(state, agent, batch_state, metrics)
 
         state = jax.lax.fori_loop(0, num_updates, body, state)
-        return state, _report(state, self.shards)
+        return state, self._report(state)
 
     def collect(self, state: TrainState) -> tuple[TrainState, Any]:
-        """Do the first half of an update, and return the experience to learn from as well.
+        """Do the first half of an update on one device, and return the experience as well.
 
         Raises:
             InvalidArgumentError: the learner's updates have no halves.
         """
         key = state.num_updates.key(state.key, _UPDATE)
-        agent, batch_state, experience = self.learner.collect(
-            key, state.agent, state.batch_state, self._step
-        )
+        learner = self._with(state.options)
+        agent, batch_state, experience = learner.collect(key, state.agent, state.batch_state, self)
         return dataclasses.replace(state, agent=agent, batch_state=batch_state), experience
 
     def learn(self, state: TrainState, experience: Any) -> TrainState:
-        """Do the second half of an update."""
-        key = state.num_updates.key(state.key, _UPDATE)
+        """Do the second half of an update on one device."""
         # The same key as in `collect`, as in `Learner.update`. Each half folds in its own purposes.
-        agent, metrics = self.learner.learn(key, state.agent, state.batch_state, experience)
-        sums = {name: state.metric_sums[name] + value for name, value in metrics.items()}
-        return TrainState(state.key, state.num_updates + 1, agent, state.batch_state, sums)
+        key = self.own_key(state.num_updates.key(state.key, _UPDATE))
+        agent, metrics = self._with(state.options).learn(
+            key, state.agent, state.batch_state, experience, self.mean
+        )
+        return _after_update(state, agent, state.batch_state, metrics)
 
-    def _step(
+    def _with(self, options: Mapping[str, Any]) -> Any:
+        learner: Any = self.learner
+        return dataclasses.replace(learner, **options) if options else learner
+
+    # What follows is what a learner sees of the loop: `myriad.agents.agent.Environments`.
+
+    def keys(self, key: jax.Array) -> jax.Array:
+        """Return a key for each environment of this device, `[N]`."""
+        env_index = self._device * np.uint32(self._envs_per_device) + jnp.arange(
+            self._envs_per_device, dtype=jnp.uint32
+        )
+        return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, env_index)
+
+    def step(
         self, key: jax.Array, batch_state: BatchState, action: jax.Array
     ) -> tuple[BatchState, Transition]:
-        # The learner has already folded the shard's number into `key`.
+        """Advance this device's environments by one step."""
         step_keys, reset_keys = (
-            self._env_keys(jax.random.fold_in(key, purpose)) for purpose in (_STEP, _RESET)
+            self.keys(jax.random.fold_in(key, purpose)) for purpose in (_STEP, _RESET)
         )
         return self.envs.step(batch_state, action, step_keys, reset_keys)
 
-    def _env_keys(self, key: jax.Array, shard: jax.Array | None = None) -> jax.Array:
-        num_envs = self.num_envs // self.shards.num_shards
-        env_index = jnp.arange(num_envs, dtype=jnp.uint32)
-        if shard is not None:
-            env_index = env_index + shard * np.uint32(num_envs)
-        return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, env_index)
+    def own_key(self, key: jax.Array) -> jax.Array:
+        """Return a key that differs by device."""
+        return key if self.num_devices == 1 else jax.random.fold_in(key, self._device)
 
+    def mean(self, tree: Any) -> Any:
+        """Average over the devices."""
+        return tree if self.num_devices == 1 else jax.lax.pmean(tree, DEVICE)
 
-def parallel_learner(learner: Any, num_envs: int) -> tuple[Any, int]:
-    """Return the learner, and how many devices it finds worth sharing its gradient steps among.
+    @property
+    def _envs_per_device(self) -> int:
+        return self.num_envs // self.num_devices
 
-    Shards always spread over the largest number of devices that divides them.
-    """
-    if not learner.shards.is_one:
-        return learner, _devices_of_shards(learner.shards.num_shards)
-    num_devices = learner.shared_among(num_envs, jax.local_device_count())
-    if num_devices == 1:
-        return learner, 1
-    return dataclasses.replace(learner, num_devices=num_devices), num_devices
+    @property
+    def _device(self) -> Any:
+        """The number of this device, uint32 scalar, or 0 if it is the only one."""
+        if self.num_devices == 1:
+            return np.uint32(0)
+        return jax.lax.axis_index(DEVICE).astype(jnp.uint32)
 
+    @functools.cached_property
+    def _is_per_device(self) -> Any:
+        """Which leaves of a state differ by device: booleans in a prefix of a `TrainState`."""
+        if self.num_devices == 1:
+            return False
+        shapes = jax.eval_shape(lambda: self.learner.init(make_key(0), self._envs_per_device))
+        own = self.learner.per_device or frozenset()
+        agent = type(shapes)(**{each.name: each.name in own for each in dataclasses.fields(shapes)})
+        shared: Any = False
+        of_device: Any = True
+        return TrainState(shared, shared, agent, of_device, shared, shared)
 
-def _devices_of_shards(num_shards: int) -> int:
-    """Return how many of the devices of all processes share the shards.
+    def _over_devices(self, function: Callable[..., Any], args: Any, results: Any) -> Any:
+        """Turn a function of one device's share into a function of the whole.
 
-    Raises:
-        InvalidArgumentError: several processes can't share them evenly.
-    """
-    num_devices = jax.device_count()
-    num_processes = jax.process_count()
-    # A process whose devices have no shard would take no part in the training.
-    if num_processes > 1 and num_shards % num_devices:
-        fits = num_devices if num_devices & (num_devices - 1) == 0 else "a power of two"
-        raise InvalidArgumentError(
-            f"num_shards must be divisible by the {num_devices} devices of the {num_processes} "
-            f"processes, such as {fits}, but is {num_shards}."
+        Args:
+            function: what each device does.
+            args: which leaves of the arguments differ by device, as `_is_per_device`.
+            results: the same of the results.
+        """
+        if self.num_devices == 1:
+            return function
+        if self.num_present == 1:
+            in_axes, out_axes = (
+                jax.tree.map(lambda is_own: 0 if is_own else None, each) for each in (args, results)
+            )
+            return jax.vmap(
+                function, in_axes, out_axes, axis_name=DEVICE, axis_size=self.num_devices
+            )
+
+        def of_device(*shares: Any) -> Any:
+            found = function(*_for_own(lambda leaf: leaf[0], args, shares))
+            return _for_own(lambda leaf: leaf[None], results, found)
+
+        return jax.shard_map(
+            of_device,
+            mesh=self._mesh,
+            in_specs=jax.tree.map(_spec, args),
+            out_specs=jax.tree.map(_spec, results),
+            check_vma=False,
         )
-    return largest_share(num_shards, num_devices)
+
+    def _report(self, state: TrainState) -> Report:
+        batch_state = state.batch_state
+        # In the order of `PARTS`. The sums keep a bad reward, so one check at the end of a chunk is
+        # enough.
+        seen = (batch_state.obs, batch_state.episode_return, batch_state.return_sum)
+        is_bad = [_holds(_is_not_finite, part) for part in (state.metric_sums, state.agent, seen)]
+        is_bad.append(_holds(jnp.isnan, batch_state.env_state))
+        of_device = (
+            exact_sum(batch_state.num_episodes),
+            batch_state.return_sum.sum(),
+            jnp.stack(is_bad),
+        )
+        if self.num_devices > 1:
+            num_episodes, return_sum, is_bad = jax.lax.psum(of_device, DEVICE)
+            of_device = num_episodes, return_sum, is_bad > 0
+        return Report(state.metric_sums, *of_device)
+
+
+def _spec(is_own: bool) -> PartitionSpec:  # noqa: FBT001
+    return PartitionSpec(DEVICE) if is_own else PartitionSpec()
+
+
+def _for_own(function: Callable[[Any], Any], is_own: Any, tree: Any) -> Any:
+    """Apply a function to the leaves that differ by device. `is_own` is a prefix of the tree."""
+    return jax.tree.map(
+        lambda leaf, own: function(leaf) if own else leaf, tree, jax.tree.broadcast(is_own, tree)
+    )
+
+
+def _after_update(
+    state: TrainState, agent: Any, batch_state: BatchState, metrics: dict[str, jax.Array]
+) -> TrainState:
+    sums = {name: state.metric_sums[name] + value for name, value in metrics.items()}
+    return dataclasses.replace(
+        state,
+        num_updates=state.num_updates + 1,
+        agent=agent,
+        batch_state=batch_state,
+        metric_sums=sums,
+    )
 
 
 def _begin_window(state: TrainState, begin: jax.Array) -> TrainState:
@@ -361,21 +418,6 @@ def _begin_window(state: TrainState, begin: jax.Array) -> TrainState:
         state.batch_state, num_episodes=num_episodes, return_sum=return_sum
     )
     return dataclasses.replace(state, metric_sums=sums, batch_state=batch_state)
-
-
-def _report(state: TrainState, shards: Shards) -> Report:
-    batch_state = shards.joined(state.batch_state)
-    # In the order of `PARTS`. The sums keep a bad reward, so one check at the end of a chunk is
-    # enough.
-    seen = (batch_state.obs, batch_state.episode_return, batch_state.return_sum)
-    is_bad = [_holds(_is_not_finite, part) for part in (state.metric_sums, state.agent, seen)]
-    is_bad.append(_holds(jnp.isnan, batch_state.env_state))
-    return Report(
-        state.metric_sums,
-        shards.total_count(exact_sum(batch_state.num_episodes)),
-        shards.total(shards.each(lambda _, sums: sums.sum(), state.batch_state.return_sum)),
-        shards.any(jnp.stack(is_bad)),
-    )
 
 
 def _is_not_finite(array: jax.Array) -> jax.Array:

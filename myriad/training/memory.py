@@ -117,8 +117,8 @@ def program_needs(
     run = Stated.of(training.run)
     _, of_run, _ = training.sizes
     is_cpu = resolve_platform() == "cpu"
-    # Each device holds the whole state, and all devices of a CPU share its memory.
-    num_devices = training.loop.num_devices if is_cpu else 1
+    # The figures are those of one device, and all devices of a CPU share its memory.
+    num_devices = training.loop.num_present if is_cpu else 1
     state = num_devices * init.results
     # The state is donated, so most results of a call reuse the memory of its arguments.
     copied = COPIES * of_run.product_bytes if is_cpu else 0
@@ -132,10 +132,7 @@ def program_needs(
             beside.append(round(SAVING_SHARE * _written_bytes(training)))
         if resumes:
             beside.append(restoring_bytes(training.state_shapes))
-    # One device evaluates alone, or with shards each device evaluates its own.
     evaluation = evaluation_bytes(training.evaluate)
-    if not training.loop.shards.is_one:
-        evaluation *= num_devices
     return Needs(state, max(beside), evaluation, is_compiled=True)
 
 

@@ -19,7 +19,7 @@ from myriad.counters import Counter
 from myriad.random import make_key
 from myriad.training.config import ResolvedConfig
 from myriad.training.evaluation import Evaluation, evaluation_key
-from myriad.training.loop import LearningLoop, Report, TrainState, parallel_learner
+from myriad.training.loop import LearningLoop, Report, TrainState
 from myriad.xla import (
     equations,
     output_fusion,
@@ -92,14 +92,12 @@ class CompiledTraining:
         self.eval_every = resolved.updates_per_eval
         self.chunk = resolved.updates_per_chunk
         learner = resolved.learner.scheduled(self.num_updates)
-        num_devices = 1
-        if config.compile_mode != "off":  # Uncompiled, one device does all the work.
-            learner, num_devices = parallel_learner(learner, resolved.num_envs)
-        self.loop = LearningLoop(resolved.env, learner, resolved.num_envs, num_devices=num_devices)
-        # Use the loop's learner, which knows how many devices share its shards.
+        self.loop = LearningLoop(
+            resolved.env, learner, resolved.num_envs, num_devices=resolved.num_devices()
+        )
         self._evaluation = Evaluation(
             resolved.env,
-            self.loop.learner,
+            learner,
             config.eval_rollouts,
             max_steps=config.eval_max_steps,
         )
@@ -134,10 +132,11 @@ class CompiledTraining:
             return
         with collector_paused():
             init, run = self.loop.jitted()
-            evaluate: Any = self._jitted_evaluate()
-            first = init.trace(make_key(0))
+            evaluate: Any = jax.jit(self._evaluate)
+            first = init.trace(make_key(0), self.loop.options)
             state = self.state_shapes = result_shapes(first)
-            evaluation = evaluate.trace(state.agent, state.key, state.num_updates)
+            of_first = self.loop.of_first_device(state)
+            evaluation = evaluate.trace(of_first.agent, of_first.key, of_first.num_updates)
             running = run.trace(state, np.int32(0), np.bool_(False))  # noqa: FBT003
             traced = (first, running, evaluation)
             self.sizes = tuple(ProgramSize.of(each) for each in traced)
@@ -163,14 +162,14 @@ class CompiledTraining:
             programs = self.loop.init, self.loop.run, self._evaluate
             programs = tuple(_called_under(jax.disable_jit, each) for each in programs)
         else:
-            programs = *self.loop.jitted(), self._jitted_evaluate()
+            programs = *self.loop.jitted(), jax.jit(self._evaluate)
         if mode == "jit":
             programs = tuple(_called_under(without_compilation_cache, each) for each in programs)
         self.init, self.run, self.evaluate = programs
 
     def first_state(self) -> TrainState:
         """Return the state before the first update."""
-        return self.init(self.loop.key(self.resolved.config.seed))
+        return self.init(self.loop.key(self.resolved.config.seed), self.loop.options)
 
     def next_boundary(self, done: int) -> int:
         """Return the update after which the next evaluation follows."""
@@ -211,17 +210,6 @@ class CompiledTraining:
         if report is not None:
             on_report(jax.device_get(report), done)
         return state, done
-
-    def _jitted_evaluate(self) -> Any:
-        if self.loop.shards.is_one:
-            return jax.jit(self._evaluate)
-        lies = self.loop.placement
-        return jax.jit(
-            self._evaluate,
-            in_shardings=(lies.agent, lies.key, lies.num_updates),
-            # Replicated, since every process reads the returns.
-            out_shardings=lies.key,
-        )
 
     def _evaluate(
         self, agent: Any, key: jax.Array, num_updates: Counter

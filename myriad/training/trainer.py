@@ -109,7 +109,7 @@ class Trainer:
         steps = int(state.num_updates) * self.programs.steps_per_update
         total_s = time.perf_counter() - start
         return TrainingResults(
-            self.programs.loop.on_one_device(state.agent),
+            self.programs.loop.of_first_device(state).agent,
             History([training_row(row) for row in rows]),
             History([evaluation_row(row) for row in rows]),
             self.config,
@@ -126,11 +126,9 @@ class Trainer:
         others = [devices for devices in before if devices != now]
         platform = now.split()[1]
         agrees = "differs by rounding"
-        same_bits = False
         if all(platform in devices for devices in others):
             agrees = "gives the same results within 1e-5 but not the same bits"
-            same_bits = self.config.num_shards > 1 and self.config.reduction == "exact"
-        is_news = others and not same_bits and done != self.programs.num_updates
+        is_news = others and done != self.programs.num_updates
         if is_news and distributed.is_first():
             warnings.warn(
                 f"this run trained on {' and '.join(others)} and continues on {now}: an update "
@@ -159,8 +157,8 @@ class Trainer:
             )
         num_envs = self.programs.resolved.num_envs
         size = f"{num_envs:,} environments"
-        if self.config.num_shards > 1:
-            size += f" in {self.config.num_shards} shards on {self._devices[-1]}"
+        if self.programs.loop.num_devices > 1:
+            size += f" on {self._devices[-1]}"
         self._progress.say(f"{what}, {size}: {how}")
         if self._settings:
             self._progress.say(in_short(self._settings))
@@ -191,7 +189,6 @@ class Trainer:
     def _save(self, done: int, state: TrainState, rows: list[dict[str, Any]]) -> None:
         with self._monitor.timed("save"):
             self.folder.flush()
-            # Save one device's copy, since all hold the same. With shards, join those of all.
             state = self.programs.loop.on_one_device(state)
             self._checkpoints.save(done, state, lines_of(rows), self._devices)
             # Each save leaves a freed copy of the whole compressed state in the allocator.
@@ -241,7 +238,7 @@ class Trainer:
             for tracker in trackers:
                 tracker.log(rows[-1], steps)
             if _is_due(len(rows), self.config.film_every):
-                self._films.record(self.programs.loop.on_one_device(state.agent), done)
+                self._films.record(self.programs.loop.of_first_device(state).agent, done)
         if not _is_due(len(rows), self.config.monitor_every):
             return
         of_machine = self._monitor.row(steps)
@@ -292,7 +289,7 @@ class Trainer:
         return row
 
     def _evaluate(self, state: TrainState) -> Any:
-        state = self.programs.loop.for_evaluation(state)
+        state = self.programs.loop.of_first_device(state)
         return jax.device_get(self.programs.evaluate(state.agent, state.key, state.num_updates))
 
     def _warn_if_short(self, state: TrainState) -> None:

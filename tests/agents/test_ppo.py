@@ -13,7 +13,7 @@ from myriad.agents import make_learner
 from myriad.agents.hyperparameters import annealed
 from myriad.agents.minibatches import (
     BLOCK_ROWS,
-    draw_permutations,
+    draw_permutation,
     gatherer,
     map_over_blocks,
     mean_over_blocks,
@@ -24,18 +24,10 @@ from myriad.agents.trajectory import Trajectory
 from myriad.counters import Counter
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.spaces import Box, Discrete, MultiDiscrete
-from myriad.training.evaluation import Evaluation
 from myriad.training.loop import LearningLoop
 from myriad.xla import numbers_of
 
 SMALL = {"rollout_steps": 8, "num_epochs": 2, "num_minibatches": 4, "hidden_sizes": (8,)}
-ENVIRONMENTS = [
-    "cartpole-control",
-    "pendulum-control",
-    "gene-circuit-control",
-    "snake",
-    "bucket-brigade",
-]
 BEGIN = jnp.array(True)  # noqa: FBT003  (an array's value, not a switch)
 
 
@@ -167,9 +159,7 @@ def assert_loss(learner, params, batch, log_prob, entropy):
     )
     loss, metrics = jax.jit(learner.loss)(params, batch)
     assert float(loss) == pytest.approx(float(expected), rel=1e-5, abs=1e-5)
-    assert float(metrics[learner.metric_names.index("clip_fraction")]) == pytest.approx(
-        np.mean(ratio != clipped)
-    )
+    assert float(metrics["clip_fraction"]) == pytest.approx(np.mean(ratio != clipped))
 
 
 @pytest.mark.slow
@@ -186,10 +176,27 @@ def test_a_gradient_step_is_adam_on_standardised_advantages_and_a_clipped_gradie
         "optimizer_epsilon": epsilon,
     }
     learner = PPO.create(env, **{**SMALL, **options})
-    state = dataclasses.replace(first_state(learner, 4), num_updates=Counter.of(1))
-    rng = np.random.default_rng(0)
-    batch = random_batch(rng, 32, 4, rng.integers(0, 2, (32, 1)).astype(np.float32))
-    params = jax.jit(learner._learn)(make_key(1), state, batch)[0].params
+    learning = LearningLoop(env, learner, 4)
+    state = jax.jit(learning.init)(make_key(0))
+    state = dataclasses.replace(
+        state, agent=dataclasses.replace(state.agent, num_updates=Counter.of(1))
+    )
+
+    @jax.jit
+    def collected():
+        after, trajectory = learning.collect(state)
+        # What `learn` makes of it: moments for rewards include the rollout.
+        obs_stats = state.agent.obs_stats.update(trajectory.obs)
+        return_stats = state.agent.return_stats.update(trajectory.discounted_return)
+        under = dataclasses.replace(state.agent, obs_stats=obs_stats, return_stats=return_stats)
+        batch = learner._batch(under, trajectory, after.batch_state.obs)
+        batch = dataclasses.replace(batch, obs=learner._inputs(under, batch.obs))
+        return after, trajectory, batch
+
+    after_collecting, trajectory, batch = collected()
+    learned = jax.jit(learning.learn)(after_collecting, trajectory)
+    params = learned.agent.params
+    state = state.agent
     advantage = (batch.advantage - batch.advantage.mean()) / batch.advantage.std()
     standardised = dataclasses.replace(batch, advantage=advantage)
     gradient = jax.device_get(
@@ -214,7 +221,7 @@ def test_the_learning_rate_falls_to_zero_and_no_further():
 
 @pytest.mark.parametrize("size", [1, 7, 64, pytest.param((1 << 20) + 3, marks=pytest.mark.slow)])
 def test_permutations_hold_every_index_once(size):
-    drawn = np.asarray(draw_permutations(make_key(0), 2, size))
+    drawn = [np.asarray(draw_permutation(make_key(seed), size)) for seed in (0, 1)]
     np.testing.assert_array_equal(np.sort(drawn), np.tile(np.arange(size), (2, 1)))
     assert size == 1 or not (drawn[0] == drawn[1]).all()
 
@@ -223,14 +230,16 @@ def test_permutations_hold_every_index_once(size):
 def test_a_permutation_of_many_rows_leaves_none_of_their_order():
     # Of 2**26 rows a single word would leave six random bits: rows in 64 runs, each in order.
     size = 1 << 22
-    order = np.asarray(draw_permutations(make_key(0), 1, size))[0]
+    order = np.asarray(draw_permutation(make_key(0), size))
     ascents = np.count_nonzero(np.diff(order) > 0)
     assert abs(ascents - size / 2) < 5 * math.sqrt(size / 12)
 
 
 @pytest.mark.slow
 def test_every_index_comes_first_equally_often():
-    counts = np.bincount(np.asarray(draw_permutations(make_key(0), 8000, 8))[:, 0], minlength=8)
+    keys = jax.random.split(make_key(0), 8000)
+    first = jax.vmap(lambda key: draw_permutation(key, 8)[0])(keys)
+    counts = np.bincount(np.asarray(first), minlength=8)
     assert np.sum((counts - 1000) ** 2 / 1000) < 24.3  # chi-squared, 7 degrees of freedom, 0.1%
 
 
@@ -310,49 +319,6 @@ def test_a_policy_is_named_by_the_space():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_it_updates_and_acts_in_every_environment(name):
-    learning = loop(name)
-    state = after(learning, 2)
-    assert all(np.isfinite(value) for value in state.metric_sums.values())
-    floats = [
-        leaf for leaf in jax.tree.leaves(state.agent) if jnp.issubdtype(leaf.dtype, jnp.floating)
-    ]
-    assert all(np.isfinite(leaf).all() for leaf in floats)
-    space = learning.envs.env.action_space(learning.envs.env.default_params)
-    act = jax.jit(learning.learner.act, static_argnames="greedy")
-    for greedy in (True, False):
-        action = act(state.agent, make_key(3), state.batch_state.obs, greedy=greedy)
-        assert action.dtype == space.dtype
-        assert jax.vmap(space.contains)(action).all()
-
-
-@pytest.mark.slow
-def test_chunks_are_the_same_run_bit_for_bit_from_one_compilation():
-    learning = loop(num_minibatches=2)
-    init, run = jax.jit(learning.init), jax.jit(learning.run)
-    whole, _ = run(init(make_key(0)), jnp.int32(5), BEGIN)
-    for split in [(1, 4), (2, 2, 1)]:
-        state = init(make_key(0))
-        for num_updates in split:
-            state, _ = run(state, jnp.int32(num_updates), ~BEGIN)
-        assert_same(state.agent, whole.agent)
-        assert_same(state.batch_state.env_state, whole.batch_state.env_state)
-    assert run._cache_size() == 1
-    assert not any(leaf.weak_type for leaf in jax.tree.leaves(whole.agent))
-
-
-@pytest.mark.slow
-def test_seeds_side_by_side_learn_as_alone():
-    learning = loop(num_epochs=1, num_minibatches=1)
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(make_key(7), jnp.arange(2))
-    run = lambda key: learning.run(learning.init(key), jnp.int32(2), BEGIN)[0].agent.params  # noqa: E731
-    both = jax.jit(jax.vmap(run))(keys)
-    alone = jax.jit(run)(keys[1])
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a[1], b, atol=1e-4), both, alone)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("normalize", [True, False])
 def test_moments_follow_the_rollouts_where_normalisation_is_on(normalize):
     state = after(loop(normalize_observations=normalize, normalize_rewards=normalize), 3)
@@ -375,18 +341,6 @@ def test_the_first_gradient_step_sees_the_policy_that_acted():
         # Every ratio is 1, and standardised advantages have mean 0.
         assert abs(float(report.metric_sums["policy_loss"])) < 1e-6
         assert float(report.metric_sums["clip_fraction"]) == 0
-
-
-@pytest.mark.slow
-def test_it_learns_to_balance_the_pole():
-    env = make_env("cartpole-control")
-    learning = LearningLoop(env, PPO.create(env, anneal_updates=40), PPO.default_num_envs)
-    state = after(learning, 40, seed=1000)
-    returns, ended = jax.jit(Evaluation(env, learning.learner, 64, max_steps=500).returns)(
-        state.agent, make_key(1)
-    )
-    assert ended.all()
-    assert float(jnp.mean(returns)) >= 475
 
 
 def test_an_unknown_field_is_answered_with_the_nearest():

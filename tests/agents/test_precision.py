@@ -4,22 +4,24 @@ import dataclasses
 import functools
 import re
 import shutil
+import types
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jax.flatten_util import ravel_pytree
 
 from myriad import create_config, make_env, make_key, resume, train_and_evaluate
 from myriad.agents import make_learner
-from myriad.agents.gradients import Learned, take_step
+from myriad.agents.agent import alone
+from myriad.agents.gradients import Learned, LossScale, gradient_step
 from myriad.agents.networks import MLP, NetworkSpec, affine
-from myriad.agents.precision import DTYPES, LossScale, Precision, unscaled
-from myriad.agents.shards import Shards
+from myriad.agents.precision import DTYPES, Precision
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError, UnknownNameError
-from myriad.training.loop import LearningLoop, parallel_learner
+from myriad.training.loop import LearningLoop
 
 SMALL = {
     "ppo": {"rollout_steps": 32, "num_epochs": 2, "num_minibatches": 2},
@@ -204,42 +206,28 @@ def test_attention_without_float16_on_a_cpu_is_refused_and_auto_takes_another():
         learner_of("dqn", "snake", **options, attention="xla")
 
 
-@pytest.mark.slow
-def test_devices_share_a_scaled_gradient():
-    options = {"compute_dtype": "float16", "num_minibatches": 1, "num_epochs": 1}
-    learner = learner_of("ppo", rollout_steps=64, **options)
-    shared, num_devices = parallel_learner(learner, 128)
-    assert num_devices == 2
-    loop = LearningLoop(learner.env, shared, 128, num_devices=num_devices)
-    init, run = loop.jitted()
-    state, report = run(init(make_key(0)), np.int32(1), np.bool_(1))
-    assert not report.is_bad.any()
-    alone, _ = after(learner, 1, 128)
-    for a, b in zip(
-        jax.tree.leaves(loop.on_one_device(state.agent.params)),
-        jax.tree.leaves(alone.agent.params),
-        strict=True,
-    ):
-        np.testing.assert_allclose(a, b, atol=2e-3)
+def stepped(gradient, scale, params=(1.0, 2.0)):
+    """Take a step of plain gradient descent at a rate of 1 whose optimiser counts.
 
-
-def descended(gradient, scale, params=(1.0, 2.0)):
-    """Take a step of plain gradient descent at a rate of 1 whose optimiser counts."""
-    params = jnp.asarray(params)
-    loss_scale = LossScale(jnp.float32(scale), jnp.int32(7))
-    learned = Learned(params, jnp.int32(3), loss_scale)
-    return take_step(
-        learned,
-        jnp.asarray(gradient),
-        lambda gradient, num_steps: (gradient, num_steps + 1),
-        1.0,
-        Shards(),
-        statistics=True,
+    The loss is linear, so its gradient is `gradient` once the scale is divided out.
+    """
+    learner = types.SimpleNamespace(
+        gradient_accumulation=1,
+        gradient_statistics=True,
+        optimizer=optax.GradientTransformation(None, lambda g, num_steps: (g, num_steps + 1)),
     )
+    loss_scale = LossScale(jnp.float32(scale), jnp.int32(7))
+    learned = Learned(jnp.asarray(params), jnp.int32(3), loss_scale)
+
+    def loss(params, rows):
+        return jnp.sum(params * rows[0]), {}
+
+    rows = jnp.asarray([gradient])
+    return gradient_step(learner, loss, learned, rows, 1.0, alone)
 
 
 def test_a_finite_gradient_is_divided_by_the_scale():
-    learned, _ = descended([8.0, 16.0], 8)
+    learned, _ = stepped([1.0, 2.0], 8)
     np.testing.assert_array_equal(learned.params, [0.0, 0.0])
     assert int(learned.opt_state) == 4
     assert int(learned.loss_scale.good_steps) == 8
@@ -247,17 +235,17 @@ def test_a_finite_gradient_is_divided_by_the_scale():
 
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
 def test_an_infinity_skips_the_step_and_halves_the_scale(bad):
-    learned, statistics = descended([1.0, bad], 2.0**15)
+    learned, statistics = stepped([1.0, bad], 2.0**15)
     np.testing.assert_array_equal(learned.params, [1.0, 2.0])
     assert int(learned.opt_state) == 3
     assert float(learned.loss_scale.scale) == 2.0**14
     assert int(learned.loss_scale.good_steps) == 0
     # What is watched for NaNs sees none.
-    assert all(np.isfinite(value) for value in statistics)
+    assert all(np.isfinite(value) for value in statistics.values())
 
 
 def test_at_the_least_scale_an_infinity_is_no_longer_hidden():
-    learned, _ = descended([1.0, np.inf], 1.0)
+    learned, _ = stepped([1.0, np.inf], 1.0)
     assert not np.isfinite(learned.params).all()
 
 
@@ -265,18 +253,13 @@ def test_the_scale_doubles_after_2000_good_steps_and_has_a_limit():
     def steps(loss_scale, number):
         return jax.lax.fori_loop(0, number, lambda _, s: s.after(jnp.isfinite(0.0)), loss_scale)
 
+    assert LossScale.create(Precision(compute_dtype="bfloat16")) is None
     first = LossScale.create(Precision(compute_dtype="float16"))
     assert float(first.scale) == 2.0**15
     assert float(steps(first, 1_999).scale) == 2.0**15
     doubled = steps(first, 2_000)
     assert (float(doubled.scale), int(doubled.good_steps)) == (2.0**16, 0)
     assert float(steps(first, 40_000).scale) == 2.0**24
-
-
-def test_nothing_is_scaled_where_no_gradient_passes_through_float16():
-    gradient = jnp.asarray([1.0, jnp.inf])
-    assert LossScale.create(Precision(compute_dtype="bfloat16")) is None
-    assert unscaled(gradient, None) == (gradient, None, None)
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,8 @@ class Pixels(CartPole):
         return Box(0, 255, (4,), np.uint8)
 
 
-def choose(key, obs):
-    action = jax.random.bernoulli(key, 0.5, obs.shape[:1]).astype(jnp.int32)
-    return action, None
+def choose(keys, obs):
+    return jax.vmap(lambda key: jax.random.bernoulli(key).astype(jnp.int32))(keys), None
 
 
 def value_of(obs):
@@ -56,7 +55,7 @@ def test_an_episode_that_was_truncated_is_valued_by_its_last_observation(narrow,
             batch_state,
             jnp.zeros(ENVS),
             choose,
-            loop._step,
+            loop,
             value_of,
             num_steps=STEPS,
             gamma=0.9,
@@ -64,7 +63,7 @@ def test_an_episode_that_was_truncated_is_valued_by_its_last_observation(narrow,
     )()
     expected = []
     for t in range(STEPS):
-        batch_state, _, result = act_and_step(key, jnp.uint32(t), batch_state, choose, loop._step)
+        batch_state, _, result = act_and_step(key, jnp.uint32(t), batch_state, choose, loop)
         is_cut = result.truncated & ~result.terminated
         expected.append(np.where(is_cut, value_of(result.final_obs), 0))
     assert np.count_nonzero(expected) == ENVS * (STEPS // 3)
@@ -77,7 +76,7 @@ def test_observations_keep_their_dtype():
     loop = LearningLoop(env, make_learner("ppo", env, rollout_steps=4), 8)
     state = jax.eval_shape(loop.init, make_key(0))
     _, _, trajectory = jax.eval_shape(
-        lambda state: loop.learner.collect(make_key(1), state.agent, state.batch_state, loop._step),
+        lambda state: loop.learner.collect(make_key(1), state.agent, state.batch_state, loop),
         state,
     )
     assert trajectory.obs.dtype == np.uint8

@@ -14,10 +14,8 @@ from benchmarks.harness.workloads import Declaration, Workload, load
 from benchmarks.plots.devices import device_scaling
 from ci.site.measurements import read_measurements
 
-TRAINING = Workload(
-    "devices", "small", "cartpole-control", "ppo", 32, 16, ("quick",), ("cpu",), num_shards=4
-)
-ROLLOUT = dataclasses.replace(TRAINING, name="rollout", agent="random", num_shards=None)
+TRAINING = Workload("devices", "small", "cartpole-control", "ppo", 32, 16, ("quick",), ("cpu",))
+ROLLOUT = dataclasses.replace(TRAINING, name="rollout", agent="random")
 
 
 def declare(monkeypatch, *workloads):
@@ -36,11 +34,8 @@ def two_cores(monkeypatch):
 
 
 def test_strong_scaling_keeps_the_environments_and_weak_scaling_multiplies_them():
-    of_rollout = places(ROLLOUT, {1: [1], 2: [1]})
-    assert list(of_rollout) == [Place(1, 32), Place(2, 32), Place(2, 64)]
-    sizes = [(1, 32), (2, 32), (2, 64)]
-    cut = [Place(*size, 4, how) for how in ("exact", "fast") for size in sizes]
-    assert list(places(TRAINING, {1: [1], 2: [1]})) == [Place(1, 32, 1), *cut]
+    found = places(ROLLOUT, {1: [1], 2: [1]})
+    assert list(found) == [Place(1, 32), Place(2, 32), Place(2, 64)]
 
 
 def test_processes_share_the_devices_out_where_they_divide_them():
@@ -50,22 +45,20 @@ def test_processes_share_the_devices_out_where_they_divide_them():
     assert [place.arm for place in shared][-1] == "2 processes"
 
 
-def test_devices_are_powers_of_two_up_to_the_cores_and_the_shards():
-    assert device_counts(1, None) == [1]
-    assert device_counts(6, None) == [1, 2, 4]
-    assert device_counts(64, 8) == [1, 2, 4, 8]
+def test_devices_are_powers_of_two_up_to_the_cores():
+    assert device_counts(1) == [1]
+    assert device_counts(6) == [1, 2, 4]
 
 
 @pytest.mark.parametrize("workload", load().workloads["devices"].values(), ids=lambda w: w.name)
 def test_weak_scaling_changes_the_environments_and_nothing_else(workload):
-    if workload.num_shards is None:
+    if workload.agent == "random":
         pytest.skip("a rollout has no hyperparameters")
     one, eight = (
-        devices.training_config(workload, Place(n, n * workload.num_envs, 8)).resolve()
-        for n in (1, 8)
+        devices.training_config(workload, Place(n, n * workload.num_envs)).resolve() for n in (1, 8)
     )
     assert eight.num_envs == 8 * one.num_envs
-    for name in ("agent_options", "num_shards", "steps_per_env"):
+    for name in ("agent_options", "batch_size", "steps_per_env"):
         assert getattr(one.config, name) == getattr(eight.config, name)
     assert one.learner.steps_per_update == eight.learner.steps_per_update
 
@@ -91,39 +84,26 @@ def test_each_number_of_devices_has_a_row_and_its_share_of_the_state(
     assert main(["--rounds", "2", "--output", str(tmp_path / "d.csv")]) == 0
     rows = read_csv(tmp_path / "d.csv")
     assert [(row["arm"], row["devices"], row["num_envs"]) for row in rows] == [
-        *(
-            (f"{scaling}, {how}{several}", number, size)
-            for how in ("exact", "fast")
-            for several, most_devices in (("", "2"), (", 2 processes", "1"))
-            for scaling, most in (("strong", "32"), ("weak", "64"))
-            for number, size in (("1", "32"), (most_devices, most))
-        ),
-        ("one shard", "1", "32"),
+        (f"{scaling}{several}", number, size)
+        for several, most_devices in (("", "2"), (", 2 processes", "1"))
+        for scaling, most in (("strong", "32"), ("weak", "64"))
+        for number, size in (("1", "32"), (most_devices, most))
     ]
-    cut = [row for row in rows if row["arm"] == "strong, exact"]
-    several = [row for row in rows if row["arm"] == "strong, exact, 2 processes"]
+    cut = [row for row in rows if row["arm"] == "strong"]
+    several = [row for row in rows if row["arm"] == "strong, 2 processes"]
     assert [row["processes"] for row in several] == ["1", "2"]
     for other in (cut[1], several[1]):
         assert int(cut[0]["sharded_bytes"]) == 2 * int(other["sharded_bytes"]) > 0
     alone = [row for row in rows if row["devices"] == row["processes"] == "1"]
-    assert [row["efficiency"] for row in alone] == ["1.0"] * 8 + [""]
+    assert [row["efficiency"] for row in alone] == ["1.0"] * 4
     said = capsys.readouterr().out
     assert "efficiency (least to most)" in said
-    assert "times one shard" in said
     assert (tmp_path / "device_scaling.png").is_file()
     (run,) = read_measurements([tmp_path]).runs
     assert [each.name for each in run.curves] == [
-        f"{scaling}, {how}{several}"
-        for how in ("exact", "fast")
-        for several in ("", ", 2 processes")
-        for scaling in ("strong", "weak")
+        f"{scaling}{several}" for several in ("", ", 2 processes") for scaling in ("strong", "weak")
     ]
     assert [point.devices for point in run.curves[0].points] == [1, 2]
-    assert [arm.name for arm in run.arms[0].arms] == [
-        "one shard",
-        "4 shards, exact",
-        "4 shards, fast",
-    ]
 
 
 @pytest.mark.slow
@@ -179,13 +159,13 @@ def row(arm, number, efficiency, **changes):
 
 def test_the_figure_says_what_the_most_devices_reach_and_draws_the_ideal():
     rows = [
-        row(f"{scaling}, {how}", number, share**step)
+        row(f"{scaling}{several}", number, share**step)
         for scaling, share in (("strong", 0.8), ("weak", 0.9))
-        for how in ("exact", "fast")
+        for several in ("", ", 2 processes")
         for step, number in enumerate((1, 2, 4))
     ]
     # Another process counts as much as another device.
-    rows += [row("weak, fast", 4, 0.5, processes=2)]
+    rows += [row("weak, 2 processes", 4, 0.5, processes=2)]
     assert device_scaling(rows[:-1]).get_suptitle().replace("\n", " ") == (
         "cartpole-control: 4 devices reach 0.64 of ideal strong scaling and 0.81 of ideal weak "
         "scaling"
@@ -196,7 +176,7 @@ def test_the_figure_says_what_the_most_devices_reach_and_draws_the_ideal():
     strong, weak = figure.axes
     assert "ideal" in [each.get_text() for each in strong.texts]
     assert strong.get_ylim()[0] == 0
-    assert list(weak.get_legend_handles_labels()[1]) == ["ppo, exact", "ppo, fast"]
+    assert list(weak.get_legend_handles_labels()[1]) == ["ppo", "ppo, 2 processes"]
 
 
 def test_the_figure_of_one_device_claims_nothing():
@@ -210,7 +190,7 @@ def test_the_asv_rows_run(monkeypatch, workload):
     declare(monkeypatch, workload)
     monkeypatch.setattr(devices, "_SAMPLE_S", 0.001)
     monkeypatch.setattr(devices, "skip_unless_several_cores", lambda: None)
-    monkeypatch.setattr(devices, "device_counts", lambda usable, num_shards: [1, 2])
+    monkeypatch.setattr(devices, "device_counts", lambda usable: [1, 2])
     suite = SeveralCores()
     suite.setup(workload.name)
     suite.time_call(workload.name)

@@ -32,10 +32,10 @@ class Still(Learner[Any]):
     def init(self, key, num_envs):
         return jnp.zeros((), jnp.int32)
 
-    def update(self, key, state, batch, step):
+    def update(self, key, state, batch, envs):
         for t in range(2):
             action = self.act(state, key, batch.obs, greedy=False)
-            batch, _ = step(jax.random.fold_in(key, t), batch, action)
+            batch, _ = envs.step(jax.random.fold_in(key, t), batch, action)
         return state + 1, batch, {"pushes": jnp.float32(2)}
 
     def act(self, state, key, obs, *, greedy):

@@ -25,7 +25,7 @@ SLACK_S = 15
 TIMEOUT_S = 240
 # Little to compile, and long enough to be ended in the middle.
 LONG = [
-    *("--env", "cartpole", "--agent", "pqn", "--num-envs", "32", "--num-shards", "8", "--quiet"),
+    *("--env", "cartpole", "--agent", "pqn", "--num-envs", "32", "--quiet"),
     *("--agent.hidden-sizes", "[4]", "--agent.rollout-steps=8", "--steps-per-env", "1600"),
     *("--eval-frequency", "80", "--checkpoint-every-s", "0"),
 ]
@@ -177,10 +177,10 @@ REFUSED = [
     ([], ["--without-xla-option=xla_cpu_use_multi_output_fusion"], {}, "process 1 has XLA_FLAGS"),
     ([], [], {"JAX_NUM_CPU_DEVICES": "2"}, "all processes must have the same number of devices"),
     (
-        ["--num-shards=1"],
+        ["--num-devices=1"],
         [],
         {},
-        "--num-shards must be at least 2 with the 2 devices of 2 processes",
+        "--num-devices must be 2, the devices of all 2 processes",
     ),
     (["--film-every=1"], [], {}, "--film-every must be 0 with several processes"),
     (["--run-folder=.."], [], {}, "run folder .. holds "),

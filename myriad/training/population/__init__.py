@@ -1,7 +1,6 @@
 """Many trainings of one shape at once: seeds of one configuration, or the trials of a study."""
 
 from myriad.training.population.population import (
-    DeviceState,
     Population,
     PopulationState,
     default_mapping,
@@ -10,7 +9,6 @@ from myriad.training.population.population import (
 )
 
 __all__ = [
-    "DeviceState",
     "Population",
     "PopulationState",
     "default_mapping",

@@ -16,7 +16,6 @@ from myriad.ranges import INT32, Integer
 from myriad.training.config import ResolvedConfig
 from myriad.training.loop import Report, TrainState
 from myriad.training.population.slot_programs import (
-    DeviceState,
     Mapped,
     Options,
     SlotPrograms,
@@ -25,7 +24,7 @@ from myriad.training.population.slot_programs import (
 from myriad.xla import holds_keys, numbers_of
 
 # One state for each device.
-PopulationState = tuple[DeviceState, ...]
+PopulationState = tuple[TrainState, ...]
 
 
 def default_mapping() -> Mapped:
@@ -33,27 +32,19 @@ def default_mapping() -> Mapped:
     return "map" if jax.default_backend() == "cpu" else "vmap"
 
 
-def saved_shapes(one: TrainState, num_trainings: int) -> DeviceState:
-    """Return the shapes of a checkpoint of many trainings that differ only in their seeds.
-
-    Args:
-        one: the shapes of one training's state.
-        num_trainings: how many there are, `M`.
-    """
-    return DeviceState(
-        jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct((num_trainings, *leaf.shape), leaf.dtype), one
-        ),
-        {},
+def saved_shapes(one: TrainState, num_trainings: int) -> TrainState:
+    """Return the shapes of a checkpoint of `M` trainings, from those of one training."""
+    return jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct((num_trainings, *leaf.shape), leaf.dtype), one
     )
 
 
 class Population:
     """Trainings of one shape side by side, each in a slot of one compiled program.
 
-    If `mapping` is "map", a training in a slot ends in the same bits as the same training alone on
-    one device, whatever its neighbours are. With "vmap" it agrees within 1e-5. Slots are spread
-    over the devices, which run the same program at the same time. By default the slots of one
+    The loss and the gradient of a given batch agree with those of the same training alone within
+    1e-5. Slots are spread over the devices, which run the same program at the same time. By default
+    the slots of one
     device run one after another on a CPU, whose caches hold one training better than all of them,
     and side by side on other devices.
 
@@ -103,11 +94,11 @@ class Population:
             Integer(1, jax.local_device_count()).require("num_devices", num_devices)
         if mapping not in (None, "map", "vmap"):
             raise InvalidArgumentError(f"mapping must be map or vmap, but got {shown(mapping)}.")
-        num_shards = resolved.config.num_shards
-        if num_shards > 1:
+        shared = resolved.config.num_devices or 1
+        if shared > 1:
             raise InvalidArgumentError(
-                "num_shards must be 1 where trainings run side by side, each on one device, "
-                f"but is {num_shards}."
+                "num_devices must be 1 where trainings run side by side, each on one device, "
+                f"but is {shared}."
             )
         self.resolved = resolved
         self.num_slots = num_slots
@@ -129,7 +120,7 @@ class Population:
 
     @property
     def state_shapes(self) -> Any:
-        """The shapes of a `DeviceState`, once compiled."""
+        """The shapes of a `TrainState`, once compiled."""
         return self.programs.state_shapes
 
     def compile(self, at_a_time: Any = len, meanwhile: Callable[[], None] = lambda: None) -> None:
@@ -154,15 +145,13 @@ class Population:
         Raises:
             InvalidArgumentError: a seed or a value can't be used.
         """
-        words = {
-            name: self._pad(value)
-            for name, value in self.programs.words(options or {}, self.num_slots).items()
-        }
+        given = self.programs.values(options or {}, self.num_slots)
+        values = {name: self._pad(value) for name, value in given.items()}
         # Refill all slots of a blank state, so that no second program for a first state compiles.
         is_new = np.ones(self._padded, bool)
         seed_words = self._pad(_words_of_seeds(seeds, self.num_slots))
         blank = self._on_each("blank")
-        return tuple(self._on_each("refill", is_new, *seed_words.T, words, state=blank))
+        return tuple(self._on_each("refill", is_new, *seed_words.T, values, state=blank))
 
     def refill(
         self,
@@ -196,16 +185,13 @@ class Population:
         slots = slots.astype(np.int64)
         is_new = np.zeros(self._padded, bool)
         is_new[slots] = True
-        given = self.programs.words(options or {}, len(slots))
-        words = {
-            name: np.zeros((self._padded, *value.shape[1:]), value.dtype)
-            for name, value in given.items()
-        }
-        for name, value in given.items():
-            words[name][slots] = value
+        values = {}
+        for name, given in self.programs.values(options or {}, len(slots)).items():
+            values[name] = np.zeros(self._padded, given.dtype)
+            values[name][slots] = given
         seed_words = np.zeros((self._padded, 2), np.uint32)
         seed_words[slots] = _words_of_seeds(seeds, len(slots))
-        return tuple(self._on_each("refill", is_new, *seed_words.T, words, state=state))
+        return tuple(self._on_each("refill", is_new, *seed_words.T, values, state=state))
 
     def run(
         self, state: PopulationState, num_updates: Any, begin: Any
@@ -260,14 +246,14 @@ class Population:
         if keys is not None:
             words[: self.num_slots] = np.asarray(jax.random.key_data(keys))
         own = np.full(self._padded, keys is None)
-        agents = [(x.members.agent, x.members.key, x.members.num_updates) for x in state]
+        agents = [(x.agent, x.key, x.num_updates) for x in state]
         return self._gathered(
             self._on_each("evaluate", self._pad(flags), own, words, state=agents, unpack=True)
         )
 
     def updates_done(self, state: PopulationState) -> np.ndarray:
         """Return how many updates each training has done, int64 `[M]`."""
-        count = self._gathered(each.members.num_updates for each in state)
+        count = self._gathered(each.num_updates for each in state)
         return count.high.astype(np.int64) << 32 | count.low.astype(np.int64)
 
     def member(self, state: PopulationState, slot: int) -> TrainState:
@@ -276,9 +262,9 @@ class Population:
         def taken(leaf: jax.Array) -> np.ndarray:
             return np.asarray(jax.device_get(numbers_of(leaf)))[slot % self._slots_per_device]
 
-        return jax.tree.map(taken, state[slot // self._slots_per_device].members)
+        return jax.tree.map(taken, state[slot // self._slots_per_device])
 
-    def gathered(self, state: PopulationState) -> DeviceState:
+    def gathered(self, state: PopulationState) -> TrainState:
         """Fetch all trainings as a checkpoint holds them, the same for any number of devices.
 
         Returns:
@@ -286,10 +272,10 @@ class Population:
         """
         return self._gathered(jax.tree.map(numbers_of, each) for each in state)
 
-    def scattered(self, trainings: DeviceState) -> PopulationState:
+    def scattered(self, trainings: TrainState) -> PopulationState:
         """Spread trainings from `gathered` or from a checkpoint over the devices."""
 
-        def share_of(index: int) -> DeviceState:
+        def share_of(index: int) -> TrainState:
             first = index * self._slots_per_device
             # Unused slots of the last device hold copies of the last training.
             slots = np.minimum(np.arange(first, first + self._slots_per_device), self.num_slots - 1)
@@ -299,7 +285,7 @@ class Population:
         return tuple(map(share_of, range(self.num_devices)))
 
     @property
-    def saved_shapes(self) -> DeviceState:
+    def saved_shapes(self) -> TrainState:
         """The shapes of the result of `gathered`, with keys as keys."""
         return jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct((self.num_slots, *leaf.shape[1:]), leaf.dtype),
@@ -308,7 +294,7 @@ class Population:
 
     def agents(self, state: PopulationState) -> Any:
         """Fetch the agents' states, leaves `[M, ...]`."""
-        return self._gathered(jax.tree.map(numbers_of, each.members.agent) for each in state)
+        return self._gathered(jax.tree.map(numbers_of, each.agent) for each in state)
 
     def _on_each(
         self, program: str, *arrays: Any, state: Sequence[Any] = (), unpack: bool = False

@@ -190,7 +190,7 @@ class SeedsTrainer:
             return self.population.first_state(self.seeds), 0, []
         self.has_trained = True
         saved = self._checkpoints.restore(done, self.population.saved_shapes)
-        require_seeds(self.folder.path, self.seeds, saved.members.key)
+        require_seeds(self.folder.path, self.seeds, saved.key)
         state = self.population.scattered(saved)
         del saved
         release_freed_memory()

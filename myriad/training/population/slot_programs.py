@@ -1,6 +1,5 @@
 """The programs of trainings that share a device, one slot after another or side by side."""
 
-import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +11,7 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from myriad import settings
-from myriad.agents.traced import TracedFloat, words_of
+from myriad.agents.hyperparameters import argument_dtype, traced_names
 from myriad.collector import collector_paused
 from myriad.counters import Counter
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
@@ -20,32 +19,12 @@ from myriad.random import MIX2X32, make_key, seed_key
 from myriad.ranges import ranges_of
 from myriad.training.config import ResolvedConfig
 from myriad.training.evaluation import Evaluation, evaluation_key
-from myriad.training.loop import LearningLoop, Report, TrainState
+from myriad.training.loop import LearningLoop, TrainState
 from myriad.training.programs import ProgramSize
 from myriad.xla import output_fusion, result_shapes, use_compilation_cache
 
 Options = Mapping[str, Any]
 Mapped = Literal["map", "vmap"]
-
-_EPOCHS = "num_epochs"
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class DeviceState:
-    """The states of one device's trainings, and the hyperparameters that differ by slot.
-
-    Every device has the same number of slots, `K`. The last slots stay idle if there are not enough
-    trainings.
-
-    Attributes:
-        members: a `TrainState` whose leaves have the axis of slots first, `[K, ...]`.
-        options: the hyperparameters that differ by slot, either the words of a float64, uint32
-            `[K, 2]`, or int32 `[K]`.
-    """
-
-    members: TrainState
-    options: dict[str, jax.Array]
 
 
 class SlotPrograms:
@@ -63,7 +42,8 @@ class SlotPrograms:
         mapping: "map" or "vmap".
         loop: the updates of one training, as pure functions.
         evaluation: the episodes of one training.
-        state_shapes: the shapes of a `DeviceState`, once compiled.
+        state_shapes: the shapes of a `TrainState` with the axis of slots first, `[K, ...]`, once
+            compiled.
         sizes: the sizes of the programs, once compiled.
         of_devices: the compiled programs of each device, by name.
         compile_s: seconds that tracing and compiling took, or loading what was compiled before.
@@ -133,10 +113,7 @@ class SlotPrograms:
         """Return a device's traced programs, with the compiler options of each."""
         slots = self.num_slots
         low, high = (np.zeros(slots, np.uint32) for _ in range(2))
-        options = {
-            name: np.zeros(slots, np.int32) if name == _EPOCHS else np.zeros((slots, 2), np.uint32)
-            for name in self.traced
-        }
+        options = {name: np.zeros(slots, each.dtype) for name, each in self.loop.options.items()}
         counts = np.zeros(slots, np.int32)
         flags = np.zeros(slots, bool)
         keys = np.zeros((slots, 2), np.uint32)
@@ -145,8 +122,8 @@ class SlotPrograms:
         self.state_shapes = state
         there = SingleDeviceSharding(device)
         blank = jax.jit(lambda: jax.tree.map(_zeros, state), out_shardings=there).trace()
-        run = self._jitted(self._run, device, donate=True).trace(state, counts, flags)
-        of_agents = (state.members.agent, state.members.key, state.members.num_updates)
+        run = self._jitted(self.loop.run, device, donate=True).trace(state, counts, flags)
+        of_agents = (state.agent, state.key, state.num_updates)
         evaluate = self._jitted(self._evaluate, device).trace(*of_agents, flags, flags, keys)
         refill = self._jitted(self._refill, device, donate=True)
         refill = refill.trace(state, flags, low, high, options)
@@ -191,27 +168,20 @@ class SlotPrograms:
             out_shardings=there,
         )
 
-    def _first(self, low: jax.Array, high: jax.Array, options: dict[str, jax.Array]) -> DeviceState:
-        return DeviceState(self._loop_of(options).init(seed_key(low, high)), options)
+    def _first(self, low: jax.Array, high: jax.Array, options: dict[str, jax.Array]) -> TrainState:
+        return self.loop.init(seed_key(low, high), options)
 
     def _refill(
         self,
-        state: DeviceState,
+        state: TrainState,
         is_new: jax.Array,
         low: jax.Array,
         high: jax.Array,
         options: dict[str, jax.Array],
-    ) -> DeviceState:
+    ) -> TrainState:
         # With "map", a slot skips the branch that it doesn't need. Under vmap, every slot computes
         # both branches and selects one.
         return jax.lax.cond(is_new, lambda: self._first(low, high, options), lambda: state)
-
-    def _run(
-        self, state: DeviceState, num_updates: jax.Array, begin: jax.Array
-    ) -> tuple[DeviceState, Report]:
-        loop = self._loop_of(state.options)
-        members, report = loop.run(state.members, num_updates, begin)
-        return DeviceState(members, state.options), report
 
     def _evaluate(
         self,
@@ -233,23 +203,8 @@ class SlotPrograms:
         nothing = lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)  # noqa: E731
         return jax.lax.cond(active, episodes, nothing)
 
-    def _loop_of(self, options: dict[str, jax.Array]) -> LearningLoop:
-        """Return the loop of a training with these hyperparameters."""
-        given = {
-            name: value if name == _EPOCHS else TracedFloat.of_words(value)
-            for name, value in options.items()
-        }
-        learner: Any = self.loop.learner
-        return self.loop.with_learner(dataclasses.replace(learner, **given))
-
     def _require_traceable(self, learner: Any) -> None:
-        traceable = [
-            name
-            for name, declared in ranges_of(type(learner)).items()
-            if (not declared.whole or name == _EPOCHS)
-            and name not in learner.structural
-            and getattr(learner, name) is not None
-        ]
+        traceable = traced_names(learner)
         for name in self.traced:
             if not hasattr(learner, name):
                 raise UnknownNameError("hyperparameter", name, traceable)
@@ -259,8 +214,8 @@ class SlotPrograms:
                     f"part of the compiled program; {', '.join(traceable)} can."
                 )
 
-    def words(self, options: Options, count: int) -> dict[str, np.ndarray]:
-        """Return hyperparameters as the programs take them.
+    def values(self, options: Options, count: int) -> dict[str, np.ndarray]:
+        """Return the hyperparameters of trainings as the programs take them.
 
         Args:
             options: values for each name in `traced`, `[count]`.
@@ -279,9 +234,8 @@ class SlotPrograms:
                 f"but gave those of {', '.join(options) or 'nothing'}."
             )
         ranges = ranges_of(type(self.loop.learner))
-        found = {}
+        found = {name: np.full(count, each) for name, each in self.loop.options.items()}
         for name in self.traced:
-            kind = np.int32 if name == _EPOCHS else np.float64
             values = as_array(name, options[name])
             if values.shape != (count,):
                 raise InvalidArgumentError(
@@ -289,8 +243,7 @@ class SlotPrograms:
                 )
             for value in values.tolist():
                 ranges[name].require(name, value)
-            values = values.astype(kind)
-            found[name] = values if name == _EPOCHS else words_of(values)
+            found[name] = values.astype(argument_dtype(name))
         return found
 
 

@@ -1,0 +1,226 @@
+"""What holds for every learner, whatever it learns by."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from myriad import make_env, make_key
+from myriad.agents import make_learner
+from myriad.errors import InvalidArgumentError
+from myriad.training.evaluation import Evaluation
+from myriad.training.loop import LearningLoop
+from myriad.xla import numbers_of
+
+BEGIN = np.bool_(1)
+ROLLOUT = {"rollout_steps": 8, "num_epochs": 2, "num_minibatches": 2, "hidden_sizes": (8,)}
+REPLAY = {"batch_size": 16, "buffer_size": 96, "learning_starts": 24, "hidden_sizes": (8,)}
+SMALL = {
+    "ppo": ("ppo", ROLLOUT),
+    "pqn": ("pqn", ROLLOUT),
+    "dqn": ("dqn", REPLAY),
+    "dqn with priorities": ("dqn", REPLAY | {"priority_alpha": 0.6, "n_step": 1, "dueling": True}),
+    "dqn with four steps": ("dqn", REPLAY | {"train_every": 4, "target_period": 2}),
+}
+every_learner = pytest.mark.parametrize("learner", SMALL)
+# Updates after which each of them has learned from several minibatches.
+UPDATES = 6
+
+
+def loop_of(learner, num_envs=8, num_devices=1, env="cartpole", **options):
+    agent, small = SMALL[learner]
+    options = small | options
+    env_options = {"discrete_torques": 5} if env == "pendulum" and agent != "ppo" else {}
+    env = make_env(env, **env_options)
+    return LearningLoop(env, make_learner(agent, env, **options), num_envs, num_devices=num_devices)
+
+
+@functools.lru_cache
+def programs(learner, **options):
+    return loop_of(learner, **options).jitted()
+
+
+def after(learner, calls=(UPDATES,), seed=0, **options):
+    """Return the state and the last report after some updates, in calls of one program."""
+    init, run = programs(learner, **options)
+    state = init(make_key(seed))
+    for i, num_updates in enumerate(calls):
+        state, report = run(state, np.int32(num_updates), np.bool_(i == 0))
+    assert run._cache_size() == 1
+    return state, report
+
+
+def plain(tree):
+    return jax.tree.map(lambda leaf: np.asarray(numbers_of(leaf)), tree)
+
+
+def assert_same_bits(a, b):
+    jax.tree.map(np.testing.assert_array_equal, plain(a), plain(b))
+
+
+def assert_close(a, b, **tolerance):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **tolerance), plain(a), plain(b))
+
+
+@every_learner
+def test_a_state_keeps_its_shapes_and_holds_no_weak_types(learner):
+    loop = loop_of(learner)
+    before = jax.eval_shape(loop.init, make_key(0))
+    after = jax.eval_shape(loop.run, before, np.int32(1), BEGIN)[0]
+    described = [
+        jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype, leaf.weak_type), each)
+        for each in (before, after)
+    ]
+    assert described[0] == described[1]
+    assert not any(leaf.weak_type for leaf in jax.tree.leaves(after))
+
+
+@pytest.mark.slow
+@every_learner
+def test_results_are_the_same_bits_however_updates_are_cut_into_calls(learner):
+    whole = after(learner)
+    for calls in ((1, 5), (2, 0, 3, 1)):
+        assert_same_bits(after(learner, calls), whole)
+
+
+@pytest.mark.slow
+@every_learner
+def test_seeds_side_by_side_learn_as_each_does_alone(learner):
+    loop = loop_of(learner)
+    keys = jnp.stack([make_key(seed) for seed in (0, 1)])
+
+    def params(key):
+        return loop.run(loop.init(key), np.int32(UPDATES), BEGIN)[0].agent.params
+
+    together = jax.jit(jax.vmap(params))(keys)
+    for seed in (0, 1):
+        own = jax.tree.map(lambda leaf, seed=seed: leaf[seed], together)
+        assert_close(own, after(learner, seed=seed)[0].agent.params, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.slow
+@every_learner
+def test_float_hyperparameters_may_be_arguments_of_the_program(learner):
+    loop = loop_of(learner)
+
+    init, run = programs(learner)
+    options = {"learning_rate": 0.5 * loop.learner.learning_rate, "gamma": 0.9}
+    other, _ = run(init(make_key(0), options), np.int32(UPDATES), BEGIN)
+    assert run._cache_size() == 1
+    assert_close(other.agent.params, after(learner, **options)[0].agent.params, atol=1e-5)
+    same, _ = run(init(make_key(0)), np.int32(UPDATES), BEGIN)
+    found = zip(*map(jax.tree.leaves, (same.agent.params, other.agent.params)), strict=True)
+    assert any((a != b).any() for a, b in found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("env", ["pendulum", "gene-circuit", "snake", "bucket-brigade"])
+@pytest.mark.parametrize("learner", ["ppo", "pqn", "dqn"])
+def test_it_learns_and_acts_in_every_environment(learner, env):
+    if env == "bucket-brigade" and learner != "ppo":
+        pytest.skip("its actions have several components")
+    loop = loop_of(learner, env=env)
+    state, report = jax.jit(loop.run)(jax.jit(loop.init)(make_key(0)), np.int32(8), BEGIN)
+    assert not report.is_bad.any()
+    space = loop.envs.env.action_space(loop.envs.env.default_params)
+    for greedy in (True, False):
+        action = loop.learner.act(state.agent, make_key(3), state.batch_state.obs, greedy=greedy)
+        assert action.dtype == space.dtype
+        assert jax.vmap(space.contains)(action).all()
+    assert_same_bits(*(loop.learner.act(state.agent, make_key(seed), state.batch_state.obs,
+                                        greedy=True) for seed in (1, 2)))  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("agent", "num_updates", "least"), [("ppo", 40, 475), ("pqn", 60, 300), ("dqn", 7500, 300)]
+)
+def test_it_learns_to_balance_the_pole(agent, num_updates, least):
+    env = make_env("cartpole")
+    learner = make_learner(agent, env, anneal_updates=num_updates)
+    loop = LearningLoop(env, learner, learner.default_num_envs)
+    state, _ = jax.jit(loop.run)(jax.jit(loop.init)(make_key(1000)), np.int32(num_updates), BEGIN)
+    evaluation = Evaluation(env, learner, 64, max_steps=500)
+    returns, ended = jax.jit(evaluation.returns)(state.agent, make_key(1))
+    assert ended.all()
+    assert returns.mean() > least
+
+
+# On several devices. Two are there; more shares than devices are computed by one of them.
+
+
+def joined(state):
+    """Return the environments of all devices in their order."""
+    return jax.tree.map(
+        lambda leaf: np.asarray(leaf).reshape(-1, *leaf.shape[2:]), state.batch_state
+    )
+
+
+@pytest.mark.slow
+@every_learner
+@pytest.mark.parametrize("num_devices", [2, 4])
+def test_environments_live_the_same_on_any_number_of_devices(learner, num_devices):
+    # The first update collects with the parameters that were drawn.
+    alone, report = after(learner, (1,))
+    shared, of_all = after(learner, (1,), num_devices=num_devices)
+    assert_same_bits(joined(shared), alone.batch_state)
+    assert_same_bits(of_all.num_episodes, report.num_episodes)
+    if (moments := alone.agent.obs_stats) is not None:
+        assert_close(shared.agent.obs_stats.mean, moments.mean, rtol=1e-5, atol=1e-6)
+        assert_close(shared.agent.obs_stats.variance, moments.variance, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("learner", ["ppo", "pqn"])
+@pytest.mark.parametrize("num_devices", [2, 4, 8])
+def test_the_gradient_of_a_batch_is_the_same_on_any_number_of_devices(learner, num_devices):
+    # With one minibatch all shares learn from the same rows. The first moment of Adam is a tenth
+    # of the gradient.
+    options = {"num_epochs": 1, "num_minibatches": 1, "num_envs": 16}
+    alone, shared = (
+        jax.tree.leaves(after(learner, (1,), num_devices=n, **options)[0].agent.opt_state)[1]
+        for n in (1, num_devices)
+    )
+    error = np.linalg.norm(np.asarray(shared) - np.asarray(alone)) / np.linalg.norm(alone)
+    assert error < 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("learner", ["ppo", "pqn", "dqn"])
+def test_one_device_computes_the_shares_of_two_as_they_do(learner, monkeypatch):
+    loop = loop_of(learner, num_devices=2)
+    assert loop.num_present == 2
+    state, report = after(learner, num_devices=2)
+    monkeypatch.setattr(jax, "device_count", lambda: 1)
+    alone = loop_of(learner, num_devices=2)
+    assert alone.num_present == 1
+    init, run = alone.jitted()
+    found, of_one = run(init(make_key(0)), np.int32(UPDATES), BEGIN)
+    assert_close(found.agent.params, state.agent.params, rtol=1e-3, atol=1e-4)
+    assert_close(of_one.num_episodes, report.num_episodes)
+    # Every device has come to the same, and its first share is what the learner knows.
+    first = loop.of_first_device(state)
+    assert_same_bits(first.agent.params, state.agent.params)
+    assert first.agent.running_return.shape == (4,)
+
+
+@pytest.mark.parametrize(
+    ("learner", "options", "says"),
+    [
+        ("ppo", {"num_devices": 3}, "num_devices must divide num_envs = 8, but is 3"),
+        ("pqn", {"num_devices": 8, "num_minibatches": 16}, "num_minibatches must divide"),
+        ("dqn", {"num_devices": 8, "batch_size": 12}, "must divide batch_size = 12, but is 8"),
+        ("dqn", {"num_devices": 2, "replay_memory": "host"}, "replay_memory must be 'device'"),
+    ],
+)
+def test_shares_that_can_not_be_are_refused(learner, options, says):
+    with pytest.raises(InvalidArgumentError, match=says):
+        loop_of(learner, **options)
+
+
+def test_an_agent_that_learns_nothing_trains_on_one_device():
+    env = make_env("cartpole")
+    with pytest.raises(InvalidArgumentError, match="num_devices must be 1 with Memoryless"):
+        LearningLoop(env, make_learner("random", env), 8, num_devices=2)
