@@ -79,8 +79,7 @@ class TrainingProgram:
 
     def start(self, seed: int | None = None) -> None:
         """Make the state before the first update, by default from the seed of the configuration."""
-        seed = self.config.seed if seed is None else seed
-        self.state = self._training.init(self._training.loop.key(seed))
+        self.state = self._training.first_state(seed)
 
     def run_updates(self, num_updates: int, in_one_call: int | None = None) -> None:
         """Train, and fetch the reports.

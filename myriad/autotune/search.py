@@ -95,7 +95,7 @@ def measure(training: CompiledTraining, others: Collection[int], seconds: float)
     sizes = stretch.offered({*CANDIDATES, *others})
     if len(sizes) == 1:
         return Rounds(stretch.steps, {sizes[0]: [stretch.seconds]})
-    return Rounds(stretch.steps, stretch.times(sizes, end - time.perf_counter()))
+    return Rounds(stretch.steps, stretch.times(sizes, max(0.0, end - time.perf_counter())))
 
 
 def choose(rounds: Rounds, num_envs: int, window: int | None = None) -> Found:

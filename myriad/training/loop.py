@@ -24,6 +24,8 @@ _AGENT, _ENVIRONMENTS, _UPDATE = range(3)
 # The axis of the devices that train together.
 DEVICE = "device"
 _STEP, _RESET = range(2)
+# Above the purposes that learners fold in.
+_OWN = 0xDE
 
 
 @jax.tree_util.register_dataclass
@@ -307,7 +309,9 @@ class LearningLoop:
 
     def own_key(self, key: jax.Array) -> jax.Array:
         """Return a key that differs by device."""
-        return key if self.num_devices == 1 else jax.random.fold_in(key, self._device)
+        if self.num_devices == 1:
+            return key
+        return jax.random.fold_in(jax.random.fold_in(key, _OWN), self._device)
 
     def mean(self, tree: Any) -> Any:
         """Average over the devices."""

@@ -167,9 +167,10 @@ class CompiledTraining:
             programs = tuple(_called_under(without_compilation_cache, each) for each in programs)
         self.init, self.run, self.evaluate = programs
 
-    def first_state(self) -> TrainState:
-        """Return the state before the first update."""
-        return self.init(self.loop.key(self.resolved.config.seed), self.loop.options)
+    def first_state(self, seed: int | None = None) -> TrainState:
+        """Return the state before the first update, by default from the configuration's seed."""
+        seed = self.resolved.config.seed if seed is None else seed
+        return self.init(self.loop.key(seed), self.loop.options)
 
     def next_boundary(self, done: int) -> int:
         """Return the update after which the next evaluation follows."""

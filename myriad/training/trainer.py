@@ -158,7 +158,7 @@ class Trainer:
         num_envs = self.programs.resolved.num_envs
         size = f"{num_envs:,} environments"
         if self.programs.loop.num_devices > 1:
-            size += f" on {self._devices[-1]}"
+            size += f" in {self.programs.loop.num_devices} shares on {self._devices[-1]}"
         self._progress.say(f"{what}, {size}: {how}")
         if self._settings:
             self._progress.say(in_short(self._settings))

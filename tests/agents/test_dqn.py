@@ -190,12 +190,12 @@ def test_the_buffer_holds_the_n_step_experience_that_was_lived(steps, bootstrap_
         return learner.update(key, agent, batch_state, loop)
 
     agent, batch_state = state.agent, state.batch_state
-    for i in range(20):
-        key = jax.random.fold_in(make_key(2), i)
+    for i in range(30):
+        key = jax.random.fold_in(make_key(3), i)
         agent, batch_state, _ = update(key, agent, batch_state)
     jax.effects_barrier()
-    assert len(lived) == 20
-    columns, rows = agent.replay.columns, 21 - steps
+    assert len(lived) == 30
+    columns, rows = agent.replay.columns, 31 - steps
     assert int(agent.replay.num_writes) == rows
     ends, cuts = 0, 0
     for row in range(rows):

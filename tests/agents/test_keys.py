@@ -65,6 +65,20 @@ def test_a_training_draws_from_no_key_twice(agent, options, snake):
     assert keys_drawn_from_twice(train) == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", ["ppo", "pqn"])
+def test_devices_draw_from_no_key_of_another(agent, snake):
+    options = {"rollout_steps": 4, "num_epochs": 2, "num_minibatches": 2, "hidden_sizes": (4,)}
+    # More than there are, so that one computes the shares of all: callbacks see each of them.
+    loop = LearningLoop(snake, make_learner(agent, snake, **options), num_envs=8, num_devices=4)
+
+    def train(key):
+        state = jax.jit(loop.init)(key)
+        jax.jit(loop.run)(state, jnp.int32(2), jnp.bool_(True))  # noqa: FBT003
+
+    assert keys_drawn_from_twice(train) == []
+
+
 def test_a_rollout_draws_from_no_key_twice(snake):
     rollout = Rollout(snake, make_agent("random", snake), num_envs=2, scan_chunk_size=2)
     assert keys_drawn_from_twice(lambda key: rollout.run(rollout.init(key), num_steps=5)) == []

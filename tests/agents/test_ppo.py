@@ -28,6 +28,7 @@ from myriad.training.loop import LearningLoop
 from myriad.xla import numbers_of
 
 SMALL = {"rollout_steps": 8, "num_epochs": 2, "num_minibatches": 4, "hidden_sizes": (8,)}
+KEYS = jax.random.split(make_key(0), 20_000)
 BEGIN = jnp.array(True)  # noqa: FBT003  (an array's value, not a switch)
 
 
@@ -269,7 +270,7 @@ def test_blocks_change_nothing_but_the_memory(num_rows):
 def test_categorical_draws_follow_their_probabilities():
     policy = CategoricalPolicy((3, 2), scalar=False)
     logits = jnp.tile(jnp.log(jnp.array([0.2, 0.5, 0.3, 0.9, 0.1])), (20_000, 1))
-    drawn = np.asarray(policy.action(policy.sample(make_key(0), logits, policy.initial_log_std())))
+    drawn = np.asarray(policy.action(policy.sample(KEYS, logits, policy.initial_log_std())))
     np.testing.assert_allclose(
         np.bincount(drawn[:, 0], minlength=3) / 20_000, [0.2, 0.5, 0.3], atol=0.012
     )
@@ -285,7 +286,7 @@ def test_gaussian_draws_span_the_box_and_are_clipped_to_it():
         Box(np.array([0.0, -np.inf]), np.array([4.0, np.inf]), (2,)), first_log_std=-1.0
     )
     mean = jnp.tile(jnp.array([0.5, 30.0]), (20_000, 1))
-    drawn = policy.sample(make_key(0), mean, policy.initial_log_std())
+    drawn = policy.sample(KEYS, mean, policy.initial_log_std())
     np.testing.assert_allclose(drawn.std(0), math.exp(-1), atol=0.01)
     action = np.asarray(policy.action(drawn))
     assert action[:, 0].max() == 4
@@ -301,7 +302,7 @@ def test_gaussian_draws_span_the_box_and_are_clipped_to_it():
 def test_the_actions_of_a_box_of_integers_are_integers_that_it_accepts():
     space = Box(np.array([-3, 0]), np.array([2, 255]), (2,), np.int16)
     policy = GaussianPolicy(space)
-    choice = policy.sample(make_key(0), jnp.zeros((20_000, 2)), policy.initial_log_std())
+    choice = policy.sample(KEYS, jnp.zeros((20_000, 2)), policy.initial_log_std())
     action = policy.action(choice)
     jax.vmap(space.validate)(action)
     assert action.dtype == np.int16

@@ -65,7 +65,7 @@ def _plain(tree):
 def _alone(resolved, seed, chunks):
     training = CompiledTraining(resolved)
     training.compile()
-    state = training.init(make_key(seed))
+    state = training.first_state(seed)
     report = None
     for i, num_updates in enumerate(chunks):
         state, report = training.run(state, np.int32(num_updates), np.bool_(i == 0))

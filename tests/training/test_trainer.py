@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 import jax
@@ -42,7 +41,7 @@ from myriad.training.evaluation import Evaluation
 from myriad.training.logging.progress import Progress
 from myriad.training.logging.run_folder import RunFolder
 from myriad.training.logging.trackers import TRACKERS
-from myriad.training.loop import LearningLoop, parallel_learner
+from myriad.training.loop import LearningLoop
 from myriad.training.programs import CompiledTraining
 from myriad.training.trainer import environment_record
 from myriad.xla import count_compilations
@@ -400,31 +399,11 @@ def test_an_interrupt_saves_first(tmp_path):
     assert agent.state is not None
 
 
-@pytest.mark.slow
-@SLOW
-def test_gradient_steps_shared_among_devices_are_those_of_one():
-    resolved = small_config("ppo", num_envs=8, rollout_steps=16).resolve()
-    states = []
-    for num_devices in (1, 2):
-        shared = dataclasses.replace(resolved.learner, num_devices=num_devices)
-        loop = LearningLoop(resolved.env, shared, 8, num_devices=num_devices)
-        init, run = loop.jitted()
-        state, report = run(init(np.int64(0)), np.int32(2), np.bool_(True))  # noqa: FBT003
-        states.append((loop.on_one_device(state.agent.params), report.metric_sums))
-    close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
-    jax.tree.map(close, *jax.device_get(states))
-
-
 def test_only_large_minibatches_are_shared():
     env = make_env("cartpole")
     small, large = (make_learner("ppo", env, rollout_steps=steps) for steps in (64, 128))
-    assert parallel_learner(small, 16)[1] == 1
-    assert parallel_learner(large, 1024)[1] == 2
-
-
-def test_how_many_devices_share_a_step_is_the_trainers_choice():
-    with pytest.raises(UnknownNameError, match=r"unknown field 'agent\.num_devices' of ppo"):
-        create_config("cartpole", "ppo", **{"agent.num_devices": 2})
+    assert small.default_num_devices(16, 2) == 1
+    assert large.default_num_devices(1024, 2) == 2
 
 
 @pytest.mark.parametrize("num_episodes", [0, True, 2.0, "8"])

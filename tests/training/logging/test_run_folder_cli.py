@@ -46,7 +46,9 @@ def test_a_run_that_another_process_is_at_is_refused_and_resumes_once_that_is_ki
     config = create_config(
         "cartpole", "pid", num_envs=2, steps_per_env=64, eval_frequency=64, eval_rollouts=2
     )
-    folder = RunFolder.create(tmp_path / "run", config.resolve().config.to_toml(), {})
+    folder = RunFolder.create(
+        tmp_path / "run", config.resolve().with_devices().config.to_toml(), {}
+    )
     command, env = (
         [sys.executable, "-c", HOLD, str(folder.path)],
         os.environ | {"PYTHONPATH": str(ROOT)},
