@@ -107,7 +107,7 @@ class TrainingProgram:
 
     def evaluate(self) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Play greedy episodes; return their returns, whether they ended, and their steps."""
-        state = self.state
+        state = self._training.loop.of_first_device(self.state)
         return block_until_ready(self.evaluation(state.agent, state.key, state.num_updates))
 
     def train(self, run_folder: str | Path) -> TrainingResults:

@@ -57,7 +57,7 @@ predicted = resident_bytes() + most_bytes(program_bytes(training))
 # The first update that learns touches every buffer: each later one reuses them.
 learning = training.loop.learner.first_learning_update(num_envs)
 state, _ = training.run_window(training.first_state(), 0, learning, lambda report, done: None)
-on_one = training.loop.on_one_device(state)
+on_one = training.loop.of_first_device(state)
 jax.block_until_ready((state, training.evaluate(on_one.agent, on_one.key, on_one.num_updates)))
 print(predicted, peak_resident_bytes())
 """

@@ -79,7 +79,7 @@ def test_the_profile_of_the_machine_stays_beside_it(cache):
 def test_devices_that_share_a_gradient_step_take_a_share_of_its_rows_each(cache):
     shape = {"num_envs": 512, "rollout_steps": 64, "agent.num_minibatches": 1}
     resolved = config_of(**shape).resolve()
-    devices = resolved.learner.shared_among(resolved.num_envs, jax.local_device_count())
+    devices = resolved.num_devices()
     assert devices == jax.local_device_count() > 1
     assert dtype_speed(resolved, cache).rows == block_size(512 * 64 // devices)
 

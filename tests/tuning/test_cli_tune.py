@@ -173,7 +173,7 @@ def test_the_printed_command_trains_what_the_best_file_says(tuned):
     run = [sys.executable, "-m", "myriad.cli", *words, "--run-folder", "again", "--quiet"]
     subprocess.run(run, cwd=folder, check=True, stdout=subprocess.DEVNULL)
     again = tomllib.loads((folder / "again" / "config.toml").read_text())
-    assert again == tomllib.loads(best.resolve().config.to_toml())
+    assert again == tomllib.loads(best.resolve().with_devices().config.to_toml())
     results = json.loads((folder / "results/tuning/small_results.json").read_text())
     assert best.agent_options["learning_rate"] == results["best"]["params"]["agent.learning_rate"]
 
