@@ -35,7 +35,8 @@ class TrainState:
 
     `metric_sums` adds up the metrics of the updates since the window began, in their order. The
     episode statistics of the environments count from there as well. `options` holds the learner's
-    hyperparameters by name that are arguments of the program, so that it serves others, too.
+    hyperparameters that are arguments of the program, float32 in the order of `traced_names`. They
+    are one array, since a checkpoint takes longer with each.
     """
 
     key: jax.Array
@@ -43,7 +44,7 @@ class TrainState:
     agent: Any
     batch_state: BatchState
     metric_sums: dict[str, jax.Array]
-    options: dict[str, jax.Array]
+    options: jax.Array
 
 
 @jax.tree_util.register_dataclass
@@ -140,8 +141,9 @@ class LearningLoop:
         return init(key, self.options | dict(options or {}))
 
     def _init(self, key: jax.Array, options: dict[str, Any]) -> TrainState:
-        options = {name: jnp.asarray(x, argument_dtype(name)) for name, x in options.items()}
-        agent = self._with(options).init(jax.random.fold_in(key, _AGENT), self._envs_per_device)
+        values = [jnp.asarray(options[name], jnp.float32) for name in traced_names(self.learner)]
+        packed = jnp.stack(values) if values else jnp.zeros(0, jnp.float32)
+        agent = self._with(packed).init(jax.random.fold_in(key, _AGENT), self._envs_per_device)
         keys = self.keys(jax.random.fold_in(key, _ENVIRONMENTS))
         first = self._device * self._envs_per_device
         own_params = tuple(
@@ -150,7 +152,7 @@ class LearningLoop:
         )
         zeros = {name: jnp.zeros((), jnp.float32) for name in self.learner.metric_names}
         batch_state = self.envs.reset(keys, own_params)
-        return TrainState(key, Counter.of(0), agent, batch_state, zeros, options)
+        return TrainState(key, Counter.of(0), agent, batch_state, zeros, packed)
 
     def jitted(self, *, donate: bool = True) -> tuple[Any, Any]:
         """Return `init` and `run` as jitted functions. `init` takes a key or a seed, and options.
@@ -285,9 +287,13 @@ class LearningLoop:
         )
         return _after_update(state, agent, state.batch_state, metrics)
 
-    def _with(self, options: Mapping[str, Any]) -> Any:
+    def _with(self, options: jax.Array) -> Any:
         learner: Any = self.learner
-        return dataclasses.replace(learner, **options) if options else learner
+        given = {
+            name: options[i].astype(argument_dtype(name))
+            for i, name in enumerate(traced_names(learner))
+        }
+        return dataclasses.replace(learner, **given) if given else learner
 
     # What follows is what a learner sees of the loop: `myriad.agents.agent.Environments`.
 
