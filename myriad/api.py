@@ -26,7 +26,7 @@ from myriad.settings import wandb_names, xla_flags
 from myriad.signals import interrupts_kept
 from myriad.training.active import ActiveSetting, active_settings
 from myriad.training.checkpoint import Checkpoints
-from myriad.training.config import ResolvedConfig, TrainingConfig, make_config
+from myriad.training.config import ResolvedConfig, TrainingConfig, make_config, require_values
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
 from myriad.training.fits import compile_evaluation, require_restorable, shortage_named
 from myriad.training.logging.films import require_drawing
@@ -496,17 +496,12 @@ def _require_same_training(call: str, resolved: ResolvedConfig, profile_chunks: 
     facts |= {f"the version of {name}": each for name, each in hardware.package_versions().items()}
     facts["XLA_FLAGS"] = " ".join(xla_flags())
     distributed.require_equal(facts)
-    refused = [
+    settings = [
         ("seeds", config.seeds, None, "seeds are spread over the devices of one"),
         ("film_every", config.film_every, 0, "a film shows what one holds"),
         ("profile_chunks", profile_chunks, 0, "a trace shows one"),
     ]
-    for name, value, needed, reason in refused:
-        if value != needed:
-            raise InvalidArgumentError(
-                f"{name} must be {needed} with several processes, since {reason}, "
-                f"but got {shown(value)}."
-            )
+    require_values("with several processes", settings)
     if resolved.num_devices() != jax.device_count():
         raise InvalidArgumentError(
             f"num_devices must be {jax.device_count()}, the devices of all {distributed.count()} "

@@ -220,17 +220,6 @@ def fast_key(key: jax.Array) -> jax.Array:
     return jax.random.wrap_key_data(jax.random.bits(key, (2,), jnp.uint32), impl=MIX2X32)
 
 
-def after_words(key: jax.Array, num_words: jax.Array) -> jax.Array:
-    """Return a `mix2x32` key whose draws begin after the first words of a draw from `key`.
-
-    Args:
-        key: a scalar key. Draw from it or from this, never the same words from both.
-        num_words: how many words come before, uint32 scalar.
-    """
-    steps = jnp.stack([num_words * _GOLDEN, num_words * _SECOND])
-    return jax.random.wrap_key_data(jax.random.key_data(key) + steps, impl=MIX2X32)
-
-
 def scalar_keys(key: jax.Array, num: int) -> list[jax.Array]:
     """Return `num` keys for one draw of one word each. In a compiled step, a split costs more.
 

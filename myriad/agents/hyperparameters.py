@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from myriad.counters import Counter
 from myriad.ranges import INT64, Integer, Number, ranges_of
@@ -60,8 +59,3 @@ def traced_names(learner: Any) -> list[str]:
         and name not in structural
         and isinstance(getattr(learner, name), int | float)
     ]
-
-
-def argument_dtype(name: str) -> np.dtype:
-    """Return the dtype in which a compiled training takes a hyperparameter."""
-    return np.dtype("int32" if name == "num_epochs" else "float32")

@@ -561,6 +561,20 @@ def _without_code(config: Any, given: Container[str]) -> Any:
     return config
 
 
+def require_values(where: str, settings: Iterable[tuple[str, Any, Any, str]]) -> None:
+    """Raise InvalidArgumentError unless each setting has the value that it needs.
+
+    Args:
+        where: the rest of the sentence, such as "with many seeds".
+        settings: of each its name, its value, the value that it needs, and the reason.
+    """
+    for name, value, needed, reason in settings:
+        if value != needed:
+            raise InvalidArgumentError(
+                f"{name} must be {needed!r} {where}, since {reason}, but got {shown(value)}."
+            )
+
+
 def require_no_code(field: str, name: object) -> None:
     """Refuse a name from a file that would import code, which has the form `module:Class`."""
     if isinstance(name, str) and ":" in name:

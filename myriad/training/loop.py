@@ -12,7 +12,7 @@ from jax.extend.core import ClosedJaxpr
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from myriad.agents.agent import Learner, learner_of_device
-from myriad.agents.hyperparameters import argument_dtype, traced_names
+from myriad.agents.hyperparameters import traced_names
 from myriad.counters import Counter, exact_sum
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, Transition, VectorEnv
@@ -123,11 +123,10 @@ class LearningLoop:
         self._mesh = Mesh(np.array(jax.devices()[: self.num_present]), (DEVICE,))
 
     @property
-    def options(self) -> dict[str, np.ndarray]:
+    def options(self) -> dict[str, np.float32]:
         """The learner's hyperparameters that are arguments of the program."""
         return {
-            name: np.asarray(getattr(self.learner, name), argument_dtype(name))
-            for name in traced_names(self.learner)
+            name: np.float32(getattr(self.learner, name)) for name in traced_names(self.learner)
         }
 
     def init(self, key: jax.Array, options: Mapping[str, Any] | None = None) -> TrainState:
@@ -289,10 +288,9 @@ class LearningLoop:
 
     def _with(self, options: jax.Array) -> Any:
         learner: Any = self.learner
-        given = {
-            name: options[i].astype(argument_dtype(name))
-            for i, name in enumerate(traced_names(learner))
-        }
+        given = dict(zip(traced_names(learner), options, strict=True))
+        if "num_epochs" in given:
+            given["num_epochs"] = given["num_epochs"].astype(jnp.int32)
         return dataclasses.replace(learner, **given) if given else learner
 
     # What follows is what a learner sees of the loop: `myriad.agents.agent.Environments`.

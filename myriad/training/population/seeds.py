@@ -18,7 +18,7 @@ from myriad.host import release_freed_memory
 from myriad.timing.intervals import mean_interval
 from myriad.training.active import ActiveSetting, in_short
 from myriad.training.checkpoint import Checkpoints, import_orbax, newest_kept
-from myriad.training.config import ResolvedConfig
+from myriad.training.config import ResolvedConfig, require_values
 from myriad.training.fits import shortage_named
 from myriad.training.interrupts import how_to_go_on, interrupt_noted
 from myriad.training.logging.history import History
@@ -52,19 +52,14 @@ def resolved_for_seeds(resolved: ResolvedConfig, profile_chunks: int = 0) -> Res
     """
     config = resolved.config
     replay_memory = config.agent_options.get("replay_memory", "device")
-    refused = [
+    settings = [
         ("film_every", config.film_every, 0, "films show one training"),
         ("log_to", config.log_to, [], "trackers show one training"),
         ("compile_mode", config.compile_mode, "aot", "seeds share one compiled program"),
         ("agent.replay_memory", replay_memory, "device", "a device holds the states of its seeds"),
         ("profile_chunks", profile_chunks, 0, "a trace shows one training"),
     ]
-    for name, value, needed, reason in refused:
-        if value != needed:
-            raise InvalidArgumentError(
-                f"{name} must be {needed!r} with many seeds, since {reason}, "
-                f"but got {shown(value)}."
-            )
+    require_values("with many seeds", settings)
     if isinstance(resolved.learner, ControllerLearner):
         raise InvalidArgumentError(
             f"seeds must be left out for {config.agent}, which learns nothing, "

@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from myriad import settings
-from myriad.agents.hyperparameters import argument_dtype, traced_names
+from myriad.agents.hyperparameters import traced_names
 from myriad.collector import collector_paused
 from myriad.counters import Counter
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
@@ -113,7 +113,7 @@ class SlotPrograms:
         """Return a device's traced programs, with the compiler options of each."""
         slots = self.num_slots
         low, high = (np.zeros(slots, np.uint32) for _ in range(2))
-        options = {name: np.zeros(slots, each.dtype) for name, each in self.loop.options.items()}
+        options = {name: np.zeros(slots, np.float32) for name in self.loop.options}
         counts = np.zeros(slots, np.int32)
         flags = np.zeros(slots, bool)
         keys = np.zeros((slots, 2), np.uint32)
@@ -243,7 +243,7 @@ class SlotPrograms:
                 )
             for value in values.tolist():
                 ranges[name].require(name, value)
-            found[name] = values.astype(argument_dtype(name))
+            found[name] = values.astype(np.float32)
         return found
 
 
