@@ -20,7 +20,7 @@ import numpy as np
 
 from myriad import distributed
 from myriad.errors import InvalidArgumentError
-from myriad.files import identity, locked, read_text, readable, regular
+from myriad.files import identity, locked, read_text, readable, regular, watched
 from myriad.training.silence import orbax_silenced
 from myriad.xla import holds_keys, is_on_host, numbers_of
 
@@ -52,7 +52,6 @@ class Checkpoints:
         self.folder = folder.absolute()
         # Two by default, so that there is an older one if the newest is damaged.
         self._keep = keep
-        self._made: tuple[int, int] | None = None
 
     def latest(self) -> int | None:
         """Return the update of the newest finished checkpoint, or None."""
@@ -76,14 +75,15 @@ class Checkpoints:
         path = self.folder / str(num_updates)
         aside = self.folder / f"saving-{num_updates}"
         arrays = _arrays(state)
+        is_in_place: list[Callable[[], bool]] = []
 
         def make_room() -> None:
             self.folder.mkdir(exist_ok=True)
             self._tidy()  # First, since leftovers of a killed process may be what fills the disk.
-            self._made = identity(self.folder)
+            is_in_place.append(watching.enter_context(watched(self.folder)))
 
         def finish(sums: dict[str, str]) -> None:
-            if identity(self.folder) != self._made:  # It was removed, and orbax made it again.
+            if not is_in_place[0]():  # It was removed, and orbax made it again.
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.folder))
             _finish(aside, rows, devices, sums)
             # A rename can't replace a folder that holds files.
@@ -92,11 +92,13 @@ class Checkpoints:
             aside.rename(path)
             self._tidy()
 
-        distributed.on_first(lambda: self._written(path, make_room))
-        self._written(path, lambda: _write(aside, arrays))
-        own = self._written(path, lambda: _sums(aside))
-        sums = {name: value for part in distributed.all_gather(own) for name, value in part.items()}
-        distributed.on_first(lambda: self._written(path, lambda: finish(sums)))
+        with contextlib.ExitStack() as watching:
+            distributed.on_first(lambda: self._written(path, make_room))
+            self._written(path, lambda: _write(aside, arrays))
+            own = self._written(path, lambda: _sums(aside))
+            parts = distributed.all_gather(own)
+            sums = {name: value for part in parts for name, value in part.items()}
+            distributed.on_first(lambda: self._written(path, lambda: finish(sums)))
 
     def _written(self, path: Path, step: Callable[[], Result]) -> Result:
         """Do a step of a save, and remove its leftovers if it fails."""
