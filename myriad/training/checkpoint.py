@@ -175,16 +175,13 @@ class Checkpoints:
                         raise
         return None
 
-    def rows(self, num_updates: int) -> str | None:
+    def rows(self, num_updates: int) -> str:
         """Return the lines of the rows that were saved with a state.
-
-        Return None for a checkpoint of an older version, which saved no rows.
 
         Raises:
             InvalidArgumentError: the checkpoint is damaged.
         """
-        file = self._whole(num_updates) / _ROWS
-        return read_text(file) if file.exists() else None
+        return read_text(self._whole(num_updates) / _ROWS)
 
     def devices(self, num_updates: int) -> list[str]:
         """Return the devices that the run had trained on, or [] if the file is old or damaged."""
@@ -297,7 +294,7 @@ def _damage(path: Path) -> str | None:
     try:
         sums = json.loads(readable(path / _CHECKSUMS).read_text(encoding="utf-8"))
         changed = [name for name, saved in sums.items() if not _is_as_saved(path / name, saved)]
-        if not sums or (_ROWS not in sums and (path / _ROWS).exists()):
+        if _ROWS not in sums:
             changed = [_CHECKSUMS]
     except OSError as error:
         # A disk that fails names no file.
@@ -317,9 +314,8 @@ def _checksum(path: Path) -> str:
 
 def _is_as_saved(path: Path, checksum: str) -> bool:
     digest, _, size = checksum.partition(" ")
-    # A file of another size is not read, since it may be as large as the disk. Older versions saved
-    # no sizes.
-    return (not size or regular(path).stat().st_size == int(size)) and _digest(path) == digest
+    # A file of another size is not read, since it may be as large as the disk.
+    return regular(path).stat().st_size == int(size) and _digest(path) == digest
 
 
 def _digest(path: Path) -> str:

@@ -179,7 +179,7 @@ def test_a_run_resumed_on_another_number_of_devices_says_so_and_goes_on(tmp_path
     with running(["train", "--resume", str(folder.path)], JAX_NUM_CPU_DEVICES="1") as process:
         out, said = process.communicate(timeout=300)
     assert process.returncode == 0, said
-    assert "these seeds trained on 2 CPU devices and continue on 1 CPU device:" in said
+    assert "this run trained on 2 CPU devices and continues on 1 CPU device:" in said
     assert out.count("640,000") == 3
     assert folder.metrics.read_text().startswith(before)
 
@@ -227,7 +227,7 @@ def test_the_command_prints_a_row_for_each_seed_and_their_mean(tmp_path, capsys)
     assert [line.split()[2] for line in lines[1:3]] == ["1,024", "1,024"]
     mean = r"mean return [\d.]+, 95% interval -?[\d.]+ to [\d.]+ over 2 seeds"
     assert re.fullmatch(mean, lines[3])
-    assert "2 seeds of 4 environments, one after another on 2 CPU devices: 4 programs" in said
+    assert "2 seeds of 4 environments, one after another on 2 CPU devices: ready in" in said
     recorded = TrainingConfig.from_toml((folder / "config.toml").read_text())
     assert recorded.seeds == [-1, 0]
     assert recorded.mapping == "map"

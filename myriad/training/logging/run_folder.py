@@ -229,30 +229,6 @@ class RunFolder:
                 new.write_bytes(kept)
         return not found and bool(kept)
 
-    def rows_until(self, update: int) -> list[dict[str, Any]]:
-        """Read the rows up to an update, for a checkpoint of an older version that holds no rows.
-
-        Raises:
-            InvalidArgumentError: a line among them is damaged, or the file can't be read.
-        """
-        rows = []
-        text = read_text(self.metrics) if self.metrics.exists() else ""
-        for number, line in enumerate(text.splitlines(keepends=True), 1):
-            try:
-                (row,) = rows_of(line)
-                is_later = row["update"] > update
-            except (ValueError, TypeError, AttributeError, KeyError) as error:
-                if not line.endswith("\n"):
-                    break  # A kill cut this last line short, so it is newer than the checkpoint.
-                raise InvalidArgumentError(
-                    f"{self.metrics} is damaged: line {number} is not a row, and a checkpoint of "
-                    "this older version holds no copy; mend or remove that line."
-                ) from error
-            if is_later:
-                break
-            rows.append(row)
-        return rows
-
     def leftovers(self) -> list[Path]:
         """Return the files of a run that has not trained yet."""
         return list(filter(_is_of_new_run, self.path.iterdir()))
@@ -266,7 +242,7 @@ class RunFolder:
                 for path in leftovers:
                     path.unlink()
                 self.path.rmdir()
-                self._held = None  # Nobody else removed it.
+                self._is_in_place = None  # Nobody else removed it.
 
 
 class RunFolderOfOthers(RunFolder):

@@ -1,6 +1,5 @@
 """From a shell: flags reach the run or are refused, a running run is left alone, Tab completes."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -130,33 +129,6 @@ def test_rows_are_as_safe_as_checkpoints(tmp_path, capsys):
     folder.metrics.unlink()
     assert main(resume) == 0
     assert folder.metrics.read_bytes() == whole
-
-
-def without_rows(checkpoint):
-    """Make a checkpoint what older versions wrote."""
-    sums = json.loads((checkpoint / "checksums.json").read_text())
-    del sums["metrics.jsonl"]
-    (checkpoint / "checksums.json").write_text(json.dumps(sums))
-    (checkpoint / "metrics.jsonl").unlink()
-
-
-@pytest.mark.slow
-def test_a_run_of_an_older_version_goes_on_with_the_rows_of_its_file(tmp_path, capsys):
-    folder = RunFolder(tmp_path / "run")
-    evaluations = ["--eval-frequency", "8", "--eval-rollouts", "2"]
-    assert main(["train", *SMALL, *evaluations, "--run-folder", str(folder.path), "--quiet"]) == 0
-    whole = folder.metrics.read_bytes()
-    (newest,) = folder.checkpoints.iterdir()
-    without_rows(newest)
-    folder.metrics.write_bytes(whole + b'{"update": 99}\n{"upd')  # later, and cut by a kill
-    resume = ["train", "--resume", str(folder.path)]
-    assert main(resume) == 0
-    assert folder.metrics.read_bytes() == whole
-    folder.metrics.write_bytes(whole.replace(b"update", b"updatf", 1))
-    capsys.readouterr()
-    assert main(resume) == 2
-    assert "metrics.jsonl is damaged: line 1 is not a row, and" in capsys.readouterr().err
-    assert main(["evaluate", str(folder.path), "--episodes", "2"]) == 0
 
 
 @pytest.mark.slow
