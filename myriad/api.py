@@ -400,8 +400,9 @@ def load_agent(
     seeds = config.seeds or [config.seed]
     if seed is None and len(seeds) > 1:
         raise InvalidArgumentError(
-            f"seed must be given, since {folder.path} holds a training of each of the seeds "
-            f"{shown(seeds)}."
+            "seed",
+            f"must be given, since {folder.path} holds a training of each of the seeds "
+            f"{shown(seeds)}.",
         )
     slot = 0 if seed is None else slot_of(seeds, seed)
     is_of_many = config.seeds is not None
@@ -446,7 +447,8 @@ def _completed(resolved: ResolvedConfig, profile_chunks: int) -> ResolvedConfig:
         return resolved_for_seeds(resolved, profile_chunks)
     if (mapping := resolved.config.mapping) is not None:
         raise InvalidArgumentError(
-            f"mapping must be left out without seeds, since it is for seeds, but got {mapping!r}."
+            "mapping",
+            f"must be left out without seeds, since it is for seeds, but got {mapping!r}.",
         )
     return resolved.with_devices()
 
@@ -475,12 +477,14 @@ def _require_state(resolved: ResolvedConfig, agent_state: Any) -> None:
         return
     if kinds(agent_state) == kinds(one, more_axes=1):
         raise InvalidArgumentError(
-            "agent_state must be that of one training, such as agent_state_of(seed) of its "
-            "results, but got those of many seeds."
+            "agent_state",
+            "must be that of one training, such as agent_state_of(seed) of its "
+            "results, but got those of many seeds.",
         )
     raise InvalidArgumentError(
-        f"agent_state must be that of a trained {resolved.config.agent}, such as the agent_state "
-        f"of its results, but got {shown(agent_state)}."
+        "agent_state",
+        f"must be that of a trained {resolved.config.agent}, such as the agent_state "
+        f"of its results, but got {shown(agent_state)}.",
     )
 
 
@@ -507,8 +511,9 @@ def _require_same_training(call: str, resolved: ResolvedConfig, profile_chunks: 
     require_values("with several processes", settings)
     if resolved.num_devices() != jax.device_count():
         raise InvalidArgumentError(
-            f"num_devices must be {jax.device_count()}, the devices of all {distributed.count()} "
-            f"processes, but is {resolved.num_devices()}."
+            "num_devices",
+            f"must be {jax.device_count()}, the devices of all {distributed.count()} "
+            f"processes, but is {resolved.num_devices()}.",
         )
 
 
@@ -546,13 +551,13 @@ def _require_shared(folder: RunFolder) -> None:
 def _named(run_folder: str | Path) -> Path:
     name = str(run_folder)
     if not name or "\0" in name:  # No file system takes a null character.
-        raise InvalidArgumentError(f"run_folder must name a folder, but got {shown(name)}.")
+        raise InvalidArgumentError("run_folder", f"must name a folder, but got {shown(name)}.")
     path = Path(run_folder)
     try:
         str(path.absolute()).encode()
     except UnicodeEncodeError:  # orbax could not write a checkpoint there.
         raise InvalidArgumentError(
-            f"run_folder must have a name in UTF-8, but got {shown(str(path.absolute()))}."
+            "run_folder", f"must have a name in UTF-8, but got {shown(str(path.absolute()))}."
         ) from None
     return path
 

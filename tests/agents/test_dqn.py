@@ -283,8 +283,3 @@ def test_unknown_fields_are_refused_with_the_closest_name():
         UnknownNameError, match="unknown field 'bufer_size' of dqn; did you mean 'buffer_size'"
     ):
         make_learner("dqn", make_env("cartpole-control"), bufer_size=10)
-
-
-def test_the_name_of_an_older_version_is_answered_with_the_one_of_today():
-    with pytest.raises(InvalidArgumentError, match="target_decay of dqn is now called polyak"):
-        make_learner("dqn", make_env("cartpole-control"), target_decay=0.9)

@@ -427,11 +427,3 @@ def test_a_run_of_an_older_version_is_refused_in_a_sentence(tmp_path):
         match=r"checkpoint .* holds agent\.obs_stats\.\w+ as nothing, but this configuration needs",
     ):
         load_agent(tmp_path / "state")
-
-    config_toml = resolved.config.to_toml().replace("polyak", "target_decay")
-    write_run(tmp_path / "options", config_toml, agent, state)
-    for read in (load_agent, resume):
-        with pytest.raises(
-            InvalidArgumentError, match=r"target_decay of dqn is now called polyak: rename it"
-        ):
-            read(tmp_path / "options")

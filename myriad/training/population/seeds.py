@@ -45,8 +45,9 @@ def resolved_for_seeds(resolved: ResolvedConfig, profile_chunks: int = 0) -> Res
     require_values("with many seeds", settings)
     if isinstance(resolved.learner, ControllerLearner):
         raise InvalidArgumentError(
-            f"seeds must be left out for {config.agent}, which learns nothing, "
-            f"but got {shown(config.seeds)}."
+            "seeds",
+            f"must be left out for {config.agent}, which learns nothing, "
+            f"but got {shown(config.seeds)}.",
         )
     mapped = config.model_copy(update={"mapping": config.mapping or default_mapping()})
     return dataclasses.replace(resolved, config=mapped)
