@@ -1,6 +1,5 @@
 """gate.toml and accepted.toml: what they refuse, and the verdicts and budgets that follow."""
 
-import json
 import os
 from dataclasses import replace
 from datetime import date
@@ -72,60 +71,34 @@ def test_the_default_rules_are_valid_and_hold_no_promise_of_anybody():
     assert len(rules.metric) > 20
 
 
-def test_a_false_alarm_needs_both_of_its_tests():
-    assert Verdicts().limits.false_alarms == pytest.approx(0.005)
+METRIC = "[[metric]]\nname = 'x'\nworse = 'more'\n"
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("[verdict]\nfail_ration = 1", "did you mean 'fail_ratio'?"),
-        (
-            "[verdict]\nfail_ratio = 1.1",
-            "verdict.fail_ratio must be at least 1 and below its pass_ratio, 1.03",
-        ),
-        ("[verdict]\nfail_ratio = 'x'", "verdict.fail_ratio must be a number, but got 'x'."),
-        (
-            "[verdict]\nundecided = 'ignore'",
-            "undecided must be one of 'stop', 'suspected' or 'warn', but got 'ignore'.",
-        ),
-        ("[verdict]\nlooks = [6, 4]", "must be a rising list"),
-        ("[[metric]]\nname = 'x'", "metric 1 lacks the key 'worse'"),
-        (
-            "[[metric]]\nname = 'x'\nworse = 'more'\nbenchmark = '('",
-            "benchmark is not a valid regular expression",
-        ),
-        ("metric = 3", "must be a list of tables"),
-        ("verdict = 3", "verdict must be a table, but got 3"),
-        ("[verdict]\nlooks = ['4']", "must be a rising list"),
-        (
-            "[[metric]]\nname = 'time'\nworse = 'more'",
-            "use [[slowdown]] instead of [[metric]]",
-        ),
-        (
-            "[[slowdown]]\nbenchmark = 'x'\nfail_ratio = 1.2\npass_ratio = 1.1",
-            "slowdown 1.fail_ratio must be at least 1",
-        ),
         ("verdict", "is not valid TOML"),
+        ("verdict = 3", "verdict must be a table, but got 3"),
+        ("[verdict]\nfail_ration = 1", "did you mean 'fail_ratio'?"),
+        ("[verdict]\nfail_ratio = 1.1", "verdict.fail_ratio must be at least 1 and below"),
+        ("[verdict]\nfail_ratio = 'x'", "verdict.fail_ratio must be a number, but got 'x'."),
         ("[verdict]\nfail_ratio = true", "fail_ratio must be a number, but got True"),
         ("[verdict]\nfail_ratio = nan", "fail_ratio must be a finite number"),
+        ("[verdict]\nundecided = 'ignore'", "undecided must be one of 'stop', 'suspected' or"),
+        ("[verdict]\nlooks = [6, 4]", "must be a rising list"),
         ("[verdict]\nmiss_beta = 1", "verdict.miss_beta must be below 1, but got 1"),
         ("[timing]\nbudget_s = -1", "timing.budget_s must be at least 0, but got -1"),
         ("[timings]\nbudget_s = 1", "the key 'timings' is unknown; did you mean 'timing'?"),
-        (
-            "[[cores]]\nbenchmark = 'x'\ncores = 1.5",
-            "cores 1.cores must be a whole number, but got 1.5",
-        ),
-        (
-            "[[budget]]\nbenchmark = 'x'\nmetrik = 'rate'\nunit = 's'",
-            "budget 1: the key 'metrik' is unknown; did you mean 'metric'?",
-        ),
+        ("metric = 3", "must be a list of tables"),
         ("metric = [3]", "metric 1 must be a table, but got 3"),
+        ("[[metric]]\nname = 'x'", "metric 1 lacks the key 'worse'"),
         ("[[metric]]\nname = 3\nworse = 'more'", "name must be text in quotes, but got 3"),
-        (
-            "[[metric]]\nname = 'x'\nworse = 'more'\nclock = 1",
-            "clock must be true or false, but got 1",
-        ),
+        ("[[metric]]\nname = 'time'\nworse = 'more'", "use [[slowdown]] instead of [[metric]]"),
+        (f"{METRIC}benchmark = '('", "benchmark is not a valid regular expression"),
+        (f"{METRIC}clock = 1", "clock must be true or false, but got 1"),
+        ("[[slowdown]]\nbenchmark = 'x'\nfail_ratio = 1.2\npass_ratio = 1.1", "slowdown 1.fail"),
+        ("[[cores]]\nbenchmark = 'x'\ncores = 1.5", "cores 1.cores must be a whole number"),
+        ("[[budget]]\nbenchmark = 'x'\nmetrik = 'rate'\nunit = 's'", "did you mean 'metric'?"),
         ("[[accepted]]\nbenchmark = 'x'", "accepted regressions belong in accepted.toml"),
     ],
 )
@@ -144,46 +117,32 @@ def nested(file):
     file.write_text("[" * 400_000)
 
 
-def long_key(file):
-    file.write_text("a" + ".a" * 30_000 + " = 1")
-
-
-def endless(file):
-    file.symlink_to("/dev/zero")
-
-
-@pytest.mark.parametrize("make", [sparse, nested, os.mkfifo, long_key, endless])
-@pytest.mark.parametrize(
-    ("name", "read"),
-    [
-        ("gate.toml", lambda file: read_rules(file, file.with_name("accepted.toml"))),
-        ("asv.conf.json", lambda file: read_config(file, file.parent)),
-    ],
-)
-def test_a_file_that_would_fill_the_memory_or_hang_is_refused(tmp_path, name, read, make):
-    make(tmp_path / name)
-    with pytest.raises(UsageError, match=rf"{name}"):
-        read(tmp_path / name)
+@pytest.mark.parametrize("make", [sparse, nested, os.mkfifo])
+def test_a_file_that_would_fill_the_memory_or_hang_is_refused(tmp_path, make):
+    make(tmp_path / "gate.toml")
+    with pytest.raises(UsageError, match=r"gate\.toml"):
+        read_rules(tmp_path / "gate.toml", tmp_path / "accepted.toml")
+    make(tmp_path / "asv.conf.json")
+    with pytest.raises(UsageError, match=r"asv\.conf\.json"):
+        read_config(tmp_path / "asv.conf.json", tmp_path)
 
 
 @pytest.mark.parametrize(
-    "table",
+    "text",
     [
-        {"benchmark_dir": 3},
-        {"repo_subdir": []},
-        {"matrix": [1]},
-        {"matrix": {"req": [1]}},
-        {"matrix": {"env": 5}},
-        {"default_benchmark_timeout": "x"},
-        {"default_benchmark_timeout": float("nan")},
-        {"default_benchmark_timeout": 10**400},
+        "{",
+        '{"benchmark_dir": 3}',
+        '{"matrix": [1]}',
+        '{"matrix": {"req": [1]}}',
+        '{"matrix": {"env": 5}}',
+        '{"default_benchmark_timeout": "x"}',
+        '{"default_benchmark_timeout": NaN}',
     ],
-    ids=str,
 )
-def test_a_value_of_another_type_than_asvs_is_refused(tmp_path, table):
+def test_a_mistake_in_asvs_configuration_gets_one_sentence(tmp_path, text):
     file = tmp_path / "asv.conf.json"
-    file.write_text(json.dumps(table))
-    with pytest.raises(UsageError, match=r"^asv\.conf\.json: \w+ can't be .{1,40}\.$"):
+    file.write_text(text)
+    with pytest.raises(UsageError, match=r"^asv\.conf\.json[^\n]+\.$"):
         read_config(file, tmp_path)
 
 
@@ -194,15 +153,20 @@ def test_an_accepted_regression_survives_being_written_and_read(tmp_path):
     assert read(tmp_path, "").accepted == (entry, entry)
 
 
-@pytest.mark.parametrize("expires", ["2030-01-31T00:00:00", "'2030-01-31'", "1"])
-def test_an_entry_expires_on_a_day(tmp_path, expires):
-    (tmp_path / "accepted.toml").write_text(
-        "[[accepted]]\nbenchmark = 'x'\nmetric = 'time'\nratio = 2\nreason = 'y'\n"
-        f"expires = {expires}\n"
-    )
-    with pytest.raises(
-        UsageError, match=r"accepted\.toml: accepted 1\.expires must be a day such as"
-    ):
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "[[accepted]]\nbenchmark = 'x'\nmetric = 'time'\nratio = 2\nreason = 'y'\n"
+            f"expires = {expires}\n"
+            for expires in ("2030-01-31T00:00:00", "'2030-01-31'", "1")
+        ),
+        "[[acepted]]\nbenchmark = 'x'\n",
+    ],
+)
+def test_a_mistake_in_what_is_accepted_gets_one_sentence(tmp_path, text):
+    (tmp_path / "accepted.toml").write_text(text)
+    with pytest.raises(UsageError, match=r"accepted\.toml: .*(a day such as|'accepted')"):
         read(tmp_path, "")
 
 
@@ -214,13 +178,6 @@ def test_the_rules_of_the_repository_come_before_ours(tmp_path):
         tmp_path / "ci" / "gate.toml",
         tmp_path / "ci" / "accepted.toml",
     )
-
-
-def test_a_tracked_value_is_measured_unless_its_rule_says_that_it_is_counted():
-    assert MetricRule("track", "more").is_measured
-    assert not MetricRule("track", "more", clock=False).is_measured
-    assert not MetricRule("copies", "more").is_measured
-    assert MetricRule("copies", "more", clock=True).is_measured
 
 
 @pytest.mark.parametrize(
@@ -243,14 +200,15 @@ def test_a_metric_is_compared_in_its_direction_and_within_its_tolerance(worse, h
     assert MetricRule("m", worse, at_least=10).compare(100, head) == expected
 
 
-def test_the_first_rule_that_fits_counts(tmp_path):
-    rules = read(
-        tmp_path,
-        "[[metric]]\nname='m'\nworse='less'\nbenchmark='^suite'\n[[metric]]\nname='m'\nworse='more'\n[[cores]]\nbenchmark='x'\ncores=2",
-    )
+def test_the_first_rule_that_fits_counts_and_others_keep_the_default(tmp_path):
+    own = "[[metric]]\nname='m'\nworse='less'\nbenchmark='^suite'\n"
+    more = "[[metric]]\nname='m'\nworse='more'\n[[cores]]\nbenchmark='x'\ncores=2"
+    rules = read(tmp_path, own + more)
     assert [rules.rule_of("m", name).worse for name in (ROW, "other")] == ["less", "more"]
     assert rules.rule_of("unknown", ROW).worse == "never"
+    assert rules.rule_of("peakmemory", ROW).worse == "more"
     assert (rules.cores_of("x"), rules.cores_of(ROW)) == (2, 1)
+    assert read(tmp_path, "metric = []").rule_of("track", ROW).worse == "never"
 
 
 def test_benchmarks_may_have_limits_of_their_own(tmp_path):
@@ -258,13 +216,6 @@ def test_benchmarks_may_have_limits_of_their_own(tmp_path):
     own, usual = rules.limits_of("suite.time_noisy"), rules.limits_of(ROW)
     assert (own.fail_ratio, own.pass_ratio, own.looks) == (1.1, 1.3, usual.looks)
     assert usual == rules.verdict.limits
-
-
-def test_metrics_of_which_a_file_says_nothing_keep_their_default_rules(tmp_path):
-    assert read(tmp_path, "[timing]\nbudget_s = 600").rule_of("peakmemory", ROW).worse == "more"
-    rules = read(tmp_path, "[[metric]]\nname = 'copies'\nworse = 'never'")
-    assert rules.rule_of("copies", ROW).worse == "never"
-    assert rules.rule_of("peakmemory", ROW).worse == "more"
 
 
 @pytest.mark.parametrize(
@@ -297,21 +248,6 @@ def test_a_tracked_value_of_undeclared_direction_is_asked_for_and_never_guessed(
     declared = "[[metric]]\nname = 'track'\nworse = '{}'"
     assert verdict(declared.format("more"), 2.0).outcome is Outcome.FAILED
     assert verdict(declared.format("less"), 2.0).outcome is Outcome.PASSED
-
-
-def test_an_empty_list_of_metrics_judges_none(tmp_path):
-    assert read(tmp_path, "metric = []").rule_of("track", ROW).worse == "never"
-
-
-def test_a_misspelt_table_of_accepted_regressions_is_refused(tmp_path):
-    (tmp_path / "accepted.toml").write_text("[[acepted]]\nbenchmark = 'x'\n")
-    with pytest.raises(UsageError, match="did you mean 'accepted'"):
-        read(tmp_path, "")
-
-
-def test_rules_that_are_not_there_are_named(tmp_path):
-    with pytest.raises(UsageError, match=r"there is no .*none\.toml; name the file"):
-        read_rules(tmp_path / "none.toml", tmp_path / "accepted.toml")
 
 
 @pytest.mark.parametrize(
@@ -443,14 +379,15 @@ def one_program(first=(0.1, 0.1), recompilations=(0, 0)):
     return replace(timed().inspected, base=sides[0], head=sides[1])
 
 
-def test_the_same_program_is_skipped_unless_head_compiles_it_anew():
-    assert one_program().is_same_program
-    assert not one_program(recompilations=(0, 1)).is_same_program
-
-
-@pytest.mark.parametrize(("head_s", "same"), [(0.12, True), (0.2, False), (0.05, False)])
-def test_the_same_program_that_runs_for_longer_is_timed(head_s, same):
-    assert one_program(first=(0.1, head_s)).is_same_program is same
+@pytest.mark.parametrize(
+    ("head_s", "recompilations", "same"),
+    [(0.1, 0, True), (0.12, 0, True), (0.2, 0, False), (0.05, 0, False), (0.1, 1, False)],
+)
+def test_the_same_program_is_timed_if_it_runs_for_longer_or_is_compiled_anew(
+    head_s, recompilations, same
+):
+    row = one_program(first=(0.1, head_s), recompilations=(0, recompilations))
+    assert row.is_same_program is same
 
 
 def test_a_hundredfold_win_passes_but_is_called_suspicious():

@@ -11,7 +11,6 @@ import textwrap
 import pytest
 
 from gate_repository import LAST_RESORT_S, make_repository
-from perfgate.process import supervisor
 from perfgate.process.reaper import Reaper
 
 # The benchmark never lets go of its interpreter, so no thread of the worker could notice anything.
@@ -106,13 +105,13 @@ def _is_readable(pipe):
 @pytest.mark.parametrize(
     ("number", "code"),
     [
-        (signal.SIGINT, 130),
-        (signal.SIGTERM, 130),
-        (signal.SIGHUP, 130),
-        (signal.SIGQUIT, -signal.SIGQUIT),  # not caught, as SIGKILL, but by choice
-        (signal.SIGKILL, -signal.SIGKILL),
+        pytest.param(signal.SIGINT, 130, id="SIGINT"),
+        pytest.param(signal.SIGKILL, -signal.SIGKILL, id="SIGKILL"),
+        pytest.param(signal.SIGTERM, 130, id="SIGTERM", marks=pytest.mark.long),
+        pytest.param(signal.SIGHUP, 130, id="SIGHUP", marks=pytest.mark.long),
+        # not caught, as SIGKILL, but by choice
+        pytest.param(signal.SIGQUIT, -signal.SIGQUIT, id="SIGQUIT", marks=pytest.mark.long),
     ],
-    ids=["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGKILL"],
 )
 def test_a_signal_to_the_gate_ends_all_that_its_workers_started(repository, pipe, number, code):
     command = [sys.executable, "-c", IN_FOREGROUND, *GATE]
@@ -123,9 +122,10 @@ def test_a_signal_to_the_gate_ends_all_that_its_workers_started(repository, pipe
         wait_for_end(pipe[1])
     if code == 130:
         assert not list(repository.temporary.iterdir())
+        assert len(repository.git("worktree", "list").splitlines()) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_closed_terminal_ends_the_gate_and_all_that_its_workers_started(repository, pipe):
     terminal, inside = os.openpty()
     command = [sys.executable, "-c", WITH_TERMINAL, *GATE]
@@ -199,30 +199,16 @@ def test_what_carries_two_marks_ends_with_either(first):
         left.close()
 
 
-def test_a_group_is_ended_whatever_its_environment():
+@pytest.mark.parametrize("dropped", [False, True])
+def test_a_group_is_ended_whatever_its_environment_unless_it_was_dropped(dropped):
+    """A dropped group's number may be another process's by then."""
     reaper = Reaper()
     with child_in_a_session_of_its_own({}) as child:
         reaper.add_group(child.pid)
+        if dropped:
+            reaper.drop_group(child.pid)
         reaper.close()
-        assert child.wait(LAST_RESORT_S) == -signal.SIGKILL
-
-
-def test_a_group_that_was_dropped_is_left_alone():
-    """Its number may be another process's by then."""
-    reaper = Reaper()
-    with child_in_a_session_of_its_own({}) as child:
-        reaper.add_group(child.pid)
-        reaper.drop_group(child.pid)
-        reaper.close()
-        assert child.poll() is None
-
-
-def test_an_interrupt_before_a_child_has_started_is_raised(tmp_path, monkeypatch):
-    @contextlib.contextmanager
-    def interrupted():
-        raise KeyboardInterrupt
-        yield
-
-    monkeypatch.setattr(supervisor, "_interrupts_held", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        supervisor.Supervised([sys.executable, "-c", ""], os.environ, tmp_path)
+        if dropped:
+            assert child.poll() is None
+        else:
+            assert child.wait(LAST_RESORT_S) == -signal.SIGKILL
