@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.site.build import main, publish
+from ci.site.build import publish
 from ci.site.project import read_project
 from made_up_results import history, write_asv
 from perfgate.errors import UsageError
@@ -116,16 +116,6 @@ def test_a_declaration_gives_label_colour_marker_note_and_variants(tmp_path):
     assert len({library.style for library in project.libraries.values()}) == 4
 
 
-def test_the_limit_of_the_machine_is_a_line_of_the_graph_and_never_a_rival(tmp_path):
-    write_libraries(tmp_path, "[treesort]\nours = true\n\n[heapq]\nlimit = true\n")
-    write_runs(tmp_path / "results" / "csv")
-    publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
-    index = (tmp_path / "site" / "index.html").read_text()
-    assert "beside other libraries: not measured yet" in index
-    assert 'class="key"' in index
-    assert "The limit of the machine itself: not measured yet" not in index
-
-
 def test_without_any_declaration_the_package_s_name_says_which_library_is_ours(tmp_path):
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "tree_sort"\n')
     project = read_project(tmp_path, ["heapq", "tree-sort"])
@@ -138,7 +128,6 @@ def test_without_any_declaration_the_package_s_name_says_which_library_is_ours(t
     [
         ({"repo": "https://git.example/me/trees.git"}, "https://git.example/me/trees/commit/"),
         ({"show_commit_url": "https://git.example/c/", "repo": "."}, "https://git.example/c/"),
-        ({"repo": "."}, ""),
         ({"show_commit_url": "javascript:alert(1)//"}, ""),
     ],
 )
@@ -165,17 +154,6 @@ def test_a_mistake_in_the_declaration_is_answered(tmp_path, text, message):
     write_libraries(tmp_path, text)
     with pytest.raises(UsageError, match=re.escape(message)):
         read_project(tmp_path, [])
-
-
-def test_results_lie_in_the_repository_that_is_named(tmp_path, monkeypatch):
-    here, other = tmp_path / "here", tmp_path / "other"
-    write_asv(here / "results" / "asv", history(1, 1, 12), workloads=("elm",))
-    write_asv(other / "results" / "asv", history(1, 1, 12), workloads=("oak",))
-    monkeypatch.chdir(here)
-    assert main(["--repository", str(other), "--output", str(tmp_path / "site")]) == 0
-    page = (tmp_path / "site" / "benchmarks.html").read_text()
-    assert "oak" in page
-    assert "elm" not in page
 
 
 def test_the_history_is_that_of_the_configured_branch_and_says_what_it_left_out(tmp_path):

@@ -42,11 +42,3 @@ def test_shifts_that_were_found_say_their_cause(site):
     explained = set(re.findall(r'<div class="cause">([^<]+)</div>', changes))
     causes = {each.cause for each in read_annotations(PUBLISHED / "annotations.toml")}
     assert len(explained & causes) >= 2
-
-
-@pytest.mark.slow
-def test_the_table_of_changes_is_not_cut_off(site, new_visit):
-    visit = new_visit(viewport={"width": 1280, "height": 900})
-    visit.open(site / "changes.html")
-    table = "document.getElementById('changes')"
-    assert visit.page.evaluate(f"{table}.scrollWidth - {table}.parentElement.clientWidth") <= 0

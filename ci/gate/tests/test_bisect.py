@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from gate_repository import RULES, UNCONFIRMED, make_repository, write_fake_uv
+from gate_repository import RULES, UNCONFIRMED, make_repository
 
 CACHED, TRACKED = "basics.Cached.time_cached", "basics.track_mean"
 
@@ -165,25 +165,6 @@ def test_a_merge_is_named_as_a_whole(repository):
     done = find(repository, TRACKED, start, "main")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"found {merge[:12]} merge topic" in done.stdout
-
-
-@pytest.mark.long
-def test_commits_whose_dependencies_differ_are_both_built(repository, tmp_path, monkeypatch):
-    log = write_fake_uv(tmp_path / "tools")
-    monkeypatch.setenv("PATH", str(log.parent), prepend=":")
-    start = repository.git("rev-parse", "HEAD")
-    repository.replace("pyproject.toml", '"numpy"', '"numpy>=1"')
-    repository.commit("raise the bound")
-    repository.replace("smallsum/__init__.py", "1.0 * number", "2.0 * number")
-    guilty = repository.commit("double")
-    repository.write("smallsum/notes.py", "")
-    repository.commit("harmless")
-    done = find(repository, TRACKED, start, "main")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"found {guilty[:12]} double" in done.stdout
-    made = [line for line in log.read_text().splitlines() if line.startswith("venv")]
-    assert any(line.endswith("env-base") for line in made)
-    assert any(line.endswith("/env") for line in made)
 
 
 @pytest.mark.parametrize(

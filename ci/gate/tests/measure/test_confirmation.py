@@ -1,16 +1,10 @@
 """What fresh processes must show before a value of a clock or of the system fails a row."""
 
-import time
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 from gate_repository import make_repository
-from perfgate import compare
-from perfgate.config import MetricRule, Rules, Verdicts
-from perfgate.measure.progress import Progress
-from perfgate.stages import Benchmark, Inspected, Timed
+from perfgate.config import MetricRule, Verdicts
 from perfgate.stats.rounds import LOOKS, weigh
 
 RULE = MetricRule("track", "more", tolerance=0.25)
@@ -160,32 +154,3 @@ def test_a_tracked_value_that_looks_equal_once_is_measured_again(tmp_path, monke
     run = repository.gate("--base", "main", "--bench", "track_wait_s", "--budget", "0")
     assert (run.code, run.verdicts()["waits.track_wait_s"]) == (0, "same"), run.out
     assert "it was measured once" in run.out
-
-
-@pytest.mark.parametrize(("timing", "share"), [(True, 0.5), (False, 1.0)])
-def test_confirming_leaves_half_of_the_budget_to_the_timing(monkeypatch, timing, share):
-    """Compile times of nine benchmarks once took all of it: not a row was timed."""
-    deadlines = {}
-
-    def recorder(name, found, **attributes):
-        def make(sides, rules, core, *rest):
-            deadlines[name] = rest[-1].deadline - time.monotonic()
-            return SimpleNamespace(run=lambda rows, num_tests, **_: found(rows), **attributes)
-
-        return make
-
-    monkeypatch.setattr(compare, "Confirmation", recorder("confirmation", list))
-    monkeypatch.setattr(compare, "Session", recorder("timing", lambda rows: [], launched=0))
-    row = Inspected(Benchmark("suite.time_it", "suite.time_it", None, "time", 60.0))
-    options = SimpleNamespace(
-        timing=timing, time_identical=True, shard=SimpleNamespace(count=1), seed=0, budget=1000.0
-    )
-    progress = Progress(pytest.fail)
-    progress.keep([Timed(row)])
-    start = time.monotonic()
-    compare._measure(
-        [row], SimpleNamespace(same_code=False), Rules(), options, None, progress, start
-    )
-    assert deadlines["confirmation"] == pytest.approx(share * 1000, abs=10)
-    assert deadlines["timing"] == pytest.approx(850, abs=10)  # the rest is for causes
-    assert progress.deadline - start == pytest.approx(1000, abs=10)

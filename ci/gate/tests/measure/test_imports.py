@@ -79,14 +79,6 @@ class TornDown:
     def time_nothing(self):
         pass
 """
-# Each in a module of its own, whose workers are not asked for another one.
-NATIVE = """
-import ctypes
-
-
-def track_process_that_python_does_not_hear_of():
-    return ctypes.CDLL(None).system(b"true")
-"""
 # It comes before the other module in a worker.
 CHILDREN = """
 import functools
@@ -126,7 +118,6 @@ def track_after_a_statement():
 FILES = {
     "benchmarks/lazy.py": SUITE,
     "benchmarks/children.py": CHILDREN,
-    "benchmarks/native.py": NATIVE,
     "benchmarks/statements.py": STATEMENTS,
     "smallsum/extra.py": "def work():\n    return 1\n",
     "smallsum/formula.py": "1 + 1\n",
@@ -140,7 +131,7 @@ FILES = {
     "docs/other.md": "1\n",
     "data/values.txt": "1\n",
 }
-ROWS = "^(lazy|children|native|statements)"
+ROWS = "^(lazy|children|statements)"
 ARGUMENTS = ("--base", "main", "--no-timing", "--bench", ROWS)
 NOT_RUN = "same files"
 
@@ -226,7 +217,7 @@ def test_only_what_other_processes_may_decide_runs_where_no_imported_file_change
     repository.replace("tests/test_other.py", "1", "2")
     run = repository.gate(*ARGUMENTS)
     assert not_run(run) == KNOWN
-    assert "not running 10 of 15 benchmarks: no file that they use changed" in run.err
+    assert "not running 10 of 14 benchmarks: no file that they use changed" in run.err
     assert "- not run, since no file that they use changed (10): `lazy." in run.out
     assert "`smallsum/other.py`" in run.out.partition("imported these changed files")[2]
 
@@ -260,7 +251,7 @@ def test_a_page_that_a_benchmark_is_known_to_read_lets_it_run(repository):
     repository.git("checkout", "--quiet", ".")
     repository.replace("docs/other.md", "1", "2")
     run = repository.gate(*ARGUMENTS)
-    assert run.out.startswith("# PASSED: only documentation differs, so nothing was measured; 15 ")
+    assert run.out.startswith("# PASSED: only documentation differs, so nothing was measured; 14 ")
 
 
 @pytest.mark.slow

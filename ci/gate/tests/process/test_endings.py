@@ -40,8 +40,6 @@ IN_FOREGROUND = (
     "    signal.signal(number, signal.SIG_DFL)\n"
     "os.execv(sys.argv[1], sys.argv[1:])\n"
 )
-# What a shell does for such a job before it starts it.
-WITH_TERMINAL = f"import fcntl, termios\nfcntl.ioctl(0, termios.TIOCSCTTY, 0)\n{IN_FOREGROUND}"
 GATE = [sys.executable, "-m", "perfgate", "--base", "main", "--bench", "endless"]
 
 
@@ -125,20 +123,6 @@ def test_a_signal_to_the_gate_ends_all_that_its_workers_started(repository, pipe
         assert len(repository.git("worktree", "list").splitlines()) == 1
 
 
-@pytest.mark.long
-def test_a_closed_terminal_ends_the_gate_and_all_that_its_workers_started(repository, pipe):
-    terminal, inside = os.openpty()
-    command = [sys.executable, "-c", WITH_TERMINAL, *GATE]
-    ends = {"stdin": inside, "stderr": inside}
-    with started(command, repository, start_new_session=True, **ends) as gate:
-        os.close(inside)
-        wait_for_start(pipe[1])
-        os.close(terminal)
-        assert gate.wait(LAST_RESORT_S) == 130
-        wait_for_end(pipe[1])
-    assert not list(repository.temporary.iterdir())
-
-
 SUPERVISING = """
     import os, sys
     from pathlib import Path
@@ -185,18 +169,6 @@ def child_in_a_session_of_its_own(environment):
             yield child
         finally:
             child.kill()
-
-
-@pytest.mark.parametrize("first", ["outer", "inner"])
-def test_what_carries_two_marks_ends_with_either(first):
-    """A gate may be a benchmark of another gate."""
-    reapers = {"outer": Reaper(), "inner": Reaper()}
-    environment = reapers["inner"].marked(reapers["outer"].marked(os.environ))
-    with child_in_a_session_of_its_own(environment) as child:
-        reapers.pop(first).close()
-        assert child.wait(LAST_RESORT_S) == -signal.SIGKILL
-    for left in reapers.values():
-        left.close()
 
 
 @pytest.mark.parametrize("dropped", [False, True])

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from perfgate.process import protocol
-from perfgate.process.channel import Launch, Worker, WorkerError
+from perfgate.process.channel import Launch, Worker
 from perfgate.process.protocol import REPLIES, REQUESTS, ProtocolError, decode, encode
 
 FILES = protocol.ProgramFiles(
@@ -85,32 +85,6 @@ def test_what_does_not_fit_is_refused_with_a_sentence(text, reason):
 def test_an_answer_to_another_request_is_refused():
     with pytest.raises(ProtocolError, match="it answered Discover with Released"):
         protocol.fitting(protocol.Discover(), protocol.Released())
-
-
-@pytest.mark.parametrize(
-    ("first", "reason"),
-    [
-        (
-            line("Hello", version=protocol.VERSION + 1, counts_instructions=False),
-            f"version {protocol.VERSION + 1} of the protocol, but the gate uses {protocol.VERSION}",
-        ),
-        (line("Hello", counts_instructions=False), "Hello lacks the field 'version'"),
-    ],
-    ids=["another version", "no version"],
-)
-def test_a_worker_that_speaks_otherwise_is_not_asked(tmp_path, monkeypatch, first, reason):
-    speaker = tmp_path / "worker.py"
-    speaker.write_text(
-        "import os, sys\n"
-        "replies = int(sys.argv[sys.argv.index('--replies') + 1])\n"
-        f"os.write(replies, {(first + chr(10)).encode()!r})\n"
-        "os.read(int(sys.argv[sys.argv.index('--requests') + 1]), 1 << 16)\n"
-    )
-    monkeypatch.setattr("perfgate.process.channel.WORKER_FILE", speaker)
-    launch = Launch(sys.executable, tmp_path, tmp_path, tmp_path, tmp_path)
-    with Worker(launch) as worker, pytest.raises(WorkerError, match=reason) as error:
-        worker.ask(protocol.Discover(), 60)
-    assert not error.value.alive
 
 
 SHADOWS = ("calls", "listing", "perfgate", "process", "protocol", "suite", "worker")
