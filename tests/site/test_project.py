@@ -1,6 +1,5 @@
 """The site of another repository, and what a repository may declare."""
 
-import csv
 import json
 import re
 import subprocess
@@ -29,7 +28,7 @@ def write_libraries(repository: Path, text: str) -> None:
 def write_runs(folder: Path) -> None:
     """Write what a suite publishes: the rows and the samples of two libraries at two sizes."""
     folder.mkdir(parents=True)
-    rows = []
+    rows = ["suite,library,env,num_envs,steps_per_s,status,commit,timestamp"]
     alternations = []
     for num_envs in (10, 1000):
         outcomes = {}
@@ -42,28 +41,10 @@ def write_runs(folder: Path) -> None:
                 "status": "ok",
                 "seconds": [seconds] * 9,
             }
-            rows.append({
-                "suite": "throughput",
-                "library": library,
-                "library_version": "2.0",
-                "env": "forest",
-                "num_envs": num_envs,
-                "device_name": "Abacus",
-                "cores": 4,
-                "steps_per_s": num_envs * 100 / seconds,
-                "steps_per_s_low": "",
-                "steps_per_s_high": "",
-                "compile_s": "",
-                "status": "ok",
-                "reason": "",
-                "commit": "0" * 40,
-                "timestamp": "20261120T120000Z",
-            })  # fmt: skip
+            found = f"{num_envs},{num_envs * 100 / seconds},ok,{'0' * 40},20261120T120000Z"
+            rows.append(f"throughput,{library},forest,{found}")
         alternations.append(outcomes)
-    with (folder / "forest.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+    (folder / "forest.csv").write_text("\n".join(rows) + "\n")
     samples = {"command": "python run.py", "alternations": alternations}
     (folder / "forest_samples.json").write_text(json.dumps(samples))
 
