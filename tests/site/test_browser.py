@@ -168,29 +168,12 @@ def test_everything_that_acts_is_reached_by_tab(site, visit):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("size", [(1280, 900), (390, 844)])
-def test_the_first_screen_holds_the_sentence_the_state_and_the_whole_graph(site, new_visit, size):
-    visit = new_visit(viewport={"width": size[0], "height": size[1]})
-    visit.open(site / "index.html").drawn()
-    for name in ("h1", ".state", "#graph", ".legend"):
-        box = visit.page.locator(name).first.bounding_box()
-        assert box["y"] >= 0
-        assert box["y"] + box["height"] <= size[1], name
-
-
-@pytest.mark.long
 def test_the_first_screen_of_our_results_stays_under_100_kilobytes(tmp_path, visit):
     # Without what `make bench` may have measured in this clone.
     shutil.copytree(ROOT / "results" / "published", tmp_path / "results" / "published")
     publish(tmp_path / "results", tmp_path / "site", BUILT, repository=ROOT)
     visit.open(tmp_path / "site" / "index.html").drawn()
-    asked = {
-        Path(urllib.parse.unquote(urllib.parse.urlsplit(url).path))
-        for url in visit.requests
-        if url.startswith("file:")
-    }
-    num_bytes = sum(path.stat().st_size for path in asked)
-    assert num_bytes < FIRST_SCREEN_BYTES
+    assert sum(path.stat().st_size for path in asked_for(visit)) < FIRST_SCREEN_BYTES
 
 
 @pytest.mark.long
@@ -221,26 +204,22 @@ def test_a_dark_page_has_light_words_and_its_own_colours(site, project, new_visi
 
 
 @pytest.mark.long
-def test_it_stays_fast_with_600_benchmarks_and_500_commits(new_visit, tmp_path):
-    write_asv(
-        tmp_path / "results" / "asv",
-        history(30, 20, 500),
-        workloads=tuple(f"w{place}" for place in range(20)),
-    )
+def test_pages_stay_small_with_200_benchmarks_and_500_commits(new_visit, tmp_path):
+    workloads = tuple(f"w{place}" for place in range(20))
+    write_asv(tmp_path / "results" / "asv", history(10, 20, 500), workloads=workloads)
     copy_published(tmp_path / "results" / "published")
     publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
     sizes = {path: path.stat().st_size for path in (tmp_path / "site").rglob("*") if path.is_file()}
     assert max(sizes.values()) < MAX_FILE_BYTES
-    assert sum(path.name.endswith(".html") for path in sizes) > 600
-    pages = {"index.html": 400_000, "b/suite_00.Throughput.time_chunk_00-w3.html": 250_000}
+    assert sum(path.name.endswith(".html") for path in sizes) > 200
+    pages = {"index.html": 300_000, "b/suite_00.Throughput.time_chunk_00-w3.html": 250_000}
     for page, most_bytes in pages.items():
         visit = new_visit()
         visit.open(tmp_path / "site" / page).drawn()
-        drawn_ms = visit.page.evaluate("performance.getEntriesByName('chart-drawn')[0].startTime")
-        asked = {
-            Path(urllib.parse.unquote(urllib.parse.urlsplit(url).path)) for url in visit.requests
-        }
-        num_bytes = sum(sizes.get(path, 0) for path in asked)
-        print(f"{page}: first chart after {drawn_ms:.0f} ms, {num_bytes:,} bytes loaded")
-        assert num_bytes < most_bytes
-    assert sizes[tmp_path / "site" / "benchmarks.html"] < 1_000_000
+        assert sum(sizes.get(path, 0) for path in asked_for(visit)) < most_bytes
+
+
+def asked_for(visit) -> set[Path]:
+    """Return the files that a page asked for."""
+    urls = [url for url in visit.requests if url.startswith("file:")]
+    return {Path(urllib.parse.unquote(urllib.parse.urlsplit(url).path)) for url in urls}

@@ -64,6 +64,10 @@ def broken_references(folder: Path) -> list[str]:
     return broken
 
 
+def read(site: Path, page: str) -> str:
+    return (site / page).read_text(encoding="utf-8")
+
+
 def test_every_link_and_image_leads_to_a_file_of_the_site(site):
     assert len(list(site.rglob("*.html"))) > 50
     assert broken_references(site) == []
@@ -72,19 +76,15 @@ def test_every_link_and_image_leads_to_a_file_of_the_site(site):
 def test_without_any_results_every_page_says_not_measured_yet(tmp_path):
     publish(tmp_path / "none", tmp_path / "site", BUILT)
     for name in PAGES:
-        assert "not measured yet" in (tmp_path / "site" / f"{name}.html").read_text(
-            encoding="utf-8"
-        ), name
+        assert "not measured yet" in read(tmp_path / "site", f"{name}.html"), name
     assert broken_references(tmp_path / "site") == []
-    assert "not measured yet" in (tmp_path / "site" / "badges" / "state.svg").read_text(
-        encoding="utf-8"
-    )
+    assert "not measured yet" in read(tmp_path / "site", "badges/state.svg")
 
 
 def test_without_a_history_the_ratios_stand_all_the_same(tmp_path):
     copy_published(tmp_path / "results" / "published")
     publish(tmp_path / "results", tmp_path / "site", BUILT)
-    text = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    text = read(tmp_path / "site", "index.html")
     heading = re.search(r"<h1>(.+)</h1>", text)
     assert heading
     assert "not measured yet" not in heading[1]
@@ -95,7 +95,7 @@ def test_without_a_history_the_ratios_stand_all_the_same(tmp_path):
 
 
 def test_the_first_page_answers_before_its_graph_and_its_table(site):
-    text = (site / "index.html").read_text(encoding="utf-8")
+    text = read(site, "index.html")
     order = [
         "<h1>Myriad is the fastest of 8 measured here: 28 to 83 times the steps per second",
         "Next: myriad-jax, gymnax, gymnasium-vector, by size. Measured <time",
@@ -108,12 +108,12 @@ def test_the_first_page_answers_before_its_graph_and_its_table(site):
     assert places == sorted(places)
     count = re.search(r"(\d+) benchmarks? (is|are) slower on main than before", text)
     assert count
-    state = (site / "badges" / "state.svg").read_text(encoding="utf-8")
+    state = read(site, "badges/state.svg")
     assert f"{count[1]} slower" in state
 
 
 def test_the_table_lists_the_strongest_rival_first_and_says_why_a_cell_is_empty(site):
-    text = (site / "index.html").read_text(encoding="utf-8")
+    text = read(site, "index.html")
     table = text[text.index('class="numbers ratios"') :].partition("</table>")[0]
     heads = re.findall(r'<th scope="row">([^<]+)', table)
     assert heads[:2] == ["gymnasium-vector 1.3.0", "myriad-jax 0.2.0"]
@@ -123,8 +123,8 @@ def test_the_table_lists_the_strongest_rival_first_and_says_why_a_cell_is_empty(
 
 
 def test_a_ratio_leads_to_its_command_rounds_hardware_and_versions(site):
-    text = (site / "index.html").read_text(encoding="utf-8")
-    comparison = (site / "comparison.html").read_text(encoding="utf-8")
+    text = read(site, "index.html")
+    comparison = read(site, "comparison.html")
     anchors = re.findall(r'href="comparison.html#(of-[^"]+)"', text)
     assert len(anchors) > 20
     for anchor in anchors:
@@ -136,7 +136,7 @@ def test_a_ratio_leads_to_its_command_rounds_hardware_and_versions(site):
 
 
 def test_changes_come_newest_first_and_each_opens_to_its_command_and_versions(site):
-    text = (site / "changes.html").read_text(encoding="utf-8")
+    text = read(site, "changes.html")
     table = text[text.index('<table id="changes"') :].partition("</table>")[0]
     dates = re.findall(r"<td>(\d{4}-\d\d-\d\d)</td>", table)
     assert len(dates) > 5
@@ -159,11 +159,9 @@ def test_a_number_of_thirty_days_ago_is_fresh_and_one_older_is_stale(tmp_path):
         for stamp in (min(stamps), max(stamps))
     )
     publish(tmp_path / "results", tmp_path / "site", first + timedelta(days=29))
-    assert 'class="tag stale"' not in (tmp_path / "site" / "comparison.html").read_text(
-        encoding="utf-8"
-    )
+    assert 'class="tag stale"' not in read(tmp_path / "site", "comparison.html")
     publish(tmp_path / "results", tmp_path / "site", last + timedelta(days=32))
-    text = (tmp_path / "site" / "comparison.html").read_text(encoding="utf-8")
+    text = read(tmp_path / "site", "comparison.html")
     assert text.count('class="tag stale"') == text.count("data-measured")
 
 
@@ -184,13 +182,11 @@ def test_a_faster_peer_comes_first_and_an_absent_one_has_its_reason(tmp_path, re
         "\n".join([*rows, ",".join(values.values())]) + "\n"
     )
     publish(tmp_path / "results", tmp_path / "site", BUILT, repository=repository)
-    text = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    text = read(tmp_path / "site", "index.html")
     assert "<h1>Myriad makes 0.0" in text
     assert 'class="worse"' in text
     assert "Where Myriad is slower" in text
-    assert "pip install envpool" in (tmp_path / "site" / "comparison.html").read_text(
-        encoding="utf-8"
-    )
+    assert "pip install envpool" in read(tmp_path / "site", "comparison.html")
 
 
 def test_noise_tables_and_the_pages_of_asv_are_shown_where_they_exist(tmp_path):
@@ -206,12 +202,12 @@ def test_noise_tables_and_the_pages_of_asv_are_shown_where_they_exist(tmp_path):
     (tmp_path / "results" / "html").mkdir()
     (tmp_path / "results" / "html" / "index.html").write_text("<!doctype html><title>asv</title>")
     publish(tmp_path / "results", tmp_path / "site", BUILT)
-    noise = (tmp_path / "site" / "noise.html").read_text(encoding="utf-8")
+    noise = read(tmp_path / "site", "noise.html")
     assert "False alarms" in noise
     assert "0.012346" in noise
     assert '<td class="num">12.5%</td>' in noise
     assert "donation-dropped" in noise
-    data = (tmp_path / "site" / "data.html").read_text(encoding="utf-8")
+    data = read(tmp_path / "site", "data.html")
     assert "selftest_pairs.csv" in data
     assert not any(
         word in page for page in (noise, data) for word in ("its-pairs-fill-pages", "log ratio")
@@ -227,7 +223,7 @@ def test_accepted_regressions_are_shown_with_reason_and_last_day(tmp_path, capsy
         'reason = "exact sums"\nexpires = 2020-01-31\n'
     )
     publish(tmp_path / "none", tmp_path / "site", BUILT, accepted=accepted)
-    page = (tmp_path / "site" / "changes.html").read_text()
+    page = read(tmp_path / "site", "changes.html")
     assert "1.2 times" in page
     assert "exact sums" in page
     assert "2020-01-31, expired" in page

@@ -145,12 +145,8 @@ def test_what_pytest_says_of_a_test_is_its_verdict(repository):
     repository.write("tests/test_broken.py", "import nowhere_to_be_found\n")
     repository.commit()
     repository.write("smallsum/data.txt", "")
-    more = "\n\ndef test_more(benchmark):\n    benchmark(smallsum.total, [1])\n"
-    lost = SPEED.replace("def test_insert(benchmark, database)", "def insert(database)")
-    repository.write("tests/test_speed.py", lost + more)
     run = repository.gate("--base", "main", "--pytest-benchmark", "tests", "--no-timing")
     verdicts = run.verdicts()
-    assert (verdicts["test_speed.test_more"], verdicts["test_speed.test_insert"]) == ("new", "gone")
     assert verdicts["test_others.test_skipped"] == "skipped"
     assert run.rows["test_others.test_skipped"]["reasons"] == ["it is skipped: Skipped: not here"]
     broken = [name for name, verdict in verdicts.items() if verdict == "broken before"]
@@ -164,6 +160,17 @@ def test_what_pytest_says_of_a_test_is_its_verdict(repository):
     assert ": Exit: no database" in run.out
     assert "pytest ended with exit code 3: OSError: the plugin's own fault" in run.out
     assert run.code == 3
+
+
+@pytest.mark.slow
+def test_a_new_test_has_no_counterpart_and_a_lost_one_is_gone(repository):
+    more = "\n\ndef test_more(benchmark):\n    benchmark(smallsum.total, [1])\n"
+    lost = SPEED.replace("def test_insert(benchmark, database)", "def insert(database)")
+    repository.write("tests/test_speed.py", lost + more)
+    run = repository.gate("--base", "main", "--pytest-benchmark", "tests", "--no-timing")
+    verdicts = run.verdicts()
+    assert (verdicts["test_speed.test_more"], verdicts["test_speed.test_insert"]) == ("new", "gone")
+    assert run.code != 0
 
 
 @pytest.mark.parametrize(
