@@ -249,12 +249,16 @@ def test_the_site_replaces_only_a_site(tmp_path, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["none", "site"]
 
 
-def test_a_path_that_does_not_exist_is_refused(tmp_path, capsys):
+def test_a_path_that_does_not_exist_or_can_not_be_written_is_refused(tmp_path, capsys):
     missing = tmp_path / "none"
     for name in ("results", "repository", "docs", "accepted"):
         assert main([f"--{name}", str(missing), "--output", str(tmp_path / "site")]) == 2
         assert capsys.readouterr().err == f"--{name} {missing} does not exist.\n"
     assert not list(tmp_path.iterdir())
+    (tmp_path / "file").write_text("")
+    output = tmp_path / "file" / "site"
+    assert main(["--results", str(tmp_path), "--output", str(output)]) == 2
+    assert capsys.readouterr().err == f"{output} can't be written: File exists.\n"
 
 
 def test_the_site_is_never_built_over_its_results(tmp_path):
