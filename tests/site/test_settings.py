@@ -1,14 +1,9 @@
 """What the page of settings says of arms: the findings, the charts and their tables."""
 
-import re
-import xml.etree.ElementTree as ET
-
 import pytest
 
 from ci.site.arms import ArmAlternation, ArmTraining, read_alternation, read_training
-from ci.site.gain_chart import gain_svg
 from ci.site.gains import (
-    Gain,
     gains,
     ladder_finding,
     settings_finding,
@@ -93,18 +88,6 @@ def test_no_arm_comes_first_that_is_later_or_never_there():
     assert "No arm reaches a return of 850 clearly sooner" in target_finding(trainings(run_s=20.0))
     broken_off = trainings(status="failed", run_s="", num_steps="")
     assert "fast missed it in 7 of 7 trainings" in target_finding(broken_off)
-
-
-def test_the_chart_has_a_line_per_interval_and_a_dot_per_round_without_one():
-    two = [Gain("a", "a < b", [1.002, 1.1] * 4), Gain("b", "few", [2.0, 3.0, 4.0])]
-    svg = gain_svg(two, "a & b", "times")
-    named = str(svg).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-    chart = ET.fromstring(named)  # noqa: S314  (we wrote it)
-    words = [text.text for text in chart.iter(f"{SVG}text")]
-    assert words == ["0.5", "1", "2", "a < b", "1.05 (1.00 to 1.10)", "few", "3.0", "times"]
-    colours = set(re.findall(r"(?:stroke|fill): ([^;\"]+)", svg))
-    assert all(colour == "none" or colour.startswith("var(--") for colour in colours), colours
-    assert not re.search(r"<style|font-family|<metadata|clip-path", svg)
 
 
 def test_the_page_has_a_table_under_each_chart_and_the_newest_run_counts(tmp_path):

@@ -1,6 +1,5 @@
 """Nothing that a gate started outlives it, however the gate ends."""
 
-import contextlib
 import os
 import select
 import signal
@@ -11,7 +10,6 @@ import textwrap
 import pytest
 
 from gate_repository import LAST_RESORT_S, make_repository
-from perfgate.process.reaper import Reaper
 
 # The benchmark never lets go of its interpreter, so no thread of the worker could notice anything.
 # Its children hold the pipe open, one of them in a session of its own.
@@ -63,23 +61,6 @@ def repository(tmp_path, pipe):
     return repository
 
 
-@contextlib.contextmanager
-def started(command, repository, **options):
-    """Start a gate, and end it at the end if the test has not."""
-    gate = subprocess.Popen(
-        command,
-        cwd=repository.root,
-        env=os.environ | repository.environment,
-        stdout=subprocess.DEVNULL,
-        **options,
-    )
-    with gate:
-        try:
-            yield gate
-        finally:
-            gate.kill()
-
-
 def wait_for_start(pipe):
     """Wait until a benchmark has written to the pipe."""
     assert _is_readable(pipe), "no benchmark has started"
@@ -112,12 +93,21 @@ def _is_readable(pipe):
     ],
 )
 def test_a_signal_to_the_gate_ends_all_that_its_workers_started(repository, pipe, number, code):
-    command = [sys.executable, "-c", IN_FOREGROUND, *GATE]
-    with started(command, repository, stderr=subprocess.DEVNULL) as gate:
-        wait_for_start(pipe[1])
-        gate.send_signal(number)
-        assert gate.wait(LAST_RESORT_S) == code
-        wait_for_end(pipe[1])
+    gate = subprocess.Popen(
+        [sys.executable, "-c", IN_FOREGROUND, *GATE],
+        cwd=repository.root,
+        env=os.environ | repository.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    with gate:
+        try:
+            wait_for_start(pipe[1])
+            gate.send_signal(number)
+            assert gate.wait(LAST_RESORT_S) == code
+            wait_for_end(pipe[1])
+        finally:
+            gate.kill()
     if code == 130:
         assert not list(repository.temporary.iterdir())
         assert len(repository.git("worktree", "list").splitlines()) == 1
@@ -147,40 +137,3 @@ def test_a_child_ends_with_whoever_supervises_it(tmp_path, pipe, ending):
         wait_for_start(descriptor)
         supervising.communicate()
     wait_for_end(descriptor)
-
-
-@contextlib.contextmanager
-def child_in_a_session_of_its_own(environment):
-    """Start a child that waits, and end it at the end if nothing else has."""
-    child = subprocess.Popen(
-        ["cat"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        bufsize=0,
-        start_new_session=True,
-        env=environment,
-    )
-    with child:
-        try:
-            assert child.stdin is not None
-            assert child.stdout is not None
-            child.stdin.write(b"s")
-            assert child.stdout.read(1) == b"s"
-            yield child
-        finally:
-            child.kill()
-
-
-@pytest.mark.parametrize("dropped", [False, True])
-def test_a_group_is_ended_whatever_its_environment_unless_it_was_dropped(dropped):
-    """A dropped group's number may be another process's by then."""
-    reaper = Reaper()
-    with child_in_a_session_of_its_own({}) as child:
-        reaper.add_group(child.pid)
-        if dropped:
-            reaper.drop_group(child.pid)
-        reaper.close()
-        if dropped:
-            assert child.poll() is None
-        else:
-            assert child.wait(LAST_RESORT_S) == -signal.SIGKILL
