@@ -412,6 +412,20 @@ def test_a_metric_is_accepted_as_far_as_the_entry_says(worse, ratio, base, head,
     assert (row.outcome is Outcome.FAILED) is not accepted
 
 
+def test_a_regression_weighs_more_than_what_could_not_be_measured_and_that_more_than_a_pass():
+    row = timed()
+    failed, passed = judged(timed(*SLOWER), Rules()), judged(timed(*SAME), Rules())
+    broken = judged(replace(row, inspected=row.inspected.with_problems({"head": "why"})), Rules())
+    assert broken.outcome is Outcome.UNMEASURED
+    for rows, code in (
+        ([passed], 0),
+        ([passed, broken], 3),
+        ([passed, broken, failed], 1),
+        ([], 3),
+    ):
+        assert Result(rows, [], Rules(), "a" * 40, "b" * 40, [], "one").exit_code == code
+
+
 def test_a_report_counts_budgets_as_what_they_are():
     kept, missed = (
         Budget("Chunk", "seconds", "s", ceiling=1.0),
