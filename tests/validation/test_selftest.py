@@ -69,7 +69,7 @@ def test_every_run_is_a_row_and_a_second_call_measures_only_what_is_missing(tmp_
     assert (read(tmp_path, "selftest_pairs"), read(tmp_path, "selftest_live")) == (pairs, live)
 
 
-def test_false_alarms_fail(tmp_path, monkeypatch, capsys):
+def test_false_alarms_fail(tmp_path, capsys):
     row = {"bench": "", "budget_s": 60.0, "cpu": machine.describe()["cpu"], "seconds": 2.0}
     row |= {"run": 1, "other_core": "idle", "exit_code": 1, "timestamp": "20261121T000000Z"}
     Table(tmp_path / "selftest_itself.csv").add([row])

@@ -6,7 +6,6 @@ import pytest
 
 from gate_repository import make_repository
 
-CACHED = "basics.time_cached"
 needs_valgrind = pytest.mark.skipif(
     not shutil.which("valgrind"), reason="valgrind is missing: apt install valgrind"
 )
