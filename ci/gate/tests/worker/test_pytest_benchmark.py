@@ -173,6 +173,7 @@ def test_a_new_test_has_no_counterpart_and_a_lost_one_is_gone(repository):
     assert run.code != 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "text", "folder", "code", "said"),
     [
