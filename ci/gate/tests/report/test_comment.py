@@ -135,16 +135,19 @@ def test_the_gates_own_job_may_comment_too(github, tmp_path):
         (["ci/gate/perfgate/hlo.py", "docs/gate.toml.md"], "changes no workflow, `gate.toml`"),
         ([".github/workflows/@x.yml"], "measured:** `.github/workflows/@x.yml`."),
         (["a.py"] * 150 + ["ci/accepted.toml", "gate.toml"], "`ci/accepted.toml`, `gate.toml`."),
-        ([("old.txt", "ci/gate.toml")], "`ci/gate.toml`."),  # it is moved away
         (["a.py"] * 3_000, "changes more files than GitHub lists"),
     ],
 )
 def test_a_change_of_the_rules_is_named(github, tmp_path, files, said):
-    for name in files:
-        new, old = (name, None) if isinstance(name, str) else name
-        github.files.append({"filename": new, "previous_filename": old})
+    github.files = [{"filename": name} for name in files]
     assert comment(github, tmp_path).returncode == 0
     assert said in github.comments[0]["body"]
+
+
+def test_a_file_of_rules_that_is_moved_away_is_named(github, tmp_path):
+    github.files = [{"filename": "old.txt", "previous_filename": "ci/gate.toml"}]
+    assert comment(github, tmp_path).returncode == 0
+    assert "`ci/gate.toml`." in github.comments[0]["body"]
 
 
 def test_one_comment_is_made_and_then_edited(github, tmp_path):
