@@ -1,6 +1,7 @@
 """Adapters change shapes and names, never results: compared step for step."""
 
 import dataclasses
+import subprocess
 import sys
 from pathlib import Path
 from urllib.error import URLError
@@ -479,3 +480,17 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(adapter, m
         NotInstalledError, match=r"needs gym(nax|nasium).*pip install 'myriad\[bench\]'"
     ):
         adapter("CartPole-v1" if adapter is from_gymnax else make_env("cartpole-control"))
+
+
+# --- the example ----------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", ["myriad", pytest.param("gymnasium", marks=pytest.mark.long)])
+def test_the_example_trains_on_either_librarys_vector_environment(library):
+    script = ROOT / "examples" / "ppo_gymnasium_vector.py"
+    sizes = ["--total-timesteps", "2048", "--num-envs", "8"]
+    command = [sys.executable, script, "--library", library, *sizes]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "mean return of the last" in run.stdout
