@@ -25,8 +25,9 @@ def test_all_names_what_is_public():
 
 def test_an_import_pulls_in_nothing_heavy():
     heavy = {"jax", "numpy", "pandas", "matplotlib", "gymnax", "gymnasium", "optuna", "flax", "PIL"}
-    # The command line answers `--help` without them, and the adapters without the libraries.
-    modules = run_python("import sys, myriad, myriad.cli; print(*sys.modules)").split()
+    # The command line answers a mistake without them, and the adapters without the libraries.
+    parse = "from myriad.cli import parse; parse(['train', '--env=snake', '--agent=ppo'])"
+    modules = run_python(f"import sys, myriad; {parse}; print(*sys.modules)").split()
     assert heavy.isdisjoint(modules)
     modules = run_python("import sys, myriad.adapters; print(*sys.modules)").split()
     assert {"gymnax", "gymnasium", "flax"}.isdisjoint(modules)
