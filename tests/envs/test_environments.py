@@ -43,7 +43,13 @@ def test_myriads_own_environments_have_no_fault(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", list_envs())
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.long if name == "gene-circuit-sysid" else ())
+        for name in list_envs()
+    ],
+)
 def test_random_play_compiles_once_and_has_the_same_bits_for_any_chunk_and_tile(name):
     env = make_env(name)
     agent = make_agent("random", env)
