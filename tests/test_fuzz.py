@@ -195,17 +195,13 @@ def settings_files(draw, ends):
     names = [name for setting in Settings.table().values() for name in setting.names]
     names += [names[0][1:], f"{names[0]}X"]
     values = [*WORDS, "true", "false", "64", "8k", "ture", "\x00", "run", "${HOME}"]
-    others = ["# A=1", "", "A = 'b' # c", "export B", "C D", "'E'=1", "F='", "=", "G=${HOME}"]
-    setting = st.builds(
-        lambda form, name, value: form.format(name, value),
-        st.sampled_from(["{}={}", "export {}={}", "{} = '{}'", '{}="{}"']),
-        st.sampled_from(names),
-        st.sampled_from(values),
-    )
-    lines = draw(st.lists(setting, min_size=1, max_size=3))
-    lines += draw(st.lists(st.sampled_from(others), max_size=2))
-    argv = ["train", *required("train", "cartpole", "pid", "")]
-    return argv, {".env": "\n".join(draw(st.permutations(lines)))}
+    lines = ["# A=1", "", "A = 'b' # c", "export B", "C D", "'E'=1", "F='", "=", "G=${HOME}"]
+    lines = draw(st.lists(st.sampled_from(lines), max_size=2))
+    for _ in range(draw(st.integers(1, 3))):
+        form = draw(st.sampled_from(["{}={}", "export {}={}", "{} = '{}'", '{}="{}"']))
+        setting = form.format(draw(st.sampled_from(names)), draw(st.sampled_from(values)))
+        lines.insert(draw(st.integers(0, len(lines))), setting)
+    return ["train", *required("train", "cartpole", "pid", "")], {".env": "\n".join(lines)}
 
 
 @pytest.fixture
@@ -314,66 +310,53 @@ def test_a_command_does_its_work_or_refuses(examples, short, long, batch, folder
 
 @functools.cache
 def targets():
-    """Return every public function, and what fits into its arguments by their names."""
+    """Return the public functions, what fits into their arguments by name, and a rollout."""
     env = make_env("cartpole")
     agent = myriad.make_agent("random", env)
     rollout = myriad.Rollout(env, agent, 2, 4)
     config = tiny("ppo")
-    methods = [rollout.init, rollout.run, rollout.run_chunk, rollout.record_chunk, rollout.summary]
     functions = [getattr(myriad, name) for name in myriad.__all__ if name != "MyriadError"]
-    functions += [evaluate_run, autotune, suggest_config, suggest_scan_chunk_size, record, *methods]
-    functions += [TrainingConfig.from_toml, TrainingConfig.from_json, myriad.make_train(config)]
-    fitting = {
-        "env": env,
-        "agent": agent,
-        "config": config,
-        "agent_state": config.resolve().learner.init(myriad.make_key(0), 2),
-        "run_folder": "run",
-        "name": "my-env",
-        "name_or_env": "CartPole-v1",
-        "text": config.to_toml(),
-        "path": "out.gif",
-        "key": myriad.make_key(0),
-        "state": rollout.init(0),
-        "quiet": True,
-    }
-    sizes = {"seed": 0, "num_envs": 2, "scan_chunk_size": 4, "num_episodes": 2, "num_steps": 3}
-    return functions, fitting | sizes | {"total_steps": 64, "steps_per_env": 8, "seconds": 0}
+    functions += [rollout.init, rollout.run, rollout.run_chunk, rollout.record_chunk]
+    functions += [evaluate_run, autotune, suggest_config, suggest_scan_chunk_size, record]
+    functions += [rollout.summary, TrainingConfig.from_toml, myriad.make_train(config)]
+    fitting = {"env": env, "agent": agent, "config": config, "key": myriad.make_key(0)}
+    fitting |= {"agent_state": config.resolve().learner.init(myriad.make_key(0), 2)}
+    fitting |= {"run_folder": "run", "name_or_env": "CartPole-v1", "text": config.to_toml()}
+    fitting |= {"path": "out.gif", "quiet": True, "seconds": 0, "seed": 0, "num_envs": 2}
+    fitting |= {"scan_chunk_size": 4, "num_episodes": 2, "num_steps": 3, "steps_per_env": 8}
+    return functions, fitting, rollout
 
 
 @st.composite
 def calls(draw, ends):
     """Draw a public function and its arguments, most often with one that is wrong."""
-    functions, fitting = targets()
+    functions, fitting, rollout = targets()
     function = draw(st.sampled_from(functions))
     parameters = [
         each
         for each in inspect.signature(function).parameters.values()
         if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
     ]
-    fits = fitting | {"make_env": {"name": "cartpole"}, "make_agent": {"name": "ppo"}}.get(
-        function.__name__, {}
-    )
+    fits = fitting | {"name": "ppo" if function is myriad.make_agent else "cartpole"}
+    fits["state"] = rollout.init(0)  # a new one, since a chunk takes its arrays over
     if function in (myriad.create_config, suggest_config, suggest_scan_chunk_size):
         fits |= {"env": "cartpole", "agent": "pid"}
-    given_by_name = {
+    arguments = {
         each.name: fits.get(each.name)
         for each in parameters
         if each.default is each.empty or each.name in ("seconds", "quiet")
     }
     for each in draw(mostly_one(st.sampled_from(parameters))) if parameters else ():
-        declared = range_in(each.annotation)
-        default = fits.get(each.name, 2)
-        of_range = numbers(declared, default, ends=ends) if declared else st.sampled_from(OBJECTS)
-        given_by_name[each.name] = draw(st.one_of(of_range, st.sampled_from(OBJECTS)))
-    dotted = {"create_config": "{}.{}", "make_env": "{1}", "make_agent": "{1}"}
-    if function.__name__ in dotted and draw(st.booleans()):
-        owner = "env" if function.__name__ == "make_env" else "agent"
-        known = options_of(owner, "cartpole" if owner == "env" else "ppo")
+        values = st.sampled_from(OBJECTS)
+        if declared := range_in(each.annotation):
+            values |= numbers(declared, fits.get(each.name, 2), ends=ends)
+        arguments[each.name] = draw(values)
+    options = {myriad.make_env: ("env", "cartpole"), myriad.make_agent: ("agent", "ppo")}
+    if function in options and draw(st.booleans()):
+        known = options_of(*options[function])
         name = draw(st.sampled_from([*known, "surprise"]))
-        value = draw(numbers(*known.get(name, (None, None)), ends=ends))
-        given_by_name[dotted[function.__name__].format(owner, name)] = value
-    return function, given_by_name
+        arguments[name] = draw(numbers(*known.get(name, (None, None)), ends=ends))
+    return function, arguments
 
 
 @pytest.mark.slow
