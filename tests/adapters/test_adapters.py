@@ -34,8 +34,8 @@ SHORT = {
     "snake": {},
 }
 
-# One environment of each of gymnax's kinds; `make test-long` has the others.
-PLAIN = ("CartPole-v1", "Catch-bsuite", "Asterix-MinAtar")
+# `make test-long` has the others.
+PLAIN = ("CartPole-v1", "Catch-bsuite")
 GYMNAX = [
     pytest.param(name, marks=() if name in PLAIN else pytest.mark.long)
     for name in gymnax.registered_envs
@@ -489,7 +489,7 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(adapter, m
 @pytest.mark.parametrize("library", ["myriad", pytest.param("gymnasium", marks=pytest.mark.long)])
 def test_the_example_trains_on_either_librarys_vector_environment(library):
     script = ROOT / "examples" / "ppo_gymnasium_vector.py"
-    sizes = ["--total-timesteps", "2048", "--num-envs", "8"]
+    sizes = ["--total-timesteps", "512", "--num-envs", "8"]
     command = [sys.executable, script, "--library", library, *sizes]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
