@@ -25,13 +25,11 @@ def after(num_updates, **options):
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
-@given(st.integers(1, 40), st.data())
+@settings(max_examples=15)  # each shape compiles anew
+@given(st.sampled_from([1, 5, 32]), st.data())
 def test_every_node_is_the_sum_of_its_leaves(num_slots, data):
-    slots = data.draw(st.lists(st.integers(0, num_slots - 1), min_size=1, max_size=12))
-    errors = np.float32(
-        data.draw(st.lists(st.floats(0, 10), min_size=len(slots), max_size=len(slots)))
-    )
+    slots = data.draw(st.lists(st.integers(0, num_slots - 1), min_size=8, max_size=8))
+    errors = np.float32(data.draw(st.lists(st.floats(0, 10), min_size=8, max_size=8)))
     priorities = Priorities.create(num_slots).added(jnp.arange(num_slots, dtype=jnp.int32))
     priorities = priorities.updated(jnp.array(slots), jnp.array(errors), 0.5, COUNTS)
     leaves = np.ones(num_slots)
