@@ -44,7 +44,6 @@ class Still(Learner[Any]):
 
 @pytest.fixture
 def still(monkeypatch, tmp_path):
-    monkeypatch.setenv("MYRIAD_COMPILATION_CACHE", "off")
     monkeypatch.setenv("MYRIAD_HOME", str(tmp_path))
     monkeypatch.setattr(AGENTS, "_targets", AGENTS._targets | {"still": Still})
     sizes = {"steps_per_env": 20, "eval_frequency": 10, "eval_rollouts": 2, "eval_max_steps": 8}
