@@ -1,12 +1,10 @@
 """Checkpoints are whole or not there, through kills, full disks, damage and other programs."""
 
 import json
-import logging
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -78,13 +76,6 @@ def test_what_is_saved_comes_back_keys_and_empty_arrays_too(tmp_path):
     assert_same(checkpoints.restore(7, shapes_of(state)), state)
 
 
-def test_a_save_leaves_how_python_reports_errors_as_it_was(tmp_path):
-    loggers = [logging.getLogger(name) for name in ("absl", "asyncio", "concurrent.futures")]
-    before = [sys.excepthook, sys.unraisablehook, *(logger.filters[:] for logger in loggers)]
-    Checkpoints(tmp_path).save(1, state_of(1))
-    assert [sys.excepthook, sys.unraisablehook, *(log.filters for log in loggers)] == before
-
-
 def test_the_newest_are_kept_by_number_not_by_name(tmp_path):
     checkpoints = Checkpoints(tmp_path, keep=3)
     for done in (8, 9, 10, 11):
@@ -119,24 +110,6 @@ def test_devices_are_saved_and_a_damaged_record_is_named_on_restoring(tmp_path):
     assert checkpoints.devices(5) == []
     with pytest.raises(InvalidArgumentError, match=r"devices\.json is not as it was saved"):
         checkpoints.restore(5, state_of(0))
-
-
-@pytest.mark.long
-def test_a_reader_beside_a_training_never_hears_of_damage(tmp_path):
-    training = Checkpoints(tmp_path, keep=1)
-    training.save(0, state_of(0))
-    writer = threading.Thread(
-        target=lambda: [training.save(number, state_of(number)) for number in range(1, 20)]
-    )
-    writer.start()
-    seen = []
-    while writer.is_alive():
-        state = Checkpoints(tmp_path).restore_newest(state_of(0))
-        assert_same(state, state_of(int(state["count"])))
-        seen.append(int(state["count"]))
-    writer.join()
-    assert seen == sorted(seen)
-    assert len(set(seen)) > 1
 
 
 def test_a_checkpoint_that_is_read_is_removed_only_afterwards(tmp_path, monkeypatch):

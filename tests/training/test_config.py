@@ -1,6 +1,5 @@
 """What create_config takes and refuses, and that a configuration survives a file."""
 
-import dataclasses
 import math
 
 import jax
@@ -10,9 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myriad import create_config, register_env
-from myriad.envs import ENVIRONMENTS
-from myriad.envs.cartpole import CartPole
+from myriad import create_config
 from myriad.errors import InvalidArgumentError
 from myriad.training.config import TrainingConfig
 
@@ -170,21 +167,6 @@ def test_what_no_field_of_an_adapter_shows_is_kept():
     config = create_config("gymnax:Catch-bsuite", "random", **{"env.rows": 8})
     env = TrainingConfig.from_toml(config.resolve().config.to_toml()).resolve().env
     assert env.observation_space(env.default_params).shape[0] == 8
-
-
-def test_lists_within_lists_reach_an_environment_as_tuples(monkeypatch):
-    monkeypatch.setattr(ENVIRONMENTS, "_targets", dict(ENVIRONMENTS._targets))
-
-    @register_env("maze-cartpole")
-    @dataclasses.dataclass(frozen=True)
-    class Maze(CartPole):
-        walls: tuple[tuple[int, ...], ...] = ()
-
-    walls = ((0, 1), (1, 0))
-    config = create_config("maze-cartpole", "random", **{"env.walls": walls})
-    assert TrainingConfig.from_toml(config.resolve().config.to_toml()).resolve().env == Maze(
-        walls=walls
-    )
 
 
 @pytest.mark.parametrize(

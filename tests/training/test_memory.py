@@ -14,9 +14,8 @@ import pytest
 from myriad import create_config, evaluate, hardware, train_and_evaluate
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError
-from myriad.host import release_freed_memory, resident_bytes
 from myriad.training.fits import compile_within_memory, programs_at_a_time, shortage_named
-from myriad.training.memory import compiler_bytes, program_bytes, program_needs
+from myriad.training.memory import compiler_bytes
 from myriad.training.programs import CompiledTraining, ProgramSize
 
 MIB = 1 << 20
@@ -143,21 +142,6 @@ def test_programs_compile_one_at_a_time_where_memory_is_short():
 
 
 @pytest.mark.slow
-def test_a_checkpoint_counts_what_is_written_to_of_a_buffer():
-    def beside(**fields):
-        small = {"num_envs": 8, "buffer_size": 2_000_000, "agent.hidden_sizes": (8,)}
-        training = CompiledTraining(config_of("dqn", **small | fields).resolve())
-        training.compile()
-        assert program_bytes(training) == program_needs(training).stated
-        return program_needs(training, saves=True).beside, program_needs(training).state
-
-    short, state = beside()
-    full, _ = beside(steps_per_env=1_000_000)
-    assert full - short > state / 2
-    assert full < state
-
-
-@pytest.mark.slow
 def test_what_ulimit_leaves_is_what_there_is():
     script = """
 import json, resource, sys
@@ -175,14 +159,3 @@ print(json.dumps(host_memory()))
     for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
         assert left(kind, 400 * MIB)[0] == total  # the machine stays the machine
         assert 300 * MIB < left(kind, 400 * MIB)[1] < 400 * MIB
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only glibc keeps what was freed")
-def test_memory_that_was_freed_goes_back_to_the_system():
-    blocks = [bytearray(100_000) for _ in range(2_000)]
-    held = resident_bytes()
-    last = blocks[-1]
-    del blocks
-    release_freed_memory()
-    assert resident_bytes() < held - 150_000_000
-    assert len(last) == 100_000

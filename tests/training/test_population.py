@@ -116,7 +116,7 @@ def test_held_out_keys_give_each_policy_the_same_episodes():
         ("ppo", 0, [], "num_slots must be an integer from 1"),
     ],
 )
-def test_what_is_part_of_the_program_can_not_differ_by_slot(agent, num_slots, names, says):
+def test_what_is_part_of_the_program_is_refused(agent, num_slots, names, says):
     with pytest.raises(InvalidArgumentError, match=says):
         Population(_resolved(agent), num_slots, names)
 

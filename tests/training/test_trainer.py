@@ -90,6 +90,11 @@ def test_the_run_folder_holds_everything(whole, tmp_path):
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [row["steps"] for row in rows] == [256, 512, 768, 1024]
     assert [row["steps"] for row in whole.evaluations] == [256, 512, 768, 1024]
+    assert list(rows[-1]) == [
+        *("update", "steps", "episodes", "return"),
+        *whole.config.resolve().learner.metric_names,
+        *("eval_return", "eval_return_std", "eval_unfinished"),
+    ]
     record = json.loads((folder / "environment.json").read_text())
     assert record["versions"]["jax"] == jax.__version__
     assert {"hardware", "matmul_precision"} <= record.keys()
@@ -142,6 +147,25 @@ def test_a_run_that_was_killed_resumes_to_the_same_bits_and_a_finished_one_to_it
     assert_same_run(resume(tmp_path / "run"), whole)
     with pytest.raises(InvalidArgumentError, match="is not a run folder"):
         resume(tmp_path / "nowhere")
+
+
+@pytest.mark.slow
+def test_a_run_of_two_devices_goes_on_on_one_as_it_would_have(tmp_path):
+    run = tmp_path / "run"
+    config = small_config(num_devices=2, checkpoint_every_s=0.0)
+    whole = train_and_evaluate(config, run)
+    shutil.rmtree(run / "checkpoints" / "32")
+    done = subprocess.run(
+        [sys.executable, "-m", "myriad.cli", "train", "--resume", str(run)],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "JAX_NUM_CPU_DEVICES": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "this run trained on 2 CPU devices and continues on 1 CPU device: " in done.stderr
+    last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
+    assert last["loss"] == pytest.approx(whole.training[-1]["loss"], rel=1e-3, abs=1e-4)
+    assert [last["update"], last["episodes"]] == [32, whole.training[-1]["episodes"]]
 
 
 @pytest.mark.slow

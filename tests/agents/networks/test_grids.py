@@ -78,29 +78,6 @@ def test_patches_hold_each_cell_once(height, width, channels, patch):
     np.testing.assert_array_equal(tokens[0, 0], first.ravel())
 
 
-@pytest.mark.slow
-def test_without_positions_the_order_of_tokens_does_not_matter():
-    cells = inputs_of(grid=(6, 4, 3)).reshape(-1, 6, 4, 3)
-    network = Transformer((6, 4, 3), 2, (), 2)
-    params = jax.jit(network.init)(jax.random.key(0), cells[:1].reshape(1, -1))["params"]
-    swapped = jnp.concatenate([cells[:, 2:4], cells[:, :2], cells[:, 4:]], axis=1)
-
-    def outputs(params, cells):
-        return network.apply({"params": params}, cells.reshape(4, -1))
-
-    blind = params | {"positions": jnp.zeros_like(params["positions"])}
-    np.testing.assert_allclose(outputs(blind, swapped), outputs(blind, cells), atol=1e-5)
-    assert abs(outputs(params, swapped) - outputs(params, cells)).max() > 1e-5
-
-
-def test_a_transformer_has_the_shape_that_the_page_says():
-    params = jax.eval_shape(transformer().init, jax.random.key(0), inputs_of(1))["params"]
-    assert params["positions"].shape == (9, 64)
-    # Two layers of four dense ones, one before them and one after.
-    assert sum(name.startswith("Dense") for name in params) == 2 * 4 + 2
-    assert sum(name.startswith("LayerNorm") for name in params) == 2 * 2 + 1
-
-
 def test_the_implementation_of_attention_changes_no_output():
     params = params_of(transformer())
     expected = transformer(attention="xla").apply(params, inputs_of())

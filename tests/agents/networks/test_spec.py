@@ -8,7 +8,6 @@ import pytest
 from myriad import create_config, evaluate, make_env, train_and_evaluate
 from myriad.agents import make_agent
 from myriad.agents.networks import kernels
-from myriad.agents.networks.spec import NetworkSpec
 from myriad.api import resume
 from myriad.cli import main, parse
 from myriad.cli.switches import fields_of
@@ -145,14 +144,6 @@ def test_a_network_has_hyperparameters_of_its_own_which_yours_replace():
 
 
 @pytest.mark.slow
-def test_actor_and_critic_are_both_of_the_network():
-    agent = make_agent("ppo", make_env("snake"), network="cnn")
-    params = agent.init(jax.random.key(0), 8).params
-    kernels = [params[name]["params"]["Dense_0"]["kernel"].shape for name in ("actor", "critic")]
-    assert kernels == [(27, 16), (27, 16)]
-
-
-@pytest.mark.slow
 @pytest.mark.usefixtures("own")
 def test_a_function_that_returns_a_module_will_do():
     agent = make_agent("ppo", make_env("snake", height=6, width=5), network="own_networks:of_size")
@@ -202,22 +193,6 @@ def test_bad_input_on_the_command_line_is_one_sentence_and_exit_code_2(tmp_path,
     assert main([*words.split(), "--run-folder", str(tmp_path / "run")]) == 2
     assert capsys.readouterr().err.startswith("--agent.attention must be auto, reference, xla")
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.slow
-def test_the_implementation_that_was_named_is_the_one_that_runs():
-    env = make_env("snake", height=20, width=20)
-
-    def squares(attention):
-        learner = make_agent(
-            "pqn", env, network="attention", attention=attention, attention_patch=1
-        )
-        network = learner._network
-        params = jax.eval_shape(network.init, jax.random.key(0))
-        obs = jax.ShapeDtypeStruct((2, 1200), jnp.float32)
-        return "400,400]" in jax.jit(network.values).lower(params, obs).compile().as_text()
-
-    assert [squares(each) for each in ("xla", "auto")] == [True, False]
 
 
 def test_a_run_says_which_attention_it_chose_and_why():
@@ -279,31 +254,3 @@ def test_a_network_of_your_own_refuses_layers_that_it_would_ignore():
         InvalidArgumentError, match=r"^agent.hidden_sizes must be left out with network"
     ):
         config_of("ppo", "own_networks:Flat", **{"agent.hidden_sizes": (32,)})
-
-
-@pytest.mark.slow
-def test_a_network_learns_a_picture_that_no_cell_gives_away():
-    """A pair of neighbours anywhere counts, which one dense layer of such size would not see."""
-    spec = NetworkSpec("cnn", (8, 8, 1), (32,), "relu")
-    network = spec.build(1)
-    rng = np.random.default_rng(0)
-    row, column = rng.integers(0, 7, (2, 512))
-    is_pair = rng.random(512) < 0.5
-    pictures = np.zeros((512, 8, 8), np.float32)
-    pictures[np.arange(512), row, column] = 1
-    pictures[np.arange(512), row + 1, np.where(is_pair, column, (column + 3) % 8)] = 1
-    obs, target = jnp.asarray(pictures.reshape(512, 64)), jnp.asarray(is_pair, jnp.float32)
-
-    def loss(params, obs, target):
-        return jnp.mean(jnp.square(network.apply(params, obs)[:, 0] - target))
-
-    @jax.jit
-    def descend(params):
-        def body(params, _):
-            gradient = jax.grad(loss)(params, obs[:384], target[:384])
-            return jax.tree.map(lambda p, g: p - 0.1 * g, params, gradient), None
-
-        return jax.lax.scan(body, params, length=600)[0]
-
-    params = descend(network.init(jax.random.key(0), obs[:1]))
-    assert loss(params, obs[384:], target[384:]) < 0.1
