@@ -82,7 +82,6 @@ class Training:
 def trained(folder, *words, **how):
     training = Training(folder, *words, "--run-folder", folder / "run", **how)
     assert set(training.wait()) == {0}, training.said()
-    return training
 
 
 def newest(run):
