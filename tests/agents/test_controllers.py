@@ -71,17 +71,6 @@ def test_pid_balances_the_pole_in_every_evaluation(tmp_path):
     assert results.training[-1]["return"] == 500.0
 
 
-@pytest.mark.slow
-def test_a_controller_holds_the_gene_circuit_better_than_chance(tmp_path):
-    returns = {}
-    for agent in ("random", "bangbang"):
-        config = create_config(
-            "gene-circuit", agent, num_envs=8, steps_per_env=288, eval_frequency=288
-        )
-        returns[agent] = train_and_evaluate(config, tmp_path / agent).evaluations[-1]["return"]
-    assert returns["random"] < 1.2 * returns["bangbang"]
-
-
 def test_a_memory_starts_afresh_with_the_episode():
     env = make_env("cartpole", max_steps=3)
     learner = make_learner("pid", env)

@@ -217,17 +217,6 @@ def test_nothing_is_learned_before_there_is_something_to_learn_from():
     assert late.first_learning_update(100_000) == 3
 
 
-@pytest.mark.slow
-def test_training_copies_no_column_of_a_large_buffer():
-    learner = DQN.create(
-        make_env("cartpole-control"), buffer_size=1_000_000, batch_size=32, gradient_steps=1
-    )
-    loop = LearningLoop(learner.env, learner, 100)
-    state = jax.eval_shape(loop.init, make_key(0))
-    compiled = jax.jit(loop.run, donate_argnums=0).lower(state, np.int32(1), BEGIN).compile()
-    assert compiled.memory_analysis().temp_size_in_bytes < 4_000_000
-
-
 @pytest.mark.parametrize(
     ("field", "value", "says"),
     [

@@ -79,35 +79,6 @@ def randomised(network, key):
 
 
 @pytest.mark.slow
-def test_a_gradient_is_that_of_the_plain_network_and_of_finite_differences():
-    learner = PQN.create(make_env("cartpole-control"), hidden_sizes=(8, 8))
-    network, rng = learner._network, np.random.default_rng(2)
-    params = randomised(network, jax.random.key(3))
-    obs = rng.normal(size=(32, 4)).astype(np.float32)
-    action, target = rng.integers(0, 2, 32), rng.normal(size=32).astype(np.float32)
-
-    unravel = jax.jit(network.unravel)
-
-    def loss(vector):
-        values = apply(to_numpy(unravel(vector)["params"]), obs.astype(np.float64))
-        return 0.5 * np.mean((values[np.arange(32), action] - target) ** 2)
-
-    gradient, metrics = jax.jit(jax.grad(learner.loss, has_aux=True))(
-        params, obs, jnp.asarray(action), target
-    )
-    np.testing.assert_allclose(metrics["loss"], loss(params), rtol=1e-5)
-
-    def plain(vector):
-        values = network.module.apply(network.unravel(vector), obs)
-        return 0.5 * jnp.mean(jnp.square(values[jnp.arange(32), action] - target))
-
-    np.testing.assert_allclose(gradient, jax.jit(jax.grad(plain))(params), rtol=1e-4, atol=1e-6)
-    direction = np.sign(rng.normal(size=params.shape)).astype(np.float32)
-    slope = (loss(params + 2**-9 * direction) - loss(params - 2**-9 * direction)) / 2**-8
-    np.testing.assert_allclose(np.dot(gradient, direction), slope, rtol=1e-2)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("activation", "layer_norm", "dueling"), [("tanh", True, False), ("relu", False, True)]
 )

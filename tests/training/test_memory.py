@@ -14,9 +14,8 @@ import pytest
 from myriad import create_config, evaluate, hardware, train_and_evaluate
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError
-from myriad.training.fits import compile_within_memory, programs_at_a_time, shortage_named
-from myriad.training.memory import compiler_bytes
-from myriad.training.programs import CompiledTraining, ProgramSize
+from myriad.training.fits import compile_within_memory, shortage_named
+from myriad.training.programs import CompiledTraining
 
 MIB = 1 << 20
 SHORT = {"steps_per_env": 4, "eval_rollouts": 4, "eval_max_steps": 8, "env.max_steps": 8}
@@ -126,19 +125,6 @@ def test_memory_that_runs_out_in_spite_of_the_prediction_is_a_sentence():
         jnp.zeros(1 << 50, jnp.uint8).block_until_ready()
     with pytest.raises(ZeroDivisionError), shortage_named():
         _ = 1 / 0
-
-
-def test_programs_compile_one_at_a_time_where_memory_is_short():
-    sizes = [ProgramSize(1_000, 20, 0), ProgramSize(400, 30, 0), ProgramSize(300, 4, 0)]
-    together, one_by_one = compiler_bytes(sizes)
-    assert programs_at_a_time(sizes, together, "it") == 3
-    assert programs_at_a_time(sizes, together - 1, "it") == 1
-    assert programs_at_a_time(sizes, one_by_one, "it") == 1
-    with pytest.raises(
-        InvalidArgumentError,
-        match=r"^compiling ppo on snake needs about \d+ MiB of memory, and \d+ MiB are free; give",
-    ):
-        programs_at_a_time(sizes, one_by_one - 1, "ppo on snake")
 
 
 @pytest.mark.slow

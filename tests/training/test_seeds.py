@@ -1,16 +1,10 @@
 """Many seeds train in one program and one run, and each of them as it does alone."""
 
-import contextlib
 import json
 import math
-import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +24,14 @@ from myriad.training.population.memory import seed_needs
 from myriad.training.results import SeedResults
 from myriad.xla import most_bytes
 
-ROOT = Path(__file__).parents[2]
 SEEDS = (3, -5, 2**40)
 SMALL = {"num_envs": 4, "steps_per_env": 256, "eval_frequency": 64, "eval_rollouts": 4}
 SMALL |= {"env.max_steps": 50, "agent.hidden_sizes": (8,), "rollout_steps": 8}
 SMALL |= {"agent.num_minibatches": 2, "agent.num_epochs": 2}
-COMMAND = ["train", "--env", "cartpole", "--agent", "ppo", "--num-envs", "4"]
-COMMAND += ["--rollout-steps", "8", "--agent.num-minibatches", "2", "--agent.num-epochs", "1"]
-COMMAND += ["--eval-rollouts", "2", "--agent.hidden-sizes", "[8]"]
-TINY = [*COMMAND, "--steps-per-env", "256", "--eval-frequency", "64", "--env.max-steps", "50"]
+TINY = ["train", "--env", "cartpole", "--agent", "ppo", "--num-envs", "4", "--rollout-steps", "8"]
+TINY += ["--agent.num-minibatches", "2", "--agent.num-epochs", "1", "--agent.hidden-sizes", "[8]"]
+TINY += ["--eval-rollouts", "2", "--env.max-steps", "50"]
+TINY += ["--steps-per-env", "256", "--eval-frequency", "64"]
 
 
 def small_config(**fields):
@@ -114,45 +107,6 @@ def test_a_run_that_was_killed_goes_on_from_its_checkpoint_and_names_other_devic
         results = resume(run, quiet=True)
     assert_same_bits(results.agent_state, many.agent_state)
     assert (run / "metrics.jsonl").read_bytes() == (many.run_folder / "metrics.jsonl").read_bytes()
-
-
-LONG = [*COMMAND, "--steps-per-env", "160_000", "--eval-frequency", "8_000"]
-LONG += ["--checkpoint-every-s", "0", "--scan-chunk-size", "800", "--num-seeds", "3"]
-
-
-@contextlib.contextmanager
-def running(command, num_devices=2) -> Iterator[subprocess.Popen]:
-    with subprocess.Popen(
-        [sys.executable, "-m", "myriad.cli", *command, "--quiet"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "JAX_NUM_CPU_DEVICES": str(num_devices)},
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-@pytest.mark.long
-def test_a_killed_process_resumes_to_the_bits_of_one_that_was_not(tmp_path):
-    whole, killed = (RunFolder(tmp_path / name) for name in ("whole", "killed"))
-    with running([*LONG, "--run-folder", str(whole.path)]) as process:
-        process.communicate(timeout=300)
-    with running([*LONG, "--run-folder", str(killed.path)]) as process:
-        while not any(killed.checkpoints.glob("*/checksums.json")):
-            assert process.poll() is None
-            time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
-    assert killed.metrics.read_bytes() != whole.metrics.read_bytes()
-    with running(["train", "--resume", str(killed.path)]) as process:
-        said = process.communicate(timeout=300)[1]
-    assert process.returncode == 0, said
-    assert killed.metrics.read_bytes() == whole.metrics.read_bytes()
-    for seed in range(3):
-        states = [load_agent(folder.path, seed=seed)[2].state for folder in (whole, killed)]
-        assert_same_bits(*states)
 
 
 @pytest.mark.slow
