@@ -14,7 +14,6 @@ from myriad.agents.hyperparameters import annealed
 from myriad.agents.minibatches import (
     BLOCK_ROWS,
     draw_permutation,
-    gatherer,
     map_over_blocks,
     mean_over_blocks,
 )
@@ -25,7 +24,6 @@ from myriad.counters import Counter
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Box, Discrete, MultiDiscrete
 from myriad.training.loop import LearningLoop
-from myriad.xla import numbers_of
 
 SMALL = {"rollout_steps": 8, "num_epochs": 2, "num_minibatches": 4, "hidden_sizes": (8,)}
 KEYS = jax.random.split(make_key(0), 20_000)
@@ -40,11 +38,6 @@ def loop(env="cartpole-control", num_envs=4, **overrides):
 def first_state(learner, num_envs):
     """Return a learner's first state in NumPy, whose operations compile nothing."""
     return jax.device_get(jax.jit(learner.init, static_argnums=1)(make_key(0), num_envs))
-
-
-def assert_same(a, b):
-    same = lambda x, y: np.testing.assert_array_equal(numbers_of(x), numbers_of(y))  # noqa: E731
-    jax.tree.map(same, a, b)
 
 
 def random_batch(rng, size, num_obs, choice):
@@ -228,16 +221,6 @@ def test_a_permutation_of_many_rows_leaves_none_of_their_order():
     order = np.asarray(draw_permutation(make_key(0), size))
     ascents = np.count_nonzero(np.diff(order) > 0)
     assert abs(ascents - size / 2) < 5 * math.sqrt(size / 12)
-
-
-@pytest.mark.parametrize("num_obs", [3, 65])
-def test_rows_are_gathered_with_their_observations_prepared(num_obs):
-    rng = np.random.default_rng(0)
-    batch = random_batch(rng, 6, num_obs, rng.normal(size=(6, 2)).astype(np.float32))
-    order = np.array([4, 0, 0])
-    rows = gatherer(batch, "obs", lambda obs: 2 * obs)(order)
-    expected = jax.tree.map(lambda leaf: leaf[order], batch)
-    assert_same(rows, dataclasses.replace(expected, obs=2 * expected.obs))
 
 
 @pytest.mark.slow

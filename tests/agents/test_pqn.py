@@ -10,7 +10,6 @@ import pytest
 
 from myriad import make_env
 from myriad.agents import make_learner, pqn
-from myriad.agents.gradients import clip_by_norm
 from myriad.agents.minibatches import draw_permutation
 from myriad.agents.pqn import PQN
 from myriad.agents.q_learning import QNetwork, epsilon_greedy
@@ -173,15 +172,6 @@ def test_epsilon_falls_by_steps_of_all_environments_and_then_rests_at_its_own_va
         np.testing.assert_allclose(
             epsilons, 1 + fraction * (np.array(ends) - 1), rtol=1e-6, atol=1e-7
         )
-
-
-@pytest.mark.parametrize(
-    ("max_norm", "expected"), [(1.0, [0.6, 0.8]), (5.0, [3.0, 4.0]), (np.inf, [3.0, 4.0])]
-)
-def test_a_gradient_keeps_to_its_norm_and_an_infinite_one_leaves_it(max_norm, expected):
-    clip = clip_by_norm(max_norm)
-    clipped, _ = clip.update(jnp.array([3.0, 4.0]), clip.init(jnp.zeros(2)))
-    np.testing.assert_allclose(clipped, expected, rtol=1e-6)
 
 
 class TwoActions:

@@ -10,8 +10,6 @@ import pytest
 from myriad import create_config, evaluate, load_agent, train_and_evaluate
 from myriad.api import resume
 from myriad.autotune import autotune
-from myriad.training import memory
-from myriad.training.memory import state_size
 from myriad.training.programs import CompiledTraining
 from myriad.xla import numbers_of
 
@@ -67,16 +65,6 @@ def test_states_and_reports_are_the_same_bits_for_any_chunk(fields):
             state, report = training.run(state, np.int32(num_updates), np.bool_(number == 0))
         assert_same_bits((state, report), expected)
         assert kinds_of(state.agent) == {"pinned_host"}
-
-
-def test_the_device_needs_no_memory_for_a_buffer_that_lies_elsewhere(monkeypatch):
-    on_device, on_host = (
-        config_of(each, buffer_size=10**6).resolve() for each in ("device", "host")
-    )
-    assert state_size(on_host) == state_size(on_device)
-    monkeypatch.setattr(memory, "resolve_platform", lambda: "gpu")
-    assert state_size(on_device).fixed > 44_000_000
-    assert state_size(on_host).fixed < 1_000_000
 
 
 @pytest.mark.slow

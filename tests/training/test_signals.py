@@ -25,9 +25,6 @@ MYRIAD = [sys.executable, "-m", "myriad.cli"]
 LONG = ["train", "--env", "cartpole", "--agent", "pid", "--num-envs", "2"]
 LONG += ["--steps-per-env", "2_000_000_000", "--eval-frequency", "64", "--eval-rollouts", "2"]
 FAILED = "standard output or another file can't be used: "
-# Ignores interrupts, as a job of a shell without job control does.
-IGNORING = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); "
-IGNORING += "os.execv(sys.argv[1], sys.argv[1:])"
 
 
 @pytest.fixture
@@ -51,9 +48,9 @@ def running(command, **env) -> Iterator[subprocess.Popen]:
 
 
 @contextlib.contextmanager
-def started(folder, *before) -> Iterator[subprocess.Popen]:
+def started(folder) -> Iterator[subprocess.Popen]:
     """Start a training that would take hours, and wait for its first rows."""
-    command = [*before, *MYRIAD, *LONG, "--run-folder", str(folder.path)]
+    command = [*MYRIAD, *LONG, "--run-folder", str(folder.path)]
     with running(command, MYRIAD_COMPILATION_CACHE="off") as process:
         while not (folder.metrics.exists() and folder.metrics.stat().st_size):
             assert process.poll() is None
@@ -76,19 +73,6 @@ def test_a_signal_saves_and_says_how_to_go_on(number, code, folder):
     steps = int(found[1].replace(",", ""))
     (checkpoint,) = folder.checkpoints.iterdir()
     assert int(checkpoint.name) * 2 == steps
-
-
-@pytest.mark.long
-def test_an_interrupt_that_is_ignored_stays_ignored(folder):
-    with started(folder, sys.executable, "-c", IGNORING) as process:
-        process.send_signal(signal.SIGINT)
-        rows = folder.metrics.stat().st_size
-        while folder.metrics.stat().st_size == rows:
-            assert process.poll() is None
-            time.sleep(0.05)
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=120)
-    assert process.returncode == -signal.SIGTERM
 
 
 @pytest.mark.long
@@ -213,20 +197,6 @@ def test_without_a_terminal_a_line_every_half_minute_says_how_far_it_is(monkeypa
         "2,000 of 10,000 steps, 100/s, return -, 160 s left",
         "4,000 of 10,000 steps, 100/s, return 195.5, 105 s left",
     ]
-
-
-def test_a_terminal_shows_that_it_compiles_until_it_trains(monkeypatch, capsys):
-    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: True)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "120")
-    for begins, word in ((False, "compiling"), (True, "training")):
-        shown = Progress(10_000, quiet=False)
-        capsys.readouterr()
-        if begins:
-            shown.begin(0)
-        shown.close()
-        lines = capsys.readouterr().err
-        assert [each for each in ("compiling", "training") if each in lines] == [word]
 
 
 def test_a_quiet_training_says_nothing(monkeypatch, capsys):
