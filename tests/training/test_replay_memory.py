@@ -72,7 +72,8 @@ def test_a_run_trains_resumes_evaluates_and_is_tuned(tmp_path, monkeypatch):
     monkeypatch.setenv("MYRIAD_HOME", str(tmp_path / "home"))
     config = config_of("host", checkpoint_every_s=0.0)
     results = train_and_evaluate(config, tmp_path / "run", quiet=True)
-    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").open()]
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
     assert [row["update"] for row in rows] == [10, 20, 30, 40]
 
     shutil.copytree(tmp_path / "run", tmp_path / "cut")
