@@ -25,10 +25,10 @@ SIZES = {
     "eval_max_steps": 4,
 }
 # Without programs, each operation of each step of an optimiser is a call: few steps say as much.
-FEW = {"rollout_steps": 4, "agent.num_epochs": 2, "agent.num_minibatches": 2}
+FEW = {"rollout_steps": 4, "agent.num_epochs": 1, "agent.num_minibatches": 2}
 FEW |= {"agent.hidden_sizes": (8,)}
 TINY = ["train", "--env", "cartpole", "--agent", "ppo", "--agent.hidden-sizes", "[8]"]
-TINY += ["--rollout-steps", "4", "--agent.num-epochs", "2", "--agent.num-minibatches", "2"]
+TINY += ["--rollout-steps", "4", "--agent.num-epochs", "1", "--agent.num-minibatches", "2"]
 TINY += [word for name, n in SIZES.items() for word in (f"--{name.replace('_', '-')}", str(n))]
 TALKING = """
 from myriad.envs.cartpole import CartPole

@@ -78,6 +78,7 @@ def test_patches_hold_each_cell_once(height, width, channels, patch):
     np.testing.assert_array_equal(tokens[0, 0], first.ravel())
 
 
+@pytest.mark.slow
 def test_the_implementation_of_attention_changes_no_output():
     params = params_of(transformer())
     expected = transformer(attention="xla").apply(params, inputs_of())
@@ -85,6 +86,7 @@ def test_the_implementation_of_attention_changes_no_output():
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", [cnn, transformer])
 def test_rows_of_a_batch_do_not_see_each_other(network):
     params = params_of(network())
@@ -92,6 +94,7 @@ def test_rows_of_a_batch_do_not_see_each_other(network):
     np.testing.assert_allclose(network().apply(params, inputs_of())[:1], alone, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", [cnn, transformer])
 def test_small_last_weights_make_small_outputs(network):
     small, large = (
