@@ -26,7 +26,7 @@ TIMEOUT_S = 240
 # Little to compile, and long enough to be ended in the middle.
 LONG = [
     *("--env", "cartpole", "--agent", "pqn", "--num-envs", "32", "--quiet"),
-    *("--agent.hidden-sizes", "[4]", "--agent.rollout-steps=8", "--steps-per-env", "1600"),
+    *("--agent.hidden-sizes", "[4]", "--agent.rollout-steps=8", "--steps-per-env", "800"),
     *("--eval-frequency", "80", "--checkpoint-every-s", "0"),
 ]
 
