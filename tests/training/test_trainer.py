@@ -169,7 +169,7 @@ def test_a_run_of_two_devices_goes_on_on_one_as_it_would_have(tmp_path):
 
 @pytest.mark.slow
 def test_a_target_stops_the_training(tmp_path):
-    results = train_and_evaluate(small_config("pid", target_return=10.0), tmp_path / "run")
+    results = train_and_evaluate(small_config("pid", target_return=40.0), tmp_path / "run")
     assert results.stopped == "target"
     assert len(results.evaluations) == 1
 
