@@ -163,6 +163,7 @@ def test_a_hyperparameter_that_is_switched_off_survives_toml_and_json():
     assert TrainingConfig.from_toml(resolved.config.to_toml()).resolve() == resolved
 
 
+@pytest.mark.slow
 def test_what_no_field_of_an_adapter_shows_is_kept():
     config = create_config("gymnax:Catch-bsuite", "random", **{"env.rows": 8})
     env = TrainingConfig.from_toml(config.resolve().config.to_toml()).resolve().env
