@@ -40,12 +40,11 @@ class Talking(CartPole):
 """
 
 
-@pytest.fixture
-def train(tmp_path):
-    """Train in a process that keeps its programs in a new folder; return what it keeps in all."""
+@pytest.mark.slow
+def test_programs_are_kept_for_the_next_training_of_any_seed(tmp_path):
     programs = tmp_path / "programs"
 
-    def run(*argv):
+    def kept_after(*argv):
         subprocess.run(
             [sys.executable, "-m", "myriad.cli", *TINY, "--quiet", *argv],
             check=True,
@@ -54,15 +53,10 @@ def train(tmp_path):
         )
         return {path.name for path in programs.glob("*-cache")}
 
-    return run
-
-
-@pytest.mark.slow
-def test_programs_are_kept_for_the_next_training_of_any_seed(train):
-    kept = train()
+    kept = kept_after()
     ours = ("jit_run", "jit_init_from", "jit__evaluate")
     assert sum(name.startswith(ours) for name in kept) == 3
-    assert train("--seed", "1") == kept
+    assert kept_after("--seed", "1") == kept
 
 
 @pytest.mark.slow
