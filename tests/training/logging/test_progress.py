@@ -31,6 +31,7 @@ def test_what_fails_is_not_said_to_have_ended(capsys):
     assert capsys.readouterr().err == "compiling ...\n"
 
 
+@pytest.mark.slow
 def test_a_run_and_its_evaluation_say_what_they_compile_without_a_terminal(tmp_path, capsys):
     folder = str(tmp_path / "run")
     assert main([*TRAIN, *SMALL, "--run-folder", folder]) == 0
