@@ -48,7 +48,8 @@ def run(
 
     def train_all(programs, source, is_interrupted):
         while not is_interrupted() and (training := source.take(None)):
-            source.admits(training, 0)
+            if not source.admits(training, 0):
+                continue
             value = -(training.fields["x"] ** 2) - training.fields["y"] ** 2
             for number in range(1, 4):
                 time.sleep(trial_s / 3)

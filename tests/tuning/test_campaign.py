@@ -82,14 +82,15 @@ def test_what_fails_a_trial_fails_it_alone_and_says_so(tmp_path):
 
 
 def test_a_parameter_that_is_not_drawn_has_its_default_and_not_what_others_drew(tmp_path):
-    text = f'{SPACE}"agent.value_coef" = {{ low = 0.1, high = 0.9, when = '
-    text += '{ "agent.num_epochs" = 1 } }\n'
+    rate = '"agent.learning_rate" = { low = 1e-5, high = '
+    text = SPACE.replace(f"{rate}1e-2, log = true }}\n", "")
+    text += f'{rate}1e-1, log = true, when = {{ "agent.num_epochs" = 1 }} }}\n'
     settings, space = campaign(tmp_path, text, n_trials=2, pruner="none")
-    without = GOOD | {"agent.num_epochs": 2}
+    without = {"agent.num_epochs": 2, "agent.gamma": 0.99}
     values = []
     # The program is made with the values of the trial that comes first.
-    for drawn in (0.2, 0.9):
-        known = [GOOD | {"agent.value_coef": drawn}, without]
+    for drawn in (1e-5, 1e-1):
+        known = [GOOD | {"agent.learning_rate": drawn}, without]
         trials, _ = run_all(settings, space.with_known(known))
         values.append([trial.value for trial in trials])
     (first, same), (second, again) = values

@@ -85,7 +85,7 @@ def test_a_study_is_resumed_with_the_trials_it_has(storage):
 def test_the_same_seed_gives_the_same_first_trials_and_another_others(tmp_path):
     drawn = []
     for number, seed in enumerate([1, 1, 2]):
-        storage = f"sqlite:///{tmp_path}/{number}.db"
+        storage = f"{tmp_path}/{number}.journal"
         run(settings(storage, seed=seed), 4)
         drawn.append([trial.params for trial in trials_of(storage)])
     assert drawn[0] == drawn[1]
