@@ -106,11 +106,12 @@ def test_a_field_is_the_same_under_its_dotted_name(files):
 
 @pytest.mark.slow
 def test_a_run_names_its_preset(files, tmp_path):
-    files(ppo="[quick]\nnum_envs = 4\nrollout_steps = 16")
-    config = create_config("cartpole-control", "ppo", preset="quick", **TINY)
+    files(ppo="[quick]\nnum_envs = 4\nrollout_steps = 32")
+    small = {"agent.hidden_sizes": (8,), "agent.compute_dtype": "float32"} | TINY
+    config = create_config("cartpole-control", "ppo", preset="quick", **small)
     train_and_evaluate(config, tmp_path / "run", quiet=True)
     record = json.loads((tmp_path / "run/environment.json").read_text())
-    assert record["preset"] == "quick"
+    assert (record["preset"], record["compute_dtype"]) == ("quick", "float32")
     assert "preset" not in (tmp_path / "run/config.toml").read_text()
 
 
@@ -146,7 +147,7 @@ def test_what_does_not_fit_into_memory_is_refused_with_what_does(files, tmp_path
     [
         (["fastest"], "unknown preset 'fastest' of ppo"),
         (["optimised"], "did you mean 'optimized'?"),
-        (["ultra_fast", "--agent.num-minibatches", "7"], "num_envs of preset 'ultra_fast'"),
+        (["ultra_fast", "--agent.num-minibatches", "7"], "num_minibatches must divide"),
         (["tuned", "--agent", "pppo"], "unknown agent 'pppo'; did you mean 'ppo'"),
     ],
 )
