@@ -15,7 +15,6 @@ from myriad.errors import InvalidArgumentError
 from myriad.host import resident_bytes
 
 CONFIG = create_config("cartpole-control", "ppo", **{"agent.hidden_sizes": (8,)})
-SIZES = (128, 65_536)
 # In a process of its own: memory that others gave back would serve the measurement again.
 MEASURED = """
 import re, sys, jax.numpy as jnp, flax, optax
@@ -66,15 +65,16 @@ def test_a_gradient_step_takes_as_many_rows_as_are_asked_for(agent):
 @pytest.mark.parametrize("agent", [pytest.param("ppo", marks=pytest.mark.long), "dqn"])
 def test_sizes_are_timed_and_what_does_not_fit_is_refused_before_it_runs(agent):
     config = create_config("cartpole-control", agent, **{"agent.hidden_sizes": (8,)})
+    (alone,) = measure_batches(config, [128], rounds=6)
+    # What the process holds already counts, too.
+    limit = resident_bytes() + alone.memory_bytes + (200 << 20)
     lines = []
-    small, large = measure_batches(config, SIZES, rounds=6, on_size=lines.append)
+    small, large = measure_batches(
+        config, [128, 524_288], rounds=6, memory_limit=limit, on_size=lines.append
+    )
+    assert [line.split()[0] for line in lines] == ["128", "524,288"]
     assert small.low <= small.rows_per_s <= small.high
     assert small.memory_bytes < large.memory_bytes
-    assert [line.split()[0] for line in lines] == ["128", "65,536"]
-    # What the process holds already counts, too.
-    limit = resident_bytes() + (small.memory_bytes + large.memory_bytes) // 2
-    small, large = measure_batches(config, SIZES, rounds=6, memory_limit=limit)
-    assert small.rows_per_s
     assert large.rows_per_s is None
     assert "are free" in large.refused
 

@@ -40,15 +40,6 @@ def test_a_run_writes_a_row_for_cold_launches_and_one_for_those_from_the_cache(
     assert launch["cache_bytes"] > 1_000
 
 
-def test_a_missing_device_is_one_sentence_and_exit_code_2(tmp_path, monkeypatch, capsys):
-    def no_device(target, request, **limits):
-        raise ChildError("failed", "JAX finds no such device on this machine: JAX_PLATFORMS=gpu.")
-
-    monkeypatch.setattr(programs, "run", no_device)
-    assert suite.main(["--output", str(tmp_path)]) == 2
-    assert "JAX_PLATFORMS=gpu" in capsys.readouterr().err
-
-
 def test_a_launch_that_fails_costs_its_own_rows_and_exit_code_1(tmp_path, monkeypatch, capsys):
     def pretended(target, request, **environ):
         if not request:

@@ -85,7 +85,6 @@ def test_each_number_of_devices_has_a_row_and_its_share_of_the_state(
     cut = [row for row in rows if row["arm"] == "strong"]
     several = [row for row in rows if row["arm"] == "strong, 2 processes"]
     assert [row["processes"] for row in several] == ["1", "2"]
-    assert int(cut[0]["sharded_bytes"]) == 0
     assert int(cut[1]["sharded_bytes"]) == int(several[1]["sharded_bytes"]) > 0
     alone = [row for row in rows if row["devices"] == row["processes"] == "1"]
     assert [row["efficiency"] for row in alone] == ["1.0"] * 4

@@ -3,8 +3,7 @@ import math
 
 import pytest
 
-from benchmarks import runner, scan_chunk
-from benchmarks.harness.process.failures import ChildError
+from benchmarks import scan_chunk
 from benchmarks.harness.results import COLUMNS, read_csv
 from benchmarks.scan_chunk import ScanChunk, common_steps, main
 
@@ -76,32 +75,6 @@ def test_a_size_that_fails_leaves_the_others_and_two_sizes_that_are_one_are_time
         (64, "RESOURCE_EXHAUSTED: out of memory"),
     ]
     assert {each["num_steps"] % 16 for each in found if "failure" not in each} == {0}
-
-
-@pytest.mark.parametrize("whole", [False, True])
-def test_a_failure_is_a_row_and_exit_code_1(whole, monkeypatch, tmp_path, capsys):
-    def pretended(target, request, **limits):
-        if whole:
-            raise ChildError("refused", "out of memory: it held 9 bytes and may hold 8")
-        timed = {
-            "compile_s": 1.0,
-            "argument_bytes": 1,
-            "temp_bytes": 1,
-            "num_steps": 8,
-            "seconds": [1.0] * 6,
-        }
-        failed = {"scan_chunk_size": 8, "failure": "RESOURCE_EXHAUSTED: out of memory"}
-        return {"columns": {"device": "cpu"}, "chunks": [{"scan_chunk_size": 1} | timed, failed]}
-
-    monkeypatch.setattr(runner, "run", pretended)
-    monkeypatch.setattr(scan_chunk, "machine", lambda: {"columns": {"device": "cpu"}})
-    assert main(["--scan-chunk-sizes", "1", "8", "--output", str(tmp_path)]) == 1
-    statuses = [(row["scan_chunk_size"], row["status"]) for row in read_csv(only_file(tmp_path))]
-    assert statuses == [
-        ("1", "refused" if whole else "ok"),
-        ("8", "refused" if whole else "failed"),
-    ]
-    assert "1,000 environments, chunk 8: " in capsys.readouterr().err
 
 
 @pytest.mark.slow
