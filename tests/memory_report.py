@@ -151,6 +151,7 @@ def main() -> int:
         agent, setting, named = LARGE[number % len(LARGE)]
         limit = int(SMALLEST * (LARGEST / SMALLEST) ** (number / max(1, arguments.limits - 1)))
         asked = TOO_MUCH[agent]
+        found: dict[str, Any] = {}
         for _ in range(MOST_TRIES):
             found = process(agent, setting, asked, limit)
             fits = re.search(named, found["said"])

@@ -16,6 +16,7 @@ import signal
 import tempfile
 import warnings
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import jax
@@ -45,7 +46,7 @@ from myriad.training.config import TrainingConfig
 LONGEST_S = 20
 # Files that no command and no call may touch.
 FOREIGN = {"notes/precious.txt": "not yours", "notes/metrics.jsonl": "{}\n", "bad.toml": "env = ["}
-TINY = {"num_envs": 2, "steps_per_env": 8, "eval_rollouts": 2, "eval_max_steps": 8}
+TINY: dict[str, Any] = {"num_envs": 2, "steps_per_env": 8, "eval_rollouts": 2, "eval_max_steps": 8}
 # Switches that would let a tiny training take long, start processes, or need a network.
 LEFT_OUT = {"compile", "compile_mode", "auto_tune", "n_trials", "distributed", "storage", "env"}
 LEFT_OUT |= {"options", "given", "default_params", "actuator", "action_space"}
@@ -123,7 +124,7 @@ def flag_of(name):
 def flags(draw, command, ends):
     """Draw one flag and its value, of the command or of an agent or an environment."""
     kind = load_command(command)
-    prefix, known = "", fields_of(kind)
+    prefix, named, known = "", "", fields_of(kind)
     if issubclass(kind, TrainingFlags) and draw(st.booleans()):
         prefix = draw(st.sampled_from(["agent", "env"]))
         named = draw(st.sampled_from(list_agents() if prefix == "agent" else list_envs()))
