@@ -212,7 +212,6 @@ def inline(figure: "Figure", kind: str, title: str, styles: Sequence[Style]) -> 
         body = body.replace(f'id="series-{place}"', look)
     for name, colour in INK.items():
         body = body.replace(colour, f"var(--{name})")
-    body = re.sub(r"<!--.*?-->", "", body)
     # An id that nothing refers to could be another chart's too. The others get names of the chart:
     # matplotlib names equal markers alike, and a page may hold several charts.
     chart = f"c{zlib.crc32(title.encode()):x}"
@@ -222,26 +221,12 @@ def inline(figure: "Figure", kind: str, title: str, styles: Sequence[Style]) -> 
         r' id="([^"]+)"', lambda of: f' id="{names[of[1]]}"' if of[1] in names else "", body
     )
     body = re.sub(r'href="#([^"]+)"', lambda of: f'href="#{names[of[1]]}"', body)
-    body = re.sub(r"<text [^>]*>", _restyle_text, body)
-    # The numbers of a tag are places, and those between tags are words.
-    body = re.sub(r"<[^>]*>", _round_numbers, body)
-    body = re.sub(r"M ([\d.]+ [\d.]+)\s+L \1\s", r"M\1h0", body)
-    body = re.sub(r"\s+", " ", body).replace("> <", "><").replace("xlink:href", "href")
-    body = re.sub(r' d="[^"]*"', lambda path: re.sub(r' ?([MLCz"]) ?', r"\1", path[0]), body)
-    body = body.replace("stroke-linecap: square", "").replace('; "', '"').replace(' "/>', '"/>')
-    for common in ("fill: none; stroke: var(--c); stroke-width: 2", "fill: var(--c)"):
-        body = body.replace(f' style="{common}"', "")  # the style sheet says it once
-    while body != (shorter := re.sub(r"<g/>|<g>((?:(?!<g|</g>).)*)</g>", r"\1", body)):
-        body = shorter  # a group without a name means nothing
+    body = re.sub(r"<text [^>]*>", _restyle_text, body).replace("xlink:href", "href")
     box = f"0 0 {figure.get_figwidth() * DPI:.0f} {figure.get_figheight() * DPI:.0f}"
     return Markup(  # noqa: S704  (matplotlib escapes its texts, and the title is escaped here)
         f'<svg class="{kind}" viewBox="{box}" role="img" aria-label="{escape(title)}">'
         f"<title>{escape(title)}</title>{body}</svg>"
     )
-
-
-def _round_numbers(tag: re.Match[str]) -> str:
-    return re.sub(r"\d+\.\d{2,}", lambda found: f"{float(found[0]):.1f}", tag[0])
 
 
 def _restyle_text(text: re.Match[str]) -> str:

@@ -33,7 +33,7 @@ def test_a_scaling_chart_labels_its_axes_and_draws_a_group_per_series():
 
 def test_a_history_has_a_dot_per_measurement_and_a_rule_per_change_and_marker():
     svg = history_svg([1.0, 2.0, 4.0, 3.0], MARKS, "a history")
-    assert len(re.findall(r"M[\d.]+ [\d.]+h0", svg)) == 4
+    assert len(re.findall(r"M ([\d.]+ [\d.]+)\s+L \1\s", svg)) == 4
     assert svg.count("var(--bad)") == 1
     assert svg.count("stroke-dasharray") == 1
     words = [text.text for text in parsed(svg).iter(f"{SVG}text")]
