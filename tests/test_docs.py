@@ -39,6 +39,7 @@ LONG = {
     "docs/populations.md",
     "docs/settings.md",
     "docs/tuning.md",
+    "docs/tutorial.md",
 }
 # The gate's tutorial makes the code slower by half: few pairs and short samples show that.
 SHORT_RULES = """

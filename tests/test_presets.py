@@ -1,7 +1,6 @@
 """Presets: what they set, what wins over them, and what is refused."""
 
 import dataclasses
-import json
 
 import pytest
 
@@ -10,9 +9,10 @@ from myriad.cli import main
 from myriad.cli.arguments import parse
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.presets import list_presets, load_preset
+from myriad.training.active import active_settings
 from myriad.training.config import TrainingConfig
+from myriad.training.trainer import environment_record
 
-TINY = {"total_steps": 512, "eval_rollouts": 2, "eval_max_steps": 8}
 SHIPPED = [(preset.agent, preset.name, preset.env) for preset in list_presets()]
 
 
@@ -104,15 +104,15 @@ def test_a_field_is_the_same_under_its_dotted_name(files):
     assert left_open.value_of("agent.rollout_steps") == left_open.rollout_steps == 8
 
 
-@pytest.mark.slow
-def test_a_run_names_its_preset(files, tmp_path):
-    files(ppo="[quick]\nnum_envs = 4\nrollout_steps = 32")
-    small = {"agent.hidden_sizes": (8,), "agent.compute_dtype": "float32"} | TINY
-    config = create_config("cartpole-control", "ppo", preset="quick", **small)
-    train_and_evaluate(config, tmp_path / "run", quiet=True)
-    record = json.loads((tmp_path / "run/environment.json").read_text())
-    assert (record["preset"], record["compute_dtype"]) == ("quick", "float32")
-    assert "preset" not in (tmp_path / "run/config.toml").read_text()
+def test_the_record_of_a_run_names_its_preset(files):
+    files(ppo="[quick]\nnum_envs = 4")
+    config = create_config(
+        "cartpole-control", "ppo", preset="quick", **{"agent.compute_dtype": "bfloat16"}
+    )
+    resolved = config.resolve()
+    record = environment_record(config, active_settings(config, resolved))
+    assert (record["preset"], record["compute_dtype"]) == ("quick", "bfloat16")
+    assert "preset" not in resolved.config.to_toml()
 
 
 @pytest.mark.parametrize(("chosen", "tunes"), [("true", True), ("false", False)])

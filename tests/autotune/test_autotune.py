@@ -21,7 +21,7 @@ from myriad.autotune import (
     suggest_scan_chunk_size,
     tuner,
 )
-from myriad.autotune.search import CANDIDATES, Rounds, _against, _Model, choose
+from myriad.autotune.search import CANDIDATES, Rounds, choose
 from myriad.autotune.stretch import Stretch
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError, MyriadError
@@ -227,18 +227,6 @@ def test_suggest_config_keeps_to_the_memory_and_says_what_it_found(capsys):
     assert entry["throughput_steps_per_s"] == max(e["throughput_steps_per_s"] for e in tried)
 
 
-def test_the_model_finds_the_cost_of_a_call_and_of_the_rest():
-    model = _Model.fit({calls: 0.01 + 0.002 * calls for calls in (1, 2, 4, 8, 100)})
-    assert (model.per_call, model.rest) == (pytest.approx(0.002), pytest.approx(0.01))
-    assert model.seconds(30) == pytest.approx(0.07)
-
-
-def test_ratios_go_round_by_round_so_that_a_slow_round_does_not_count():
-    slow_at_times = [1.0, 9.0, 1.0, 3.0, 1.0, 1.0, 5.0]
-    middle, low, high = _against([1.5 * t for t in slow_at_times], slow_at_times)
-    assert (middle, low, high) == (pytest.approx(1.5),) * 3
-
-
 def made_up(seconds):
     """Choose where 1,024 steps of 4 environments take `seconds(calls, a_round)`."""
     rounds = {size: [seconds(1024 // size, a_round) for a_round in range(9)] for size in CANDIDATES}
@@ -257,6 +245,12 @@ def test_a_flat_curve_chooses_the_smallest():
     found = made_up(lambda calls, _: 1.0)
     assert found.chunk_size == 1
     assert {candidate.verdict for candidate in found.candidates[1:]} == {"indistinguishable"}
+
+
+def test_a_slow_round_does_not_count():
+    slow_at_times = [1.0, 9.0, 1.0, 3.0, 1.0, 1.0, 5.0, 1.0, 1.0]
+    found = made_up(lambda calls, a_round: (1.5 if calls > 100 else 1.0) * slow_at_times[a_round])
+    assert {each.chunk_size: each.slowdown for each in found.candidates}[1] == pytest.approx(1.5)
 
 
 def test_what_was_measured_outweighs_the_model():

@@ -235,14 +235,6 @@ def test_a_training_is_one_chunk_beside_the_libraries_that_train_and_seeds_have_
     assert [(each.num_seeds, each.num_envs) for each in many] == [(16, 16), (64, 16)]
 
 
-def test_a_large_network_has_short_chunks_and_leaves_out_what_takes_minutes():
-    many = workloads_for("--full", "--policy", "1024-1024")
-    sizes = {each.num_envs: each.scan_chunk_size for each in many}
-    assert sizes == {1: 1_024, 100: 95, 1_000: 9, 10_000: 1}
-    (asked_for,) = workloads_for("--num-envs", "100000", "--policy", "1024-1024")
-    assert (asked_for.num_envs, asked_for.scan_chunk_size) == (100_000, 1)
-
-
 def test_the_libraries_are_ours_first_and_those_asked_for_or_all_that_have_the_environment():
     def sides(*asked, env="cartpole-control"):
         return sides_of(asked, replace(TINY, env=env), load())

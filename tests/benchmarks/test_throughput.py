@@ -18,7 +18,7 @@ from benchmarks.harness.results import COLUMNS, ResultsFile, read_csv
 from benchmarks.harness.sanity import measure
 from benchmarks.harness.targets import Verdict, check_targets, targets_table
 from benchmarks.harness.workloads import Declaration, Target, Workload, load
-from benchmarks.runner import Run, command_of
+from benchmarks.runner import command_of
 from benchmarks.sides.ours import MyriadStepper
 from benchmarks.throughput import Gymnax, Throughput, chosen, main
 
@@ -328,21 +328,6 @@ def test_env_selects_the_targets_of_that_environment(monkeypatch, tmp_path, caps
     monkeypatch.setattr(throughput, "check_targets", check)
     assert main(["--targets", "--env", "snake", "--output", str(tmp_path)]) == 0
     assert capsys.readouterr().out.count(" not installed ") == len(load().targets_of("snake")) > 0
-
-
-def test_what_a_reader_must_know_of_a_library_is_printed_once_with_a_star(tmp_path, capsys):
-    run = Run(throughput.SCRIPT, throughput.SCRIPT.parse(["--output", str(tmp_path)]), [])
-    file = run.file
-    file.add(
-        [interleave.Outcome(interleave.Case("jumanji", TINY), status="failed", reason="no memory")]
-    )
-    noted = file.rows[0] | {"status": "ok", "reason": "another environment"}
-    file.rows += [noted, noted | {"num_envs": 128}, noted | {"library": "jumanji-configured"}]
-    throughput.print_notes(file.rows)
-    run.report()
-    printed = capsys.readouterr()
-    assert printed.out.count("* jumanji, cartpole-control: another environment\n") == 1
-    assert "64 environments, chunk 16: failed: no memory\n" in printed.err
 
 
 # asv reads these of a benchmark's module where its class has none.

@@ -1,17 +1,13 @@
 """Campaigns of small trainings. They have one shape, so that the tests compile one program."""
 
 import dataclasses
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
-import optuna
 
 from examples.my_environment import HillCar
 from myriad.tuning import TuneSettings
-from myriad.tuning.space import SearchSpace
 
 SPACE = """
 [fixed]
@@ -41,21 +37,3 @@ class Unbounded(HillCar):
     def step(self, key, state, action, params):
         obs, state, reward, *flags = super().step(key, state, action, params)
         return obs, state, jnp.where(state.time < 100, reward, jnp.inf), *flags
-
-
-@dataclasses.dataclass(frozen=True)
-class DeadlySpace(SearchSpace):
-    """A space that kills the process of its first trial when some parameters are drawn."""
-
-    marker: Path = Path()
-    num_drawn: int = 0
-
-    def suggest(self, trial: optuna.trial.BaseTrial) -> dict[str, Any]:
-        try:
-            self.marker.touch(exist_ok=False)
-        except FileExistsError:
-            return super().suggest(trial)
-        for each in self.parameters[: self.num_drawn]:
-            each.suggest(trial)
-        os.kill(os.getpid(), signal.SIGKILL)
-        raise AssertionError

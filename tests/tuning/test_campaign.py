@@ -123,7 +123,7 @@ def test_a_shape_that_needs_too_much_memory_is_pruned_before_it_trains(tmp_path)
     text = SPACE.replace('"agent.hidden_sizes" = [8]\n', "")
     text += '"agent.hidden_sizes" = { choices = [[8], [512, 512]] }\n'
     settings, space = campaign(tmp_path, text, n_trials=3, pruner="none", max_memory_gib=4 / 1024)
-    known = [GOOD | {"agent.hidden_sizes": sizes} for sizes in ("[8]", *["[512, 512]"] * 2)]
+    known = [GOOD | {"agent.hidden_sizes": sizes} for sizes in ([8], [512, 512], [512, 512])]
     known[-1] |= {"agent.gamma": 0.9}
     (small, *large), events = run_all(settings, space.with_known(known))
     assert small.state == TrialState.COMPLETE

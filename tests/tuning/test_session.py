@@ -16,7 +16,6 @@ from myriad.tuning.storage import disconnect
 from myriad.tuning.study import open_study, retried
 from myriad.tuning.workers import run_workers
 from tests.tuning import small_space
-from tests.tuning.small_space import DeadlySpace
 
 pytestmark = pytest.mark.long
 
@@ -78,26 +77,18 @@ def test_trials_of_killed_processes_are_run_again_by_others(tmp_path):
             for each in killed:
                 each.kill()
 
-    require_all_done(run_in_processes(tmp_path, SearchSpace, on_event=kill_them))
+    require_all_done(run_in_processes(tmp_path, kill_them))
     assert len(killed) == 2
     assert not multiprocessing.active_children()
 
 
-@pytest.mark.parametrize("num_drawn", [0, 1])
-def test_a_process_that_is_killed_while_it_draws_parameters_loses_no_trial(tmp_path, num_drawn):
-    fields = {"marker": tmp_path / "marker", "num_drawn": num_drawn}
-    trials = run_in_processes(tmp_path, DeadlySpace, fields)
-    assert (tmp_path / "marker").exists()
-    require_all_done(trials)
-
-
-def run_in_processes(tmp_path, kind, fields=(), **arguments):
+def run_in_processes(tmp_path, on_event):
     """Run a campaign of four trials in two processes, which prunes none. Return its trials."""
     made = settings(tmp_path, n_jobs=2, pruner="none").completed()
-    space = dataclasses.replace(kind.load("ppo", file=made.space), **dict(fields))
+    space = SearchSpace.load("ppo", file=made.space)
     study = open_study(made, space)
     try:
-        run_workers(study, made, space, **arguments)
+        run_workers(study, made, space, on_event=on_event)
         return study.get_trials()
     finally:
         disconnect(study._storage)
