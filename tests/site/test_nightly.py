@@ -142,7 +142,7 @@ class Nights:
         git(place, "fetch", "--quiet", "origin", branch)
         git(place, "checkout", "--quiet", "FETCH_HEAD")
         (place / name).write_text(text)
-        git(place, "add", "--all")
+        git(place, "add", name)
         git(place, "commit", "--quiet", "--message", "Damage")
         git(place, "push", "--quiet", "origin", f"HEAD:refs/heads/{branch}")
 
