@@ -1,7 +1,5 @@
 """DQN: its update against an independent one in NumPy, a learner's properties, and learning."""
 
-import functools
-
 import jax
 import numpy as np
 import optax
@@ -12,38 +10,17 @@ from myriad.agents import make_learner
 from myriad.agents.agent import alone
 from myriad.agents.dqn import DQN
 from myriad.agents.replay import Experience, ReplayRing
-from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.errors import InvalidArgumentError
 from myriad.random import make_key
 from myriad.training.loop import LearningLoop
-from myriad.xla import numbers_of
 
 BEGIN = np.bool_(0)
 SMALL = {"hidden_sizes": (8, 8), "batch_size": 16, "buffer_size": 100, "learning_starts": 20}
 
 
-@functools.lru_cache
-def programs(learner, num_envs):
-    """Return `init` and `run`, jitted: tests of one learner compile them once."""
+def train(learner, num_envs, num_updates):
     loop = LearningLoop(learner.env, learner, num_envs)
-    return jax.jit(loop.init), jax.jit(loop.run)
-
-
-def train(learner, num_envs, calls, seed=0):
-    """Run as many updates as `calls` add up to, in those calls of one compiled program."""
-    init, run = programs(learner, num_envs)
-    state = init(make_key(seed))
-    for num_updates in calls:
-        state, _ = run(state, np.int32(num_updates), BEGIN)
-    assert run._cache_size() == 1
-    return state
-
-
-def raw(leaf):
-    return numbers_of(leaf)
-
-
-def assert_same_bits(state, other):
-    jax.tree.map(np.testing.assert_array_equal, *(jax.tree.map(raw, s) for s in (state, other)))
+    return jax.jit(loop.run)(jax.jit(loop.init)(make_key(0)), np.int32(num_updates), BEGIN)[0]
 
 
 def to_numpy(tree):
@@ -75,9 +52,10 @@ def a_batch(size, rng):
     )
 
 
-@pytest.mark.parametrize("double", [False, True])
-@pytest.mark.parametrize("dueling", [False, True])
-@pytest.mark.parametrize("huber_delta", [None, 0.5])
+@pytest.mark.parametrize(
+    ("double", "dueling", "huber_delta"),
+    [(False, False, None), (True, False, 0.5), (False, True, 0.5), (True, True, None)],
+)
 def test_target_and_loss_are_those_of_the_papers(double, dueling, huber_delta):
     learner = DQN.create(
         make_env("cartpole-control"),
@@ -118,7 +96,7 @@ def test_gradient_steps_are_those_of_optax_on_the_sampled_batches(options):
     learner = DQN.create(
         make_env("cartpole-control"), **SMALL, gradient_steps=3, learning_rate=1e-2, **options
     )
-    state = train(learner, 4, [10]).agent
+    state = train(learner, 4, 10).agent
     key, num_updates = make_key(3), int(state.num_updates)
     after, metrics = jax.jit(lambda: learner.learn(key, state, None, None, alone))()
 
@@ -163,7 +141,7 @@ def test_gradient_steps_are_those_of_optax_on_the_sampled_batches(options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("steps", "bootstrap_truncated"), [(1, True), (3, True), (3, False)])
+@pytest.mark.parametrize(("steps", "bootstrap_truncated"), [(1, True), (3, False)])
 def test_the_buffer_holds_the_n_step_experience_that_was_lived(steps, bootstrap_truncated):
     learner = DQN.create(
         make_env("cartpole-control", max_steps=12),  # some fall before, and some don't
@@ -225,8 +203,12 @@ def test_the_buffer_holds_the_n_step_experience_that_was_lived(steps, bootstrap_
 def test_nothing_is_learned_before_there_is_something_to_learn_from():
     learner = DQN.create(make_env("cartpole-control"), **SMALL)
     first = learner.init(jax.random.fold_in(make_key(0), 0), 4)
-    before, after = (train(learner, 4, [n]).agent for n in (4, 5))
-    assert_same_bits((first.params, first.opt_state), (before.params, before.opt_state))
+    before, after = (train(learner, 4, n).agent for n in (4, 5))
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        (first.params, first.opt_state),
+        (before.params, before.opt_state),
+    )
     assert (after.params != before.params).any()
     late = DQN.create(
         make_env("cartpole-control"),
@@ -235,56 +217,21 @@ def test_nothing_is_learned_before_there_is_something_to_learn_from():
     assert late.first_learning_update(100_000) == 3
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("num_envs", [100, 1000])
-def test_training_copies_no_column_of_a_large_buffer(num_envs):
-    learner = DQN.create(
-        make_env("cartpole-control"), buffer_size=1_000_000, batch_size=32, gradient_steps=1
-    )
-    loop = LearningLoop(learner.env, learner, num_envs)
-    state = jax.eval_shape(loop.init, make_key(0))
-    compiled = jax.jit(loop.run, donate_argnums=0).lower(state, np.int32(1), BEGIN).compile()
-    assert compiled.memory_analysis().temp_size_in_bytes < 4_000_000
-
-
-@pytest.mark.slow
-def test_more_environments_than_slots_train():
-    learner = DQN.create(make_env("cartpole-control"), **SMALL, gradient_steps=1)
-    state = train(learner, 250, [5]).agent
-    assert int(state.replay.num_writes) == (5 - 2) % 3
-    assert bool(state.replay.is_full)
-
-
-def test_actions_that_are_not_discrete_are_refused_in_one_sentence():
-    with pytest.raises(
-        InvalidArgumentError,
-        match=r"DQN learns .* those of Pendulum are a Box of shape \(1,\); ppo",
-    ):
-        DQN.create(make_env("pendulum-control"))
-
-
 @pytest.mark.parametrize(
-    ("field", "value", "rule"),
+    ("field", "value", "says"),
     [
-        ("buffer_size", 0, "an integer from 1 to .*"),
-        ("n_step", 2.0, "an integer from 1 to .*"),
-        ("huber_delta", 0.0, "a finite number above 0 or None"),
-        ("huber_delta", "off", "a finite number above 0 or None"),
-        ("polyak", 1.5, "a number from 0 to 1"),
+        ("buffer_size", 0, "buffer_size must be an integer from 1 to .*, but got 0"),
+        ("n_step", 2.0, "n_step must be an integer from 1 to .*, but got 2.0"),
+        ("huber_delta", 0.0, "huber_delta must be a finite number above 0 or None, but got 0.0"),
+        ("polyak", 1.5, "polyak must be a number from 0 to 1, but got 1.5"),
+        ("bufer_size", 10, "unknown field 'bufer_size' of dqn; did you mean 'buffer_size'"),
     ],
 )
-def test_values_out_of_range_are_refused_by_name(field, value, rule):
-    with pytest.raises(InvalidArgumentError, match=f"{field} must be {rule}, but got {value!r}"):
-        DQN.create(make_env("cartpole-control"), **{field: value})
+def test_values_out_of_range_and_unknown_fields_are_refused_by_name(field, value, says):
+    with pytest.raises(InvalidArgumentError, match=says):
+        make_learner("dqn", make_env("cartpole-control"), **{field: value})
 
 
-def test_unknown_fields_are_refused_with_the_closest_name():
-    with pytest.raises(
-        UnknownNameError, match="unknown field 'bufer_size' of dqn; did you mean 'buffer_size'"
-    ):
-        make_learner("dqn", make_env("cartpole-control"), bufer_size=10)
-
-
-def test_the_name_of_an_older_version_is_answered_with_the_one_of_today():
-    with pytest.raises(InvalidArgumentError, match="target_decay of dqn is now called polyak"):
-        make_learner("dqn", make_env("cartpole-control"), target_decay=0.9)
+def test_actions_that_are_not_discrete_are_refused():
+    with pytest.raises(InvalidArgumentError, match=r"Pendulum are a Box of shape \(1,\); ppo"):
+        DQN.create(make_env("pendulum-control"))

@@ -51,7 +51,6 @@ def keys_drawn_from_twice(run):
     [
         ("ppo", {"rollout_steps": 4, "num_epochs": 2, "num_minibatches": 2}),
         ("pqn", {"rollout_steps": 4, "num_epochs": 2, "num_minibatches": 2}),
-        ("dqn", {"learning_starts": 1, "batch_size": 4, "buffer_size": 16}),
         ("dqn", {"learning_starts": 1, "batch_size": 4, "buffer_size": 16, "priority_alpha": 0.6}),
     ],
 )
@@ -66,11 +65,10 @@ def test_a_training_draws_from_no_key_twice(agent, options, snake):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", ["ppo", "pqn"])
-def test_devices_draw_from_no_key_of_another(agent, snake):
+def test_devices_draw_from_no_key_of_another(snake):
     options = {"rollout_steps": 4, "num_epochs": 2, "num_minibatches": 2, "hidden_sizes": (4,)}
     # More than there are, so that one computes the shares of all: callbacks see each of them.
-    loop = LearningLoop(snake, make_learner(agent, snake, **options), num_envs=8, num_devices=4)
+    loop = LearningLoop(snake, make_learner("ppo", snake, **options), num_envs=8, num_devices=4)
 
     def train(key):
         state = jax.jit(loop.init)(key)

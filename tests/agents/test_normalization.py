@@ -11,15 +11,12 @@ from myriad.agents.networks import MLP
 from myriad.agents.normalization import (
     RunningMoments,
     discounted_return,
-    normalize_obs,
     preserve_outputs,
-    scale_rewards,
-    update_moments,
 )
 
 
 @pytest.mark.slow
-@settings(max_examples=20)  # each shape compiles anew
+@settings(max_examples=8)  # each shape compiles anew
 @given(
     st.lists(st.integers(1, 40), min_size=1, max_size=6), st.floats(-100, 100), st.floats(0.01, 100)
 )
@@ -50,16 +47,6 @@ def test_nothing_seen_changes_nothing():
     moments = RunningMoments.create((2,))
     np.testing.assert_allclose(moments.normalize(values), values)
     np.testing.assert_allclose(moments.scale(values), values)
-
-
-@pytest.mark.slow
-def test_what_was_seen_normalises_to_mean_zero_and_deviation_one():
-    values = jax.random.normal(jax.random.key(0), (1000, 2)) * jnp.array([3.0, 0.2]) + jnp.array(
-        [7.0, -1.0]
-    )
-    normal = RunningMoments.create((2,)).update(values).normalize(values)
-    np.testing.assert_allclose(normal.mean(0), 0, atol=1e-4)
-    np.testing.assert_allclose(normal.std(0), 1, atol=1e-4)
 
 
 def test_scaling_keeps_signs_and_both_are_clipped():
@@ -106,19 +93,6 @@ def test_moments_stay_right_over_a_hundred_million_elements():
     )
     assert float(moments.mean) == pytest.approx(100, abs=1e-3)
     assert float(moments.variance) == pytest.approx(1, abs=1e-3)
-
-
-def test_without_moments_nothing_is_normalized():
-    values = jnp.array([1.0, -30.0])
-    assert update_moments(None, values) is None
-    np.testing.assert_array_equal(normalize_obs(None, values), values)
-    np.testing.assert_array_equal(scale_rewards(None, values), values)
-
-
-def test_with_moments_observations_are_shifted_and_rewards_keep_their_signs():
-    moments = update_moments(RunningMoments.create(()), jnp.array([1.0, 3.0]))
-    np.testing.assert_allclose(normalize_obs(moments, jnp.array([1.0, 3.0])), [-1, 1], rtol=1e-6)
-    np.testing.assert_allclose(scale_rewards(moments, jnp.array([1.0, 3.0])), [1, 3], rtol=1e-6)
 
 
 def test_the_discounted_return_begins_again_after_an_episode():

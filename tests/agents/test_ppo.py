@@ -14,7 +14,6 @@ from myriad.agents.hyperparameters import annealed
 from myriad.agents.minibatches import (
     BLOCK_ROWS,
     draw_permutation,
-    gatherer,
     map_over_blocks,
     mean_over_blocks,
 )
@@ -22,10 +21,9 @@ from myriad.agents.policies import CategoricalPolicy, GaussianPolicy, make_polic
 from myriad.agents.ppo import PPO, PPOBatch, gae
 from myriad.agents.trajectory import Trajectory
 from myriad.counters import Counter
-from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.errors import InvalidArgumentError
 from myriad.spaces import Box, Discrete, MultiDiscrete
 from myriad.training.loop import LearningLoop
-from myriad.xla import numbers_of
 
 SMALL = {"rollout_steps": 8, "num_epochs": 2, "num_minibatches": 4, "hidden_sizes": (8,)}
 KEYS = jax.random.split(make_key(0), 20_000)
@@ -37,20 +35,9 @@ def loop(env="cartpole-control", num_envs=4, **overrides):
     return LearningLoop(made, PPO.create(made, **{**SMALL, **overrides}), num_envs)
 
 
-def after(learning, num_updates, seed=0):
-    return jax.jit(learning.run)(
-        jax.jit(learning.init)(make_key(seed)), jnp.int32(num_updates), BEGIN
-    )[0]
-
-
 def first_state(learner, num_envs):
     """Return a learner's first state in NumPy, whose operations compile nothing."""
     return jax.device_get(jax.jit(learner.init, static_argnums=1)(make_key(0), num_envs))
-
-
-def assert_same(a, b):
-    same = lambda x, y: np.testing.assert_array_equal(numbers_of(x), numbers_of(y))  # noqa: E731
-    jax.tree.map(same, a, b)
 
 
 def random_batch(rng, size, num_obs, choice):
@@ -220,7 +207,7 @@ def test_the_learning_rate_falls_to_zero_and_no_further():
     assert annealed(0.5, Counter.of(9), None) == 0.5
 
 
-@pytest.mark.parametrize("size", [1, 7, 64, pytest.param((1 << 20) + 3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", [1, 7, pytest.param((1 << 20) + 3, marks=pytest.mark.slow)])
 def test_permutations_hold_every_index_once(size):
     drawn = [np.asarray(draw_permutation(make_key(seed), size)) for seed in (0, 1)]
     np.testing.assert_array_equal(np.sort(drawn), np.tile(np.arange(size), (2, 1)))
@@ -237,25 +224,7 @@ def test_a_permutation_of_many_rows_leaves_none_of_their_order():
 
 
 @pytest.mark.slow
-def test_every_index_comes_first_equally_often():
-    keys = jax.random.split(make_key(0), 8000)
-    first = jax.vmap(lambda key: draw_permutation(key, 8)[0])(keys)
-    counts = np.bincount(np.asarray(first), minlength=8)
-    assert np.sum((counts - 1000) ** 2 / 1000) < 24.3  # chi-squared, 7 degrees of freedom, 0.1%
-
-
-@pytest.mark.parametrize("num_obs", [3, 65])
-def test_rows_are_gathered_with_their_observations_prepared(num_obs):
-    rng = np.random.default_rng(0)
-    batch = random_batch(rng, 6, num_obs, rng.normal(size=(6, 2)).astype(np.float32))
-    order = np.array([4, 0, 0])
-    rows = gatherer(batch, "obs", lambda obs: 2 * obs)(order)
-    expected = jax.tree.map(lambda leaf: leaf[order], batch)
-    assert_same(rows, dataclasses.replace(expected, obs=2 * expected.obs))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("num_rows", [12, 2 * BLOCK_ROWS, 3 * 521])
+@pytest.mark.parametrize("num_rows", [2 * BLOCK_ROWS, 3 * 521])
 def test_blocks_change_nothing_but_the_memory(num_rows):
     rows = jax.random.normal(jax.random.key(0), (num_rows, 3))
     np.testing.assert_allclose(
@@ -320,56 +289,40 @@ def test_a_policy_is_named_by_the_space():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("normalize", [True, False])
-def test_moments_follow_the_rollouts_where_normalisation_is_on(normalize):
-    state = after(loop(normalize_observations=normalize, normalize_rewards=normalize), 3)
-    if not normalize:
-        assert state.agent.obs_stats is None
-        assert state.agent.return_stats is None
-        return
-    assert float(state.agent.obs_stats.count) == float(state.agent.return_stats.count) == 3 * 8 * 4
-    assert float(state.agent.return_stats.mean) > 1
-
-
-@pytest.mark.slow
 def test_the_first_gradient_step_sees_the_policy_that_acted():
     learning = loop(num_epochs=1, num_minibatches=1)
     run = jax.jit(learning.run)
     # The first update is another case: before it there are no moments to act under.
-    state = after(learning, 1)
-    for _ in range(2):
+    state, _ = run(jax.jit(learning.init)(make_key(0)), jnp.int32(1), BEGIN)
+    for count in (2, 3):
         state, report = run(state, jnp.int32(1), BEGIN)
+        assert float(state.agent.obs_stats.count) == count * 8 * 4
+        assert float(state.agent.return_stats.count) == count * 8 * 4
         # Every ratio is 1, and standardised advantages have mean 0.
         assert abs(float(report.metric_sums["policy_loss"])) < 1e-6
         assert float(report.metric_sums["clip_fraction"]) == 0
 
 
-def test_an_unknown_field_is_answered_with_the_nearest():
-    with pytest.raises(UnknownNameError, match="unknown field 'gama' of ppo; did you mean 'gamma'"):
-        make_learner("ppo", make_env("cartpole-control"), gama=0.9)
-
-
 @pytest.mark.parametrize(
-    ("field", "value", "rule"),
+    ("field", "value", "says"),
     [
-        ("rollout_steps", 0, "an integer from 1"),
-        ("num_epochs", 2.0, "integer"),
-        ("anneal_updates", 0, "an integer from 1"),
-        ("anneal_updates", "trainin", "'training' or None, but got 'trainin'"),
-        ("gamma", 1.1, "from 0 to 1"),
-        ("learning_rate", float("nan"), "above 0"),
-        ("max_grad_norm", 0, "above 0"),
-        ("optimizer_epsilon", -1e-8, "at least 0"),
-        ("value_clip", "off", "a finite number above 0 or None, but got 'off'"),
-        ("value_clip", True, "a finite number above 0 or None, but got True"),
-        ("entropy_coef", -0.1, "at least 0"),
+        ("rollout_steps", 0, "rollout_steps must be an integer from 1"),
+        ("num_epochs", 2.0, "num_epochs must be an integer"),
+        ("anneal_updates", "trainin", "anneal_updates .* 'training' or None, but got 'trainin'"),
+        ("gamma", 1.1, "gamma must be a number from 0 to 1"),
+        ("learning_rate", float("nan"), "learning_rate must be a finite number above 0"),
+        ("max_grad_norm", 0, "max_grad_norm must be .* above 0"),
+        ("optimizer_epsilon", -1e-8, "optimizer_epsilon must be .* at least 0"),
+        ("value_clip", "off", "value_clip must be .* above 0 or None, but got 'off'"),
+        ("value_clip", True, "value_clip must be .* above 0 or None, but got True"),
         ("activation", "tan", "did you mean 'tanh'"),
-        ("hidden_sizes", (0,), "each an integer from 1 to"),
+        ("hidden_sizes", (0,), "hidden_sizes must be .*, each an integer from 1 to"),
+        ("gama", 0.9, "unknown field 'gama' of ppo; did you mean 'gamma'"),
     ],
 )
-def test_a_value_that_cannot_work_is_refused_by_name(field, value, rule):
-    with pytest.raises(InvalidArgumentError, match=f"{field.split('_')[0]}.*{rule}"):
-        PPO.create(make_env("cartpole-control"), **{field: value})
+def test_values_out_of_range_and_unknown_fields_are_refused_by_name(field, value, says):
+    with pytest.raises(InvalidArgumentError, match=says):
+        make_learner("ppo", make_env("cartpole-control"), **{field: value})
 
 
 def test_minibatches_must_divide_the_batch():

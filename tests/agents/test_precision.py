@@ -18,9 +18,9 @@ from myriad.agents import make_learner
 from myriad.agents.agent import alone
 from myriad.agents.gradients import Learned, LossScale, gradient_step
 from myriad.agents.networks import MLP, NetworkSpec, affine
-from myriad.agents.precision import DTYPES, Precision
+from myriad.agents.precision import Precision
 from myriad.cli import main
-from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.errors import InvalidArgumentError
 from myriad.training.loop import LearningLoop
 
 SMALL = {
@@ -28,8 +28,6 @@ SMALL = {
     "pqn": {"rollout_steps": 32, "num_epochs": 2, "num_minibatches": 2},
     "dqn": {"batch_size": 64, "buffer_size": 512, "learning_starts": 32},
 }
-HALVES = ("bfloat16", "float16")
-SLOW = pytest.mark.slow
 SHORT = {"bfloat16": "bf16", "float16": "f16"}
 
 
@@ -37,10 +35,9 @@ def learner_of(agent, env="cartpole-control", **options):
     return make_learner(agent, make_env(env), **SMALL[agent] | options)
 
 
-def after(learner, num_updates, num_envs=8, state=None):
+def after(learner, num_updates, num_envs=8):
     loop = LearningLoop(learner.env, learner, num_envs)
-    state = jax.jit(loop.init)(make_key(0)) if state is None else state
-    return jax.jit(loop.run)(state, np.int32(num_updates), np.bool_(1))
+    return jax.jit(loop.run)(jax.jit(loop.init)(make_key(0)), np.int32(num_updates), np.bool_(1))
 
 
 def gradient_of(learner, rows=256):
@@ -63,12 +60,15 @@ def products(text):
     return [tuple(each.rpartition("x") for each in pair) for pair in found]
 
 
-@pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize(
-    ("agent", "options"),
-    [("ppo", {}), ("pqn", {}), ("dqn", {}), ("dqn", {"layer_norm": True, "dueling": True})],
+    ("agent", "dtype", "options"),
+    [
+        ("ppo", "bfloat16", {}),
+        ("pqn", "float16", {}),
+        ("dqn", "bfloat16", {"layer_norm": True, "dueling": True}),
+    ],
 )
-def test_every_large_product_is_in_the_compute_dtype_forward_and_backward(agent, options, dtype):
+def test_every_large_product_is_in_the_compute_dtype_forward_and_backward(agent, dtype, options):
     learner = learner_of(agent, hidden_sizes=(64, 64), compute_dtype=dtype, **options)
     gradient, params = gradient_of(learner)
     text = gradient.lower(params).as_text()
@@ -86,30 +86,9 @@ def test_every_large_product_is_in_the_compute_dtype_forward_and_backward(agent,
     assert {SHORT[dtype]} == set.union(*large)
 
 
-@pytest.mark.slow
-def test_a_cpu_multiplies_bfloat16_itself_and_not_copies_in_float32():
-    if jax.default_backend() != "cpu":
-        pytest.skip("the text of a CPU's program")
-    network = MLP((256, 256), 3, precision=Precision(compute_dtype="bfloat16"))
-    params = network.init(jax.random.key(0), jnp.zeros((1, 256)))
-
-    def loss(params, inputs):
-        return jnp.sum(jnp.square(network.apply(params, inputs)))
-
-    text = jax.jit(jax.grad(loss)).lower(params, jnp.ones((256, 256))).compile().as_text()
-    # A product is in a computation of its own. XLA makes its own choice for kernels' gradients.
-    passes = ("/jvp(MLP)/Dense_0", "/jvp(MLP)/Dense_1", "/transpose(jvp(MLP))/Dense_1")
-    for name in passes:
-        taken = [
-            set(re.findall(r"%param_\S* = (\w+)\[", computation))
-            for computation in text.split("\n\n")
-            if " dot(" in computation and name in computation and "256,256" in computation
-        ]
-        assert {"bf16"} in taken
-
-
-@pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize("agent", SMALL)
+@pytest.mark.parametrize(
+    ("agent", "dtype"), [("ppo", "bfloat16"), ("pqn", "float16"), ("dqn", "bfloat16")]
+)
 def test_the_gradient_is_float32s_within_six_percent(agent, dtype):
     exact_of, params = gradient_of(learner_of(agent))
     exact = np.asarray(ravel_pytree(exact_of(params))[0])
@@ -135,8 +114,10 @@ def test_sums_over_the_batch_are_exact_to_float32():
     np.testing.assert_array_equal(of_bias, np.full(3, 4096.0))
 
 
-@pytest.mark.parametrize("compute", DTYPES)
-@pytest.mark.parametrize("output", DTYPES)
+@pytest.mark.parametrize(
+    ("compute", "output"),
+    [("float32", "bfloat16"), ("bfloat16", "float32"), ("float16", "float16")],
+)
 def test_a_network_answers_in_its_output_dtype(compute, output):
     network = MLP((8,), 2, layer_norm=True, precision=Precision("bfloat16", compute, output))
     params = network.init(jax.random.key(0), jnp.zeros((1, 4)))
@@ -144,24 +125,24 @@ def test_a_network_answers_in_its_output_dtype(compute, output):
     assert network.apply(params, jnp.ones((3, 4))).dtype == output
 
 
+NARROW = {"param_dtype": "bfloat16", "compute_dtype": "bfloat16"}
+HALF = {"param_dtype": "float16", "compute_dtype": "float16", "output_dtype": "float16"}
+PRIORITIES = {"priority_alpha": 0.6, "n_step": 3, "layer_norm": True}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "dtypes",
+    ("agent", "env", "options"),
     [
-        {"compute_dtype": "bfloat16"},
-        pytest.param({"compute_dtype": "float16"}, marks=SLOW),
-        pytest.param({"output_dtype": "float16"}, marks=SLOW),
-        pytest.param({"param_dtype": "bfloat16"}, marks=SLOW),
-        {"param_dtype": "float16", "compute_dtype": "float16", "output_dtype": "float16"},
+        ("ppo", "pendulum-control", NARROW),
+        ("pqn", "cartpole-control", HALF | {"gradient_accumulation": 2}),
+        ("dqn", "cartpole-control", {"compute_dtype": "float16"} | PRIORITIES),
+        ("ppo", "snake", HALF | {"network": "cnn"}),
+        ("dqn", "snake", NARROW | {"network": "attention"}),
     ],
 )
-@pytest.mark.parametrize(
-    "agent", [pytest.param("ppo", marks=SLOW), "pqn", pytest.param("dqn", marks=SLOW)]
-)
-def test_parameters_have_their_dtype_and_the_optimiser_has_float32(agent, dtypes):
-    more = {"gradient_accumulation": 2}
-    if agent == "dqn":
-        more |= {"priority_alpha": 0.6, "n_step": 3, "layer_norm": True}
-    learner = learner_of(agent, **dtypes, **more)
+def test_parameters_have_their_dtype_and_the_optimiser_has_float32(agent, env, options):
+    learner = learner_of(agent, env, **options)
     state, report = after(learner, 6)
     assert not report.is_bad.any()
     kept = {leaf.dtype for leaf in jax.tree.leaves(state.agent.params)}
@@ -170,30 +151,7 @@ def test_parameters_have_their_dtype_and_the_optimiser_has_float32(agent, dtypes
     assert moments == {jnp.dtype("float32"), jnp.dtype("int32")}
     if agent == "dqn":
         assert state.agent.target_params.dtype == jnp.float32
-    assert (state.agent.loss_scale is None) == (
-        "float16" not in {learner.compute_dtype, learner.output_dtype}
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("env", ["cartpole-control", "pendulum-control"])
-def test_preserved_outputs_survive_narrow_parameters(env):
-    learner = learner_of("ppo", env, param_dtype="bfloat16", compute_dtype="bfloat16")
-    state, report = after(learner, 4)
-    assert not report.is_bad.any()
-    assert {leaf.dtype for leaf in jax.tree.leaves(state.agent.params)} == {jnp.dtype("bfloat16")}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize("network", ["cnn", "attention"])
-@pytest.mark.parametrize("agent", ["ppo", "dqn"])
-def test_networks_for_grids_train_in_it(agent, network, dtype):
-    options = {"compute_dtype": dtype, "param_dtype": dtype, "output_dtype": dtype}
-    learner = learner_of(agent, "snake", network=network, **options)
-    state, report = after(learner, 5)
-    assert not report.is_bad.any()
-    assert {leaf.dtype for leaf in jax.tree.leaves(state.agent.params)} == {jnp.dtype(dtype)}
+    assert (state.agent.loss_scale is None) == ("float16" not in options.values())
 
 
 def test_attention_without_float16_on_a_cpu_is_refused_and_auto_takes_another():
@@ -262,24 +220,22 @@ def test_the_scale_doubles_after_2000_good_steps_and_has_a_limit():
     assert float(steps(first, 40_000).scale) == 2.0**24
 
 
-@pytest.mark.parametrize(
-    "agent", [pytest.param("ppo", marks=SLOW), "pqn", pytest.param("dqn", marks=SLOW)]
-)
-def test_a_training_goes_on_after_a_skipped_step(agent):
-    learner = learner_of(agent, compute_dtype="float16", gradient_statistics=True)
-    state, _ = after(learner, 6)
+@pytest.mark.slow
+def test_a_training_goes_on_after_a_skipped_step():
+    learner = learner_of("pqn", compute_dtype="float16", gradient_statistics=True)
+    loop = LearningLoop(learner.env, learner, 8)
+    run = jax.jit(loop.run)
+    state, _ = run(jax.jit(loop.init)(make_key(0)), np.int32(6), np.bool_(1))
     # So large that float16 overflows.
     huge = LossScale(jnp.float32(2.0**120), jnp.int32(0))
     state = dataclasses.replace(state, agent=dataclasses.replace(state.agent, loss_scale=huge))
     before = jax.tree.leaves(state.agent.params)
-    skipped, report = after(learner, 1, state=state)
+    skipped, report = run(state, np.int32(1), np.bool_(1))
     assert not report.is_bad.any()
-    steps = 2 if agent == "dqn" else 4
-    assert float(skipped.agent.loss_scale.scale) == 2.0 ** (120 - steps)
-    if agent != "ppo":  # which moves its first layer with the observations' moments
-        for a, b in zip(before, jax.tree.leaves(skipped.agent.params), strict=True):
-            np.testing.assert_array_equal(a, b)
-    later, report = after(learner, 60, state=skipped)
+    assert float(skipped.agent.loss_scale.scale) == 2.0 ** (120 - 4)
+    for a, b in zip(before, jax.tree.leaves(skipped.agent.params), strict=True):
+        np.testing.assert_array_equal(a, b)
+    later, report = run(skipped, np.int32(60), np.bool_(1))
     assert not report.is_bad.any()
     assert float(later.agent.loss_scale.scale) < 2.0**100
     found = zip(before, jax.tree.leaves(later.agent.params), strict=True)
@@ -288,102 +244,57 @@ def test_a_training_goes_on_after_a_skipped_step(agent):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::myriad.errors.SlowPrecisionWarning")
-@pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize("agent", SMALL)
-def test_a_resumed_training_ends_with_the_same_bits(agent, dtype, tmp_path, monkeypatch):
+def test_a_resumed_training_in_float16_ends_with_the_same_bits(tmp_path, monkeypatch):
     monkeypatch.setenv("MYRIAD_HOME", str(tmp_path / "home"))
-    names = {
-        name if name in ("rollout_steps", "batch_size", "buffer_size") else f"agent.{name}": v
-        for name, v in SMALL[agent].items()
-    }
-    options = names | {
-        "num_envs": 8,
-        "total_steps": 2_560,
-        "eval_frequency": 160,
-        "eval_rollouts": 2,
-        "agent.compute_dtype": dtype,
-        "agent.param_dtype": dtype,
-    }
-    config = create_config("cartpole-control", agent, **options, checkpoint_every_s=0.0)
+    options = {"num_envs": 8, "steps_per_env": 60, "eval_frequency": 20, "eval_rollouts": 2}
+    options |= {"batch_size": 64, "buffer_size": 512, "agent.learning_starts": 32}
+    options |= {f"agent.{name}": dtype for name, dtype in HALF.items()}
+    config = create_config("cartpole-control", "dqn", **options, checkpoint_every_s=0.0)
     straight = train_and_evaluate(config, tmp_path / "run", quiet=True)
-    earlier, newest = sorted(
-        (tmp_path / "run" / "checkpoints").iterdir(), key=lambda p: int(p.name)
-    )
-    shutil.rmtree(newest)
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "60")
     resumed = resume(tmp_path / "run", quiet=True)
     assert len(resumed.evaluations) == len(straight.evaluations)
-    assert int(earlier.name) > 0
     for a, b in zip(
         jax.tree.leaves(straight.agent_state), jax.tree.leaves(resumed.agent_state), strict=True
     ):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("agent", SMALL)
 @pytest.mark.parametrize(
-    ("option", "value", "says"),
+    ("options", "says"),
     [
-        ("compute_dtype", "bf16", "unknown compute_dtype 'bf16'; did you mean 'bfloat16'?"),
-        ("param_dtype", "float64", "unknown param_dtype 'float64'; did you mean 'float16'?"),
-        ("output_dtype", 16, "agent.output_dtype must be a string, but got 16"),
-        ("loss_scaling", "static", "agent.loss_scaling must be 'dynamic' or 'off', but got 'stat"),
-    ],
-)
-def test_an_unknown_dtype_or_scaling_is_answered_with_what_there_is(agent, option, value, says):
-    with pytest.raises(InvalidArgumentError) as error:
-        create_config("cartpole-control", agent, **{f"agent.{option}": value})
-    assert says in str(error.value)
-
-
-@pytest.mark.parametrize("field", ["compute_dtype", "output_dtype"])
-def test_float16_without_scaling_is_refused(field):
-    options = {f"agent.{field}": "float16", "agent.loss_scaling": "off"}
-    says = "agent.loss_scaling must be 'dynamic' with float16, .* but got 'off'"
-    with pytest.raises(InvalidArgumentError, match=says):
-        create_config("cartpole-control", "ppo", **options)
-    create_config("cartpole-control", "ppo", **options | {f"agent.{field}": "bfloat16"})
-
-
-def test_a_precision_refuses_an_unknown_dtype_itself():
-    with pytest.raises(UnknownNameError, match="unknown param_dtype 'half'"):
-        Precision(param_dtype="half")
-
-
-@pytest.mark.parametrize(
-    ("flags", "says"),
-    [
-        (["--agent.compute-dtype", "bf16"], "unknown compute_dtype 'bf16'"),
+        ({"compute_dtype": "bf16"}, "unknown compute_dtype 'bf16'; did you mean 'bfloat16'"),
+        ({"param_dtype": "float64"}, "unknown param_dtype 'float64'"),
+        ({"output_dtype": 16}, "agent.output_dtype must be a string, but got 16"),
+        ({"loss_scaling": "static"}, "agent.loss_scaling must be .* but got 'static'"),
         (
-            ["--agent.compute-dtype", "float16", "--agent.loss-scaling", "off"],
-            "agent.loss-scaling must be 'dynamic' with float16",
+            {"compute_dtype": "float16", "loss_scaling": "off"},
+            "agent.loss_scaling must be 'dynamic' with float16, .* but got 'off'",
         ),
-        (["--agent.loss-scaling", "static"], "must be 'dynamic' or 'off', but got 'static'"),
-        (["--bf16", "--agent.compute-dtype", "float16"], "say the same"),
+        (
+            {"output_dtype": "float16", "loss_scaling": "off"},
+            "agent.loss_scaling must be 'dynamic' with float16, .* but got 'off'",
+        ),
     ],
 )
-def test_the_command_line_refuses_in_a_sentence_and_writes_nothing(
-    flags, says, capsys, tmp_path, monkeypatch
-):
+def test_an_unknown_dtype_or_scaling_is_refused_by_name(options, says):
+    with pytest.raises(InvalidArgumentError, match=says):
+        create_config("cartpole-control", "pqn", **{f"agent.{k}": v for k, v in options.items()})
+
+
+def test_the_command_line_refuses_two_dtypes_and_writes_nothing(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    argv = ["train", "--env", "cartpole-control", "--agent", "pqn", *flags]
-    assert main(argv) == 2
-    printed = capsys.readouterr()
-    said = printed.err + printed.out
-    assert says.replace("-", "_") in said.replace("-", "_")
-    assert said.count("\n") == 1
+    flags = ["--bf16", "--agent.compute-dtype", "float16"]
+    assert main(["train", "--env", "cartpole-control", "--agent", "pqn", *flags]) == 2
+    assert "say the same" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::myriad.errors.SlowPrecisionWarning")
-@pytest.mark.parametrize("seed", range(3))
-def test_cartpole_is_learned_in_bfloat16(seed, tmp_path, monkeypatch):
+def test_cartpole_is_learned_in_bfloat16(tmp_path, monkeypatch):
     monkeypatch.setenv("MYRIAD_HOME", str(tmp_path / "home"))
     config = create_config(
-        "cartpole-control",
-        "ppo",
-        seed=seed,
-        target_return=475.0,
-        **{"agent.compute_dtype": "bfloat16"},
+        "cartpole-control", "ppo", target_return=475.0, **{"agent.compute_dtype": "bfloat16"}
     )
     assert train_and_evaluate(config, tmp_path / "run", quiet=True).stopped == "target"

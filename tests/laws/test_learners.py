@@ -25,6 +25,7 @@ SMALL = {
     "dqn with four steps": ("dqn", REPLAY | {"train_every": 4, "target_period": 2}),
 }
 every_learner = pytest.mark.parametrize("learner", SMALL)
+every_agent = pytest.mark.parametrize("learner", ["ppo", "pqn", "dqn"])
 # Updates after which each of them has learned from several minibatches.
 UPDATES = 6
 
@@ -86,7 +87,7 @@ def test_results_are_the_same_bits_however_updates_are_cut_into_calls(learner):
 
 
 @pytest.mark.slow
-@every_learner
+@every_agent
 def test_seeds_side_by_side_learn_as_each_does_alone(learner):
     loop = loop_of(learner)
     keys = jnp.stack([make_key(seed) for seed in (0, 1)])
@@ -100,13 +101,20 @@ def test_seeds_side_by_side_learn_as_each_does_alone(learner):
         assert_close(own, after(learner, seed=seed)[0].agent.params, rtol=1e-3, atol=1e-4)
 
 
+OTHERS = {
+    "ppo": {"clip_epsilon": 0.3, "gae_lambda": 0.9, "entropy_coef": 0.03, "value_coef": 0.3},
+    "pqn": {"td_lambda": 0.5, "epsilon_end": 0.13},
+    "dqn": {"polyak": 0.93, "epsilon_end": 0.13},
+}
+
+
 @pytest.mark.slow
-@every_learner
+@every_agent
 def test_float_hyperparameters_may_be_arguments_of_the_program(learner):
     loop = loop_of(learner)
 
     init, run = programs(learner)
-    options = {"learning_rate": 0.5 * loop.learner.learning_rate, "gamma": 0.9}
+    options = {"learning_rate": 0.5 * loop.learner.learning_rate, "gamma": 0.9} | OTHERS[learner]
     other, _ = run(init(make_key(0), options), np.int32(UPDATES), BEGIN)
     assert run._cache_size() == 1
     assert_close(other.agent.params, after(learner, **options)[0].agent.params, atol=1e-5)
@@ -116,11 +124,19 @@ def test_float_hyperparameters_may_be_arguments_of_the_program(learner):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("env", ["pendulum", "gene-circuit", "snake", "bucket-brigade"])
-@pytest.mark.parametrize("learner", ["ppo", "pqn", "dqn"])
+@pytest.mark.parametrize(
+    ("learner", "env"),
+    [
+        ("ppo", "pendulum"),
+        ("ppo", "bucket-brigade"),
+        ("ppo", "gene-circuit-sysid"),
+        ("pqn", "pendulum"),
+        ("pqn", "snake"),
+        ("dqn", "gene-circuit"),
+        ("dqn", "cartpole-sysid"),
+    ],
+)
 def test_it_learns_and_acts_in_every_environment(learner, env):
-    if env == "bucket-brigade" and learner != "ppo":
-        pytest.skip("its actions have several components")
     loop = loop_of(learner, env=env)
     state, report = jax.jit(loop.run)(jax.jit(loop.init)(make_key(0)), np.int32(8), BEGIN)
     assert not report.is_bad.any()
@@ -159,8 +175,10 @@ def joined(state):
 
 
 @pytest.mark.slow
-@every_learner
-@pytest.mark.parametrize("num_devices", [2, 4])
+@pytest.mark.parametrize(
+    ("learner", "num_devices"),
+    [*((name, 2) for name in SMALL), ("ppo", 4), ("dqn with priorities", 4)],
+)
 def test_environments_live_the_same_on_any_number_of_devices(learner, num_devices):
     # The first update collects with the parameters that were drawn.
     alone, report = after(learner, (1,))
@@ -173,8 +191,7 @@ def test_environments_live_the_same_on_any_number_of_devices(learner, num_device
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("learner", ["ppo", "pqn"])
-@pytest.mark.parametrize("num_devices", [2, 4, 8])
+@pytest.mark.parametrize(("learner", "num_devices"), [("ppo", 2), ("ppo", 8), ("pqn", 4)])
 def test_the_gradient_of_a_batch_is_the_same_on_any_number_of_devices(learner, num_devices):
     # With one minibatch all shares learn from the same rows. The first moment of Adam is a tenth
     # of the gradient.
@@ -188,7 +205,7 @@ def test_the_gradient_of_a_batch_is_the_same_on_any_number_of_devices(learner, n
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("learner", ["ppo", "pqn", "dqn"])
+@pytest.mark.parametrize("learner", ["ppo", "dqn"])
 def test_one_device_computes_the_shares_of_two_as_they_do(learner, monkeypatch):
     loop = loop_of(learner, num_devices=2)
     assert loop.num_present == 2

@@ -1,5 +1,6 @@
 """The site in a real browser: offline, with script and without, on a phone, light and dark."""
 
+import gzip
 import shutil
 import urllib.parse
 from datetime import UTC, datetime
@@ -158,7 +159,9 @@ def test_the_first_screen_of_our_results_stays_under_100_kilobytes(tmp_path, vis
     shutil.copytree(ROOT / "results" / "published", tmp_path / "results" / "published")
     publish(tmp_path / "results", tmp_path / "site", BUILT, repository=ROOT)
     visit.open(tmp_path / "site" / "index.html").drawn()
-    assert sum(path.stat().st_size for path in asked_for(visit)) < FIRST_SCREEN_BYTES
+    # As any server sends them.
+    sent = [len(gzip.compress(path.read_bytes())) for path in asked_for(visit)]
+    assert sum(sent) < FIRST_SCREEN_BYTES
 
 
 @pytest.mark.long

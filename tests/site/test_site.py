@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from published_results import copy_published
 
-from ci.site.build import PublishError, _squeezed, main, publish
+from ci.site.build import PublishError, main, publish
 from ci.site.formatting import counted, percent, quantity, slugs, times
 from ci.site.model import read_site
 from ci.site.speedups import median_interval
@@ -326,21 +326,6 @@ def test_two_builds_of_the_same_results_are_equal(site, tmp_path, repository):
     for page in site.rglob("*.html"):
         again = tmp_path / "site" / page.relative_to(site)
         assert again.read_bytes() == page.read_bytes(), page
-
-
-@pytest.mark.parametrize(
-    ("script", "kept"),
-    [
-        (
-            '// what to say\nconst words = ["a = b", \'c > "d"\', `e ( ${ f } )`];\n',
-            'const words=["a = b",\'c > "d"\',`e ( ${ f } )`];',
-        ),
-        ('say(text.replace(/ = | ; /, " ; "));\n', 'say(text.replace(/ = | ; /," ; "));'),
-        ("one()\ntwo({\n  three: 3,\n})\n", "one()\ntwo({three:3,})\n"),
-    ],
-)
-def test_a_squeezed_script_keeps_literals_and_the_line_that_ends_a_statement(script, kept):
-    assert _squeezed("a.js", script) == kept
 
 
 def test_documentation_that_was_built_is_published_with_the_site(tmp_path):

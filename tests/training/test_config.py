@@ -1,8 +1,6 @@
 """What create_config takes and refuses, and that a configuration survives a file."""
 
-import dataclasses
 import math
-from array import array
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myriad import create_config, make_env, register_env, train_and_evaluate
-from myriad.envs import ENVIRONMENTS
-from myriad.envs.cartpole import CartPole
-from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad import create_config
+from myriad.errors import InvalidArgumentError
 from myriad.training.config import TrainingConfig
 
 
@@ -29,27 +25,6 @@ def test_none_is_the_agents_own_default_and_the_resolved_configuration_shows_it(
     assert resolved.config.resolve() == resolved
 
 
-@pytest.mark.slow
-def test_the_environment_is_built_once_to_check_it_and_once_to_train(monkeypatch, tmp_path):
-    monkeypatch.setattr(ENVIRONMENTS, "_targets", dict(ENVIRONMENTS._targets))
-    monkeypatch.setenv("MYRIAD_COMPILATION_CACHE", "off")
-    built = []
-
-    @register_env("counted-cartpole")
-    @dataclasses.dataclass(frozen=True)
-    class Counted(CartPole):
-        def __post_init__(self):
-            built.append(self)
-
-    make_env("counted-cartpole")
-    one = len(built)
-    sizes = {"num_envs": 2, "steps_per_env": 8, "eval_rollouts": 2, "eval_max_steps": 8}
-    config = create_config("counted-cartpole", "pid", **sizes)
-    assert len(built) == 2 * one
-    train_and_evaluate(config, tmp_path / "run")
-    assert len(built) == 3 * one
-
-
 def test_another_chunk_changes_nothing_but_the_chunk():
     resolved = create_config("cartpole", "ppo", rollout_steps=32).resolve()
     changed = resolved.with_chunk(33)
@@ -60,10 +35,9 @@ def test_another_chunk_changes_nothing_but_the_chunk():
 
 
 @pytest.mark.parametrize("agent", ["random", "bangbang", "pid", "ppo", "pqn", "dqn"])
-def test_a_resolved_configuration_survives_toml_and_json(agent):
+def test_a_resolved_configuration_survives_toml(agent):
     resolved = create_config("cartpole", agent, num_envs=64).resolve()
     assert TrainingConfig.from_toml(resolved.config.to_toml()) == resolved.config
-    assert TrainingConfig.from_json(resolved.config.to_json()) == resolved.config
     assert TrainingConfig.from_toml(resolved.config.to_toml()).resolve() == resolved
 
 
@@ -74,7 +48,7 @@ def test_a_resolved_configuration_survives_toml_and_json(agent):
     target=st.none() | st.floats(allow_nan=False, allow_infinity=False),
     gravity=st.floats(0.1, 100),
 )
-def test_any_configuration_survives_toml_and_json(seed, num_envs, target, gravity):
+def test_any_configuration_survives_toml(seed, num_envs, target, gravity):
     fields = {
         "seed": seed,
         "num_envs": num_envs,
@@ -83,7 +57,6 @@ def test_any_configuration_survives_toml_and_json(seed, num_envs, target, gravit
     }
     config = TrainingConfig(env="cartpole", agent="random", **fields)
     assert TrainingConfig.from_toml(config.to_toml()) == config
-    assert TrainingConfig.from_json(config.to_json()) == config
 
 
 def test_steps_are_rounded_up_to_whole_updates():
@@ -105,7 +78,7 @@ def test_all_environments_together_take_the_total_steps():
 
 
 @pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
-@pytest.mark.parametrize("num_envs", [1, 16, 127, 128, 1000, 12_345, 10**6])
+@pytest.mark.parametrize("num_envs", [1, 127, 1000, 10**6])
 def test_defaults_fit_any_number_of_environments_and_what_you_chose_stays(agent, num_envs):
     resolved = create_config("cartpole", agent, num_envs, **{"agent.learning_rate": 0.25}).resolve()
     assert resolved.learner.learning_rate == 0.25
@@ -114,30 +87,24 @@ def test_defaults_fit_any_number_of_environments_and_what_you_chose_stays(agent,
     assert TrainingConfig.from_toml(resolved.config.to_toml()).resolve() == resolved
 
 
-@pytest.mark.parametrize("num_envs", [1000, 4097, 65_536])
-@pytest.mark.parametrize("rollout_steps", [1, 10, 16, 33])
-def test_minibatches_divide_whatever_rollout_you_chose(num_envs, rollout_steps):
-    for agent in ("ppo", "pqn"):
-        learner = create_config("cartpole", agent, num_envs, rollout_steps=rollout_steps)
-        assert learner.resolve().learner.rollout_steps == rollout_steps
+@pytest.mark.parametrize("agent", ["ppo", "pqn"])
+@pytest.mark.parametrize(("num_envs", "rollout_steps"), [(1000, 1), (4097, 10), (65_536, 33)])
+def test_minibatches_divide_whatever_rollout_you_chose(agent, num_envs, rollout_steps):
+    resolved = create_config("cartpole", agent, num_envs, rollout_steps=rollout_steps).resolve()
+    assert resolved.learner.rollout_steps == rollout_steps
 
 
 @pytest.mark.parametrize("agent", ["pqn", "dqn"])
-@pytest.mark.parametrize("length", [{"total_steps": 50_000}, {"steps_per_env": 64}, {}])
-@pytest.mark.parametrize("num_envs", [None, 16, 1000])
+@pytest.mark.parametrize(
+    ("num_envs", "length"), [(None, {}), (16, {"total_steps": 50_000}), (1000, {"total_steps": 1})]
+)
 def test_epsilon_falls_within_a_fifth_of_a_training(agent, num_envs, length):
     resolved = create_config("cartpole", agent, num_envs, **length).resolve()
     total = resolved.steps_per_env * resolved.num_envs
-    assert 0 < resolved.learner.exploration_steps <= total / 5
+    assert 0 < resolved.learner.exploration_steps <= max(1, total / 5)
     chosen = {"agent.exploration_steps": 77}
     learner = create_config("cartpole", agent, num_envs, **length, **chosen).resolve().learner
     assert learner.exploration_steps == 77
-
-
-@pytest.mark.parametrize("agent", ["pqn", "dqn"])
-def test_epsilon_falls_in_the_shortest_training_too(agent):
-    learner = create_config("cartpole", agent, 1000, total_steps=1).resolve().learner
-    assert learner.exploration_steps == 1
 
 
 def test_the_target_follows_the_gradient_steps_that_you_chose():
@@ -161,190 +128,84 @@ def test_dotted_names_reach_the_agent_and_the_environment():
     assert config.resolve().learner.learning_rate == 0.5
 
 
-@pytest.mark.parametrize(
-    "number",
-    [np.float32, np.float64, np.asarray, jnp.float32],
-    ids=["float32", "float64", "array", "jax"],
-)
-def test_a_number_of_numpy_or_jax_is_kept_as_pythons_own(number):
-    options = {
-        "env.gravity": number(3.5),
-        "env.max_steps": np.int64(7),
-        "agent.learning_rate": number(0.25),
-    }
-    config = create_config(
-        "cartpole", "ppo", np.int32(4), **options, **{"agent.hidden_sizes": (np.int64(8), 8)}
-    )
-    assert config.num_envs == 4
-    read = TrainingConfig.from_toml(config.resolve().config.to_toml())
-    assert read == config.resolve().config
-    resolved = read.resolve()
+def test_numbers_and_arrays_of_numpy_and_jax_are_kept_as_pythons_own():
+    options = {"env.gravity": np.float32(3.5), "env.max_steps": np.int64(7)}
+    options |= {"agent.learning_rate": jnp.float32(0.25), "agent.hidden_sizes": jnp.arange(8, 9)}
+    config = create_config("cartpole", "ppo", np.int32(4), seeds=np.arange(3), **options)
+    assert (config.num_envs, config.seeds) == (4, [0, 1, 2])
+    resolved = TrainingConfig.from_toml(config.resolve().config.to_toml()).resolve()
+    assert resolved.config == config.resolve().config
     params = resolved.env.default_params
     assert (params.gravity, params.max_steps) == (3.5, 7)
-    learner = resolved.learner
-    assert (learner.learning_rate, learner.hidden_sizes) == (0.25, (8, 8))
+    assert (resolved.learner.learning_rate, resolved.learner.hidden_sizes) == (0.25, (8,))
 
 
-@pytest.mark.parametrize("arange", [np.arange, jnp.arange], ids=["numpy", "jax"])
-def test_an_array_of_one_dimension_is_kept_as_a_list(arange):
-    widths = {"agent.hidden_sizes": arange(8, 9)}
-    config = create_config("cartpole", "ppo", seeds=arange(3), **widths)
-    assert config.seeds == [0, 1, 2]
-    assert TrainingConfig.from_toml(config.to_toml()) == config
-    assert config.resolve().learner.hidden_sizes == (8,)
-
-
-def test_an_infinite_figure_survives_toml_and_json():
+def test_an_infinite_figure_survives_toml():
     options = {"agent.max_grad_norm": math.inf, "env.x_threshold": math.inf}
     resolved = create_config("cartpole", "dqn", **options).resolve().config
     assert TrainingConfig.from_toml(resolved.to_toml()) == resolved
-    assert TrainingConfig.from_json(resolved.to_json()) == resolved
     assert (resolved.agent_options["max_grad_norm"], resolved.env_options["x_threshold"]) == (
         math.inf,
         math.inf,
     )
 
 
-def test_a_hyperparameter_that_is_switched_off_survives_toml_and_json():
+def test_a_hyperparameter_that_is_switched_off_survives_toml():
     config = create_config("cartpole", "ppo", **{"agent.anneal_updates": None})
     assert create_config("cartpole", "ppo", **{"agent.anneal_updates": "none"}) == config
     assert TrainingConfig.from_toml(config.to_toml()) == config
-    assert TrainingConfig.from_json(config.to_json()) == config
     resolved = config.resolve()
     assert resolved.learner.anneal_updates is None
     assert TrainingConfig.from_toml(resolved.config.to_toml()).resolve() == resolved
 
 
+@pytest.mark.slow
 def test_what_no_field_of_an_adapter_shows_is_kept():
     config = create_config("gymnax:Catch-bsuite", "random", **{"env.rows": 8})
     env = TrainingConfig.from_toml(config.resolve().config.to_toml()).resolve().env
     assert env.observation_space(env.default_params).shape[0] == 8
 
 
-def test_lists_within_lists_reach_an_environment_as_tuples(monkeypatch):
-    monkeypatch.setattr(ENVIRONMENTS, "_targets", dict(ENVIRONMENTS._targets))
-
-    @register_env("maze-cartpole")
-    @dataclasses.dataclass(frozen=True)
-    class Maze(CartPole):
-        walls: tuple[tuple[int, ...], ...] = ()
-
-    walls = ((0, 1), (1, 0))
-    config = create_config("maze-cartpole", "random", **{"env.walls": walls})
-    assert TrainingConfig.from_toml(config.resolve().config.to_toml()).resolve().env == Maze(
-        walls=walls
-    )
-
-
 @pytest.mark.parametrize(
-    ("fields", "sentence"),
+    ("fields", "says"),
     [
         ({"env": "cartpol"}, "unknown environment 'cartpol'; did you mean 'cartpole'"),
         ({"agent": "pppo"}, "unknown agent 'pppo'; did you mean 'ppo'"),
         ({"num_env": 3}, "unknown field 'num_env'; did you mean 'num_envs'"),
         ({"agent.gama": 0.9}, "unknown field 'agent.gama' of ppo; did you mean 'agent.gamma'"),
-        (
-            {"env.gravty": 0.9},
-            "unknown field 'env.gravty' of cartpole-control; did you mean 'env.gravity'",
-        ),
+        ({"env.gravty": 0.9}, "'env.gravty' of cartpole-control; did you mean 'env.gravity'"),
         ({"buffer_size": 10}, "unknown field 'buffer_size' of ppo"),
-    ],
-)
-def test_an_unknown_name_is_refused_with_the_closest(fields, sentence):
-    with pytest.raises(UnknownNameError, match=sentence):
-        create_config(**({"env": "cartpole", "agent": "ppo"} | fields))
-
-
-@pytest.mark.parametrize(
-    ("fields", "sentence"),
-    [
         ({"num_envs": 0}, "num_envs must be an integer from 1 to 2,147,483,647, but got 0"),
-        ({"num_envs": 2.5}, "num_envs must be an integer from 1 to 2,147,483,647, but got 2.5"),
+        ({"num_envs": 2.5}, "num_envs must be an integer from 1 to .*, but got 2.5"),
         ({"seed": "a"}, r"seed must be an integer from -2\*\*63 to 2\*\*63 - 1, but got 'a'"),
-        (
-            {"agent.learning_rate": "fast"},
-            "agent.learning_rate must be a finite number above 0, but",
-        ),
-        ({"agent.learning_rate": -1.0}, "agent.learning_rate must be"),
-        (
-            {"env.gravity": np.ones((3, 1))},
-            r"env\.gravity must be a number or a list, but got an array of shape \(3, 1\)\.$",
-        ),
-        ({"env.gravity": np.ones(2)}, r"env.gravity must be a finite number, but got \(1.0, 1.0\)"),
+        ({"seed": jax.random.key(1)}, "seed must be a number or a list, but got a JAX key"),
         ({"seeds": np.ones(2)}, r"seeds must be a list of .* but got \[1.0, 1.0\]"),
-        (
-            {"seeds": np.ones(100_001)},
-            "seeds must be a list of at most 100,000 items, but",
-        ),
-        (
-            {"seed": jax.random.key(1)},
-            "seed must be a number or a list, but got a JAX key",
-        ),
+        ({"seeds": np.ones(100_001)}, "seeds must be a list of at most 100,000 items"),
+        ({"agent.learning_rate": "fast"}, "agent.learning_rate must be a finite number above 0"),
+        ({"agent.value_clip": "off"}, "agent.value_clip must be .* or None, but got 'off'"),
+        ({"agent.hidden_sizes": ["a"]}, "agent.hidden_sizes must be a list of 0 to 64 items"),
         ({"agent.compute_dtype": np.float32}, "agent.compute_dtype must be .*, but got"),
-        ({"seeds": array("d", [1.0])}, "seeds must be a list of .* but got array"),
-        ({"seeds": jax.random.split(jax.random.key(1))}, "seeds must be .* but got a JAX key"),
-        (
-            {"env.max_steps": np.float32(0.5)},
-            "env.max_steps must be an integer from 1 to 2,147,483,647, but got 0.5",
-        ),
-        (
-            {"num_envs": 1, "rollout_steps": 4},
-            "num_minibatches must divide the batch .* = 4, but is 8",
-        ),
-        (
-            {"agent": "pqn", "num_envs": 1, "rollout_steps": 4},
-            "num_minibatches must divide the batch .* = 4, but is 8",
-        ),
-        (
-            {"agent.value_clip": "off"},
-            "agent.value_clip must be a finite number above 0 or None, but",
-        ),
-        (
-            {"agent.hidden_sizes": ["a"]},
-            "agent.hidden_sizes must be a list of 0 to 64 items, each an integer from 1 to",
-        ),
-        (
-            {"env": "snake", "env.height": "big"},
-            "env.height must be an integer from 1 to 4,096, but got 'big'",
-        ),
-        (
-            {"env": "bucket-brigade", "env.num_houses": "x"},
-            "env.num_houses must be an integer from 3 to 100, but got 'x'",
-        ),
+        ({"env.gravity": np.ones((3, 1))}, r"env.gravity must be .* array of shape \(3, 1\)"),
+        ({"env.max_steps": np.float32(0.5)}, "env.max_steps must be an integer .* but got 0.5"),
+        ({"env": "snake", "env.height": "big"}, "env.height must be .*, but got 'big'"),
         ({"env_options": 5}, "env_options must be a table of names and values, but got 5"),
-        (
-            {"agent": "pid", "env": "snake"},
-            "pid needs a setpoint, but Snake has none",
-        ),
-        (
-            {"agent": "dqn", "env": "pendulum"},
-            "DQN learns a value for each of finitely many actions",
-        ),
+        ({"num_envs": 1, "rollout_steps": 4}, "num_minibatches must divide .* = 4, but is 8"),
+        ({"agent": "pid", "env": "snake"}, "pid needs a setpoint, but Snake has none"),
+        ({"agent": "dqn", "env": "pendulum"}, "DQN learns a value for each of finitely many"),
     ],
 )
-def test_a_value_that_cannot_be_used_is_refused_in_one_sentence(fields, sentence):
-    with pytest.raises(InvalidArgumentError, match=sentence) as caught:
+def test_what_cannot_be_used_is_refused_by_its_name(fields, says):
+    with pytest.raises(InvalidArgumentError, match=says):
         create_config(**({"env": "cartpole", "agent": "ppo"} | fields))
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("read", "text", "sentence"),
+    ("text", "says"),
     [
-        (TrainingConfig.from_toml, "env = ", "is not TOML: .*"),
-        (TrainingConfig.from_toml, 'a = 1\n\x0b\nx = "b\n', r"is not TOML: .*line 2.*'\\x0b'\."),
-        (
-            TrainingConfig.from_toml,
-            '["line 99"]\n["line 99"]\n',
-            r"is not TOML: .*'\[\"line 99\"\]'\.",
-        ),
-        (TrainingConfig.from_toml, "a = 1\r\nb = \r\n", r"is not TOML: .*'b = '\."),
-        (TrainingConfig.from_json, "", "is not JSON: .*"),
-        (TrainingConfig.from_json, '{"env": 1', "is not JSON: .*"),
-        (TrainingConfig.from_toml, 'surprise = 1\nenv = "cartpole"', "unknown field 'surprise'.*"),
+        ("env = ", "is not TOML"),
+        ('surprise = 1\nenv = "cartpole"', "unknown field 'surprise'"),
     ],
 )
-def test_a_file_that_is_no_configuration_is_refused_in_one_sentence(read, text, sentence):
-    with pytest.raises(InvalidArgumentError, match=rf"{sentence}$") as caught:
-        read(text)
-    assert "\n" not in str(caught.value)
+def test_a_file_that_is_no_configuration_is_refused(text, says):
+    with pytest.raises(InvalidArgumentError, match=says):
+        TrainingConfig.from_toml(text)

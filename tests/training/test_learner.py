@@ -15,7 +15,7 @@ from myriad.envs import make_env
 
 @dataclasses.dataclass(frozen=True)
 class Still(Learner[Any]):
-    """Always takes the first action, and counts its updates."""
+    """Counts its updates. It balances the pole if it is greedy, and else takes the first action."""
 
     env: Any
     default_num_envs: ClassVar[int] = 4
@@ -39,15 +39,15 @@ class Still(Learner[Any]):
         return state + 1, batch, {"pushes": jnp.float32(2)}
 
     def act(self, state, key, obs, *, greedy):
-        return jnp.zeros(obs.shape[0], jnp.int32)
+        balances = (obs[:, 2] + obs[:, 3] > 0).astype(jnp.int32)
+        return balances if greedy else jnp.zeros(obs.shape[0], jnp.int32)
 
 
 @pytest.fixture
 def still(monkeypatch, tmp_path):
-    monkeypatch.setenv("MYRIAD_COMPILATION_CACHE", "off")
     monkeypatch.setenv("MYRIAD_HOME", str(tmp_path))
     monkeypatch.setattr(AGENTS, "_targets", AGENTS._targets | {"still": Still})
-    sizes = {"steps_per_env": 20, "eval_frequency": 10, "eval_rollouts": 2, "eval_max_steps": 8}
+    sizes = {"steps_per_env": 20, "eval_frequency": 10, "eval_rollouts": 2, "eval_max_steps": 40}
     return create_config("cartpole", "still", **sizes)
 
 
@@ -56,6 +56,9 @@ def test_it_trains(still, tmp_path):
     results = train_and_evaluate(still, tmp_path / "run")
     assert int(results.agent_state) == 10
     assert [row["pushes"] for row in results.training] == [2.0, 2.0]
+    # Evaluations are greedy, and the collected episodes were not.
+    assert [row["return"] for row in results.evaluations] == [40.0, 40.0]
+    assert results.training[-1]["return"] < 20
 
 
 @pytest.mark.slow

@@ -14,18 +14,11 @@ import pytest
 from myriad import create_config, evaluate, hardware, train_and_evaluate
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError
-from myriad.host import release_freed_memory, resident_bytes
-from myriad.training.fits import compile_within_memory, programs_at_a_time, shortage_named
-from myriad.training.memory import compiler_bytes, program_bytes, program_needs
-from myriad.training.programs import CompiledTraining, ProgramSize
+from myriad.training.fits import compile_within_memory, shortage_named
+from myriad.training.programs import CompiledTraining
 
 MIB = 1 << 20
 SHORT = {"steps_per_env": 4, "eval_rollouts": 4, "eval_max_steps": 8, "env.max_steps": 8}
-
-
-@pytest.fixture(autouse=True)
-def _away_from_the_users_cache(monkeypatch):
-    monkeypatch.setenv("MYRIAD_COMPILATION_CACHE", "off")
 
 
 @pytest.fixture
@@ -52,38 +45,36 @@ def number(error, words):
 
 
 @pytest.mark.usefixtures("no_compilation")
-@pytest.mark.parametrize("num_envs", [20_000_000, 2_000_000_000])
 def test_a_training_that_could_never_fit_is_refused_from_shapes_and_leaves_no_folder(
-    num_envs, room, tmp_path, capsys
+    room, tmp_path, capsys
 ):
     room(500 * MIB)
-    command = f"train --env cartpole-control --agent random --num-envs {num_envs}"
+    command = "train --env cartpole-control --agent random --num-envs 20_000_000"
     assert main([*command.split(), "--run-folder", str(tmp_path / "run")]) == 2
-    assert re.search(
-        rf"num_envs = {num_envs:,} and eval_rollouts = 32 need [\d.,]+ .iB of memory, and 500 MiB "
-        r"are free; fewer than [\d,]+ environments fit\.$",
-        capsys.readouterr().err.strip(),
-    )
+    says = r"num_envs = 20,000,000 and eval_rollouts = 32 need .* 500 MiB are free; fewer than"
+    assert re.search(says, capsys.readouterr().err)
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("no_compilation")
-def test_each_setting_that_is_too_large_is_named_with_the_number_that_fits(room):
+@pytest.mark.parametrize(
+    ("agent", "fields", "says"),
+    [
+        ("dqn", {"buffer_size": 10**8}, r"a buffer_size of about [\d,]+ fits"),
+        ("random", {"eval_rollouts": 10**8}, r"eval_rollouts of about [\d,]+ fit"),
+        (
+            "random",
+            {"num_envs": 10**8, "eval_rollouts": 10**9},
+            r"about [\d,]+ environments and eval_rollouts of [\d,]+ together",
+        ),
+    ],
+)
+def test_each_setting_that_is_too_large_is_named_with_the_number_that_fits(
+    agent, fields, says, room
+):
     room(500 * MIB)
-    with pytest.raises(
-        InvalidArgumentError, match=r"buffer_size = 100,000,000 .*; a buffer_size of about [\d,]+ f"
-    ):
-        compile_within_memory(CompiledTraining(config_of("dqn", buffer_size=10**8).resolve()))
-    with pytest.raises(
-        InvalidArgumentError, match=r"_rollouts = 100,000,000 .*; eval_rollouts of about [\d,]+ fit"
-    ):
-        compile_within_memory(CompiledTraining(config_of("random", eval_rollouts=10**8).resolve()))
-    both = config_of("random", num_envs=10**8, eval_rollouts=10**9).resolve()
-    with pytest.raises(
-        InvalidArgumentError, match=r"about [\d,]+ environments and eval_rollouts of [\d,]+ togethe"
-    ):
-        compile_within_memory(CompiledTraining(both))
+    with pytest.raises(InvalidArgumentError, match=says):
+        compile_within_memory(CompiledTraining(config_of(agent, **fields).resolve()))
 
 
 @pytest.mark.slow
@@ -104,22 +95,19 @@ def test_a_training_that_fits_as_a_state_only_is_refused_and_the_number_named_tr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_episodes", [2_000_000, 100_000_000])
-def test_an_evaluation_that_does_not_fit_is_refused_with_the_episodes_that_do(num_episodes, room):
+def test_an_evaluation_that_does_not_fit_is_refused_with_the_episodes_that_do(room):
     config = config_of("random")
     room(100 * MIB)
-    with pytest.raises(InvalidArgumentError, match="100 MiB are free") as refused:
-        evaluate(config, None, num_episodes)
-    assert str(refused.value).startswith(f"{num_episodes:,} episodes need ")
-    fewer = number(refused, "(?:at most about|fewer than) {} fit")
-    assert 0 < fewer < num_episodes
-    if num_episodes == 2_000_000:
-        assert evaluate(config, None, fewer).shape == (fewer,)
+    with pytest.raises(InvalidArgumentError, match=r"^2,000,000 episodes need .* 100 MiB") as said:
+        evaluate(config, None, 2_000_000)
+    fewer = number(said, "at most about {} fit")
+    assert 0 < fewer < 2_000_000
+    assert evaluate(config, None, fewer).shape == (fewer,)
 
 
 @pytest.mark.slow
 def test_an_evaluation_inside_a_program_of_yours_still_works():
-    config = config_of("ppo", rollout_steps=4, num_envs=8)
+    config = config_of("ppo", rollout_steps=4, num_envs=8, **{"agent.hidden_sizes": (8,)})
     loop = CompiledTraining(config.resolve()).loop
     agents = jax.jit(jax.vmap(lambda key: loop.init(key).agent))(
         jax.random.split(jax.random.key(0), 2)
@@ -127,9 +115,6 @@ def test_an_evaluation_inside_a_program_of_yours_still_works():
     returns = jax.vmap(lambda agent: evaluate(config, agent, 3))(agents)
     first = evaluate(config, jax.tree.map(lambda leaf: leaf[0], agents), 3)
     np.testing.assert_allclose(returns[0], first)
-    controlled = config_of("random")
-    inside = jax.jit(lambda: evaluate(controlled, None, 3))()
-    np.testing.assert_allclose(inside, evaluate(controlled, None, 3))
 
 
 def test_memory_that_runs_out_in_spite_of_the_prediction_is_a_sentence():
@@ -140,34 +125,6 @@ def test_memory_that_runs_out_in_spite_of_the_prediction_is_a_sentence():
         jnp.zeros(1 << 50, jnp.uint8).block_until_ready()
     with pytest.raises(ZeroDivisionError), shortage_named():
         _ = 1 / 0
-
-
-def test_programs_compile_one_at_a_time_where_memory_is_short():
-    sizes = [ProgramSize(1_000, 20, 0), ProgramSize(400, 30, 0), ProgramSize(300, 4, 0)]
-    together, one_by_one = compiler_bytes(sizes)
-    assert programs_at_a_time(sizes, together, "it") == 3
-    assert programs_at_a_time(sizes, together - 1, "it") == 1
-    assert programs_at_a_time(sizes, one_by_one, "it") == 1
-    with pytest.raises(
-        InvalidArgumentError,
-        match=r"^compiling ppo on snake needs about \d+ MiB of memory, and \d+ MiB are free; give",
-    ):
-        programs_at_a_time(sizes, one_by_one - 1, "ppo on snake")
-
-
-@pytest.mark.slow
-def test_a_checkpoint_counts_what_is_written_to_of_a_buffer():
-    def beside(**fields):
-        small = {"num_envs": 8, "buffer_size": 2_000_000, "agent.hidden_sizes": (8,)}
-        training = CompiledTraining(config_of("dqn", **small | fields).resolve())
-        training.compile()
-        assert program_bytes(training) == program_needs(training).stated
-        return program_needs(training, saves=True).beside, program_needs(training).state
-
-    short, state = beside()
-    full, _ = beside(steps_per_env=1_000_000)
-    assert full - short > state / 2
-    assert full < state
 
 
 @pytest.mark.slow
@@ -188,14 +145,3 @@ print(json.dumps(host_memory()))
     for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
         assert left(kind, 400 * MIB)[0] == total  # the machine stays the machine
         assert 300 * MIB < left(kind, 400 * MIB)[1] < 400 * MIB
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only glibc keeps what was freed")
-def test_memory_that_was_freed_goes_back_to_the_system():
-    blocks = [bytearray(100_000) for _ in range(2_000)]
-    held = resident_bytes()
-    last = blocks[-1]
-    del blocks
-    release_freed_memory()
-    assert resident_bytes() < held - 150_000_000
-    assert len(last) == 100_000

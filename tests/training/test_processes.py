@@ -5,7 +5,6 @@ and the run continues from its newest checkpoint.
 """
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from myriad.cli import main
 from tests.ports import free_port
 
 MYRIAD = Path(sys.executable).with_name("myriad")
@@ -26,7 +26,7 @@ TIMEOUT_S = 240
 # Little to compile, and long enough to be ended in the middle.
 LONG = [
     *("--env", "cartpole", "--agent", "pqn", "--num-envs", "32", "--quiet"),
-    *("--agent.hidden-sizes", "[4]", "--agent.rollout-steps=8", "--steps-per-env", "1600"),
+    *("--agent.hidden-sizes", "[4]", "--agent.rollout-steps=8", "--steps-per-env", "800"),
     *("--eval-frequency", "80", "--checkpoint-every-s", "0"),
 ]
 
@@ -82,7 +82,6 @@ class Training:
 def trained(folder, *words, **how):
     training = Training(folder, *words, "--run-folder", folder / "run", **how)
     assert set(training.wait()) == {0}, training.said()
-    return training
 
 
 def newest(run):
@@ -109,21 +108,10 @@ def assert_same_run(one, other):
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
+    """A run in one process that has the devices of both."""
     folder = tmp_path_factory.mktemp("uninterrupted")
-    return trained(folder, *LONG), folder / "run"
-
-
-@pytest.mark.slow
-def test_only_process_0_prints_and_writes_and_each_saves_its_own_part(uninterrupted):
-    training, run = uninterrupted
-    first, second = training.printed()
-    assert [line.split()[0] for line in first] == ["return", "trained"]
-    assert second == []
-    assert "Traceback" not in "".join(training.said())
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    assert [row["update"] for row in rows] == [10, *range(20, 210, 10)]
-    parts = [path.name for path in newest(run).iterdir() if "process" in path.name]
-    assert sorted(parts) == ["ocdbt.process_0", "ocdbt.process_1"]
+    trained(folder, *LONG, "--num-devices=2", num_processes=1, devices=2)
+    return folder / "run"
 
 
 @pytest.mark.slow
@@ -132,11 +120,11 @@ def test_only_process_0_prints_and_writes_and_each_saves_its_own_part(uninterrup
     [
         (signal.SIGTERM, 1, [143, 143]),
         pytest.param(signal.SIGINT, 0, [130, 143], marks=pytest.mark.long),
-        (signal.SIGKILL, 1, None),
+        pytest.param(signal.SIGKILL, 1, None, marks=pytest.mark.long),
         pytest.param(signal.SIGKILL, 0, None, marks=pytest.mark.long),
     ],
 )
-def test_all_processes_end_with_one_and_the_resumed_run_is_the_uninterrupted(
+def test_two_processes_end_together_and_go_on_to_what_one_with_two_devices_comes_to(
     number, victim, codes, uninterrupted, tmp_path
 ):
     run = tmp_path / "run"
@@ -155,17 +143,23 @@ def test_all_processes_end_with_one_and_the_resumed_run_is_the_uninterrupted(
         assert f"`myriad train --distributed --resume {run}` goes on" in training.said()[0]
     resumed = Training(tmp_path / "again", "--resume", run, "--quiet")
     assert resumed.wait() == [0, 0], resumed.said()
-    assert_same_run(uninterrupted[1], run)
+    assert_same_run(uninterrupted, run)
+    # Process 0 alone prints and writes rows, and each saves its own part.
+    first, second = resumed.printed()
+    assert [line.split()[0] for line in first] == ["return", "trained"]
+    assert second == []
+    parts = [path.name for path in newest(run).iterdir() if "process" in path.name]
+    assert sorted(parts) == ["ocdbt.process_0", "ocdbt.process_1"]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
+@pytest.mark.parametrize("agent", ["ppo", "dqn"])
 def test_two_processes_come_to_the_same_as_one_with_as_many_devices(agent, tmp_path):
     words = [*LONG, "--agent", agent, "--steps-per-env", "32", "--num-envs", "64"]
     if agent == "dqn":
         words.remove("--agent.rollout-steps=8")
         words += ["--buffer-size=1024", "--agent.learning-starts=96", "--batch-size=64"]
-    trained(tmp_path / "one", *words, num_processes=1, devices=4)
+    trained(tmp_path / "one", *words, "--num-devices=4", num_processes=1, devices=4)
     trained(tmp_path / "two", *words, devices=2)
     assert_same_run(tmp_path / "one" / "run", tmp_path / "two" / "run")
 
@@ -176,12 +170,7 @@ REFUSED = [
     ([], ["--num-envs", "64"], {}, "process 1 has num_envs = 64, but process 0 has 32"),
     ([], ["--without-xla-option=xla_cpu_use_multi_output_fusion"], {}, "process 1 has XLA_FLAGS"),
     ([], [], {"JAX_NUM_CPU_DEVICES": "2"}, "all processes must have the same number of devices"),
-    (
-        ["--num-devices=1"],
-        [],
-        {},
-        "--num-devices must be 2, the devices of all 2 processes",
-    ),
+    (["--num-devices=1"], [], {}, "--num-devices must be 2, the devices of all 2 processes"),
     (["--film-every=1"], [], {}, "--film-every must be 0 with several processes"),
     (["--run-folder=.."], [], {}, "run folder .. holds "),
 ]
@@ -244,31 +233,17 @@ def test_a_rollout_in_two_processes_is_that_of_two_devices(tmp_path):
     assert [summary_of(process) for process in both] == [one, one]
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--distributed"], "Start them with srun or mpirun, or give --coordinator"),
-        (
-            ["--distributed", "--coordinator=here", "--num-processes=2", "--process-id=1"],
-            "--coordinator must be a host and a port",
-        ),
-        (
-            ["--distributed", "--coordinator=a:1", "--num-processes=2", "--process-id=2"],
-            "Got process_id=2, num_processes=2",
-        ),
-        (["--process-id=1"], "--process-id is for a training in several processes"),
-    ],
-)
-def test_bad_flags_are_one_sentence(words, sentence, tmp_path):
+@pytest.mark.slow
+def test_processes_that_nobody_introduces_are_refused_in_a_sentence(tmp_path):
+    command = [MYRIAD, "train", "--env", "cartpole", "--agent", "ppo", "--distributed"]
     done = subprocess.run(
-        [MYRIAD, "train", "--env", "cartpole", "--agent", "ppo", *words],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        timeout=60,
-        check=False,
+        command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False
     )
     assert done.returncode == 2
-    assert sentence in done.stderr
+    assert "Start them with srun or mpirun, or give --coordinator" in done.stderr
     assert len(done.stderr.splitlines()) == 1
-    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_flag_of_processes_without_the_others_is_refused(capsys):
+    assert main(["train", "--env", "cartpole", "--agent", "ppo", "--process-id=1"]) == 2
+    assert "--process-id is for a training in several processes" in capsys.readouterr().err

@@ -1,7 +1,6 @@
 """From a shell: signals and closed outputs end a command in a sentence, and lose nothing."""
 
 import contextlib
-import errno
 import os
 import re
 import signal
@@ -26,9 +25,6 @@ MYRIAD = [sys.executable, "-m", "myriad.cli"]
 LONG = ["train", "--env", "cartpole", "--agent", "pid", "--num-envs", "2"]
 LONG += ["--steps-per-env", "2_000_000_000", "--eval-frequency", "64", "--eval-rollouts", "2"]
 FAILED = "standard output or another file can't be used: "
-# Ignores interrupts, as a job of a shell without job control does.
-IGNORING = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); "
-IGNORING += "os.execv(sys.argv[1], sys.argv[1:])"
 
 
 @pytest.fixture
@@ -52,9 +48,9 @@ def running(command, **env) -> Iterator[subprocess.Popen]:
 
 
 @contextlib.contextmanager
-def started(folder, *before) -> Iterator[subprocess.Popen]:
+def started(folder) -> Iterator[subprocess.Popen]:
     """Start a training that would take hours, and wait for its first rows."""
-    command = [*before, *MYRIAD, *LONG, "--run-folder", str(folder.path)]
+    command = [*MYRIAD, *LONG, "--run-folder", str(folder.path)]
     with running(command, MYRIAD_COMPILATION_CACHE="off") as process:
         while not (folder.metrics.exists() and folder.metrics.stat().st_size):
             assert process.poll() is None
@@ -79,20 +75,7 @@ def test_a_signal_saves_and_says_how_to_go_on(number, code, folder):
     assert int(checkpoint.name) * 2 == steps
 
 
-@pytest.mark.slow
-def test_an_interrupt_that_is_ignored_stays_ignored(folder):
-    with started(folder, sys.executable, "-c", IGNORING) as process:
-        process.send_signal(signal.SIGINT)
-        rows = folder.metrics.stat().st_size
-        while folder.metrics.stat().st_size == rows:
-            assert process.poll() is None
-            time.sleep(0.05)
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=120)
-    assert process.returncode == -signal.SIGTERM
-
-
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("delay_s", [0.02, 0.1, 0.25, 0.6])
 def test_interrupts_at_the_start_end_in_no_traceback(delay_s, tmp_path):
     command = [*MYRIAD, *LONG, "--run-folder", str(tmp_path / "run")]
@@ -112,43 +95,11 @@ def test_interrupts_at_the_start_end_in_no_traceback(delay_s, tmp_path):
     assert "Traceback" not in said
 
 
-SWALLOWING = """
-import os, signal, sys, time
-from myriad import cli
-
-class Swallows:
-    def __del__(self):
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(1)  # the exception comes here, where nobody can catch it
-
-def run(argv, **how):
-    del argv, how
-    Swallows()
-    time.sleep(60)
-
-cli._run = run
-cli.main()
-"""
-
-
-def test_an_interrupt_where_nothing_can_be_raised_is_not_lost():
-    done = subprocess.run(
-        [sys.executable, "-c", SWALLOWING],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
-    assert (done.returncode, done.stderr) == (130, "")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("output", "code", "sentence"),
     [
         ("| true", 141, ""),
-        (">&-", 0, ""),
         ("> /dev/full", 2, f"{FAILED}No space left on device.\n"),
     ],
 )
@@ -173,17 +124,7 @@ def test_a_file_that_fails_is_named_and_not_taken_for_standard_output(
 
     monkeypatch.setattr("myriad.cli.commands.Envs.run", fail)
     assert main(["envs"]) == 2
-    said = capsys.readouterr().err
-    assert said == f"{tmp_path / 'gone'} can't be used: No such file or directory.\n"
-
-
-def test_an_error_without_a_file_does_not_blame_standard_output_alone(monkeypatch, capsys):
-    def fail(*_):
-        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
-
-    monkeypatch.setattr("myriad.cli.commands.Envs.run", fail)
-    assert main(["envs"]) == 2
-    assert capsys.readouterr().err == f"{FAILED}Cannot allocate memory.\n"
+    assert capsys.readouterr().err.startswith(f"{tmp_path / 'gone'} can't be used: ")
 
 
 def test_a_command_inside_another_program_leaves_its_signals_alone(monkeypatch):
@@ -194,30 +135,6 @@ def test_a_command_inside_another_program_leaves_its_signals_alone(monkeypatch):
     before = signal.getsignal(signal.SIGINT)
     assert main(["envs"]) == 130
     assert signal.getsignal(signal.SIGINT) is before
-
-
-# The collector runs while the training begins, before it takes signals for itself.
-INTERRUPTED_IN_A_COLLECTION = """
-import gc, signal, sys
-from myriad import create_config, train_and_evaluate
-
-def interrupt(phase, info):
-    gc.callbacks.remove(interrupt)
-    signal.raise_signal(signal.SIGINT)
-
-config = create_config("cartpole", "pid", 2, 2_000_000_000, eval_rollouts=2, eval_frequency=64)
-gc.callbacks.append(interrupt)
-train_and_evaluate(config, sys.argv[1], quiet=True)
-"""
-
-
-@pytest.mark.slow
-def test_an_interrupt_in_a_garbage_collection_ends_a_training_from_python(folder):
-    program = [sys.executable, "-c", INTERRUPTED_IN_A_COLLECTION, str(folder.path)]
-    with running(program) as process:
-        said = process.communicate(timeout=300)[1]
-    assert process.returncode == -signal.SIGINT, said
-    assert said.rstrip().splitlines()[-1].startswith("KeyboardInterrupt")
 
 
 def test_a_later_interrupt_is_raised(monkeypatch):
@@ -258,18 +175,15 @@ def test_a_sigterm_that_a_program_handles_stays_its_own():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("closed", ["2>&-", "2>/dev/full", ">&- 2>&-"])
-def test_a_training_needs_no_standard_error(closed, folder):
+def test_a_training_needs_no_standard_error(folder):
     training = '"$0" -m myriad.cli train --env cartpole --agent pid --num-envs 2 '
-    training += f'--steps-per-env 64 --eval-rollouts 2 --run-folder "$1" {closed}'
+    training += '--steps-per-env 64 --eval-rollouts 2 --run-folder "$1" >&- 2>&-'
     command = ["bash", "-c", training, sys.executable, str(folder.path)]
     done = subprocess.run(
         command, check=False, timeout=120, env=os.environ | {"PYTHONPATH": str(ROOT)}
     )
     assert done.returncode == 0
     assert rows_of(folder.metrics.read_text())
-    refused = ["bash", "-c", f'"$0" -m myriad.cli nonsense {closed}', sys.executable]
-    assert subprocess.run(refused, check=False, stdout=subprocess.DEVNULL).returncode == 2
 
 
 def test_without_a_terminal_a_line_every_half_minute_says_how_far_it_is(monkeypatch, capsys):
@@ -283,20 +197,6 @@ def test_without_a_terminal_a_line_every_half_minute_says_how_far_it_is(monkeypa
         "2,000 of 10,000 steps, 100/s, return -, 160 s left",
         "4,000 of 10,000 steps, 100/s, return 195.5, 105 s left",
     ]
-
-
-def test_a_terminal_shows_that_it_compiles_until_it_trains(monkeypatch, capsys):
-    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: True)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "120")
-    for begins, word in ((False, "compiling"), (True, "training")):
-        shown = Progress(10_000, quiet=False)
-        capsys.readouterr()
-        if begins:
-            shown.begin(0)
-        shown.close()
-        lines = capsys.readouterr().err
-        assert [each for each in ("compiling", "training") if each in lines] == [word]
 
 
 def test_a_quiet_training_says_nothing(monkeypatch, capsys):

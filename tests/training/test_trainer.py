@@ -1,10 +1,11 @@
 """A training from end to end: the same for every chunk, resumed after a kill, all on disk."""
 
+import contextlib
 import dataclasses
 import itertools
 import json
 import os
-import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,171 +31,151 @@ from myriad.envs import list_envs
 from myriad.errors import (
     DivergedError,
     InvalidArgumentError,
-    MyriadError,
     ShortTrainingWarning,
     UnknownNameError,
 )
 from myriad.random import make_key
-from myriad.training.checkpoint import Checkpoints
-from myriad.training.config import TrainingConfig
-from myriad.training.evaluation import Evaluation
-from myriad.training.logging.progress import Progress
-from myriad.training.logging.run_folder import RunFolder
-from myriad.training.logging.trackers import TRACKERS
 from myriad.training.loop import LearningLoop
 from myriad.training.programs import CompiledTraining
-from myriad.training.trainer import environment_record
+from myriad.training.short import warn_if_short
 from myriad.xla import count_compilations
 
 ROOT = Path(__file__).parents[2]
-SLOW = pytest.mark.slow
 # One small layer: what a training does around a network does not depend on its size.
-NETWORK = {"agent.hidden_sizes": (8,)}
-SMALL = {
-    "ppo": {"rollout_steps": 8, "agent.num_minibatches": 2, "agent.num_epochs": 2} | NETWORK,
-    "pqn": {"rollout_steps": 8} | NETWORK,
-    "dqn": {"buffer_size": 512} | NETWORK,
-    "pid": {},
-}
+PPO = {"rollout_steps": 8, "agent.num_minibatches": 2, "agent.num_epochs": 2}
+PPO |= {"agent.hidden_sizes": (8,)}
 
 
-@pytest.fixture(autouse=True)
-def _away_from_the_users_cache(monkeypatch):
-    monkeypatch.setenv("MYRIAD_COMPILATION_CACHE", "off")
-
-
-def small_config(agent, **fields):
+def small_config(agent="ppo", **fields):
     shape = {"steps_per_env": 256, "eval_frequency": 64, "eval_rollouts": 4, "env.max_steps": 50}
-    return create_config("cartpole", agent, **({"num_envs": 4} | shape | SMALL[agent] | fields))
+    if agent == "ppo":
+        shape |= PPO
+    return create_config("cartpole", agent, **({"num_envs": 4} | shape | fields))
 
 
 def assert_same_bits(left, right):
     jax.tree.map(np.testing.assert_array_equal, jax.device_get(left), jax.device_get(right))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "agent", [pytest.param(name, marks=() if name == "pid" else SLOW) for name in SMALL]
-)
-def test_a_training_is_the_same_bits_for_every_chunk(agent, tmp_path):
-    runs = [
-        train_and_evaluate(small_config(agent, scan_chunk_size=n), tmp_path / str(n))
-        for n in (1, 24, 1_000)
-    ]
-    for run in runs[1:]:
-        assert_same_bits(runs[0].agent_state, run.agent_state)
-        assert list(runs[0].training) == list(run.training)
-        assert list(runs[0].evaluations) == list(run.evaluations)
-    assert [row["steps"] for row in runs[0].evaluations] == [256, 512, 768, 1024]
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Results of a run that nothing interrupted."""
+    folder = tmp_path_factory.mktemp("trainer") / "whole"
+    return train_and_evaluate(small_config(checkpoint_every_s=0.0), folder)
+
+
+def assert_same_run(results, whole):
+    assert_same_bits(results.agent_state, whole.agent_state)
+    assert list(results.training) == list(whole.training)
+    assert list(results.evaluations) == list(whole.evaluations)
+    rows, expected = (each.run_folder / "metrics.jsonl" for each in (results, whole))
+    assert rows.read_bytes() == expected.read_bytes()
 
 
 @pytest.mark.slow
-def test_nothing_compiles_once_the_training_runs(tmp_path):
-    train_and_evaluate(small_config("ppo"), tmp_path / "warm")
+@pytest.mark.parametrize("scan_chunk_size", [1, 24])
+def test_a_training_is_the_same_bits_for_every_chunk_and_compiles_before_it_runs(
+    scan_chunk_size, whole, tmp_path
+):
+    config = small_config(scan_chunk_size=scan_chunk_size)
     with count_compilations() as compilations:
-        train_and_evaluate(small_config("ppo", scan_chunk_size=24), tmp_path / "run")
+        results = train_and_evaluate(config, tmp_path / "run")
+    assert_same_run(results, whole)
     assert sorted(compilations.names) == ["jit(_evaluate)", "jit(init_from)", "jit(run)"]
 
 
 @pytest.mark.slow
-def test_the_run_folder_holds_everything(tmp_path):
-    results = train_and_evaluate(small_config("ppo"), tmp_path / "run")
-    folder = tmp_path / "run"
+def test_the_run_folder_holds_everything(whole, tmp_path):
+    folder = whole.run_folder
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [row["steps"] for row in rows] == [256, 512, 768, 1024]
+    assert [row["steps"] for row in whole.evaluations] == [256, 512, 768, 1024]
+    assert rows[-1].keys() == {
+        *("update", "steps", "episodes", "return"),
+        *whole.config.resolve().learner.metric_names,
+        *("eval_return", "eval_return_std", "eval_unfinished"),
+    }
     record = json.loads((folder / "environment.json").read_text())
     assert record["versions"]["jax"] == jax.__version__
     assert {"hardware", "matmul_precision"} <= record.keys()
-    frame = results.training.to_pandas()
+    frame = whole.training.to_pandas()
     assert list(frame["update"]) == [8, 16, 24, 32]
-    results.evaluations.to_csv(tmp_path / "evaluations.csv")
+    whole.evaluations.to_csv(tmp_path / "evaluations.csv")
     assert (tmp_path / "evaluations.csv").read_text().startswith("update,steps,return,")
     config, _, agent = load_agent(folder)
-    assert config == results.config
-    assert_same_bits(agent.state, results.agent_state)
-    again = evaluate(config, agent.state, num_episodes=8)
-    assert again.shape == (8,)
+    assert config == whole.config
+    assert_same_bits(agent.state, whole.agent_state)
+    assert evaluate(config, agent.state, num_episodes=8).shape == (8,)
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == [".lock"]
-
-
-@pytest.mark.slow
-def test_a_folder_with_a_run_in_it_is_not_overwritten(tmp_path):
-    train_and_evaluate(small_config("pid"), tmp_path / "run")
     with pytest.raises(InvalidArgumentError, match="already holds a run"):
-        train_and_evaluate(small_config("pid"), tmp_path / "run")
-    with pytest.raises(InvalidArgumentError, match="is not a run folder"):
-        resume(tmp_path / "nowhere")
+        train_and_evaluate(small_config(), folder)
 
 
 def test_a_tracker_that_is_not_there_leaves_no_folder(tmp_path):
-    with pytest.raises(
-        UnknownNameError, match="unknown tracker 'tensorbord'; did you mean 'tensorboard'"
-    ):
-        train_and_evaluate(small_config("pid", log_to=["tensorbord"]), tmp_path / "run")
+    with pytest.raises(UnknownNameError, match="unknown tracker 'tensorbord'"):
+        train_and_evaluate(small_config(log_to=["tensorbord"]), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow
-def test_an_interrupt_before_the_first_update_closes_what_was_opened(tmp_path, monkeypatch):
-    closed = []
-
-    class Recorded:
-        def __init__(self, folder, config):
-            pass
-
-        @staticmethod
-        def library():
-            pass
-
-        def close(self):
-            closed.append("tracker")
-
-    def interrupted(_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setitem(TRACKERS, "recorded", Recorded)
-    monkeypatch.setattr(Progress, "close", lambda _: closed.append("progress"))
-    monkeypatch.setattr(CompiledTraining, "first_state", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        train_and_evaluate(small_config("pid", log_to=["recorded"]), tmp_path / "run")
-    assert closed == ["tracker", "progress"]
-
-
-@pytest.mark.slow
-def test_an_interrupt_right_after_resuming_leaves_the_only_checkpoint_alone(tmp_path, monkeypatch):
+def test_an_interrupted_run_saves_and_resumes_to_the_same_bits(whole, tmp_path, monkeypatch):
     run_window = CompiledTraining.run_window
+    windows = itertools.count()
 
     def interrupted(self, *args):
-        signal.raise_signal(signal.SIGINT)
+        if next(windows) == 2:
+            signal.raise_signal(signal.SIGINT)
         return run_window(self, *args)
 
     monkeypatch.setattr(CompiledTraining, "run_window", interrupted)
     with pytest.raises(KeyboardInterrupt, match="goes on"):
-        train_and_evaluate(small_config("pid"), tmp_path / "run")
-    (saved,) = (tmp_path / "run" / "checkpoints").iterdir()
-    before = saved.stat().st_ino
-    with pytest.raises(KeyboardInterrupt, match="goes on"):
-        resume(tmp_path / "run")
-    assert saved.stat().st_ino == before
+        train_and_evaluate(small_config(), tmp_path / "run")
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["16"]
+    assert_same_run(resume(tmp_path / "run"), whole)
 
 
 @pytest.mark.slow
-def test_a_finished_run_resumes_to_itself(tmp_path):
-    first = train_and_evaluate(small_config("ppo"), tmp_path / "run")
-    again = resume(tmp_path / "run")
-    assert_same_bits(first.agent_state, again.agent_state)
-    assert list(first.training) == list(again.training)
+def test_a_run_that_was_killed_resumes_to_the_same_bits_and_a_finished_one_to_itself(
+    whole, tmp_path
+):
+    shutil.copytree(whole.run_folder, tmp_path / "run")
+    assert_same_run(resume(tmp_path / "run"), whole)
+    # A kill leaves rows later than the checkpoint, and a part of one.
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "32")
+    with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
+        file.write('{"update": 4')
+    assert_same_run(resume(tmp_path / "run"), whole)
+    with pytest.raises(InvalidArgumentError, match="is not a run folder"):
+        resume(tmp_path / "nowhere")
+
+
+@pytest.mark.slow
+def test_a_run_of_two_devices_goes_on_on_one_as_it_would_have(tmp_path):
+    run = tmp_path / "run"
+    config = small_config(num_devices=2, checkpoint_every_s=0.0)
+    whole = train_and_evaluate(config, run)
+    shutil.rmtree(run / "checkpoints" / "32")
+    done = subprocess.run(
+        [sys.executable, "-m", "myriad.cli", "train", "--resume", str(run)],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "JAX_NUM_CPU_DEVICES": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "this run trained on 2 CPU devices and continues on 1 CPU device: " in done.stderr
+    last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
+    assert last["loss"] == pytest.approx(whole.training[-1]["loss"], rel=1e-3, abs=1e-4)
+    assert [last["update"], last["episodes"]] == [32, whole.training[-1]["episodes"]]
 
 
 @pytest.mark.slow
 def test_a_target_stops_the_training(tmp_path):
-    results = train_and_evaluate(small_config("pid", target_return=10.0), tmp_path / "run")
+    results = train_and_evaluate(small_config("pid", target_return=40.0), tmp_path / "run")
     assert results.stopped == "target"
     assert len(results.evaluations) == 1
 
 
 @pytest.mark.slow
-@SLOW
 def test_a_nan_stops_the_run_and_says_where(tmp_path):
     config = small_config("ppo", **{"agent.learning_rate": 1e30, "agent.max_grad_norm": 1e30})
     with pytest.raises(
@@ -231,47 +212,29 @@ def test_an_infinity_is_bad_where_the_agent_sees_it_and_a_nan_everywhere():
 
 
 @pytest.mark.slow
-@SLOW
-@pytest.mark.parametrize(
-    ("shape", "sentence"),
-    [
-        (
-            {"steps_per_env": 72},
-            r"72 steps of each of 4 environments are 9 updates of ppo, too few",
-        ),
-        ({"steps_per_env": 80}, "80 steps .* may end no episode, since the shortest .* takes 100:"),
-    ],
-)
-def test_a_training_too_short_to_learn_gives_a_warning(shape, sentence, tmp_path):
-    endless = {"env.theta_threshold": 99.0, "env.x_threshold": 999.0, "env.max_steps": 100}
-    config = small_config("ppo", **shape, **endless)
+def test_a_training_too_short_to_learn_gives_a_warning(tmp_path):
+    config = small_config("ppo", steps_per_env=72)
+    sentence = "72 steps of each of 4 environments are 9 updates of ppo, too few"
     with pytest.warns(ShortTrainingWarning, match=sentence) as caught:
         train_and_evaluate(config, tmp_path / "run")
     assert caught[0].filename == __file__
 
 
-@pytest.mark.slow
-@SLOW
-def test_a_training_that_ends_before_it_learns_gives_a_warning(tmp_path):
-    sizes = {"steps_per_env": 64, "agent.learning_starts": 4 * 60}
-    config = small_config("dqn", **sizes)
-    with pytest.warns(ShortTrainingWarning, match="are 64 updates of dqn, of which 5 learn, too"):
-        train_and_evaluate(config, tmp_path / "run")
-
-
-@pytest.mark.slow
-def test_an_evaluation_may_be_longer_than_32_bits_count():
-    env = make_env("cartpole", max_steps=9)
-    evaluation = Evaluation(env, make_learner("random", env), 3, max_steps=2**31)
-    returns, ended = jax.jit(evaluation.returns)(None, make_key(0))
-    assert ended.all()
-    assert float(returns.max()) <= 9
-
-
-def test_the_longest_window_is_one_that_a_chunk_can_count():
-    sizes = dict.fromkeys(("steps_per_env", "eval_frequency", "scan_chunk_size"), 2**40)
-    resolved = create_config("cartpole", "random", **sizes).resolve()
-    assert resolved.updates_per_eval == np.iinfo(np.int32).max
+@pytest.mark.parametrize(
+    ("agent", "fields", "says"),
+    [
+        ("ppo", {"steps_per_env": 72}, "are 9 updates of ppo, too few"),
+        ("ppo", {"steps_per_env": 80}, None),
+        ("dqn", {"steps_per_env": 64, "agent.learning_starts": 240}, "of which 5 learn, too few"),
+    ],
+)
+def test_a_training_of_too_few_updates_to_learn_is_told(agent, fields, says):
+    resolved = small_config(agent, **fields).resolve()
+    expected = contextlib.nullcontext()
+    if says is not None:
+        expected = pytest.warns(ShortTrainingWarning, match=says)
+    with expected:
+        warn_if_short(resolved, stacklevel=1)
 
 
 def test_a_pure_training_has_no_target():
@@ -280,7 +243,6 @@ def test_a_pure_training_has_no_target():
 
 
 @pytest.mark.slow
-@SLOW
 def test_many_seeds_train_in_one_program(tmp_path):
     config = small_config("ppo")
     keys = jax.vmap(jax.random.key)(jnp.arange(3))
@@ -290,30 +252,28 @@ def test_many_seeds_train_in_one_program(tmp_path):
     assert len(np.unique(results["metric_sums"]["loss"][:, -1])) == 3
 
 
-def grid():
-    """Every agent in every environment; where a network or an estimator compiles, it is slow."""
-    for agent, env in itertools.product(list_agents(), list_envs()):
-        is_slow = agent in {"dqn", "ppo", "pqn"} or (agent == "random" and env.endswith("sysid"))
-        yield pytest.param(agent, env, marks=SLOW if is_slow else ())
+REFUSED = {("pqn", "pendulum-control"), ("dqn", "pendulum-control")}
+REFUSED |= {(agent, "bucket-brigade") for agent in ("pqn", "dqn")}
+NO_SETPOINT = ("snake", "bucket-brigade", "cartpole-sysid", "gene-circuit-sysid")
+REFUSED |= set(itertools.product(("pid", "bangbang"), NO_SETPOINT))
+
+
+@pytest.mark.parametrize(("agent", "env"), list(itertools.product(list_agents(), list_envs())))
+def test_every_agent_acts_in_every_environment_or_says_why_not(env, agent):
+    if (agent, env) not in REFUSED:
+        create_config(env, agent)
+        return
+    with pytest.raises(InvalidArgumentError, match=f"(?i){agent}"):
+        create_config(env, agent)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("agent", "env"), list(grid()))
-def test_every_agent_trains_in_every_environment_or_says_why_not(env, agent, tmp_path):
-    refusal = None
-    network = NETWORK if agent in {"ppo", "pqn", "dqn"} else {}
-    try:
-        config = create_config(env, agent, num_envs=2, eval_rollouts=2, eval_max_steps=8, **network)
-    except MyriadError as error:
-        refusal = str(error)
-    if refusal is not None:
-        assert agent in refusal.lower()
-        assert "\n" not in refusal
-        return
-    unit = config.resolve().learner.steps_per_update
-    config = config.model_copy(update={"steps_per_env": 2 * unit, "eval_frequency": unit})
-    results = train_and_evaluate(config, tmp_path / "run")
-    assert len(results.evaluations) == 2
+@pytest.mark.parametrize("env", ["cartpole-sysid", "gene-circuit-control", "bucket-brigade"])
+def test_an_agent_that_learns_nothing_trains_and_is_evaluated(env, tmp_path):
+    config = create_config(
+        env, "random", num_envs=2, steps_per_env=4, eval_frequency=2, eval_max_steps=8
+    )
+    assert len(train_and_evaluate(config, tmp_path / "run").evaluations) == 2
 
 
 KILLED = """
@@ -330,13 +290,12 @@ resume(folder) if (folder / "config.toml").exists() else train_and_evaluate(conf
 """
 
 
-def run_killed(folder: Path, agent: str, after_s: float | None, env: dict) -> bool:
+def run_killed(folder: Path, agent: str, after_s: float | None) -> bool:
     """Start or resume the run, kill it after `after_s` seconds, return whether it had ended."""
     with subprocess.Popen(
         [sys.executable, "-c", KILLED, str(folder), agent],
         stdout=subprocess.PIPE,
-        env=env,
-        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
     ) as process:
         assert process.stdout
         process.stdout.readline()
@@ -348,55 +307,21 @@ def run_killed(folder: Path, agent: str, after_s: float | None, env: dict) -> bo
         return process.wait() == 0
 
 
-@pytest.mark.slow
-@SLOW
+@pytest.mark.long
 @pytest.mark.parametrize("agent", ["ppo", "dqn"])
-def test_a_killed_run_resumes_to_the_same_bits(agent, tmp_path):
-    env = os.environ | {
-        "MYRIAD_COMPILATION_CACHE": str(tmp_path / "cache"),
-        "PYTHONPATH": str(ROOT),
-    }
+def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bits(agent, tmp_path):
     start = time.monotonic()
-    assert run_killed(tmp_path / "whole", agent, None, env)
+    assert run_killed(tmp_path / "whole", agent, None)
     lasted, rng = time.monotonic() - start, np.random.default_rng(0)
-    kills, wanted = 0, int(os.environ.get("MYRIAD_KILLS", "3"))
+    kills = 0
     while not run_killed(
-        tmp_path / "killed", agent, rng.uniform(0.2, 0.8) * lasted if kills < wanted else None, env
+        tmp_path / "killed", agent, rng.uniform(0.2, 0.8) * lasted if kills < 3 else None
     ):
         kills += 1
-    (config, _, whole), (_, _, killed) = (
-        load_agent(tmp_path / name) for name in ("whole", "killed")
-    )
-    assert config.num_envs == 4
+    whole, killed = (load_agent(tmp_path / name)[2] for name in ("whole", "killed"))
     assert_same_bits(whole.state, killed.state)
-    histories = [(tmp_path / name / "metrics.jsonl").read_text() for name in ("whole", "killed")]
+    histories = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("whole", "killed")]
     assert histories[0] == histories[1]
-
-
-@pytest.mark.slow
-@SLOW
-def test_an_interrupt_saves_first(tmp_path):
-    env = os.environ | {"MYRIAD_COMPILATION_CACHE": "off", "PYTHONPATH": str(ROOT)}
-    script = KILLED.replace("20_000", "200_000_000").replace(
-        "checkpoint_every_s=0.0", "checkpoint_every_s=1e6"
-    )
-    folder = tmp_path / "run"
-    with subprocess.Popen(
-        [sys.executable, "-c", script, str(folder), "ppo"], env=env, cwd=ROOT
-    ) as process:
-        try:
-            while (
-                not (folder / "metrics.jsonl").exists()
-                or len((folder / "metrics.jsonl").read_text()) < 100
-            ):
-                assert process.poll() is None
-                time.sleep(0.1)
-            process.send_signal(signal.SIGINT)
-            assert process.wait(60) != 0
-        finally:
-            process.kill()
-    _, _, agent = load_agent(folder)
-    assert agent.state is not None
 
 
 def test_only_large_minibatches_are_shared():
@@ -406,42 +331,7 @@ def test_only_large_minibatches_are_shared():
     assert large.default_num_devices(1024, 2) == 2
 
 
-@pytest.mark.parametrize("num_episodes", [0, True, 2.0, "8"])
-def test_a_number_of_episodes_that_cannot_be_is_refused_in_a_sentence(num_episodes):
-    sentence = f"num_episodes must be an integer from 1 to 2,147,483,647, but got {num_episodes!r}."
-    with pytest.raises(InvalidArgumentError, match=re.escape(sentence)):
+@pytest.mark.parametrize("num_episodes", [0, True, "8"])
+def test_a_number_of_episodes_that_cannot_be_is_refused(num_episodes):
+    with pytest.raises(InvalidArgumentError, match=f"num_episodes .* got {num_episodes!r}"):
         evaluate(small_config("pid"), None, num_episodes)
-
-
-def write_run(folder, config_toml, agent, state):
-    """Leave what an interrupted run leaves: its configuration and a checkpoint."""
-    config = TrainingConfig.from_toml(config_toml)
-    run = RunFolder.create(folder, config_toml, environment_record(config))
-    checkpoint = dataclasses.replace(state, agent=agent)
-    Checkpoints(run.checkpoints).save(1, checkpoint)
-
-
-@pytest.mark.slow
-def test_a_run_of_an_older_version_is_refused_in_a_sentence(tmp_path):
-    resolved = small_config("dqn").resolve()
-    loop = LearningLoop(resolved.env, resolved.learner, resolved.num_envs)
-    state = loop.init(make_key(0))
-    agent = state.agent
-    fields = {field.name: getattr(agent, field.name) for field in dataclasses.fields(agent)}
-    # The names of version 0.1.
-    older = fields | {"optimizer": fields["opt_state"], "observations": fields["obs_stats"]}
-    del older["opt_state"], older["obs_stats"]
-    write_run(tmp_path / "state", resolved.config.to_toml(), older, state)
-    with pytest.raises(
-        InvalidArgumentError,
-        match=r"checkpoint .* holds agent\.obs_stats\.\w+ as nothing, but this configuration needs",
-    ):
-        load_agent(tmp_path / "state")
-
-    config_toml = resolved.config.to_toml().replace("polyak", "target_decay")
-    write_run(tmp_path / "options", config_toml, agent, state)
-    for read in (load_agent, resume):
-        with pytest.raises(
-            InvalidArgumentError, match=r"target_decay of dqn is now called polyak: rename it"
-        ):
-            read(tmp_path / "options")

@@ -46,6 +46,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.slow
 def test_a_run_imports_what_it_names_only_if_you_trust_it(run, capsys):
     for command in COMMANDS:
         assert main(command) == 2
@@ -96,6 +97,7 @@ def test_a_network_of_a_search_space_needs_trust(line, folder, capsys):
     assert "add --trust" not in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_names_of_flags_and_of_adapters_need_no_trust(folder, capsys):
     (folder / "mine.toml").write_text("env = 'planted:Mine'\nagent = 'random'")
     command = ["train", "--config", "mine.toml", *SHORT]

@@ -4,8 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from myriad.agents.networks.attention import Transformer, num_patches, patches
 from myriad.agents.networks.cnn import CNN
@@ -63,11 +61,9 @@ def test_a_cnn_is_xlas_convolution_and_dense_layers(layer_norm):
 
 
 @pytest.mark.slow  # each shape compiles
-@given(
-    height=st.integers(1, 9),
-    width=st.integers(1, 9),
-    channels=st.integers(1, 3),
-    patch=st.integers(1, 10),
+@pytest.mark.parametrize(
+    ("height", "width", "channels", "patch"),
+    [(1, 1, 1, 1), (6, 4, 3, 2), (7, 9, 2, 3), (3, 5, 1, 10)],
 )
 def test_patches_hold_each_cell_once(height, width, channels, patch):
     cells = np.arange(1, 1 + 2 * height * width * channels, dtype=np.float32)
@@ -83,38 +79,14 @@ def test_patches_hold_each_cell_once(height, width, channels, patch):
 
 
 @pytest.mark.slow
-def test_without_positions_the_order_of_tokens_does_not_matter():
-    cells = inputs_of(grid=(6, 4, 3)).reshape(-1, 6, 4, 3)
-    network = Transformer((6, 4, 3), 2, (), 2)
-    params = jax.jit(network.init)(jax.random.key(0), cells[:1].reshape(1, -1))["params"]
-    swapped = jnp.concatenate([cells[:, 2:4], cells[:, :2], cells[:, 4:]], axis=1)
-
-    def outputs(params, cells):
-        return network.apply({"params": params}, cells.reshape(4, -1))
-
-    blind = params | {"positions": jnp.zeros_like(params["positions"])}
-    np.testing.assert_allclose(outputs(blind, swapped), outputs(blind, cells), atol=1e-5)
-    assert abs(outputs(params, swapped) - outputs(params, cells)).max() > 1e-5
-
-
-def test_a_transformer_has_the_shape_that_the_page_says():
-    params = jax.eval_shape(transformer().init, jax.random.key(0), inputs_of(1))["params"]
-    assert params["positions"].shape == (9, 64)
-    # Two layers of four dense ones, one before them and one after.
-    assert sum(name.startswith("Dense") for name in params) == 2 * 4 + 2
-    assert sum(name.startswith("LayerNorm") for name in params) == 2 * 2 + 1
-
-
-@pytest.mark.parametrize(
-    "implementation", [pytest.param("reference", marks=pytest.mark.slow), "chunked"]
-)
-def test_the_implementation_of_attention_changes_no_output(implementation):
+def test_the_implementation_of_attention_changes_no_output():
     params = params_of(transformer())
     expected = transformer(attention="xla").apply(params, inputs_of())
-    found = transformer(attention=implementation).apply(params, inputs_of())
+    found = transformer(attention="chunked").apply(params, inputs_of())
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", [cnn, transformer])
 def test_rows_of_a_batch_do_not_see_each_other(network):
     params = params_of(network())
@@ -122,6 +94,7 @@ def test_rows_of_a_batch_do_not_see_each_other(network):
     np.testing.assert_allclose(network().apply(params, inputs_of())[:1], alone, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", [cnn, transformer])
 def test_small_last_weights_make_small_outputs(network):
     small, large = (
@@ -149,9 +122,3 @@ def test_products_are_in_the_compute_dtype_and_parameters_and_outputs_in_theirs(
     half = Precision("bfloat16", "bfloat16", "bfloat16")
     params = network(precision=half).init(jax.random.key(0), inputs_of(1))
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("bfloat16")}
-
-
-@pytest.mark.parametrize("network", [cnn, transformer])
-def test_no_parameter_is_weakly_typed(network):
-    params = network().init(jax.random.key(0), inputs_of(1))
-    assert not any(leaf.weak_type for leaf in jax.tree.leaves(params))

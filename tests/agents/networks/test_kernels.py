@@ -6,11 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from myriad.agents.networks import kernels
-from myriad.agents.networks.kernels import BLOCK, IMPLEMENTATIONS, attend, choose_attention
+from myriad.agents.networks.kernels import BLOCK, attend, choose_attention
 from myriad.agents.precision import Precision
 from myriad.errors import InvalidArgumentError, UnknownNameError
 
@@ -71,12 +69,16 @@ def test_the_reference_is_attention():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("implementation", ["xla", "chunked"])
-@given(
-    queries=st.integers(1, 2 * BLOCK + 9),
-    keys=st.sampled_from([1, 5, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 3]),
+@pytest.mark.parametrize(
+    ("implementation", "queries", "keys"),
+    [
+        ("xla", 7, 5),
+        ("chunked", 1, 1),
+        ("chunked", 3, BLOCK),
+        ("chunked", BLOCK + 1, BLOCK - 1),
+        ("chunked", 2 * BLOCK + 9, 2 * BLOCK + 3),
+    ],
 )
-@settings(max_examples=12, deadline=None)
 def test_outputs_and_gradients_are_those_of_the_reference_at_any_length(
     implementation, queries, keys
 ):
@@ -111,14 +113,6 @@ def test_the_weights_of_all_tokens_never_exist_in_chunks():
     assert not largest_squares(compiled_gradient("chunked"))
 
 
-def test_chunks_take_at_most_0_4_of_the_temporary_bytes_at_400_tokens():
-    in_chunks, reference = (
-        compiled_gradient(each).memory_analysis().temp_size_in_bytes
-        for each in ("chunked", "reference")
-    )
-    assert in_chunks <= 0.4 * reference
-
-
 def test_auto_takes_chunks_from_a_block_of_tokens_on_and_says_why():
     assert choose_attention("auto", BLOCK, Precision())[0] == "xla"
     name, reason = choose_attention("auto", BLOCK + 1, HALF)
@@ -126,23 +120,18 @@ def test_auto_takes_chunks_from_a_block_of_tokens_on_and_says_why():
     assert "129 tokens" in reason or "GPU" in reason
 
 
-@pytest.mark.parametrize("name", sorted(IMPLEMENTATIONS.keys() - {"cudnn"}))
-def test_a_name_stands_for_itself(name):
-    assert choose_attention(name, 10_000, Precision()) == (name, "you chose it")
+def test_a_name_stands_for_itself_and_an_unknown_one_is_answered_with_the_nearest():
+    assert choose_attention("reference", 10_000, Precision()) == ("reference", "you chose it")
+    with pytest.raises(UnknownNameError, match="did you mean 'chunked'"):
+        choose_attention("chunk", 16, Precision())
 
 
 @pytest.mark.skipif(jax.default_backend() == "gpu", reason="a GPU has cudnn")
-@pytest.mark.parametrize("precision", [Precision(), HALF])
-def test_cudnn_is_refused_without_a_gpu(precision):
+def test_cudnn_is_refused_without_a_gpu():
     with pytest.raises(
         InvalidArgumentError, match=r"needs an NVIDIA GPU of compute capability 8\.0"
     ):
-        choose_attention("cudnn", 16, precision)
-
-
-def test_an_unknown_name_is_answered_with_the_nearest():
-    with pytest.raises(UnknownNameError, match="did you mean 'chunked'"):
-        choose_attention("chunk", 16, Precision())
+        choose_attention("cudnn", 16, HALF)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from myriad import create_config, resume, train_and_evaluate
+from myriad import create_config, train_and_evaluate
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError
 from myriad.training.logging.monitor import PHASES, Monitor, summary
+from myriad.training.logging.run_folder import RunFolder
 
 # Ten evaluations.
 TINY = {
@@ -36,44 +37,54 @@ def rows(folder: Path):
     return [json.loads(line) for line in lines]
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("monitor") / "plain"
+    train(folder, monitor_every=0)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory):
+    """The folder of a run with a monitor, films and a tracker."""
+    pytest.importorskip("tensorboardX")
+    folder = tmp_path_factory.mktemp("monitor") / "watched"
+    train(folder, monitor_every=3, film_every=4, log_to=["tensorboard"])
+    return folder
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("every", "updates"), [(1, range(1, 11)), (3, (3, 6, 9)), (0, None)])
-def test_a_row_comes_at_every_interval(tmp_path, every, updates):
-    train(tmp_path / "run", monitor_every=every)
-    if updates is None:
-        assert not (tmp_path / "run/monitor.jsonl").exists()
-        return
-    found = rows(tmp_path / "run")
-    assert [row["update"] for row in found] == list(updates)
+def test_rows_films_and_what_trackers_get_come_at_their_intervals(watched):
+    found = rows(watched)
+    assert [row["update"] for row in found] == [3, 6, 9]
     for row in found:
         shares = [row[f"{name}_share"] for name in (*PHASES, "host")]
         assert sum(shares) == pytest.approx(1, abs=1e-6)
         assert row["steps_per_s"] > 0
         assert 0 < row["device_utilisation"] <= 1
         assert row["process_memory_bytes"] > 1 << 20
+    films = sorted(watched.glob("films/*.gif"), key=lambda path: int(path.stem))
+    assert [int(path.stem) for path in films] == [4, 8]
+    assert all(path.read_bytes().startswith(b"GIF8") for path in films)
+    events = b"".join(path.read_bytes() for path in (watched / "tensorboard").iterdir())
+    assert events.count(b"monitor/train_share") == 3
 
 
 @pytest.mark.slow
-def test_the_monitor_changes_no_result(tmp_path):
-    with_it = train(tmp_path / "with", monitor_every=1)
-    without = train(tmp_path / "without", monitor_every=0)
-    assert list(with_it.evaluations) == list(without.evaluations)
-    files = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("with", "without")]
-    assert files[0] == files[1]
+def test_they_change_no_result_and_can_be_left_out(watched, plain):
+    one, other = ((folder / "metrics.jsonl").read_bytes() for folder in (watched, plain))
+    assert one == other
+    left_out = {"monitor.jsonl", "films", "tensorboard"}
+    assert not left_out & {path.name for path in plain.iterdir()}
+    assert left_out <= {path.name for path in watched.iterdir()}
 
 
-@pytest.mark.slow
-def test_a_resumed_run_adds_its_rows_behind_a_line_that_a_kill_cut(tmp_path):
-    folder = tmp_path / "run"
-    train(folder)
-    with (folder / "monitor.jsonl").open("a") as file:
-        file.write('{"update": 1')
-    resume(folder, quiet=True)  # nothing is left to train
-    from myriad.training.logging.run_folder import RunFolder
-
-    RunFolder(folder).append_monitor({"update": 11})
-    lines = (folder / "monitor.jsonl").read_text().splitlines()
-    assert lines[-2:] == ['{"update": 1', '{"update": 11}']
+def test_rows_are_added_behind_a_line_that_a_kill_cut(tmp_path):
+    folder = RunFolder.create(tmp_path / "run", 'env = "cartpole"\n', {})
+    (folder.path / "monitor.jsonl").write_text('{"update": 1')
+    folder.append_monitor({"update": 11})
+    lines = (folder.path / "monitor.jsonl").read_text().splitlines()
+    assert lines == ['{"update": 1', '{"update": 11}']
 
 
 def test_phases_do_not_count_what_is_inside_them_twice():
@@ -101,23 +112,6 @@ def test_what_the_machine_cannot_tell_is_called_unavailable():
     assert summary(row).endswith("device unavailable, memory unavailable")
 
 
-@pytest.mark.slow
-def test_trackers_get_the_rows(tmp_path):
-    pytest.importorskip("tensorboardX")
-    train(tmp_path / "run", log_to=["tensorboard"])
-    events = b"".join(p.read_bytes() for p in (tmp_path / "run/tensorboard").iterdir())
-    assert events.count(b"monitor/train_share") == 10
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("every", "updates"), [(4, [4, 8]), (0, [])])
-def test_a_film_comes_at_every_interval(tmp_path, every, updates):
-    train(tmp_path / "run", film_every=every)
-    films = sorted((tmp_path / "run").glob("films/*.gif"), key=lambda path: int(path.stem))
-    assert [int(path.stem) for path in films] == updates
-    assert all(path.read_bytes().startswith(b"GIF8") for path in films)
-
-
 def test_a_film_of_what_cannot_be_drawn_is_refused_before_anything_is_written(tmp_path):
     config = create_config("gene-circuit-sysid", "ppo", film_every=2)
     with pytest.raises(InvalidArgumentError, match="film_every must be 0 for gene-circuit-sysid"):
@@ -128,7 +122,16 @@ def test_a_film_of_what_cannot_be_drawn_is_refused_before_anything_is_written(tm
 @pytest.mark.slow
 def test_a_profile_holds_a_trace_and_the_command_says_how_large_it_is(tmp_path, capsys):
     flags = ["--num-envs", "4", "--steps-per-env", "80", "--rollout-steps", "8"]
-    small = ["--agent.num-minibatches", "2", "--eval-rollouts", "2", "--eval-max-steps", "8"]
+    small = [
+        "--agent.hidden-sizes",
+        "[8]",
+        "--agent.num-minibatches",
+        "2",
+        "--eval-rollouts",
+        "2",
+        "--eval-max-steps",
+        "8",
+    ]
     folder = str(tmp_path / "run")
     command = ["train", "--env", "cartpole-control", "--agent", "ppo", *flags, *small]
     assert main([*command, "--run-folder", folder, "--profile", "2", "--quiet"]) == 0

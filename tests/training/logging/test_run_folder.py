@@ -10,7 +10,6 @@ import signal
 import struct
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pandas as pd
@@ -27,7 +26,7 @@ from myriad.files import replacing
 from myriad.training import checkpoint
 from myriad.training.logging.history import History
 from myriad.training.logging.run_folder import RunFolder, lines_of, rows_of
-from myriad.training.logging.trackers import TRACKERS, make_trackers
+from myriad.training.logging.trackers import make_trackers
 
 ROOT = Path(__file__).parents[3]
 ROWS = [
@@ -43,12 +42,14 @@ def new_folder(path):
 
 def start(script, *args):
     """Start a Python program that imports the package."""
-    command, env = (
-        [sys.executable, "-c", script, *map(str, args)],
-        os.environ | {"PYTHONPATH": str(ROOT)},
-    )
+    pipe = subprocess.PIPE
     return subprocess.Popen(
-        command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", script, *map(str, args)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
     )
 
 
@@ -107,7 +108,7 @@ from myriad.errors import InvalidArgumentError
 from myriad.training.logging.run_folder import RunFolder
 print("ready", flush=True)
 sys.stdin.readline()
-for i in range(50):
+for i in range(10):
     try:
         RunFolder.create(Path(sys.argv[1]) / str(i), sys.argv[2], {"versions": sys.argv[2]})
         print(i, flush=True)
@@ -116,6 +117,7 @@ for i in range(50):
 """
 
 
+@pytest.mark.long
 def test_of_several_creators_exactly_one_wins(tmp_path):
     processes = [start(CREATE, tmp_path, number) for number in range(3)]
     for process in processes:
@@ -125,7 +127,7 @@ def test_of_several_creators_exactly_one_wins(tmp_path):
         process.stdin.flush()
     won = [process.communicate(timeout=60)[0].split() for process in processes]
     assert all(process.returncode == 0 for process in processes)
-    assert sorted(itertools.chain(*won), key=int) == [str(i) for i in range(50)]
+    assert sorted(itertools.chain(*won), key=int) == [str(i) for i in range(10)]
     for number, folders in enumerate(won):
         for name in folders:
             assert RunFolder(tmp_path / name).config_toml() == str(number)
@@ -134,68 +136,24 @@ def test_of_several_creators_exactly_one_wins(tmp_path):
             }
 
 
-def test_a_creators_temporary_file_that_vanishes_after_a_look_is_not_foreign(tmp_path, monkeypatch):
-    look = Path.iterdir
-
-    def look_and_lose(path):
-        found = list(look(path))
-        temporary.unlink(missing_ok=True)
-        return iter(found)
-
-    temporary = tmp_path / "run" / ".environment.123.json"
-    temporary.parent.mkdir()
-    temporary.write_text("{")
-    monkeypatch.setattr(Path, "iterdir", look_and_lose)
-    assert new_folder(temporary.parent).config_toml()
-
-
-def test_threads_that_create_one_folder_are_kept_apart_too(tmp_path):
-    barrier, won = threading.Barrier(4), []
-
-    def create():
-        barrier.wait()
-        try:
-            won.append(new_folder(tmp_path / "run"))
-        except InvalidArgumentError as error:
-            assert "in use" in str(error) or "already holds a run" in str(error)  # noqa: PT017
-
-    threads = [threading.Thread(target=create) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(won) == 1
-
-
-def test_a_folder_that_cannot_be_is_refused_in_a_sentence(tmp_path):
+def test_a_folder_that_cannot_be_is_refused(tmp_path):
     new_folder(tmp_path / "run")
-    with pytest.raises(
-        InvalidArgumentError, match="run already holds a run: name another folder, or go on with"
-    ):
-        new_folder(tmp_path / "run")
     (tmp_path / "file").write_text("")
     for path, why in [
+        (tmp_path / "run", "already holds a run: name another folder"),
         (tmp_path / "file", "is a file: name a new or an empty folder"),
         (tmp_path / "file" / "run", "can't be written: Not a directory"),
     ]:
-        with pytest.raises(InvalidArgumentError, match=f"^run folder .* {why}\\.$"):
+        with pytest.raises(InvalidArgumentError, match=f"^run folder .* {why}"):
             new_folder(path)
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("", "name a folder, but got ''"),
-        ("a\0b", "name a folder, but got 'a\\x00b'"),
-        ("/tmp/\udcff", "have a name in UTF-8, but got '/tmp/\\udcff'"),  # noqa: S108
-    ],
-)
-def test_a_name_that_no_folder_can_have_is_refused_in_a_sentence(name, says):
+@pytest.mark.parametrize("name", ["", "a\0b", "/tmp/\udcff"])  # noqa: S108
+def test_a_name_that_no_folder_can_have_is_refused(name):
     config = create_config("cartpole", "random", steps_per_env=8)
     for take in (resume, load_agent, lambda folder: train_and_evaluate(config, folder)):
-        with pytest.raises(InvalidArgumentError) as caught:
+        with pytest.raises(InvalidArgumentError, match=r"^run_folder must "):
             take(name)
-        assert str(caught.value) == f"run_folder must {says}."
 
 
 def test_what_is_not_a_run_is_refused_with_the_run_that_it_lies_in(tmp_path):
@@ -249,26 +207,13 @@ def test_rows_that_are_gone_come_back_from_the_checkpoint(content, tmp_path):
     assert folder.metrics.read_text() == lines_of(ROWS)
 
 
-def test_any_flipped_bit_of_a_row_is_named_and_the_file_is_kept(tmp_path):
-    folder = new_folder(tmp_path / "run")
-    whole = lines_of(ROWS).encode()
-    for bit in range(8 * len(whole)):
-        damaged = bytearray(whole)
-        damaged[bit // 8] ^= 1 << bit % 8
-        folder.metrics.write_bytes(damaged)
-        line = whole[: bit // 8].count(b"\n") + 1
-        with pytest.raises(InvalidArgumentError, match=rf"is damaged: line {line} is not what"):
-            folder.go_back_to(ROWS)
-        assert folder.metrics.read_bytes() == damaged
-
-
 @pytest.mark.parametrize(
-    "content", [b"null\n", b"\xff\xfe\n", b"[]\n" * 3, b"\n", lines_of(ROWS[:2]).encode()]
+    "content", [b"null\n", b"\xff\xfe\n", lines_of(ROWS).replace("loss", "lost", 1).encode()]
 )
-def test_rows_of_another_kind_are_named_and_the_file_is_kept(content, tmp_path):
+def test_rows_that_the_run_did_not_write_are_named_and_the_file_is_kept(content, tmp_path):
     folder = new_folder(tmp_path / "run")
     folder.metrics.write_bytes(content)
-    with pytest.raises(InvalidArgumentError, match=r"is damaged: line [13] is not what"):
+    with pytest.raises(InvalidArgumentError, match=r"is damaged: line 1 is not what"):
         folder.go_back_to(ROWS)
     assert folder.metrics.read_bytes() == content
 
@@ -278,13 +223,7 @@ def test_rows_of_another_kind_are_named_and_the_file_is_kept(content, tmp_path):
 
 @pytest.mark.parametrize(
     "foreign",
-    [
-        "metrics.jsonl",
-        "checkpoints/best_model/weights",
-        "notes.txt",
-        "results/config.toml",
-        "environment.json",
-    ],
+    ["metrics.jsonl", "checkpoints/best_model/weights", "notes.txt", "environment.json"],
 )
 def test_a_folder_that_holds_anything_else_is_refused_and_left_as_it_is(foreign, tmp_path):
     path = tmp_path / "run" / foreign
@@ -294,13 +233,6 @@ def test_a_folder_that_holds_anything_else_is_refused_and_left_as_it_is(foreign,
         new_folder(tmp_path / "run")
     assert path.read_text() == "mine"
     assert [each.name for each in (tmp_path / "run").iterdir()] == [foreign.split("/")[0]]
-
-
-def test_a_foreign_lock_is_not_emptied(tmp_path):
-    (tmp_path / ".lock").write_text("somebody's")
-    with pytest.raises(InvalidArgumentError, match=r"holds \.lock, which no run wrote"):
-        new_folder(tmp_path)
-    assert (tmp_path / ".lock").read_text() == "somebody's"
 
 
 def test_an_empty_folder_and_what_an_early_kill_leaves_are_taken(tmp_path):
@@ -325,55 +257,29 @@ import resource, sys
 from pathlib import Path
 from myriad.errors import InvalidArgumentError
 from myriad.training.logging.trackers import make_trackers
-from myriad.training.logging.history import History
 from myriad.training.logging.run_folder import RunFolder
 folder, what = RunFolder(Path(sys.argv[1])), sys.argv[2]
-row, table = {"update": 5, "a_long_name" * 90: 0.5}, History([{"x": i} for i in range(3000)])
+row = {"update": 5, "a_long_name" * 90: 0.5}
 trackers = make_trackers(["tensorboard"], folder, {}) if what == "tensorboard" else []
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
 try:
-    if what == "append":
-        folder.append({"update": 4})
-        folder.append(row)
-    elif what == "csv":
-        table.to_csv(folder.path / "table.csv")
-    elif what == "parquet":
-        table.to_parquet(folder.path / "table.parquet")
-    else:
+    if trackers:
         trackers[0].log(row, 5)
+    folder.append({"update": 4})
+    folder.append(row)
 except InvalidArgumentError as error:
     print(error)
 """
 
 
-@pytest.mark.parametrize(
-    ("what", "name"),
-    [("append", "metrics.jsonl"), ("csv", "table.csv"), ("parquet", "table.parquet")],
-)
-def test_a_disk_that_takes_no_more_leaves_what_was_written(what, name, tmp_path):
-    if what == "parquet":
-        pytest.importorskip("pyarrow")
+@pytest.mark.slow
+def test_a_disk_that_takes_no_more_leaves_what_was_written(tmp_path):
     folder = new_folder(tmp_path / "run")
     folder.append(ROWS[0])
-    with start(FULL, folder.path, what) as process:
+    with start(FULL, folder.path, "append") as process:
         said, _ = process.communicate(timeout=60)
-    assert said == f"{folder.path / name} can't be written: File too large.\n"
-    written = [
-        strict(line)["update"] for line in (folder.path / "metrics.jsonl").read_text().splitlines()
-    ]
-    assert written == ([1, 4] if what == "append" else [1])
-    left = {path.name for path in folder.path.iterdir()}
-    assert left == {".lock", "config.toml", "environment.json", "metrics.jsonl"}
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
-def test_a_full_device_is_named_in_a_sentence(tmp_path):
-    folder = new_folder(tmp_path / "run")
-    (folder.path / "metrics.jsonl").symlink_to("/dev/full")
-    with pytest.raises(
-        InvalidArgumentError, match=r"metrics\.jsonl can't be written: No space left on device\.$"
-    ):
-        folder.append(ROWS[0])
+    assert said == f"{folder.metrics} can't be written: File too large.\n"
+    assert [strict(line)["update"] for line in folder.metrics.read_text().splitlines()] == [1, 4]
 
 
 def removed(path):
@@ -394,32 +300,18 @@ def replaced_by_a_run(path):
     shutil.copytree(path.with_name("elsewhere"), path)
 
 
-def replaced_by_a_file(path):
-    removed(path)
-    path.write_text("mine")
-
-
 APPEND, SAVE, WRITE = (RunFolder, "append"), (RunFolder, "flush"), (checkpoint, "_write")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("lose", "step", "seeds"),
-    [
-        (removed, APPEND, None),
-        (replaced_by_a_folder, APPEND, None),
-        (moved, SAVE, None),
-        (replaced_by_a_run, SAVE, None),
-        pytest.param(replaced_by_a_folder, SAVE, range(2), marks=pytest.mark.slow),
-        (removed, WRITE, None),
-        (moved, WRITE, None),
-        (replaced_by_a_file, WRITE, None),
-    ],
+    ("lose", "step"),
+    [(removed, APPEND), (replaced_by_a_folder, APPEND), (replaced_by_a_run, SAVE), (moved, WRITE)],
 )
 def test_a_folder_that_goes_away_ends_the_training_and_no_other_is_written(
-    lose, step, seeds, tmp_path, monkeypatch
+    lose, step, tmp_path, monkeypatch
 ):
-    agent = "random" if seeds is None else "ppo"  # The random one has no seeds to train.
-    config = create_config("cartpole-control", agent, 8, 64, eval_frequency=16, seeds=seeds)
+    config = create_config("cartpole-control", "random", 8, 64, eval_frequency=16)
     path = tmp_path / "run"
     do = getattr(*step)
 
@@ -471,15 +363,13 @@ def test_a_table_becomes_a_frame_and_a_csv_with_every_column(tmp_path):
         table.to_csv(tmp_path / "nowhere" / "table.csv")
 
 
-@pytest.mark.parametrize("rows", [ROWS, []])
-def test_a_table_survives_parquet(rows, tmp_path):
+def test_a_table_survives_parquet(tmp_path):
     pytest.importorskip("pyarrow")
-    History(rows).to_parquet(tmp_path / "table.parquet")
+    History(ROWS).to_parquet(tmp_path / "table.parquet")
     read = pd.read_parquet(tmp_path / "table.parquet")
     pd.testing.assert_frame_equal(
-        read, History(rows).to_pandas(), check_index_type=False, check_column_type=False
+        read, History(ROWS).to_pandas(), check_index_type=False, check_column_type=False
     )
-    assert [path.name for path in tmp_path.iterdir()] == ["table.parquet"]
 
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
@@ -504,29 +394,6 @@ def test_an_unknown_or_missing_tracker_is_named(tmp_path, monkeypatch):
             make_trackers([name], folder, {})
 
 
-def test_a_tracker_that_cannot_start_closes_those_before_it(tmp_path, monkeypatch):
-    opened, closed = [], []
-
-    class Recorded:
-        def __init__(self, folder, config):
-            if opened:
-                raise InvalidArgumentError("a second one can't start")
-            opened.append(self)
-
-        @staticmethod
-        def library():
-            pass
-
-        def close(self):
-            closed.append(self)
-
-    monkeypatch.setitem(TRACKERS, "recorded", Recorded)
-    with pytest.raises(InvalidArgumentError, match="a second one can't start"):
-        make_trackers(["recorded", "recorded"], new_folder(tmp_path / "run"), {})
-    assert len(closed) == 1
-    assert closed == opened
-
-
 def read_events(path):
     """Read an event file: records of a length, its checksum, an event and its checksum."""
     from tensorboardX.proto.event_pb2 import Event
@@ -547,21 +414,17 @@ def test_tensorboard_has_every_row_at_once(tmp_path):
         tracker.log(row, 100 * row["update"])
     (path,) = (folder.path / "tensorboard").iterdir()
     # before it is closed, as a viewer or a kill would find it
-    version, described, *events = read_events(path)
-    assert version.file_version == "brain.Event:2"
-    (text,) = described.summary.value
-    assert text.metadata.plugin_data.plugin_name == "text"
-    assert text.tensor.string_val == [b'    {\n      "seed": 0\n    }\n']
+    _, described, *events = read_events(path)
+    assert described.summary.value[0].tensor.string_val == [b'    {\n      "seed": 0\n    }\n']
     assert [event.step for event in events] == [100, 200, 300]
-    assert all(event.wall_time > 0 for event in events)
     read = [{value.tag: value.simple_value for value in event.summary.value} for event in events]
     assert read[0] == {"update": 1.0, "loss": pytest.approx(0.1)}
     assert math.isnan(read[1]["loss"])
-    assert read[2]["loss"] == math.inf
     tracker.close()
     assert len(read_events(path)) == 5
 
 
+@pytest.mark.slow
 def test_tensorboard_on_a_disk_that_takes_no_more_says_so(tmp_path):
     pytest.importorskip("tensorboardX")
     folder = new_folder(tmp_path / "run")
@@ -570,43 +433,8 @@ def test_tensorboard_on_a_disk_that_takes_no_more_says_so(tmp_path):
     assert said == f"{folder.path / 'tensorboard'} can't be written: File too large.\n"
 
 
-WANDB = """
-import sys
-from pathlib import Path
-from myriad.errors import InvalidArgumentError
-from myriad.training.logging.trackers import make_trackers
-from myriad.training.logging.run_folder import RunFolder
-try:
-    (tracker,) = make_trackers(["wandb"], RunFolder(Path(sys.argv[1])), {"seed": 3})
-except InvalidArgumentError as error:
-    sys.exit(print(error))
-tracker.log({"update": 1, "loss": 0.5, "low": float("-inf")}, 100)
-tracker.close()
-"""
-
-
 @pytest.mark.slow
-def test_weights_and_biases_offline_leaves_one_run_in_the_folder(tmp_path, monkeypatch):
-    pytest.importorskip("wandb")
-    for name, value in {
-        "WANDB_MODE": "offline",
-        "WANDB_SILENT": "true",
-        "HOME": str(tmp_path),
-    }.items():
-        monkeypatch.setenv(name, value)
-    folder = new_folder(tmp_path / "run")
-    for _ in range(2):  # the second time as a resumed run does
-        with start(WANDB, folder.path) as process:
-            assert process.communicate(timeout=120)[0] == ""
-        assert process.returncode == 0
-    files = list((folder.path / "wandb").glob("offline-run-*/run-*.wandb"))
-    assert len({path.name for path in files}) == 1
-    assert all(b"loss" in path.read_bytes() and b"seed" in path.read_bytes() for path in files)
-
-
-@pytest.mark.slow
-def test_the_project_name_and_tags_of_flags_reach_weights_and_biases(tmp_path):
-    """The settings of the run do, too."""
+def test_a_run_and_its_resumption_are_one_of_weights_and_biases_with_the_names_of_flags(tmp_path):
     pytest.importorskip("wandb")
     argv = ["train", "--env", "cartpole", "--agent", "pid", "--num-envs", "2", "--steps-per-env"]
     argv += ["8", "--wandb", "--wandb-project", "poles", "--wandb-name", "upright"]
@@ -625,37 +453,29 @@ def test_the_project_name_and_tags_of_flags_reach_weights_and_biases(tmp_path):
     assert len({file.name for file in files}) == 1
     for file in files:
         stored = file.read_bytes()
-        for word in (b"poles", b"upright", b"short", b"fixed", b"matmul precision"):
+        for word in (b"return", b"poles", b"upright", b"short", b"fixed", b"matmul precision"):
             assert word in stored
         assert b"elsewhere" not in stored
         assert b"others" not in stored
 
 
+WANDB = """
+import sys
+from pathlib import Path
+from myriad.training.logging.trackers import make_trackers
+from myriad.training.logging.run_folder import RunFolder
+make_trackers(["wandb"], RunFolder(Path(sys.argv[1])), {})
+"""
+
+
+@pytest.mark.slow
 def test_weights_and_biases_without_a_login_says_what_to_do(tmp_path, monkeypatch):
     pytest.importorskip("wandb")
     for name in [name for name in os.environ if name.startswith("WANDB_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     with start(WANDB, new_folder(tmp_path / "run").path) as process:
-        said, _ = process.communicate(timeout=120)
-    assert said.startswith("log_to 'wandb' can't start: No API key configured.")
-    assert said.endswith("; WANDB_MODE=offline keeps the run on this machine.\n")
-    assert said.count("\n") == 1
-
-
-def test_a_link_stays_one_and_its_target_is_replaced(tmp_path):
-    (tmp_path / "target").write_text("old")
-    link = tmp_path / "link"
-    link.symlink_to("target")
-    with replacing(link) as new:
-        new.write_text("new")
-    assert link.is_symlink()
-    assert (tmp_path / "target").read_text() == "new"
-
-
-def test_what_is_no_regular_file_is_written_to_and_not_replaced():
-    for device in ("/dev/null", "/dev/full"):
-        before = Path(device).stat().st_rdev
-        with contextlib.suppress(InvalidArgumentError), replacing(Path(device)) as new:
-            new.write_text("new")
-        assert Path(device).stat().st_rdev == before
+        said = process.communicate(timeout=120)[1]
+    assert process.returncode == 1
+    assert "log_to 'wandb' can't start: " in said
+    assert "; WANDB_MODE=offline keeps the run on this machine." in said

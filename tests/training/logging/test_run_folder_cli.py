@@ -1,6 +1,5 @@
 """From a shell: flags reach the run or are refused, a running run is left alone, Tab completes."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -34,41 +33,25 @@ echo "${COMPREPLY[@]}"
 """
 
 
-@pytest.fixture(autouse=True)
-def _away_from_the_users_cache(monkeypatch):
-    monkeypatch.setenv("MYRIAD_COMPILATION_CACHE", "off")
-
-
-@pytest.mark.slow
-def test_a_run_that_another_process_is_at_is_refused_and_resumes_once_that_is_killed(
-    tmp_path, capsys
-):
-    config = create_config(
-        "cartpole", "pid", num_envs=2, steps_per_env=64, eval_frequency=64, eval_rollouts=2
-    )
-    folder = RunFolder.create(
-        tmp_path / "run", config.resolve().with_devices().config.to_toml(), {}
-    )
-    command, env = (
-        [sys.executable, "-c", HOLD, str(folder.path)],
-        os.environ | {"PYTHONPATH": str(ROOT)},
-    )
+def test_a_run_that_another_process_is_at_is_refused(tmp_path, capsys):
+    config = create_config("cartpole", "pid", num_envs=2, steps_per_env=64)
+    toml = config.resolve().with_devices().config.to_toml()
+    folder = RunFolder.create(tmp_path / "run", toml, {})
     with subprocess.Popen(
-        command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLD, str(folder.path)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout
         assert process.stdout.readline() == "in\n"
-        assert main(["train", "--resume", str(folder.path)]) == 2
         new = ["train", "--env", "cartpole", "--agent", "pid", "--run-folder", str(folder.path)]
-        assert main(new) == 2
-        refusal = (
-            f"run folder {folder.path} is in use by process {process.pid}: "
-            "wait until it ends, or name another folder.\n"
-        )
-        assert capsys.readouterr().err == 2 * refusal
+        for command in (["train", "--resume", str(folder.path)], new):
+            assert main(command) == 2
+            said = capsys.readouterr().err
+            assert said.startswith(f"run folder {folder.path} is in use by process {process.pid}")
         process.kill()
-    assert main(["train", "--resume", str(folder.path)]) == 0
-    assert "after 128 steps" in capsys.readouterr().out
 
 
 SMALL = ["--env", "cartpole", "--agent", "pid", "--num-envs", "2", "--steps-per-env", "64"]
@@ -77,7 +60,6 @@ SMALL = ["--env", "cartpole", "--agent", "pid", "--num-envs", "2", "--steps-per-
 @pytest.mark.parametrize(
     ("argv", "flag"),
     [
-        (["train", *SMALL, "--run-folder", ""], "--run-folder"),
         (["train", *SMALL, "--run-folder="], "--run-folder"),
         (["train", "--resume", ""], "--resume"),
         (["evaluate", ""], "an argument"),
@@ -89,17 +71,8 @@ def test_an_empty_argument_is_refused_and_not_taken_for_the_current_folder(
 ):
     monkeypatch.chdir(tmp_path)
     assert main(argv) == 2
-    said = capsys.readouterr().err
-    assert said == f"{flag} is empty; if you gave a variable, check that it is set.\n"
+    assert capsys.readouterr().err.startswith(f"{flag} is empty")
     assert not list(tmp_path.iterdir())
-
-
-def test_somebodys_files_in_the_folder_of_a_run_stay_as_they_are(tmp_path, capsys):
-    best = tmp_path / "run" / "checkpoints" / "best_model"
-    best.mkdir(parents=True)
-    assert main(["train", *SMALL, "--run-folder", str(tmp_path / "run")]) == 2
-    assert "holds checkpoints, which no run wrote" in capsys.readouterr().err
-    assert [path.name for path in (tmp_path / "run").rglob("*")] == ["checkpoints", "best_model"]
 
 
 @pytest.mark.slow
@@ -113,50 +86,6 @@ def test_a_run_that_fails_early_leaves_nothing_in_the_way_of_the_next(tmp_path, 
         assert main(command) == 2
     assert not (tmp_path / "run").exists()
     assert main(command) == 0
-
-
-@pytest.mark.slow
-def test_rows_are_as_safe_as_checkpoints(tmp_path, capsys):
-    folder = RunFolder(tmp_path / "run")
-    evaluations = ["--eval-frequency", "8", "--eval-rollouts", "2"]
-    assert main(["train", *SMALL, *evaluations, "--run-folder", str(folder.path), "--quiet"]) == 0
-    whole = folder.metrics.read_bytes()
-    resume = ["train", "--resume", str(folder.path)]
-    damaged = whole.replace(b"update", b"updatf", 1)
-    folder.metrics.write_bytes(damaged)
-    assert main(resume) == 2
-    assert "metrics.jsonl is damaged: line 1 is not what the checkpoint" in capsys.readouterr().err
-    assert folder.metrics.read_bytes() == damaged
-    folder.metrics.unlink()
-    assert main(resume) == 0
-    assert folder.metrics.read_bytes() == whole
-
-
-def without_rows(checkpoint):
-    """Make a checkpoint what older versions wrote."""
-    sums = json.loads((checkpoint / "checksums.json").read_text())
-    del sums["metrics.jsonl"]
-    (checkpoint / "checksums.json").write_text(json.dumps(sums))
-    (checkpoint / "metrics.jsonl").unlink()
-
-
-@pytest.mark.slow
-def test_a_run_of_an_older_version_goes_on_with_the_rows_of_its_file(tmp_path, capsys):
-    folder = RunFolder(tmp_path / "run")
-    evaluations = ["--eval-frequency", "8", "--eval-rollouts", "2"]
-    assert main(["train", *SMALL, *evaluations, "--run-folder", str(folder.path), "--quiet"]) == 0
-    whole = folder.metrics.read_bytes()
-    (newest,) = folder.checkpoints.iterdir()
-    without_rows(newest)
-    folder.metrics.write_bytes(whole + b'{"update": 99}\n{"upd')  # later, and cut by a kill
-    resume = ["train", "--resume", str(folder.path)]
-    assert main(resume) == 0
-    assert folder.metrics.read_bytes() == whole
-    folder.metrics.write_bytes(whole.replace(b"update", b"updatf", 1))
-    capsys.readouterr()
-    assert main(resume) == 2
-    assert "metrics.jsonl is damaged: line 1 is not a row, and" in capsys.readouterr().err
-    assert main(["evaluate", str(folder.path), "--episodes", "2"]) == 0
 
 
 @pytest.mark.slow
@@ -176,21 +105,13 @@ def test_a_run_whose_file_lacks_a_field_goes_on_and_the_field_is_named(tmp_path,
         assert main(["train", "--resume", str(folder.path)]) == 0
 
 
-def test_a_configuration_that_is_no_file_of_text_is_one_sentence(tmp_path, capsys):
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
+def test_a_configuration_that_is_no_file_of_text_is_refused(tmp_path, capsys):
     (tmp_path / "latin").write_bytes(b"env = '\xe9'")
-    (tmp_path / "deep").write_text("a = " + "[" * 10_000 + "]" * 10_000)
-    sentences = {
-        "pipe": f"{pipe} can't be read: it is a folder, a device or a pipe, not a file.",
-        "": f"{tmp_path} can't be read: it is a folder, a device or a pipe, not a file.",
-        "latin": f"{tmp_path / 'latin'} can't be read: it is not UTF-8.",
-        "deep": f"{tmp_path / 'deep'}: the configuration is nested too deeply.",
-        "gone": f"{tmp_path / 'gone'} can't be read: No such file or directory.",
-    }
-    for name, sentence in sentences.items():
+    for name, why in (("", "not a file"), ("latin", "not UTF-8"), ("gone", "No such file")):
         assert main(["train", "--config", str(tmp_path / name)]) == 2
-        assert capsys.readouterr().err == f"{sentence}\n"
+        said = capsys.readouterr().err
+        assert said.startswith(f"{tmp_path / name} can't be read: ")
+        assert why in said
 
 
 def test_a_flag_that_is_zero_wins_over_the_file(tmp_path, capsys):
@@ -201,38 +122,15 @@ def test_a_flag_that_is_zero_wins_over_the_file(tmp_path, capsys):
     ).training()
     assert (config.seed, config.target_return) == (0, 0)
     assert main(["train", "--config", str(file), "--num-envs", "0"]) == 2
-    said = "--num-envs must be an integer from 1 to 2,147,483,647, but got 0.\n"
-    assert capsys.readouterr().err == said
+    assert "--num-envs must be an integer from 1 to" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        ["--seed", "0"],
-        ["--config", "a.toml"],
-        ["--run-folder", "other"],
-        ["--log-to", "wandb"],
-        ["--agent.learning-rate", "1e-3"],
-    ],
-    ids=lambda flags: flags[0],
-)
-def test_what_a_resumed_run_would_ignore_is_refused(flags, tmp_path, capsys):
-    assert main(["train", "--resume", str(tmp_path), *flags]) == 2
-    assert (
-        capsys.readouterr().err
-        == f"--resume continues a run with its own settings, so {flags[0]} can't be given.\n"
-    )
-
-
-def test_a_seed_beyond_64_bits_is_refused_in_a_sentence(tmp_path, capsys):
-    folder = RunFolder.create(
-        tmp_path / "run", create_config("cartpole", "pid").resolve().config.to_toml(), {}
-    )
-    assert main(["evaluate", str(folder.path), "--seed", "9" * 20]) == 2
-    assert (
-        capsys.readouterr().err
-        == f"--seed must be an integer from -2**63 to 2**63 - 1, but got {'9' * 20}.\n"
-    )
+@pytest.mark.parametrize("flag", ["--seed=0", "--config=a.toml", "--agent.learning-rate=1e-3"])
+def test_what_a_resumed_run_would_ignore_is_refused(flag, tmp_path, capsys):
+    assert main(["train", "--resume", str(tmp_path), flag]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("--resume continues a run")
+    assert flag.partition("=")[0] in said
 
 
 @pytest.mark.slow
