@@ -5,7 +5,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, overload
+from typing import Annotated, Any, Protocol, overload
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ from myriad.random import fast_key, make_key
 from myriad.ranges import INT64, SEED_LIST, Integer, Seed
 from myriad.settings import wandb_names, xla_flags
 from myriad.signals import interrupts_kept
-from myriad.training.active import ActiveSetting, active_settings
+from myriad.training.active import active_settings
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import ResolvedConfig, TrainingConfig, make_config, require_values
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
@@ -33,13 +33,10 @@ from myriad.training.logging.films import require_drawing
 from myriad.training.logging.run_folder import RunFolder, RunFolderOfOthers
 from myriad.training.logging.trackers import require_trackers
 from myriad.training.loop import LearningLoop
+from myriad.training.programs import CompiledTraining
 from myriad.training.results import SeedResults, TrainingResults, slot_of
-from myriad.training.trainer import Trainer, environment_record
+from myriad.training.trainer import Trainer, Trainings, environment_record
 from myriad.xla import result_shapes
-
-if TYPE_CHECKING:
-    # Imported at run time only where many seeds are trained.
-    from myriad.training.population.seeds import SeedsTrainer
 
 # Seconds within which another host must see a folder that process 0 made.
 _SEEN_S = 10.0
@@ -165,7 +162,13 @@ def train_and_evaluate(
         path = Path(distributed.broadcast(str(path)))
         folder = distributed.on_first(lambda: RunFolder.create(path, toml, record))
         with _held(folder or RunFolderOfOthers(path)) as folder:
-            trainer = _trainer(resolved, folder, quiet, profile_chunks, settings)
+            trainer = Trainer(
+                _trainings(resolved),
+                folder,
+                quiet=quiet,
+                profile_chunks=profile_chunks,
+                settings=settings,
+            )
             try:
                 _require_shared(folder)
                 return trainer.run()
@@ -221,7 +224,13 @@ def resume(
         warn_if_slower(resolved)
         settings = active_settings(config, resolved, dict.fromkeys(config.named(), "config.toml"))
         with _held(folder):
-            return _trainer(resolved, folder, quiet, profile_chunks, settings).run()
+            return Trainer(
+                _trainings(resolved),
+                folder,
+                quiet=quiet,
+                profile_chunks=profile_chunks,
+                settings=settings,
+            ).run()
 
 
 @checked
@@ -391,8 +400,9 @@ def load_agent(
     seeds = config.seeds or [config.seed]
     if seed is None and len(seeds) > 1:
         raise InvalidArgumentError(
-            f"seed must be given, since {folder.path} holds a training of each of the seeds "
-            f"{shown(seeds)}."
+            "seed",
+            f"must be given, since {folder.path} holds a training of each of the seeds "
+            f"{shown(seeds)}.",
         )
     slot = 0 if seed is None else slot_of(seeds, seed)
     is_of_many = config.seeds is not None
@@ -437,23 +447,18 @@ def _completed(resolved: ResolvedConfig, profile_chunks: int) -> ResolvedConfig:
         return resolved_for_seeds(resolved, profile_chunks)
     if (mapping := resolved.config.mapping) is not None:
         raise InvalidArgumentError(
-            f"mapping must be left out without seeds, since it is for seeds, but got {mapping!r}."
+            "mapping",
+            f"must be left out without seeds, since it is for seeds, but got {mapping!r}.",
         )
     return resolved.with_devices()
 
 
-def _trainer(
-    resolved: ResolvedConfig,
-    folder: RunFolder,
-    quiet: bool,  # noqa: FBT001
-    profile_chunks: int,
-    settings: Sequence[ActiveSetting],
-) -> "Trainer | SeedsTrainer":
-    if resolved.config.seeds is not None:
-        from myriad.training.population.seeds import SeedsTrainer
+def _trainings(resolved: ResolvedConfig) -> Trainings:
+    if resolved.config.seeds is None:
+        return Trainings(CompiledTraining(resolved))
+    from myriad.training.population.seeds import SeedTrainings
 
-        return SeedsTrainer(resolved, folder, quiet=quiet, settings=settings)
-    return Trainer(resolved, folder, quiet=quiet, profile_chunks=profile_chunks, settings=settings)
+    return SeedTrainings(resolved)
 
 
 def _require_state(resolved: ResolvedConfig, agent_state: Any) -> None:
@@ -472,12 +477,14 @@ def _require_state(resolved: ResolvedConfig, agent_state: Any) -> None:
         return
     if kinds(agent_state) == kinds(one, more_axes=1):
         raise InvalidArgumentError(
-            "agent_state must be that of one training, such as agent_state_of(seed) of its "
-            "results, but got those of many seeds."
+            "agent_state",
+            "must be that of one training, such as agent_state_of(seed) of its "
+            "results, but got those of many seeds.",
         )
     raise InvalidArgumentError(
-        f"agent_state must be that of a trained {resolved.config.agent}, such as the agent_state "
-        f"of its results, but got {shown(agent_state)}."
+        "agent_state",
+        f"must be that of a trained {resolved.config.agent}, such as the agent_state "
+        f"of its results, but got {shown(agent_state)}.",
     )
 
 
@@ -504,8 +511,9 @@ def _require_same_training(call: str, resolved: ResolvedConfig, profile_chunks: 
     require_values("with several processes", settings)
     if resolved.num_devices() != jax.device_count():
         raise InvalidArgumentError(
-            f"num_devices must be {jax.device_count()}, the devices of all {distributed.count()} "
-            f"processes, but is {resolved.num_devices()}."
+            "num_devices",
+            f"must be {jax.device_count()}, the devices of all {distributed.count()} "
+            f"processes, but is {resolved.num_devices()}.",
         )
 
 
@@ -543,13 +551,13 @@ def _require_shared(folder: RunFolder) -> None:
 def _named(run_folder: str | Path) -> Path:
     name = str(run_folder)
     if not name or "\0" in name:  # No file system takes a null character.
-        raise InvalidArgumentError(f"run_folder must name a folder, but got {shown(name)}.")
+        raise InvalidArgumentError("run_folder", f"must name a folder, but got {shown(name)}.")
     path = Path(run_folder)
     try:
         str(path.absolute()).encode()
     except UnicodeEncodeError:  # orbax could not write a checkpoint there.
         raise InvalidArgumentError(
-            f"run_folder must have a name in UTF-8, but got {shown(str(path.absolute()))}."
+            "run_folder", f"must have a name in UTF-8, but got {shown(str(path.absolute()))}."
         ) from None
     return path
 

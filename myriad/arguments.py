@@ -74,7 +74,7 @@ def require(name: str, value: Any, annotation: Any) -> None:
         declared.require(name, value)
     elif not _fits(value, annotation):
         raise InvalidArgumentError(
-            f"{name} must be {_described(annotation)}, but got {shown(value)}."
+            name, f"must be {_described(annotation)}, but got {shown(value)}."
         )
 
 

@@ -53,8 +53,9 @@ class Launch:
         """Refuse an address that JAX would take apart without looking."""
         if self.coordinator is not None and not re.fullmatch(r".+:\d{1,5}", self.coordinator):
             raise InvalidArgumentError(
-                "coordinator must be a host and a port, such as localhost:20123, "
-                f"but got {shown(self.coordinator)}."
+                "coordinator",
+                "must be a host and a port, such as localhost:20123, "
+                f"but got {shown(self.coordinator)}.",
             )
 
     @classmethod

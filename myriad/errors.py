@@ -86,18 +86,36 @@ class MyriadError(Exception):
 
 
 class InvalidArgumentError(MyriadError, ValueError):
-    """A value that can't be used."""
+    """A value that can't be used.
+
+    Args:
+        words: the sentence; or the name of the argument, and the rest of the sentence.
+
+    Attributes:
+        field: the name of the argument, if it was given.
+
+    Example:
+        >>> error = InvalidArgumentError("seed", "must be an integer, but got 0.5.")
+        >>> str(error), error.field
+        ('seed must be an integer, but got 0.5.', 'seed')
+    """
+
+    def __init__(self, *words: str):
+        super().__init__(*words)
+        self.field = words[0] if len(words) > 1 else None
+
+    def __str__(self) -> str:
+        return " ".join(self.args)
 
     def renamed(self, names: Mapping[str, str]) -> "InvalidArgumentError":
         """Return the error with the argument's name replaced by the one that you used.
 
         Args:
-            names: your names by Myriad's. A message begins with Myriad's, as in `gamma must be`.
+            names: your names by Myriad's.
         """
-        name, must, rest = str(self).partition(" must ")
-        if name not in names:
+        if self.field is None or self.field not in names:
             return self
-        return InvalidArgumentError(f"{names[name]}{must}{rest}")
+        return InvalidArgumentError(names[self.field], *self.args[1:])
 
 
 class UnknownNameError(InvalidArgumentError):

@@ -24,7 +24,7 @@ from myriad.training.loop import LearningLoop
 from myriad.training.memory import program_bytes
 from myriad.training.programs import CompiledTraining
 from myriad.training.results import TrainingResults
-from myriad.training.trainer import Trainer
+from myriad.training.trainer import Trainer, Trainings
 from myriad.xla import ProgramReport, describe
 
 __all__ = ["LearningProgram", "TrainingProgram", "episode_returns", "functions"]
@@ -113,10 +113,8 @@ class TrainingProgram:
     def train(self, run_folder: str | Path) -> TrainingResults:
         """Do what `train_and_evaluate` does, but compile nothing."""
         folder = RunFolder.create(Path(run_folder), "", {})
-        trainer = Trainer(self._training.resolved, folder, quiet=True)
-        trainer.programs = self._training
         self._training.compile = lambda *_, **__: None  # It is compiled.
-        return trainer.run()
+        return Trainer(Trainings(self._training), folder, quiet=True).run()
 
     def checkpoints(self, folder: str | Path) -> tuple[Callable[[], None], Callable[[], Any]]:
         """Return a function that saves the state to `folder`, and one that reads it again."""

@@ -169,7 +169,7 @@ def make_key(seed: Seed | np.integer | jax.Array, prng: str = "mix2x32") -> jax.
     if not isinstance(seed, int | np.integer):
         is_scalar = isinstance(seed, jax.Array | np.ndarray) and not seed.shape
         if not is_scalar or not jnp.issubdtype(seed.dtype, jnp.integer):
-            raise InvalidArgumentError(f"seed must be {SEEDS}, but got {shown(seed)}.")
+            raise InvalidArgumentError("seed", f"must be {SEEDS}, but got {shown(seed)}.")
         return jax.random.key(seed, impl=implementation)
     SEEDS.require("seed", seed)
     if 0 <= seed < 2**32:
@@ -212,7 +212,8 @@ def fast_key(key: jax.Array) -> jax.Array:
     """
     if not is_key(key):
         raise InvalidArgumentError(
-            f"key must be one typed key, as make_key or jax.random.key makes, but got {shown(key)}."
+            "key",
+            f"must be one typed key, as make_key or jax.random.key makes, but got {shown(key)}.",
         )
     if jax.random.key_impl(key) == MIX2X32:
         return key

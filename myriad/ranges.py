@@ -73,7 +73,7 @@ class Range:
             fits = is_list and all(self._holds(each) for each in cast(Any, value))
         if not fits:
             raise InvalidArgumentError(
-                f"{name} must be {self}, but got {shown(value)}{self._lost(value)}."
+                name, f"must be {self}, but got {shown(value)}{self._lost(value)}."
             )
 
     def __str__(self) -> str:

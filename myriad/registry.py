@@ -93,7 +93,7 @@ class Registry:
                 colon.
         """
         if not name.strip():
-            raise InvalidArgumentError(f"{self.kind} must have a name, but got {shown(name)}.")
+            raise InvalidArgumentError(self.kind, f"must have a name, but got {shown(name)}.")
         if name in self._built_in:
             raise InvalidArgumentError(
                 f"{self.kind} {shown(name)} is already registered; choose another name."
@@ -137,7 +137,7 @@ def check_overrides(owner: str, defaults: Mapping[str, Any], overrides: Mapping[
             and not _KINDS[kind](value)
             and not (kind in _NUMBERS and hasattr(value, "dtype"))
         ):
-            raise InvalidArgumentError(f"{name} must be {kind}, but got {shown(value)}.")
+            raise InvalidArgumentError(name, f"must be {kind}, but got {shown(value)}.")
 
 
 def refuse_unused(thing: Any, defaults: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
@@ -158,8 +158,9 @@ def refuse_unused(thing: Any, defaults: Mapping[str, Any], overrides: Mapping[st
         value = overrides.get(name, defaults[name])
         if not hasattr(value, "dtype") and value != defaults[name]:
             raise InvalidArgumentError(
-                f"{name} must be {shown(defaults[name])} {reason}, where it has no effect, "
-                f"but got {shown(value)}."
+                name,
+                f"must be {shown(defaults[name])} {reason}, where it has no effect, "
+                f"but got {shown(value)}.",
             )
 
 
@@ -172,7 +173,7 @@ def require_integer(name: str, value: Any, least: int) -> None:
     """Raise InvalidArgumentError unless `value` is an integer of at least `least`."""
     if not is_integer(value) or value < least:
         raise InvalidArgumentError(
-            f"{name} must be an integer of at least {least}, but got {shown(value)}."
+            name, f"must be an integer of at least {least}, but got {shown(value)}."
         )
 
 

@@ -136,7 +136,7 @@ def _num_devices(num_envs: int, wanted: int | None) -> int:
         worth_it = max(1, min(there, num_envs // _MIN_ENVS_PER_DEVICE))
         return worth_it if jax.process_count() == 1 else there
     if wanted > there:
-        raise InvalidArgumentError(f"num_devices must be at most {there}, but got {wanted}.")
+        raise InvalidArgumentError("num_devices", f"must be at most {there}, but got {wanted}.")
     return wanted
 
 
@@ -185,8 +185,9 @@ class Rollout:
     ):
         if isinstance(agent, Learner):
             raise InvalidArgumentError(
-                f"agent must be trained before it acts, but got {shown(agent)}: "
-                "train it, and use what load_agent returns."
+                "agent",
+                f"must be trained before it acts, but got {shown(agent)}: "
+                "train it, and use what load_agent returns.",
             )
         devices = jax.devices()
         num_devices = _num_devices(num_envs, num_devices)
@@ -206,9 +207,10 @@ class Rollout:
         )
         if jax.process_count() > 1 and self.layout.num_devices < len(devices):
             raise InvalidArgumentError(
-                f"num_envs must be at least {_VECTOR * len(devices)} for the {len(devices)} "
+                "num_envs",
+                f"must be at least {_VECTOR * len(devices)} for the {len(devices)} "
                 f"devices of {jax.process_count()} processes, and num_devices left out, "
-                f"but got {num_envs} and {num_devices}."
+                f"but got {num_envs} and {num_devices}.",
             )
         self._mesh = Mesh(np.array(devices[: self.layout.num_devices]), ("env",))
         self._replicated = NamedSharding(self._mesh, PartitionSpec())
@@ -353,7 +355,7 @@ class Rollout:
         ):
             got = "that of another" if isinstance(state, RolloutState) else shown(state)
             raise InvalidArgumentError(
-                f"state must be this rollout's, as init and run return it, but got {got}."
+                "state", f"must be this rollout's, as init and run return it, but got {got}."
             )
 
     def _default_tile(self, platform: str) -> int:

@@ -238,8 +238,9 @@ class Settings:
                     source = source_of(variable, file)
                     if file and "${" in given[variable]:
                         raise InvalidArgumentError(
-                            f"{source} must be written out, since ${{...}} is not replaced, "
-                            f"but is {shown(given[variable])}."
+                            source,
+                            f"must be written out, since ${{...}} is not replaced, "
+                            f"but is {shown(given[variable])}.",
                         )
                     value = _parsed(setting, source, given[variable])
                     if value is not None:
@@ -288,7 +289,7 @@ def _parsed(setting: Setting, source: str, text: str) -> Any:
     except (ValueError, KeyError):
         got = shown(text) if text else "nothing"
         raise InvalidArgumentError(
-            f"{source} must be {setting.allowed}, but is {got}; correct or unset it."
+            source, f"must be {setting.allowed}, but is {got}; correct or unset it."
         ) from None
 
 

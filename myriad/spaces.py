@@ -118,7 +118,7 @@ class Box:
                 is_wrong = True
         if is_wrong:
             raise InvalidArgumentError(
-                f"low must not exceed high, but got {shown(self.low)} and {shown(self.high)}."
+                "low", f"must not exceed high, but got {shown(self.low)} and {shown(self.high)}."
             )
 
     def sample(self, key: jax.Array) -> jax.Array:
@@ -165,15 +165,17 @@ def _validated(space: Space, action: Any, kind: Any, expected: str) -> jax.Array
     try:
         array = jnp.asarray(action)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidArgumentError(f"action must be {expected}, but got {shown(action)}.") from None
+        raise InvalidArgumentError(
+            "action", f"must be {expected}, but got {shown(action)}."
+        ) from None
     is_known = not isinstance(array, Tracer)
     if array.shape != space.shape or not jnp.issubdtype(array.dtype, kind):
         got = f"{array.dtype} of shape {array.shape}" + (f": {action}" if is_known else "")
-        raise InvalidArgumentError(f"action must be {expected}, but got {got}.")
+        raise InvalidArgumentError("action", f"must be {expected}, but got {got}.")
     if is_known:
         in_bounds = ~jnp.isnan(array).any() if kind is jnp.floating else space.contains(array)
         if not in_bounds:
-            raise InvalidArgumentError(f"action must be {expected}, but got {action}.")
+            raise InvalidArgumentError("action", f"must be {expected}, but got {action}.")
     return array
 
 

@@ -128,12 +128,12 @@ def describe(compiled: jax.stages.Compiled) -> ProgramReport:
     """
     if not isinstance(compiled, jax.stages.Compiled):
         raise InvalidArgumentError(
-            f"compiled must be what fn.lower(...).compile() returns, but got {compiled!r}."
+            "compiled", f"must be what fn.lower(...).compile() returns, but got {compiled!r}."
         )
     memory = compiled.memory_analysis()
     if memory is None:
         raise InvalidArgumentError(
-            "compiled must come from a backend that reports memory, but this one does not."
+            "compiled", "must come from a backend that reports memory, but this one does not."
         )
     return ProgramReport(
         argument_bytes=memory.argument_size_in_bytes,

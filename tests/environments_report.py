@@ -10,7 +10,6 @@ or `died` where the process ended.
 """
 
 import argparse
-import csv
 import json
 import subprocess
 import sys
@@ -32,7 +31,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 NUM_ENVS = 16
 LONGEST_S = 600
-FIELDS = ("env", "agent", "outcome", "seconds", "reason")
 
 Row = dict[str, Any]
 
@@ -155,7 +153,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
     parser.add_argument("names", nargs="*", help="gymnax's environments (default: all)")
     parser.add_argument("--generated", type=int, default=0, metavar="N")
-    parser.add_argument("--output", type=Path, help="CSV file for the table")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).parent))
@@ -173,11 +170,6 @@ def main() -> int:
             table.append(row)
             shown = f"{row['outcome']:8} {row['agent']:7} {row['seconds']:6.1f} s  {row['env']}"
             print(f"{shown}  {row['reason']}", flush=True)
-    if arguments.output:
-        with arguments.output.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, FIELDS)
-            writer.writeheader()
-            writer.writerows(table)
     return int(any(row["outcome"] in ("failed", "died") for row in table))
 
 

@@ -4,9 +4,7 @@ import json
 import pytest
 
 from benchmarks.harness.results import COLUMNS, new_row
-from myriad import citation
 from myriad.cli import main
-from myriad.errors import InvalidArgumentError
 
 MEASURED = {
     "library": "myriad",
@@ -65,12 +63,20 @@ def test_a_citation_names_machine_versions_commit_date_figures_and_command(tmp_p
     )
 
 
-def test_rows_of_two_machines_are_never_one_table(tmp_path, capsys):
-    text = cite(
-        write(tmp_path / "run.csv", MEASURED, MEASURED | {"device_name": "Another"}), capsys
-    )
-    assert text.count("\n| suite |") == 2
-    assert "Another, 2 cores" in text
+@pytest.mark.parametrize(
+    ("changed", "shown"),
+    [
+        ({"samples": 1}, "| 1,234,568 | 0.25 |"),
+        ({"run_s": "", "peak_bytes": ""}, "| - | 0.50 | - |"),
+        (
+            {"library": "jumanji", "reason": "it starts elsewhere"},
+            "- jumanji, cartpole-control: it",
+        ),
+    ],
+    ids=["no interval", "does not apply", "a remark"],
+)
+def test_a_row_says_what_a_reader_must_know(changed, shown, tmp_path, capsys):
+    assert shown in cite(write(tmp_path / "run.csv", MEASURED | changed), capsys)
 
 
 def test_what_was_not_measured_is_no_figure_and_is_named(tmp_path, capsys):
@@ -80,27 +86,12 @@ def test_what_was_not_measured_is_no_figure_and_is_named(tmp_path, capsys):
     assert "- not measured: myriad, cartpole-control, 77 environments: failed" in text
 
 
-def test_what_a_reader_must_know_of_a_row_stands_beneath(tmp_path, capsys):
-    other = MEASURED | {"library": "jumanji", "reason": "another environment: it starts elsewhere"}
-    assert "- jumanji, cartpole-control: another environment: it starts" in cite(
-        write(tmp_path / "r.csv", other), capsys
+def test_rows_of_two_machines_are_never_one_table(tmp_path, capsys):
+    text = cite(
+        write(tmp_path / "run.csv", MEASURED, MEASURED | {"device_name": "Another"}), capsys
     )
-
-
-def test_few_samples_have_no_interval(tmp_path, capsys):
-    text = cite(write(tmp_path / "run.csv", MEASURED | {"samples": 1}), capsys)
-    assert "| 1,234,568 | 0.25 |" in text
-
-
-def test_a_cell_that_does_not_apply_is_a_dash(tmp_path, capsys):
-    bare = MEASURED | {
-        "run_s": "",
-        "compile_s": "",
-        "peak_bytes": "",
-        "scan_chunk_size": "",
-        "steps_per_s": "",
-    }
-    assert "| 10,000 | - | - | - | - | - |" in cite(write(tmp_path / "run.csv", bare), capsys)
+    assert text.count("\n| suite |") == 2
+    assert "Another, 2 cores" in text
 
 
 @pytest.mark.parametrize(
@@ -125,35 +116,22 @@ def test_a_file_that_is_none_is_refused_in_one_sentence(tmp_path, capsys, text, 
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        (b",10000,", b",many,", "line 2: num_envs is 'many'."),
-        (b",0.25,", b",nan,", "line 2: run_s is 'nan'."),
-        (b",0.25,", b",-0.25,", "line 2: run_s is '-0.25'."),
-        (
-            b",1234567.8,",
-            ",\N{ARABIC-INDIC DIGIT THREE},".encode(),
-            "line 2: steps_per_s is '\N{ARABIC-INDIC DIGIT THREE}', outside of its interval.",
-        ),
-        (
-            b",0123456789abcdef-dirty",
-            b"",
-            "line 2: it has more or fewer cells than there are columns.",
-        ),
+        (b",10000,", b",many,", "line 2: num_envs is 'many'"),
+        (b",0.25,", b",nan,", "line 2: run_s is 'nan'"),
+        (b",1234567.8,", b",3,", "line 2: steps_per_s is '3'"),
+        (b",0123456789abcdef-dirty", b"", "line 2"),
     ],
 )
 def test_a_damaged_line_is_named(old, new, reason, tmp_path, capsys):
     path = write(tmp_path / "run.csv", MEASURED)
     path.write_bytes(path.read_bytes().replace(old, new))
     assert main(["cite", str(path)]) == 2
-    assert capsys.readouterr().err == f"results {path} are damaged in {reason}\n"
+    said = capsys.readouterr().err
+    assert str(path) in said
+    assert reason in said
 
 
-def test_what_is_not_a_path_is_refused():
-    with pytest.raises(InvalidArgumentError, match=r"path must be a string or a path, but got 3\."):
-        citation.cite(3)
-
-
-@pytest.mark.parametrize("samples", ["[1]", "[" * 100_000, "{"])
-def test_damaged_samples_give_no_command(samples, tmp_path, capsys):
+def test_damaged_samples_give_no_command(tmp_path, capsys):
     path = write(tmp_path / "run.csv", MEASURED)
-    (tmp_path / "run_samples.json").write_text(samples)
+    (tmp_path / "run_samples.json").write_text("[" * 100_000)
     assert "Reproduce" not in cite(path, capsys)

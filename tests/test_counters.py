@@ -18,7 +18,7 @@ COUNTS = st.integers(0, 2**64 - 1) | st.builds(
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30)
 @given(count=COUNTS, steps=st.integers(0, WORD - 1))
 def test_a_sum_is_pythons(count, steps):
     assert int(Counter.of(count) + jnp.uint32(steps)) == (count + steps) % 2**64
@@ -31,7 +31,7 @@ def test_steps_of_a_chunk_are_counted_side_by_side():
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30)
 @given(count=COUNTS, value=COUNTS, period=st.integers(1, 2**31 - 1), most=st.integers(0, 2**31 - 1))
 def test_what_is_asked_of_a_count_is_what_python_answers(count, value, period, most):
     counter = Counter.of(count)

@@ -15,7 +15,8 @@ from tests.ports import free_port
 
 ROOT = Path(__file__).parents[1]
 DISTRIBUTED = ROOT / "examples" / "distributed"
-SMALL = ["--env=cartpole", "--agent=ppo", "--num-envs=64", "--steps-per-env=256"]
+SMALL = ["--env=cartpole", "--agent=ppo", "--num-envs=8", "--steps-per-env=64"]
+SMALL += ["--rollout-steps=32", "--agent.num-minibatches=2", "--agent.num-epochs=1"]
 
 
 @pytest.mark.slow
@@ -26,10 +27,8 @@ def test_the_performance_demonstration_runs_from_another_folder(tmp_path, monkey
         command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300
     )
     assert done.returncode == 0, done.stderr
-    assert "1,000 environments:" in done.stdout
-    assert "million steps/s (" in done.stdout
-    assert "best" in done.stdout
-    assert "PPO reached 475 after" in done.stdout
+    for part in ("1,000 environments:", "million steps/s (", "best", "PPO reached 475 after"):
+        assert part in done.stdout
 
 
 def train_by(script, folder, **variables):
@@ -47,7 +46,7 @@ def train_by(script, folder, **variables):
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("return ") == 1
     last = (folder / "run" / "metrics.jsonl").read_text().splitlines()[-1]
-    assert json.loads(last)["steps"] == 64 * 256
+    assert json.loads(last)["steps"] == 8 * 64
 
 
 @pytest.mark.slow
@@ -55,7 +54,7 @@ def test_two_processes_train_as_in_two_terminals(tmp_path):
     train_by("two_processes.sh", tmp_path, PORT=str(free_port()))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_mpirun_trains(tmp_path):
     if shutil.which("mpirun") is None:
         assert not os.environ.get("MYRIAD_CI"), "install openmpi-bin"

@@ -1,22 +1,22 @@
 """The machine as files describe it, and XLA's options as a fresh process meets them."""
 
 import functools
-import importlib.metadata
 import json
 import os
-import platform
-import re
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from myriad import hardware, host
-from myriad.errors import BackendStartedError, DeviceNotFoundError, InvalidArgumentError
+from myriad import Rollout, hardware, host, make_agent, make_env
+from myriad.errors import BackendStartedError, InvalidArgumentError
 from myriad.hardware import Hardware
+from myriad.xla import describe, output_fusion
 
 GIB = 2**30
 VARIABLES = ("XLA_FLAGS", "JAX_NUM_CPU_DEVICES", "JAX_PLATFORMS", "JAX_PLATFORM_NAME")
@@ -61,11 +61,9 @@ def test_the_fingerprint_is_of_this_machine():
     ("kind", "name", "gib", "slug"),
     [
         ("cpu", "AMD EPYC", 23.54, "AMD-EPYC_24GB"),
-        ("cpu", "AMD Ryzen 9 7950X 16-Core Processor", 64, "AMD-Ryzen-9-7950X_64GB"),
         ("cpu", "Intel(R) Xeon(R) CPU @ 2.20GHz", 8, "Intel-Xeon_8GB"),
         ("cpu", "Apple M2 Pro", None, "Apple-M2-Pro"),
         ("gpu", "NVIDIA GeForce RTX 4090", 23.99, "RTX4090_24GB"),
-        ("gpu", "NVIDIA A100-SXM4-40GB", 39.6, "A100-SXM4-40GB_40GB"),
         ("tpu", "TPU v4", 32, "TPUv4_32GB"),
     ],
 )
@@ -166,7 +164,6 @@ def test_memory_is_what_the_container_may_take(files, total_gib, available_gib, 
     [
         ({"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "max 100000"}, 1000),
         ({"proc/self/cgroup": "0::/a", "sys/fs/cgroup/a/cpu.max": "190000 100000"}, 1),
-        ({"proc/self/cgroup": "0::/a", "sys/fs/cgroup/a/cpu.max": "50000 100000"}, 1),
         (
             {
                 "proc/self/cgroup": "2:cpu,cpuacct:/",
@@ -207,16 +204,6 @@ def test_a_gpu_s_own_memory_is_found_behind_the_share_that_jax_takes(monkeypatch
     assert hardware._device_memory(tpu) == (32 * GIB, 32 * GIB)
 
 
-def test_versions_are_of_what_is_installed():
-    versions = hardware.package_versions()
-    assert versions["python"] == platform.python_version()
-    assert versions["jax"] == jax.__version__
-    assert {"jaxlib", "numpy"} <= set(versions)
-    assert all(
-        importlib.metadata.version(name) == versions[name] for name in set(versions) - {"python"}
-    )
-
-
 @pytest.mark.slow
 def test_a_platform_that_is_not_there_gets_one_sentence():
     script = """
@@ -228,17 +215,6 @@ except RuntimeError as error: print(json.dumps([type(error).__name__, str(error)
     assert sentence.startswith(
         "JAX finds no such device on this machine: JAX_PLATFORM_NAME=tpu; unset it or "
     )
-
-
-@pytest.mark.parametrize("error", [RuntimeError, AssertionError])
-def test_whatever_jax_raises_for_a_missing_platform_the_sentence_is_ours(error, monkeypatch):
-    def refuse():
-        raise error
-
-    monkeypatch.setattr(jax, "default_backend", refuse)
-    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
-    with pytest.raises(DeviceNotFoundError, match="JAX_PLATFORMS=cuda"):
-        hardware.fingerprint()
 
 
 # --- XLA's options
@@ -302,62 +278,33 @@ def test_the_flag_for_the_number_of_devices_counts_as_the_user_s():
         {COUNT: "2"},
     )
     assert found.flags == flag
+    assert found.instructions != configured().instructions, "no option reached the compiler"
 
 
-@pytest.mark.slow
-def test_passes_that_the_user_skips_are_left_alone():
-    found = configured(XLA_FLAGS="--xla_disable_hlo_passes=algsimp")
-    assert "xla_disable_hlo_passes already" in found.left_out[FUSION]
-    assert FUSION not in found.flags
-
-
-@pytest.mark.slow
 def test_outputs_are_fused_in_programs_that_are_asked_for_alone():
-    script = """
-import jax.numpy as jnp
-from myriad.xla import describe, output_fusion
-configure(1)
-body = lambda _, c: (jnp.sin(c[0]) + c[1], jnp.cos(c[1]) * c[0])
-loop = jax.jit(lambda x: jax.lax.fori_loop(0, 9, body, (x, x))).trace(jnp.ones(99))
-paint = jax.jit(lambda i: jnp.zeros(9).at[i].set(1.0)).trace(jnp.int32(3))
-options = output_fusion(lambda: loop.jaxpr)
-fusions = [describe(loop.lower().compile(each)).fusions for each in (None, options)]
-print(json.dumps([fusions, output_fusion(lambda: paint.jaxpr)]))
-"""
-    (plain, fused), of_paint = in_a_fresh_process(script, JAX_PLATFORMS="cpu")
+    def body(_, carry):
+        return jnp.sin(carry[0]) + carry[1], jnp.cos(carry[1]) * carry[0]
+
+    loop = jax.jit(lambda x: jax.lax.fori_loop(0, 9, body, (x, x))).trace(jnp.ones(99))
+    paint = jax.jit(lambda i: jnp.zeros(9).at[i].set(1.0)).trace(jnp.int32(3))
+    options = output_fusion(lambda: loop.jaxpr)
+    plain, fused = (describe(loop.lower().compile(each)).fusions for each in (None, options))
     known = tuple(map(int, jax.__version__.split(".")[:2])) < (0, 11)
     assert fused < plain or not known
-    assert of_paint == {}
+    assert output_fusion(lambda: paint.jaxpr) == {}
 
 
 @pytest.mark.slow
 def test_a_rollout_whose_outputs_are_fused_can_be_part_of_a_program():
-    script = """
-import jax.numpy as jnp
-from myriad import Rollout, make_agent, make_env
-configure(1)
-env = make_env("cartpole-control")
-rollout = Rollout(env, make_agent("random", env), num_envs=64, scan_chunk_size=4)
-alone = [rollout.run_chunk(rollout.init(0)), rollout.record_chunk(rollout.init(0))]
-inside = jax.jit(lambda state: [rollout.run_chunk(state), rollout.record_chunk(state)])
-several = jax.vmap(rollout.run_chunk)(jax.tree.map(lambda leaf: leaf[None], rollout.init(0)))
-first = rollout.init(0)
-closed_over = jax.jit(lambda: rollout.run_chunk(first))()
-numbers = [
-    [float(jnp.sum(leaf)) for leaf in jax.tree.leaves((state.step, state.batch_state))]
-    for state in (alone[0], inside(rollout.init(0))[0], several, closed_over)
-]
-print(json.dumps(numbers))
-"""
-    alone, inside, several, closed_over = in_a_fresh_process(script, JAX_PLATFORMS="cpu")
-    assert alone[0] == 4
-    assert alone == inside == several == closed_over
-
-
-@pytest.mark.slow
-def test_whole_loops_reach_the_compiler():
-    plain = configured("xla_options=False", XLA_FLAGS="--xla_force_host_platform_device_count=2")
-    assert configured().instructions != plain.instructions
+    env = make_env("cartpole-control")
+    rollout = Rollout(env, make_agent("random", env), 64, scan_chunk_size=4, num_devices=1)
+    alone = rollout.run_chunk(rollout.init(0))
+    first = rollout.init(0)
+    inside = jax.jit(lambda state: rollout.run_chunk(state))(rollout.init(0))  # noqa: PLW0108 (it is compiled)
+    several = jax.vmap(rollout.run_chunk)(jax.tree.map(lambda leaf: leaf[None], rollout.init(0)))
+    closed_over = jax.jit(lambda: rollout.run_chunk(first))()
+    for other in (inside, jax.tree.map(lambda leaf: leaf[0], several), closed_over):
+        jax.tree.map(np.testing.assert_array_equal, other.batch_state, alone.batch_state)
 
 
 NAME = "xla_cpu_prefer_vector_width"
@@ -367,9 +314,9 @@ SKIPPED = "cpu_multi_output_fusion"
 
 @pytest.mark.slow
 def test_an_option_is_left_out_on_demand_here_and_in_child_processes():
-    for found in (configured(f"without=['{NAME}']"), configured(MYRIAD_WITHOUT_XLA_OPTIONS=NAME)):
-        assert found.left_out == {NAME: "you left it out"}
-        assert NAME not in found.flags
+    found = configured(MYRIAD_WITHOUT_XLA_OPTIONS=NAME)
+    assert found.left_out == {NAME: "you left it out"}
+    assert NAME not in found.flags
     script = f"""
 configure(without=["{NAME}"])
 import subprocess, sys
@@ -379,20 +326,17 @@ print(subprocess.run([sys.executable, "-c", child], capture_output=True, text=Tr
     assert in_a_fresh_process(script, JAX_PLATFORMS="cpu") == [NAME]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("arguments", "flags", "sentence"),
+    ("arguments", "named"),
     [
-        ("without=['vector_width']", "", "unknown XLA option 'vector_width'"),
-        (f"without=['{NAME}']", f"--{NAME}=128", "XLA_FLAGS has it already"),
+        ({"without": ["vector_width"]}, "unknown XLA option 'vector_width'"),
+        ({"cpu_devices": 0}, "cpu_devices must be .* but got 0"),
+        ({"cpu_devices": "2"}, "cpu_devices must be .* but got '2'"),
     ],
 )
-def test_an_option_that_cannot_be_left_out_gets_one_sentence(arguments, flags, sentence):
-    script = f"""
-try: configure({arguments})
-except ValueError as error: print(json.dumps(str(error)))
-"""
-    assert sentence in in_a_fresh_process(script, JAX_PLATFORMS="cpu", XLA_FLAGS=flags)
+def test_what_cannot_be_configured_is_refused(arguments, named):
+    with pytest.raises(InvalidArgumentError, match=named):
+        hardware.configure(**arguments)
 
 
 @pytest.mark.slow
@@ -455,10 +399,3 @@ def test_in_this_process_configure_repeats_what_the_tests_set_and_refuses_anythi
         with pytest.raises(BackendStartedError, match=f"{COUNT} can no longer be set"):
             hardware.configure(first.cpu_devices + 1)
     assert dict(os.environ) == before
-
-
-@pytest.mark.parametrize("count", [0, -1, 1.5, True, "2"])
-def test_a_wrong_number_of_devices_gets_one_sentence(count):
-    sentence = f"cpu_devices must be an integer from 1 to 4,096, but got {count!r}."
-    with pytest.raises(InvalidArgumentError, match=f"^{re.escape(sentence)}$"):
-        hardware.configure(count)

@@ -9,15 +9,12 @@ import numpy as np
 import pytest
 from jax.sharding import AbstractDevice, AbstractMesh
 
-from myriad import Rollout, kernel, make_agent, make_env, make_key
+from myriad import Rollout, kernel, list_envs, make_agent, make_env, make_key
 from myriad.envs.cartpole import CartPole
-
-ENVS = ["cartpole-control", "pendulum-control", "gene-circuit-control", "bucket-brigade"]
-# Their steps have more operations, and take the interpreter half a minute.
-LARGE_ENVS = ["snake", "cartpole-sysid", "gene-circuit-sysid"]
 
 
 def slow_but_first(names: list[str]) -> list[Any]:
+    """Mark all but one as slow."""
     return [names[0], *(pytest.param(name, marks=pytest.mark.slow) for name in names[1:])]
 
 
@@ -68,12 +65,12 @@ def assert_alike(one: Any, other: Any) -> None:
             np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("name", slow_but_first(ENVS + LARGE_ENVS))
+@pytest.mark.parametrize("name", slow_but_first(list_envs()))
 def test_the_chunk_of_each_environment_lowers_for_cuda(name: str, as_on_an_h100: None) -> None:
     assert random_rollout(make_env(name), 100, 8).loop_reason is None
 
 
-@pytest.mark.parametrize("name", slow_but_first(ENVS))
+@pytest.mark.parametrize("name", slow_but_first(["cartpole-control", "bucket-brigade"]))
 def test_a_step_from_equal_states_is_the_cpus(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     args = make_env(name), 100, 40
     cpu, gpu = random_rollout(*args), interpreted(monkeypatch, *args)
@@ -101,7 +98,7 @@ def test_the_kernel_has_the_same_bits_for_any_chunk_and_block(
 
     real = kernel.run_steps
     expected = outcome(60, (128, 4))
-    for other in (outcome(7, (32, 1)), outcome(60, (64, 2)), outcome(60, (32, 1), recorded=True)):
+    for other in (outcome(7, (32, 1)), outcome(60, (64, 2), recorded=True)):
         for one, two in zip(expected, other, strict=True):
             np.testing.assert_array_equal(one, two)
 

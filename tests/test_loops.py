@@ -24,7 +24,7 @@ def assert_same_bits(one: Any, other: Any) -> None:
 
 @pytest.mark.parametrize(
     ("most", "unroll", "length"),
-    [(1, 1, 1), (100, 1, 50), (100, 8, 8), (128, 8, 64), (7, 8, 8), (1000, 1, 50), (127, 1, 1)],
+    [(1, 1, 1), (100, 1, 50), (100, 8, 8), (7, 8, 8), (127, 1, 1)],
 )
 def test_a_block_wastes_as_few_steps_as_it_can(most: int, unroll: int, length: int) -> None:
     found = loops._block_length(most, unroll)
@@ -32,8 +32,7 @@ def test_a_block_wastes_as_few_steps_as_it_can(most: int, unroll: int, length: i
     assert found == length
 
 
-@pytest.mark.parametrize("num_steps", [0, 1, 5, 99, 100])
-@pytest.mark.parametrize("unroll", [1, 4])
+@pytest.mark.parametrize(("num_steps", "unroll"), [(0, 1), (99, 1), (5, 4), (100, 4)])
 def test_steps_beyond_the_last_leave_the_state_alone(
     as_on_a_gpu: None, num_steps: int, unroll: int
 ) -> None:
@@ -67,7 +66,7 @@ def test_a_while_loop_in_blocks_ends_where_its_condition_does(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["cartpole-control", "gene-circuit", "snake"])
+@pytest.mark.parametrize("name", ["cartpole-control", "gene-circuit"])
 def test_a_rollout_in_blocks_is_the_same_rollout(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,17 +80,7 @@ def test_a_rollout_in_blocks_is_the_same_rollout(
 
     plain = outcome(16)
     monkeypatch.setattr(loops, "waits_for_host", lambda: True)
-    assert_same_bits(outcome(16), plain)
     assert_same_bits(outcome(7), plain)
-
-
-@pytest.mark.slow
-def test_a_step_that_loops_is_not_unrolled(as_on_a_gpu: None) -> None:
-    unrolled = {}
-    for name in ("cartpole-control", "gene-circuit", "snake"):
-        env = make_env(name)
-        unrolled[name] = Rollout(env, make_agent("random", env), 16, 8)._unrolled_steps()
-    assert unrolled == {"cartpole-control": 8, "gene-circuit": 1, "snake": 1}
 
 
 @pytest.mark.slow
@@ -110,17 +99,12 @@ def test_dqn_learns_the_same_in_loops_of_either_kind(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("max_steps", [10, 500])
-def test_an_evaluation_in_blocks_is_the_same_evaluation(
-    max_steps: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_evaluation_in_blocks_is_the_same_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
     resolved = create_config("cartpole-control", "ppo", 4).resolve()
     agent = resolved.learner.init(jax.random.key(0), 4)
 
     def episodes() -> Any:
-        evaluation = Evaluation(
-            resolved.env, resolved.learner, 6, max_steps=max_steps, greedy=False
-        )
+        evaluation = Evaluation(resolved.env, resolved.learner, 6, max_steps=10, greedy=False)
         return jax.jit(evaluation.episodes)(agent, jax.random.key(1))
 
     plain = episodes()

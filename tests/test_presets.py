@@ -46,14 +46,6 @@ def test_every_learner_has_the_presets_of_the_guide(agent):
     assert baseline.config == plain.config
 
 
-def test_what_you_give_wins_over_a_preset(files):
-    files(ppo='[quick]\nnum_envs = 32\nrollout_steps = 8\n"agent.num_epochs" = 2')
-    given = {"preset": "quick", "num_envs": 64, "agent.num_epochs": 3}
-    config = create_config("cartpole-control", "ppo", **given).resolve().config
-    chosen = (config.num_envs, config.rollout_steps, config.agent_options["num_epochs"])
-    assert chosen == (64, 8, 3)
-
-
 def test_a_file_wins_over_a_preset_and_a_flag_over_both(files, tmp_path):
     files(ppo='[quick]\nnum_envs = 32\nrollout_steps = 8\neval_rollouts = 4\n"agent.gamma" = 0.5')
     file = tmp_path / "mine.toml"
@@ -62,6 +54,10 @@ def test_a_file_wins_over_a_preset_and_a_flag_over_both(files, tmp_path):
     config = parse(flags).training().resolve().config
     assert (config.num_envs, config.rollout_steps, config.eval_rollouts) == (64, 8, 6)
     assert config.agent_options["gamma"] == 0.5
+    given = {"preset": "quick", "num_envs": 64, "agent.gamma": 0.9}
+    config = create_config("cartpole-control", "ppo", **given).resolve().config
+    assert (config.num_envs, config.rollout_steps) == (64, 8)
+    assert config.agent_options["gamma"] == 0.9
 
 
 def test_a_length_that_you_give_replaces_that_of_a_preset(files):
@@ -80,15 +76,6 @@ def test_a_preset_may_be_for_one_environment(files):
     assert create_config("cartpole", "ppo", preset="tuned").resolve().num_envs == 32
     with pytest.raises(InvalidArgumentError, match="of ppo is for snake alone, but env is pend"):
         create_config("pendulum-control", "ppo", preset="other")
-
-
-def test_the_list_names_a_preset_that_has_values_for_another_environment(files, capsys):
-    files(ppo="[tuned]\nnum_envs = 8\n[tuned.snake]\nnum_envs = 32")
-    assert main(["presets", "--agent", "ppo"]) == 0
-    *_, last = capsys.readouterr().out.splitlines()
-    assert last == "tuned has values of its own for snake: `--env snake` shows them"
-    assert main(["presets", "--agent", "ppo", "--env", "snake"]) == 0
-    assert "values of its own" not in capsys.readouterr().out
 
 
 def test_a_resolved_configuration_needs_its_preset_no_more(files):
@@ -118,11 +105,13 @@ def test_a_field_is_the_same_under_its_dotted_name(files):
 
 
 @pytest.mark.slow
-def test_a_run_names_its_preset(tmp_path):
-    config = create_config("cartpole-control", "ppo", preset="optimized", **TINY)
+def test_a_run_names_its_preset(files, tmp_path):
+    files(ppo="[quick]\nnum_envs = 4\nrollout_steps = 32")
+    small = {"agent.hidden_sizes": (8,), "agent.compute_dtype": "float32"} | TINY
+    config = create_config("cartpole-control", "ppo", preset="quick", **small)
     train_and_evaluate(config, tmp_path / "run", quiet=True)
     record = json.loads((tmp_path / "run/environment.json").read_text())
-    assert record["preset"] == "optimized"
+    assert (record["preset"], record["compute_dtype"]) == ("quick", "float32")
     assert "preset" not in (tmp_path / "run/config.toml").read_text()
 
 
@@ -148,66 +137,53 @@ def test_a_preset_says_whether_the_autotuner_chooses_the_chunk(files, monkeypatc
 def test_what_does_not_fit_into_memory_is_refused_with_what_does(files, tmp_path):
     files(dqn="[huge]\nnum_envs = 8\nbuffer_size = 2_000_000_000")
     config = create_config("cartpole-control", "dqn", preset="huge")
-    with pytest.raises(InvalidArgumentError, match=r"2,000,000,000 .* are free; .*a buffer_size"):
+    with pytest.raises(InvalidArgumentError, match=r"2,000,000,000 .*a buffer_size"):
         train_and_evaluate(config, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 
 
-REFUSED = {
-    "unknown preset 'fastest' of ppo. Known: baseline, optimized, tuned, ultra_fast.": ["fastest"],
-    "unknown preset 'optimised' of ppo; did you mean 'optimized'?": ["optimised"],
-    "num_envs of preset 'ultra_fast'": ["ultra_fast", "--agent.num-minibatches", "7"],
-}
-
-
-@pytest.mark.parametrize(("says", "arguments"), REFUSED.items())
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["fastest"], "unknown preset 'fastest' of ppo"),
+        (["optimised"], "did you mean 'optimized'?"),
+        (["ultra_fast", "--agent.num-minibatches", "7"], "num_minibatches must divide"),
+        (["tuned", "--agent", "pppo"], "unknown agent 'pppo'; did you mean 'ppo'"),
+    ],
+)
 def test_a_wrong_preset_is_refused_and_nothing_is_written(
-    says, arguments, tmp_path, monkeypatch, capsys
+    words, says, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    code = main(["train", "--env", "cartpole-control", "--agent", "ppo", "--preset", *arguments])
-    said = capsys.readouterr().err
-    if "of preset" not in says:
-        assert said.startswith(says)
+    command = ["train", "--env", "cartpole-control", "--agent", "ppo", "--preset", *words]
+    assert main(command) == 2
+    assert says in (said := capsys.readouterr().err)
     assert said.count("\n") == 1
-    assert code == 2
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_preset_of_an_unknown_agent_is_an_unknown_agent():
-    with pytest.raises(UnknownNameError, match="unknown agent 'pppo'; did you mean 'ppo'"):
-        create_config("cartpole-control", "pppo", preset="optimized")
-
-
-def test_a_preset_of_another_agent_is_refused(files):
-    files(ppo="[mine]\nnum_envs = 8", dqn="[other]\nnum_envs = 8")
-    with pytest.raises(InvalidArgumentError, match="preset 'other' is one of dqn, not of ppo"):
-        create_config("cartpole-control", "ppo", preset="other")
-
-
-def test_an_error_about_a_value_of_a_preset_says_whose_it_is(files):
-    files(ppo='[bad]\n"agent.gamma" = 2.0\n[odd]\n"agent.num_minibatches" = 7')
-    with pytest.raises(InvalidArgumentError, match=r"^agent.gamma of preset 'bad' must be a num"):
-        create_config("cartpole-control", "ppo", preset="bad")
-    with pytest.raises(InvalidArgumentError, match=r"^agent.num_minibatches of preset 'odd' must"):
-        create_config("cartpole-control", "ppo", preset="odd")
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("[quick", "is not TOML"),
-        ("[quick]\nagent.num_epochs = 2", 'write options of quick in quotes, such as "agent.name"'),
-        ("quick = 3", "quick must be a table of fields, but is 3"),
-        ("[quick]\nauto_tune = 3", "auto_tune of quick must be true or false, but is 3"),
+        ("[quick]\nagent.num_epochs = 2", "write options of quick in quotes"),
+        ("quick = 3", "quick must be a table of fields"),
+        ("[quick]\nauto_tune = 3", "auto_tune of quick must be true or false"),
         ("[quick]\nnum_env = 3", "unknown field 'num_env'; did you mean 'num_envs'"),
         ('[quick]\nnum_envs = "x"', "num_envs of preset 'quick' must be an integer"),
+        ('[quick]\n"agent.gamma" = 2.0', "agent.gamma of preset 'quick' must be a num"),
     ],
 )
-def test_a_damaged_file_is_named_in_a_sentence(files, text, says):
+def test_a_mistake_in_a_file_is_named(files, text, says):
     files(ppo=text)
     with pytest.raises((InvalidArgumentError, UnknownNameError), match=says):
         create_config("cartpole-control", "ppo", preset="quick")
+
+
+def test_a_preset_of_another_agent_is_refused(files):
+    files(ppo="[mine]\nnum_envs = 8", dqn="[other]\nnum_envs = 8")
+    with pytest.raises(InvalidArgumentError, match="preset 'other' is one of dqn, not of ppo"):
+        create_config("cartpole-control", "ppo", preset="other")
 
 
 def test_the_command_lists_what_each_preset_sets(capsys):

@@ -14,16 +14,15 @@ import pytest
 
 import myriad
 from myriad import autotune as autotuner
-from myriad import create_config, list_agents, list_envs, make_agent, make_env, register_env
+from myriad import create_config, list_agents, list_envs, make_env, register_env
 from myriad.agents import AGENTS
 from myriad.cli import main
 from myriad.cli.arguments import COMMANDS, load_command
 from myriad.cli.flags import range_of
 from myriad.envs import ENVIRONMENTS
 from myriad.envs.cartpole import CartPole, CartPoleParams
-from myriad.errors import InvalidArgumentError, shown
+from myriad.errors import InvalidArgumentError
 from myriad.ranges import (
-    HOST,
     INT32,
     INT64,
     Integer,
@@ -52,9 +51,9 @@ def dataclasses_with_numbers():
     return [*environments, *params, *agents, *dict.fromkeys(map(load_command, COMMANDS))]
 
 
-@pytest.mark.parametrize("kind", dataclasses_with_numbers(), ids=lambda kind: kind.__name__)
-def test_every_field_that_holds_a_number_declares_its_range(kind):
-    assert list(undeclared(kind)) == []
+def test_every_field_that_holds_a_number_declares_its_range():
+    for kind in dataclasses_with_numbers():
+        assert list(undeclared(kind)) == [], kind
 
 
 def test_every_field_of_a_training_that_holds_a_number_declares_its_range():
@@ -63,11 +62,11 @@ def test_every_field_of_a_training_that_holds_a_number_declares_its_range():
             assert range_in(Annotated[int, *field.metadata]) is not None
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
-def test_every_argument_that_is_a_number_declares_its_range(function):
-    for parameter in inspect.signature(function).parameters.values():
-        if numbers_in(parameter.annotation):
-            assert range_in(parameter.annotation) is not None, parameter
+def test_every_argument_that_is_a_number_declares_its_range():
+    for function in FUNCTIONS:
+        for parameter in inspect.signature(function).parameters.values():
+            if numbers_in(parameter.annotation):
+                assert range_in(parameter.annotation) is not None, (function, parameter)
 
 
 def test_the_reference_lists_the_ranges_of_a_training():
@@ -79,45 +78,28 @@ def test_the_reference_lists_the_ranges_of_a_training():
     assert listed == {name: str(each) for name, each in declared.items() if each is not None}
 
 
-def test_the_help_shows_the_range_of_each_hyperparameter(capsys):
-    with pytest.raises(SystemExit):
-        main(["train", "--env", "cartpole", "--agent", "ppo", "--help"])
-    text = " ".join(re.sub(r"[│|]", " ", capsys.readouterr().out).split())
-    assert "(default: 0.99) A number from 0 to 1." in text
-    assert "(default: 9.8) A finite number." in text
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (["--eval-rollouts", "0"], "--eval-rollouts must be"),
+        (["--agent.num-epochs=0"], "--agent.num-epochs must be"),
+        (["--env.tau", "nan"], "--env.tau must be"),
+        (["--config", "mine.toml"], "mine.toml: eval_rollouts must be"),
+    ],
+)
+def test_a_mistake_names_the_flag_or_the_file_that_was_given(
+    flags, named, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.toml").write_text("eval_rollouts = 0\n", encoding="utf-8")
+    assert main(["train", "--env", "cartpole", "--agent", "ppo", *flags]) == 2
+    assert capsys.readouterr().err.startswith(named)
 
 
-def test_a_mistake_names_the_flag_that_was_given(capsys, tmp_path):
-    file = tmp_path / "config.toml"
-    file.write_text('env = "cartpole"\nagent = "ppo"\neval_rollouts = 0\n', encoding="utf-8")
-    small = ["train", "--env", "cartpole", "--agent", "ppo"]
-    said = {
-        ("train", "--config", str(file)): f"{file}: eval_rollouts must be",
-        (*small, "--eval-rollouts", "0"): "--eval-rollouts must be",
-        (*small, "--agent.num-epochs=0"): "--agent.num-epochs must be",
-        (*small, "--env.tau", "nan"): "--env.tau must be",
-    }
-    for argv, sentence in said.items():
-        assert main(argv) == 2
-        assert capsys.readouterr().err.startswith(sentence)
-
-
-def test_a_field_without_a_range_is_found():
-    @dataclasses.dataclass
-    class Settings:
-        size: int = 1
-        sizes: tuple[int, ...] = ()
-        rate: Annotated[float | None, Number(0)] = None
-        name: str = ""
-
-    assert list(undeclared(Settings)) == ["size", "sizes"]
-
-
-@pytest.mark.parametrize("name", list_envs())
-def test_defaults_are_within_their_ranges(name):
-    env = make_env(name)
-    require_ranges(env)
-    require_ranges(env.default_params)
+def test_defaults_are_within_their_ranges():
+    for env in map(make_env, list_envs()):
+        require_ranges(env)
+        require_ranges(env.default_params)
 
 
 @pytest.mark.parametrize(
@@ -143,26 +125,17 @@ def test_a_range_holds_what_it_says_and_nothing_else(declared, held):
             assert str(caught.value).startswith(f"x must be {declared}")
 
 
-def test_a_number_that_float32_takes_for_another_is_refused_with_the_reason():
-    rule = "x must be a finite number above 0, but got 1e-50, which float32 can't hold"
-    with pytest.raises(InvalidArgumentError, match=rule):
-        Number(positive=True).require("x", 1e-50)
-
-
 @pytest.mark.parametrize(
-    ("declared", "value"),
-    [(Number(0, 1), 10**10), (Number(0), -(10**10)), (Number(*HOST), 10**400)],
+    ("declared", "value", "reason"),
+    [
+        (Number(positive=True), 1e-50, "but got 1e-50, which float32 can't hold"),
+        (Number(0, 1), 10**10, "but got 10000000000[.]$"),
+        (Number(), 10**10, "but got 10000000000; write it with a decimal point"),
+    ],
 )
-def test_a_number_outside_the_range_is_not_excused_by_how_it_is_written(declared, value):
-    with pytest.raises(InvalidArgumentError) as caught:
+def test_a_number_that_a_device_cannot_hold_is_refused_with_the_reason(declared, value, reason):
+    with pytest.raises(InvalidArgumentError, match=reason):
         declared.require("x", value)
-    assert str(caught.value) == f"x must be {declared}, but got {shown(value)}."
-
-
-def test_an_integer_beyond_32_bits_is_no_number_of_the_device():
-    rule = "x must be a finite number, but got 10000000000; write it with a decimal point"
-    with pytest.raises(InvalidArgumentError, match=rule):
-        Number().require("x", 10**10)
     Number().require("x", 1e10)
     assert TrainingConfig(env="cartpole", agent="pid", target_return=10**10).target_return == 1e10
 
@@ -184,48 +157,23 @@ def test_a_traced_parameter_passes():
 
 
 @pytest.mark.parametrize(
-    ("fields", "sentence"),
+    ("fields", "named"),
     [
-        ({"target_return": math.nan}, "target_return must be a finite number or None, but got nan"),
-        ({"env.max_steps": -1}, "env.max_steps must be an integer from 1 to 2,147,483,647, but"),
-        ({"env.half_length": 0.0}, "env.half_length must be a finite number above 0, but got 0.0"),
-        ({"agent": "dqn", "agent.n_step": 3 * 10**9}, "agent.n_step must be an integer from 1 to"),
-        ({"num_envs": 10**400}, "num_envs must be an integer .* but got an integer of 1,329 bits"),
-        (
-            {"env.gravity": [0.0] * 10**6},
-            "env.gravity must be a list of at most 100,000 items",
-        ),
-        ({"log_to": ["x"] * 17}, "log_to must have at most 16 items, but got"),
-        ({"agent": "pid", "agent.limit": -1.0}, "agent.limit must be a number of at least"),
-        (
-            {"num_envs": 16, "steps_per_env": INT64},
-            "steps_per_env x num_envs must be at most 9,223,372,036,854,775,807, but is",
-        ),
-        (
-            {"num_envs": INT32, "rollout_steps": 2},
-            "num_envs x rollout_steps must be at most 2,147,483,647, but is 4,294,967,294",
-        ),
-        (
-            {"env": "snake", "env.height": 100, "env.width": 100},
-            "height x width must be 4 to 4,096 cells, but got 100 x 100",
-        ),
+        ({"target_return": math.nan}, "target_return must be .* but got nan"),
+        ({"env.max_steps": -1}, "env.max_steps must be .* but got -1"),
+        ({"agent": "dqn", "agent.n_step": 3 * 10**9}, "agent.n_step must be .* but got 3000000000"),
+        ({"num_envs": 10**400}, "num_envs must be .* but got an integer of 1,329 bits"),
+        ({"env.gravity": [0.0] * 10**6}, "env.gravity must be"),
+        ({"log_to": ["x"] * 17}, "log_to must have at most 16 items"),
+        ({"num_envs": 16, "steps_per_env": INT64}, "steps_per_env x num_envs must be at most"),
+        ({"num_envs": INT32, "rollout_steps": 2}, "num_envs x rollout_steps must be at most"),
+        ({"env": "snake", "env.height": 100, "env.width": 100}, "but got 100 x 100"),
     ],
 )
-def test_a_training_names_the_value_and_the_range_in_one_line(fields, sentence):
-    with pytest.raises(InvalidArgumentError, match=sentence) as caught:
+def test_a_training_names_the_field_and_the_value(fields, named):
+    with pytest.raises(InvalidArgumentError, match=named) as caught:
         create_config(**({"env": "cartpole", "agent": "ppo"} | fields))
-    assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
-
-
-def test_a_parameter_is_called_as_the_caller_called_it():
-    with pytest.raises(InvalidArgumentError, match=r"^tau must be"):
-        make_env("cartpole", tau=-1.0)
-    with pytest.raises(InvalidArgumentError, match=r"^env\.tau must be"):
-        create_config("cartpole", "ppo", **{"env.tau": -1.0})
-    env = make_env("cartpole")
-    with pytest.raises(InvalidArgumentError, match=r"^gamma must be"):
-        make_agent("ppo", env, gamma=2)
 
 
 def test_an_environment_of_your_own_is_held_to_what_it_declares_alone(monkeypatch):

@@ -2,9 +2,7 @@
 
 import functools
 import gc
-import itertools
 import math
-import weakref
 
 import jax
 import jax.numpy as jnp
@@ -60,22 +58,15 @@ def test_the_interval_is_the_narrowest_that_keeps_its_confidence(num_samples, co
     assert coverage(rank + 1) < confidence
 
 
-@pytest.mark.parametrize(
-    "distribution", ["standard_normal", "standard_exponential", "standard_cauchy", "two-valued"]
-)
+@pytest.mark.parametrize("distribution", ["standard_exponential", "two-valued"])
 def test_the_interval_covers_the_median_of_any_distribution(distribution):
-    generator, trials, num_samples = np.random.default_rng(0), 4000, 15
+    generator, shape = np.random.default_rng(0), (4000, 15)
+    samples, median = generator.standard_exponential(shape), math.log(2)
     if distribution == "two-valued":
-        samples, median = generator.integers(0, 2, (trials, num_samples)) * 1.0, 0.5
-    else:
-        draw = getattr(generator, distribution)
-        samples, median = (
-            draw((trials, num_samples)),
-            math.log(2) if "exponential" in distribution else 0.0,
-        )
+        samples, median = generator.integers(0, 2, shape) * 1.0, 0.5
     intervals = [timing.median_interval(row.tolist()) for row in samples]
     covered = np.mean([low <= median <= high for low, high in intervals])
-    assert covered >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / trials)
+    assert covered >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / shape[0])
 
 
 @given(st.lists(finite, min_size=6, max_size=60), st.randoms())
@@ -84,23 +75,6 @@ def test_the_interval_encloses_the_sample_median_whatever_the_order(samples, ord
     assert low <= np.median(samples) <= high
     shuffled = order.sample(samples, len(samples))
     assert timing.median_interval(shuffled) == (low, high)
-
-
-@given(st.lists(finite, min_size=6, max_size=60))
-def test_the_interval_of_the_inverse_is_the_inverse_of_the_interval(samples):
-    low, high = timing.median_interval(samples)
-    assert timing.median_interval([1 / sample for sample in samples]) == (1 / high, 1 / low)
-
-
-def test_too_few_samples_say_how_many_are_needed():
-    with pytest.raises(
-        InvalidArgumentError, match=r"^samples must be at least 6 for confidence 0.95, but got 5\.$"
-    ):
-        timing.median_interval([1.0, 2.0, 3.0, 4.0, 5.0])
-    with pytest.raises(
-        InvalidArgumentError, match=r"samples must be at least 8 for confidence 0\.99, but got 0\."
-    ):
-        timing.median_interval([], 0.99)
 
 
 # --- what a sample is
@@ -130,15 +104,6 @@ def test_samples_are_seconds_per_call_in_the_order_they_were_taken(clock):
     assert found.calls_per_sample == 1
 
 
-@pytest.mark.parametrize(
-    "result", [None, 3, "text", np.ones(2), {"a": (np.float32(1), None)}, object()]
-)
-def test_a_function_may_return_anything_or_nothing(result):
-    assert timing.measure(lambda: result, **ENOUGH).median_s > 0
-    assert timing.warmup(lambda: result) is result
-    assert timing.block_until_ready(result) is result
-
-
 def test_every_array_of_a_result_is_ready_before_the_clock_stops(clock):
     def answer(x):
         clock.work()
@@ -149,24 +114,6 @@ def test_every_array_of_a_result_is_ready_before_the_clock_stops(clock):
         timing.measure(later, 1.0, num_samples=6, min_sample_s=1.0, clock=clock).samples_s
         == (1.0,) * 6
     )
-
-
-def test_no_result_outlives_its_call():
-    class Result:
-        pass
-
-    alive, most = weakref.WeakSet(), 0
-
-    def fn(*args):
-        nonlocal most
-        most = max(most, len(alive))
-        result = Result()
-        alive.add(result)
-        return result
-
-    timing.measure(fn, **ENOUGH)
-    assert most == 0
-    assert not alive
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -200,13 +147,6 @@ def test_a_spent_budget_ends_the_rounds_once_the_least_are_taken():
     assert samples == [[1.0] * 3]
 
 
-def test_the_order_of_the_sides_is_drawn_anew_in_every_round():
-    taken = []
-    samplers = [lambda side=side: taken.append(side) or 1.0 for side in range(3)]
-    timing.interleave(samplers, least_rounds=40, most_rounds=40)
-    assert len({tuple(taken[i : i + 3]) for i in range(0, len(taken), 3)}) == 6
-
-
 # --- compilation
 
 
@@ -220,14 +160,6 @@ def test_compilation_is_told_apart_from_running(clock):
     again = timing.measure(jitted, 1.0, num_samples=6, min_sample_s=1.0, clock=clock)
     assert (first.compile_s, first.median_s) == (7.0, 1.0)
     assert (again.compile_s, again.median_s) == (0.0, 1.0)
-
-
-def test_what_a_plain_function_does_in_its_first_call_alone_counts_as_compilation(clock):
-    first_s = itertools.chain([5.0], itertools.repeat(1.0))
-    found = timing.measure(
-        lambda: clock.work(next(first_s)), num_samples=6, min_sample_s=1.0, clock=clock
-    )
-    assert (found.compile_s, found.median_s) == (4.0, 1.0)
 
 
 @pytest.mark.parametrize(("carry", "num_programs"), [(False, 1), (True, 2)])
@@ -315,30 +247,6 @@ def test_copies_are_made_while_the_clock_stands_and_a_sample_does_not_grow_witho
     assert found.calls_per_sample < 40
 
 
-def test_what_is_not_donated_is_passed_as_it_is():
-    x, seen = jnp.ones(3), set()
-    timing.measure(lambda x: seen.add(id(x)), x, **ENOUGH)
-    assert id(x) in seen
-    assert len(seen) == 2, "the first call gets a copy, for it might have donated"
-
-
-def test_carry_takes_the_first_item_of_a_tuple():
-    fn = donating(lambda carry, _: (carry + 1, {"reward": carry * 2}))
-    timing.measure(fn, jnp.ones(3), None, carry=True, **ENOUGH)
-
-
-def test_carry_says_when_a_result_is_not_the_next_argument():
-    with pytest.raises(
-        InvalidArgumentError,
-        match=r"carry=True needs a result like the first argument, .*, but got ",
-    ):
-        timing.measure(lambda x: [x, x], {"a": 1}, carry=True)
-    with pytest.raises(
-        InvalidArgumentError, match="needs a first argument to carry, but none was given"
-    ):
-        timing.measure(dict, carry=True)
-
-
 # --- comparisons
 
 
@@ -378,22 +286,6 @@ def test_each_pair_has_both_sides_in_an_order_that_varies_and_repeats_with_the_s
     assert orders(0) == orders(0) != orders(1)
 
 
-def test_each_side_of_a_comparison_has_its_own_arguments_behind_a_partial():
-    add = donating(lambda x, y: x + y)
-    small, large = jnp.ones(3), jnp.ones(5)
-    found = timing.compare(
-        functools.partial(add, small),
-        functools.partial(add, large),
-        1.0,
-        carry=True,
-        num_pairs=6,
-        min_sample_s=0.001,
-    )
-    assert len(found.pair_ratios) == len(found.a.samples_s) == len(found.b.samples_s) == 6
-    assert not small.is_deleted()
-    assert not large.is_deleted()
-
-
 def test_the_ratio_is_of_the_seconds_of_a_pair(clock):
     generator = np.random.default_rng(0)
     noisy = timing.compare(
@@ -421,82 +313,35 @@ async def coroutine():
     pass
 
 
-def generator():
-    yield
+ONES = [1.0] * 9
 
 
 @pytest.mark.parametrize(
-    ("arguments", "options", "sentence"),
+    ("call", "named"),
     [
-        (
-            [len, ()],
-            {"num_samples": 5},
-            "num_samples must be at least 6 for confidence 0.95, but got 5.",
-        ),
-        (
-            [len, ()],
-            {"confidence": 1.0},
-            "confidence must lie between 0 and 1, both excluded, but got 1.0.",
-        ),
-        ([len, ()], {"min_sample_s": 0.0}, "min_sample_s must be a number above 0"),
-        (
-            [len, ()],
-            {"min_sample_s": math.inf},
-            "min_sample_s must be a number above 0",
-        ),
-        (
-            [len, ()],
-            {"num_samples": 10**9},
-            "num_samples must be an integer from 1 to 100,000",
-        ),
-        ([len, ()], {"num_samples": "9"}, "num_samples must be an integer from 1 to 100,000"),
-        (
-            [len, ()],
-            {"confidence": math.nan},
-            "confidence must be a number from 0 to 1",
-        ),
-        ([len, ()], {"clock": 0}, "clock must be a function, but got 0."),
-        ([len, ()], {"carry": 1}, "carry must be True or False, but got 1."),
-        ([3], {}, "fn must be a function, but got 3."),
-        ([coroutine], {}, "fn must do its work when called, but <function coroutine"),
-        ([generator], {}, "fn must do its work when called, but <function generator"),
+        (lambda: timing.measure(len, (), num_samples=5), "num_samples must be at least 6 .* got 5"),
+        (lambda: timing.measure(len, (), num_samples=10**9), "num_samples must be"),
+        (lambda: timing.measure(len, (), confidence=1.0), "confidence must .* but got 1.0"),
+        (lambda: timing.measure(len, (), min_sample_s=0.0), "min_sample_s must be"),
+        (lambda: timing.measure(3), "fn must be a function, but got 3"),
+        (lambda: timing.measure(coroutine), "fn must do its work when called"),
+        (lambda: timing.measure(lambda x: [x, x], {"a": 1}, carry=True), "carry=True needs"),
+        (lambda: timing.measure(dict, carry=True), "needs a first argument to carry"),
+        (lambda: timing.median_interval([1.0] * 5), "at least 6 for confidence 0.95, but got 5"),
+        (lambda: timing.median_interval([math.nan] * 9), "samples must be numbers"),
+        (lambda: timing.median_interval(ONES, "x"), "confidence must be"),
+        (lambda: timing.compare(len, 3, ()), "b must be a function, but got 3"),
+        (lambda: timing.compare(len, len, (), seed="x"), "seed must be"),
+        (lambda: timing.interleave([], least_rounds=0, most_rounds=1.5), "most_rounds must be"),
     ],
 )
-def test_a_mistake_gets_one_sentence(arguments, options, sentence):
-    with pytest.raises(InvalidArgumentError) as caught:
-        timing.measure(*arguments, **options)
-    assert str(caught.value).startswith(sentence)
-    assert str(caught.value).endswith(".")
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "options", "sentence"),
-    [
-        ("median_interval", [["a"] * 9], {}, "samples must be numbers, but got"),
-        ("median_interval", [[math.nan] * 9], {}, "samples must be numbers, but got"),
-        ("median_interval", [9], {}, "samples must be a list, but got 9."),
-        ("median_interval", [range(10**6)], {}, "samples must be at most 100,000, but got"),
-        ("median_interval", [[1.0] * 9, "x"], {}, "confidence must be a number from 0 to 1"),
-        ("compare", [len, 3, ()], {}, "b must be a function, but got 3."),
-        ("compare", [len, len, ()], {"num_pairs": 10**9}, "num_pairs must be an integer"),
-        ("compare", [len, len, ()], {"seed": "x"}, "seed must be an integer from -2**63 to"),
-        ("interleave", [[]], {"least_rounds": 0, "most_rounds": 1.5}, "most_rounds must be an"),
-        ("interleave", ["x"], {"least_rounds": 0, "most_rounds": 1}, "every sampler must be a"),
-        ("timed", [3], {}, "fn must be a function, but got 3."),
-        ("warmup", [None], {}, "fn must be a function, but got None."),
-    ],
-)
-def test_a_mistake_in_any_other_call_gets_one_sentence(name, arguments, options, sentence):
-    with pytest.raises(InvalidArgumentError) as caught:
-        getattr(timing, name)(*arguments, **options)
-    assert str(caught.value).startswith(sentence)
+def test_a_mistake_is_named(call, named):
+    with pytest.raises(InvalidArgumentError, match=named):
+        call()
 
 
 def test_a_deleted_argument_is_refused_before_anything_runs():
     x = jnp.ones(3)
     x.delete()
-    with pytest.raises(
-        InvalidArgumentError,
-        match="args must hold live arrays, but one was deleted or donated before",
-    ):
+    with pytest.raises(InvalidArgumentError, match="one was deleted or donated before"):
         timing.measure(lambda x: x, {"x": x})

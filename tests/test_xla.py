@@ -38,12 +38,6 @@ def test_a_donated_argument_shares_its_room_with_the_result():
     assert donated.peak_bytes == kept.peak_bytes - 1024
 
 
-def test_bytes_are_those_of_one_device():
-    mesh = jax.make_mesh((2,), ("env",))
-    rows = jax.device_put(KIB, jax.NamedSharding(mesh, jax.P("env")))
-    assert describe(compiled(lambda x: x + 1, rows)).argument_bytes == 512
-
-
 @pytest.mark.parametrize("num_steps", [10, 1000])
 def test_flops_count_the_body_of_a_loop_once(num_steps):
     once = describe(compiled(lambda x: x * 2.0 + 1.0, KIB)).flops_estimate
@@ -53,17 +47,6 @@ def test_flops_count_the_body_of_a_loop_once(num_steps):
     assert (looped.while_loops, looped.open_loops) == (1, 0)
     assert once == 512
     assert looped.flops_estimate < 2 * once
-
-
-def test_elementwise_work_is_fused_and_reaches_no_host():
-    report = describe(compiled(lambda x: jnp.sin(x) * jnp.cos(x) + x, KIB))
-    assert (report.fusions, report.while_loops, report.custom_calls, report.host_callbacks) == (
-        1,
-        0,
-        0,
-        0,
-    )
-    assert report.instructions >= 5
 
 
 def test_callbacks_are_told_from_library_calls():
@@ -128,14 +111,6 @@ def test_a_second_call_compiles_nothing_and_another_shape_compiles_once():
     assert first.names == ["jit(<lambda>)"]
 
 
-def test_compiling_ahead_of_time_spares_the_call_its_own_compilation():
-    jitted = jax.jit(lambda x: x * 3)
-    with count_compilations() as compilations:
-        jitted.lower(KIB).compile()
-        jitted(KIB)
-    assert compilations.count == 1
-
-
 def test_blocks_may_nest_and_count_only_while_they_are_open():
     with count_compilations() as outer:
         with count_compilations() as inner:
@@ -143,13 +118,6 @@ def test_blocks_may_nest_and_count_only_while_they_are_open():
         jax.jit(lambda x: x * 5)(KIB)
     jax.jit(lambda x: x * 6)(KIB)
     assert (outer.count, inner.count) == (2, 1)
-
-
-def test_an_exception_ends_the_counting():
-    with pytest.raises(TypeError), count_compilations() as compilations:
-        len(4)
-    jax.jit(lambda x: x * 7)(KIB)
-    assert compilations.count == 0
 
 
 @pytest.fixture

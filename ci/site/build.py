@@ -13,7 +13,6 @@ import dataclasses
 import gzip
 import json
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -37,18 +36,6 @@ _DOCS = Path("build/docs")
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
 _PLOTLY = "plotly.min.js"  # beside the pages of a study
-# A literal of JavaScript: two kinds of string, a template, or a regular expression as an argument.
-# A template inside a template is not recognised, and a test keeps our scripts free of it.
-_LITERAL = re.compile(
-    r"""
-    ( " (?: \\. | [^"\\\n] )* "
-    | ' (?: \\. | [^'\\\n] )* '
-    | ` (?: \\. | [^`\\] )* `
-    | (?<=\() / (?: \\. | [^/\\\n] )+ /
-    )
-    """,
-    re.VERBOSE,
-)
 _MOST_BYTES = 2**26  # of a file that is copied
 _MAX_PLAIN_BYTES = 1_500_000  # a larger file of samples is published compressed
 
@@ -201,28 +188,10 @@ def _write(path: Path, text: str) -> None:
 def _copy_assets(folder: Path) -> None:
     folder.mkdir()
     for name in _ASSETS:
-        text = (TEMPLATES / name).read_text(encoding="utf-8")
-        (folder / name).write_text(_squeezed(name, text), encoding="utf-8")
+        shutil.copyfile(TEMPLATES / name, folder / name)
     for name in _VENDORED:
         shutil.copyfile(TEMPLATES / "vendor" / "uplot" / name, folder / name)
     shutil.copyfile(TEMPLATES / "vendor" / "uplot" / "LICENSE", folder / "uPlot.LICENSE")
-
-
-def _squeezed(name: str, text: str) -> str:
-    """Leave out indentation and comments, because every visitor loads each byte."""
-    if name.endswith(".css"):
-        text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
-        text = re.sub(r"([{};,]|:(?=\s))\s+", r"\1", re.sub(r"\s+([{}])", r"\1", text))
-        return text.replace(";}", "}")
-    lines = (line.strip() for line in text.splitlines())
-    kept = "\n".join(line for line in lines if line and not line.startswith("//")) + "\n"
-    # A space inside a literal is part of it. A space beside an operator or a bracket means nothing.
-    parts = _LITERAL.split(kept)
-    for place in range(0, len(parts), 2):
-        code = re.sub(r" ?([=<>{}(),:;?&|]) ?", r"\1", parts[place])
-        # No statement ends after one of these, so the next line can follow at once.
-        parts[place] = re.sub(r"([;,{(\[])\n", r"\1", code)
-    return "".join(parts)
 
 
 def _copy_files(site: Site, results: Path, folder: Path) -> Files:

@@ -84,15 +84,15 @@ class ActionAdapter:
         if action.dtype.kind not in ("iu" if self._is_choice else "iuf") or action.shape != shape:
             kind = "integers" if self._is_choice else "floats"
             raise InvalidArgumentError(
-                f"action must be {kind} of shape {shape}, but got {action.dtype} of shape "
-                f"{action.shape}."
+                "action",
+                f"must be {kind} of shape {shape}, but got {action.dtype} of shape {action.shape}.",
             )
         wrong = (
             (action < 0) | (action >= self._num_choices) if self._is_choice else np.isnan(action)
         )
         if wrong.any():
             raise InvalidArgumentError(
-                f"action must be in {self.space}, but got {action[wrong].flat[0]}."
+                "action", f"must be in {self.space}, but got {action[wrong].flat[0]}."
             )
         return np.asarray(
             action if self._is_choice else action * self._half_range + self._centre, self._dtype

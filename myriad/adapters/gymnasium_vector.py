@@ -232,8 +232,8 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
             or not all(each is None or (is_integer(each) and each >= 0) for each in seeds)
         ):
             raise InvalidArgumentError(
-                f"seed must hold {self.num_envs} integers of at least 0 or None, "
-                f"but got {shown(seed)}."
+                "seed",
+                f"must hold {self.num_envs} integers of at least 0 or None, but got {shown(seed)}.",
             )
         drawn = (
             self.np_random.integers(2**32, size=self.num_envs)
@@ -252,8 +252,9 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
         mask = np.asarray(options["reset_mask"])
         if mask.dtype != bool or mask.shape != (self.num_envs,) or not mask.any():
             raise InvalidArgumentError(
-                f"reset_mask must be {self.num_envs} booleans of which one is True, but "
-                f"got {options['reset_mask']!r}."
+                "reset_mask",
+                f"must be {self.num_envs} booleans of which one is True, but "
+                f"got {options['reset_mask']!r}.",
             )
         if self._states is None and not mask.all():
             raise InvalidArgumentError(

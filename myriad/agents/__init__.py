@@ -49,11 +49,6 @@ def make_agent(name: str, env: AnyEnvironment, **overrides: Any) -> Any:
         InvalidArgumentError: the agent can't act in this environment. The message says why.
     """
     kind = AGENTS.load(name)
-    for old, new in getattr(kind, "renamed", {}).items():
-        if old in overrides:
-            raise InvalidArgumentError(
-                f"{old} of {name} is now called {new}: rename it, also in an older config.toml."
-            )
     ranges = ranges_of(kind)
     defaults = {f.name: None if f.name in ranges else f.default for f in options_of(kind)}
     check_overrides(name, defaults, overrides)

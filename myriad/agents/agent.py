@@ -198,12 +198,13 @@ def learner_of_device(learner: Any, num_envs: int, num_devices: int) -> Any:
     """
     if num_devices > 1 and learner.per_device is None:
         raise InvalidArgumentError(
-            f"num_devices must be 1 with {type(learner.agent).__name__}, which trains on one "
-            f"device, but is {num_devices}."
+            "num_devices",
+            f"must be 1 with {type(learner.agent).__name__}, which trains on one "
+            f"device, but is {num_devices}.",
         )
     if num_envs % num_devices:
         raise InvalidArgumentError(
-            f"num_devices must divide num_envs = {num_envs:,}, but is {num_devices}."
+            "num_devices", f"must divide num_envs = {num_envs:,}, but is {num_devices}."
         )
     shared = learner.on_each_of(num_devices)
     shared.require_num_envs(num_envs // num_devices)

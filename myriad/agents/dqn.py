@@ -225,7 +225,6 @@ class DQN(Learner[DQNState]):
     per_device: ClassVar[frozenset[str] | None] = frozenset(
         {"replay", "priorities", "pending", "running_return"}
     )
-    renamed: ClassVar[dict[str, str]] = {"target_decay": "polyak"}
 
     @property
     def unused(self) -> dict[str, str]:
@@ -295,13 +294,14 @@ class DQN(Learner[DQNState]):
         """Give each device its share of the batch, of the buffer and of the steps that count."""
         if num_devices > 1 and self.replay_memory != "device":
             raise InvalidArgumentError(
-                f"replay_memory must be 'device' with num_devices = {num_devices}, "
-                f"but got {shown(self.replay_memory)}."
+                "replay_memory",
+                f"must be 'device' with num_devices = {num_devices}, "
+                f"but got {shown(self.replay_memory)}.",
             )
         for name in ("batch_size", "buffer_size"):
             if (size := getattr(self, name)) % num_devices:
                 raise InvalidArgumentError(
-                    f"num_devices must divide {name} = {size:,}, but is {num_devices}."
+                    "num_devices", f"must divide {name} = {size:,}, but is {num_devices}."
                 )
         learner = dataclasses.replace(
             self,

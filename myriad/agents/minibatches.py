@@ -107,8 +107,9 @@ def require_whole_minibatches(
         )
     if batch_rows % num_minibatches:
         raise InvalidArgumentError(
-            "num_minibatches must divide the batch of num_envs x rollout_steps = "
-            f"{batch_rows}, but is {num_minibatches}."
+            "num_minibatches",
+            "must divide the batch of num_envs x rollout_steps = "
+            f"{batch_rows}, but is {num_minibatches}.",
         )
     require_whole_parts(batch_rows // num_minibatches, gradient_accumulation)
 
@@ -117,8 +118,9 @@ def require_whole_parts(minibatch_rows: int, gradient_accumulation: int) -> None
     """Raise InvalidArgumentError unless a minibatch can be cut into equal parts."""
     if minibatch_rows % gradient_accumulation:
         raise InvalidArgumentError(
-            f"gradient_accumulation must divide a minibatch of {minibatch_rows:,} rows, "
-            f"but is {gradient_accumulation:,}."
+            "gradient_accumulation",
+            f"must divide a minibatch of {minibatch_rows:,} rows, "
+            f"but is {gradient_accumulation:,}.",
         )
 
 
@@ -135,8 +137,9 @@ def minibatches_of(batch_rows: int, batch_size: int) -> int:
     near = [max(n for n in sizes if n <= batch_size)]
     near += [min(n for n in sizes if n > batch_size)] if batch_size < batch_rows else []
     raise InvalidArgumentError(
-        f"batch_size must divide the batch of num_envs x rollout_steps = {batch_rows}, such as "
-        f"{' or '.join(map(str, near))}, but is {batch_size}."
+        "batch_size",
+        f"must divide the batch of num_envs x rollout_steps = {batch_rows}, such as "
+        f"{' or '.join(map(str, near))}, but is {batch_size}.",
     )
 
 

@@ -448,8 +448,9 @@ class PPO(Learner[PPOState]):
     def _require_preservable(self) -> None:
         if self.preserve_outputs and self.network != "mlp":
             raise InvalidArgumentError(
-                f"preserve_outputs must be false with network {shown(self.network)}, since only "
-                "an mlp's first layer can be changed so, but got True."
+                "preserve_outputs",
+                f"must be false with network {shown(self.network)}, since only "
+                "an mlp's first layer can be changed so, but got True.",
             )
 
     def _inputs(self, state: PPOState, obs: jax.Array) -> jax.Array:

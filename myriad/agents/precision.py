@@ -49,12 +49,13 @@ class Precision:
         scaling = learner.loss_scaling
         if scaling not in (DYNAMIC, _OFF):
             raise InvalidArgumentError(
-                f"loss_scaling must be {DYNAMIC!r} or {_OFF!r}, but got {shown(scaling)}."
+                "loss_scaling", f"must be {DYNAMIC!r} or {_OFF!r}, but got {shown(scaling)}."
             )
         if scaling == _OFF and precision.needs_loss_scale:
             raise InvalidArgumentError(
-                f"loss_scaling must be {DYNAMIC!r} with float16, whose small gradients vanish "
-                f"without it, but got {_OFF!r}."
+                "loss_scaling",
+                f"must be {DYNAMIC!r} with float16, whose small gradients vanish "
+                f"without it, but got {_OFF!r}.",
             )
         return precision
 

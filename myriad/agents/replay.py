@@ -199,8 +199,9 @@ def _require_host_memory() -> None:
     device = jax.local_devices()[0]
     if "pinned_host" not in {memory.kind for memory in device.addressable_memories()}:
         raise InvalidArgumentError(
-            f"replay_memory must be 'device' on {device.platform}, whose JAX backend can't reach "
-            "the host's memory, but got 'host'."
+            "replay_memory",
+            f"must be 'device' on {device.platform}, whose JAX backend can't reach "
+            "the host's memory, but got 'host'.",
         )
 
 

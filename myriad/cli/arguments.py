@@ -126,7 +126,7 @@ def _with_options(command: Any, words: Sequence[str], options: dict[str, Any]) -
 
 
 def flags_by_name(argv: Sequence[str]) -> dict[str, str]:
-    """Return the given flags by their names in Python, with which error messages begin."""
+    """Return the given flags by their names in Python, which errors have."""
     flags = (word.partition("=")[0] for word in argv if word.startswith("--"))
     return {flag.removeprefix("--").replace("-", "_"): flag for flag in flags}
 

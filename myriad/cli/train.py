@@ -356,7 +356,7 @@ def _placed(
     error: InvalidArgumentError, sources: Mapping[str, str], file: Path | None
 ) -> InvalidArgumentError:
     """Return the error, with the place where its subject was set unless that was its own flag."""
-    subjects = [str(error).partition(" must ")[0]]
+    subjects = [error.field or ""]
     if isinstance(error, UnknownNameError):
         # Either the option itself is unknown, or the name that it has as its value.
         subjects = [error.name, error.kind, f"agent.{error.kind}"]

@@ -56,7 +56,8 @@ class Tune(TuneSettings, XlaFlags):
         settings = self.settings().completed()
         if (problem := unwritable(settings.output)) is not None:
             raise InvalidArgumentError(
-                f"output must be a folder that can be written to, but {settings.output} {problem}."
+                "output",
+                f"must be a folder that can be written to, but {settings.output} {problem}.",
             )
         with CampaignProgress(settings) as progress:
             result = tune(settings, progress.hear)

@@ -344,8 +344,9 @@ class BucketBrigade:
             or len(self.policies) != self.num_opponents
         ):
             raise InvalidArgumentError(
-                f"opponents must be one name or {self.num_opponents} names "
-                f"(num_opponents), but got {self.opponents!r}."
+                "opponents",
+                f"must be one name or {self.num_opponents} names "
+                f"(num_opponents), but got {self.opponents!r}.",
             )
         for policy in self.policies:
             if policy not in POLICIES:

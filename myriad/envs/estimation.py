@@ -143,7 +143,7 @@ def require_hidden(hidden: Any, known: tuple[str, ...]) -> None:
     """Raise unless `hidden` is a tuple of different names out of `known`."""
     if not isinstance(hidden, tuple) or not hidden or len(set(hidden)) < len(hidden):
         raise InvalidArgumentError(
-            f"hidden must be a tuple of one or more different names, but got {hidden!r}."
+            "hidden", f"must be a tuple of one or more different names, but got {hidden!r}."
         )
     for name in hidden:
         if name not in known:

@@ -100,7 +100,7 @@ class Parameters:
         if structure != self._structure:
             expected = type(env.default_params).__name__
             raise InvalidArgumentError(
-                f"params must be a {expected} for {env}, but got {type(params).__name__}."
+                "params", f"must be a {expected} for {env}, but got {type(params).__name__}."
             )
         self._leaves = [leaf for _, leaf in paths]
         self._axes = [

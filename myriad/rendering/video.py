@@ -222,7 +222,7 @@ def require_recordable(env: Any, path: Path, fps: int) -> None:
     most = _MAX_FPS[path.suffix.lower()]
     if fps > most:
         raise InvalidArgumentError(
-            f"fps must be 1 to {most} for a {path.suffix} file, but got {fps!r}."
+            "fps", f"must be 1 to {most} for a {path.suffix} file, but got {fps!r}."
         )
     if not callable(getattr(env, "render", None)):
         raise InvalidArgumentError(
@@ -234,7 +234,8 @@ def _check_picture(picture: Any) -> np.ndarray:
     picture = np.asarray(picture)
     if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
         raise InvalidArgumentError(
-            f"render must return uint8 [height, width, 3], but returned {picture.dtype} "
-            f"{list(picture.shape)}."
+            "render",
+            f"must return uint8 [height, width, 3], but returned {picture.dtype} "
+            f"{list(picture.shape)}.",
         )
     return picture

@@ -39,9 +39,11 @@ def median_interval(samples: Iterable[float], confidence: Confidence = 0.95) -> 
     """
     ordered: list[float] = list(samples)
     if not all(isinstance(each, Real) and each == each for each in ordered):  # noqa: PLR0124
-        raise InvalidArgumentError(f"samples must be numbers, but got {shown(samples)}.")
+        raise InvalidArgumentError("samples", f"must be numbers, but got {shown(samples)}.")
     if len(ordered) > MOST:
-        raise InvalidArgumentError(f"samples must be at most {MOST:,}, but got {len(ordered):,}.")
+        raise InvalidArgumentError(
+            "samples", f"must be at most {MOST:,}, but got {len(ordered):,}."
+        )
     require_enough("samples", len(ordered), confidence)
     ordered.sort()
     rank = _rank(len(ordered), confidence)
@@ -84,12 +86,12 @@ def require_enough(name: str, num_samples: int, confidence: float) -> None:
     """
     if not 0 < confidence < 1:
         raise InvalidArgumentError(
-            f"confidence must lie between 0 and 1, both excluded, but got {confidence}."
+            "confidence", f"must lie between 0 and 1, both excluded, but got {confidence}."
         )
     if not _rank(num_samples, confidence):
         least = next(count for count in itertools.count(2) if _rank(count, confidence))
         raise InvalidArgumentError(
-            f"{name} must be at least {least} for confidence {confidence}, but got {num_samples}."
+            name, f"must be at least {least} for confidence {confidence}, but got {num_samples}."
         )
 
 

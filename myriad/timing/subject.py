@@ -66,7 +66,7 @@ class Subject:
             fn = fn.func
         if inspect.iscoroutinefunction(fn) or inspect.isgeneratorfunction(fn):
             raise InvalidArgumentError(
-                f"fn must do its work when called, but {fn!r} only prepares it; call it in fn."
+                "fn", f"must do its work when called, but {fn!r} only prepares it; call it in fn."
             )
         if carry and not args:
             raise InvalidArgumentError(
@@ -74,7 +74,7 @@ class Subject:
             )
         if any(map(_any_deleted, args)):
             raise InvalidArgumentError(
-                "args must hold live arrays, but one was deleted or donated before."
+                "args", "must hold live arrays, but one was deleted or donated before."
             )
         self.calls_per_sample = 1
         self.first_s = 0.0

@@ -20,7 +20,7 @@ import numpy as np
 
 from myriad import distributed
 from myriad.errors import InvalidArgumentError
-from myriad.files import identity, locked, read_text, readable, regular
+from myriad.files import identity, locked, read_text, readable, regular, watched
 from myriad.training.silence import orbax_silenced
 from myriad.xla import holds_keys, is_on_host, numbers_of
 
@@ -52,7 +52,6 @@ class Checkpoints:
         self.folder = folder.absolute()
         # Two by default, so that there is an older one if the newest is damaged.
         self._keep = keep
-        self._made: tuple[int, int] | None = None
 
     def latest(self) -> int | None:
         """Return the update of the newest finished checkpoint, or None."""
@@ -76,14 +75,15 @@ class Checkpoints:
         path = self.folder / str(num_updates)
         aside = self.folder / f"saving-{num_updates}"
         arrays = _arrays(state)
+        is_in_place: list[Callable[[], bool]] = []
 
         def make_room() -> None:
             self.folder.mkdir(exist_ok=True)
             self._tidy()  # First, since leftovers of a killed process may be what fills the disk.
-            self._made = identity(self.folder)
+            is_in_place.append(watching.enter_context(watched(self.folder)))
 
         def finish(sums: dict[str, str]) -> None:
-            if identity(self.folder) != self._made:  # It was removed, and orbax made it again.
+            if not is_in_place[0]():  # It was removed, and orbax made it again.
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.folder))
             _finish(aside, rows, devices, sums)
             # A rename can't replace a folder that holds files.
@@ -92,11 +92,13 @@ class Checkpoints:
             aside.rename(path)
             self._tidy()
 
-        distributed.on_first(lambda: self._written(path, make_room))
-        self._written(path, lambda: _write(aside, arrays))
-        own = self._written(path, lambda: _sums(aside))
-        sums = {name: value for part in distributed.all_gather(own) for name, value in part.items()}
-        distributed.on_first(lambda: self._written(path, lambda: finish(sums)))
+        with contextlib.ExitStack() as watching:
+            distributed.on_first(lambda: self._written(path, make_room))
+            self._written(path, lambda: _write(aside, arrays))
+            own = self._written(path, lambda: _sums(aside))
+            parts = distributed.all_gather(own)
+            sums = {name: value for part in parts for name, value in part.items()}
+            distributed.on_first(lambda: self._written(path, lambda: finish(sums)))
 
     def _written(self, path: Path, step: Callable[[], Result]) -> Result:
         """Do a step of a save, and remove its leftovers if it fails."""
@@ -173,16 +175,13 @@ class Checkpoints:
                         raise
         return None
 
-    def rows(self, num_updates: int) -> str | None:
+    def rows(self, num_updates: int) -> str:
         """Return the lines of the rows that were saved with a state.
-
-        Return None for a checkpoint of an older version, which saved no rows.
 
         Raises:
             InvalidArgumentError: the checkpoint is damaged.
         """
-        file = self._whole(num_updates) / _ROWS
-        return read_text(file) if file.exists() else None
+        return read_text(self._whole(num_updates) / _ROWS)
 
     def devices(self, num_updates: int) -> list[str]:
         """Return the devices that the run had trained on, or [] if the file is old or damaged."""
@@ -295,7 +294,7 @@ def _damage(path: Path) -> str | None:
     try:
         sums = json.loads(readable(path / _CHECKSUMS).read_text(encoding="utf-8"))
         changed = [name for name, saved in sums.items() if not _is_as_saved(path / name, saved)]
-        if not sums or (_ROWS not in sums and (path / _ROWS).exists()):
+        if _ROWS not in sums:
             changed = [_CHECKSUMS]
     except OSError as error:
         # A disk that fails names no file.
@@ -315,9 +314,8 @@ def _checksum(path: Path) -> str:
 
 def _is_as_saved(path: Path, checksum: str) -> bool:
     digest, _, size = checksum.partition(" ")
-    # A file of another size is not read, since it may be as large as the disk. Older versions saved
-    # no sizes.
-    return (not size or regular(path).stat().st_size == int(size)) and _digest(path) == digest
+    # A file of another size is not read, since it may be as large as the disk.
+    return regular(path).stat().st_size == int(size) and _digest(path) == digest
 
 
 def _digest(path: Path) -> str:

@@ -167,7 +167,7 @@ class TrainingConfig(BaseModel):
         for seed, count in collections.Counter(seeds or ()).items():
             if count > 1:
                 raise InvalidArgumentError(
-                    f"seeds must be different, but {seed} is among them {count} times."
+                    "seeds", f"must be different, but {seed} is among them {count} times."
                 )
         return seeds
 
@@ -320,8 +320,9 @@ class TrainingConfig(BaseModel):
             return self.seed
         if "seed" in self.model_fields_set:
             raise InvalidArgumentError(
-                f"seed must be among the seeds, if both are given, but got {self.seed} and "
-                f"{shown(self.seeds)}."
+                "seed",
+                f"must be among the seeds, if both are given, but got {self.seed} and "
+                f"{shown(self.seeds)}.",
             )
         return self.seeds[0]
 
@@ -396,8 +397,8 @@ class TrainingConfig(BaseModel):
         ):
             if given and num_devices > 1:
                 raise InvalidArgumentError(
-                    f"{name} must be {needed} with num_devices = {num_devices}, "
-                    f"but got {shown(given)}."
+                    name,
+                    f"must be {needed} with num_devices = {num_devices}, but got {shown(given)}.",
                 )
         learner_of_device(learner, num_envs, num_devices)
 
@@ -531,7 +532,7 @@ def make_config(
         options = overrides.pop(table, {})
         if not isinstance(options, Mapping):
             raise InvalidArgumentError(
-                f"{table} must be a table of names and values, but got {shown(options)}."
+                table, f"must be a table of names and values, but got {shown(options)}."
             )
         fields[table] = dict(options)
     for name, value in overrides.items():
@@ -571,7 +572,7 @@ def require_values(where: str, settings: Iterable[tuple[str, Any, Any, str]]) ->
     for name, value, needed, reason in settings:
         if value != needed:
             raise InvalidArgumentError(
-                f"{name} must be {needed!r} {where}, since {reason}, but got {shown(value)}."
+                name, f"must be {needed!r} {where}, since {reason}, but got {shown(value)}."
             )
 
 
@@ -665,7 +666,7 @@ def _checked(cls: Any, fields: Mapping[str, Any], known: Sequence[str] = ()) -> 
                 f"the configuration has no {name}; `myriad {name}s` lists the names."
             ) from None
         says = re.sub(r"^\w+ should", "must", first["msg"]).partition(" after validation")[0]
-        raise InvalidArgumentError(f"{name} {says}, but got {shown(first['input'])}.") from None
+        raise InvalidArgumentError(name, f"{says}, but got {shown(first['input'])}.") from None
 
 
 def _whole(steps: int, unit: int) -> int:

@@ -30,7 +30,7 @@ def plain(name: str, value: Any) -> Any:
     # By its name, since a configuration is read without JAX.
     if str(getattr(value, "dtype", "")).startswith("key<"):
         raise InvalidArgumentError(
-            f"{name} must be a number or a list, but got a JAX key: give the seed itself."
+            name, "must be a number or a list, but got a JAX key: give the seed itself."
         )
     if isinstance(value, type):  # such as numpy.float32, which has the attributes of an array
         return value
@@ -39,14 +39,14 @@ def plain(name: str, value: Any) -> Any:
     if is_vector or isinstance(value, list | tuple | range):
         if len(value) > _MOST_ITEMS:
             raise InvalidArgumentError(
-                f"{name} must be a list of at most {_MOST_ITEMS:,} items, but got {len(value):,}."
+                name, f"must be a list of at most {_MOST_ITEMS:,} items, but got {len(value):,}."
             )
         return [plain(name, each) for each in value]
     if not hasattr(value, "item"):
         return value
     if shape:
         raise InvalidArgumentError(
-            f"{name} must be a number or a list, but got an array of shape {shape}."
+            name, f"must be a number or a list, but got an array of shape {shape}."
         )
     return value.item()
 

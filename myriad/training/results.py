@@ -111,6 +111,6 @@ def slot_of(seeds: Sequence[int], seed: int) -> int:
     """
     if seed not in seeds:
         raise InvalidArgumentError(
-            f"seed must be one of the run's seeds {shown([*seeds])}, but got {seed}."
+            "seed", f"must be one of the run's seeds {shown([*seeds])}, but got {seed}."
         )
     return seeds.index(seed)

@@ -1,21 +1,27 @@
-"""The host loop of a training: compile once, call chunk after chunk, evaluate, save and report."""
+"""The host loop of a training: compile once, call chunk after chunk, evaluate, save and report.
+
+`myriad.training.population.seeds` has it run many seeds side by side.
+"""
 
 import contextlib
 import dataclasses
+import math
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
 from myriad import distributed, hardware
 from myriad.errors import DivergedError
 from myriad.files import say
 from myriad.host import release_freed_memory
+from myriad.timing.intervals import mean_interval
 from myriad.training.active import ActiveSetting, in_short
 from myriad.training.checkpoint import Checkpoints, import_orbax, newest_kept
-from myriad.training.config import ResolvedConfig, TrainingConfig
+from myriad.training.config import TrainingConfig
 from myriad.training.fits import compile_within_memory, shortage_named
 from myriad.training.interrupts import how_to_go_on, interrupt_noted
 from myriad.training.logging.films import Films
@@ -25,23 +31,96 @@ from myriad.training.logging.profile import Profile
 from myriad.training.logging.progress import Progress
 from myriad.training.logging.run_folder import RunFolder, lines_of, rows_of
 from myriad.training.logging.trackers import Tracker, make_trackers
-from myriad.training.loop import Report, TrainState
-from myriad.training.programs import CompiledTraining, Flag
-from myriad.training.results import Timings, TrainingResults
+from myriad.training.loop import Report
+from myriad.training.programs import Flag, OnReport
+from myriad.training.results import SeedResults, Timings, TrainingResults
 from myriad.training.rows import bad_parts, evaluation_row, row_of_window, training_row
-from myriad.training.short import too_few_updates, warn_of_short
+from myriad.training.short import warn_if_short
 from myriad.xla import default_dtype, matmul_precision
 
-# Don't look for ended episodes in longer trainings: an environment that has ended none by then
-# hardly ever does.
-_FEW_STEPS = 1_000
+Rows = list[dict[str, Any]]
+
+
+class Trainings:
+    """What the host loop runs: a training, or one for each of `M` seeds. Here it is a single one.
+
+    Trainings that have not stopped have done the same number of updates.
+
+    Args:
+        programs: the programs, not compiled yet.
+        seeds: the seed of each training, `[M]`, or None for the only one.
+    """
+
+    def __init__(self, programs: Any, seeds: Sequence[Any] = (None,)):
+        self.programs = programs
+        self.seeds = seeds
+
+    @property
+    def devices(self) -> str:
+        """The devices that train, such as "2 CPU devices"."""
+        return self.programs.loop.devices
+
+    @property
+    def described(self) -> str:
+        """How many environments there are, and on what, for the progress."""
+        shares = self.programs.loop.num_devices
+        on = f" in {shares} shares on {self.devices}" if shares > 1 else ""
+        return f"{self.programs.resolved.num_envs:,} environments{on}"
+
+    def compile(self, *, resumes: bool, meanwhile: Callable[[], None]) -> None:
+        """Compile the programs, unless they don't fit into memory."""
+        compile_within_memory(self.programs, saves=True, resumes=resumes, meanwhile=meanwhile)
+
+    def first_state(self) -> Any:
+        """Return the state before the first update."""
+        return self.programs.first_state()
+
+    def restored(self, checkpoints: Checkpoints, done: int) -> Any:
+        """Return the state that a checkpoint holds."""
+        loop = self.programs.loop
+        # A single process reads the whole state. Of several, each reads the part that it will hold.
+        placement = loop.placement if distributed.count() > 1 else None
+        state = checkpoints.restore(done, self.programs.state_shapes, placement)
+        release_freed_memory()
+        return loop.everywhere(state) if placement is None else state
+
+    def to_save(self, state: Any) -> Any:
+        """Return the arrays that a checkpoint holds."""
+        return self.programs.loop.on_one_device(state)
+
+    def run_window(
+        self,
+        state: Any,
+        done: int,
+        boundary: int,
+        running: np.ndarray,
+        on_report: OnReport,
+        interrupted: Flag,
+    ) -> tuple[Any, int]:
+        """Run the trainings in `running`, `[M]`, as `CompiledTraining.run_window` does."""
+        return self.programs.run_window(state, done, boundary, on_report, interrupted)
+
+    def report_of(self, report: Report, index: int) -> Report:
+        """Return the report of one training."""
+        return report
+
+    def evaluate(self, state: Any, running: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the returns of the evaluation's episodes, and whether each ended, `[M, E]`."""
+        own = self.programs.loop.of_first_device(state)
+        results = self.programs.evaluate(own.agent, own.key, own.num_updates)
+        returns, ended, _ = jax.device_get(results)
+        return returns[None], ended[None]
+
+    def agents(self, state: Any) -> Any:
+        """Return the learner's state, of many seeds with the axis of seeds first."""
+        return self.programs.loop.of_first_device(state).agent
 
 
 class Trainer:
-    """A training, its programs and its run folder.
+    """A training, or many seeds of it, and the run folder.
 
     Args:
-        resolved: the training.
+        trainings: what to train.
         folder: the run's folder. A run in it is resumed from its newest checkpoint.
         quiet: show no progress.
         profile_chunks: chunks to trace into the folder.
@@ -53,28 +132,35 @@ class Trainer:
 
     def __init__(
         self,
-        resolved: ResolvedConfig,
+        trainings: Trainings,
         folder: RunFolder,
         *,
         quiet: bool = False,
         profile_chunks: int = 0,
         settings: Sequence[ActiveSetting] = (),
     ):
-        self._settings = settings
-        self.programs = CompiledTraining(resolved)
-        self.config = resolved.config
+        self.trainings = trainings
+        self.resolved = trainings.programs.resolved
+        self.config = self.resolved.config
         self.folder = folder
-        self._checkpoints = Checkpoints(folder.checkpoints)
-        self._progress = Progress(
-            self.programs.num_updates * self.programs.steps_per_update,
-            quiet=quiet or not distributed.is_first(),
-        )
         self.has_trained = False
+        self._settings = settings
+        self._checkpoints = Checkpoints(folder.checkpoints)
         # The devices that the run has trained on, those of this process last.
-        self._devices = [self.programs.loop.devices]
+        self._devices = [trainings.devices]
         self._monitor = Monitor()
+        self._num_updates = trainings.programs.num_updates
+        self._steps_per_update = trainings.programs.steps_per_update
+        self._eval_every = trainings.programs.eval_every
+        self._total_steps = len(trainings.seeds) * self._num_updates * self._steps_per_update
+        self._compile_s = 0.0
+        self._progress = Progress(self._total_steps, quiet=quiet or not distributed.is_first())
         self._profile = Profile(folder, profile_chunks, say)
-        self._films = Films(resolved, folder.path / "films")
+        self._films = Films(self.resolved, folder.path / "films")
+        self._trackers: list[Tracker] = []
+        # Each training's newest row, and whether it goes on.
+        self._newest: dict[int | None, dict[str, Any]] = {}
+        self._running = np.ones(len(trainings.seeds), bool)
         self._report: Any = None
 
     def run(self) -> TrainingResults:
@@ -99,23 +185,31 @@ class Trainer:
             described = self.config.model_dump(mode="json")
             described["settings"] = [dataclasses.asdict(each) for each in self._settings]
             log_to = self.config.log_to if distributed.is_first() else []
-            trackers = make_trackers(log_to, self.folder, described)
-            for tracker in trackers:
+            self._trackers = make_trackers(log_to, self.folder, described)
+            for tracker in self._trackers:
                 opened.callback(tracker.close)
             state, done, rows = self._first_state()
-            if not done:
-                self._warn_if_short(state)
-            state, stopped = self._train(state, done, rows, trackers)
-        steps = int(state.num_updates) * self.programs.steps_per_update
+            if not done and distributed.is_first():
+                warn_if_short(self.resolved, stacklevel=4)
+            state, done = self._train(state, done, rows)
+            agents = self.trainings.agents(state)
         total_s = time.perf_counter() - start
-        return TrainingResults(
-            self.programs.loop.of_first_device(state).agent,
+        results = TrainingResults(
+            agents,
             History([training_row(row) for row in rows]),
             History([evaluation_row(row) for row in rows]),
             self.config,
-            Timings.of(self._monitor, self.programs.compile_s, steps, total_s),
+            Timings.of(self._monitor, self._compile_s, self._steps_done(done), total_s),
             self.folder.path,
-            stopped,
+            "end" if self._running.any() else "target",
+        )
+        if self.config.seeds is None:
+            return results
+        return SeedResults(
+            **vars(results),
+            seeds=tuple(self.config.seeds),
+            final_returns=self._returns(),
+            reached_target=tuple(np.logical_not(self._running).tolist()),
         )
 
     def _note_devices(self) -> None:
@@ -128,7 +222,7 @@ class Trainer:
         agrees = "differs by rounding"
         if all(platform in devices for devices in others):
             agrees = "gives the same results within 1e-5 but not the same bits"
-        is_news = others and done != self.programs.num_updates
+        is_news = others and done != self._num_updates
         if is_news and distributed.is_first():
             warnings.warn(
                 f"this run trained on {' and '.join(others)} and continues on {now}: an update "
@@ -140,79 +234,65 @@ class Trainer:
 
     def _compile(self) -> None:
         what = f"{self.config.agent} on {self.config.env}"
+        how = {"off": "nothing is compiled"}.get(self.config.compile_mode, "compiles as it goes")
         if self.config.compile_mode == "aot":
             self._progress.say(f"{what}: compiling ...")
-        compile_within_memory(
-            self.programs,
-            saves=True,
-            resumes=self._checkpoints.latest() is not None,
-            meanwhile=import_orbax,
-        )
-        how = f"3 programs ready in {self.programs.compile_s:.1f} s"
-        if self.config.compile_mode != "aot":
-            how = (
-                "nothing is compiled"
-                if self.config.compile_mode == "off"
-                else "compiles as it goes"
-            )
-        num_envs = self.programs.resolved.num_envs
-        size = f"{num_envs:,} environments"
-        if self.programs.loop.num_devices > 1:
-            size += f" in {self.programs.loop.num_devices} shares on {self._devices[-1]}"
-        self._progress.say(f"{what}, {size}: {how}")
+        resumes = self._checkpoints.latest() is not None
+        start = time.perf_counter()
+        self.trainings.compile(resumes=resumes, meanwhile=import_orbax)
+        if self.config.compile_mode == "aot":
+            self._compile_s = time.perf_counter() - start
+            how = f"ready in {self._compile_s:.1f} s"
+        self._progress.say(f"{what}, {self.trainings.described}: {how}")
         if self._settings:
             self._progress.say(in_short(self._settings))
 
-    def _first_state(self) -> tuple[TrainState, int, list[dict[str, Any]]]:
+    def _first_state(self) -> tuple[Any, int, Rows]:
         done = self._checkpoints.latest()
         if done is None:
             self.folder.go_back_to([])
-            return self.programs.first_state(), 0, []
+            return self.trainings.first_state(), 0, []
         self.has_trained = True
-        loop = self.programs.loop
-        # A single process reads the whole state. Of several, each reads the part that it will hold.
-        placement = loop.placement if distributed.count() > 1 else None
-        state = self._checkpoints.restore(done, self.programs.state_shapes, placement)
+        state = self.trainings.restored(self._checkpoints, done)
         release_freed_memory()
         rows = rows_of(distributed.broadcast(distributed.on_first(lambda: self._rows_until(done))))
-        return (loop.everywhere(state) if placement is None else state), done, rows
+        self._newest = {row.get("seed"): row for row in rows}
+        self._stop_at_target()
+        return state, done, rows
 
     def _rows_until(self, done: int) -> str:
         """Return the lines up to a checkpoint, and cut the run's `metrics.jsonl` back to them."""
         lines = self._checkpoints.rows(done)
-        if lines is None:
-            lines = lines_of(self.folder.rows_until(done))
         if self.folder.go_back_to(rows_of(lines)):
             self._progress.say(f"{self.folder.metrics} is made again from checkpoint {done}")
         return lines
 
-    def _save(self, done: int, state: TrainState, rows: list[dict[str, Any]]) -> None:
+    def _save(self, done: int, state: Any, rows: Rows) -> None:
         with self._monitor.timed("save"):
             self.folder.flush()
-            state = self.programs.loop.on_one_device(state)
-            self._checkpoints.save(done, state, lines_of(rows), self._devices)
+            saved = self.trainings.to_save(state)
+            self._checkpoints.save(done, saved, lines_of(rows), self._devices)
+            del saved
             # Each save leaves a freed copy of the whole compressed state in the allocator.
             release_freed_memory()
 
-    def _train(
-        self, state: TrainState, done: int, rows: list[dict[str, Any]], trackers: list[Tracker]
-    ) -> tuple[TrainState, str]:
+    def _train(self, state: Any, done: int, rows: Rows) -> tuple[Any, int]:
         """Train window by window, save when it is time to, and stop at the end of the run."""
         saved = self._checkpoints.latest()
         saved_at = time.monotonic()
-        score = None
-        self._monitor.restart(done * self.programs.steps_per_update)
-        self._progress.begin(done * self.programs.steps_per_update)
+        self._monitor.restart(self._steps_done(done))
+        self._progress.begin(self._steps_done(done))
         self._profile.start()
         with interrupt_noted() as interrupted:
-            while done < self.programs.num_updates and not self._reached(rows):
-                boundary = self.programs.next_boundary(done)
-                state, done = self._run_window(state, done, boundary, score, interrupted)
+            while done < self._num_updates and self._running.any():
+                window_end = (done // self._eval_every + 1) * self._eval_every
+                boundary = min(self._num_updates, window_end)
+                state, done = self._run_window(state, done, boundary, interrupted)
                 if done == boundary:
                     with self._monitor.timed("evaluate"):
-                        rows.append(self._row(state, done))
-                    score = f"{rows[-1]['eval_return']:.1f}"
-                    self._log(rows, state, trackers)
+                        new = self._evaluate(state, done)
+                    rows += new
+                    self._log(new, state, done)
                 due = distributed.broadcast(
                     time.monotonic() - saved_at >= self.config.checkpoint_every_s
                 )
@@ -222,101 +302,119 @@ class Trainer:
                     saved_at = time.monotonic()
                 if interrupted.is_set():
                     self._progress.close()
-                    steps = self.programs.steps_per_update
-                    total = self.programs.num_updates * steps
-                    interrupted.end(how_to_go_on(done * steps, total, self.folder.path))
+                    steps = self._steps_done(done)
+                    interrupted.end(how_to_go_on(steps, self._total_steps, self.folder.path))
             if done != saved:
                 self._save(done, state, rows)
-        return state, "target" if self._reached(rows) else "end"
+        return state, done
 
-    def _log(self, rows: list[dict[str, Any]], state: TrainState, trackers: list[Tracker]) -> None:
-        """Write the newest row to the run's folder and the trackers, and do what else is due."""
-        done = rows[-1]["update"]
-        steps = rows[-1]["steps"]
+    def _run_window(
+        self, state: Any, done: int, boundary: int, interrupted: Flag
+    ) -> tuple[Any, int]:
+        """Run up to the next evaluation or an interrupt, and check every report."""
+        start = time.perf_counter()
+        first = self._steps_done(done)
+        score = self._score()
+
+        def watch(report: Report, done: int) -> None:
+            self.has_trained = True
+            self._report = report
+            self._require_numbers(report, done)
+            with self._monitor.timed("log"):
+                self._profile.count()
+            steps = self._steps_done(done)
+            self._progress.update(steps, (steps - first) / (time.perf_counter() - start), score)
+
+        with self._monitor.timed("train"):
+            return self.trainings.run_window(
+                state, done, boundary, self._running, watch, interrupted
+            )
+
+    def _require_numbers(self, report: Report, done: int) -> None:
+        """Stop the run if a report contains a NaN or an infinity."""
+        for index in np.flatnonzero(self._running).tolist():
+            what = bad_parts(self.trainings.report_of(report, index))
+            if what is not None:
+                seed = self.trainings.seeds[index]
+                whose = "" if seed is None else f" of seed {seed}"
+                kept = newest_kept(self._checkpoints)
+                raise DivergedError(
+                    f"{what} by update {done}{whose}; {kept} in {self.folder.path}."
+                )
+
+    def _evaluate(self, state: Any, done: int) -> Rows:
+        """Evaluate, and return the figures of the window and of the evaluation as rows."""
+        returns, ended = self.trainings.evaluate(state, self._running)
+        rows = []
+        for index in np.flatnonzero(self._running).tolist():
+            report = self.trainings.report_of(self._report, index)
+            row = row_of_window(self.trainings.programs, done, report, returns[index], ended[index])
+            if (seed := self.trainings.seeds[index]) is not None:
+                row = {"seed": seed} | row
+            rows.append(row)
+            self._newest[seed] = row
+        self._stop_at_target()
+        steps = self._steps_done(done)
+        left = (self._num_updates - done) * self._steps_per_update
+        self._progress.shorten(steps + int(self._running.sum()) * left)
+        self._progress.update(steps, self._monitor.rate(steps), self._score())
+        return rows
+
+    def _log(self, new: Rows, state: Any, done: int) -> None:
+        """Write the newest rows to the run's folder and the trackers, and do what else is due."""
+        evaluation = -(-done // self._eval_every)
+        steps = self._steps_done(done)
         with self._monitor.timed("log"):
-            self.folder.append(rows[-1])
-            for tracker in trackers:
-                tracker.log(rows[-1], steps)
-            if _is_due(len(rows), self.config.film_every):
-                self._films.record(self.programs.loop.of_first_device(state).agent, done)
-        if not _is_due(len(rows), self.config.monitor_every):
+            for row in new:
+                self.folder.append(row)
+                for tracker in self._trackers:
+                    tracker.log(row, steps)
+            if _is_due(evaluation, self.config.film_every):
+                self._films.record(self.trainings.agents(state), done)
+        if not _is_due(evaluation, self.config.monitor_every):
             return
         of_machine = self._monitor.row(steps)
         with self._monitor.timed("log"):
             self.folder.append_monitor({"update": done, "steps": steps} | of_machine)
             self._progress.monitor(summary(of_machine))
             known = {f"monitor/{k}": v for k, v in of_machine.items() if v is not None}
-            for tracker in trackers:
+            for tracker in self._trackers:
                 tracker.log(known, steps)
 
-    def _run_window(
-        self,
-        state: TrainState,
-        done: int,
-        boundary: int,
-        score: str | None,
-        interrupted: Flag,
-    ) -> tuple[TrainState, int]:
-        """Run up to the next evaluation or an interrupt, and check every report."""
-        start = time.perf_counter()
-        first = done
-        steps = self.programs.steps_per_update
-
-        def watch(report: Report, done: int) -> None:
-            self.has_trained = True
-            self._report = self._watch(report, done)
-            with self._monitor.timed("log"):
-                self._profile.count()
-            rate = (done - first) * steps / (time.perf_counter() - start)
-            self._progress.update(done * steps, rate, score)
-
-        with self._monitor.timed("train"):
-            return self.programs.run_window(state, done, boundary, watch, interrupted)
-
-    def _watch(self, report: Report, done: int) -> Report:
-        """Return the report, or stop the run if it contains a NaN or an infinity."""
-        if (what := bad_parts(report)) is not None:
-            kept = newest_kept(self._checkpoints)
-            raise DivergedError(f"{what} by update {done}; {kept} in {self.folder.path}.")
-        return report
-
-    def _row(self, state: TrainState, done: int) -> dict[str, Any]:
-        """Evaluate, and return the figures of the window and the evaluation as one row."""
-        returns, ended, _ = self._evaluate(state)
-        row = row_of_window(self.programs, done, self._report, returns, ended)
-        rate = self._monitor.rate(row["steps"])
-        self._progress.update(row["steps"], rate, f"{row['eval_return']:.1f}")
-        return row
-
-    def _evaluate(self, state: TrainState) -> Any:
-        state = self.programs.loop.of_first_device(state)
-        return jax.device_get(self.programs.evaluate(state.agent, state.key, state.num_updates))
-
-    def _warn_if_short(self, state: TrainState) -> None:
-        """Warn that a training can't be expected to learn, before it begins."""
-        resolved = self.programs.resolved
-        if not resolved.learner.metric_names:
-            return  # A fixed policy learns nothing anyway.
-        reason = too_few_updates(resolved)
-        steps = resolved.steps_per_env
-        if (
-            reason is None
-            and steps <= _FEW_STEPS
-            and (shortest := self._evaluate(state)[2].min()) > steps
-        ):
-            reason = (
-                f"may end no episode, since the shortest of {self.config.agent} before it learns "
-                f"takes {shortest:,}"
-            )
-        if reason is not None and distributed.is_first():
-            warn_of_short(resolved, reason, stacklevel=5)
-
-    def _reached(self, rows: list[dict[str, Any]]) -> bool:
+    def _stop_at_target(self) -> None:
+        """Stop the trainings whose newest evaluation reached the target return."""
         target = self.config.target_return
         if target is None:
-            return False
+            return
+        newest = [self._newest.get(seed) for seed in self.trainings.seeds]
+        running = [row is None or not row["eval_return"] >= target for row in newest]
         # Process 0 decides for all, since another host may round the mean differently.
-        return distributed.broadcast(bool(rows) and bool(rows[-1]["eval_return"] >= target))
+        self._running = np.array(distributed.broadcast(running))
+
+    def _steps_done(self, done: int) -> int:
+        """Return the steps of all trainings together. Those that stopped early did fewer."""
+        steps = done * self._steps_per_update
+        return sum(
+            steps if runs else self._newest[seed]["steps"]
+            for seed, runs in zip(self.trainings.seeds, self._running.tolist(), strict=True)
+        )
+
+    def _returns(self) -> tuple[float, ...]:
+        return tuple(self._newest[seed]["eval_return"] for seed in self.trainings.seeds)
+
+    def _score(self) -> str | None:
+        """Return the mean of the newest evaluations, of several seeds with its interval."""
+        if len(self._newest) < len(self.trainings.seeds):
+            return None
+        returns = self._returns()
+        low, high = mean_interval(returns)
+        score = f"{np.mean(returns):.1f}"
+        if not math.isnan(low):
+            score += f" ({low:.1f} to {high:.1f})"
+        stopped = len(returns) - int(self._running.sum())
+        if len(returns) > 1 and stopped:
+            score += f", {stopped} of {len(returns)} seeds at the target"
+        return score
 
 
 def environment_record(

@@ -135,18 +135,21 @@ class TuneSettings:
                 raise UnknownNameError(name, value, filter(None, known))
         require_ranges(self)
         if self.n_jobs == 0:
-            raise InvalidArgumentError("n_jobs must be at least 1, or -1 for all cores, but got 0.")
+            raise InvalidArgumentError(
+                "n_jobs", "must be at least 1, or -1 for all cores, but got 0."
+            )
         if self.eval_interval > self.num_steps:
             raise InvalidArgumentError(
-                f"eval_interval must be at most num_steps ({self.num_steps:,}), but got "
-                f"{self.eval_interval:,}."
+                "eval_interval",
+                f"must be at most num_steps ({self.num_steps:,}), but got {self.eval_interval:,}.",
             )
         if self.ensemble == 1:
-            raise InvalidArgumentError("ensemble must be 0 or at least 2, but got 1.")
+            raise InvalidArgumentError("ensemble", "must be 0 or at least 2, but got 1.")
         if self.study_name is not None and not re.fullmatch(_STUDY_NAME, self.study_name):
             raise InvalidArgumentError(
-                "study_name must be at most 100 letters, digits and any of _ . = -, and begin with "
-                f"a letter, a digit or _, but got {shown(self.study_name)}."
+                "study_name",
+                "must be at most 100 letters, digits and any of _ . = -, and begin with "
+                f"a letter, a digit or _, but got {shown(self.study_name)}.",
             )
         self._require_objectives()
 
@@ -154,18 +157,20 @@ class TuneSettings:
         known = set(self.objectives)
         if not known or len(known) < len(self.objectives) or not known <= GROWS.keys():
             raise InvalidArgumentError(
-                f"objectives must be different ones of {', '.join(GROWS)}, but got "
-                f"{shown(self.objectives)}."
+                "objectives",
+                f"must be different ones of {', '.join(GROWS)}, but got {shown(self.objectives)}.",
             )
         if len(self.objectives) > 1 and self.pruner not in (None, "none"):
             raise InvalidArgumentError(
-                "pruner must be none with several objectives, which no pruner compares, but got "
-                f"{self.pruner!r}."
+                "pruner",
+                "must be none with several objectives, which no pruner compares, but got "
+                f"{self.pruner!r}.",
             )
         if self.max_memory_gib is not None and self.sampler not in CONSTRAINED:
             raise InvalidArgumentError(
-                f"max_memory_gib must be left out with the sampler {self.sampler}, which knows no "
-                f"constraints, but got {self.max_memory_gib:g}; {' and '.join(CONSTRAINED)} do."
+                "max_memory_gib",
+                f"must be left out with the sampler {self.sampler}, which knows no "
+                f"constraints, but got {self.max_memory_gib:g}; {' and '.join(CONSTRAINED)} do.",
             )
 
     def completed(self) -> "TuneSettings":

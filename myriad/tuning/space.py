@@ -72,8 +72,9 @@ class SearchSpace:
         path = FOLDER / f"{agent}.toml" if file is None else Path(file)
         if file is None and not path.exists():
             raise InvalidArgumentError(
-                f"agent must be one with a search space ({', '.join(agents_with_space())}), but "
-                f"got {shown(agent)}; name a file of your own to tune it."
+                "agent",
+                f"must be one with a search space ({', '.join(agents_with_space())}), but "
+                f"got {shown(agent)}; name a file of your own to tune it.",
             )
         fixed, parameters, values = read_space(path, agent, env)
         static = tuple(each.name for each in parameters if not is_traced(agent, each.name))
@@ -175,8 +176,9 @@ class SearchSpace:
         for name in self.names:
             if name in options:
                 raise InvalidArgumentError(
-                    f"{name} must be left out, since {self.file} sets it in every trial, but got "
-                    f"{shown(options[name])}; name a --space without it."
+                    name,
+                    f"must be left out, since {self.file} sets it in every trial, but got "
+                    f"{shown(options[name])}; name a --space without it.",
                 )
 
     def require_usable(self, base: Mapping[str, Value]) -> None:

@@ -69,7 +69,7 @@ def read_space(
         for name, entry in file.parameters.items():
             _require_tunable(agent, name)
             if name in file.fixed:
-                raise InvalidArgumentError(f"{name} must be in fixed or parameters, not in both.")
+                raise InvalidArgumentError(name, "must be in fixed or parameters, not in both.")
             parameters.append(_parameter(name, entry, parameters))
         for name in file.fixed:
             if name != _FIXED_ALONE:
@@ -86,7 +86,7 @@ def _require_tunable(agent: str, name: str) -> None:
     options = [f"agent.{each.name}" for each in options_of(AGENTS.load(agent))]
     known = [*_FIELDS, *(each for each in options if canonical(each) == each)]
     if name.startswith("env.") or (name in TrainingConfig.model_fields and name not in known):
-        raise InvalidArgumentError(f"{name} must be left to the study, which sets it.")
+        raise InvalidArgumentError(name, "must be left to the study, which sets it.")
     if name not in known:
         raise UnknownNameError("parameter", name, known)
 
@@ -95,7 +95,7 @@ def _parameter(name: str, entry: _Entry, before: Sequence[Parameter]) -> Paramet
     when = _when(name, entry.when, before)
     given = entry.model_fields_set - {"when"}
     if given != {"choices"} and not {"low", "high"} <= given <= {"low", "high", "log", "step"}:
-        raise InvalidArgumentError(f"{name} must have either choices, or low and high.")
+        raise InvalidArgumentError(name, "must have either choices, or low and high.")
     if entry.choices is not None:
         if len({json.dumps(each, default=str) for each in entry.choices}) < len(entry.choices):
             raise InvalidArgumentError(

@@ -108,9 +108,10 @@ def read_storage(storage: str | None) -> Place:
     is_plain = re.fullmatch(r"[\w./~+-]*", storage)
     got = storage if is_plain else f"{scheme[:20]}://..." if is_address else "..."
     raise InvalidArgumentError(
-        "storage must be FILE.db, FILE.journal, sqlite:///FILE or the address of a database, such "
+        "storage",
+        "must be FILE.db, FILE.journal, sqlite:///FILE or the address of a database, such "
         "as postgresql://USER@HOST/DATABASE, where an @ of a password is written as %40, but got "
-        f"{shown(got)}."
+        f"{shown(got)}.",
     )
 
 

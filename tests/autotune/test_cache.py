@@ -4,9 +4,11 @@ import contextlib
 import dataclasses
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jax
@@ -32,9 +34,9 @@ ANSWER = {
     "rounds_s": {"16": "0.011 0.012", "32": "0.013 0.012"},
 }
 MACHINE = Hardware("cpu", "AMD EPYC", 2, 24 << 30, 20 << 30)
-# Both import once and fork before JAX's backend starts: an import for each writer would take most
+# It imports once and forks before JAX's backend starts: an import for each writer would take most
 # of the time.
-FIFTY_WRITERS = """
+TWENTY_WRITERS = """
 import os, sys, warnings
 from pathlib import Path
 from myriad.autotune.cache import ProfileCache
@@ -42,7 +44,7 @@ from myriad.autotune.cache import ProfileCache
 warnings.simplefilter("ignore")  # JAX warns of every fork
 gate, opens = os.pipe()
 writers = []
-for number in range(50):
+for number in range(20):
     writers.append(os.fork())
     if writers[-1] == 0:
         status = 1
@@ -58,29 +60,15 @@ for number in range(50):
 os.close(opens)  # and all go at once
 sys.exit(sum(os.waitpid(pid, 0)[1] != 0 for pid in writers))
 """
-WRITER_KILLED_TEN_TIMES = """
-import json, os, random, signal, sys, time, warnings
+WRITER = """
+import sys
 from pathlib import Path
 from myriad.autotune.cache import ProfileCache
 
-warnings.simplefilter("ignore")
-cache, moments = ProfileCache(Path(sys.argv[1])), random.Random(0)
-for kill in range(10):
-    read, write = os.pipe()
-    writer = os.fork()
-    if writer == 0:
-        for number in range(10_000):
-            key = f"{kill}:{number}"
-            cache.update("agent_profiles", key, lambda _: {"padding": "." * 50_000})
-            os.write(write, f"{key}\\n".encode())
-    os.close(write)
-    first = os.read(read, 1)
-    time.sleep(moments.uniform(0, 0.1))
-    os.kill(writer, signal.SIGKILL)
-    os.waitpid(writer, 0)
-    written = (first + os.fdopen(read, "rb").read()).decode().split()
-    kept = list(json.loads(cache.path.read_text())["agent_profiles"])
-    print(json.dumps({"written": written, "kept": kept}))
+for number in range(10_000):
+    entry = {"padding": "." * 50_000}
+    ProfileCache(Path(sys.argv[1])).update("agent_profiles", str(number), lambda _: entry)
+    print(number, flush=True)
 """
 
 
@@ -96,9 +84,9 @@ def start(script, cache):
 
 
 @pytest.mark.slow
-def test_fifty_processes_write_fifty_entries_and_a_reader_sees_valid_json_at_every_moment(cache):
+def test_processes_write_at_once_and_a_reader_sees_valid_json_at_every_moment(cache):
     sizes = []
-    with start(FIFTY_WRITERS, cache) as writers:
+    with start(TWENTY_WRITERS, cache) as writers:
         while writers.poll() is None:
             if cache.path.exists():
                 content = json.loads(cache.path.read_text())
@@ -106,20 +94,21 @@ def test_fifty_processes_write_fifty_entries_and_a_reader_sees_valid_json_at_eve
     assert writers.returncode == 0
     assert sizes == sorted(sizes)
     assert len(set(sizes)) > 1
-    assert {entry["number"] for entry in cache.read()["agent_profiles"].values()} == set(range(50))
+    assert {entry["number"] for entry in cache.read()["agent_profiles"].values()} == set(range(20))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_kill_in_the_middle_of_a_write_loses_nothing_that_was_there(cache):
     cache.update("hardware", "before", lambda _: {"cores": 2})
-    with start(WRITER_KILLED_TEN_TIMES, cache) as killed:
-        assert killed.stdout
-        rounds = [json.loads(line) for line in killed.stdout]
-    assert len(rounds) == 10
-    written = set()
-    for one in rounds:
-        written |= set(one["written"])
-        assert written <= set(one["kept"])
+    moments = random.Random(0)
+    for _ in range(10):
+        with start(WRITER, cache) as writer:
+            assert writer.stdout
+            first = writer.stdout.readline()
+            time.sleep(moments.uniform(0, 0.1))
+            writer.kill()
+            written = (first + writer.stdout.read()).split()
+        assert {*written} <= json.loads(cache.path.read_text())["agent_profiles"].keys()
     assert cache.get("hardware", "before") == {"cores": 2}
     unfinished = list(cache.path.parent.glob(f".{cache.path.stem}.[0-9]*"))
     assert unfinished, "no kill fell into a write, so this showed nothing"
@@ -130,36 +119,23 @@ def test_a_kill_in_the_middle_of_a_write_loses_nothing_that_was_there(cache):
 @pytest.mark.parametrize(
     "content",
     [
-        "",
-        "no JSON",
-        '{"schema_version": 1, "hardware": {"a": ',
-        "[]",
-        "{}",
-        json.dumps({"schema_version": SCHEMA_VERSION + 1}),
-        json.dumps({"schema_version": SCHEMA_VERSION, "hardware": []}),
-    ],
-    ids=[
-        *(
-            "empty",
-            "no json",
-            "half written",
-            "a list",
-            "no version",
-            "other version",
-            "wrong section",
-        ),
+        b"",
+        b"no JSON",
+        b"\xff\xfe\x00",
+        b'{"schema_version": 1, "hardware": {"a": ',
+        b"[]",
+        json.dumps({"schema_version": SCHEMA_VERSION + 1}).encode(),
+        json.dumps({"schema_version": SCHEMA_VERSION, "hardware": []}).encode(),
     ],
 )
 def test_a_file_that_is_not_ours_is_set_aside_with_a_warning_and_kept(cache, content):
     cache.path.parent.mkdir()
-    cache.path.write_text(content)
-    with pytest.warns(
-        UserWarning, match=r"is not an autotune cache of version 1; it is kept as .*unreadable"
-    ) as warned:
+    cache.path.write_bytes(content)
+    with pytest.warns(UserWarning, match=r"is kept as .*unreadable") as warned:
         assert cache.read() == {section: {} for section in SECTIONS}
     assert len(warned) == 1
     (aside,) = cache.path.parent.glob("*.unreadable-*")
-    assert aside.read_text() == content
+    assert aside.read_bytes() == content
     cache.update("hardware", "new", lambda _: {"cores": 1})
     assert cache.get("hardware", "new") == {"cores": 1}
 
@@ -176,29 +152,11 @@ CANDIDATE = {
 WRONG = {
     "another type": 1,
     "half an answer": {"optimal_chunk_size": 16},
-    "a chunk of -5": ANSWER | {"optimal_chunk_size": -5},
     "a chunk of 0": ANSWER | {"optimal_chunk_size": 0},
-    "a chunk that is true": ANSWER | {"optimal_chunk_size": True},
     "a chunk in words": ANSWER | {"optimal_chunk_size": "16"},
-    "no speed": ANSWER | {"throughput_low": None},
     "a speed that is no number": ANSWER | {"throughput_low": float("nan")},
-    "a speed beyond floats": ANSWER | {"throughput_low": 10**400},
-    "less than no memory": ANSWER | {"memory_bytes": -1},
-    "no date": ANSWER | {"validated_at": 3},
-    "a list of candidates": ANSWER | {"candidates": [16]},
-    "a candidate of another type": ANSWER | {"candidates": {"16": 3}},
     "half a candidate": ANSWER | {"candidates": {"16": {"chunk_size": 16}}},
-    "too much of a candidate": ANSWER | {"candidates": {"16": CANDIDATE | {"more": 1}}},
-    "a stretch of no steps": ANSWER | {"stretch_steps": 0},
-    "no rounds": ANSWER | {"rounds_s": {}},
-    "rounds of nothing": ANSWER | {"rounds_s": {"16": ""}},
-    "rounds of an unnamed chunk": ANSWER | {"rounds_s": {"some": "0.1"}},
-    "rounds of a chunk of 0": ANSWER | {"rounds_s": {"0": "0.1"}},
     "rounds in words": ANSWER | {"rounds_s": {"16": "soon"}},
-    "rounds of numbers": ANSWER | {"rounds_s": {"16": 0.1}},
-    "rounds of no time": ANSWER | {"rounds_s": {"16": "0.0"}},
-    "rounds without end": ANSWER | {"rounds_s": {"16": "inf"}},
-    "a checksum whose name changed": ANSWER | {"chfcksum": "9a54e68c"},
     "more rounds of one than another": ANSWER | {"rounds_s": {"16": "0.1", "32": "0.1 0.1"}},
 }
 
@@ -265,65 +223,32 @@ def test_a_lock_that_a_stopped_process_holds_is_waited_for_and_then_gone_without
     cache.update("hardware", "before", lambda _: {"cores": 2})
     lock = cache.path.with_name(f".{cache.path.name}.lock")
     with held_by_a_stopped_process(lock) as holder:
-        sentence = (
-            rf"^autotune cache {cache.path} is locked by process {holder.pid}, "
-            r"which is stopped \(waited 0\.2 s\); "
-        )
-        with pytest.warns(UserWarning, match=rf"{sentence}what is found is not kept\.$"):
+        stopped = f"process {holder.pid}, which is stopped"
+        with pytest.warns(UserWarning, match=f"{stopped}.* is not kept"):
             cache.update("hardware", "one", lambda _: {"cores": 3})
         cache.update("hardware", "two", lambda _: {"cores": 3})  # warns and waits once only
         assert cache.read()["hardware"] == {"before": {"cores": 2}}
-        with pytest.raises(InvalidArgumentError, match=rf"{sentence}try again when it has ended"):
+        with pytest.raises(InvalidArgumentError, match=stopped):
             cache.clear()
-        cache.path.write_text("damaged")
-        with pytest.warns(UserWarning, match=rf"{sentence}what it holds is not used\.$"):
-            assert cache.get("hardware", "before") is None
-    assert cache.path.read_text() == "damaged"
-
-
-def test_bytes_that_are_no_text_are_set_aside_by_a_writer_too(cache):
-    cache.path.parent.mkdir()
-    cache.path.write_bytes(b"\xff\xfe\x00")
-    with pytest.warns(UserWarning, match="it is kept as"):
-        cache.update("hardware", "new", lambda _: {})
-    (aside,) = cache.path.parent.glob("*.unreadable-*")
-    assert aside.read_bytes() == b"\xff\xfe\x00"
 
 
 @pytest.mark.parametrize("use", [ProfileCache.read, ProfileCache.clear, ProfileCache.table])
 def test_a_file_of_another_name_that_is_not_a_cache_is_refused(use, tmp_path):
     file = tmp_path / "mine.json"
     file.write_text('{"precious": 1}')
-    with pytest.raises(
-        InvalidArgumentError, match=r"mine\.json is not one of version 1; name another file\.$"
-    ):
+    with pytest.raises(InvalidArgumentError, match=r"mine\.json is not one of version 1"):
         use(ProfileCache(str(file)))
     assert file.read_text() == '{"precious": 1}'
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_the_path_of_a_cache_is_text_or_a_path():
-    with pytest.raises(InvalidArgumentError, match=r"path must be a string or a path, but got 3\."):
-        ProfileCache(3)
-
-
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     cache = ProfileCache(tmp_path / "file" / "autotune_profiles.json")
-    with pytest.warns(
-        UserWarning,
-        match=rf"^autotune cache {cache.path} can't be written: .*; what is found is not kept\.$",
-    ):
+    with pytest.warns(UserWarning, match=rf"{cache.path} can't be written"):
         cache.update("hardware", "new", lambda _: {})
-    with pytest.raises(
-        InvalidArgumentError, match=rf"^autotune cache {cache.path} can't be read: .*\.$"
-    ):
+    with pytest.raises(InvalidArgumentError, match=rf"{cache.path} can't be read"):
         cache.get("hardware", "new")
-
-
-def test_reading_writes_nothing(cache):
-    assert cache.get("hardware", "any") is None
-    assert not cache.path.parent.exists()
 
 
 def test_the_file_is_readable_and_moves_with_myriad_home(tmp_path, monkeypatch):
@@ -360,13 +285,11 @@ def key_of(config, machine=MACHINE):
         {"num_envs": 8},
         {"buffer_size": 1024},
         {"batch_size": 32},
-        {"eval_rollouts": 100_000},
         {"env.gravity": 3.7},
         {"env.max_steps": 100},
-        {"agent.learning_rate": 1e-3},
         {"agent.hidden_sizes": [32, 32]},
     ],
-    ids=lambda change: next(iter(change)),
+    ids=str,
 )
 def test_an_answer_is_for_this_configuration_only(change):
     assert key_of(dqn(**change)) != key_of(dqn())
@@ -378,100 +301,51 @@ def test_an_answer_is_for_this_environment_and_agent_only():
     assert len({key_of(create_config(*pair, **options).resolve().config) for pair in pairs}) == 3
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"seed": 1},
-        {"steps_per_env": 2048},
-        {"eval_frequency": 128},
-        {"scan_chunk_size": 7},
-        {"target_return": 475.0},
-        {"checkpoint_every_s": 1.0},
-        {"log_to": ["tensorboard"]},
-        {"agent.exploration_steps": 99},
-    ],
-    ids=lambda change: next(iter(change)),
-)
-def test_an_answer_holds_whatever_does_not_change_the_speed(change):
-    assert key_of(dqn(**change)) == key_of(dqn())
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"device_kind": "gpu"},
-        {"device_name": "AMD EPYC 2"},
-        {"cores": 4},
-        {"memory_total_bytes": (24 << 30) + 1},
-    ],
-    ids=lambda change: next(iter(change)),
-)
-def test_a_copied_file_misses_on_other_hardware(change, cache):
-    config = dqn()
-    cache.update(
-        "chunk_size_configs",
-        key_of(config),
-        lambda _: ANSWER | {"details": keys.details(config, MACHINE)},
-    )
-    assert cache.get("chunk_size_configs", key_of(config)) is not None
-    assert (
-        cache.get("chunk_size_configs", key_of(config, dataclasses.replace(MACHINE, **change)))
-        is None
-    )
-
-
-def test_memory_that_others_take_meanwhile_changes_no_key():
+def test_an_answer_holds_whatever_does_not_change_the_speed():
+    changed = {"seed": 1, "steps_per_env": 2048, "eval_frequency": 128, "scan_chunk_size": 7}
+    changed |= {"target_return": 475.0, "checkpoint_every_s": 1.0}
+    changed |= {"log_to": ["tensorboard"], "agent.exploration_steps": 99}
+    assert key_of(dqn(**changed)) == key_of(dqn())
     busier = dataclasses.replace(MACHINE, memory_available_bytes=1 << 30)
     assert key_of(dqn(), busier) == key_of(dqn())
 
 
-def test_an_answer_is_for_this_many_devices_only(monkeypatch):
-    before = key_of(dqn())
-    monkeypatch.setattr(jax, "local_device_count", lambda: 7)
-    assert key_of(dqn()) != before
+@pytest.mark.parametrize(
+    "change",
+    [{"device_kind": "gpu"}, {"device_name": "AMD EPYC 2"}, {"cores": 4}],
+    ids=str,
+)
+def test_a_copied_file_misses_on_other_hardware(change):
+    assert key_of(dqn(), dataclasses.replace(MACHINE, **change)) != key_of(dqn())
 
 
-@pytest.mark.parametrize("package", ["myriad", "jax", "jaxlib"])
-def test_an_answer_is_for_these_versions_only(monkeypatch, package):
-    before, versions = key_of(dqn()), keys.package_versions()
-    monkeypatch.setattr(keys, "package_versions", lambda: versions | {package: "99.0"})
-    assert key_of(dqn()) != before
-
-
-def test_an_answer_is_for_this_precision_and_these_options_of_xla_only(monkeypatch):
-    config = dqn()
-    found = {key_of(config)}
+def test_an_answer_is_for_these_devices_versions_and_options_of_xla_only(monkeypatch):
+    config, versions = dqn(), keys.package_versions()
+    found = [key_of(config)]
+    with monkeypatch.context() as patch:
+        patch.setattr(jax, "local_device_count", lambda: 7)
+        found.append(key_of(config))
+    for package in ("myriad", "jax", "jaxlib"):
+        with monkeypatch.context() as patch:
+            changed = versions | {package: "99.0"}
+            patch.setattr(keys, "package_versions", lambda changed=changed: changed)
+            found.append(key_of(config))
     with jax.enable_x64(True):  # noqa: FBT003 (JAX's own signature)
-        found.add(key_of(config))
+        found.append(key_of(config))
     with jax.default_matmul_precision("highest"):
-        found.add(key_of(config))
-    monkeypatch.setenv(
-        "XLA_FLAGS", f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_enable_fast_math=true"
-    )
-    found.add(key_of(config))
-    assert len(found) == 4
-
-
-def test_an_answer_is_for_processes_that_called_configure_only(monkeypatch):
-    configured = key_of(dqn())
+        found.append(key_of(config))
+    flags = os.environ.get("XLA_FLAGS", "")
+    monkeypatch.setenv("XLA_FLAGS", f"{flags} --xla_cpu_enable_fast_math=true")
+    found.append(key_of(config))
+    assert len(set(found)) == len(found) == 8
     monkeypatch.setenv("XLA_FLAGS", "")
-    assert ":configured:" in configured
-    assert ":unconfigured:" in key_of(dqn())
+    assert ":configured:" in found[0]
+    assert ":unconfigured:" in key_of(config)
 
 
 def test_the_key_is_readable_and_its_rest_is_spelled_out():
     config = dqn()
     spelled_out = keys.details(config, MACHINE)
-    assert (
-        keys.key(config, MACHINE, spelled_out)
-        == f"cartpole:dqn:4:AMD-EPYC_24GB:configured:{keys.digest(spelled_out)}"
-    )
+    digest = keys.digest(spelled_out)
+    assert key_of(config) == f"cartpole:dqn:4:AMD-EPYC_24GB:configured:{digest}"
     assert spelled_out["config"]["buffer_size"] == 512
-    assert spelled_out["device"] == {
-        "kind": "cpu",
-        "name": "AMD EPYC",
-        "count": jax.local_device_count(),
-        "processes": 1,
-        "cores": 2,
-        "memory_total_bytes": 24 << 30,
-    }

@@ -32,7 +32,7 @@ def test_a_villager_does_from_what_it_sees_what_its_script_does_from_the_state(n
         obs, state, *_ = env.step(make_key(night), state, action, params)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_snake_that_looks_grows_longer_and_neither_snake_dies_before_it_has_eaten():
     env = make_env("snake")
     returns = {name: _returns(env, player) for name, player in _snake_players(env)}
@@ -41,7 +41,7 @@ def test_a_snake_that_looks_grows_longer_and_neither_snake_dies_before_it_has_ea
     assert float(looking.min()) >= 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_best_of_a_sweep_is_no_worse_than_the_controller_as_it_comes():
     env = make_env("gene-circuit-control")
     plain = make_agent("bangbang", env)

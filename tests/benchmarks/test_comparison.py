@@ -1,7 +1,5 @@
 """The comparison: every side steps CartPole for real, and the report says where ours is behind."""
 
-import os
-import subprocess
 import sys
 import types
 from dataclasses import replace
@@ -13,12 +11,10 @@ from benchmarks.comparison import chosen, main, report, sides_of
 from benchmarks.harness import interleave, peers
 from benchmarks.harness.interleave import Budget, Case, Outcome, alternate
 from benchmarks.harness.libraries import TRAINERS
-from benchmarks.harness.process.supervisor import ROOT
 from benchmarks.harness.results import COLUMNS, read_csv, row_of
 from benchmarks.harness.sanity import as_declared, check_sanity
 from benchmarks.harness.workloads import Workload, load
 from benchmarks.sides import array_libraries, training
-from benchmarks.sides.network_policy import NetworkPolicy
 from benchmarks.sides.ours import MyriadSeeds, MyriadTraining
 from benchmarks.sides.server import Totals
 
@@ -37,20 +33,6 @@ def measured(*sides, workload=TINY, budget=BUDGET):
     for outcome in outcomes:
         check_sanity(outcome, check and replace(check, num_episodes=300, tolerance=2.0))
     return outcomes
-
-
-def children_of(pid):
-    listed = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False
-    )
-    return [int(line) for line in listed.stdout.split()]
-
-
-def is_running(pid):
-    state = subprocess.run(
-        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
-    ).stdout
-    return bool(state.strip()) and not state.startswith("Z")
 
 
 # --- the sides
@@ -84,46 +66,13 @@ def test_the_step_that_only_resets_is_in_no_episodes_length():
     assert side.totals() == Totals(3, None, 3)
 
 
-@pytest.mark.slow
-def test_the_processes_of_gymnasium_end_with_their_side(monkeypatch):
-    started, seen, real = [], [], subprocess.Popen
-
-    def popen(*args, **kwargs):
-        started.append(real(*args, **kwargs))
-        return started[-1]
-
-    def watch(event, outcomes):
-        if event == "round 1":
-            seen.extend(children_of(started[0].pid))
-
-    with monkeypatch.context() as patched:
-        patched.setattr(subprocess, "Popen", popen)
-        case = as_declared(Case("gymnasium-async", replace(TINY, num_envs=2)), load())
-        (outcome,) = alternate([case], BUDGET, on_event=watch)
-    assert (outcome.status, outcome.reason) == ("ok", "")
-    assert len(seen) >= 2
-    assert not [pid for pid in seen if is_running(pid)]
-
-
 @pytest.mark.parametrize(
     ("side", "changes", "reason"),
     [
-        (
-            "gymnasium-async",
-            {"num_envs": 17},
-            "17 environments would need as many processes, and at most 16",
-        ),
+        ("gymnasium-async", {"num_envs": 17}, "17 environments would need as many processes"),
         ("gymnasium", {"num_envs": 2}, "a loop over one environment, not 2"),
-        (
-            "gymnasium-sync",
-            {"agent": "mlp-64-64"},
-            "only random actions are measured with gymnasium-sync",
-        ),
-        (
-            "gymnasium-sync",
-            {"env": "snake"},
-            "suite.toml gives no name of snake in [env_ids.gymnasium-sync]",
-        ),
+        ("gymnasium-sync", {"agent": "mlp-64-64"}, "only random actions are measured"),
+        ("gymnasium-sync", {"env": "snake"}, "no name of snake in [env_ids.gymnasium-sync]"),
     ],
 )
 def test_what_a_side_does_not_measure_it_refuses_in_a_sentence(side, changes, reason):
@@ -138,15 +87,6 @@ def test_what_a_side_does_not_measure_it_refuses_in_a_sentence(side, changes, re
             returns=False,
         )
     assert reason in str(error.value)
-
-
-def test_a_side_that_would_hold_up_the_others_is_refused_before_it_is_built(monkeypatch):
-    pytest.importorskip("gymnasium")
-    monkeypatch.setattr(array_libraries, "_MAX_WARM_UP_S", 0.0)
-    with pytest.raises(
-        NotImplementedError, match=r"its first 100 steps of 1,000 environments would take some"
-    ):
-        array_libraries.GymnasiumSync("CartPole-v1", 1_000, 0)
 
 
 def test_pufferlibs_environments_are_counted_by_both_flags(monkeypatch):
@@ -210,27 +150,13 @@ def test_a_network_is_the_same_policy_in_every_library():
     assert lengths[0] == pytest.approx(lengths[1], abs=0.5)
 
 
-def test_a_networks_weights_are_its_own_and_its_actions_are_drawn():
-    import jax
-    import numpy as np
-
-    policy = NetworkPolicy("mlp-8-4", 3, 2)
-    assert [kernel.shape for kernel in policy.kernels] == [(3, 8), (8, 4), (4, 2)]
-    keys = jax.random.split(jax.random.key(0), 100)
-    assert set(
-        np.asarray(jax.vmap(policy.act, in_axes=(0, None))(keys, np.ones(3, np.float32)))
-    ) == {0, 1}
-
-
 @pytest.mark.usefixtures("sides_in_this_process")
 def test_an_environment_that_no_network_fits_refuses():
     (outcome,) = measured(
         "myriad-plain", workload=replace(TINY, env="pendulum-control", agent="mlp-64-64")
     )
-    assert (outcome.status, outcome.reason) == (
-        "refused",
-        "the networks measured here choose among a few actions from a vector of numbers",
-    )
+    assert outcome.status == "refused"
+    assert "choose among a few actions" in outcome.reason
 
 
 # --- whole trainings
@@ -248,17 +174,22 @@ def test_ours_trains_for_the_steps_of_its_chunk():
 def test_the_trainings_have_the_same_hyperparameters():
     import myriad
 
-    env = myriad.make_env("cartpole-control")
     side = MyriadTraining(TRAINING, seed=0).training
-    learner = myriad.make_agent("ppo", env, **training.HYPERPARAMETERS)
+    learner = myriad.make_agent(
+        "ppo", myriad.make_env("cartpole-control"), **training.HYPERPARAMETERS
+    )
     assert side.num_updates == 256 // learner.steps_per_update == 2
-    with pytest.raises(
-        NotImplementedError, match="only trainings by ppo are measured, not the agent 'random'"
-    ):
+    population = MyriadSeeds(SEEDS, seed=0).population
+    assert (population.num_slots, population.num_updates) == (2, 2)
+    agent = population.resolved.learner.agent
+    assert {name: getattr(agent, name) for name in training.HYPERPARAMETERS} == (
+        training.HYPERPARAMETERS
+    )
+    with pytest.raises(NotImplementedError, match="not the agent 'random'"):
         MyriadTraining(TINY, seed=0)
 
 
-SEEDS = replace(TRAINING, num_seeds=3)
+SEEDS = replace(TRAINING, num_seeds=2)
 
 
 @pytest.mark.slow
@@ -267,20 +198,8 @@ def test_ours_trains_many_seeds_and_counts_the_steps_of_all():
     (outcome,) = measured("myriad", workload=SEEDS)
     assert (outcome.status, outcome.reason, outcome.prepared["num_steps"]) == ("ok", "", 256)
     (rate, *_), (seconds, *_) = outcome.steps_per_s(), outcome.seconds
-    assert rate is not None
-    assert seconds is not None
-    assert rate * seconds == pytest.approx(3 * 4 * 256)
-    assert row_of(outcome, "comparison", "now")["arm"] == "3 seeds"
-
-
-def test_seeds_have_the_hyperparameters_of_the_other_trainings():
-    side = MyriadSeeds(SEEDS, seed=0)
-    agent = side.population.resolved.learner.agent
-    assert side.population.num_slots == 3
-    assert side.population.num_updates == 2
-    for name, value in training.HYPERPARAMETERS.items():
-        assert getattr(agent, name) == value
-    assert not agent.normalize_observations
+    assert rate * seconds == pytest.approx(2 * 4 * 256)
+    assert row_of(outcome, "comparison", "now")["arm"] == "2 seeds"
 
 
 @pytest.mark.slow
@@ -299,37 +218,26 @@ def workloads_for(*arguments):
 
 
 def test_the_sizes_are_those_of_the_tier_or_the_one_asked_for():
+    sizes = [1, 100, 1_000, 10_000, 100_000]
     assert [workload.num_envs for workload in workloads_for()] == [1, 1_000, 10_000]
-    assert [workload.num_envs for workload in workloads_for("--full")] == [
-        1,
-        100,
-        1_000,
-        10_000,
-        100_000,
-    ]
-    (one,) = workloads_for(
-        "--num-envs", "5000", "--steps-per-env", "7", "--policy", "64-64", "--env", "pendulum"
-    )
+    assert [workload.num_envs for workload in workloads_for("--full")] == sizes
+    flags = "--num-envs 5000 --steps-per-env 7 --policy 64-64 --env pendulum"
+    (one,) = workloads_for(*flags.split())
     assert (one.num_envs, one.num_steps, one.scan_chunk_size) == (5_000, 7, 256)
     assert (one.agent, one.env) == ("mlp-64-64", "pendulum-control")
 
 
-def test_a_training_is_one_chunk_beside_the_libraries_that_train():
+def test_a_training_is_one_chunk_beside_the_libraries_that_train_and_seeds_have_two_sizes():
     (workload,) = workloads_for("--training")
     assert (workload.agent, workload.num_envs, workload.scan_chunk_size) == ("ppo", 4, 100 * 128)
     assert sides_of(TRAINERS, workload, load()) == ["myriad", "rejax"]
-
-
-def test_many_seeds_are_measured_in_two_sizes():
     many = workloads_for("--seeds")
     assert [(each.num_seeds, each.num_envs) for each in many] == [(16, 16), (64, 16)]
-    assert {each.scan_chunk_size for each in many} == {10 * 128}
 
 
 def test_a_large_network_has_short_chunks_and_leaves_out_what_takes_minutes():
-    sizes = {
-        w.num_envs: w.scan_chunk_size for w in workloads_for("--full", "--policy", "1024-1024")
-    }
+    many = workloads_for("--full", "--policy", "1024-1024")
+    sizes = {each.num_envs: each.scan_chunk_size for each in many}
     assert sizes == {1: 1_024, 100: 95, 1_000: 9, 10_000: 1}
     (asked_for,) = workloads_for("--num-envs", "100000", "--policy", "1024-1024")
     assert (asked_for.num_envs, asked_for.scan_chunk_size) == (100_000, 1)
@@ -355,14 +263,8 @@ def test_the_libraries_are_ours_first_and_those_asked_for_or_all_that_have_the_e
 def test_a_run_writes_its_rows_and_prints_a_table_of_them(tmp_path, monkeypatch, capsys):
     pytest.importorskip("gymnasium")
     monkeypatch.setattr(comparison, "BUDGET", BUDGET)
-    arguments = [
-        "--num-envs",
-        "4",
-        "--steps-per-env",
-        "200",
-        "--library",
-        "gymnasium,gymnasium-vector",
-    ]
+    arguments = ["--num-envs", "4", "--steps-per-env", "200"]
+    arguments += ["--library", "gymnasium,gymnasium-vector"]
     assert main([*arguments, "--output", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("comparison_cpu_*.csv")
     rows = read_csv(path)
@@ -372,9 +274,7 @@ def test_a_run_writes_its_rows_and_prints_a_table_of_them(tmp_path, monkeypatch,
     assert {row["suite"] for row in rows} == {"comparison"}
     assert rows[2]["device_name"] == rows[0]["device_name"] != ""
     printed = capsys.readouterr().out
-    assert printed.startswith(
-        "Where Myriad is not ahead:\n- 4 environments"
-    )  # Gymnasium compiles nothing
+    assert printed.startswith("Where Myriad is not ahead:\n")  # Gymnasium compiles nothing
     assert "| gymnasium-vector |" in printed
     assert "* gymnasium: a loop over one environment, not 4" in printed
     assert f"python benchmarks/comparison.py {' '.join(arguments)}" in printed.splitlines()[-1]
@@ -388,16 +288,13 @@ def outcome_of(side, seconds=1.0, compile_s=1.0, argument_bytes=8, **changes):
 def test_the_first_lines_say_where_ours_is_not_ahead():
     ours, faster = outcome_of("myriad"), outcome_of("gymnax", seconds=0.5)
     slower_but_sooner = outcome_of("envpool", compile_s=None, seconds=2.0, argument_bytes=None)
-    assert report([[ours, faster, slower_but_sooner]]).splitlines()[:3] == [
-        "Where Myriad is not ahead:",
-        "- 8 environments, steps/s: gymnax (Myriad's 0.5 (0.5 to 0.5) times that)",
-        "- 8 environments, seconds of compiling (1.0): envpool (none)",
-    ]
+    head, steps, compiling = report([[ours, faster, slower_but_sooner]]).splitlines()[:3]
+    assert head == "Where Myriad is not ahead:"
+    assert "steps/s: gymnax (Myriad's 0.5" in steps
+    assert "compiling (1.0): envpool (none)" in compiling
     slower = outcome_of("gymnax", seconds=2.0, compile_s=2.0)
     absent = outcome_of("pufferlib", status="not installed", reason="a command installs it")
-    assert report([[ours, slower, absent]]).startswith(
-        "Myriad is ahead of every library that was measured.\n"
-    )
+    assert report([[ours, slower, absent]]).startswith("Myriad is ahead of every library")
 
 
 @pytest.mark.parametrize(("statuses", "code"), [(("ok", "failed"), 0), (("failed", "ok"), 1)])
@@ -411,17 +308,3 @@ def test_only_a_failure_of_ours_fails_the_command(statuses, code, tmp_path, monk
     monkeypatch.setattr(comparison, "measure", measure)
     assert main(["--num-envs", "8", "--library", "gymnax", "--output", str(tmp_path)]) == code
     assert ("Myriad failed" in capsys.readouterr().out) == bool(code)
-
-
-def test_the_script_runs_as_a_user_starts_it():
-    environ = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in {"XLA_FLAGS", "JAX_PLATFORMS"}
-    }
-    command = [sys.executable, "benchmarks/comparison.py", "--help"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=environ, cwd=ROOT
-    )
-    assert done.returncode == 0
-    assert "--steps-per-env" in done.stdout

@@ -1,13 +1,11 @@
 """The learning targets: how they are counted, and one of them kept at a reduced size."""
 
 import functools
-from pathlib import Path
 
 import pytest
 
 import myriad
 from benchmarks import learning
-from benchmarks.harness.files import write_rows
 from benchmarks.harness.process.failures import ChildError
 
 
@@ -21,13 +19,6 @@ def test_a_target_counts_what_was_in_time_and_what_held():
     assert learning.kept(target, runs) == (1, 2)
     assert "1 of 3 by 50,000" in learning.row(target, runs)
     assert "2 of 3 at 475 after 150,000" in learning.row(target, runs)
-
-
-def test_rows_are_written(tmp_path: Path):
-    write_rows(tmp_path / "runs.csv", learning.TargetRun, [run(20_000, 500.0)])
-    assert (tmp_path / "runs.csv").read_text().splitlines()[
-        1
-    ] == "cartpole-control,ppo,16,0,20000,150000,500.0"
 
 
 class Trained:
@@ -49,7 +40,7 @@ def test_what_was_trained_is_written_target_by_target(tmp_path, monkeypatch):
     assert len((tmp_path / "runs.csv").read_text().splitlines()) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ppo_reaches_its_target_on_a_fresh_seed():
     target = learning.LearningTarget(
         "cartpole-control", "ppo", 475.0, 50_000, 1, 475.0, 60_000, 1, 1
@@ -80,7 +71,7 @@ def test_a_default_training_that_dies_is_one_sentence(monkeypatch, capsys):
 
     monkeypatch.setattr(learning.child, "run", die)
     assert learning.main(["--num-envs", "16", "--agent", "ppo"]) == 2
-    assert "gave no result: the process ended by signal 9" in capsys.readouterr().err
+    assert "signal 9" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -102,11 +93,6 @@ def test_food_counts_without_the_penalty_of_dying():
     assert float(first) == 0  # a death, which costs 1 otherwise
     *_, first, _, _, _ = env.step(myriad.make_key(1), state, 1, params)
     assert float(first) in (0, 1)
-
-
-def test_an_interval_of_seeds_is_students():
-    assert learning.mean_interval([1.0, 2.0, 3.0]) == "2.00 (-0.48 to 4.48)"
-    assert learning.mean_interval([1.0]) == "1.00"
 
 
 def test_a_field_may_be_for_one_network():

@@ -8,71 +8,47 @@ from benchmarks.harness.workloads import load
 from benchmarks.memory_profile import Memory, main, most_that_fit, size_of
 
 
-@pytest.fixture(scope="module")
-def small_run(tmp_path_factory):
-    """Run the command once, at one size and under a limit; return the exit code and the folder."""
-    folder = tmp_path_factory.mktemp("memory")
-    return main(["--num-envs", "1000", "--limit", "400MiB", "--output", str(folder)]), folder
-
-
 def only_file(folder):
     (file,) = folder.glob("*.csv")
     return file
 
 
 @pytest.mark.slow
-def test_a_run_writes_what_is_stated_and_what_was_held(small_run):
-    code, folder = small_run
-    assert code == 0
-    row = read_csv(only_file(folder))[0]
-    assert only_file(folder).name.startswith(f"memory_envs_{row['device']}_")
-    assert tuple(row) == COLUMNS
-    assert (row["suite"], row["num_envs"], row["scan_chunk_size"], row["status"]) == (
+def test_a_run_writes_what_is_stated_and_held_and_finds_the_most_that_fit(tmp_path):
+    argv = ["--num-envs", "1000", "--limit", "400MiB", "--output", str(tmp_path)]
+    assert main(argv) == 0
+    assert {path.suffix for path in tmp_path.iterdir()} == {".csv", ".json"}
+    stated, *_, most = rows = read_csv(only_file(tmp_path))
+    assert only_file(tmp_path).name.startswith(f"memory_envs_{stated['device']}_")
+    assert [row["status"] for row in rows] == ["ok"] * len(rows)
+    assert tuple(stated) == COLUMNS
+    assert [stated[each] for each in ("suite", "num_envs", "scan_chunk_size")] == [
         "memory_envs",
         "1000",
         "128",
-        "ok",
-    )
-    # CartPole's state is 36 bytes of floats, counters and flags at least; a process with JAX holds
-    # 100 MB.
-    assert int(row["argument_bytes"]) > 1_000 * 16
-    assert int(row["temp_bytes"]) > 0
-    if row["device"] == "cpu":
-        assert int(row["peak_bytes"]) > 100e6
-
-
-@pytest.mark.slow
-def test_the_most_environments_that_fit_are_found_and_really_run(small_run):
-    _, folder = small_run
-    row = read_csv(only_file(folder))[-1]
-    assert (row["suite"], row["status"], row["env"]) == ("memory_limit", "ok", "cartpole-control")
-    assert int(row["num_envs"]) > 10_000
+    ]
+    assert int(stated["argument_bytes"]) > 1_000 * 16
+    assert int(stated["temp_bytes"]) > 0
+    if stated["device"] == "cpu":
+        assert int(stated["peak_bytes"]) > 100e6  # a process with JAX
+    assert (most["suite"], most["env"]) == ("memory_limit", "cartpole-control")
+    assert int(most["num_envs"]) > 10_000
     # Half of the limit at least is used: the search does not stop far below it.
-    assert 200 << 20 < int(row["peak_bytes"]) <= 400 << 20
+    assert 200 << 20 < int(most["peak_bytes"]) <= 400 << 20
 
 
-@pytest.mark.parametrize("per_env", [1, 10, 1_000])
 @pytest.mark.parametrize("fixed", [0, 10_000_000])
-def test_the_search_ends_within_two_percent_below_the_limit(per_env, fixed):
+@pytest.mark.parametrize("steepness", [1.0, 1.5])
+def test_the_search_ends_within_a_few_percent_below_the_limit(steepness, fixed):
     asked = []
 
     def needed(num_envs):
         asked.append(num_envs)
-        return fixed + per_env * num_envs
+        return fixed + int(num_envs**steepness)
 
     most = most_that_fit(needed, 20_000_000)
-    assert needed(most) <= 20_000_000
-    assert most >= 0.97 * (20_000_000 - fixed) / per_env - 64
-    assert len(asked) < 20
-
-
-@pytest.mark.parametrize("steepness", [0.5, 1.5])
-def test_the_search_needs_no_straight_line(steepness):
-    most = most_that_fit(lambda num_envs: int(num_envs**steepness), 10_000_000)
-    assert 0.95 * 10_000_000 <= most**steepness <= 10_000_000
-
-
-def test_where_nothing_fits_the_answer_is_none():
+    assert 0.95 * 20_000_000 <= fixed + most**steepness <= 20_000_001
+    assert len(asked) < 25
     assert most_that_fit(lambda num_envs: 1_000, 999) == 0
 
 
@@ -80,7 +56,6 @@ def test_where_nothing_fits_the_answer_is_none():
     ("text", "size"),
     [
         ("4GiB", 4 << 30),
-        ("512MiB", 512 << 20),
         ("1.5kB", 1_500),
         ("2g", 2_000_000_000),
         ("1000000", 1_000_000),
@@ -138,33 +113,17 @@ def test_a_size_that_fails_costs_its_own_row_and_exit_code_1(tmp_path, capsys):
         ("1024", "ok"),
     ]
     assert {row["suite"] for row in scan} == {"memory_scan"}
-    printed = capsys.readouterr()
-    assert (
-        "10,000 environments, chunk 128: failed: the process ended by signal 9: no message\n"
-        in printed.err
-    )
-    assert (
-        "100,000 environments, chunk 128: refused: out of memory: it held 9 bytes and may hold 8\n"
-        in printed.err
-    )
+    said = capsys.readouterr().err
+    assert "10,000 environments, chunk 128: failed: the process ended by signal 9" in said
+    assert "100,000 environments, chunk 128: refused: out of memory" in said
 
 
 @pytest.mark.usefixtures("no_children")
 @pytest.mark.parametrize(
     ("limit", "code", "status", "words"),
     [
-        (
-            "8GiB",
-            0,
-            "ok",
-            "stated by the compiler and not run, as the limit of 8,589,934,592 bytes is above",
-        ),
-        (
-            "50MB",
-            1,
-            "refused",
-            "not even 64 environments fit: the process alone needs 133,553,432 bytes and may hold",
-        ),
+        ("8GiB", 0, "ok", "stated by the compiler and not run"),
+        ("50MB", 1, "refused", "not even 64 environments fit"),
     ],
 )
 def test_a_limit_that_is_not_tried_says_why(limit, code, status, words, tmp_path):
@@ -186,10 +145,8 @@ def test_a_run_above_the_limit_is_refused_though_it_ended(tmp_path, monkeypatch)
     monkeypatch.setattr(memory_profile.child, "run", above)
     assert main(["--num-envs", "64", "--limit", "200MB", "--output", str(tmp_path)]) == 1
     row = read_csv(only_file(tmp_path))[-1]
-    assert (row["status"], row["reason"]) == (
-        "refused",
-        "it held 300,000,000 bytes and may hold 200,000,000",
-    )
+    assert row["status"] == "refused"
+    assert "300,000,000 bytes" in row["reason"]
 
 
 @pytest.mark.slow
@@ -199,10 +156,3 @@ def test_the_benchmark_states_bytes_and_runs_a_chunk():
     assert suite.track_argument_bytes(name) > 16 * load().workloads["memory"][name].num_envs
     assert suite.track_temp_bytes(name) > 0
     suite.peakmem_chunk(name)
-    assert Memory.track_temp_bytes.unit == "bytes"
-
-
-@pytest.mark.slow
-def test_a_run_leaves_its_rows_and_its_samples_alone(small_run):
-    _, folder = small_run
-    assert {path.suffix for path in folder.iterdir()} == {".csv", ".json"}

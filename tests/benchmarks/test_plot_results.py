@@ -16,18 +16,11 @@ from benchmarks.harness.workloads import Workload
 from benchmarks.plot_results import main
 from benchmarks.plots.draw import PLOTS, draw, newest, plot_type, select
 from benchmarks.plots.scaling import finding, throughput_scaling
-from benchmarks.plots.style import STYLES, caption, short_bytes, short_number, short_times
+from benchmarks.plots.style import caption
 from myriad.errors import InvalidArgumentError
 
-MACHINE = (
-    "library",
-    "library_version",
-    "device",
-    "device_name",
-    "cores",
-    "memory_total_bytes",
-    "jax_version",
-)
+MACHINE = ("library", "library_version", "device", "device_name", "cores")
+MACHINE += ("memory_total_bytes", "jax_version")
 SIZES = (100, 1_000, 10_000)
 
 
@@ -79,46 +72,18 @@ def outcome(side="myriad", num_envs=1_000, seconds=(0.5, 0.25, 1.0, 0.5, 0.5, 0.
     return Outcome(Case(side, workload), **(values | changes))
 
 
-def test_a_file_of_results_becomes_the_documented_plot(tmp_path):
-    rows = [row(num_envs=n) for n in (100, 1_000)] + [row("gymnax", n, 1e7) for n in (100, 1_000)]
-    paths = draw(write(tmp_path / "throughput.csv", rows), tmp_path / "plots", ["throughput"])
-    assert [path.name for path in paths] == ["throughput_scaling.png", "throughput_scaling.svg"]
-    assert sorted((tmp_path / "plots").iterdir()) == paths
+def test_the_title_says_how_many_times_as_fast_in_one_run():
+    ours, theirs = [row(num_envs=100), row(num_envs=1_000)], row("gymnax", 1_000, 4e8)
+    found = finding([*ours, row("gymnax", 100, 1e7), theirs])
+    assert found == "Myriad steps cartpole-control 2.5 to 100 times as fast as gymnax"
+    assert finding(ours[:1]) == "cartpole-control: up to 1 G steps per second"
+    assert "times as fast" not in finding([*ours, theirs | {"timestamp": "20250101T000000Z"}])
 
 
-def test_the_title_says_how_many_times_as_fast():
-    rows = [
-        row(num_envs=100),
-        row(num_envs=1_000),
-        row("gymnax", 100, 1e7),
-        row("gymnax", 1_000, 4e8),
-    ]
-    assert finding(rows) == "Myriad steps cartpole-control 2.5 to 100 times as fast as gymnax"
-    assert finding(rows[:1]) == "cartpole-control: up to 1 G steps per second"
-
-
-def test_the_title_never_divides_figures_of_two_runs():
-    rows = [
-        row(timestamp="20260102T000000Z"),
-        row("gymnax", 100, 1e7, timestamp="20260101T000000Z"),
-    ]
-    assert "times as fast" not in finding(rows)
-
-
-def test_the_caption_names_the_machine_the_versions_the_commit_and_the_day():
-    text = caption(
-        [row(), row("gymnax", library_version="1.0.1", jax_version="0.7.2")], "What is shown."
-    )
-    for part in (
-        "What is shown.",
-        "gymnax 1.0.1 (on jax 0.7.2)",
-        "A Processor 9000",
-        "2 cores",
-        "8 GiB",
-        "jax 0.10.2",
-        "0123456789",
-        "2026-01-02",
-    ):
+def test_the_caption_names_a_library_on_another_jax():
+    theirs = row("gymnax", library_version="1.0.1", jax_version="0.7.2")
+    text = caption([row(), theirs], "What is shown.")
+    for part in ("What is shown.", "gymnax 1.0.1 (on jax 0.7.2)", "0123456789"):
         assert part in text
 
 
@@ -128,12 +93,7 @@ def test_the_newest_row_of_a_size_counts_and_other_machines_are_left_out():
     assert newest([new, other, old]) == [new]
 
 
-def test_lines_differ_without_their_colours():
-    looks = {(style["marker"], style["linestyle"]) for style in STYLES.values()}
-    assert len(looks) == len(STYLES)
-
-
-def test_lines_carry_their_intervals_and_markers(tmp_path):
+def test_lines_carry_their_intervals():
     figure = throughput_scaling([row(num_envs=100), row(num_envs=1_000)])
     (axes,) = figure.axes
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
@@ -141,25 +101,24 @@ def test_lines_carry_their_intervals_and_markers(tmp_path):
     assert axes.get_ylabel() == "environment steps per second"
 
 
-def test_an_empty_folder_is_one_sentence_and_exit_code_2(tmp_path, capsys):
-    assert main(["--input", str(tmp_path)]) == 2
-    stderr = capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ([], "holds no results to draw"),
+        (["--input", "absent.csv"], "absent.csv does not exist"),
+        (["--input", "other.csv"], "other.csv is not a table of results: it lacks the column"),
+        (["--input", "c.csv", "--plot-type", "memory_scaling"], "no memory results to draw"),
+        (["--plot-type", "librery_comparison"], "did you mean 'library_comparison'?"),
+    ],
+)
+def test_what_can_not_be_drawn_is_refused(flags, says, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("other.csv").write_text("a,b\n1,2\n")
+    Path("empty").mkdir()
+    write(Path("c.csv"), compile_rows())
+    assert main(["--input", "empty", "--output", "plots", *flags]) == 2
+    assert says in (stderr := capsys.readouterr().err)
     assert stderr.count("\n") == 1
-    assert "holds no results to draw; `make bench` measures the first." in stderr
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path, capsys):
-    assert main(["--input", str(tmp_path / "absent.csv")]) == 2
-    assert "absent.csv does not exist" in capsys.readouterr().err
-
-
-def test_a_table_of_another_schema_is_named(tmp_path):
-    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(
-        InvalidArgumentError,
-        match=r"other\.csv is not a table of results: it lacks the column 'agent'\.",
-    ):
-        draw(tmp_path / "other.csv", tmp_path, ["throughput"])
 
 
 def test_a_table_of_another_schema_in_the_folder_is_left_out(tmp_path):
@@ -167,28 +126,6 @@ def test_a_table_of_another_schema_in_the_folder_is_left_out(tmp_path):
     (tmp_path / "empty.csv").write_text("")
     write(tmp_path / "throughput.csv", [row(num_envs=n) for n in (100, 1_000)])
     assert len(draw(tmp_path, tmp_path / "plots", ["throughput"])) == 2
-
-
-def test_failed_rows_are_not_drawn(tmp_path):
-    with pytest.raises(InvalidArgumentError):
-        draw(write(tmp_path / "t.csv", [row(status="failed")]), tmp_path, ["throughput"])
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(1, "1"), (100, "100"), (1e4, "10 k"), (2.5e6, "2.5 M"), (1e9, "1 G")]
-)
-def test_numbers_on_the_axes_are_short(value, text):
-    assert short_number(value) == text
-
-
-def test_sizes_and_ratios_are_short():
-    assert [short_bytes(value) for value in (100, 2.5e6, 999_999)] == ["100 B", "2.5 MB", "1 MB"]
-    assert [short_times(ratio) for ratio in (0.512, 2.44, 125.6, 40_000)] == [
-        "0.51",
-        "2.4",
-        "126",
-        "40,000",
-    ]
 
 
 def test_a_row_states_the_median_rate_with_its_interval(tmp_path):
@@ -200,23 +137,16 @@ def test_a_row_states_the_median_rate_with_its_interval(tmp_path):
     assert float(written["steps_per_s"]) == 1_000 * 16 / 0.5
     assert float(written["steps_per_s_low"]) == 1_000 * 16 / 1.0
     assert float(written["steps_per_s_high"]) == 1_000 * 16 / 0.25
-    assert (written["run_s"], written["samples"], written["temp_bytes"], written["peak_bytes"]) == (
-        "0.5",
-        "7",
-        "",
-        "9",
-    )
+    read = [written[each] for each in ("run_s", "samples", "temp_bytes", "peak_bytes")]
+    assert read == ["0.5", "7", "", "9"]
 
 
 def test_a_failed_row_keeps_what_is_known_and_the_reason(tmp_path):
     file = ResultsFile("throughput", tmp_path / "mine.csv", "make bench")
     file.add([outcome(status="failed", reason="out of memory", prepared={}, stats={})])
     (written,) = read_csv(tmp_path / "mine.csv")
-    assert (written["status"], written["reason"], written["device"]) == (
-        "failed",
-        "out of memory",
-        "cpu",
-    )
+    read = [written[each] for each in ("status", "reason", "device")]
+    assert read == ["failed", "out of memory", "cpu"]
     assert written["steps_per_s"] == written["samples"] == ""
 
 
@@ -231,7 +161,7 @@ def test_the_raw_samples_and_the_command_lie_beside_the_table(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_the_table_reads_in_a_terminal_and_in_markdown():
+def test_the_table_reads_in_a_terminal_and_in_markdown_also_where_a_side_failed():
     assert markdown(["a", "long"], [["12", "b"]]).split("\n") == [
         "|  a | long |",
         "|---:|-----:|",
@@ -240,12 +170,8 @@ def test_the_table_reads_in_a_terminal_and_in_markdown():
     table = scaling_table([[outcome(), outcome("gymnax", seconds=[5.0] * 7)]])
     assert "| times as fast (95% interval) |" in table
     assert "10 (5 to 20)" in table
-
-
-def test_a_side_that_failed_leaves_its_cells_without_a_figure():
-    table = scaling_table(
-        [[outcome(), outcome("gymnax", status="not installed", prepared={}, seconds=[None] * 7)]]
-    )
+    absent = outcome("gymnax", status="not installed", prepared={}, seconds=[None] * 7)
+    table = scaling_table([[outcome(), absent]])
     assert "not installed" in table
     assert "nan" not in table
 
@@ -262,47 +188,27 @@ def made(suite, **columns):
     }
 
 
-def rate(middle):
-    return {
-        "steps_per_s": middle,
-        "steps_per_s_low": 0.9 * middle,
-        "steps_per_s_high": 1.1 * middle,
-        "samples": 11,
-    }
+def rate(middle, name="steps_per_s"):
+    return {name: middle, f"{name}_low": 0.9 * middle, f"{name}_high": 1.1 * middle, "samples": 11}
 
 
 def without_machine(suite, library, **columns):
     """Return the row of a library that never started, and so never named the machine."""
-    return made(
-        suite, library=library, library_version="", device="", device_name="", cores="", **columns
-    )
+    machine = dict.fromkeys(("library_version", "device", "device_name", "cores"), "")
+    return made(suite, library=library, **machine, **columns)
 
 
 def memory_rows():
+    peaks = {100: 1_000_000, 1_000: 1_900_000, 10_000: 10_900_000}
     envs = [
-        made(
-            "memory_envs",
-            num_envs=n,
-            scan_chunk_size=256,
-            argument_bytes=28 * n,
-            temp_bytes=8 * n,
-            peak_bytes=p,
-        )
-        for n, p in ((100, 1_000_000), (1_000, 1_900_000), (10_000, 10_900_000))
+        made("memory_envs", num_envs=n, argument_bytes=28 * n, temp_bytes=8 * n, peak_bytes=peak)
+        for n, peak in peaks.items()
     ]
-    refused = made(
-        "memory_envs", num_envs=10**6, scan_chunk_size=256, status="refused", reason="out of memory"
-    )
+    refused = made("memory_envs", num_envs=10**6, status="refused", reason="out of memory")
+    of_chunk = {"num_envs": 1_000, "argument_bytes": 28_000}
     scan = [
-        made(
-            "memory_scan",
-            num_envs=1_000,
-            scan_chunk_size=c,
-            argument_bytes=28_000,
-            temp_bytes=c * 400,
-            peak_bytes=p,
-        )
-        for c, p in ((1, 1_000_000), (256, 3_000_000))
+        made("memory_scan", scan_chunk_size=c, temp_bytes=c * 400, peak_bytes=peak, **of_chunk)
+        for c, peak in ((1, 1_000_000), (256, 3_000_000))
     ]
     return [*envs, refused, *scan]
 
@@ -310,24 +216,11 @@ def memory_rows():
 def chunk_rows():
     rates = {8: 1e6, 64: 3e6, 256: 3.1e6, 1_024: 2e6}
     rows = [
-        made(
-            "scan_chunk",
-            num_envs=1_000,
-            scan_chunk_size=c,
-            temp_bytes=c * 40,
-            compile_s=0.1 + c / 1e3,
-            **rate(r),
-        )
+        made("scan_chunk", num_envs=1_000, scan_chunk_size=c, temp_bytes=c, compile_s=c, **rate(r))
         for c, r in rates.items()
     ]
-    refused = made(
-        "scan_chunk",
-        num_envs=1_000,
-        scan_chunk_size=4_096,
-        status="refused",
-        reason="out of memory",
-    )
-    return [*rows, refused]
+    refused = {"scan_chunk_size": 4_096, "status": "refused", "reason": "out of memory"}
+    return [*rows, made("scan_chunk", num_envs=1_000, **refused)]
 
 
 def batch_rows():
@@ -344,17 +237,8 @@ def batch_rows():
 def device_rows():
     shares = {"strong": {1: 1.0, 2: 0.9, 4: 0.7}, "weak": {1: 1.0, 2: 0.95, 4: 0.9}}
     return [
-        made(
-            "devices",
-            agent="ppo",
-            arm=f"{scaling}, exact",
-            devices=number,
-            processes=1,
-            efficiency=share,
-            efficiency_low=0.9 * share,
-            efficiency_high=1.1 * share,
-            **rate(1e6 * number * share),
-        )
+        made("devices", agent="ppo", arm=f"{scaling}, exact", devices=number, processes=1)
+        | {name: str(value) for name, value in rate(share, "efficiency").items()}
         for scaling, by_number in shares.items()
         for number, share in by_number.items()
     ]
@@ -367,13 +251,12 @@ def comparison_rows():
         for n in (1, 1_000)
         for library, r in rates.items()
     ]
-    absent = without_machine(
-        "comparison", "pufferlib", num_envs=1_000, status="not installed", reason="it needs C"
-    )
+    absent = {"status": "not installed", "reason": "it needs C"}
+    refused = {"status": "refused", "reason": "no memory"}
     return [
         *rows,
-        absent,
-        made("comparison", library="rejax", num_envs=1_000, status="refused", reason="no memory"),
+        without_machine("comparison", "pufferlib", num_envs=1_000, **absent),
+        made("comparison", library="rejax", num_envs=1_000, **refused),
     ]
 
 
@@ -455,14 +338,9 @@ def title_of(figure):
 def test_the_title_says_what_the_rows_show_and_the_caption_on_what(kind):
     figure = figure_of(kind)
     assert title_of(figure) == FINDINGS[kind]
-    for part in (
-        "A Processor 9000, 2 cores, 8 GiB",
-        "myriad 1.0",
-        "jax 0.10.2",
-        "commit ",
-        "Measured 2026-01-02.",
-    ):
-        assert part in figure.get_supxlabel().replace("\n", " ")
+    below = figure.get_supxlabel().replace("\n", " ")
+    for part in ("A Processor 9000, 2 cores, 8 GiB", "myriad 1.0", "Measured 2026-01-02."):
+        assert part in below
 
 
 @pytest.mark.slow
@@ -482,44 +360,13 @@ def test_a_folder_becomes_every_plot_as_png_and_svg(tmp_path, capsys):
     assert len(list((tmp_path / "plots").iterdir())) == 2 * len(PLOTS)
 
 
-def test_kinds_without_rows_are_left_out(tmp_path, capsys):
-    assert (
-        main(["--input", str(write(tmp_path / "c.csv", compile_rows())), "--output", str(tmp_path)])
-        == 0
-    )
-    assert [path.rsplit("/", 1)[-1] for path in capsys.readouterr().out.split()] == [
-        "compile_time.png",
-        "compile_time.svg",
-    ]
-
-
-def test_a_name_of_a_file_is_a_name_of_its_type(tmp_path, capsys):
+def test_kinds_without_rows_are_left_out_and_a_name_of_a_file_is_one_of_its_type(tmp_path, capsys):
+    flags = ["--input", str(write(tmp_path / "c.csv", compile_rows())), "--output", str(tmp_path)]
+    for chosen in ([], ["--plot-type", "compile_time"]):
+        assert main([*flags, *chosen]) == 0
+        drawn = [Path(path).name for path in capsys.readouterr().out.split()]
+        assert drawn == ["compile_time.png", "compile_time.svg"]
     assert [plot_type(plot.file) for plot in PLOTS.values()] == list(PLOTS)
-    file = write(tmp_path / "c.csv", compile_rows())
-    assert (
-        main(["--input", str(file), "--output", str(tmp_path), "--plot-type", "compile_time"]) == 0
-    )
-    assert (
-        main(["--input", str(file), "--output", str(tmp_path), "--plot-type", "memory_scaling"])
-        == 2
-    )
-    assert "holds no memory results to draw" in capsys.readouterr().err
-
-
-def test_an_unknown_type_is_answered_with_the_closest(tmp_path, capsys):
-    assert main(["--input", str(tmp_path), "--plot-type", "librery_comparison"]) == 2
-    assert "did you mean 'library_comparison'?" in capsys.readouterr().err
-
-
-def test_the_same_rows_give_the_same_bytes(tmp_path):
-    file = write(tmp_path / "c.csv", compile_rows())
-    first, second = (draw(file, tmp_path / name, ["compile"]) for name in ("a", "b"))
-    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
-
-
-@pytest.mark.parametrize("kind", ["throughput", "efficiency", "scan_chunk", "batch_size"])
-def test_rates_over_a_size_carry_intervals(kind):
-    assert all(container.has_yerr for axes in figure_of(kind).axes for container in axes.containers)
 
 
 def test_the_efficiency_is_the_share_of_what_the_smallest_size_promises():
@@ -534,25 +381,6 @@ def test_memory_marks_what_was_refused():
     assert [line.get_xdata()[0] for line in envs.lines if line.get_gid() == "refused"] == [10**6]
     assert not [line for line in scan.lines if line.get_gid() == "refused"]
     assert "refused" in [text.get_text() for text in envs.texts]
-
-
-def test_a_refused_row_without_a_size_leaves_the_axes_alone():
-    lost = [made("memory_envs", num_envs=n, status="refused", reason="no memory") for n in (0, "")]
-    figure = figure_of("memory", memory_rows() + lost)
-    assert title_of(figure) == FINDINGS["memory"]
-    assert figure.axes[0].get_xlim() == figure_of("memory").axes[0].get_xlim()
-
-
-def test_memory_is_one_panel_where_only_the_chunk_varied():
-    figure = figure_of("memory", [each for each in memory_rows() if each["suite"] == "memory_scan"])
-    assert len(figure.axes) == 1
-    assert title_of(figure) == "snake: chunks of 256 peak at 3 MB, 3.0 times chunks of 1"
-
-
-def test_scan_chunk_draws_a_line_for_each_number_of_environments():
-    larger = [each | {"num_envs": "100000"} for each in chunk_rows()]
-    rates, temporaries, compiling = figure_of("scan_chunk", chunk_rows() + larger).axes
-    assert len(rates.containers) == len(temporaries.lines) == len(compiling.lines) == 2
 
 
 def test_each_agent_has_a_line_over_its_batches_with_the_chosen_one_ringed():
@@ -573,20 +401,15 @@ def test_libraries_are_ranked_with_ours_marked_and_the_absent_ones_explained():
     names = [label.get_text() for label in thousand.get_yticklabels()]
     assert names == ["myriad", "gymnax", "envpool", "gymnasium", "pufferlib", "rejax"]
     assert thousand.get_yticklabels()[0].get_fontweight() == "bold"
-    assert {
+    said = {text.get_text() for text in thousand.texts}
+    assert said >= {
         "60 M; ours is 100 times that",
         "refused: no memory",
         "not installed: it needs C",
-    } <= set(words_of(thousand))
-    assert (thousand.get_xscale(), all(each.has_xerr for each in thousand.containers)) == (
-        "log",
-        True,
-    )
+    }
+    assert thousand.get_xscale() == "log"
+    assert all(each.has_xerr for each in thousand.containers)
     assert len(one.containers) == 4
-
-
-def words_of(axes):
-    return [text.get_text() for text in axes.texts]
 
 
 def test_the_title_says_first_where_ours_is_slower():
@@ -604,27 +427,14 @@ def test_a_library_is_compared_with_the_same_agent_and_run_only():
     }
     figure = figure_of("comparison", [*rows, later])
     assert len(figure.axes) == 3
-    assert (
-        title_of(figure)
-        == "Myriad steps snake 100 to 300 times as fast as the fastest other library"
-    )
-
-
-def test_another_environment_is_starred_and_explained():
-    rows = [
-        *comparison_rows(),
-        made("comparison", library="jumanji", num_envs=1, reason="other rules", **rate(1e4)),
-    ]
-    figure = figure_of("comparison", rows)
-    assert "jumanji*" in words(figure)
-    assert "* jumanji: other rules" in figure.get_supxlabel()
+    said = "Myriad steps snake 100 to 300 times as fast as the fastest other library"
+    assert title_of(figure) == said
 
 
 def test_every_seed_is_a_dot_and_those_that_missed_the_target_are_counted():
     missed = made("training", agent="dqn", num_envs=16, status="failed", reason="short of 475")
-    never = without_machine("training", "myriad", status="failed", reason="out of memory") | {
-        "agent": "pqn"
-    }
+    never = without_machine("training", "myriad", status="failed", reason="out of memory")
+    never["agent"] = "pqn"
     figure = figure_of("time_to_solve", [*training_rows(), missed, never])
     (axes,) = figure.axes
     assert [len(line.get_xdata()) for line in axes.lines if line.get_gid() == "seeds"] == [3, 3]
@@ -634,25 +444,10 @@ def test_every_seed_is_a_dot_and_those_that_missed_the_target_are_counted():
     assert title_of(figure).endswith("2 of 8 trainings missed the target")
 
 
-def test_compiling_is_drawn_in_two_colours_that_no_library_has():
-    (axes,) = figure_of("compile").axes
-    colours = {bars.patches[0].get_facecolor() for bars in axes.containers}
-    assert len(colours) == len(axes.containers) == 2
-    assert {"0.4 s", "0.1 s", "2 s", "0.5 s"} <= set(words_of(axes))
-
-
-@pytest.mark.parametrize("suite", ["compile", "compile_cached"])
-def test_compiling_is_drawn_where_only_one_of_the_suites_ran(suite):
-    rows = [each for each in compile_rows() if each["suite"] == suite]
-    assert "0." in title_of(figure_of("compile", rows))
-
-
 @pytest.mark.parametrize("kind", PLOTS)
-@pytest.mark.parametrize("library", ["myriad", "a-library-of-tomorrow"])
-def test_one_row_of_one_library_is_enough(kind, library, tmp_path):
+def test_one_row_of_a_new_library_is_enough(kind):
     (first, *_) = ROWS[kind]()
-    file = write(tmp_path / "one.csv", [first | {"library": library}])
-    assert len(draw(file, tmp_path, [kind])) == 2
+    assert title_of(figure_of(kind, [first | {"library": "a-library-of-tomorrow"}]))
 
 
 @pytest.mark.parametrize("kind", PLOTS)
@@ -665,12 +460,6 @@ def test_rows_without_any_measurement_are_nothing_to_draw(kind, tmp_path):
 def test_repetitions_of_one_run_are_kept_and_those_of_older_ones_are_not():
     old = [each | {"timestamp": "20250101T000000Z"} for each in training_rows()]
     assert len(select(old + training_rows(), PLOTS["time_to_solve"])) == 6
-
-
-@pytest.mark.slow
-def test_the_published_rows_can_be_drawn(tmp_path):
-    published = Path(__file__).parents[2] / "results" / "published" / "throughput_bars_cpu.csv"
-    assert len(draw(published, tmp_path, ["throughput", "efficiency"])) == 4
 
 
 @pytest.mark.slow
@@ -689,22 +478,6 @@ def test_each_environment_has_its_plot_and_cartpole_the_plain_name(tmp_path):
     ]
     (only, _) = draw(source, tmp_path / "plots", ["throughput"], "snake")
     assert only.name == "throughput_scaling_snake.png"
-
-
-@pytest.mark.slow
-def test_without_cartpole_the_newest_environment_has_the_plain_name(tmp_path):
-    rows = [
-        row(env=env, timestamp=timestamp)
-        for env, timestamp in (
-            ("snake", "20261121T000001Z"),
-            ("pendulum-control", "20261121T000000Z"),
-        )
-    ]
-    paths = draw(write(tmp_path / "rows.csv", rows), tmp_path, ["throughput"])
-    assert {path.name for path in paths} >= {
-        "throughput_scaling.png",
-        "throughput_scaling_pendulum_control.png",
-    }
 
 
 def test_a_column_that_a_file_of_an_older_version_lacks_is_read_as_empty(tmp_path):

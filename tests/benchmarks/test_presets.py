@@ -44,7 +44,7 @@ def test_every_arm_is_a_configuration_that_resolves(workload):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", ["ppo", "dqn"])
+@pytest.mark.parametrize("agent", ["ppo", pytest.param("dqn", marks=pytest.mark.long)])
 def test_every_rung_does_the_same_updates(agent):
     small = {
         "ppo": {"rollout_steps": 4, "agent.num_minibatches": 2, "agent.num_epochs": 1},
@@ -68,23 +68,22 @@ def test_the_command_writes_a_row_for_every_arm_rung_and_seed(monkeypatch, tmp_p
     declare(monkeypatch, PPO)
     monkeypatch.setattr(presets, "_LADDER_ENVS", (8,))
     monkeypatch.setattr(presets, "_SAMPLE_S", 0.01)
-    short = [Arm("baseline"), Arm("ultra_fast", "ultra_fast"), Arm("once", is_ahead=False)]
+    short = [Arm("baseline"), Arm("once", is_ahead=False)]
     monkeypatch.setattr(presets, "arms", lambda declared, full: short)
     flags = ["--part", "knobs", "--part", "ladder", "--rounds", "3"]
     assert main([*flags, "--output", str(tmp_path / "p.csv")]) == 0
     rows = read_csv(tmp_path / "p.csv")
-    assert [row["arm"] for row in rows][:3] == ["baseline", "ultra_fast", "once"]
+    assert [row["arm"] for row in rows][:2] == ["baseline", "once"]
     assert "ladder: host loop" in {row["arm"] for row in rows}
     assert all(float(row["steps_per_s_low"]) > 0 and row["status"] == "ok" for row in rows)
     assert "times baseline (least to most)" in capsys.readouterr().out
     (run,) = read_measurements([tmp_path]).runs
     assert [[arm.name for arm in each.arms][:2] for each in run.arms] == [
-        ["baseline", "ultra_fast"],
+        ["baseline", "once"],
         ["host loop", "jitted step"],
     ]
 
 
-@pytest.mark.slow
 def test_presets_are_timed_to_the_target_from_the_start_of_a_process(monkeypatch, tmp_path, capsys):
     easy = Training("presets", "cartpole-ppo", "cartpole-control", "ppo", ("quick",), ("cpu",))
     monkeypatch.setattr(
@@ -106,7 +105,7 @@ def test_presets_are_timed_to_the_target_from_the_start_of_a_process(monkeypatch
     assert {each.run_s for each in run.trainings} == {1.0}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_whole_trainings_alternate_each_in_a_process_of_its_own(monkeypatch, tmp_path, capsys):
     declare(monkeypatch, dataclasses.replace(PPO, num_steps=20_480))
     every = presets.run_arms(PPO)

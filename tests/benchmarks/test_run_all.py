@@ -41,9 +41,7 @@ def test_what_fails_is_recorded_and_the_rest_goes_on_and_a_second_run_goes_on_wi
         "throughput_slow": "failed",
         "throughput_good": "ok",
     }
-    assert found["throughput_bad"]["reason"].startswith(
-        "exit code 2: unknown environment 'nowhere'"
-    )
+    assert "unknown environment 'nowhere'" in found["throughput_bad"]["reason"]
     assert found["throughput_slow"]["reason"] == "no answer within 0.1 s"
     assert "3 of 3: throughput_good, about" in capsys.readouterr().err
     (first,) = tmp_path.glob("throughput_cpu_*.csv")

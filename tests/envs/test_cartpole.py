@@ -1,9 +1,5 @@
 """The cart and pole against Gymnasium's own, transition by transition."""
 
-import dataclasses
-from operator import itemgetter
-
-import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +7,7 @@ import pytest
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
 from myriad import Rollout, make_agent, make_env, make_key
-from myriad.envs.cartpole import CartPole, CartPoleParams, CartPoleState
+from myriad.envs.cartpole import CartPole, CartPoleState
 
 ENV = CartPole()
 PARAMS = ENV.default_params
@@ -35,12 +31,12 @@ def visited_states(num_steps: int, num_envs: int):
 
 
 @pytest.mark.slow
-def test_a_transition_equals_gymnasiums_over_a_hundred_thousand_visited_states():
-    trajectory = visited_states(num_steps=500, num_envs=220)
+def test_a_transition_equals_gymnasiums_over_twenty_thousand_visited_states():
+    trajectory = visited_states(num_steps=500, num_envs=50)
     obs, action = np.asarray(trajectory.obs[:-1]), np.asarray(trajectory.action[1:])
-    assert action.size > 100_000
+    assert action.size > 20_000
     flat = obs.reshape(-1, 4)
-    state, _, terminated, _ = step_all(*flat.T, np.zeros(len(flat), np.int32), action.ravel())
+    state, reward, terminated, _ = step_all(*flat.T, np.zeros(len(flat), np.int32), action.ravel())
     ours = np.stack([state.x, state.x_dot, state.theta, state.theta_dot], axis=-1)
 
     reference = CartPoleEnv()
@@ -51,30 +47,12 @@ def test_a_transition_equals_gymnasiums_over_a_hundred_thousand_visited_states()
         theirs[i], _, theirs_terminated[i], _, _ = reference.step(int(push))
 
     np.testing.assert_allclose(ours, theirs, atol=1e-5, rtol=0)
+    assert (np.asarray(reward) == 1).all()
     distance_to_limit = np.minimum(
         np.abs(np.abs(theirs[:, 0]) - 2.4), np.abs(np.abs(theirs[:, 2]) - np.pi / 15)
     )
     decided = distance_to_limit > 1e-6
     np.testing.assert_array_equal(np.asarray(terminated)[decided], theirs_terminated[decided])
-
-
-@pytest.mark.slow
-def test_whole_random_episodes_follow_gymnasiums():
-    step = jax.jit(ENV.step)
-    rng = np.random.default_rng(0)
-    for episode in range(20):
-        reference = gymnasium.make("CartPole-v1")
-        first, _ = reference.reset(seed=episode)
-        state = CartPoleState(*jnp.asarray(first), time=jnp.zeros((), jnp.int32))
-        done = False
-        while not done:
-            action = int(rng.integers(2))
-            expected, reward, terminated, truncated, _ = reference.step(action)
-            got = step(make_key(0), state, jnp.int32(action), PARAMS)
-            obs, state = got[:2]
-            np.testing.assert_allclose(obs, expected, atol=1e-4, rtol=0)
-            assert (float(got[2]), bool(got[3]), bool(got[4])) == (reward, terminated, truncated)
-            done = terminated or truncated
 
 
 def test_step_500_truncates_and_does_not_terminate():
@@ -104,36 +82,3 @@ def test_a_start_is_uniform_in_its_box():
     assert len(np.unique(np.asarray(state.x))) > 19_000
     correlation = np.corrcoef(np.asarray(obs).T) - np.eye(4)
     assert np.abs(correlation).max() < 0.03
-
-
-@pytest.mark.slow
-def test_parameters_may_be_batched():
-    keys = jax.random.split(make_key(2), 3)
-    params = dataclasses.replace(CartPoleParams(), gravity=jnp.array([1.0, 9.8, 20.0]))
-    axes = dataclasses.replace(jax.tree.map(lambda _: None, CartPoleParams()), gravity=0)
-    _, state = jax.vmap(ENV.reset, (0, None))(keys, PARAMS)
-    tilted = dataclasses.replace(state, theta=jnp.full(3, 0.1))
-    _, after, *_ = jax.vmap(ENV.step, (0, 0, 0, axes))(keys, tilted, jnp.ones(3, jnp.int32), params)
-    assert len(np.unique(np.asarray(after.theta_dot))) == 3
-
-
-@pytest.mark.slow
-def test_the_batched_step_equals_the_single_one():
-    trajectory = visited_states(num_steps=20, num_envs=64)
-    flat, action = (
-        np.asarray(trajectory.obs[:-1]).reshape(-1, 4)[:200],
-        np.asarray(trajectory.action[1:]).ravel()[:200],
-    )
-    batched = step_all(*flat.T, np.zeros(200, np.int32), action)
-    single = jax.jit(ENV.step)
-    for i in range(0, 200, 10):
-        state = CartPoleState(*jnp.asarray(flat[i]), time=jnp.zeros((), jnp.int32))
-        _, expected, _, terminated, truncated, _ = single(
-            make_key(0), state, jnp.int32(action[i]), PARAMS
-        )
-        got = jax.tree.map(itemgetter(i), batched)
-        # Where a sum nearly cancels, 1e-7 is the last bit of its terms.
-        np.testing.assert_allclose(
-            jax.tree.leaves(got[0]), jax.tree.leaves(expected), rtol=1e-6, atol=1e-7
-        )
-        assert (got[2], got[3]) == (terminated, truncated)

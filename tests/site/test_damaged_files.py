@@ -1,7 +1,6 @@
 """Damaged result files are left out of the site and listed on it. Everything else is shown."""
 
 import html
-import itertools
 import json
 import os
 import random
@@ -12,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ci.site.build import main, publish
+from ci.site.build import publish
 from ci.site.measurements import read_measurements
 from made_up_arms import write_arms
 from made_up_results import commit_hash, write_asv
@@ -25,45 +24,37 @@ SAMPLES = CSV.with_name("throughput_snake_cpu_samples.json")
 # What stands in the place of a value.
 ODD = [None, [], {}, [None], "x", "", -1, 0, True, 1e300, 1e-300, 10**400, "\ud800", "\0", "../x"]
 ODD += [float("nan"), float("inf"), {"x": [1]}, "2026", 10**30]
-MANY = 300
+MANY = 60  # of each kind of damage
 
 
-def leaves(value, path=()):
-    """Yield the path of everything in a JSON value, the value itself included."""
-    yield path
-    items = ()
+def places(value):
+    """Return what holds each value of a JSON text, and the value's name there."""
+    items = []
     if isinstance(value, dict):
-        items = value.items()
+        items = list(value.items())
     elif isinstance(value, list):
-        items = enumerate(value[:3])
-    for name, each in items:
-        yield from leaves(each, (*path, name))
-
-
-def replaced(value, path, new):
-    if not path:
-        return new
-    copy = dict(value) if isinstance(value, dict) else list(value)
-    copy[path[0]] = replaced(value[path[0]], path[1:], new)
-    return copy
+        items = list(enumerate(value[:3]))
+    inner = [place for _, each in items for place in places(each)]
+    return [*((value, name) for name, _ in items), *inner]
 
 
 def json_variants(text, rng):
-    """Yield a file's text with one value replaced or one name removed."""
-    content = json.loads(text)
-    paths = list(leaves(content))
-    for path, new in rng.sample(list(itertools.product(paths, ODD)), MANY):
-        yield json.dumps(replaced(content, path, new)).encode()
+    """Yield a file's text with one value replaced."""
+    for _ in range(MANY):
+        content = json.loads(text)
+        holder, name = rng.choice(places(content))
+        holder[name] = rng.choice(ODD)
+        yield json.dumps(content).encode()
 
 
 def csv_variants(text, rng):
-    lines = [line.split(",") for line in text.splitlines()[:2]]
-    cells = list(itertools.product(range(2), range(len(lines[0])), ODD))
-    for row, column, new in rng.sample(cells, MANY):
-        copy = [list(line) for line in lines]
-        copy[row][column] = str(new)
-        joined = "\n".join(",".join(line) for line in copy) + "\n" + text.splitlines()[2] + "\n"
-        yield joined.encode("utf-8", "surrogatepass")
+    """Yield the first lines of a file with one cell replaced."""
+    header, row, other = (line.split(",") for line in text.splitlines()[:3])
+    for _ in range(MANY):
+        damaged = list(row)
+        damaged[rng.randrange(len(row))] = str(rng.choice(ODD))
+        lines = (header, damaged, other, [])
+        yield "\n".join(map(",".join, lines)).encode("utf-8", "surrogatepass")
 
 
 def byte_variants(content, rng):
@@ -89,7 +80,9 @@ def assert_sound(site):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["rows", "samples", "arms", "asv"])
+@pytest.mark.parametrize(
+    "kind", ["rows", "samples", "asv", pytest.param("arms", marks=pytest.mark.long)]
+)
 def test_no_damage_to_a_file_stops_the_site(kind, tmp_path):
     rng = random.Random(kind)
     made = {"arms": lambda: write_arms(tmp_path / "made"), "asv": lambda: store(tmp_path / "made")}
@@ -108,7 +101,7 @@ def test_no_damage_to_a_file_stops_the_site(kind, tmp_path):
     publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
     assert_sound(tmp_path / "site")
     listed = (tmp_path / "site" / "data.html").read_text(encoding="utf-8")
-    assert listed.count("<li><code>") > 50
+    assert listed.count("<li><code>") > MANY // 4
     assert f"<li><code>{folder.name}/whole" not in listed
 
 
@@ -177,14 +170,6 @@ def test_a_commit_that_is_none_names_no_file(commit, tmp_path):
     archive = read_archive(tmp_path)
     assert archive.unreadable == [f"runner/{newest.name}"]
     assert len(archive.commits) == 2
-
-
-def test_a_site_that_cannot_be_written_is_one_sentence(tmp_path, capsys):
-    store(tmp_path / "asv")
-    (tmp_path / "file").write_text("")
-    output = tmp_path / "file" / "site"
-    assert main(["--results", str(tmp_path), "--output", str(output)]) == 2
-    assert capsys.readouterr().err == f"{output} can't be written: File exists.\n"
 
 
 @pytest.mark.parametrize(

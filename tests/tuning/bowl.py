@@ -5,11 +5,14 @@
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import optuna
+
 from myriad.tuning import campaign
+from myriad.tuning.campaign import Event
 from myriad.tuning.objective import Boundary, Score
 from myriad.tuning.parameter import Parameter
 from myriad.tuning.settings import TuneSettings
@@ -33,13 +36,20 @@ def settings(storage: str | None, study: str = "bowl", **fields: Any) -> TuneSet
     ).completed()
 
 
-def run(made: TuneSettings, trials: int, trial_s: float = 0.0, stop_after: int = 10**9) -> None:
+def run(
+    made: TuneSettings,
+    trials: int,
+    trial_s: float = 0.0,
+    stop_after: int = 10**9,
+    on_event: Callable[[Event, optuna.Study], None] = lambda event, study: None,
+) -> None:
     """Run trials that report three values before their last, and stop after so many evaluations."""
     heard = []
 
     def train_all(programs, source, is_interrupted):
         while not is_interrupted() and (training := source.take(None)):
-            source.admits(training, 0)
+            if not source.admits(training, 0):
+                continue
             value = -(training.fields["x"] ** 2) - training.fields["y"] ** 2
             for number in range(1, 4):
                 time.sleep(trial_s / 3)
@@ -57,6 +67,7 @@ def run(made: TuneSettings, trials: int, trial_s: float = 0.0, stop_after: int =
             study,
             TuneSettings(**{**vars(made), "n_trials": trials}),
             bowl(),
+            lambda event: on_event(event, study),
             is_interrupted=lambda: len(heard) >= stop_after,
         )
     finally:

@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from ci.validation import random_sizes
-from ci.validation.random_sizes import main, make_project
+from ci.validation.random_sizes import main
 from perfgate import machine
 
 
@@ -46,13 +46,3 @@ def test_a_second_call_makes_the_missing_runs_and_two_alarms_in_a_hundred_are_to
     assert main(["--runs", "99", *output]) == 1
     assert main(["--runs", "100", *output]) == 1
     assert [row["exit_code"] for row in read(tmp_path)].count("1") == 2
-
-
-def test_the_head_of_the_project_differs_by_a_comment(tmp_path):
-    project = make_project(tmp_path / "project")
-    added = [
-        line for line in project.git("diff", "-U0", "start", "HEAD").splitlines() if line[0] == "+"
-    ]
-    assert [line for line in added if line.strip("+") and not line.startswith("+++")] == [
-        "+# Sizes are drawn anew for each run."
-    ]

@@ -1,6 +1,5 @@
 """The gate on itself: rows are kept, a second call goes on, and tables say what the rows say."""
 
-import ast
 import csv
 import functools
 import math
@@ -36,70 +35,46 @@ def read(folder, name):
         return list(csv.DictReader(file))
 
 
-@pytest.fixture
-def two_benchmarks(monkeypatch):
-    """Let the planted project have two benchmarks; each starts two workers a pair, as all would."""
+@pytest.mark.long
+def test_every_run_is_a_row_and_a_second_call_measures_only_what_is_missing(tmp_path, monkeypatch):
+    # Two of the benchmarks of the planted project; each starts two workers a pair, as all would.
     two = {name: planted.BENCHMARKS[name] for name in ("arithmetic_1ms", "copies_30ms")}
     for module in (planted, selftest, selftest_tables):
         monkeypatch.setattr(module, "BENCHMARKS", two)
-    return two
-
-
-@pytest.mark.slow
-def test_every_run_is_a_row_and_a_second_call_measures_only_what_is_missing(
-    tmp_path, capsys, monkeypatch, two_benchmarks
-):
     ran = []
     gate = selftest_runs.run_gate
     monkeypatch.setattr(selftest_runs, "run_gate", lambda *a: ran.append(gate(*a)) or ran[-1])
     asked = ["--output", str(tmp_path), "--bench", "time_cached", "--pairs", "3", "--live", "1"]
-    assert main([*asked, "--runs", "2"]) in (
-        0,
-        1,
-    )  # what a loaded machine says of itself is not this test's business
+    # What a loaded machine says of itself is not this test's business.
+    assert main([*asked, "--runs", "2"]) in (0, 1)
     names = ("selftest_itself", "selftest_itself_pairs", "selftest_pairs", "selftest_live")
     itself, itself_pairs, pairs, live = (read(tmp_path, name) for name in names)
     assert [row["other_core"] for row in itself] == ["idle", "busy"]
-    assert {row["exit_code"] for row in itself} <= {"0", "1", "3"}
     assert len(itself_pairs) == sum(int(row["pairs"]) * int(row["benchmarks"]) for row in itself)
-    assert len(pairs) == 3 * len(two_benchmarks)
-    assert {float(row["planted"]) for row in pairs} == {4.0}
+    assert len(pairs) == 3 * len(two)
     assert sum(float(row["log_ratio"]) for row in pairs) / len(pairs) > math.log(2)
     assert 2 < float(pairs[0]["measured"]) < 8
-    assert len(live) == len(two_benchmarks)
-    printed = capsys.readouterr()
-    assert "| 4 | work.time_arithmetic_1ms | 3 | " in printed.out
+    assert len(live) == len(two)
     assert [row["other core"] for row in read(tmp_path, "noise_false_alarms")] == ["idle", "busy"]
-    assert (
-        len(read(tmp_path, "noise_planted"))
-        == len(read(tmp_path, "noise_planted_live"))
-        == len(two_benchmarks)
-    )
-    assert "against itself: 2 of 2" in printed.err
+    assert len(read(tmp_path, "noise_planted")) == len(two)
+    assert len(read(tmp_path, "noise_planted_live")) == len(two)
 
     # The first run's answer again: what is asked for is what counts here.
     monkeypatch.setattr(selftest_runs, "run_gate", lambda *a: ran.append(ran[0]) or ran[-1])
     num_ran = len(ran)
     main([*asked, "--runs", "3"])
     assert len(ran) == num_ran + 1
-    assert len(read(tmp_path, "selftest_itself")) == 3
     assert read(tmp_path, "selftest_itself")[:2] == itself
+    assert len(read(tmp_path, "selftest_itself")) == 3
     assert (read(tmp_path, "selftest_pairs"), read(tmp_path, "selftest_live")) == (pairs, live)
 
 
-def test_what_is_planted_is_more_of_the_same_work(tmp_path):
-    project = make_project(tmp_path / "project", shares=SHARES)
-    start = project.git("rev-parse", "start")
-    head = project.plant(1.05)
-    units = (project.root / "planted" / "__init__.py").read_text().split("UNITS = ")[1]
-    assert ast.literal_eval(units) == {
-        name: math.ceil(1.05 * units) for name, units in project.units.items()
-    }
-    assert all(units >= 100 for units in project.units.values())
-    assert project.git("rev-parse", f"{head}^") == start
-    other = project.plant(1.03)
-    assert project.git("rev-parse", f"{other}^") == start
-    assert (project.root / "planted" / "work.py").read_text() == planted.WORK
+def test_false_alarms_fail(tmp_path, capsys):
+    row = {"bench": "", "budget_s": 60.0, "cpu": machine.describe()["cpu"], "seconds": 2.0}
+    row |= {"run": 1, "other_core": "idle", "exit_code": 1, "timestamp": "20261121T000000Z"}
+    Table(tmp_path / "selftest_itself.csv").add([row])
+    assert main(["--output", str(tmp_path), "--runs", "1", "--pairs", "0", "--live", "0"]) == 1
+    assert "| idle | 1 | 0 | 1 | 0 | 0 | 2 | 2 |" in capsys.readouterr().out
 
 
 def test_the_replay_finds_what_is_large_and_passes_what_is_nothing(repository):
@@ -110,16 +85,9 @@ def test_the_replay_finds_what_is_large_and_passes_what_is_nothing(repository):
         for number in range(40)
     ]
     slow, same = found(rows, rules, (4.0,)).rows
-    assert [slow[column] for column in ("found", "undecided", "called not slower")] == [
-        "100.0%",
-        "0.0%",
-        "0.0%",
-    ]
-    assert [same[column] for column in ("found", "undecided", "called not slower")] == [
-        "0.0%",
-        "0.0%",
-        "100.0%",
-    ]
+    columns = ("found", "undecided", "called not slower")
+    assert [slow[column] for column in columns] == ["100.0%", "0.0%", "0.0%"]
+    assert [same[column] for column in columns] == ["0.0%", "0.0%", "100.0%"]
     assert (slow["seen"], same["seen"]) == ("4.000", "1.000")
 
 
@@ -135,20 +103,6 @@ def test_the_noise_of_a_benchmark_is_the_scatter_of_its_pairs(repository):
     assert quiet["noise, busy (sd)"] == "0.14%"
     assert (noisy["pairs"], quiet["pairs"]) == (4, 4)
     assert 1 < float(quiet["smallest found"]) < float(noisy["smallest found"])
-
-
-def test_false_alarms_fail(tmp_path, monkeypatch, capsys):
-    asked = {"bench": "", "budget_s": 60.0, "cpu": machine.describe()["cpu"]}
-    row = {
-        "run": 1,
-        "other_core": "idle",
-        "exit_code": 1,
-        "seconds": 2.0,
-        "timestamp": "20261121T000000Z",
-    } | asked
-    Table(tmp_path / "selftest_itself.csv").add([row])
-    assert main(["--output", str(tmp_path), "--runs", "1", "--pairs", "0", "--live", "0"]) == 1
-    assert "| idle | 1 | 0 | 1 | 0 | 0 | 2 | 2 |" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

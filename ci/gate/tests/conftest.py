@@ -1,7 +1,6 @@
 """No test of the gate depends on whether this machine's processor can count instructions.
 
-Tests whose result depends on counting run twice: without it, and with what `fixtures/workers`
-has in its place.
+Tests about counting run twice: without it, and with what `fixtures/workers` has in its place.
 """
 
 import os

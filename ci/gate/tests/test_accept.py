@@ -52,7 +52,7 @@ def test_a_count_whose_cost_did_not_fail_is_accepted_by_itself(accept):
     assert accepted == pytest.approx({"copies": 3.0}, abs=0.001)
 
 
-def test_one_metric_alone_is_accepted_where_it_is_named(accept):
+def test_a_metric_and_a_ratio_may_be_named(accept):
     row = failed("slower", change("peak_bytes", 100, 200), ratio=1.2)
     assert list(accept(row, "--metric", "peak_bytes")) == ["peak_bytes"]
     assert accept(row, "--ratio", "1.5")["time"] == 1.5

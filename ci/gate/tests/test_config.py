@@ -1,6 +1,5 @@
 """gate.toml and accepted.toml: what they refuse, and the verdicts and budgets that follow."""
 
-import json
 import os
 from dataclasses import replace
 from datetime import date
@@ -66,66 +65,42 @@ NOISY = (0.3, -0.3, 0.25, -0.2)
 SLOWER = ((0.3, 0.301, 0.299, 0.3) * 4)[:13]  # nine to suspect it and four to confirm it
 
 
+DEFAULTS = read_rules(DEFAULT_FILE, DEFAULT_FILE.with_name("accepted.toml"))
+
+
 def test_the_default_rules_are_valid_and_hold_no_promise_of_anybody():
-    rules = read_rules(DEFAULT_FILE, DEFAULT_FILE.with_name("accepted.toml"))
-    assert replace(rules, metric=()) == Rules()
-    assert len(rules.metric) > 20
+    assert replace(DEFAULTS, metric=()) == Rules()
+    assert len(DEFAULTS.metric) > 20
 
 
-def test_a_false_alarm_needs_both_of_its_tests():
-    assert Verdicts().limits.false_alarms == pytest.approx(0.005)
+METRIC = "[[metric]]\nname = 'x'\nworse = 'more'\n"
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("[verdict]\nfail_ration = 1", "did you mean 'fail_ratio'?"),
-        (
-            "[verdict]\nfail_ratio = 1.1",
-            "verdict.fail_ratio must be at least 1 and below its pass_ratio, 1.03",
-        ),
-        ("[verdict]\nfail_ratio = 'x'", "verdict.fail_ratio must be a number, but got 'x'."),
-        (
-            "[verdict]\nundecided = 'ignore'",
-            "undecided must be one of 'stop', 'suspected' or 'warn', but got 'ignore'.",
-        ),
-        ("[verdict]\nlooks = [6, 4]", "must be a rising list"),
-        ("[[metric]]\nname = 'x'", "metric 1 lacks the key 'worse'"),
-        (
-            "[[metric]]\nname = 'x'\nworse = 'more'\nbenchmark = '('",
-            "benchmark is not a valid regular expression",
-        ),
-        ("metric = 3", "must be a list of tables"),
-        ("verdict = 3", "verdict must be a table, but got 3"),
-        ("[verdict]\nlooks = ['4']", "must be a rising list"),
-        (
-            "[[metric]]\nname = 'time'\nworse = 'more'",
-            "use [[slowdown]] instead of [[metric]]",
-        ),
-        (
-            "[[slowdown]]\nbenchmark = 'x'\nfail_ratio = 1.2\npass_ratio = 1.1",
-            "slowdown 1.fail_ratio must be at least 1",
-        ),
         ("verdict", "is not valid TOML"),
+        ("verdict = 3", "verdict must be a table, but got 3"),
+        ("[verdict]\nfail_ration = 1", "did you mean 'fail_ratio'?"),
+        ("[verdict]\nfail_ratio = 1.1", "verdict.fail_ratio must be at least 1 and below"),
+        ("[verdict]\nfail_ratio = 'x'", "verdict.fail_ratio must be a number, but got 'x'."),
         ("[verdict]\nfail_ratio = true", "fail_ratio must be a number, but got True"),
         ("[verdict]\nfail_ratio = nan", "fail_ratio must be a finite number"),
+        ("[verdict]\nundecided = 'ignore'", "undecided must be one of 'stop', 'suspected' or"),
+        ("[verdict]\nlooks = [6, 4]", "must be a rising list"),
         ("[verdict]\nmiss_beta = 1", "verdict.miss_beta must be below 1, but got 1"),
         ("[timing]\nbudget_s = -1", "timing.budget_s must be at least 0, but got -1"),
         ("[timings]\nbudget_s = 1", "the key 'timings' is unknown; did you mean 'timing'?"),
-        (
-            "[[cores]]\nbenchmark = 'x'\ncores = 1.5",
-            "cores 1.cores must be a whole number, but got 1.5",
-        ),
-        (
-            "[[budget]]\nbenchmark = 'x'\nmetrik = 'rate'\nunit = 's'",
-            "budget 1: the key 'metrik' is unknown; did you mean 'metric'?",
-        ),
+        ("metric = 3", "must be a list of tables"),
         ("metric = [3]", "metric 1 must be a table, but got 3"),
+        ("[[metric]]\nname = 'x'", "metric 1 lacks the key 'worse'"),
         ("[[metric]]\nname = 3\nworse = 'more'", "name must be text in quotes, but got 3"),
-        (
-            "[[metric]]\nname = 'x'\nworse = 'more'\nclock = 1",
-            "clock must be true or false, but got 1",
-        ),
+        ("[[metric]]\nname = 'time'\nworse = 'more'", "use [[slowdown]] instead of [[metric]]"),
+        (f"{METRIC}benchmark = '('", "benchmark is not a valid regular expression"),
+        (f"{METRIC}clock = 1", "clock must be true or false, but got 1"),
+        ("[[slowdown]]\nbenchmark = 'x'\nfail_ratio = 1.2\npass_ratio = 1.1", "slowdown 1.fail"),
+        ("[[cores]]\nbenchmark = 'x'\ncores = 1.5", "cores 1.cores must be a whole number"),
+        ("[[budget]]\nbenchmark = 'x'\nmetrik = 'rate'\nunit = 's'", "did you mean 'metric'?"),
         ("[[accepted]]\nbenchmark = 'x'", "accepted regressions belong in accepted.toml"),
     ],
 )
@@ -144,46 +119,32 @@ def nested(file):
     file.write_text("[" * 400_000)
 
 
-def long_key(file):
-    file.write_text("a" + ".a" * 30_000 + " = 1")
-
-
-def endless(file):
-    file.symlink_to("/dev/zero")
-
-
-@pytest.mark.parametrize("make", [sparse, nested, os.mkfifo, long_key, endless])
-@pytest.mark.parametrize(
-    ("name", "read"),
-    [
-        ("gate.toml", lambda file: read_rules(file, file.with_name("accepted.toml"))),
-        ("asv.conf.json", lambda file: read_config(file, file.parent)),
-    ],
-)
-def test_a_file_that_would_fill_the_memory_or_hang_is_refused(tmp_path, name, read, make):
-    make(tmp_path / name)
-    with pytest.raises(UsageError, match=rf"{name}"):
-        read(tmp_path / name)
+@pytest.mark.parametrize("make", [sparse, nested, os.mkfifo])
+def test_a_file_that_would_fill_the_memory_or_hang_is_refused(tmp_path, make):
+    make(tmp_path / "gate.toml")
+    with pytest.raises(UsageError, match=r"gate\.toml"):
+        read_rules(tmp_path / "gate.toml", tmp_path / "accepted.toml")
+    make(tmp_path / "asv.conf.json")
+    with pytest.raises(UsageError, match=r"asv\.conf\.json"):
+        read_config(tmp_path / "asv.conf.json", tmp_path)
 
 
 @pytest.mark.parametrize(
-    "table",
+    "text",
     [
-        {"benchmark_dir": 3},
-        {"repo_subdir": []},
-        {"matrix": [1]},
-        {"matrix": {"req": [1]}},
-        {"matrix": {"env": 5}},
-        {"default_benchmark_timeout": "x"},
-        {"default_benchmark_timeout": float("nan")},
-        {"default_benchmark_timeout": 10**400},
+        "{",
+        '{"benchmark_dir": 3}',
+        '{"matrix": [1]}',
+        '{"matrix": {"req": [1]}}',
+        '{"matrix": {"env": 5}}',
+        '{"default_benchmark_timeout": "x"}',
+        '{"default_benchmark_timeout": NaN}',
     ],
-    ids=str,
 )
-def test_a_value_of_another_type_than_asvs_is_refused(tmp_path, table):
+def test_a_mistake_in_asvs_configuration_gets_one_sentence(tmp_path, text):
     file = tmp_path / "asv.conf.json"
-    file.write_text(json.dumps(table))
-    with pytest.raises(UsageError, match=r"^asv\.conf\.json: \w+ can't be .{1,40}\.$"):
+    file.write_text(text)
+    with pytest.raises(UsageError, match=r"^asv\.conf\.json[^\n]+\.$"):
         read_config(file, tmp_path)
 
 
@@ -194,15 +155,20 @@ def test_an_accepted_regression_survives_being_written_and_read(tmp_path):
     assert read(tmp_path, "").accepted == (entry, entry)
 
 
-@pytest.mark.parametrize("expires", ["2030-01-31T00:00:00", "'2030-01-31'", "1"])
-def test_an_entry_expires_on_a_day(tmp_path, expires):
-    (tmp_path / "accepted.toml").write_text(
-        "[[accepted]]\nbenchmark = 'x'\nmetric = 'time'\nratio = 2\nreason = 'y'\n"
-        f"expires = {expires}\n"
-    )
-    with pytest.raises(
-        UsageError, match=r"accepted\.toml: accepted 1\.expires must be a day such as"
-    ):
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "[[accepted]]\nbenchmark = 'x'\nmetric = 'time'\nratio = 2\nreason = 'y'\n"
+            f"expires = {expires}\n"
+            for expires in ("2030-01-31T00:00:00", "'2030-01-31'", "1")
+        ),
+        "[[acepted]]\nbenchmark = 'x'\n",
+    ],
+)
+def test_a_mistake_in_what_is_accepted_gets_one_sentence(tmp_path, text):
+    (tmp_path / "accepted.toml").write_text(text)
+    with pytest.raises(UsageError, match=r"accepted\.toml: .*(a day such as|'accepted')"):
         read(tmp_path, "")
 
 
@@ -214,13 +180,6 @@ def test_the_rules_of_the_repository_come_before_ours(tmp_path):
         tmp_path / "ci" / "gate.toml",
         tmp_path / "ci" / "accepted.toml",
     )
-
-
-def test_a_tracked_value_is_measured_unless_its_rule_says_that_it_is_counted():
-    assert MetricRule("track", "more").is_measured
-    assert not MetricRule("track", "more", clock=False).is_measured
-    assert not MetricRule("copies", "more").is_measured
-    assert MetricRule("copies", "more", clock=True).is_measured
 
 
 @pytest.mark.parametrize(
@@ -243,14 +202,15 @@ def test_a_metric_is_compared_in_its_direction_and_within_its_tolerance(worse, h
     assert MetricRule("m", worse, at_least=10).compare(100, head) == expected
 
 
-def test_the_first_rule_that_fits_counts(tmp_path):
-    rules = read(
-        tmp_path,
-        "[[metric]]\nname='m'\nworse='less'\nbenchmark='^suite'\n[[metric]]\nname='m'\nworse='more'\n[[cores]]\nbenchmark='x'\ncores=2",
-    )
+def test_the_first_rule_that_fits_counts_and_others_keep_the_default(tmp_path):
+    own = "[[metric]]\nname='m'\nworse='less'\nbenchmark='^suite'\n"
+    more = "[[metric]]\nname='m'\nworse='more'\n[[cores]]\nbenchmark='x'\ncores=2"
+    rules = read(tmp_path, own + more)
     assert [rules.rule_of("m", name).worse for name in (ROW, "other")] == ["less", "more"]
     assert rules.rule_of("unknown", ROW).worse == "never"
+    assert rules.rule_of("peakmemory", ROW).worse == "more"
     assert (rules.cores_of("x"), rules.cores_of(ROW)) == (2, 1)
+    assert read(tmp_path, "metric = []").rule_of("track", ROW).worse == "never"
 
 
 def test_benchmarks_may_have_limits_of_their_own(tmp_path):
@@ -258,13 +218,6 @@ def test_benchmarks_may_have_limits_of_their_own(tmp_path):
     own, usual = rules.limits_of("suite.time_noisy"), rules.limits_of(ROW)
     assert (own.fail_ratio, own.pass_ratio, own.looks) == (1.1, 1.3, usual.looks)
     assert usual == rules.verdict.limits
-
-
-def test_metrics_of_which_a_file_says_nothing_keep_their_default_rules(tmp_path):
-    assert read(tmp_path, "[timing]\nbudget_s = 600").rule_of("peakmemory", ROW).worse == "more"
-    rules = read(tmp_path, "[[metric]]\nname = 'copies'\nworse = 'never'")
-    assert rules.rule_of("copies", ROW).worse == "never"
-    assert rules.rule_of("peakmemory", ROW).worse == "more"
 
 
 @pytest.mark.parametrize(
@@ -278,8 +231,7 @@ def test_metrics_of_which_a_file_says_nothing_keep_their_default_rules(tmp_path)
     ],
 )
 def test_the_name_of_a_tracked_value_says_which_way_is_worse(row, worse):
-    rules = read_rules(DEFAULT_FILE, DEFAULT_FILE.with_name("accepted.toml"))
-    assert rules.rule_of("track", row).worse == worse
+    assert DEFAULTS.rule_of("track", row).worse == worse
 
 
 def test_a_tracked_value_of_undeclared_direction_is_asked_for_and_never_guessed(tmp_path):
@@ -297,21 +249,6 @@ def test_a_tracked_value_of_undeclared_direction_is_asked_for_and_never_guessed(
     declared = "[[metric]]\nname = 'track'\nworse = '{}'"
     assert verdict(declared.format("more"), 2.0).outcome is Outcome.FAILED
     assert verdict(declared.format("less"), 2.0).outcome is Outcome.PASSED
-
-
-def test_an_empty_list_of_metrics_judges_none(tmp_path):
-    assert read(tmp_path, "metric = []").rule_of("track", ROW).worse == "never"
-
-
-def test_a_misspelt_table_of_accepted_regressions_is_refused(tmp_path):
-    (tmp_path / "accepted.toml").write_text("[[acepted]]\nbenchmark = 'x'\n")
-    with pytest.raises(UsageError, match="did you mean 'accepted'"):
-        read(tmp_path, "")
-
-
-def test_rules_that_are_not_there_are_named(tmp_path):
-    with pytest.raises(UsageError, match=r"there is no .*none\.toml; name the file"):
-        read_rules(tmp_path / "none.toml", tmp_path / "accepted.toml")
 
 
 @pytest.mark.parametrize(
@@ -347,11 +284,9 @@ def test_a_first_call_that_compiles_more_programs_is_worse_if_it_takes_longer(
     row = timed(*SAME, second_call_compilations=0)
     compiled = replace(row.inspected.head.ran, compilations=head, compile_s=compile_s)
     seen = row.inspected.with_side("head", replace(row.inspected.head, ran=compiled))
-    rules = read_rules(DEFAULT_FILE, DEFAULT_FILE.with_name("accepted.toml"))
-    assert judged(replace(row, inspected=seen), rules).verdict == verdict
+    assert judged(replace(row, inspected=seen), DEFAULTS).verdict == verdict
 
 
-DEFAULTS = read_rules(DEFAULT_FILE, DEFAULT_FILE.with_name("accepted.toml"))
 JUST_SLOWER = (0.012, 0.013, 0.011, 0.012, 0.0125, 0.0115)  # surely slower, and yet let pass
 
 
@@ -363,19 +298,15 @@ JUST_SLOWER = (0.012, 0.013, 0.011, 0.012, 0.0125, 0.0115)  # surely slower, and
         ("instructions", SAME, "not slower"),
         ("copies", JUST_SLOWER, "worse"),
         ("copies", SAME[:2], "worse"),  # nothing is known of its time yet
+        ("copies", (), "worse"),
         ("peak_bytes", FASTER, "worse"),  # memory is a cost of its own
     ],
 )
 def test_a_count_fails_only_where_the_time_it_stands_for_is_unknown_or_grew(metric, pairs, verdict):
     more = {"base": {metric: 10_000.0}, "head": {metric: 20_000.0}}
-    row = judged(timed(*pairs, **more), DEFAULTS)
+    row = judged(timed(*pairs, **more), DEFAULTS, timing=bool(pairs))
     assert row.verdict == verdict
     assert "10,000 -> 20,000" in " ".join(row.reasons)
-
-
-def test_without_timing_counts_decide():
-    more = {"base": {"copies": 1.0}, "head": {"copies": 2.0}}
-    assert judged(timed(**more), DEFAULTS, timing=False).verdict == "worse"
 
 
 def memory(argument, alias, output=1e6, temp=1e6):
@@ -412,11 +343,6 @@ def test_instructions_of_the_processor_inform_and_decide_only_where_asked():
     assert judged(row, Rules(metric=(asked,))).outcome is Outcome.FAILED
 
 
-def test_a_slower_row_without_more_instructions_waits():
-    row = judged(timed(*SLOWER, cpu_instructions=1000), DEFAULTS)
-    assert "executes 1 times the instructions, so more instructions are not why" in row.reasons[-1]
-
-
 def test_limits_of_a_benchmark_hold_for_what_stands_for_its_time():
     more = {"base": {"instructions": 100.0}, "head": {"instructions": 140.0}}
     slowdown = Slowdown("Chunk", fail_ratio=1.5, pass_ratio=2.0)
@@ -434,23 +360,18 @@ def test_who_accepts_a_cost_accepts_what_stands_for_it():
     assert judged(timed(*SLOWER, **more), DEFAULTS).outcome is Outcome.FAILED
 
 
-def one_program(first=(0.1, 0.1), recompilations=(0, 0)):
-    """Return a row whose sides run one program, whose first calls took this long."""
+@pytest.mark.parametrize(
+    ("head_s", "recompilations", "same"),
+    [(0.1, 0, True), (0.12, 0, True), (0.2, 0, False), (0.05, 0, False), (0.1, 1, False)],
+)
+def test_the_same_program_is_timed_if_it_runs_for_longer_or_is_compiled_anew(
+    head_s, recompilations, same
+):
     sides = [
         SideRun(FirstRun(seconds, 1.0, 1, count), Program("1", {}, timed_is_program=True))
-        for seconds, count in zip(first, recompilations, strict=True)
+        for seconds, count in ((0.1, 0), (head_s, recompilations))
     ]
-    return replace(timed().inspected, base=sides[0], head=sides[1])
-
-
-def test_the_same_program_is_skipped_unless_head_compiles_it_anew():
-    assert one_program().is_same_program
-    assert not one_program(recompilations=(0, 1)).is_same_program
-
-
-@pytest.mark.parametrize(("head_s", "same"), [(0.12, True), (0.2, False), (0.05, False)])
-def test_the_same_program_that_runs_for_longer_is_timed(head_s, same):
-    assert one_program(first=(0.1, head_s)).is_same_program is same
+    assert replace(timed().inspected, base=sides[0], head=sides[1]).is_same_program is same
 
 
 def test_a_hundredfold_win_passes_but_is_called_suspicious():
@@ -489,6 +410,20 @@ def test_a_metric_is_accepted_as_far_as_the_entry_says(worse, ratio, base, head,
     row = judged(timed(*SAME, base={"copies": base}, head={"copies": head}), rules)
     assert (row.outcome is Outcome.WARNED) is accepted
     assert (row.outcome is Outcome.FAILED) is not accepted
+
+
+def test_a_regression_weighs_more_than_what_could_not_be_measured_and_that_more_than_a_pass():
+    row = timed()
+    failed, passed = judged(timed(*SLOWER), Rules()), judged(timed(*SAME), Rules())
+    broken = judged(replace(row, inspected=row.inspected.with_problems({"head": "why"})), Rules())
+    assert broken.outcome is Outcome.UNMEASURED
+    for rows, code in (
+        ([passed], 0),
+        ([passed, broken], 3),
+        ([passed, broken, failed], 1),
+        ([], 3),
+    ):
+        assert Result(rows, [], Rules(), "a" * 40, "b" * 40, [], "one").exit_code == code
 
 
 def test_a_report_counts_budgets_as_what_they_are():

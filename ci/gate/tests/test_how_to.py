@@ -35,7 +35,7 @@ def time_throughput():
 SLOW = "sums.Total.time_total(1000)"
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif(not PAGE.is_file(), reason="perfgate's own sources come without the page"),
 ]
 

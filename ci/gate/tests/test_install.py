@@ -5,7 +5,6 @@ The repository that it judges has a `ci` of its own, and modules that are called
 
 import json
 import os
-import shlex
 import shutil
 import subprocess
 import sys
@@ -86,32 +85,6 @@ def test_a_repository_without_rules_is_gated_by_the_default_ones(tools, reposito
     assert "no rule says whether that is worse: add a [[metric]] to gate.toml" in done.stdout
 
 
-def test_the_command_that_repeats_a_row_runs_as_it_is_printed(tools, repository):
-    plant(repository)
-    perfgate(tools, repository, "--base", "main", *FAST)
-    report = json.loads((repository.root / ".asv" / "gate" / "gate.json").read_text())
-    row = next(row for row in report["rows"] if row["name"] == TRACKED)
-    words = shlex.split(row["reproduce"])
-    assert words[0] == "perfgate"
-    assert "--no-timing" in words
-    done = perfgate(tools, repository, *words[1:])
-    assert done.stdout.startswith("# FAILED: 1 regressed"), done.stdout + done.stderr
-
-
-def test_a_regression_is_accepted_and_its_commit_is_found(tools, repository):
-    plant(repository)
-    perfgate(tools, repository, "--base", "main", *FAST)
-    entry = (TRACKED, "--metric", "track", "--reason", "doubled", "--expires", "2999-01-01")
-    done = perfgate(tools, repository, "accept", *entry)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert perfgate(tools, repository, "--base", "main", *FAST).returncode == 0
-    (repository.root / "accepted.toml").unlink()
-    guilty = repository.commit("double")
-    done = perfgate(tools, repository, "find", TRACKED, "main~1", "main")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"found {guilty[:12]} double" in done.stdout
-
-
 def test_the_action_installs_fills_the_summary_and_fails_with_the_gate(tools, repository, tmp_path):
     yaml = pytest.importorskip("yaml")
     if shutil.which("bash") is None:
@@ -158,14 +131,3 @@ def test_the_suite_runs_in_a_python_of_its_own_in_which_the_gate_installs_nothin
     assert found["where.mem_own"]["verdict"] == "new"
     assert f"--python {python}" in done.stdout
     assert not list(bare.glob("lib/python*/site-packages/*"))
-
-
-@pytest.mark.parametrize(
-    ("program", "expected"),
-    [("nowhere/python", "'nowhere/python' is not a program"), ("true", "does not run as a Python")],
-)
-def test_what_is_no_python_is_refused_first(tools, repository, program, expected):
-    done = perfgate(tools, repository, "--base", "main", "--python", program)
-    assert done.returncode == 2
-    assert expected in done.stderr
-    assert len(done.stderr.splitlines()) <= 2

@@ -121,7 +121,9 @@ def test_the_end_of_a_run_cuts_off_a_benchmark_and_no_later_run_waits_for_it_aga
 
 
 @pytest.mark.slow
-def test_another_change_or_another_setting_begins_anew(repository, seen):
+def test_a_run_that_is_undecided_is_continued_unless_the_change_or_a_setting_is_another(
+    repository, seen
+):
     (seen / "go").touch()
     undecided = ["--base", "main", "--bench", "track_early|time_cached", "--budget", "0"]
     undecided += ["--undecided", "stop"]

@@ -53,17 +53,19 @@ def choose_attention(name: str, num_tokens: int, precision: Precision) -> tuple[
     is_half = precision.compute_dtype in _HALF
     if name == "cudnn" and not (is_half and has_cudnn_attention()):
         raise InvalidArgumentError(
-            "attention must be auto, reference, xla or chunked here, but got 'cudnn', which needs "
+            "attention",
+            "must be auto, reference, xla or chunked here, but got 'cudnn', which needs "
             "an NVIDIA GPU of compute capability 8.0 and compute_dtype bfloat16 or float16: this "
             f"device is a {jax.local_devices()[0].device_kind} and networks compute in "
-            f"{precision.compute_dtype}."
+            f"{precision.compute_dtype}.",
         )
     # JAX asks for float16 products with sums in float32, which XLA lacks on CPUs.
     lacks_xla = precision.compute_dtype == "float16" and jax.default_backend() == "cpu"
     if name == "xla" and lacks_xla:
         raise InvalidArgumentError(
-            "attention must be auto, reference or chunked here, but got 'xla', which has no "
-            "compute_dtype float16 on a CPU."
+            "attention",
+            "must be auto, reference or chunked here, but got 'xla', which has no "
+            "compute_dtype float16 on a CPU.",
         )
     if name != AUTO:
         return name, "you chose it"

@@ -58,8 +58,9 @@ def network_defaults(kind: type, overrides: Mapping[str, Any]) -> dict[str, Any]
             # The default may be given, since a run's config.toml spells it out.
             if field in known and overrides.get(field, known[field]) != known[field]:
                 raise InvalidArgumentError(
-                    f"{field} must be left out with network {shown(name)}, which has layers of its "
-                    f"own, but got {shown(overrides[field])}."
+                    field,
+                    f"must be left out with network {shown(name)}, which has layers of its "
+                    f"own, but got {shown(overrides[field])}.",
                 )
     return {field: value for field, value in defaults.items() if field in known}
 
@@ -136,13 +137,15 @@ class NetworkSpec:
         """
         if self.name != "attention" and self.attention != AUTO:
             raise InvalidArgumentError(
-                f"attention must be {AUTO!r} with network {shown(self.name)}, which has none that "
-                f"could be chosen, but got {shown(self.attention)}."
+                "attention",
+                f"must be {AUTO!r} with network {shown(self.name)}, which has none that "
+                f"could be chosen, but got {shown(self.attention)}.",
             )
         if self.name != "attention" and self.attention_patch != _PATCH:
             raise InvalidArgumentError(
-                f"attention_patch must be {_PATCH} with network {shown(self.name)}, which has no "
-                f"patches, but got {self.attention_patch}."
+                "attention_patch",
+                f"must be {_PATCH} with network {shown(self.name)}, which has no "
+                f"patches, but got {self.attention_patch}.",
             )
         hidden = (self.hidden_sizes, num_outputs, self.activation)
         how = {
@@ -181,9 +184,10 @@ class NetworkSpec:
         shape = self.obs_shape if len(self.obs_shape) == 3 else (*self.obs_shape, 1)
         if len(shape) != 3 or min(shape[:2]) < least:
             raise InvalidArgumentError(
-                f"network must be mlp or one of your own here, but got {self.name!r}, which needs "
+                "network",
+                f"must be mlp or one of your own here, but got {self.name!r}, which needs "
                 "observations on a grid [height, width] or [height, width, channels] of at least "
-                f"{least} x {least} cells, and these have shape {list(self.obs_shape)}."
+                f"{least} x {least} cells, and these have shape {list(self.obs_shape)}.",
             )
         return shape
 
@@ -194,21 +198,24 @@ class NetworkSpec:
             dtype = getattr(self.precision, field.name)
             if not takes_precision and dtype != field.default:
                 raise InvalidArgumentError(
-                    f"{field.name} must be {field.default} with network {shown(self.name)}, which "
-                    f"takes no argument `precision`, but got {dtype!r}."
+                    field.name,
+                    f"must be {field.default} with network {shown(self.name)}, which "
+                    f"takes no argument `precision`, but got {dtype!r}.",
                 )
         how = {"precision": self.precision} if takes_precision else {}
         try:
             module = target(num_outputs, **how)
         except Exception as error:
             raise InvalidArgumentError(
-                f"network must be built by a call with the output size, but "
-                f"{self.name}({num_outputs}) raises {_in_one_line(error)}."
+                "network",
+                f"must be built by a call with the output size, but "
+                f"{self.name}({num_outputs}) raises {_in_one_line(error)}.",
             ) from error
         if not isinstance(module, nn.Module):
             raise InvalidArgumentError(
-                "network must be a module of flax.linen, or a function that returns one, but "
-                f"{self.name}({num_outputs}) returns {shown(module)}."
+                "network",
+                "must be a module of flax.linen, or a function that returns one, but "
+                f"{self.name}({num_outputs}) returns {shown(module)}.",
             )
         return OfFlat(module, self.obs_shape)
 
@@ -245,8 +252,9 @@ class OfFlat:
             ) from error
         if others := sorted(params.keys() - {"params"}):
             raise InvalidArgumentError(
-                f"network must keep all that it learns in `params`, but {name} also has "
-                f"{', '.join(others)}."
+                "network",
+                f"must keep all that it learns in `params`, but {name} also has "
+                f"{', '.join(others)}.",
             )
         shape = getattr(outputs, "shape", None)
         if shape != (2, num_outputs) or not jnp.issubdtype(outputs.dtype, jnp.floating):

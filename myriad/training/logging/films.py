@@ -76,6 +76,7 @@ def require_drawing(resolved: ResolvedConfig) -> None:
         return
     if not callable(getattr(resolved.env, "render", None)):
         raise InvalidArgumentError(
-            f"film_every must be 0 for {resolved.config.env}, which has no method render(state), "
-            f"but got {every}."
+            "film_every",
+            f"must be 0 for {resolved.config.env}, which has no method render(state), "
+            f"but got {every}.",
         )

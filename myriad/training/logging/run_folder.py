@@ -7,12 +7,19 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from myriad.errors import InvalidArgumentError, RunFolderLostError
-from myriad.files import holder_of, identity, read_text, readable, replacing, write_errors_explained
+from myriad.files import (
+    holder_of,
+    read_text,
+    readable,
+    replacing,
+    watched,
+    write_errors_explained,
+)
 from myriad.training.logging.history import Row
 
 # JSON has no such numbers. metrics.jsonl holds these strings instead, as protobuf's JSON does.
@@ -33,7 +40,7 @@ class RunFolder:
 
     def __init__(self, path: Path):
         self.path = path
-        self._held: tuple[int, int] | None = None
+        self._is_in_place: Callable[[], bool] | None = None
 
     @property
     def checkpoints(self) -> Path:
@@ -93,21 +100,21 @@ class RunFolder:
                     f"run folder {self.path} is in use by {holder_of(self.path / '.lock')}: "
                     "wait until it ends, or name another folder."
                 ) from error
-        self._held = identity(self.path)
         try:
-            yield
-        except Exception as error:
-            # Whatever failed did so because of it.
-            self._require_held(error)
-            raise
-        else:
-            self._require_held()
+            with watched(self.path) as self._is_in_place:
+                try:
+                    yield
+                except Exception as error:
+                    # Whatever failed did so because of it.
+                    self._require_held(error)
+                    raise
+                self._require_held()
         finally:
             lock.release()
 
     def _require_held(self, cause: Exception | None = None) -> None:
         """Raise if the folder is not the one that was locked, so that no other one is written."""
-        if self._held is not None and identity(self.path) != self._held:
+        if self._is_in_place is not None and not self._is_in_place():
             raise RunFolderLostError(
                 f"run folder {self.path} was removed, moved or replaced while the run trained; "
                 "if you moved it, `myriad train --resume` with its new name goes on."
@@ -222,30 +229,6 @@ class RunFolder:
                 new.write_bytes(kept)
         return not found and bool(kept)
 
-    def rows_until(self, update: int) -> list[dict[str, Any]]:
-        """Read the rows up to an update, for a checkpoint of an older version that holds no rows.
-
-        Raises:
-            InvalidArgumentError: a line among them is damaged, or the file can't be read.
-        """
-        rows = []
-        text = read_text(self.metrics) if self.metrics.exists() else ""
-        for number, line in enumerate(text.splitlines(keepends=True), 1):
-            try:
-                (row,) = rows_of(line)
-                is_later = row["update"] > update
-            except (ValueError, TypeError, AttributeError, KeyError) as error:
-                if not line.endswith("\n"):
-                    break  # A kill cut this last line short, so it is newer than the checkpoint.
-                raise InvalidArgumentError(
-                    f"{self.metrics} is damaged: line {number} is not a row, and a checkpoint of "
-                    "this older version holds no copy; mend or remove that line."
-                ) from error
-            if is_later:
-                break
-            rows.append(row)
-        return rows
-
     def leftovers(self) -> list[Path]:
         """Return the files of a run that has not trained yet."""
         return list(filter(_is_of_new_run, self.path.iterdir()))
@@ -259,7 +242,7 @@ class RunFolder:
                 for path in leftovers:
                     path.unlink()
                 self.path.rmdir()
-                self._held = None  # Nobody else removed it.
+                self._is_in_place = None  # Nobody else removed it.
 
 
 class RunFolderOfOthers(RunFolder):

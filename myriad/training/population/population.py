@@ -93,12 +93,12 @@ class Population:
         if num_devices is not None:
             Integer(1, jax.local_device_count()).require("num_devices", num_devices)
         if mapping not in (None, "map", "vmap"):
-            raise InvalidArgumentError(f"mapping must be map or vmap, but got {shown(mapping)}.")
+            raise InvalidArgumentError("mapping", f"must be map or vmap, but got {shown(mapping)}.")
         shared = resolved.config.num_devices or 1
         if shared > 1:
             raise InvalidArgumentError(
-                "num_devices must be 1 where trainings run side by side, each on one device, "
-                f"but is {shared}."
+                "num_devices",
+                f"must be 1 where trainings run side by side, each on one device, but is {shared}.",
             )
         self.resolved = resolved
         self.num_slots = num_slots
@@ -179,8 +179,9 @@ class Population:
             or any(not 0 <= slot < self.num_slots for slot in slots)
         ):
             raise InvalidArgumentError(
-                f"slots must be different integers from 0 to {self.num_slots - 1}, "
-                f"but got {shown(slots.tolist())}."
+                "slots",
+                f"must be different integers from 0 to {self.num_slots - 1}, "
+                f"but got {shown(slots.tolist())}.",
             )
         slots = slots.astype(np.int64)
         is_new = np.zeros(self._padded, bool)
@@ -238,10 +239,10 @@ class Population:
             flags = self._of_slots("active", active, np.bool_)
         words = np.zeros((self._padded, 2), np.uint32)
         if keys is not None and getattr(keys, "dtype", None) != make_key(0).dtype:
-            raise InvalidArgumentError(f"keys must be as make_key makes, but got {shown(keys)}.")
+            raise InvalidArgumentError("keys", f"must be as make_key makes, but got {shown(keys)}.")
         if keys is not None and keys.shape not in ((), (self.num_slots,)):
             raise InvalidArgumentError(
-                f"keys must be one or {self.num_slots}, but have the shape {keys.shape}."
+                "keys", f"must be one or {self.num_slots}, but have the shape {keys.shape}."
             )
         if keys is not None:
             words[: self.num_slots] = np.asarray(jax.random.key_data(keys))
@@ -322,12 +323,13 @@ class Population:
         array = as_array(name, values)
         if array.shape != (self.num_slots,) or not np.can_cast(array.dtype, kind, "same_kind"):
             raise InvalidArgumentError(
-                f"{name} must be {self.num_slots} values of {np.dtype(kind)}, but got an array of "
-                f"{array.dtype} with the shape {array.shape}."
+                name,
+                f"must be {self.num_slots} values of {np.dtype(kind)}, but got an array of "
+                f"{array.dtype} with the shape {array.shape}.",
             )
         if not all(0 <= value <= INT32 for value in array.tolist()):
             raise InvalidArgumentError(
-                f"{name} must be from 0 to {INT32:,}, but got {shown(array.tolist())}."
+                name, f"must be from 0 to {INT32:,}, but got {shown(array.tolist())}."
             )
         return array.astype(kind)
 
@@ -361,7 +363,7 @@ def _words_of_seeds(seeds: Sequence[int] | np.ndarray, count: int) -> np.ndarray
     array = as_array("seeds", seeds)
     if array.shape != (count,):
         raise InvalidArgumentError(
-            f"seeds must be one for each of {count} slots, but got {shown(seeds)}."
+            "seeds", f"must be one for each of {count} slots, but got {shown(seeds)}."
         )
     words = [words_of_seed(seed) for seed in array.tolist()]
     return np.array(words, np.uint32).reshape(count, 2)

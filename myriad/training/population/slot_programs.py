@@ -226,12 +226,14 @@ class SlotPrograms:
         """
         if not isinstance(options, Mapping):
             raise InvalidArgumentError(
-                f"options must be a dict of hyperparameters and values, but got {shown(options)}."
+                "options",
+                f"must be a dict of hyperparameters and values, but got {shown(options)}.",
             )
         if set(options) != set(self.traced):
             raise InvalidArgumentError(
-                f"options must give values of {', '.join(self.traced) or 'nothing'}, "
-                f"but gave those of {', '.join(options) or 'nothing'}."
+                "options",
+                f"must give values of {', '.join(self.traced) or 'nothing'}, "
+                f"but gave those of {', '.join(options) or 'nothing'}.",
             )
         ranges = ranges_of(type(self.loop.learner))
         found = {name: np.full(count, each) for name, each in self.loop.options.items()}
@@ -239,7 +241,7 @@ class SlotPrograms:
             values = as_array(name, options[name])
             if values.shape != (count,):
                 raise InvalidArgumentError(
-                    f"{name} must have {count} values, but has the shape {values.shape}."
+                    name, f"must have {count} values, but has the shape {values.shape}."
                 )
             for value in values.tolist():
                 ranges[name].require(name, value)
@@ -257,7 +259,7 @@ def as_array(name: str, values: Any) -> np.ndarray:
         return np.asarray(values)
     except ValueError:
         raise InvalidArgumentError(
-            f"{name} must be a list of values, but got {shown(values)}."
+            name, f"must be a list of values, but got {shown(values)}."
         ) from None
 
 

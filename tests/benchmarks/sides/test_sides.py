@@ -53,13 +53,6 @@ def test_a_side_steps_the_environment_that_the_sanity_check_knows(side, env, num
     assert len(outcome.steps_per_s()) == 2
 
 
-@pytest.mark.slow
-def test_gymnax_keeps_returns_only_where_a_sanity_check_needs_them():
-    pytest.importorskip("gymnax")
-    outcome = measured("gymnax", "pendulum-control", 32, 200, returns=False)
-    assert (outcome.stats["num_episodes"], outcome.stats["mean_episode_return"]) == (64, None)
-
-
 @pytest.mark.parametrize(
     ("side", "env", "reason"),
     [

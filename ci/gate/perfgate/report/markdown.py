@@ -110,6 +110,8 @@ def measured(row: Timed) -> str:
     """Return the ratio with its interval, or the change of a value that isn't timed."""
     if row.evidence is not None and row.evidence.num_pairs > 1:
         ratio, low, high = row.evidence.ratio()
+        if high > 10 * low:  # Two pairs that differ have an interval of almost any ratio.
+            return f"{ratio:.3f} (too few pairs for an interval)"
         return f"{ratio:.3f} ({low:.3f} to {high:.3f})"
     values = [change for change in row.changes if change.metric == row.benchmark.metric]
     return describe_change(values[0]) if values else ""

@@ -28,19 +28,9 @@ def run(do, results, remote, *options):
         "HOME": str(results.parent),
         "GIT_CONFIG_NOSYSTEM": "1",
     }
-    command = [
-        sys.executable,
-        "-S",  # leaves out all that is installed
-        "-m",
-        "perfgate",
-        "store",
-        do,
-        "--results",
-        str(results),
-        "--remote",
-        str(remote),
-        *options,
-    ]
+    # -S leaves out all that is installed.
+    command = [sys.executable, "-S", "-m", "perfgate", "store", do, "--results", str(results)]
+    command += ["--remote", str(remote), *options]
     return subprocess.run(
         command,
         cwd=results.parent,
@@ -99,6 +89,9 @@ def test_tables_go_to_a_branch_of_their_own_and_a_named_file_follows_the_newest_
 
 def test_another_machine_fetches_what_was_stored(tmp_path, remote):
     results, elsewhere = tmp_path / "one" / "asv", tmp_path / "two" / "asv"
+    (tmp_path / "one").mkdir()
+    nothing = run("fetch", results, remote)
+    assert nothing.stdout == "copied 0 files from benchmark-results\n"
     write(results, "m/1234abcd-py.json", '{"value": 1}')
     write(results, "notes.txt", "not of asv's making")
     assert run("push", results, remote).returncode == 0
@@ -106,14 +99,6 @@ def test_another_machine_fetches_what_was_stored(tmp_path, remote):
     assert run("fetch", elsewhere, remote).stdout == "copied 1 files from benchmark-results\n"
     assert {path.name for path in elsewhere.rglob("*") if path.is_file()} == {"1234abcd-py.json"}
     assert (elsewhere / "m" / "1234abcd-py.json").read_text() == '{"value": 1}'
-
-
-def test_fetching_before_anything_was_stored_is_no_mistake(tmp_path, remote):
-    (tmp_path / "one").mkdir()
-    assert (
-        run("fetch", tmp_path / "one" / "asv", remote).stdout
-        == "copied 0 files from benchmark-results\n"
-    )
 
 
 def test_a_push_that_another_run_overtook_is_done_again(tmp_path, remote, monkeypatch):
@@ -139,10 +124,8 @@ def test_a_large_file_or_a_missing_folder_is_refused_in_one_sentence(tmp_path, r
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     write(tmp_path / "one" / "asv", "m/big.json", " " * 3_000_000)
     done = run("push", tmp_path / "one" / "asv", remote)
-    assert (done.returncode, done.stderr) == (
-        2,
-        "m/big.json has 3,000,000 bytes; the branch takes files of at most 2,000,000.\n",
-    )
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "m/big.json has 3,000,000 bytes" in done.stderr
 
 
 def test_the_token_reaches_git_alone_and_only_its_own_remote(monkeypatch):

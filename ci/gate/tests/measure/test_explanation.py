@@ -1,26 +1,21 @@
 """Why a row takes longer: functions that are called, packages imported, instructions executed."""
 
-import os
-import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from perfgate import machine
 from perfgate.config import Verdicts
-from perfgate.hlo import Program, count_operations
-from perfgate.measure import explanation
+from perfgate.hlo import Program
 from perfgate.measure.explanation import _added_calls, _slower_lines, explain
 from perfgate.measure.progress import Progress
 from perfgate.process.protocol import Calls, Line
 from perfgate.stages import Benchmark, Change, Inspected, SideRun, Timed
 from perfgate.stats.evidence import SLOWER, Evidence, Plan
-from perfgate.worker import counters, lines
-from perfgate.worker.calls import CalledFunctions, imported
+from perfgate.worker import counters
+from perfgate.worker.calls import CalledFunctions
 from perfgate.worker.counters import Counter, can_count
 from perfgate.worker.lines import LineSeconds
 
@@ -50,25 +45,6 @@ def test_functions_are_counted_in_the_order_of_their_first_calls():
     assert calls[f"{here}:_leaf"] == 3
     assert calls["builtins.abs"] == 3
     assert list(calls).index(f"{here}:_caller") < list(calls).index(f"{here}:_leaf")
-
-
-def test_what_watched_before_watches_on_and_an_error_is_the_benchmarks_own():
-    events = []
-    sys.setprofile(lambda *event: events.append(event))
-    try:
-        with pytest.raises(ZeroDivisionError):
-            counted(lambda: 1 / 0, ROOT)
-        _leaf(1)
-    finally:
-        sys.setprofile(None)
-    assert any(event == "call" and frame.f_code is _leaf.__code__ for frame, event, _ in events)
-
-
-def test_a_librarys_function_is_named_without_the_place_where_it_is_installed():
-    names = [
-        name for name in counted(lambda: np.zeros(3).sum(), ROOT) if "/" in name and "_sum" in name
-    ]
-    assert names == ["numpy/_core/_methods.py:_sum"]
 
 
 def _busy():
@@ -112,15 +88,6 @@ def test_a_line_is_the_same_on_both_sides_wherever_it_stands():
     assert _slower_lines({"base": [base], "head": [base]}) == []
 
 
-def test_a_trace_that_was_cut_off_names_nothing(monkeypatch):
-    monkeypatch.setattr(lines, "_MOST_S", 0.001)
-    with (recorded := LineSeconds(ROOT)).recorded():
-        _busy()
-    assert recorded.most() is None
-    whole = Calls({}, (Line("a.py", 3, "work()", 0.5),))
-    assert _slower_lines({"base": [Calls({}, None)], "head": [whole]}) == []
-
-
 def _traced(rng, slowdown=1.0):
     """Return eight rounds of 20 lines in noise of 15%, with 2% outliers. Line 0 is slowed."""
     rounds = []
@@ -150,15 +117,6 @@ def test_a_function_that_is_called_more_often_by_chance_is_no_cause():
     assert cause == "more functions are called: 5 -> 11; above all `new` (+7)"
 
 
-def test_modules_that_a_statement_imports_are_counted_by_package():
-    without, with_json = (
-        imported("pass", "", {}),
-        imported("  import json", "", {"PYTHONHASHSEED": "0"}),
-    )
-    assert "import json" not in without
-    assert with_json["import json"] >= 3
-
-
 @pytest.fixture
 def real_counters(monkeypatch):
     """This machine's own counters, which all other tests leave alone."""
@@ -166,7 +124,7 @@ def real_counters(monkeypatch):
 
 
 @pytest.mark.usefixtures("real_counters")
-def test_what_the_machine_cannot_count_is_none_and_what_it_can_grows_with_the_work():
+def test_what_the_machine_cannot_count_is_none_and_what_it_can_grows_with_the_work(monkeypatch):
     def count(event, size):
         with (counter := Counter(event)).counted():
             sum(range(size))
@@ -179,30 +137,8 @@ def test_what_the_machine_cannot_count_is_none_and_what_it_can_grows_with_the_wo
     few, many = count(counters.INSTRUCTIONS, 3_000), count(counters.INSTRUCTIONS, 3_000_000)
     assert (few, many) == (None, None) if not can_count() else many > 100 * few
     assert count((1, 1 << 20), 10) is None  # an event that no kernel has
-
-
-@pytest.mark.usefixtures("real_counters")
-def test_counting_can_be_turned_off(monkeypatch):
     monkeypatch.setenv("GATE_NO_COUNTERS", "1")
-    with (counter := Counter(counters.TASK_CLOCK)).counted():
-        sum(range(10))
-    assert (counter.count, can_count(counters.TASK_CLOCK), can_count()) == (None, False, False)
-
-
-@pytest.mark.usefixtures("real_counters")
-def test_a_child_process_counts_too():
-    if not can_count(counters.TASK_CLOCK):
-        pytest.skip("nothing can be counted here")
-    with (counter := Counter(counters.TASK_CLOCK)).counted():
-        subprocess.run([sys.executable, "-c", "sum(range(3_000_000))"], check=True)
-    assert counter.count > 10_000_000
-
-
-def test_known_trips_of_loops_are_added_up():
-    loop = '%w = (s32[]) while(%t), body=%b, backend_config={"known_trip_count":{"n":"64"},"x":1}\n'
-    assert (
-        count_operations(loop + loop.replace("%w", "%v").replace('"64"', '"8"'))["loop_trips"] == 72
-    )
+    assert count(counters.TASK_CLOCK, 10) is None
 
 
 def _slower_row(base, head, changes=()):
@@ -217,57 +153,17 @@ def _slower_row(base, head, changes=()):
 
 
 @pytest.mark.parametrize(
-    ("changes", "reason"),
+    ("change", "reason"),
     [
-        (
-            [Change("loop_trips", 64, 80, "same")],
-            "its program changed; its loops run more often: 64 -> 80 (1.25 times)",
-        ),
-        ([Change("fusions", 64, 80, "worse")], "it takes longer, and its program changed"),
-        ([Change("fusions", 80, 64, "same")], "it takes longer, and its program changed"),
-        ([Change("donated_buffers", 1, 2, "better")], "it takes longer, and its program changed"),
-        ([Change("compile_s", 1.02, 1.03, "same")], "it takes longer, and its program changed"),
+        (Change("loop_trips", 64, 80, "same"), "its loops run more often: 64 -> 80 (1.25 times)"),
+        (Change("fusions", 80, 64, "same"), "it takes longer, and its program changed"),
+        (Change("compile_s", 1.02, 1.03, "same"), "it takes longer, and its program changed"),
     ],
 )
-def test_a_changed_program_says_what_grew(changes, reason):
-    row = _slower_row(Program("a", {}), Program("b", {}), changes=changes)
-    (row,) = explain([row], None, None, Progress(pytest.fail))
-    (said,) = row.causes
+def test_a_changed_program_says_what_grew(change, reason):
+    row = _slower_row(Program("a", {}), Program("b", {}), changes=[change])
+    (explained,) = explain([row], None, None, Progress(pytest.fail))
+    (said,) = explained.causes
     assert said.endswith(reason)
-
-
-@pytest.mark.parametrize(
-    ("calls", "said"),
-    [
-        (None, "its calls could not be watched"),
-        (
-            Calls({"f": 1}, (Line("a.py", 1, "f()", 1.0),)),
-            "it calls no function more often, and no line takes longer beyond its scatter",
-        ),
-        (
-            Calls({"f": 1}, None),
-            "it calls no function more often, and its calls take too long to trace their lines",
-        ),
-    ],
-)
-def test_a_slower_row_without_a_cause_says_what_was_looked_at(monkeypatch, calls, said):
-    rounds = {"base": [calls], "head": [calls]} if calls else {}
-    monkeypatch.setattr(explanation, "_watched", lambda *_: rounds)
-    sides = SimpleNamespace(head=SimpleNamespace(root=ROOT))
-    (row,) = explain([_slower_row(None, None)], sides, None, Progress(print))
-    assert row.causes == (f"no cause was found: {said}",)
-
-
-def test_the_other_core_is_another_one_where_there_is_one(monkeypatch):
-    assert machine.other_core(None) is None
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {5}, raising=False)
-    assert machine.other_core(5) == 5
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2, 5}, raising=False)
-    assert machine.other_core(5) == 2
-
-
-def test_rows_that_are_not_slower_get_no_reason():
-    row = _slower_row(Program("a", {}), Program("b", {}))
-    row.evidence.verdict = 0
-    rows = [row, Timed(row.inspected)]
-    assert explain(rows, None, None, Progress(pytest.fail)) == rows
+    row.evidence.verdict = 0  # no reason is asked for where it is not slower
+    assert explain([row], None, None, Progress(pytest.fail)) == [row]

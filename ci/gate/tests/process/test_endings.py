@@ -1,6 +1,5 @@
 """Nothing that a gate started outlives it, however the gate ends."""
 
-import contextlib
 import os
 import select
 import signal
@@ -11,8 +10,6 @@ import textwrap
 import pytest
 
 from gate_repository import LAST_RESORT_S, make_repository
-from perfgate.process import supervisor
-from perfgate.process.reaper import Reaper
 
 # The benchmark never lets go of its interpreter, so no thread of the worker could notice anything.
 # Its children hold the pipe open, one of them in a session of its own.
@@ -41,8 +38,6 @@ IN_FOREGROUND = (
     "    signal.signal(number, signal.SIG_DFL)\n"
     "os.execv(sys.argv[1], sys.argv[1:])\n"
 )
-# What a shell does for such a job before it starts it.
-WITH_TERMINAL = f"import fcntl, termios\nfcntl.ioctl(0, termios.TIOCSCTTY, 0)\n{IN_FOREGROUND}"
 GATE = [sys.executable, "-m", "perfgate", "--base", "main", "--bench", "endless"]
 
 
@@ -64,23 +59,6 @@ def repository(tmp_path, pipe):
     repository.write("benchmarks/endless.py", ENDLESS.format(pipe=str(path)))
     repository.commit("an endless benchmark")
     return repository
-
-
-@contextlib.contextmanager
-def started(command, repository, **options):
-    """Start a gate, and end it at the end if the test has not."""
-    gate = subprocess.Popen(
-        command,
-        cwd=repository.root,
-        env=os.environ | repository.environment,
-        stdout=subprocess.DEVNULL,
-        **options,
-    )
-    with gate:
-        try:
-            yield gate
-        finally:
-            gate.kill()
 
 
 def wait_for_start(pipe):
@@ -106,37 +84,33 @@ def _is_readable(pipe):
 @pytest.mark.parametrize(
     ("number", "code"),
     [
-        (signal.SIGINT, 130),
-        (signal.SIGTERM, 130),
-        (signal.SIGHUP, 130),
-        (signal.SIGQUIT, -signal.SIGQUIT),  # not caught, as SIGKILL, but by choice
-        (signal.SIGKILL, -signal.SIGKILL),
+        pytest.param(signal.SIGINT, 130, id="SIGINT"),
+        pytest.param(signal.SIGKILL, -signal.SIGKILL, id="SIGKILL"),
+        pytest.param(signal.SIGTERM, 130, id="SIGTERM", marks=pytest.mark.long),
+        pytest.param(signal.SIGHUP, 130, id="SIGHUP", marks=pytest.mark.long),
+        # not caught, as SIGKILL, but by choice
+        pytest.param(signal.SIGQUIT, -signal.SIGQUIT, id="SIGQUIT", marks=pytest.mark.long),
     ],
-    ids=["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGKILL"],
 )
 def test_a_signal_to_the_gate_ends_all_that_its_workers_started(repository, pipe, number, code):
-    command = [sys.executable, "-c", IN_FOREGROUND, *GATE]
-    with started(command, repository, stderr=subprocess.DEVNULL) as gate:
-        wait_for_start(pipe[1])
-        gate.send_signal(number)
-        assert gate.wait(LAST_RESORT_S) == code
-        wait_for_end(pipe[1])
+    gate = subprocess.Popen(
+        [sys.executable, "-c", IN_FOREGROUND, *GATE],
+        cwd=repository.root,
+        env=os.environ | repository.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    with gate:
+        try:
+            wait_for_start(pipe[1])
+            gate.send_signal(number)
+            assert gate.wait(LAST_RESORT_S) == code
+            wait_for_end(pipe[1])
+        finally:
+            gate.kill()
     if code == 130:
         assert not list(repository.temporary.iterdir())
-
-
-@pytest.mark.slow
-def test_a_closed_terminal_ends_the_gate_and_all_that_its_workers_started(repository, pipe):
-    terminal, inside = os.openpty()
-    command = [sys.executable, "-c", WITH_TERMINAL, *GATE]
-    ends = {"stdin": inside, "stderr": inside}
-    with started(command, repository, start_new_session=True, **ends) as gate:
-        os.close(inside)
-        wait_for_start(pipe[1])
-        os.close(terminal)
-        assert gate.wait(LAST_RESORT_S) == 130
-        wait_for_end(pipe[1])
-    assert not list(repository.temporary.iterdir())
+        assert len(repository.git("worktree", "list").splitlines()) == 1
 
 
 SUPERVISING = """
@@ -163,66 +137,3 @@ def test_a_child_ends_with_whoever_supervises_it(tmp_path, pipe, ending):
         wait_for_start(descriptor)
         supervising.communicate()
     wait_for_end(descriptor)
-
-
-@contextlib.contextmanager
-def child_in_a_session_of_its_own(environment):
-    """Start a child that waits, and end it at the end if nothing else has."""
-    child = subprocess.Popen(
-        ["cat"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        bufsize=0,
-        start_new_session=True,
-        env=environment,
-    )
-    with child:
-        try:
-            assert child.stdin is not None
-            assert child.stdout is not None
-            child.stdin.write(b"s")
-            assert child.stdout.read(1) == b"s"
-            yield child
-        finally:
-            child.kill()
-
-
-@pytest.mark.parametrize("first", ["outer", "inner"])
-def test_what_carries_two_marks_ends_with_either(first):
-    """A gate may be a benchmark of another gate."""
-    reapers = {"outer": Reaper(), "inner": Reaper()}
-    environment = reapers["inner"].marked(reapers["outer"].marked(os.environ))
-    with child_in_a_session_of_its_own(environment) as child:
-        reapers.pop(first).close()
-        assert child.wait(LAST_RESORT_S) == -signal.SIGKILL
-    for left in reapers.values():
-        left.close()
-
-
-def test_a_group_is_ended_whatever_its_environment():
-    reaper = Reaper()
-    with child_in_a_session_of_its_own({}) as child:
-        reaper.add_group(child.pid)
-        reaper.close()
-        assert child.wait(LAST_RESORT_S) == -signal.SIGKILL
-
-
-def test_a_group_that_was_dropped_is_left_alone():
-    """Its number may be another process's by then."""
-    reaper = Reaper()
-    with child_in_a_session_of_its_own({}) as child:
-        reaper.add_group(child.pid)
-        reaper.drop_group(child.pid)
-        reaper.close()
-        assert child.poll() is None
-
-
-def test_an_interrupt_before_a_child_has_started_is_raised(tmp_path, monkeypatch):
-    @contextlib.contextmanager
-    def interrupted():
-        raise KeyboardInterrupt
-        yield
-
-    monkeypatch.setattr(supervisor, "_interrupts_held", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        supervisor.Supervised([sys.executable, "-c", ""], os.environ, tmp_path)

@@ -14,67 +14,7 @@ def repository(tmp_path):
     return make_repository(tmp_path)
 
 
-def coverage(run):
-    return json.loads(run.report.read_text())["coverage"]
-
-
-@pytest.mark.slow
-def test_changed_files_that_no_benchmark_imported_are_named(repository):
-    failing = "def track_fails():\n    import smallsum.unused\n\n    1 / 0\n"
-    repository.write("benchmarks/fails.py", failing)
-    repository.write("smallsum/unused.py", "VALUE = 1\n")
-    repository.write("smallsum/note.txt", "not a module\n")
-    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 1 + 0")
-    run = repository.gate("--base", "main", "--bench", "track_(note|fails)", "--no-timing")
-    assert coverage(run)["not_imported"] == ["smallsum/unused.py"]
-    known = "none of the benchmarks whose imports are known (1 of 2) imported these changed files"
-    assert f"- {known} (1): `smallsum/unused.py`." in run.out
-
-
-def test_rows_of_the_same_code_are_named_as_not_timed(repository):
-    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 1  # once")
-    run = repository.gate("--base", "main", "--bench", "time_total")
-    assert run.code == 0
-    assert "- not timed, since both sides run the same program or code (2): `basics" in run.out
-    assert "- Nothing was timed. The run took" in run.out
-    assert "`finds`:" not in run.out
-
-
-@pytest.mark.slow
-def test_a_suite_and_rules_that_change_what_they_measure_are_shown(repository):
-    repository.replace("benchmarks/basics.py", "[1_000, 20_000]", "[1_000, 2_000]")
-    repository.replace("gate.toml", "fail_ratio = 1.3", "fail_ratio = 2.1")
-    repository.write("accepted.toml", "# Nothing yet.\n")
-    run = repository.gate("--base", "main", "--bench", "track_note", "--no-timing")
-    assert coverage(run)["measures"] == {
-        "benchmarks/basics.py": [
-            "-    params = ([1_000, 20_000],)",
-            "+    params = ([1_000, 2_000],)",
-        ],
-        "gate.toml": ["-fail_ratio = 1.3", "+fail_ratio = 2.1"],
-        "accepted.toml": ["+# Nothing yet."],
-    }
-    assert "This change alters `gate.toml`, which decides how the change is measured:" in run.out
-    assert "\n+fail_ratio = 2.1\n" in run.out
-
-
-@pytest.mark.slow
-def test_a_benchmark_that_this_change_skips_is_not_neutral(repository):
-    repository.replace(
-        "benchmarks/basics.py",
-        "        self.values = smallsum.table(size)",
-        "        raise NotImplementedError",
-    )
-    run = repository.gate("--base", "main", "--bench", "time_total|time_absent", "--no-timing")
-    assert run.code == 3
-    assert set(run.verdicts().items()) >= {
-        (f"{TOTAL}(1000)", "could not measure"),
-        ("basics.Absent.time_absent", "skipped"),  # as it was before
-    }
-    assert "the base's suite runs it, but this change's suite skips it" in run.out
-
-
-RANDOM = """
+NEW_SUITE = """
 import random
 
 class Unseeded:
@@ -98,20 +38,61 @@ class Unknown:
 
     def time_sum(self):
         pass
+
+def track_fails():
+    import smallsum.unused
+
+    1 / 0
 """
 
 
 @pytest.mark.slow
-def test_benchmarks_with_inputs_that_nobody_seeded_are_named(repository):
-    repository.write("benchmarks/inputs.py", RANDOM)
-    run = repository.gate("--base", "main", "--bench", "time_sum|Cached", "--no-timing")
-    assert coverage(run)["random_inputs"] == ["inputs.Unseeded.time_sum"]
+def test_what_a_change_does_to_its_own_measuring_and_what_nothing_reached_is_shown(repository):
+    repository.write("benchmarks/inputs.py", NEW_SUITE)
+    repository.write("smallsum/unused.py", "VALUE = 1\n")
+    repository.write("smallsum/note.txt", "not a module\n")
+    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 1 + 0")
+    repository.replace("benchmarks/basics.py", "[1_000, 20_000]", "[1_000, 2_000]")
+    repository.replace("gate.toml", "fail_ratio = 1.3", "fail_ratio = 2.1")
+    repository.write("accepted.toml", "# Nothing yet.\n")
+    run = repository.gate("--base", "main", "--bench", "note|fails|time_sum|Cached", "--no-timing")
+    found = json.loads(run.report.read_text())["coverage"]
+    assert found["not_imported"] == ["smallsum/unused.py"]
+    known = "none of the benchmarks whose imports are known (5 of 6) imported these changed files"
+    assert f"- {known} (1): `smallsum/unused.py`." in run.out
+    assert len(found["measures"].pop("benchmarks/inputs.py")) == 29
+    assert found["measures"] == {
+        "benchmarks/basics.py": [
+            "-    params = ([1_000, 20_000],)",
+            "+    params = ([1_000, 2_000],)",
+        ],
+        "gate.toml": ["-fail_ratio = 1.3", "+fail_ratio = 2.1"],
+        "accepted.toml": ["+# Nothing yet."],
+    }
+    assert "This change alters `gate.toml`, which decides how the change is measured:" in run.out
+    assert "\n+fail_ratio = 2.1\n" in run.out
+    assert "... and 9 more lines" in run.out  # of the new module
+    assert found["random_inputs"] == ["inputs.Unseeded.time_sum"]
     assert "- setup makes different inputs each time; seed it (1): `inputs.Unseeded" in run.out
 
 
+def test_rows_of_the_same_code_are_named_as_not_timed(repository):
+    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 1  # once")
+    run = repository.gate("--base", "main", "--bench", "time_total")
+    assert run.code == 0
+    assert "- not timed, since both sides run the same program or code (2): `basics" in run.out
+    assert "- Nothing was timed. The run took" in run.out
+    assert "`finds`:" not in run.out
+
+
 @pytest.mark.slow
-def test_a_long_diff_is_cut(repository):
-    repository.write("benchmarks/more.py", "\n".join(f"VALUE_{n} = {n}" for n in range(50)))
-    run = repository.gate("--base", "main", "--bench", "track_note", "--no-timing")
-    assert len(coverage(run)["measures"]["benchmarks/more.py"]) == 50
-    assert "... and 30 more lines" in run.out
+def test_a_benchmark_that_this_change_skips_is_not_neutral(repository):
+    setup = "        self.values = smallsum.table(size)"
+    repository.replace("benchmarks/basics.py", setup, "        raise NotImplementedError")
+    run = repository.gate("--base", "main", "--bench", "time_total|time_absent", "--no-timing")
+    assert run.code == 3
+    assert set(run.verdicts().items()) >= {
+        (f"{TOTAL}(1000)", "could not measure"),
+        ("basics.Absent.time_absent", "skipped"),  # as it was before
+    }
+    assert "the base's suite runs it, but this change's suite skips it" in run.out

@@ -29,51 +29,50 @@ def sides(tmp_path):
     return tmp_path / "base", tmp_path / "head"
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "same"),
-    [
-        ("README.md", "# Another\n", True),
-        ("docs/new.rst", "New\n", True),
-        ("tests/test_pkg.py", "import pkg, os\n", True),
-        ("benchmarks/suite.py", "import os\n", True),
-        ("pkg/__init__.py", "# Doubles.\ndef twice(x):\n\n    return (2 * x)\n", True),
-        ("pkg/__init__.py", "def twice(x):\n    return x + x\n", False),
-        ("pkg/__init__.py", "def twice(x:\n", False),
-        ("pkg/template.md", "# {title}!\n", False),
-        ("pkg/new.py", "", False),
-        ("setup.cfg", "[metadata]\n", False),
-    ],
-)
-def test_what_differs_decides(sides, name, text, same):
-    base, head = sides
-    assert is_same_code(base, head, SUITE)
-    (head / name).parent.mkdir(exist_ok=True)
-    (head / name).write_text(text)
-    assert is_same_code(base, head, SUITE) is same
-    assert is_same_code(head, base, SUITE) is same
+DOUBLED = "# Doubles.\ndef twice(x):\n\n    return (2 * x)\n"
 
 
 @pytest.mark.parametrize(
-    ("name", "only_pages"),
+    ("name", "text", "same_code", "only_pages", "same_framework"),
     [
-        ("README.md", True),
-        ("docs/new.rst", True),
-        ("docs/conf.py", True),
-        ("pkg/template.md", False),
-        ("pkg/__init__.py", False),
-        ("tests/test_pkg.py", False),
-        ("benchmarks/suite.py", False),
-        ("gate.toml", False),
-        (".github/workflows/gate.yml", False),
+        ("README.md", "# Another\n", True, True, True),
+        ("docs/new.rst", "New\n", True, True, True),
+        ("docs/conf.py", "A = 1\n", True, True, True),
+        ("gate.toml", "[timing]\n", True, False, True),
+        (".github/workflows/gate.yml", "on: push\n", True, False, True),
+        ("tests/test_pkg.py", "import pkg, os\n", True, False, True),
+        ("tests/test_new.py", "import pkg\n", True, False, True),
+        ("tests/data.json", "[]\n", True, False, False),
+        ("benchmarks/suite.py", "import os\n", True, False, False),
+        ("benchmarks/new.py", "import os\n", True, False, False),
+        ("pkg/__init__.py", DOUBLED, True, False, True),
+        ("pkg/__init__.py", "def twice(x):\n    return x + x\n", False, False, True),
+        ("pkg/__init__.py", "def twice(x:\n", False, False, True),
+        ("pkg/template.md", "# {title}!\n", False, False, False),
+        ("pkg/new.py", "", False, False, False),
+        ("pkg/data.toml", "a = 1\n", False, False, False),
+        ("pkg/fast.so", "1\n", False, False, False),
+        ("setup.cfg", "[metadata]\n", False, False, False),
+        ("poetry.lock", "numpy\n", False, False, False),
+        ("conftest.py", "", False, False, False),
     ],
 )
-def test_documentation_alone_is_told_from_a_comment_a_test_and_the_suite(sides, name, only_pages):
+def test_what_differs_decides(sides, name, text, same_code, only_pages, same_framework):
+    """The framework is all that may decide what benchmarks import, but the text of modules."""
+
+    def found(base, head):
+        return (
+            is_same_code(base, head, SUITE),
+            only_pages_differ(base, head, SUITE),
+            framework(base, SUITE) == framework(head, SUITE),
+        )
+
     base, head = sides
-    assert not only_pages_differ(base, head, SUITE)  # nothing differs
+    assert found(base, head) == (True, False, True)  # nothing differs, not even pages
     (head / name).parent.mkdir(exist_ok=True, parents=True)
-    with (head / name).open("a") as file:
-        file.write("# more\n")
-    assert only_pages_differ(base, head, SUITE) is only_pages
+    (head / name).write_text(text)
+    assert found(base, head) == (same_code, only_pages, same_framework)
+    assert is_same_code(head, base, SUITE) is same_code
     (head / "docs").mkdir(exist_ok=True)
     (head / "docs" / "page.md").write_text("a page\n")
     assert only_pages_differ(base, head, SUITE) is only_pages
@@ -86,51 +85,12 @@ def test_a_suite_below_docs_is_no_documentation(sides):
     assert only_pages_differ(base, head, Path("docs")) is False
 
 
-@pytest.mark.parametrize(
-    ("name", "same"),
-    [
-        ("pkg/__init__.py", True),
-        ("pkg/new.py", False),
-        ("pkg/data.toml", False),
-        ("pkg/fast.so", False),
-        ("conftest.py", False),
-        ("benchmarks/new.py", False),
-        ("tests/test_new.py", True),
-        ("tests/data.json", False),
-        ("docs/page.md", True),
-        ("gate.toml", True),
-        (".github/workflows/gate.yml", True),
-    ],
-)
-def test_the_framework_is_all_but_the_text_of_python_files(sides, name, same):
-    base, head = sides
-    assert framework(base, SUITE) == framework(head, SUITE)
-    (head / name).parent.mkdir(exist_ok=True, parents=True)
-    with (head / name).open("a") as file:
-        file.write("VALUE = 1\n")
-    assert (framework(base, SUITE) == framework(head, SUITE)) is same
-
-
-def test_the_framework_tells_where_a_link_points(sides):
-    base, head = sides
-    (head / "data").unlink()
-    (head / "data").symlink_to("tests")
-    assert framework(base, SUITE) != framework(head, SUITE)
-
-
 def test_a_link_that_points_elsewhere_differs(sides):
     base, head = sides
     (head / "data").unlink()
     (head / "data").symlink_to("tests")
     assert not is_same_code(base, head, SUITE)
-
-
-def test_tests_that_the_suite_imports_are_code(sides):
-    base, head = sides
-    (head / "tests" / "test_pkg.py").write_text("import os\n")
-    assert is_same_code(base, head, SUITE)
-    (head / "benchmarks" / "suite.py").write_text("from tests.test_pkg import pkg\n")
-    assert not is_same_code(base, head, SUITE)
+    assert framework(base, SUITE) != framework(head, SUITE)
 
 
 @pytest.mark.parametrize(
@@ -141,6 +101,7 @@ def test_tests_that_the_suite_imports_are_code(sides):
         ("benchmarks/suite.py", "# The tests say why.\nimport numpy.testing\n", True),
         ("pkg/__init__.py", "from tests import test_pkg\n", False),
         ("pkg/__init__.py", "FOLDER = 'tests'\n", True),
+        ("benchmarks/suite.py", "from tests.test_pkg import pkg\n", False),
     ],
 )
 def test_tests_are_code_where_the_suite_names_or_anything_imports_them(sides, file, text, same):

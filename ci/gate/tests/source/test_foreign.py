@@ -12,7 +12,7 @@ import zipfile
 
 import pytest
 
-from gate_repository import FAKE_UV, LAST_RESORT_S, PROJECT, ROOT, WORKERS, make_repository
+from gate_repository import LAST_RESORT_S, PROJECT, ROOT, make_repository, write_fake_uv
 from perfgate.errors import PreparationError, UsageError
 from perfgate.source import environments
 from perfgate.source.asv_config import read_config
@@ -47,12 +47,9 @@ def repository(tmp_path):
 
 @pytest.fixture
 def fake_uv(tmp_path, monkeypatch):
-    folder = tmp_path / "tools"
-    folder.mkdir()
-    (folder / "uv").write_text(FAKE_UV.format(python=sys.executable, workers=WORKERS))
-    (folder / "uv").chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder), prepend=":")
-    return folder / "log.txt"
+    log = write_fake_uv(tmp_path / "tools")
+    monkeypatch.setenv("PATH", str(log.parent), prepend=":")
+    return log
 
 
 def write_wheel(folder, name, version):
@@ -107,10 +104,9 @@ def package(repository):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("pip_alone")
-def test_pip_alone_builds_an_environment_that_is_held_to_locked_constraints(tmp_path, package):
-    (package / "constraints.txt").write_text(
-        f"lazy==1.5 \\\n  --hash=sha256:{'0' * 64} \\\n  --hash=sha256:{'1' * 64}\n  # via x\n"
-    )
+def test_pip_alone_builds_an_environment_and_names_what_it_can_not_install(tmp_path, package):
+    locked = f"lazy==1.5 \\\n  --hash=sha256:{'0' * 64} \\\n  --hash=sha256:{'1' * 64}\n  # via x\n"
+    (package / "constraints.txt").write_text(locked)
     (package / "requirements.txt").write_text("lazy\n")
     # pip runs in the package's folder, and must not import from it
     (package / "types.py").write_text("raise SystemExit('the wrong types')\n")
@@ -119,25 +115,9 @@ def test_pip_alone_builds_an_environment_that_is_held_to_locked_constraints(tmp_
     lines = "import importlib.metadata, smallsum\nprint(importlib.metadata.version('lazy'))"
     done = subprocess.run([python, "-c", lines], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "1.5"
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("pip_alone")
-def test_what_pip_can_not_install_is_named(tmp_path, package):
     (package / "requirements.txt").write_text("nothing-like-it>=3\n")
-    config = read_config(package / "asv.conf.json", package)
     with pytest.raises(PreparationError, match=r"could not be built: .*nothing-like-it>=3"):
-        build_environment(tmp_path / "environment", package, config)
-
-
-def test_a_python_that_can_not_make_environments_says_what_to_install(
-    tmp_path, package, monkeypatch
-):
-    monkeypatch.setattr(environments, "find_uv", lambda: None)
-    monkeypatch.setattr(environments.importlib.util, "find_spec", lambda name: None)
-    config = read_config(package / "asv.conf.json", package)
-    with pytest.raises(PreparationError, match=r"pip install uv.*apt install python3-venv"):
-        build_environment(tmp_path / "environment", package, config)
+        build_environment(tmp_path / "another", package, config)
 
 
 def test_uv_beside_the_running_python_is_found(tmp_path, monkeypatch):
@@ -160,29 +140,26 @@ def test_a_lock_of_uv_holds_the_versions_where_uv_is_there(repository, fake_uv):
 # --- settings -------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_configuration_that_git_ignores_serves_both_sides(repository):
     repository.git("rm", "--quiet", "--cached", "asv.conf.json")
     repository.write(".gitignore", ".asv/\n__pycache__/\nasv.conf.json\n")
     repository.commit("ignore it")
-    repository.replace("smallsum/__init__.py", "range(size)", "range(2 * size)")
-    run = repository.gate("--base", "main", "--bench", "track_mean", "--no-timing")
-    assert run.code == 1, run.err
-    assert "asv.conf.json is not part of head; both sides used the one" in run.out
+    assert "asv.conf.json is not part of head; both sides used the one in" in str(
+        notes_of(repository)
+    )
 
 
-@pytest.mark.parametrize("folder", [".", "./", "smallsum", "benchmarks/.."])
+@pytest.mark.parametrize("folder", [".", "smallsum", "benchmarks/.."])
 def test_a_suite_that_holds_the_package_is_refused(repository, folder):
     settings(repository, benchmark_dir=folder)
     with pytest.raises(UsageError, match=r"benchmark_dir .* both sides would run head's code"):
         notes_of(repository)
 
 
-@pytest.mark.parametrize("folder", ["../elsewhere", "{tmp_path}/elsewhere"])
-def test_a_suite_outside_of_the_repository_is_refused_and_left_alone(repository, folder, tmp_path):
+def test_a_suite_outside_of_the_repository_is_refused_and_left_alone(repository, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "mine.py").write_text("")
-    settings(repository, benchmark_dir=folder.format(tmp_path=tmp_path))
+    settings(repository, benchmark_dir="../elsewhere")
     with pytest.raises(UsageError, match="outside of the repository"):
         notes_of(repository)
     assert (tmp_path / "elsewhere" / "mine.py").is_file()
@@ -219,14 +196,9 @@ def test_a_suite_may_lie_beside_its_own_configuration(repository):
         ({"exclude": [{"python": "3.9"}]}, "exclude .* was not followed"),
         ({"build_command": ["make parser"]}, "build_command .* was not run: both sides ran from"),
         (
-            {"install_command": ["python -m pip install -r more.txt {wheel_file}"]},
-            "install_command .* was not run",
-        ),
-        (
             {"install_command": ["python -m pip install --constraint old.txt {wheel_file}"]},
             "install_command .* was not run",
         ),
-        ({"uninstall_command": ["rm -r x"]}, "uninstall_command .* was not run"),
         ({"repo": "https://example.com/o/other.git"}, r"repo .*\(https:.*other.git\) was not used"),
     ],
     ids=str,
@@ -247,11 +219,7 @@ def test_a_setting_that_is_not_followed_is_named(repository, changed, expected):
         {"pythons": [f"{sys.version_info[0]}.{sys.version_info[1]}"]},
         {"environment_type": "virtualenv"},
         {"matrix": {"req": {"numpy": [""], "gone": [None]}}},
-        {
-            "build_command": [
-                "PIP_NO_BUILD_ISOLATION=false python -mpip wheel -w {build_cache_dir} ."
-            ]
-        },
+        {"build_command": ["PIP_NO_INPUT=1 python -mpip wheel -w {build_cache_dir} ."]},
         {"install_command": ["in-dir={env_dir} python -m pip install {wheel_file}[fast]"]},
         {
             "install_command": [
@@ -340,9 +308,9 @@ def test_a_build_may_ask_git_for_the_version_of_the_working_tree(repository):
         assert done.stdout.split() == ["??", "new.txt"]
 
 
-@pytest.mark.parametrize("name", ["accepted.toml", "ci/gate.toml", "smallsum.egg-info/x"])
-def test_what_the_gate_and_an_installation_write_is_no_change_of_the_code(repository, name):
-    repository.write(name, "")
+def test_what_the_gate_and_an_installation_write_is_no_change_of_the_code(repository):
+    for name in ("accepted.toml", "ci/gate.toml", "smallsum.egg-info/x"):
+        repository.write(name, "")
     with checked_out(repository.root / "asv.conf.json", "main", WORKING_TREE) as sides:
         assert sides.same_code
 
@@ -376,41 +344,6 @@ def test_a_package_is_imported_from_where_its_metadata_says(tmp_path, file, text
     assert import_roots(tmp_path) == (tmp_path,)
     (tmp_path / file).write_text(text)
     assert import_roots(tmp_path) == (tmp_path / "lib", tmp_path)
-
-
-@pytest.mark.slow
-def test_a_package_that_does_not_come_from_its_checkout_stops_the_gate(repository, monkeypatch):
-    settings(repository)
-    (repository.root / "hidden").mkdir()
-    repository.git("mv", "smallsum", "hidden/smallsum")
-    repository.commit()
-    installed = repository.root.parent / "installed"
-    (repository.root / "hidden").rename(installed)
-    repository.git("checkout", "--quiet", ".")
-    monkeypatch.syspath_prepend(str(installed))
-    # as a package that is installed beside the gate
-    site = repository.root.parent / "site"
-    site.mkdir()
-    (site / "sitecustomize.py").write_text(f"import sys\nsys.path.append({str(installed)!r})\n")
-    run = gate_with(site, repository, "--base", "main", "--no-timing", "--bench", "track")
-    assert run.returncode == 3, run.stdout
-    assert "smallsum was imported from " in run.stderr
-    assert ", which is not in its checkout; if the package lies in a subfolder" in run.stderr
-    assert "repo_subdir" in run.stderr
-
-
-def gate_with(folder, repository, *arguments):
-    """Run the gate with a folder before others on its import path."""
-    paths = [folder, ROOT]
-    return subprocess.run(
-        [sys.executable, "-m", "perfgate", *arguments],
-        cwd=repository.root,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))},
-        capture_output=True,
-        text=True,
-        timeout=LAST_RESORT_S,
-        check=False,
-    )
 
 
 # --- suites ---------------------------------------------------------------------------------------
@@ -452,30 +385,20 @@ def test_a_module_that_can_not_be_imported_stops_no_other(repository):
     assert run.verdicts()["benchmarks.broken (module)"] == "broken before"
     assert "ValueError: it never worked" in run.out
     assert "nothing_like_it" in run.out
+    run = repository.gate("--base", "main", "--bench", "track_nothing", "--no-timing")
+    assert run.code == 3
+    assert run.out.startswith("# COULD NOT TELL: nothing was measured, 2 broken on the base too")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("statement", ["return helper(1)", "return value"])
-def test_a_benchmark_that_the_change_breaks_is_not_taken_for_an_old_fault(repository, statement):
+def test_a_benchmark_that_the_change_breaks_is_not_taken_for_an_old_fault(repository):
     helper = "def helper(value):\n    return value\n\n\n"
-    own = f"{helper}def track_own():\n    return helper(1)\n"
-    repository.write("benchmarks/own.py", own)
+    repository.write("benchmarks/own.py", f"{helper}def track_own():\n    return helper(1)\n")
     repository.commit()
-    repository.replace("benchmarks/own.py", statement, "raise ValueError('new')")
+    repository.replace("benchmarks/own.py", "return value", "raise ValueError('new')")
     run = repository.gate("--base", "main", "--bench", "track_(mean|own)", "--no-timing")
     assert run.code == 3, run.out + run.err
-    assert run.verdicts() == {
-        "basics.track_mean": "same",
-        "own.track_own": "could not measure",
-    }
-
-
-def test_where_all_are_broken_on_both_sides_nothing_passes(repository):
-    repository.write("benchmarks/own.py", NAMED)
-    repository.commit()
-    run = repository.gate("--base", "main", "--bench", "track_nothing", "--no-timing")
-    assert run.code == 3, run.out + run.err
-    assert run.out.startswith("# COULD NOT TELL: nothing was measured, 1 broken on the base too")
+    assert run.verdicts() == {"basics.track_mean": "same", "own.track_own": "could not measure"}
 
 
 @pytest.mark.slow
@@ -522,7 +445,16 @@ def test_windows_is_refused_in_one_sentence():
 @pytest.mark.slow
 def test_the_gate_runs_without_what_only_linux_has(repository):
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 6")
-    done = gate_with(MACOS, repository, "--base", "main", "--bench", "cached|peakmem|track_mean")
+    words = ("--base", "main", "--bench", "cached|peakmem|track_mean")
+    done = subprocess.run(
+        [sys.executable, "-m", "perfgate", *words],
+        cwd=repository.root,
+        env=os.environ | {"PYTHONPATH": f"{MACOS}{os.pathsep}{ROOT}"},
+        capture_output=True,
+        text=True,
+        timeout=LAST_RESORT_S,
+        check=False,
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     assert "Processes can't be pinned to a core here" in done.stdout
     assert "| `basics.Cached.time_cached` | slower" in done.stdout

@@ -23,50 +23,31 @@ NUM_ROWS = 20
 NUM_SUITES = 2_000
 
 
-def simulate(ratio, seed=0, alternations=12):
-    """Draw suites with the measured noise: 0.8-2.1% between pairs, 2.3-3.5% between calls."""
-    rng = np.random.default_rng(seed)
-    between = rng.uniform(0.008, 0.021, (1, NUM_ROWS, 1))
-    within = rng.uniform(0.023, 0.035, (1, NUM_ROWS, 1)) * math.sqrt(
-        math.pi / 2 / alternations
-    )  # of a median
-    sd = np.hypot(between, within)
-
-    def draw(num_pairs):
-        return math.log(ratio) + sd * rng.standard_normal((NUM_SUITES, NUM_ROWS, num_pairs))
-
+def simulate(draw):
+    """Draw log ratios of this shape for suites, and return their verdicts and numbers of pairs."""
     plan = Plan.make(Verdicts().limits, NUM_ROWS)
-    return replay(plan, draw(plan.suspect.looks[-1]), draw(plan.confirm.looks[-1]))
+    shapes = ((NUM_SUITES, NUM_ROWS, test.looks[-1]) for test in (plan.suspect, plan.confirm))
+    return replay(plan, *map(draw, shapes))
 
 
-def simulate_luck(ratio, share=0.07, seed=1):
-    """Draw suites in which a share of the workers, on either side, takes 1.5 times as long."""
-    rng = np.random.default_rng(seed)
+def measured(ratio):
+    """Draw with the measured noise: 0.8-2.1% between pairs, 2.3-3.5% between calls."""
+    rng = np.random.default_rng(0)
+    of_a_median = math.sqrt(math.pi / 2 / 12)
+    within = rng.uniform(0.023, 0.035, (1, NUM_ROWS, 1)) * of_a_median
+    sd = np.hypot(rng.uniform(0.008, 0.021, (1, NUM_ROWS, 1)), within)
+    return simulate(lambda shape: math.log(ratio) + sd * rng.standard_normal(shape))
 
-    def draw(num_pairs):
-        shape = (NUM_SUITES, NUM_ROWS, num_pairs)
-        unlucky = rng.random(shape) < share
-        luck = np.where(unlucky, math.log(1.5) * rng.choice([-1.0, 1.0], shape), 0.0)
+
+def with_unlucky_workers(ratio, share=0.07):
+    """Draw as if a share of the workers, on either side, took 1.5 times as long."""
+    rng = np.random.default_rng(1)
+
+    def draw(shape):
+        luck = math.log(1.5) * rng.choice([-1.0, 1.0], shape) * (rng.random(shape) < share)
         return math.log(ratio) + luck + 0.015 * rng.standard_normal(shape)
 
-    plan = Plan.make(Verdicts().limits, NUM_ROWS)
-    return replay(plan, draw(plan.suspect.looks[-1]), draw(plan.confirm.looks[-1]))
-
-
-@pytest.mark.parametrize(
-    ("upper_tail", "df", "expected"),
-    [  # printed tables, and R's qt for the small tails
-        (0.025, 1, 12.7062),
-        (0.025, 2, 4.30265),
-        (0.025, 3, 3.18245),
-        (0.05, 9, 1.83311),
-        (0.005, 23, 2.80734),
-        (0.0005, 10, 4.58689),
-        (0.0001, 8, 6.44200),
-    ],
-)
-def test_t_quantiles_agree_with_the_tables(upper_tail, df, expected):
-    assert t_quantile(upper_tail, df) == pytest.approx(expected, rel=2e-5)
+    return simulate(draw)
 
 
 @pytest.mark.parametrize("upper_tail", [0.4, 0.1, 0.025, 1e-3, 1e-5, 1e-8])
@@ -85,61 +66,33 @@ def test_failing_takes_as_many_signs_as_a_coin_gives_too_seldom(num_pairs):
         assert fewest == min(rare, default=count + 1)
 
 
-def test_quantiles_rise_as_the_tail_shrinks_and_fall_towards_the_normal():
-    assert [t_quantile(p, 7) for p in (0.1, 0.01, 1e-4, 1e-6)] == sorted(
-        t_quantile(p, 7) for p in (0.1, 0.01, 1e-4, 1e-6)
-    )
-    assert t_quantile(0.025, 2000) == pytest.approx(1.961, abs=1e-3)
-
-
-@pytest.mark.parametrize("ratio", [1.0, 1.005])
-def test_a_whole_suite_without_a_slowdown_seldom_fails(ratio):
-    verdicts, _ = simulate(ratio)
-    assert (verdicts == SLOWER).any(axis=1).mean() <= 0.005
-
-
-def test_where_nothing_changed_a_row_passes_after_few_pairs():
-    verdicts, pairs = simulate(1.0)
-    assert (verdicts == NOT_SLOWER).mean() > 0.99
-    assert pairs.mean() < 11
-
-
-def test_five_percent_are_found_nearly_always():
-    verdicts, _ = simulate(1.05)
-    assert (verdicts == SLOWER).mean() >= 0.98
-
-
-def test_three_percent_are_found_mostly_and_hardly_ever_taken_for_none():
-    verdicts, _ = simulate(1.03)
-    assert (verdicts == SLOWER).mean() >= 0.90
-    assert (verdicts == NOT_SLOWER).mean() <= 0.05
+@pytest.mark.slow
+@pytest.mark.parametrize("drawn", [measured, with_unlucky_workers])
+def test_slowdowns_are_found_as_often_as_promised_and_seldom_where_there_are_none(drawn):
+    for ratio in (1.0, 1.005):
+        verdicts, pairs = drawn(ratio)
+        assert (verdicts == SLOWER).any(axis=1).mean() <= 0.005
+        if ratio == 1.0:
+            assert (verdicts == NOT_SLOWER).mean() > 0.99
+            assert pairs.mean() < 11
+    small, _ = drawn(1.03)
+    assert (small == SLOWER).mean() >= 0.90
+    assert (small == NOT_SLOWER).mean() <= 0.05
+    assert (drawn(1.05)[0] == SLOWER).mean() >= 0.98
 
 
 def test_a_large_slowdown_takes_as_many_pairs_as_its_signs_need():
-    _, pairs = simulate(2.0)
-    assert pairs.mean() < 9 + 4 + 0.01
-
-
-@pytest.mark.slow
-def test_an_unlucky_worker_hides_nothing_and_raises_no_alarm():
-    assert (simulate_luck(1.0)[0] == SLOWER).any(axis=1).mean() <= 0.005
-    assert (simulate_luck(1.0)[0] == NOT_SLOWER).mean() > 0.99
-    assert (simulate_luck(1.05)[0] == SLOWER).mean() >= 0.98
-    assert (simulate_luck(1.03)[0] == NOT_SLOWER).mean() <= 0.05
+    assert measured(2.0)[1].mean() < 9 + 4 + 0.01
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("luck", [(-0.05, 0.0, 0.0, 0.05), (-0.05, 0.05), (-0.025, 0.025)])
-def test_luck_of_two_kinds_is_no_slowdown_and_no_win(luck):
+def test_luck_of_two_kinds_is_no_slowdown(luck):
     """Where half of all workers are slower, a few equal pairs look certain to a t-test."""
     rng = np.random.default_rng(2)
-    plan = Plan.make(Verdicts().limits, NUM_ROWS)
-
-    def draw(num_pairs):
-        shape = (NUM_SUITES, NUM_ROWS, num_pairs)
-        return rng.choice(luck, shape) + 0.003 * rng.standard_normal(shape)
-
-    verdicts, _ = replay(plan, draw(plan.suspect.looks[-1]), draw(plan.confirm.looks[-1]))
+    verdicts, _ = simulate(
+        lambda shape: rng.choice(luck, shape) + 0.003 * rng.standard_normal(shape)
+    )
     assert (verdicts == SLOWER).any(axis=1).mean() <= 0.01
 
 
@@ -149,7 +102,7 @@ def test_the_last_look_can_always_fail():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_pairs", [4, 6, 9, 13, 24, 48])
+@pytest.mark.parametrize("num_pairs", [4, 9, 24])
 def test_the_trimmed_mean_errs_as_often_as_it_says(num_pairs):
     rng = np.random.default_rng(num_pairs)
     mean, error = trimmed_mean(rng.standard_normal((200_000, num_pairs)))
@@ -206,14 +159,11 @@ def test_where_the_time_is_spent_between_two_looks_what_there_is_decides():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_pairs", [4, 5, 8, 9, 11])
+@pytest.mark.parametrize("num_pairs", [4, 9, 11])
 def test_a_look_at_the_end_keeps_to_the_error_that_is_allowed(num_pairs):
     assert (_ended(1.03, num_pairs) == NOT_SLOWER).mean() <= Verdicts().limits.miss_beta
-
-
-@pytest.mark.slow
-def test_the_last_look_spends_what_is_left():
-    assert (_ended(1.0, 9) == NOT_SLOWER).mean() > 0.99
+    if num_pairs == 9:  # the last look spends what is left
+        assert (_ended(1.0, num_pairs) == NOT_SLOWER).mean() > 0.99
 
 
 def test_a_suspicion_at_the_end_stays_one():
@@ -271,13 +221,6 @@ def test_a_win_in_some_launches_alone_is_no_win_and_keeps_no_row_open():
         evidence.add(value)
     assert (evidence.done, evidence.verdict) == (True, NOT_SLOWER)
     assert not evidence.is_faster()
-
-
-def test_four_equal_pairs_are_no_proof_of_a_tiny_slowdown():
-    evidence = Evidence(Plan.make(Verdicts().limits, 20))
-    for _ in range(4):
-        evidence.add(math.log(1.006))
-    assert not evidence.suspected
 
 
 def test_the_smallest_detectable_slowdown_is_found_as_often_as_promised():

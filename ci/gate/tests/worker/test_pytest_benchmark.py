@@ -153,7 +153,7 @@ def test_what_pytest_says_of_a_test_is_its_verdict(repository):
     assert {name.split(".")[-1] for name in broken} >= {"test_failing", "test_never_called"}
     assert "ValueError: no such thing" in run.out
     assert "No module named 'nowhere_to_be_found'" in run.out
-    assert verdicts["test_speed.test_insert"] == "not timed"
+    assert verdicts["test_speed.test_emptied"] == "not timed"
     # pytest's own end is no fault of a test
     assert verdicts["test_others.test_left"] == "could not measure"
     assert verdicts["test_others.test_fault_of_a_plugin"] == "could not measure"
@@ -164,44 +164,35 @@ def test_what_pytest_says_of_a_test_is_its_verdict(repository):
 
 @pytest.mark.slow
 def test_a_new_test_has_no_counterpart_and_a_lost_one_is_gone(repository):
-    added = "\n\ndef test_more(benchmark):\n    benchmark(smallsum.total, [1])\n"
-    text = SPEED.replace("def test_insert(benchmark, database)", "def insert(database)")
-    repository.write("tests/test_speed.py", text + added)
+    more = "\n\ndef test_more(benchmark):\n    benchmark(smallsum.total, [1])\n"
+    lost = SPEED.replace("def test_insert(benchmark, database)", "def insert(database)")
+    repository.write("tests/test_speed.py", lost + more)
     run = repository.gate("--base", "main", "--pytest-benchmark", "tests", "--no-timing")
-    assert run.verdicts()["test_speed.test_more"] == "new"
-    assert run.verdicts()["test_speed.test_insert"] == "gone"
+    verdicts = run.verdicts()
+    assert (verdicts["test_speed.test_more"], verdicts["test_speed.test_insert"]) == ("new", "gone")
     assert run.code != 0
 
 
-@pytest.mark.parametrize(
-    ("folder", "expected"),
-    [
-        ("nowhere", "--pytest-benchmark must name a folder of tests, but got nowhere."),
-        ("smallsum", "no test in smallsum uses the fixture `benchmark`."),
-    ],
-)
-def test_a_folder_that_is_none_of_tests_gets_one_sentence(repository, folder, expected):
-    run = repository.gate("--base", "main", "--pytest-benchmark", folder)
-    assert run.code == 2
-    assert expected in run.err
-
-
-@pytest.mark.parametrize(
-    ("file", "text", "expected"),
-    [
-        ("pytest.ini", "[pytest]\naddopts = --bencmark-skip\n", "unrecognized arguments"),
-        ("tests/conftest.py", "import nowhere\n", "No module named 'nowhere'"),
-    ],
-)
-def test_pytest_that_can_not_start_ends_the_run_in_its_own_words(repository, file, text, expected):
-    repository.write(file, text)
-    run = repository.gate("--base", "main", "--pytest-benchmark", "tests")
-    assert run.code == 3
-    assert "pytest ended with exit code 4: " in run.err
-    assert expected in run.err
-
-
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("file", "text", "folder", "code", "said"),
+    [
+        ("smallsum/a.py", "", "smallsum", 2, "no test in smallsum uses the fixture `benchmark`."),
+        ("pytest.ini", "[pytest]\naddopts = --bencmark-skip\n", "tests", 3, "unrecognized argum"),
+        ("tests/conftest.py", "import nowhere\n", "tests", 3, "No module named 'nowhere'"),
+    ],
+)
+def test_pytest_that_finds_nothing_ends_the_run_with_the_reason(
+    repository, file, text, folder, code, said
+):
+    repository.write(file, text)
+    run = repository.gate("--base", "main", "--pytest-benchmark", folder)
+    assert run.code == code
+    assert said in run.err
+    assert ("pytest ended with exit code 4: " in run.err) == (code == 3)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("old", [("pytest-benchmark==3.4.1", "py"), ("pytest-benchmark==4.0.0",)])
 def test_older_versions_of_the_plugin_do(repository, tmp_path, old):
     uv = Path(sys.executable).with_name("uv")
