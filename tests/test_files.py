@@ -1,10 +1,12 @@
-"""A file that would fill the memory or take for ever is refused before it is read."""
+"""Files that would fill the memory or take for ever, and folders that are replaced meanwhile."""
 
 import os
+import shutil
 
 import pytest
 
 from myriad.cli import main
+from myriad.files import watched
 
 TRAIN = ["train", "--env", "cartpole-control", "--agent", "random"]
 TUNE = ["tune", "--env", "cartpole-control", "--n-trials", "0"]
@@ -65,3 +67,14 @@ def test_references_in_a_file_of_variables_cost_nothing(text, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".env").write_text(text)
     assert main(["envs"]) == 0
+
+
+def test_a_folder_is_told_from_one_made_in_its_place(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    with watched(folder) as is_in_place:
+        assert is_in_place()
+        shutil.rmtree(folder)
+        assert not is_in_place()
+        folder.mkdir()  # Often with the number that is free now.
+        assert not is_in_place()

@@ -6,9 +6,8 @@ The command line takes its flags from here, so importing this module doesn't imp
 import collections
 import contextlib
 import dataclasses
-import json
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -182,19 +181,12 @@ class TrainingConfig(BaseModel):
         An option that is None and a `target_return` of None are written as "none". Other fields
         that are None follow from the rest and are left out.
         """
-        return tomli_w.dumps(self._plain())
-
-    def to_json(self) -> str:
-        """Write the configuration as JSON, as `to_toml` does."""
-        return json.dumps(self._plain(), indent=2)
-
-    def _plain(self) -> dict[str, Any]:
         table = self.model_dump(mode="json")
         for off in (table["agent_options"], table["env_options"]):
             off |= {name: _NONE for name, value in off.items() if value is None}
         if table["target_return"] is None:
             table["target_return"] = _NONE
-        return without_none(table)
+        return tomli_w.dumps(without_none(table))
 
     def named(self) -> set[str]:
         """Return the names of the fields that you gave a value, with options by dotted name."""
@@ -233,18 +225,12 @@ class TrainingConfig(BaseModel):
                 file that names code to import, and you don't trust it.
         """
         try:
-            config = _checked(cls, {**(otherwise or {}), **_parsed(parse_toml, text, "TOML")})
+            config = _checked(cls, {**(otherwise or {}), **_parsed(text)})
             return config if file is None or trust else _without_code(config, otherwise or {})
         except InvalidArgumentError as error:
             if file is None:
                 raise
             raise InvalidArgumentError(f"{file}: {error}") from error
-
-    @classmethod
-    @checked
-    def from_json(cls, text: str) -> Self:
-        """Read a configuration that `to_json` wrote. Raises the errors of `from_toml`."""
-        return _checked(cls, _parsed(json.loads, text, "JSON"))
 
     @checked
     def with_seeds(self, seeds: Iterable[int]) -> Self:
@@ -619,17 +605,15 @@ def _filled_options(
     }
 
 
-def _parsed(parse: Callable[[str], Any], text: str, language: str) -> Any:
+def _parsed(text: str) -> dict[str, Any]:
     try:
-        return parse(text)
+        return parse_toml(text)
     except ValueError as error:
         # The last match is the place. Before it, the message may quote a key that says "line 9".
         places = re.findall(r"line (\d+),? column", str(error))
         line = text.split("\n")[int(places[-1]) - 1].rstrip("\r") if places else ""
         shows = f"; the line is {shown(line)}" if line else ""
-        raise InvalidArgumentError(
-            f"the configuration is not {language}: {error}{shows}."
-        ) from None
+        raise InvalidArgumentError(f"the configuration is not TOML: {error}{shows}.") from None
     except RecursionError:
         raise InvalidArgumentError("the configuration is nested too deeply.") from None
 
