@@ -442,7 +442,7 @@ def load_agent(
 def _completed(resolved: ResolvedConfig, profile_chunks: int) -> ResolvedConfig:
     """Return a training as it runs. For many seeds, fill in how they share a device."""
     if resolved.config.seeds is not None:
-        from myriad.training.population.seeds import resolved_for_seeds
+        from myriad.training.seeds import resolved_for_seeds
 
         return resolved_for_seeds(resolved, profile_chunks)
     if (mapping := resolved.config.mapping) is not None:
@@ -456,7 +456,7 @@ def _completed(resolved: ResolvedConfig, profile_chunks: int) -> ResolvedConfig:
 def _trainings(resolved: ResolvedConfig) -> Trainings:
     if resolved.config.seeds is None:
         return Trainings(CompiledTraining(resolved))
-    from myriad.training.population.seeds import SeedTrainings
+    from myriad.training.seeds import SeedTrainings
 
     return SeedTrainings(resolved)
 

@@ -82,8 +82,8 @@ class ControllerLearner(Learner[Any]):
 Policy = Callable[[Any, Any, jax.Array, jax.Array], tuple[jax.Array, Any]]
 
 
-def policy_of(learner: Learner, *, greedy: bool) -> tuple[Callable[[int], Any], Policy]:
-    """Return a learner's `first_memory(num_envs)` and its policy.
+def policy_of(learner: Learner) -> tuple[Callable[[int], Any], Policy]:
+    """Return a learner's `first_memory(num_envs)` and its greedy policy.
 
     The policy maps `(state, memory, key, obs)` to `(action, memory)`.
     """
@@ -92,7 +92,7 @@ def policy_of(learner: Learner, *, greedy: bool) -> tuple[Callable[[int], Any], 
             memory, key, obs
         )
     return lambda num_envs: (), lambda state, memory, key, obs: (
-        learner.act(state, key, obs, greedy=greedy),
+        learner.act(state, key, obs, greedy=True),
         memory,
     )
 

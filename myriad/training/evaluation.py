@@ -40,20 +40,11 @@ class Evaluation:
         learner: the agent.
         num_episodes: how many episodes.
         max_steps: steps after which an episode is cut off.
-        greedy: leave exploration out.
     """
 
-    def __init__(
-        self,
-        env: Environment,
-        learner: Learner,
-        num_episodes: int,
-        *,
-        max_steps: int,
-        greedy: bool = True,
-    ):
+    def __init__(self, env: Environment, learner: Learner, num_episodes: int, *, max_steps: int):
         self._max_steps = min(max_steps, _MOST_STEPS)
-        self._first_memory, self._policy = policy_of(learner, greedy=greedy)
+        self._first_memory, self._policy = policy_of(learner)
         self._envs = VectorEnv(env, num_episodes)
 
     def returns(self, agent: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -1,6 +1,6 @@
 """The host loop of a training: compile once, call chunk after chunk, evaluate, save and report.
 
-`myriad.training.population.seeds` has it run many seeds side by side.
+`myriad.training.seeds` has it run many seeds side by side.
 """
 
 import contextlib
