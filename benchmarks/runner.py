@@ -146,7 +146,7 @@ class Script:
         group = parser.add_mutually_exclusive_group() if self.exclusive else parser
         for flag, options in self.flags.items():
             owner = group if flag in self.exclusive else parser
-            owner.add_argument(*flag.split("/"), **options)
+            owner.add_argument(flag, **options)
         if "--output" not in self.flags:
             kind, says = Path, "CSV file or folder (default: results/csv)"
             if self.writes:

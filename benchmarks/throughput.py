@@ -232,8 +232,7 @@ SCRIPT = Script(
             "environment, or package.module:Class (default: cartpole; --targets: all of them)"
         ),
         "--num-steps": whole("number of steps in a timed call (default: as many as take 0.05 s)"),
-        # `--bars` is the flag's name in older published documentation.
-        "--targets/--bars": switch("check the targets of suite.toml; exit code 1 if one is missed"),
+        "--targets": switch("check the targets of suite.toml; exit code 1 if one is missed"),
     },
     exclusive=("--full", "--num-envs"),
     suite="throughput",

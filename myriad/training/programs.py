@@ -172,10 +172,6 @@ class CompiledTraining:
         seed = self.resolved.config.seed if seed is None else seed
         return self.init(self.loop.key(seed), self.loop.options)
 
-    def next_boundary(self, done: int) -> int:
-        """Return the update after which the next evaluation follows."""
-        return min(self.num_updates, (done // self.eval_every + 1) * self.eval_every)
-
     def run_window(
         self,
         state: TrainState,

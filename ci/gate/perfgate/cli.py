@@ -128,10 +128,6 @@ def _add_how(parser: Parser) -> None:
         action="store_true",
         help="also time programs that are identical on both sides, to test the statistics",
     )
-    # the older name of --time-identical
-    parser.add_argument(
-        "--no-exoneration", dest="time_identical", action="store_true", help=argparse.SUPPRESS
-    )
     parser.add_argument(
         "--budget",
         type=_seconds,

@@ -366,7 +366,7 @@ ONE_PROGRAM = (
     ("slow_calls", "flags", "expected"),
     [
         (0, [], (0, "same program")),
-        (0, ["--no-exoneration"], (3, "undecided")),
+        (0, ["--time-identical"], (3, "undecided")),
         (2, [], (0, "same program")),  # a burst, which is asked again
         (1_000, [], (3, "undecided")),
     ],
