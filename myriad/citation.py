@@ -4,7 +4,7 @@ import contextlib
 import csv
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from myriad.arguments import checked
@@ -19,19 +19,17 @@ _NEEDED = (
     "steps_per_s", "status", "package_version", "commit", "jax_version", "timestamp",
 )  # fmt: skip
 # Columns that must hold numbers, if they are there.
-_INTEGERS = (
+_NUMBERS = (
     "num_envs", "scan_chunk_size", "num_steps", "devices", "processes", "samples",
     "memory_total_bytes", "argument_bytes", "temp_bytes", "peak_bytes", "state_bytes",
-    "sharded_bytes",
-)  # fmt: skip
-_DECIMALS = (
-    "steps_per_s", "steps_per_s_low", "steps_per_s_high", "run_s", "compile_s",
+    "sharded_bytes", "steps_per_s", "steps_per_s_low", "steps_per_s_high", "run_s", "compile_s",
     "efficiency", "efficiency_low", "efficiency_high",
 )  # fmt: skip
 _HEADERS = (
     "suite", "library", "environment", "agent", "environments", "chunk",
     "steps/s (95% interval)", "run, s", "compiling, s", "peak memory",
 )  # fmt: skip
+_COUNTS = ("num_envs", "scan_chunk_size")
 _LEAST_SAMPLES = 6  # The fewest samples whose median has a 95% interval.
 
 
@@ -51,10 +49,11 @@ def cite(path: str | Path) -> str:
     if not rows:
         raise InvalidArgumentError(f"{path} holds no row that was measured.")
     sources = dict.fromkeys(map(_source, rows))
-    blocks = [
-        f"{source}\n\n{_table([row for row in rows if _source(row) == source])}"
-        for source in sources
-    ]
+    blocks = []
+    for source in sources:
+        lines = [_line(row) for row in rows if _source(row) == source]
+        table = [_HEADERS, ("---",) * len(_HEADERS), *lines]
+        blocks.append("\n".join([source, "", *(f"| {' | '.join(line)} |" for line in table)]))
     notes = dict.fromkeys(
         f"- {row['library']}, {row['env']}: {row['reason']}" for row in rows if row.get("reason")
     )
@@ -121,24 +120,19 @@ def _damage(row: Row) -> str:
     """Say what is wrong with a row, or return nothing."""
     if None in row or None in row.values():
         return "it has more or fewer cells than there are columns"
-    for names, kind in ((_INTEGERS, int), (_DECIMALS, float)):
-        for name in names:
-            try:
-                fits = 0 <= kind(row.get(name) or 0) < math.inf
-            except (ValueError, OverflowError):
-                fits = False
-            if not fits:
-                return f"{name} is {row[name]!r}"
-    for name in ("steps_per_s", "efficiency"):
-        low, middle, high = (row.get(f"{name}{end}") for end in ("_low", "", "_high"))
-        if low and middle and high and not float(low) <= float(middle) <= float(high):
-            return f"{name} is {middle!r}, outside of its interval"
+    for name in _NUMBERS:
+        try:
+            fits = 0 <= float(row.get(name) or 0) < math.inf
+        except ValueError:
+            fits = False
+        if not fits:
+            return f"{name} is {row[name]!r}"
     return ""
 
 
 def _source(row: Row) -> str:
     """Say on which machine, with which versions and when a row was measured."""
-    memory = f", {_readable(row['memory_total_bytes'])}" if row.get("memory_total_bytes") else ""
+    memory = f", {_gib(row['memory_total_bytes'])}" if row.get("memory_total_bytes") else ""
     commit, _, changed = row["commit"].partition("-")
     commit = (commit[:10] or "unknown") + (" with local changes" if changed else "")
     day = row["timestamp"]
@@ -151,45 +145,26 @@ def _source(row: Row) -> str:
     )
 
 
-def _table(rows: Iterable[Row]) -> str:
-    lines = [_HEADERS, ("---",) * len(_HEADERS), *map(_line, rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def _line(row: Row) -> Sequence[str]:
-    library = f"{row['library']} {row.get('library_version', '')}".strip()
-    counts = [
-        f"{int(row[name]):,}" if row[name] else "-" for name in ("num_envs", "scan_chunk_size")
-    ]
-    compiling = f"{float(row['compile_s']):.2f}" if row.get("compile_s") else "-"
-    peak = _readable(row["peak_bytes"]) if row.get("peak_bytes") else "-"
-    seconds = f"{float(row['run_s']):.3g}" if row.get("run_s") else "-"
+    rate = f"{float(row['steps_per_s']):,.0f}" if row["steps_per_s"] else "-"
+    low, high = row.get("steps_per_s_low"), row.get("steps_per_s_high")
+    if low and high and float(row.get("samples") or 0) >= _LEAST_SAMPLES:
+        rate += f" ({float(low):,.0f} to {float(high):,.0f})"
     return (
         row["suite"],
-        library,
+        f"{row['library']} {row.get('library_version', '')}".strip(),
         row["env"],
         row["agent"],
-        *counts,
-        _rate(row),
-        seconds,
-        compiling,
-        peak,
+        *(f"{float(row[name]):,.0f}" if row[name] else "-" for name in _COUNTS),
+        rate,
+        f"{float(row['run_s']):.3g}" if row.get("run_s") else "-",
+        f"{float(row['compile_s']):.2f}" if row.get("compile_s") else "-",
+        _gib(row["peak_bytes"]) if row.get("peak_bytes") else "-",
     )
 
 
-def _rate(row: Row) -> str:
-    if not row["steps_per_s"]:
-        return "-"
-    middle = float(row["steps_per_s"])
-    if int(row.get("samples") or 0) < _LEAST_SAMPLES:
-        return f"{middle:,.0f}"
-    low = float(row.get("steps_per_s_low") or middle)
-    high = float(row.get("steps_per_s_high") or middle)
-    return f"{middle:,.0f} ({low:,.0f} to {high:,.0f})"
-
-
-def _readable(count: str) -> str:
-    return f"{int(count) / 2**30:.2f} GiB"
+def _gib(count: str) -> str:
+    return f"{float(count) / 2**30:.2f} GiB"
 
 
 def _command(path: Path) -> str:
