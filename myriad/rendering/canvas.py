@@ -5,7 +5,6 @@ on the host, on one instance of a state.
 """
 
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -60,11 +59,6 @@ def mix(colour: Colour, other: Colour, share: float) -> Colour:
     return red, green, blue
 
 
-def direction(angle: float) -> Point:
-    """Return the sine and the cosine of an angle in rad, nan where it is not finite."""
-    return (math.sin(angle), math.cos(angle)) if math.isfinite(angle) else (math.nan, math.nan)
-
-
 class Canvas:
     """A picture that you draw on. A shape that is outside, or not finite, changes nothing.
 
@@ -104,13 +98,6 @@ class Canvas:
         if box is not None:
             self._draw.ellipse(box, fill=colour)
 
-    def ring(self, x: float, y: float, radius: float, width: float, colour: Colour) -> None:
-        """Draw a circle's line, its middle at `radius`."""
-        outer = radius + width / 2
-        box = _box(x - outer, y - outer, x + outer, y + outer)
-        if box is not None:
-            self._draw.ellipse(box, outline=colour, width=round(_SCALE * width))
-
     def line(self, points: Sequence[Point], width: float, colour: Colour) -> None:
         """Draw a line through two points or more, its ends and its joints round."""
         if not np.isfinite(points).all():
@@ -119,33 +106,10 @@ class Canvas:
         for x, y in points:
             self.disc(x, y, width / 2, colour)
 
-    def dashes(
-        self, start: Point, end: Point, width: float, colour: Colour, dash: float = 7
-    ) -> None:
-        """Draw a dashed line, dashes and gaps of equal length."""
-        if not np.isfinite((start, end)).all():
-            return
-        length = math.dist(start, end)
-        count = max(1, int(length // dash)) | 1  # odd, so that both ends carry a dash
-        corners = np.linspace(start, end, count + 1)
-        for i in range(0, count, 2):
-            self.line(corners[i : i + 2].tolist(), width, colour)
-
     def polygon(self, points: Sequence[Point], colour: Colour) -> None:
         """Fill a polygon, its corners in either order of turning."""
         if np.isfinite(points).all():
             self._draw.polygon(_enlarged(points), fill=colour)
-
-    def arrow(self, points: Sequence[Point], width: float, colour: Colour) -> None:
-        """Draw a line whose end is an arrow's head, of three widths' length."""
-        (x0, y0), (x1, y1) = points[-2:]
-        length = math.hypot(x1 - x0, y1 - y0) or 1.0
-        dx = (x1 - x0) / length * width
-        dy = (y1 - y0) / length * width
-        self.line(points, width, colour)
-        tip = (x1 + 3 * dx, y1 + 3 * dy)
-        wings = [(x1 - 1.8 * dy, y1 + 1.8 * dx), (x1 + 1.8 * dy, y1 - 1.8 * dx)]
-        self.polygon([tip, *wings], colour)
 
     def text(
         self,
