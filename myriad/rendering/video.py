@@ -67,7 +67,7 @@ def record(
 
     Raises:
         InvalidArgumentError: an argument can't be used, or the file can't be written.
-        NotInstalledError: Pillow, or for an MP4 imageio-ffmpeg, is not installed.
+        NotInstalledError: an MP4 needs imageio-ffmpeg, which is not installed.
 
     Example (of a script)::
 
@@ -81,7 +81,14 @@ def record(
     def pictures() -> Iterator[np.ndarray]:
         for moment in play(env, agent, num_steps=num_steps, seed=seed):
             moments.append(dataclasses.replace(moment, state=None))
-            yield _check_picture(env.render(moment.state))  # pyright: ignore[reportAttributeAccessIssue]
+            picture = np.asarray(env.render(moment.state))  # pyright: ignore[reportAttributeAccessIssue]
+            if picture.dtype != np.uint8 or picture.shape[2:] != (3,):
+                raise InvalidArgumentError(
+                    "render",
+                    "must return uint8 [height, width, 3], but returned "
+                    f"{picture.dtype} {list(picture.shape)}.",
+                )
+            yield picture
 
     write(path, pictures(), num_steps, fps)
     last = moments[-1]
@@ -124,12 +131,8 @@ def write(path: Path, pictures: Iterator[np.ndarray], most: int, fps: int) -> No
 
 
 def _write_gif(path: Path, pictures: Iterator[np.ndarray], most: int, fps: int) -> None:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise NotInstalledError(
-            "a GIF needs Pillow; install it with: pip install pillow."
-        ) from error
+    from PIL import Image
+
     # Reduce pictures to 256 colours one by one, so that only one is held in full.
     frames = (
         Image.fromarray(picture).quantize(kmeans=1, dither=Image.Dither.NONE)
@@ -142,43 +145,20 @@ def _write_gif(path: Path, pictures: Iterator[np.ndarray], most: int, fps: int) 
 
 
 def _write_mp4(path: Path, pictures: Iterator[np.ndarray], fps: int) -> None:
+    try:
+        from imageio_ffmpeg import get_ffmpeg_exe
+    except ImportError as error:
+        raise NotInstalledError(
+            "an MP4 needs imageio-ffmpeg; install it with: pip install imageio-ffmpeg."
+        ) from error
     first = next(pictures)
     height, width, _ = first.shape
-    source = [
-        "-f",
-        "rawvideo",
-        "-pix_fmt",
-        "rgb24",
-        "-s",
-        f"{width}x{height}",
-        "-r",
-        str(fps),
-        "-i",
-        "-",
-    ]
+    source = f"-f rawvideo -pix_fmt rgb24 -s {width}x{height} -r {fps} -i -"
     # The colour format needs even sides. The index comes first, so that a browser need not wait for
     # the whole file.
-    even = [
-        "-vf",
-        "pad=ceil(iw/2)*2:ceil(ih/2)*2",
-        "-pix_fmt",
-        "yuv420p",
-        "-movflags",
-        "+faststart",
-    ]
-    command = [
-        _ffmpeg(),
-        "-y",
-        "-loglevel",
-        "error",
-        *source,
-        "-c:v",
-        "libx264",
-        "-crf",
-        "18",
-        *even,
-        str(path),
-    ]
+    film = "-c:v libx264 -crf 18 -vf pad=ceil(iw/2)*2:ceil(ih/2)*2 -pix_fmt yuv420p"
+    film += " -movflags +faststart"
+    command = [get_ffmpeg_exe(), "-y", "-loglevel", "error", *source.split(), *film.split(), path]
     # Start it here and not by imageio-ffmpeg, which forks a process in which JAX's threads run.
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as ffmpeg:  # noqa: S603  (ours)
         assert ffmpeg.stdin
@@ -193,32 +173,12 @@ def _write_mp4(path: Path, pictures: Iterator[np.ndarray], fps: int) -> None:
         )
 
 
-def _ffmpeg() -> str:
-    remedy = "install it with: pip install imageio-ffmpeg."
-    try:
-        import imageio_ffmpeg
-    except ImportError as error:
-        raise NotInstalledError(f"an MP4 needs imageio-ffmpeg; {remedy}") from error
-    try:
-        return imageio_ffmpeg.get_ffmpeg_exe()
-    except RuntimeError as error:
-        raise NotInstalledError(
-            f"an MP4 needs ffmpeg, and imageio-ffmpeg came without one; re{remedy}"
-        ) from error
-
-
 def require_recordable(env: Any, path: Path, fps: int) -> None:
     """Raise unless the environment can be drawn into such a file."""
     if path.suffix.lower() not in _MAX_FPS:
         raise InvalidArgumentError(
             f"the file must end in {' or '.join(_MAX_FPS)}, but got {str(path)!r}."
         )
-    if not path.parent.is_dir():
-        raise InvalidArgumentError(
-            f"{path} can't be written, since there is no folder {path.parent}."
-        )
-    if path.is_dir():
-        raise InvalidArgumentError(f"{path} can't be written, since it is a folder.")
     most = _MAX_FPS[path.suffix.lower()]
     if fps > most:
         raise InvalidArgumentError(
@@ -228,14 +188,3 @@ def require_recordable(env: Any, path: Path, fps: int) -> None:
         raise InvalidArgumentError(
             f"{type(env).__name__} has no method render(state), so there is nothing to record."
         )
-
-
-def _check_picture(picture: Any) -> np.ndarray:
-    picture = np.asarray(picture)
-    if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
-        raise InvalidArgumentError(
-            "render",
-            f"must return uint8 [height, width, 3], but returned {picture.dtype} "
-            f"{list(picture.shape)}.",
-        )
-    return picture
