@@ -10,12 +10,11 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import jax
-import jaxlib.version
 
 from myriad import settings
 from myriad.arguments import checked
@@ -52,11 +51,10 @@ XLA_CPU_OPTIONS = {
     # gains from wider ones.
     "xla_cpu_prefer_vector_width": "512",
 }
-# XLA ends the process at an unknown flag in XLA_FLAGS, and no list of known flags exists. So a flag
-# is only given to versions with which it was tested. The other options are passed inside
-# --xla_backend_extra_options, in which XLA ignores unknown ones (as jaxlib 0.11 does with the
-# first), so they are given to any version.
-_FLAGS = {"xla_cpu_prefer_vector_width": ((0, 10), (0, 12))}
+# XLA ends the process at an unknown flag in XLA_FLAGS, so only this one is a flag of its own. The
+# other options are passed inside --xla_backend_extra_options, in which XLA ignores unknown ones, as
+# jaxlib 0.11 does with the first.
+_FLAG = "xla_cpu_prefer_vector_width"
 # XLA skips this pass in every program, except those that are compiled with another list.
 _SKIP_PASSES = "xla_disable_hlo_passes"
 _SKIPPED = f"--{_SKIP_PASSES}=cpu_multi_output_fusion"
@@ -155,89 +153,76 @@ def configure(
 
         print(myriad.configure())
     """
-    plan = _Plan(without=_known_options(without))
-    if xla_options:
-        for name, value in XLA_CPU_OPTIONS.items():
-            plan.add_option(name, value)
+    flags = os.environ.get("XLA_FLAGS", "")
+    unwanted = _known_options(without)
+    changes, kept, left_out = _sorted(XLA_CPU_OPTIONS if xla_options else {}, unwanted, flags)
     launch = Launch.read({}) if distributed is True else distributed or None
-    connects = launch is not None and not jax.distributed.is_initialized()
     # All processes need the same number, whatever their hosts have.
-    plan.add_device_count(cpu_devices or (1 if launch is not None else None))
-    late = [*plan.changes, *["distributed"] * connects]
+    wanted = cpu_devices or (1 if launch is not None else None)
+    present = _present_devices(flags)
+    devices = present or wanted or usable_cores()
+    if present is not None and _DEVICE_COUNT not in _applied:
+        kept[_DEVICE_COUNT] = str(present)
+    else:
+        devices = wanted or devices
+        if devices != (present or 1):
+            changes[_DEVICE_COUNT] = str(devices)
+    connects = launch is not None and not jax.distributed.is_initialized()
+    late = [*changes, *["distributed"] * connects]
     if late and _backend_started():
         raise BackendStartedError(
             "configure must be called before JAX makes its first array, but its backend has "
             f"started and {', '.join(late)} can no longer be set; "
             "call configure earlier, or not at all."
         )
-    plan.apply()
+    settings.leave_out_xla_options(unwanted)  # for child processes, too
+    if _DEVICE_COUNT in changes:
+        jax.config.update(_DEVICE_COUNT, devices)
+    tokens = [
+        f"{'--' if name == _FLAG else '--xla_backend_extra_options='}{name}={value}"
+        for name, value in changes.items()
+        if name != _DEVICE_COUNT
+    ]
+    if tokens:
+        skipped = [_SKIPPED] if _FUSED_OUTPUTS in changes else []
+        os.environ["XLA_FLAGS"] = " ".join([flags, *tokens, *skipped]).strip()
+    _applied.update(changes)
     if launch is not None and connects:
         connect(launch)
-    return Configuration(plan.cpu_devices, dict(_applied), plan.kept, plan.left_out)
+    return Configuration(devices, dict(_applied), kept, left_out)
 
 
-@dataclass
-class _Plan:
-    """The options that a call of configure would change."""
-
-    flags: str = field(default_factory=lambda: os.environ.get("XLA_FLAGS", "").strip())
-    without: list[str] = field(default_factory=list)
-    changes: dict[str, str] = field(default_factory=dict)
-    kept: dict[str, str] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
-    cpu_devices: int = 1
-
-    def add_option(self, name: str, value: str) -> None:
-        given = re.search(rf"\b{name}\b(?:=([^\s,]*))?", self.flags)
-        if given and name in self.without:
-            raise InvalidArgumentError(
-                f"without names {name}, but XLA_FLAGS has it already: take it out of XLA_FLAGS, or "
-                "call configure once."
-            )
-        if given:
+def _sorted(
+    options: Mapping[str, str], unwanted: Sequence[str], flags: str
+) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """Return the options to set, those that the user has set, and why others are left out."""
+    changes: dict[str, str] = {}
+    kept: dict[str, str] = {}
+    left_out: dict[str, str] = {}
+    for name, value in options.items():
+        if given := re.search(rf"\b{name}\b(?:=([^\s,]*))?", flags):
+            if name in unwanted:
+                raise InvalidArgumentError(
+                    f"without names {name}, but XLA_FLAGS has it already: take it out of "
+                    "XLA_FLAGS, or call configure once."
+                )
             if name not in _applied:
-                self.kept[name] = given[1] or ""
-        elif name in self.without:
-            self.left_out[name] = "you left it out"
-        elif reason := _why_not(name, self.flags):
-            self.left_out[name] = reason
+                kept[name] = given[1] or ""
+        elif reason := "you left it out" if name in unwanted else _why_not(name, flags):
+            left_out[name] = reason
         else:
-            self.changes[name] = value
+            changes[name] = value
+    return changes, kept, left_out
 
-    def add_device_count(self, wanted: int | None) -> None:
-        # It is -1 if not set. On import, JAX reads JAX_NUM_CPU_DEVICES into it.
-        configured = getattr(jax.config, _DEVICE_COUNT)
-        by_flag = re.search(rf"\b{_DEVICE_COUNT_FLAG}=(\d+)", self.flags)
-        present = 1
-        if configured >= 0:
-            present = configured
-        elif by_flag:
-            present = int(by_flag[1])
-        is_set = configured >= 0 or by_flag is not None
-        self.cpu_devices = present
-        if is_set and _DEVICE_COUNT not in _applied:
-            self.kept[_DEVICE_COUNT] = str(present)
-            return
-        if not is_set or wanted is not None:
-            self.cpu_devices = wanted or usable_cores()
-        if self.cpu_devices != present:
-            self.changes[_DEVICE_COUNT] = str(self.cpu_devices)
 
-    def apply(self) -> None:
-        """Write the changes where JAX, XLA and child processes will read them."""
-        settings.leave_out_xla_options(self.without)
-        if _DEVICE_COUNT in self.changes:
-            jax.config.update(_DEVICE_COUNT, self.cpu_devices)
-        options = {name: value for name, value in self.changes.items() if name != _DEVICE_COUNT}
-        prefixes = {
-            name: "--" if name in _FLAGS else "--xla_backend_extra_options=" for name in options
-        }
-        if options:
-            tokens = [f"{prefixes[name]}{name}={value}" for name, value in options.items()]
-            if _FUSED_OUTPUTS in options:
-                tokens.append(_SKIPPED)
-            os.environ["XLA_FLAGS"] = " ".join([self.flags, *tokens]).strip()
-        _applied.update(self.changes)
+def _present_devices(flags: str) -> int | None:
+    """Return the number of CPU devices that is set, or None."""
+    # It is -1 if not set. On import, JAX reads JAX_NUM_CPU_DEVICES into it.
+    configured = getattr(jax.config, _DEVICE_COUNT)
+    by_flag = re.search(rf"\b{_DEVICE_COUNT_FLAG}=(\d+)", flags)
+    if configured >= 0:
+        return configured
+    return int(by_flag[1]) if by_flag else None
 
 
 def _known_options(names: Iterable[str]) -> list[str]:
@@ -260,14 +245,8 @@ def _why_not(name: str, flags: str) -> str:
         return f"XLA_FLAGS names a file of options, {flags}, that Myriad leaves as it is"
     if name == _FUSED_OUTPUTS and _SKIP_PASSES in flags:
         return f"XLA_FLAGS has {_SKIP_PASSES} already, which keeps it from being safe"
-    if name == "xla_cpu_prefer_vector_width" and not has_512_bit_vectors():
+    if name == _FLAG and not has_512_bit_vectors():
         return "this processor has no 512-bit vectors"
-    first, end = _FLAGS.get(name, ((0,), (1_000_000,)))
-    version = jaxlib.version.__version__
-    if not first <= tuple(map(int, version.split(".")[:2])) < end:
-        return (
-            f"jaxlib {version} may not know this flag, and XLA ends the process at an unknown one"
-        )
     return ""
 
 

@@ -371,22 +371,13 @@ print(json.dumps([*answers, "XLA_FLAGS" in os.environ, jax.config.jax_num_cpu_de
     assert "xla_cpu_small_while_loop_byte_threshold" in sentence
 
 
-def test_a_flag_is_only_given_to_versions_and_processors_it_was_tried_on(monkeypatch):
-    name = "xla_cpu_prefer_vector_width"
+def test_a_flag_is_only_given_to_processors_that_have_what_it_asks_for(monkeypatch):
+    def reason(flags=""):
+        return hardware._sorted({NAME: "512"}, [], flags)[2].get(NAME, "")
+
     monkeypatch.setattr(hardware, "has_512_bit_vectors", lambda: True)
-
-    def reason(flags="", version="0.10.2", name=name):
-        monkeypatch.setattr(hardware.jaxlib.version, "__version__", version)
-        plan = hardware._Plan(flags=flags)
-        plan.add_option(name, "512")
-        return plan.left_out.get(name, "")
-
-    assert reason() == reason(version="0.11.1") == ""
-    assert "jaxlib 0.12.0.dev1 may not know this flag" in reason(version="0.12.0.dev1")
-    assert "jaxlib 0.9.2 may not know" in reason(version="0.9.2")
-    assert reason(version="0.12.0", name="xla_cpu_small_while_loop_byte_threshold") == ""
-    assert reason(flags="--xla_dump_to=there") == ""
-    assert "XLA_FLAGS names a file of options, there.txt" in reason(flags="there.txt")
+    assert reason() == reason("--xla_dump_to=there") == ""
+    assert "XLA_FLAGS names a file of options, there.txt" in reason("there.txt")
     monkeypatch.setattr(hardware, "has_512_bit_vectors", lambda: False)
     assert reason() == "this processor has no 512-bit vectors"
 
