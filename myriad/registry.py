@@ -68,19 +68,17 @@ class Registry:
         if isinstance(target, str):
             module, _, attribute = target.partition(":")
             target = getattr(importlib.import_module(module), attribute)
-        if self._member is None:
-            return target
         fields = getattr(target, "__dataclass_fields__", None)
-        if (
-            not isinstance(target, type)
-            or fields is None
-            or not (self._member in fields or hasattr(target, self._member))
+        if self._member is None or (
+            isinstance(target, type)
+            and fields is not None
+            and (self._member in fields or hasattr(target, self._member))
         ):
-            raise InvalidArgumentError(
-                f"{self.kind} {shown(name)} must be a dataclass with {self._member}, "
-                f"but is {shown(target)}."
-            )
-        return target
+            return target
+        raise InvalidArgumentError(
+            f"{self.kind} {shown(name)} must be a dataclass with {self._member}, "
+            f"but is {shown(target)}."
+        )
 
     def add(self, name: str, target: Any) -> None:
         """Register `target`, an object or a `module:attribute` string.
@@ -89,18 +87,12 @@ class Registry:
         replaces the old one. Names that came with the registry can't be replaced.
 
         Raises:
-            InvalidArgumentError: the name is one of those that came with the registry, or holds a
-                colon.
+            InvalidArgumentError: the name is empty, holds a colon, or came with the registry.
         """
-        if not name.strip():
-            raise InvalidArgumentError(self.kind, f"must have a name, but got {shown(name)}.")
-        if name in self._built_in:
+        if not name.strip() or ":" in name or name in self._built_in:
             raise InvalidArgumentError(
-                f"{self.kind} {shown(name)} is already registered; choose another name."
-            )
-        if ":" in name:
-            raise InvalidArgumentError(
-                f"the name of an {self.kind} must hold no colon, but got {name!r}."
+                f"the name of an {self.kind} must be a new one without a colon, "
+                f"but got {shown(name)}."
             )
         self._targets[name] = target
 
@@ -108,15 +100,10 @@ class Registry:
         module, _, attribute = name.partition(":")
         try:
             return getattr(importlib.import_module(module), attribute)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-                # The module exists but something that it imports doesn't, so its traceback says
-                # more.
-                raise
-            reason = f"there is no module {error.name!r}; is its folder on PYTHONPATH?"
-        except (AttributeError, ValueError, TypeError) as error:
-            reason = f"{type(error).__name__}: {error}"
-        raise InvalidArgumentError(f"{self.kind} {shown(name)} can't be imported: {reason}")
+        except (ImportError, AttributeError, ValueError, TypeError) as error:
+            raise InvalidArgumentError(
+                f"{self.kind} {shown(name)} can't be imported: {type(error).__name__}: {error}"
+            ) from error
 
 
 def check_overrides(owner: str, defaults: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:

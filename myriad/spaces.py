@@ -110,13 +110,9 @@ class Box:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", np.dtype(self.dtype))
-        is_wrong = False
-        if not any(isinstance(bound, Tracer) for bound in (self.low, self.high)):
-            try:
-                is_wrong = bool(np.any(np.asarray(self.low, float) > np.asarray(self.high, float)))
-            except (TypeError, ValueError):
-                is_wrong = True
-        if is_wrong:
+        bounds = (self.low, self.high)
+        is_known = not any(isinstance(bound, Tracer) for bound in bounds)
+        if is_known and np.any(np.asarray(self.low) > np.asarray(self.high)):
             raise InvalidArgumentError(
                 "low", f"must not exceed high, but got {shown(self.low)} and {shown(self.high)}."
             )

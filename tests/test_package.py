@@ -72,7 +72,9 @@ def test_a_registry_refuses_a_name_twice_and_takes_an_object():
     registry.add("two", 1)
     registry.add("two", 2)
     assert registry.load("two") == 2
-    with pytest.raises(InvalidArgumentError, match="thing 'one' is already registered"):
+    with pytest.raises(
+        InvalidArgumentError, match="must be a new one without a colon, but got 'one'"
+    ):
         registry.add("one", 2)
 
 

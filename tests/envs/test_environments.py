@@ -81,7 +81,7 @@ def test_a_class_is_made_from_its_module_and_name(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("no_such_module:Thing", "there is no module 'no_such_module'"),
+        ("no_such_module:Thing", "No module named 'no_such_module'"),
         ("math:Thing", "AttributeError: module 'math' has no attribute 'Thing'"),
         ("math:pi", "must be a dataclass with default_params"),
         (":", "can't be imported"),
