@@ -55,12 +55,19 @@ def _attempt(part: dict[str, Any]) -> str:
 
 
 def _run(command: Sequence[str], limit_s: float) -> str:
+    # An interrupt while the part starts would leave it running, so it is kept until it can end.
+    interrupts: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
     try:
         # In a group of its own, so that nothing that it started outlives it.
         process = subprocess.Popen(command, cwd=_ROOT, start_new_session=True)
     except OSError as error:
         return f"it could not start: {error.strerror}"
+    finally:
+        signal.signal(signal.SIGINT, handler)
     try:
+        for number in interrupts:
+            signal.raise_signal(number)
         code = process.wait(limit_s)
     except subprocess.TimeoutExpired:
         _stop(process)

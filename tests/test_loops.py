@@ -104,7 +104,7 @@ def test_an_evaluation_in_blocks_is_the_same_evaluation(monkeypatch: pytest.Monk
     agent = resolved.learner.init(jax.random.key(0), 4)
 
     def episodes() -> Any:
-        evaluation = Evaluation(resolved.env, resolved.learner, 6, max_steps=10, greedy=False)
+        evaluation = Evaluation(resolved.env, resolved.learner, 6, max_steps=10)
         return jax.jit(evaluation.episodes)(agent, jax.random.key(1))
 
     plain = episodes()
