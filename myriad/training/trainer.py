@@ -6,6 +6,7 @@
 import contextlib
 import dataclasses
 import math
+import statistics
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -408,7 +409,7 @@ class Trainer:
             return None
         returns = self._returns()
         low, high = mean_interval(returns)
-        score = f"{np.mean(returns):.1f}"
+        score = f"{statistics.fmean(returns):.1f}"
         if not math.isnan(low):
             score += f" ({low:.1f} to {high:.1f})"
         stopped = len(returns) - int(self._running.sum())
