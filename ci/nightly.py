@@ -57,7 +57,9 @@ def _attempt(part: dict[str, Any]) -> str:
 def _run(command: Sequence[str], limit_s: float) -> str:
     # An interrupt while the part starts would leave it running, so it is kept until it can end.
     interrupts: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is not signal.SIG_IGN:  # The part of a job in the background ignores them, too.
+        signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
     try:
         # In a group of its own, so that nothing that it started outlives it.
         process = subprocess.Popen(command, cwd=_ROOT, start_new_session=True)

@@ -24,7 +24,7 @@ from myriad.random import fast_key, make_key
 from myriad.ranges import INT64, SEED_LIST, Integer, Seed
 from myriad.settings import wandb_names, xla_flags
 from myriad.signals import interrupts_kept
-from myriad.training.active import active_settings
+from myriad.training.active import ActiveSetting, active_settings
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import ResolvedConfig, TrainingConfig, make_config, require_values
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
@@ -162,13 +162,7 @@ def train_and_evaluate(
         path = Path(distributed.broadcast(str(path)))
         folder = distributed.on_first(lambda: RunFolder.create(path, toml, record))
         with _held(folder or RunFolderOfOthers(path)) as folder:
-            trainer = Trainer(
-                _trainings(resolved),
-                folder,
-                quiet=quiet,
-                profile_chunks=profile_chunks,
-                settings=settings,
-            )
+            trainer = _trainer(resolved, folder, quiet, profile_chunks, settings)
             try:
                 _require_shared(folder)
                 return trainer.run()
@@ -224,13 +218,7 @@ def resume(
         warn_if_slower(resolved)
         settings = active_settings(config, resolved, dict.fromkeys(config.named(), "config.toml"))
         with _held(folder):
-            return Trainer(
-                _trainings(resolved),
-                folder,
-                quiet=quiet,
-                profile_chunks=profile_chunks,
-                settings=settings,
-            ).run()
+            return _trainer(resolved, folder, quiet, profile_chunks, settings).run()
 
 
 @checked
@@ -453,12 +441,20 @@ def _completed(resolved: ResolvedConfig, profile_chunks: int) -> ResolvedConfig:
     return resolved.with_devices()
 
 
-def _trainings(resolved: ResolvedConfig) -> Trainings:
+def _trainer(
+    resolved: ResolvedConfig,
+    folder: RunFolder,
+    quiet: bool,  # noqa: FBT001
+    profile_chunks: int,
+    settings: Sequence[ActiveSetting],
+) -> Trainer:
     if resolved.config.seeds is None:
-        return Trainings(CompiledTraining(resolved))
-    from myriad.training.seeds import SeedTrainings
+        trainings = Trainings(CompiledTraining(resolved))
+    else:
+        from myriad.training.seeds import SeedTrainings
 
-    return SeedTrainings(resolved)
+        trainings = SeedTrainings(resolved)
+    return Trainer(trainings, folder, quiet=quiet, profile_chunks=profile_chunks, settings=settings)
 
 
 def _require_state(resolved: ResolvedConfig, agent_state: Any) -> None:

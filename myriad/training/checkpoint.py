@@ -75,15 +75,15 @@ class Checkpoints:
         path = self.folder / str(num_updates)
         aside = self.folder / f"saving-{num_updates}"
         arrays = _arrays(state)
-        is_in_place: list[Callable[[], bool]] = []
 
-        def make_room() -> None:
+        def make_room() -> Callable[[], bool]:
             self.folder.mkdir(exist_ok=True)
             self._tidy()  # First, since leftovers of a killed process may be what fills the disk.
-            is_in_place.append(watching.enter_context(watched(self.folder)))
+            return watching.enter_context(watched(self.folder))
 
         def finish(sums: dict[str, str]) -> None:
-            if not is_in_place[0]():  # It was removed, and orbax made it again.
+            # If it was removed, orbax has made it again.
+            if is_in_place is not None and not is_in_place():
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.folder))
             _finish(aside, rows, devices, sums)
             # A rename can't replace a folder that holds files.
@@ -93,7 +93,7 @@ class Checkpoints:
             self._tidy()
 
         with contextlib.ExitStack() as watching:
-            distributed.on_first(lambda: self._written(path, make_room))
+            is_in_place = distributed.on_first(lambda: self._written(path, make_room))
             self._written(path, lambda: _write(aside, arrays))
             own = self._written(path, lambda: _sums(aside))
             parts = distributed.all_gather(own)
