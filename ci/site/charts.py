@@ -7,7 +7,6 @@ background. The charts with script are uPlot's, in `template/charts.js`.
 import io
 import math
 import re
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,6 @@ DPI = 72  # the SVG's unit, so that a pixel of the figure is one of the viewBox
 _SETTINGS: dict[Any, Any] = {
     # Text stays text, which the page's style sheet can reach.
     "svg.fonttype": "none",
-    "svg.hashsalt": "ci.site",
     "path.simplify": False,
 }
 _NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
@@ -204,7 +202,8 @@ def inline(figure: "Figure", kind: str, title: str, styles: Sequence[Style]) -> 
 
     figure.patch.set_visible(False)
     text = io.StringIO()
-    with mpl.rc_context(_SETTINGS):
+    # Markers and clip paths are named by a hash, which must differ between the charts of a page.
+    with mpl.rc_context(_SETTINGS | {"svg.hashsalt": title}):
         FigureCanvasSVG(figure).print_svg(text, metadata=_NO_METADATA)
     body = text.getvalue().partition('<g id="figure_1">')[2].rpartition("</g>")[0]
     for place, style in enumerate(styles):
@@ -212,26 +211,10 @@ def inline(figure: "Figure", kind: str, title: str, styles: Sequence[Style]) -> 
         body = body.replace(f'id="series-{place}"', look)
     for name, colour in INK.items():
         body = body.replace(colour, f"var(--{name})")
-    # An id that nothing refers to could be another chart's too. The others get names of the chart:
-    # matplotlib names equal markers alike, and a page may hold several charts.
-    chart = f"c{zlib.crc32(title.encode()):x}"
-    used = dict.fromkeys(re.findall(r'href="#([^"]+)"', body))
-    names = {name: f"{chart}-{place}" for place, name in enumerate(used)}
-    body = re.sub(
-        r' id="([^"]+)"', lambda of: f' id="{names[of[1]]}"' if of[1] in names else "", body
-    )
-    body = re.sub(r'href="#([^"]+)"', lambda of: f'href="#{names[of[1]]}"', body)
-    body = re.sub(r"<text [^>]*>", _restyle_text, body).replace("xlink:href", "href")
+    # Ids that end in a number are alike in all charts, and nothing refers to them.
+    body = re.sub(r' id="\w+_\d+"', "", body).replace("xlink:href", "href")
     box = f"0 0 {figure.get_figwidth() * DPI:.0f} {figure.get_figheight() * DPI:.0f}"
     return Markup(  # noqa: S704  (matplotlib escapes its texts, and the title is escaped here)
         f'<svg class="{kind}" viewBox="{box}" role="img" aria-label="{escape(title)}">'
         f"<title>{escape(title)}</title>{body}</svg>"
     )
-
-
-def _restyle_text(text: re.Match[str]) -> str:
-    """Return the start of a text element with the style sheet's class instead of a font."""
-    place = re.search(r'x="[^"]*" y="[^"]*"', text[0])
-    anchor = re.search(r"text-anchor: (\w+)", text[0])
-    start = f'<text class="tick" {place[0]}' if place else '<text class="tick"'
-    return f'{start} text-anchor="{anchor[1]}">' if anchor else f"{start}>"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from myriad import cli, make_agent, make_env, make_key
+from myriad import cli, list_envs, make_agent, make_env, make_key
 from myriad.envs.bucket_brigade import BURNING, RUINED, SAFE
 from myriad.errors import InvalidArgumentError, NotInstalledError
 from myriad.rendering import bucket_brigade, snake
@@ -17,7 +17,7 @@ from myriad.rendering.canvas import BLUE, GREEN, ORANGE, PAPER, VERMILLION, Canv
 from myriad.rendering.video import play, record, write
 
 ROOT = Path(__file__).parents[2]
-DRAWN = ["bucket-brigade", "cartpole-control", "gene-circuit-control", "pendulum-control", "snake"]
+DRAWN = [name for name in list_envs() if not name.endswith("-sysid")]
 
 
 def first_state(name, seed=0, **overrides):

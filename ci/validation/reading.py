@@ -1,0 +1,84 @@
+"""Count the files and lines that you read to follow an update of PPO, a training and an import.
+
+    python -m ci.validation.reading --files
+
+A file counts with all its lines if Python enters one of its functions. The last column counts only
+the lines of the functions that it enters.
+"""
+
+import argparse
+import inspect
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from myriad import create_config, make_key
+from myriad.cli import main as myriad
+from myriad.programs import functions
+
+_ROOT = Path(__file__).resolve().parents[2]
+_PACKAGE = str(_ROOT / "myriad") + "/"
+_TRAIN = "train --env cartpole-control --agent ppo --num-envs 8 --steps-per-env 64 --quiet".split()
+_IMPORTS = """
+import sys, myriad.agents.ppo
+print(*(each.__file__ for name, each in sys.modules.items() if name.split(".")[0] == "myriad"))
+"""
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--files", action="store_true", help="name the files as well")
+    names_files = parser.parse_args().files
+    loop = functions(create_config("cartpole-control", "ppo", 8, 64))
+    state = loop.init(make_key(0))
+    update = entered(lambda: loop.learn(*loop.collect(state)))
+    with tempfile.TemporaryDirectory() as folder:
+        train = entered(lambda: myriad([*_TRAIN, "--run-folder", f"{folder}/run"]))
+    imported = subprocess.check_output([sys.executable, "-c", _IMPORTS], cwd=_ROOT, text=True)
+    print(f"{'to follow':<26}{'files':>6}{'lines':>8}{'entered':>9}")
+    for what, codes, files in (
+        ("an update of ppo", update, {code.co_filename for code in update}),
+        ("myriad train", train, {code.co_filename for code in train}),
+        ("import myriad.agents.ppo", set(), set(imported.split())),
+    ):
+        # The lines of a function that is defined in another one count there already.
+        inner = {each for code in codes for each in code.co_consts if isinstance(each, CodeType)}
+        lines_entered = sum(len(inspect.getsourcelines(code)[0]) for code in codes - inner)
+        print(f"{what:<26}{len(files):>6}{_lines(files):>8,}{lines_entered or '':>9}")
+        for file in sorted(files) if names_files else ():
+            print(f"    {_lines([file]):>5} {Path(file).relative_to(_ROOT)}")
+
+
+def entered(call: Callable[[], Any]) -> set[CodeType]:
+    """Return the functions of the package that a call enters, in any thread."""
+    found: set[CodeType] = set()
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        # A module is entered when something imports it, which is not part of the work.
+        is_ours = event == "call" and code.co_filename.startswith(_PACKAGE)
+        if is_ours and code.co_name != "<module>":
+            found.add(code)
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return found
+
+
+def _lines(files: Iterable[str]) -> int:
+    return sum(len(Path(file).read_text(encoding="utf-8").splitlines()) for file in files)
+
+
+if __name__ == "__main__":
+    main()
