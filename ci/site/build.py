@@ -20,9 +20,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ci.site.badges import badges
 from ci.site.data_files import data_files
-from ci.site.feed import feed
 from ci.site.model import Site, read_site
 from ci.site.pages import TEMPLATES, Files, render_pages
 from perfgate.errors import UsageError
@@ -172,9 +170,6 @@ def _build(site: Site, results: Path, folder: Path, docs: Path | None) -> int:
         num_pages += 1
     for path, text in data_files(site).items():
         _write(folder / path, text)
-    for name, text in badges(site).items():
-        _write(folder / "badges" / name, text)
-    _write(folder / "feed.xml", feed(site))
     mark = {"built_by": "ci.site.build", "built": site.built.isoformat()}
     _write(folder / _MARK, json.dumps(mark) + "\n")
     return num_pages

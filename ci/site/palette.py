@@ -1,4 +1,4 @@
-"""The site's one palette: the colours of badges, and the look of every series.
+"""The site's one palette: the look of every series.
 
 The series' colours are those of Okabe and Ito, then Tol's muted ones. Readers with any form of
 colour blindness can tell them apart. Dashes and markers tell them apart in grey.
@@ -6,7 +6,6 @@ colour blindness can tell them apart. Dashes and markers tell them apart in grey
 
 from dataclasses import dataclass
 
-BADGE_COLOURS = {"good": "#1a7f4b", "bad": "#b3261e", "quiet": "#5f6670", "plain": "#0b63a5"}
 COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9",
     "#000000", "#882255", "#332288", "#999933", "#44AA99",

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ci.site.palette import BADGE_COLOURS, COLOURS, Style, style
+from ci.site.palette import COLOURS, Style, style
 from ci.site.project import read_project
 
 ROOT = Path(__file__).parents[2]
@@ -98,5 +98,3 @@ def test_the_colour_blind_see_which_change_is_a_slowdown(vision):
         colours = dict(re.findall(r"--(\w+):\s*(#[0-9a-fA-F]{6})", block))
         for one, other in itertools.combinations(("bad", "good", "quiet"), 2):
             assert difference(colours[one], colours[other], vision) > LEAST, (one, other)
-    for one, other in itertools.combinations(("good", "bad", "quiet"), 2):
-        assert difference(BADGE_COLOURS[one], BADGE_COLOURS[other], vision) > LEAST, (one, other)

@@ -4,7 +4,6 @@ import html
 import json
 import os
 import random
-import xml.etree.ElementTree as ET
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -74,11 +73,6 @@ def store(folder):
     return newest
 
 
-def assert_sound(site):
-    ET.parse(site / "feed.xml")  # noqa: S314  (we wrote it)
-    assert (site / "index.html").is_file()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["rows", "samples", "asv", pytest.param("arms", marks=pytest.mark.long)]
@@ -99,7 +93,6 @@ def test_no_damage_to_a_file_stops_the_site(kind, tmp_path):
         (folder / f"damaged_{number}{ending}{whole.suffix}").write_bytes(variant)
     (folder / f"whole_samples{whole.suffix}").write_bytes(content)
     publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
-    assert_sound(tmp_path / "site")
     listed = (tmp_path / "site" / "data.html").read_text(encoding="utf-8")
     assert listed.count("<li><code>") > MANY // 4
     assert f"<li><code>{folder.name}/whole" not in listed
@@ -137,7 +130,6 @@ def test_what_is_left_out_is_listed_and_the_rest_is_shown(tmp_path):
     (results / "csv" / "folder.csv").mkdir()
     (results / "csv" / "gone.csv").symlink_to("nowhere")
     publish(results, tmp_path / "site", BUILT, repository=tmp_path)
-    assert_sound(tmp_path / "site")
     page = html.unescape((tmp_path / "site" / "data.html").read_text(encoding="utf-8"))
     left_out = [*DAMAGED, "csv/pipe.csv", "csv/folder.csv", "csv/gone.csv"]
     for name in left_out:

@@ -11,7 +11,6 @@ from typing import Any
 import jinja2
 
 from ci.site import formatting, status
-from ci.site.badges import badges
 from ci.site.measurements import when
 from ci.site.model import Entry, Site
 from ci.site.pages.benchmark import benchmark_page, listed
@@ -199,5 +198,4 @@ def _data(site: Site, files: Files) -> dict[str, Any]:
         "files": [{"name": name, "size": size} for name, size in published],
         "unreadable": site.unreadable,
         "tables": tables,
-        "badges": list(badges(site)),
     }
