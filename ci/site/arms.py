@@ -1,16 +1,32 @@
-"""Arms: configurations of one program that a run timed in alternation or trained to a target.
+"""Configurations of one program that a run timed in turn, or trained to a target, or over devices.
 
-`ci.site.measurements` reads them from a run's samples, and `ci.site.pages.settings` shows them.
+`ci.site.measurements` reads them from a run's samples. `ci.site.pages.gains` shows their tables.
+A value that is not of its kind is damage, for which pydantic raises a ValueError.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import Annotated, Any
 
-from perfgate.history.checks import array, integer, number, table, text
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic.dataclasses import dataclass
 
-_LEAST = 1e-30  # for steps/s and seconds, because a ratio needs values above 0
-_MOST = 10**15
+from perfgate.history.checks import text
+
+
+def _written(value: Any) -> str:
+    """Write a setting's value: a switch is on or off."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
+
+
+Text = Annotated[str, AfterValidator(text)]
+Count = Annotated[int, Field(ge=0, le=10**15)]
+Several = Annotated[int, Field(ge=1, le=10**6)]
+Rate = Annotated[float, Field(ge=1e-30, le=1e60)]  # or seconds: a ratio needs values above 0
+Rounds = Annotated[Sequence[Rate], Field(min_length=1)]
+Setting = Annotated[Text, BeforeValidator(_written)]
+Measured = Annotated[Rate | None, BeforeValidator(lambda value: None if value == "" else value)]
 
 
 @dataclass(frozen=True)
@@ -18,16 +34,16 @@ class Arm:
     """A configuration and its rates.
 
     Attributes:
-        name: the rows' column `arm`, without the prefix of a ladder.
-        starts_from: the arm on whose settings it is based; its own name if it is based on none.
-        sets: the settings that differ from that arm, as texts.
-        rates: steps/s, one per round.
+        num_envs: parallel environments.
+        steps_per_s: one rate per round.
+        starts_from: the arm on whose settings it is based, empty if it is based on none.
+        sets: the settings that differ from that arm.
     """
 
-    name: str
-    starts_from: str
-    sets: Mapping[str, str]
-    rates: Sequence[float]
+    num_envs: Count
+    steps_per_s: Rounds
+    starts_from: Text = ""
+    sets: dict[Text, Setting] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -37,90 +53,93 @@ class ArmAlternation:
     Attributes:
         env: the environment.
         agent: the agent.
-        num_envs: parallel environments; None if the arms differ in it.
-        is_ladder: whether each arm improves one thing over the arm before it.
         arms: the arms in the order of the run.
+        is_ladder: whether each arm improves one thing over the arm before it.
     """
 
-    env: str
-    agent: str
-    num_envs: int | None
-    is_ladder: bool
-    arms: Sequence[Arm]
+    env: Text
+    agent: Text
+    arms: dict[Text, Arm]
+    is_ladder: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse arms that didn't take turns."""
+        _require_turns(self.arms.values())
 
 
 @dataclass(frozen=True)
 class ArmTraining:
-    """A training of one arm from a process's start to a target return, reached or not."""
+    """A training of one arm from a process's start to a target return, reached or not.
 
-    env: str
-    agent: str
-    target_return: float
-    arm: str
-    seed: int
-    is_reached: bool
-    run_s: float | None
-    train_s: float | None
-    num_steps: float | None
+    One that broke off has neither seconds nor steps.
+    """
 
+    env: Text
+    agent: Text
+    target_return: Annotated[float, Field(ge=-1e60, le=1e60)]
+    arm: Text
+    seed: Count
+    status: Text = ""
+    reason: Text = ""
+    run_s: Measured = None
+    train_s: Measured = None
+    num_steps: Measured = None
 
-def is_alternation(samples: Mapping[str, Any]) -> bool:
-    """Tell whether an entry of a run's samples is an alternation of arms."""
-    # A list of arms comes from a suite that the site doesn't draw.
-    return "arms" in samples and not isinstance(samples["arms"], list)
-
-
-def is_training(samples: Mapping[str, Any]) -> bool:
-    """Tell whether an entry of a run's samples is a training of one arm."""
-    return "arm" in samples and "seed" in samples
+    @property
+    def reached_s(self) -> float | None:
+        """The seconds from the process's start to the target, None if it was missed."""
+        return self.run_s if self.status == "ok" and not self.reason else None
 
 
-def read_alternation(samples: Mapping[str, Any]) -> ArmAlternation:
-    """Read an alternation of arms."""
-    arms = table(samples["arms"])
-    sizes = {integer(table(each)["num_envs"], 1, _MOST) for each in arms.values()}
-    found = [_arm(name, each) for name, each in arms.items()]
-    if not found or len({len(arm.rates) for arm in found}) != 1 or not found[0].rates:
-        raise ValueError("arms need as many rounds as each other, and at least one")
-    return ArmAlternation(
-        env=text(samples["env"]),
-        agent=text(samples["agent"]),
-        num_envs=sizes.pop() if len(sizes) == 1 else None,
-        is_ladder=bool(samples.get("is_ladder")),
-        arms=found,
-    )
+@dataclass(frozen=True)
+class DevicePoint:
+    """A program on one number of devices.
+
+    Attributes:
+        devices: of one process.
+        num_envs: environments of all devices together.
+        steps_per_s: one rate per round.
+        processes: how many there are.
+        state_bytes: of each device; empty where they were not counted.
+        sharded_bytes: those of them that the devices share out among them.
+    """
+
+    devices: Several
+    num_envs: Several
+    steps_per_s: Rounds
+    processes: Several = 1
+    state_bytes: Sequence[Count] = ()
+    sharded_bytes: Sequence[Count] = ()
+
+    @property
+    def num_devices(self) -> int:
+        """Devices of all processes."""
+        return self.devices * self.processes
 
 
-def _arm(name: str, samples: Mapping[str, Any]) -> Arm:
-    sets = {text(key): _setting(value) for key, value in table(samples.get("sets", {})).items()}
-    rates = [number(rate, _LEAST) for rate in array(samples["steps_per_s"])]
-    return Arm(text(name), text(samples.get("starts_from", name)), sets, rates)
+@dataclass(frozen=True)
+class DeviceCurve:
+    """A program on ever more devices that were called in turn.
+
+    Attributes:
+        env: the environment.
+        scaling: what stays the same, such as `strong` or `weak`.
+        points: one per number of devices.
+        agent: the agent.
+        arm: what else is varied, empty where nothing is.
+    """
+
+    env: Text
+    scaling: Text
+    points: Sequence[DevicePoint]
+    agent: Text = ""
+    arm: Text = ""
+
+    def __post_init__(self) -> None:
+        """Refuse points that didn't take turns."""
+        _require_turns(self.points)
 
 
-def _setting(value: Any) -> str:
-    """Write a setting's value: a switch is on or off."""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return text(value if isinstance(value, str) else str(value))
-
-
-def read_training(samples: Mapping[str, Any]) -> ArmTraining:
-    """Read a training of one arm. One that broke off has neither seconds nor steps."""
-    columns = table(samples["columns"])
-
-    def measured(value: Any) -> float | None:
-        return None if value in ("", None) else number(value, _LEAST)
-
-    run_s = measured(columns.get("run_s"))
-    is_ok = columns.get("status") == "ok" and not columns.get("reason")
-    return ArmTraining(
-        env=text(samples["env"]),
-        agent=text(samples["agent"]),
-        target_return=number(samples["target_return"]),
-        arm=text(samples["arm"]),
-        seed=integer(samples["seed"], 0, _MOST),
-        is_reached=is_ok and run_s is not None,
-        run_s=run_s,
-        train_s=measured(samples.get("train_s")),
-        num_steps=measured(columns.get("num_steps")),
-    )
+def _require_turns(compared: Collection[Arm] | Collection[DevicePoint]) -> None:
+    if len({len(each.steps_per_s) for each in compared}) != 1:
+        raise ValueError("what is compared needs as many rounds as each other, and at least one")

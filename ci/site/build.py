@@ -9,8 +9,6 @@ folder or host it under any path. No page loads anything from another host.
 
 import argparse
 import ctypes
-import dataclasses
-import gzip
 import json
 import os
 import shutil
@@ -22,20 +20,20 @@ from pathlib import Path
 
 from ci.site.data_files import data_files
 from ci.site.model import Site, read_site
-from ci.site.pages import TEMPLATES, Files, render_pages
+from ci.site.pages import TEMPLATES, render_pages
 from perfgate.errors import UsageError
 
 _MARK = "site.json"  # a folder that holds this file is a site, which may be replaced
-_ASSETS = ("style.css", "site.js", "charts.js", "scaling.js", "history.js", "compare.js")
-_VENDORED = ("uPlot.iife.min.js", "uPlot.min.css")
+_ASSETS = (
+    *("style.css", "site.js", "charts.js", "scaling.js", "history.js", "compare.js"),
+    *(f"vendor/uplot/{name}" for name in ("uPlot.iife.min.js", "uPlot.min.css", "LICENSE")),
+)
 _ACCEPTED = Path("ci/accepted.toml")
 _DOCS = Path("build/docs")
 # Linux's own, from linux/fs.h and fcntl.h.
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
 _PLOTLY = "plotly.min.js"  # beside the pages of a study
-_MOST_BYTES = 2**26  # of a file that is copied
-_MAX_PLAIN_BYTES = 1_500_000  # a larger file of samples is published compressed
 
 
 class PublishError(Exception):
@@ -158,86 +156,54 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def _build(site: Site, results: Path, folder: Path, docs: Path | None) -> int:
-    files = _copy_files(site, results, folder)
-    if docs and (docs / "index.html").is_file():
-        # Sphinx's record of its build is only for its next run.
-        shutil.copytree(docs, folder / "docs", ignore=shutil.ignore_patterns(".buildinfo"))
-        files = dataclasses.replace(files, has_docs=True)
-    _copy_assets(folder / "assets")
-    num_pages = 0
-    for path, text in render_pages(site, files):
-        _write(folder / path, text)
-        num_pages += 1
-    for path, text in data_files(site).items():
-        _write(folder / path, text)
-    mark = {"built_by": "ci.site.build", "built": site.built.isoformat()}
-    _write(folder / _MARK, json.dumps(mark) + "\n")
-    return num_pages
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-
-
-def _copy_assets(folder: Path) -> None:
-    folder.mkdir()
-    for name in _ASSETS:
-        shutil.copyfile(TEMPLATES / name, folder / name)
-    for name in _VENDORED:
-        shutil.copyfile(TEMPLATES / "vendor" / "uplot" / name, folder / name)
-    shutil.copyfile(TEMPLATES / "vendor" / "uplot" / "LICENSE", folder / "uPlot.LICENSE")
-
-
-def _copy_files(site: Site, results: Path, folder: Path) -> Files:
-    """Copy the raw files, the plots and asv's own pages, and return where they are."""
     raw = folder / "data" / "raw"
     raw.mkdir(parents=True)
-    files = [*site.measurements.files, *(study.file for study in site.studies)]
-    published = {path.name: _copy_raw(path, raw) for path in files}
+    for path in (*site.measurements.files, *(study.file for study in site.studies)):
+        shutil.copyfile(path, raw / path.name)
     _copy_studies(site, folder / "studies")
-    plots = []
-    found = {
+    plots = {
         path.name: path
         for place in ("published", "plots")
         for path in sorted((results / place).glob("*.png"))
         if path.is_file()
     }
-    for name, path in found.items():
-        (folder / "plots").mkdir(exist_ok=True)
-        _copy(path, folder / "plots" / name)
-        plots.append(f"plots/{name}")
+    (folder / "plots").mkdir()
+    for name, path in plots.items():
+        shutil.copyfile(path, folder / "plots" / name)
     has_asv_pages = (results / "html" / "index.html").is_file()
     if has_asv_pages:
         shutil.copytree(results / "html", folder / "history")
-    return Files(published, plots, has_asv_pages)
+    has_docs = docs is not None and (docs / "index.html").is_file()
+    if docs and has_docs:
+        # Sphinx's record of its build is only for its next run.
+        shutil.copytree(docs, folder / "docs", ignore=shutil.ignore_patterns(".buildinfo"))
+    (folder / "assets").mkdir()
+    for name in _ASSETS:
+        shutil.copyfile(TEMPLATES / name, folder / "assets" / Path(name).name)
+    pages = dict(
+        render_pages(
+            site,
+            sizes={path.name: path.stat().st_size for path in raw.iterdir()},
+            plots=[f"plots/{name}" for name in plots],
+            has_asv_pages=has_asv_pages,
+            has_docs=has_docs,
+        )
+    )
+    mark = {"built_by": "ci.site.build", "built": site.built.isoformat()}
+    for name, text in (pages | data_files(site) | {_MARK: json.dumps(mark) + "\n"}).items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return len(pages)
 
 
 def _copy_studies(site: Site, folder: Path) -> None:
     """Copy the pages of studies, and the script that they share."""
     for page in (page for study in site.studies for page in study.pages.values()):
         folder.mkdir(exist_ok=True)
-        _copy(page, folder / page.name)
-        script = page.with_name(_PLOTLY)
-        if script.is_file() and not (folder / _PLOTLY).exists():
-            _copy(script, folder / _PLOTLY)
-
-
-def _copy(path: Path, target: Path) -> None:
-    if (size := path.stat().st_size) > _MOST_BYTES:
-        raise PublishError(f"{path} has {size:,} bytes, but may have at most {_MOST_BYTES:,}.")
-    shutil.copyfile(path, target)
-
-
-def _copy_raw(path: Path, folder: Path) -> tuple[str, int]:
-    if path.stat().st_size <= _MAX_PLAIN_BYTES:
-        target = folder / path.name
-        shutil.copyfile(path, target)
-    else:
-        target = folder / f"{path.name}.gz"
-        # The time is left out, so that the same results give the same file.
-        target.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
-    return target.name, target.stat().st_size
+        for path in (page, page.with_name(_PLOTLY)):
+            if path.is_file() and not (folder / path.name).exists():
+                shutil.copyfile(path, folder / path.name)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Charts that need no script: matplotlib's SVG, in the page's own font and colours.
+"""Charts that need no script, as SVG in the page's own font and colours.
 
 A chart is part of its page, so the page's style sheet gives it its colours on a light and on a dark
 background. The charts with script are uPlot's, in `template/charts.js`.
@@ -7,49 +7,36 @@ background. The charts with script are uPlot's, in `template/charts.js`.
 import io
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup, escape
 
-from ci.site.formatting import rate
+from ci.site.formatting import counted, day, quantity, rate
 from ci.site.palette import Style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from perfgate.history.levels import BenchmarkHistory
 
 _WIDTH = 720
-DPI = 72  # the SVG's unit, so that a pixel of the figure is one of the viewBox
-_SETTINGS: dict[Any, Any] = {
-    # Text stays text, which the page's style sheet can reach.
-    "svg.fonttype": "none",
-    "path.simplify": False,
-}
-_NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
+_DPI = 72  # the SVG's unit, so that a pixel of the figure is one of the viewBox
 # matplotlib knows no CSS variables, so it draws in these colours and they are replaced
-INK = {"quiet": "#010101", "rule": "#010102", "c": "#010103", "link": "#010104", "bad": "#010105"}
+_INK = {"quiet": "#010101", "rule": "#010102", "c": "#010103"}
+_NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
 
 
-@dataclass(frozen=True)
-class Line:
-    """A series of a scaling chart: sizes, and the median and the interval of the rate at each."""
+def scaling_svg(lines: Sequence[tuple[Style, Sequence[Mapping[str, str]]]], title: str) -> Markup:
+    """Draw rates over numbers of environments, both axes logarithmic.
 
-    style: Style
-    sizes: Sequence[float]
-    middle: Sequence[float]
-    low: Sequence[float]
-    high: Sequence[float]
-
-
-def scaling_svg(lines: Sequence[Line], title: str) -> Markup:
-    """Draw rates over sizes, both axes logarithmic."""
+    Args:
+        lines: the look of each line and its rows, whose rates may have an interval.
+        title: what a screen reader says.
+    """
+    import matplotlib as mpl
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, NullLocator
 
     height = 380
-    figure = Figure(figsize=(_WIDTH / DPI, height / DPI), dpi=DPI)
+    figure = Figure(figsize=(_WIDTH / _DPI, height / _DPI), dpi=_DPI)
+    figure.patch.set_visible(False)
     axes = figure.add_axes((62 / _WIDTH, 40 / height, 624 / _WIDTH, 328 / height), frameon=False)
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -57,36 +44,43 @@ def scaling_svg(lines: Sequence[Line], title: str) -> Markup:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: rate(value)))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_minor_locator(NullLocator())
-    axes.tick_params(length=0, pad=8, labelcolor=INK["quiet"], labelsize=12)
-    axes.grid(axis="y", color=INK["rule"], linewidth=1, clip_on=False)
-    for place, line in enumerate(lines):
-        _draw_series(axes, line, f"series-{place}")
-    axes.set_xlim(*_decades([size for line in lines for size in line.sizes]))
-    axes.set_ylim(*_decades([rate for line in lines for rate in (*line.low, *line.high)]))
-    label = {"ha": "right", "va": "bottom", "size": 12, "color": INK["quiet"]}
+    axes.tick_params(length=0, pad=8, labelcolor=_INK["quiet"], labelsize=12)
+    axes.grid(axis="y", color=_INK["rule"], linewidth=1, clip_on=False)
+    all_sizes: list[float] = []
+    all_rates: list[float] = []
+    for place, (style, rows) in enumerate(lines):
+        sizes = [float(row["num_envs"]) for row in rows]
+        middle, low, high = (
+            [float(row[f"steps_per_s{end}"] or row["steps_per_s"]) for row in rows]
+            for end in ("", "_low", "_high")
+        )
+        look = {"color": _INK["c"], "linewidth": 2, "gid": f"series-{place}", "clip_on": False}
+        axes.vlines(sizes, low, high, **look)
+        marker = {"marker": style.marker, "markersize": 8, "markeredgewidth": 0}
+        (drawn,) = axes.plot(sizes, middle, **look, **marker)
+        if style.dash:  # matplotlib counts dashes in line widths
+            drawn.set_dashes([float(part) / 2 for part in style.dash.split()])
+        all_sizes += sizes
+        all_rates += [*low, *high]
+    axes.set_xlim(*_decades(all_sizes))
+    axes.set_ylim(*_decades(all_rates))
+    label = {"ha": "right", "va": "bottom", "size": 12, "color": _INK["quiet"]}
     figure.text(1 - 6 / _WIDTH, 2 / height, "environments side by side", **label)
-    return inline(figure, "fallback", title, [line.style for line in lines])
 
-
-def _draw_series(axes: "Axes", line: Line, name: str) -> None:
-    width = 2
-    # matplotlib counts dashes in line widths
-    dashes = tuple(float(part) / width for part in line.style.dash.split())
-    bars = {"color": INK["c"], "linewidth": width, "gid": name, "clip_on": False}
-    axes.vlines(line.sizes, line.low, line.high, **bars)
-    (drawn,) = axes.plot(
-        line.sizes,
-        line.middle,
-        color=INK["c"],
-        linewidth=width,
-        marker=line.style.marker,
-        markersize=8,
-        markeredgewidth=0,
-        gid=name,
-        clip_on=False,
-    )
-    if dashes:
-        drawn.set_dashes(dashes)
+    text = io.StringIO()
+    # Text stays text, which the page's style sheet can reach. Markers and clip paths are named by a
+    # hash, which must differ between the charts of a page.
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": title}):
+        FigureCanvasSVG(figure).print_svg(text, metadata=_NO_METADATA)
+    body = text.getvalue().partition('<g id="figure_1">')[2].rpartition("</g>")[0]
+    for place, (style, _) in enumerate(lines):
+        look = f'class="series" style="--light:{style.light};--dark:{style.dark}"'
+        body = body.replace(f'id="series-{place}"', look)
+    for name, colour in _INK.items():
+        body = body.replace(colour, f"var(--{name})")
+    # Ids that end in a number are alike in all charts, and nothing refers to them.
+    body = re.sub(r' id="\w+_\d+"', "", body).replace("xlink:href", "href")
+    return _svg("fallback", height, title, body)
 
 
 def _decades(values: Sequence[float]) -> tuple[float, float]:
@@ -95,85 +89,59 @@ def _decades(values: Sequence[float]) -> tuple[float, float]:
     return 10.0**low, 10.0 ** max(high, low + 1)
 
 
-@dataclass(frozen=True)
-class HistoryMarks:
-    """Where a history's chart has rules, and the words at the ends of its axes.
+def history_svg(history: BenchmarkHistory) -> Markup:
+    """Draw a dot per measurement, a solid rule at each change, a dashed one at each new setup.
 
-    Attributes:
-        changes: the places of the measurements where the level changed.
-        markers: the places where the machine, the versions or the benchmark changed.
-        values: the smallest and the largest value.
-        dates: the first and the last date.
+    It is drawn by hand, because matplotlib takes a hundred times as long and a site has hundreds.
     """
-
-    changes: Sequence[int]
-    markers: Sequence[int]
-    values: tuple[str, str]
-    dates: tuple[str, str]
-
-
-def history_svg(values: Sequence[float], marks: HistoryMarks, title: str) -> Markup:
-    """Draw a dot per measurement, a solid rule at each change and a dashed one at each marker.
-
-    The parts are placed by pixel. With matplotlib's axes a chart takes 5 times as long, and a site
-    has hundreds of these.
-    """
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import PathPatch
-    from matplotlib.path import Path
-    from matplotlib.transforms import IdentityTransform
-
     height = 240
-    left = 72
-    bottom = 26
-    figure = Figure(figsize=(_WIDTH / DPI, height / DPI), dpi=DPI)
-    pixels = IdentityTransform()
+    left = 80
+    top = 20
+    bottom = 204
+    values = [point.value for point in history.points]
     low = min(values)
     high = max(values)
     # noise of one percent must not fill the chart
     spread = max(high - low, abs(high) * 0.02, 1e-30)
-    up = (height - bottom - 20) / spread
-    step = (_WIDTH - left - 16) / max(len(values) - 1, 1)
+    step = (_WIDTH - left - 8) / max(len(values) - 1, 1)
 
-    for places, colour, dashes in ((marks.changes, "bad", ()), (marks.markers, "quiet", (3, 2))):
-        for place in places:
-            # between the measurement before and this one
-            x = left + 8 + (place - 0.5) * step
-            rule = Line2D([x, x], [bottom, height], transform=pixels)
-            if dashes:
-                rule.set_dashes(dashes)
-            figure.add_artist(rule)
-            rule.set(color=INK[colour], linewidth=1.5, zorder=0)
+    def y(value: float) -> float:
+        return bottom - (value - low) * (bottom - top) / spread
 
-    points = [
-        (round(left + 8 + place * step, 1), round(bottom + 10 + (value - low) * up, 1))
-        for place, value in enumerate(values)
+    places = {id(point): place for place, point in enumerate(history.points)}
+    starts = sorted(places[id(stretch.segments[0].points[0])] for stretch in history.stretches)
+    rules = [(place, "marker") for place in starts[1:]]
+    rules += [(places[id(change.point)], "change") for change in history.changes]
+    parts = []
+    for place, kind in rules:
+        # between the measurement before and this one
+        x = left + (place - 0.5) * step
+        parts.append(f'<line class="{kind}" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{bottom + 10}"/>')
+    # A line of no length with round ends is a dot.
+    dots = (f"M{left + at * step:.1f} {y(value):.1f}h0" for at, value in enumerate(values))
+    parts.append(f'<path class="dots" d="{"".join(dots)}"/>')
+
+    unit = history.benchmark.unit
+    words: list[tuple[int, float, str, str]] = [
+        (left - 14, bottom + 4, "end", quantity(low, unit)),
+        (left - 8, height - 6, "start", day(history.points[0].date_s)),
+        (_WIDTH - 4, height - 6, "end", day(history.points[-1].date_s)),
     ]
-    # A line of no length with round ends is a dot, in a tenth of the bytes of a circle.
-    twice = [point for point in points for _ in range(2)]
-    path = Path(twice, [Path.MOVETO, Path.LINETO] * len(points))
-    path.should_simplify = False  # which would leave the dots out
-    style = {"edgecolor": INK["link"], "linewidth": 4, "capstyle": "round", "fill": False}
-    figure.add_artist(PathPatch(path, transform=pixels, **style))
-
-    text = {"size": 12, "color": INK["quiet"], "transform": pixels}
-    top = bottom + 10 + (high - low) * up
-    figure.text(left - 8, bottom + 10, marks.values[0], ha="right", va="center", **text)
-    if top > bottom + 30:  # otherwise the two words would overlap
-        figure.text(left - 8, top, marks.values[1], ha="right", va="center", **text)
-    figure.text(left, 4, marks.dates[0], ha="left", **text)
-    figure.text(_WIDTH - 4, 4, marks.dates[1], ha="right", **text)
-    return inline(figure, "fallback history", title, [])
+    if y(high) < bottom - 20:  # otherwise the two words would overlap
+        words.append((left - 14, y(high) + 4, "end", quantity(high, unit)))
+    parts += [
+        f'<text x="{x}" y="{down:.1f}" text-anchor="{anchor}">{escape(word)}</text>'
+        for x, down, anchor, word in words
+    ]
+    changes = counted(len(history.changes), "change")
+    title = f"{history.benchmark.name}: {counted(len(values), 'measurement')}, {changes} of level"
+    return _svg("fallback history", height, title, "".join(parts))
 
 
 def sparkline(
     values: Sequence[float], *, width: int = 120, height: int = 24, max_points: int = 60
 ) -> Markup:
-    """Draw a history as one small line that fills its box; a long one by medians of neighbours.
-
-    It is drawn by hand, because matplotlib takes a hundred times as long and a page lists hundreds.
-    """
+    """Draw a history as one small line that fills its box; a long one by medians of neighbours."""
     step = max(1, math.ceil(len(values) / max_points))
     groups = [sorted(values[at : at + step]) for at in range(0, len(values), step)]
     thinned = [group[len(group) // 2] for group in groups]
@@ -195,26 +163,8 @@ def sparkline(
     )
 
 
-def inline(figure: "Figure", kind: str, title: str, styles: Sequence[Style]) -> Markup:
-    """Return the figure as a part of a page, without what only a file of its own needs."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    figure.patch.set_visible(False)
-    text = io.StringIO()
-    # Markers and clip paths are named by a hash, which must differ between the charts of a page.
-    with mpl.rc_context(_SETTINGS | {"svg.hashsalt": title}):
-        FigureCanvasSVG(figure).print_svg(text, metadata=_NO_METADATA)
-    body = text.getvalue().partition('<g id="figure_1">')[2].rpartition("</g>")[0]
-    for place, style in enumerate(styles):
-        look = f'class="series" style="--light:{style.light};--dark:{style.dark}"'
-        body = body.replace(f'id="series-{place}"', look)
-    for name, colour in INK.items():
-        body = body.replace(colour, f"var(--{name})")
-    # Ids that end in a number are alike in all charts, and nothing refers to them.
-    body = re.sub(r' id="\w+_\d+"', "", body).replace("xlink:href", "href")
-    box = f"0 0 {figure.get_figwidth() * DPI:.0f} {figure.get_figheight() * DPI:.0f}"
-    return Markup(  # noqa: S704  (matplotlib escapes its texts, and the title is escaped here)
-        f'<svg class="{kind}" viewBox="{box}" role="img" aria-label="{escape(title)}">'
-        f"<title>{escape(title)}</title>{body}</svg>"
+def _svg(kind: str, height: int, title: str, body: str) -> Markup:
+    return Markup(  # noqa: S704  (texts of the body are escaped, and the title is escaped here)
+        f'<svg class="{kind}" viewBox="0 0 {_WIDTH} {height}" role="img" '
+        f'aria-label="{escape(title)}"><title>{escape(title)}</title>{body}</svg>'
     )

@@ -12,15 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ci.site.arms import (
-    ArmAlternation,
-    ArmTraining,
-    is_alternation,
-    is_training,
-    read_alternation,
-    read_training,
-)
-from ci.site.device_scaling import DeviceCurve, is_curve, read_curve
+from ci.site.arms import ArmAlternation, ArmTraining, DeviceCurve
 from ci.site.formatting import hardware
 from perfgate.files import read_text
 from perfgate.history.checks import (
@@ -96,6 +88,11 @@ class SuiteRun:
     hardware: str = ""
     jax_version: str = ""
 
+    @property
+    def name(self) -> str:
+        """The name of its file without what all files of samples end in."""
+        return self.file.partition(".")[0].removesuffix("_samples")
+
 
 @dataclass(frozen=True)
 class Measurements:
@@ -152,6 +149,11 @@ def read_measurements(folders: Sequence[Path]) -> Measurements:
     return Measurements(rows, runs, tables, files, unreadable)
 
 
+def by_age(runs: Sequence[SuiteRun]) -> list[SuiteRun]:
+    """Return the runs with the oldest first, so that a later one can replace what it said."""
+    return sorted(runs, key=lambda run: run.measured or datetime.min.replace(tzinfo=UTC))
+
+
 def when(timestamp: str) -> datetime | None:
     """Read a row's timestamp."""
     try:
@@ -190,14 +192,12 @@ def _measured(row: MeasuredRow) -> MeasuredRow:
 def _read_run(path: Path) -> SuiteRun:
     found = read_json(path)
     groups = [table(group) for group in array(found["alternations"])]
-    arms = [read_alternation(group) for group in groups if is_alternation(group)]
-    trainings = [read_training(group) for group in groups if is_training(group)]
-    curves = [read_curve(group) for group in groups if is_curve(group)]
-    alternations = [
-        [_samples(outcome) for outcome in group.values()]
-        for group in groups
-        if _is_of_libraries(group)
-    ]
+    alternations = []
+    for group in groups:
+        outcomes = [each for each in group.values() if isinstance(each, dict)]
+        # A suite may write other kinds of groups too, which the site doesn't draw.
+        if any({"hello", "prepared"} & each.keys() for each in outcomes):
+            alternations.append([_samples(outcome) for outcome in group.values()])
     try:
         rows = _read_csv(path.with_name(path.stem.removesuffix("_samples") + ".csv"))[1]
     except (*DAMAGE, csv.Error):
@@ -214,18 +214,15 @@ def _read_run(path: Path) -> SuiteRun:
         measured=measured,
         file=path.name,
         alternations=alternations,
-        arms=arms,
-        trainings=trainings,
-        curves=curves,
+        arms=[ArmAlternation(**group) for group in groups if isinstance(group.get("arms"), dict)],
+        trainings=[
+            ArmTraining(**table(group["columns"]) | group)
+            for group in groups
+            if {"arm", "seed"} <= group.keys()
+        ],
+        curves=[DeviceCurve(**group) for group in groups if "scaling" in group],
         hardware=text(hardware(newest)),
         jax_version=text(newest.get("jax_version", "")),
-    )
-
-
-def _is_of_libraries(group: dict[str, Any]) -> bool:
-    """Return whether a group holds what libraries did. A suite may write other kinds, too."""
-    return any(
-        isinstance(each, dict) and {"hello", "prepared"} & each.keys() for each in group.values()
     )
 
 

@@ -5,7 +5,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -22,12 +22,12 @@ from ci.site.measurements import (
     MeasuredRow,
     Measurements,
     SuiteRun,
+    by_age,
     read_measurements,
 )
 from ci.site.parts import FailedPart, read_failed_parts
 from ci.site.project import Project, read_project
-from ci.site.ratio_table import RatioTable, ratio_tables
-from ci.site.speedups import Speedup, speedups
+from ci.site.ratios import RatioTable, ratio_tables
 from ci.site.studies import Study, read_studies
 from perfgate.config import Accepted, read_accepted
 from perfgate.history.asv_results import (
@@ -69,7 +69,6 @@ class Site:
 
     built: datetime
     measurements: Measurements
-    speedups: Sequence[Speedup]
     archive: Archive
     entries: Sequence[Entry]
     project: Project
@@ -172,7 +171,6 @@ def read_site(results: Path, built: datetime, accepted: Path, repository: Path) 
     return Site(
         built=built,
         measurements=measurements,
-        speedups=speedups(measurements.runs, project),
         archive=archive,
         entries=_entries(archive, measurements.runs),
         project=project,
@@ -211,9 +209,8 @@ def _entries(archive: Archive, runs: Sequence[SuiteRun]) -> list[Entry]:
 
 def _by_workload(runs: Sequence[SuiteRun]) -> dict[tuple[str, str], list[_Samples]]:
     """Return what was measured of each suite's workloads, the newest first."""
-    long_ago = datetime.min.replace(tzinfo=UTC)
     found: dict[tuple[str, str], list[_Samples]] = {}
-    for run in sorted(runs, key=lambda run: run.measured or long_ago, reverse=True):
+    for run in reversed(by_age(runs)):
         for samples in (each for alternation in run.alternations for each in alternation):
             if samples.status == "ok":
                 found.setdefault((run.suite, samples.workload), []).append((run, samples))

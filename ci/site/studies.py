@@ -14,30 +14,6 @@ from perfgate.history.checks import DAMAGE, finite, integer, number, read_json, 
 _ENDING = "_results.json"
 # The states that end a trial, as Optuna names them, and what a page calls them.
 _STATES = {"COMPLETE": "completed", "PRUNED": "pruned", "FAIL": "failed"}
-_MOST_SEEDS = 1_000_000
-
-
-@dataclass(frozen=True)
-class Confirmed:
-    """The best configuration, trained again on fresh seeds beside the default.
-
-    Attributes:
-        best: its mean.
-        default: the default's mean.
-        difference: of the two.
-        low: the lower end of the difference's 95% interval.
-        high: the upper end.
-        verdict: what the interval says.
-        num_seeds: how many fresh seeds there were.
-    """
-
-    best: float
-    default: float
-    difference: float
-    low: float
-    high: float
-    verdict: str
-    num_seeds: int
 
 
 @dataclass(frozen=True)
@@ -51,7 +27,7 @@ class Study:
         agent: the agent.
         trials: how many ended in each way.
         value: of the best trial, by the first objective; None if no trial was completed.
-        confirmed: the best on fresh seeds; None if that was not done or failed.
+        confirmed: the best on fresh seeds beside the default; None if that was not done or failed.
         command: trains the best; empty if there is none.
         hardware: where it ran.
         pages: its pages beside the file, by what they show.
@@ -63,7 +39,7 @@ class Study:
     agent: str
     trials: Mapping[str, int]
     value: float | None
-    confirmed: Confirmed | None
+    confirmed: Mapping[str, Any] | None
     command: str
     hardware: str
     pages: Mapping[str, Path]
@@ -112,21 +88,21 @@ def _study(path: Path, content: Mapping[str, Any]) -> Study:
     )
 
 
-def _confirmed(content: Any) -> Confirmed | None:
+def _confirmed(content: Any) -> Mapping[str, Any] | None:
+    """Return the means of the best and the default, and the 95% interval of their difference."""
     if content is None or content["default"] is None or not content["candidates"]:
         return None
     best = content["candidates"][0]
     # With too few seeds the interval has no ends, which JSON can't hold.
-    low = finite(best["low"])
-    high = finite(best["high"])
+    low, high = finite(best["low"]), finite(best["high"])
     if low is None or high is None:
         return None
-    return Confirmed(
-        best=number(best["score"]["value"]),
-        default=number(content["default"]["score"]["value"]),
-        difference=number(best["difference"]),
-        low=low,
-        high=high,
-        verdict=text(best["verdict"]),
-        num_seeds=integer(len(content["seeds"]), 1, _MOST_SEEDS),
-    )
+    return {
+        "best": number(best["score"]["value"]),
+        "default": number(content["default"]["score"]["value"]),
+        "difference": number(best["difference"]),
+        "low": low,
+        "high": high,
+        "verdict": text(best["verdict"]),
+        "num_seeds": len(content["seeds"]),
+    }

@@ -19,8 +19,6 @@ PAGES = (
     "index",
     "scaling",
     "comparison",
-    "settings",
-    "devices",
     "benchmarks",
     "changes",
     "compare",

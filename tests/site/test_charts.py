@@ -3,15 +3,13 @@
 import re
 import xml.etree.ElementTree as ET
 
-from ci.site.charts import HistoryMarks, Line, history_svg, scaling_svg
+from ci.site.charts import history_svg, scaling_svg
 from ci.site.palette import style
+from perfgate.history.asv_results import Point, RecordedBenchmark, Setup
+from perfgate.history.levels import history_of
 
-LINES = [
-    Line(style(0), [1, 10, 1000], [1e6, 2e6, 3e6], [0.9e6, 1.9e6, 2.9e6], [1.1e6, 2.1e6, 3.1e6]),
-    Line(style(1), [1, 10], [1e5, 2e5], [1e5, 2e5], [1e5, 2e5]),
-]
-MARKS = HistoryMarks([2], [1], ("1 ms", "4 ms"), ("2026-01-01", "2026-01-04"))
 SVG = "{http://www.w3.org/2000/svg}"
+DAY_S = 86_400
 
 
 def parsed(svg: str) -> ET.Element:
@@ -19,8 +17,17 @@ def parsed(svg: str) -> ET.Element:
     return ET.fromstring(named)  # noqa: S314  (we wrote it)
 
 
+def row(size: int, rate: float, low: str = "", high: str = "") -> dict[str, str]:
+    ends = {"steps_per_s_low": low, "steps_per_s_high": high}
+    return {"num_envs": f"{size}", "steps_per_s": f"{rate}"} | ends
+
+
 def test_a_scaling_chart_labels_its_axes_and_draws_a_group_per_series():
-    chart = parsed(scaling_svg(LINES, "rates & sizes"))
+    lines = [
+        (style(0), [row(1, 1e6, "9e5", "1.1e6"), row(1000, 3e6, "2.9e6", "3.1e6")]),
+        (style(1), [row(1, 1e5), row(10, 2e5)]),
+    ]
+    chart = parsed(scaling_svg(lines, "rates & sizes"))
     assert chart.findtext(f"{SVG}title") == "rates & sizes"
     assert (chart.get("role"), chart.get("aria-label")) == ("img", "rates & sizes")
     words = [text.text for text in chart.iter(f"{SVG}text")]
@@ -32,9 +39,23 @@ def test_a_scaling_chart_labels_its_axes_and_draws_a_group_per_series():
 
 
 def test_a_history_has_a_dot_per_measurement_and_a_rule_per_change_and_marker():
-    svg = history_svg([1.0, 2.0, 4.0, 3.0], MARKS, "a history")
-    assert len(re.findall(r"M ([\d.]+ [\d.]+)\s+L \1\s", svg)) == 4
-    assert svg.count("var(--bad)") == 1
-    assert svg.count("stroke-dasharray") == 1
-    words = [text.text for text in parsed(svg).iter(f"{SVG}text")]
-    assert words == ["1 ms", "4 ms", "2026-01-01", "2026-01-04"]
+    values = [1.0, 1.01] * 5 + [4.0, 4.02] * 5 + [3.0]
+    points = [
+        Point(
+            f"{day:040x}",
+            day * DAY_S,
+            Setup("a", "1" if day < 20 else "2", ""),
+            value,
+            None,
+            None,
+            (),
+        )
+        for day, value in enumerate(values)
+    ]
+    svg = history_svg(history_of(RecordedBenchmark("<a>", "a", (), "seconds", ""), points))
+    chart = parsed(svg)
+    assert chart.findtext(f"{SVG}title") == "<a>: 21 measurements, 1 change of level"
+    assert len(re.findall(r"M[\d.]+ [\d.]+h0", svg)) == 21
+    assert [line.get("class") for line in chart.iter(f"{SVG}line")] == ["marker", "change"]
+    words = [text.text for text in chart.iter(f"{SVG}text")]
+    assert words == ["1 s", "1970-01-01", "1970-01-21", "4.02 s"]

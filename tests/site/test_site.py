@@ -14,7 +14,7 @@ from published_results import copy_published
 from ci.site.build import PublishError, main, publish
 from ci.site.formatting import counted, percent, quantity, slugs, times
 from ci.site.model import read_site
-from ci.site.speedups import median_interval
+from ci.site.ratios import median_interval
 from made_up_results import commit_hash
 from myriad import timing
 
@@ -24,8 +24,6 @@ PAGES = (
     "index",
     "scaling",
     "comparison",
-    "settings",
-    "devices",
     "benchmarks",
     "changes",
     "compare",
@@ -77,6 +75,9 @@ def test_without_any_results_every_page_says_not_measured_yet(tmp_path):
     for name in PAGES:
         assert "not measured yet" in read(tmp_path / "site", f"{name}.html"), name
     assert broken_references(tmp_path / "site") == []
+    # Settings, studies and devices are sections, which are there once they were measured.
+    assert "tuning found" not in read(tmp_path / "site", "comparison.html")
+    assert "Over devices" not in read(tmp_path / "site", "scaling.html")
 
 
 def test_without_a_history_the_ratios_stand_all_the_same(tmp_path):

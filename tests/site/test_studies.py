@@ -1,4 +1,4 @@
-"""The page of studies shows what a tuner's files say, and leaves out what is damaged."""
+"""The section of studies shows what a tuner's files say, and leaves out what is damaged."""
 
 import json
 from datetime import UTC, datetime
@@ -49,19 +49,12 @@ def test_a_study_stands_beside_its_default_with_the_interval_of_the_difference(t
     write(tmp_path / "results" / "tuning")
     (tmp_path / "results" / "tuning" / "maze_history.html").write_text("<p>drawn</p>")
     publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
-    page = read(tmp_path / "site", "studies.html")
+    page = read(tmp_path / "site", "comparison.html")
     for shown in (">10<", ">12<", "+2 <small>1 to 3</small>", ">better<", "train maze --lr 0.1"):
         assert shown in page, shown
     assert "2 completed, 1 pruned" in page
     assert read(tmp_path / "site", "studies/maze_history.html") == "<p>drawn</p>"
     assert json.loads(read(tmp_path / "site", "data/raw/maze_results.json")) == CONTENT
-
-
-def test_without_studies_the_page_says_where_they_would_be(tmp_path):
-    (tmp_path / "results").mkdir()
-    publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
-    assert "not measured yet" in read(tmp_path / "site", "studies.html")
-    assert not (tmp_path / "site" / "studies").exists()
 
 
 @pytest.mark.parametrize(
@@ -75,7 +68,7 @@ def test_without_studies_the_page_says_where_they_would_be(tmp_path):
 def test_what_was_not_done_is_said(tmp_path, changed, says):
     write(tmp_path / "results" / "tuning", **changed)
     publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
-    assert says in read(tmp_path / "site", "studies.html")
+    assert says in read(tmp_path / "site", "comparison.html")
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ def test_a_campaign_leaves_files_a_command_that_trains_and_a_study_to_go_on_with
     assert best.agent_options["learning_rate"] == results["best"]["params"]["agent.learning_rate"]
 
     publish(tmp_path / "results", tmp_path / "site", datetime.now(UTC), repository=tmp_path)
-    page = html.unescape(Path("site/studies.html").read_text())
+    page = html.unescape(Path("site/comparison.html").read_text())
     assert command in page
     assert 'href="data/raw/small_results.json"' in page
     assert Path("site/studies/small_history.html").exists()

@@ -4,33 +4,25 @@
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
-from ci.site import formatting, status
+from ci.site import formatting
 from ci.site.measurements import when
 from ci.site.model import Entry, Site
 from ci.site.pages.benchmark import benchmark_page, listed
-from ci.site.pages.comparison import comparison_page
-from ci.site.pages.devices import devices_page
-from ci.site.pages.first import first_page
-from ci.site.pages.scaling import row_id, scaling_page
-from ci.site.pages.settings import settings_page
-from perfgate.history.asv_results import Point
-from perfgate.history.levels import MIN_EFFECT
-from perfgate.stats.change_points import MIN_SEGMENT
+from ci.site.pages.changes import answer, changes_page
+from ci.site.pages.gains import settings_tables
+from ci.site.pages.scaling import row_id, scaling_charts, scaling_page
+from ci.site.ratios import headline, slower
 
 TEMPLATES = Path(__file__).parents[1] / "template"
 PAGES = (
     ("index.html", "Answer"),
     ("scaling.html", "Scaling"),
     ("comparison.html", "Comparison"),
-    ("settings.html", "Settings"),
-    ("devices.html", "Devices"),
-    ("studies.html", "Studies"),
     ("benchmarks.html", "Benchmarks"),
     ("changes.html", "Changes"),
     ("compare.html", "Two commits"),
@@ -42,38 +34,34 @@ _GATE_TABLES = ("noise_", "mutants")
 _RAW_TABLES = ("selftest_",)  # the samples behind those, too long for a page
 
 
-@dataclass(frozen=True)
-class Files:
-    """What `ci.site.build` puts beside the pages.
+def render_pages(
+    site: Site,
+    *,
+    sizes: Mapping[str, int],
+    plots: Sequence[str],
+    has_asv_pages: bool,
+    has_docs: bool,
+) -> Iterator[tuple[str, str]]:
+    """Yield the path and the text of every page.
 
-    Attributes:
-        published: the published name and the size of each raw file.
+    Args:
+        site: what is known.
+        sizes: the bytes of each raw file under `data/raw/`, by its name.
         plots: the paths of the plots.
         has_asv_pages: whether asv's own pages are under `history/`.
         has_docs: whether the documentation is under `docs/`.
     """
-
-    published: Mapping[str, tuple[str, int]]
-    plots: Sequence[str]
-    has_asv_pages: bool
-    has_docs: bool = False
-
-
-def render_pages(site: Site, files: Files) -> Iterator[tuple[str, str]]:
-    """Yield the path and the text of every page."""
-    environment = _environment(site, files)
+    environment = _environment(site)
+    environment.globals |= {"asv_pages": has_asv_pages, "has_docs": has_docs}
     contexts = {
-        "index.html": first_page(site),
-        "scaling.html": scaling_page(site, files.plots),
-        "comparison.html": comparison_page(site),
-        "settings.html": settings_page(site.measurements.runs),
-        "devices.html": devices_page(site.measurements.runs, files.plots),
-        "studies.html": {"studies": site.studies},
+        "index.html": _first(site),
+        "scaling.html": scaling_page(site, plots),
+        "comparison.html": _comparison(site),
         "benchmarks.html": {"entries": [listed(entry, site) for entry in site.entries]},
-        "changes.html": _changes(site),
+        "changes.html": changes_page(site),
         "compare.html": {},
         "noise.html": _noise(site),
-        "data.html": _data(site, files),
+        "data.html": _data(site, sizes),
     }
     for file, _ in PAGES:
         yield file, environment.get_template(file).render(contexts[file], root="", current=file)
@@ -87,7 +75,7 @@ def render_pages(site: Site, files: Files) -> Iterator[tuple[str, str]]:
         yield f"b/{entry.slug}.html", text
 
 
-def _environment(site: Site, files: Files) -> jinja2.Environment:
+def _environment(site: Site) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -111,7 +99,6 @@ def _environment(site: Site, files: Files) -> jinja2.Environment:
         "seconds": lambda value: "" if value is None else f"{value:.2f}",
         "bytes": lambda value: "" if value is None else formatting.quantity(float(value), "bytes"),
         "median_rate": formatting.median_rate,
-        "published": lambda name: files.published[name][0],
         "label": lambda name: site.project.libraries[name].label,
         "counted": formatting.counted,
         "is_number": formatting.is_number,
@@ -122,8 +109,6 @@ def _environment(site: Site, files: Files) -> jinja2.Environment:
         "project": site.project,
         "built": site.built,
         "failed_parts": site.failed_parts,
-        "asv_pages": files.has_asv_pages,
-        "has_docs": files.has_docs,
         "has_history": bool(site.archive.commits),
         "branch": site.archive.branch,
         "left_out": site.archive.left_out,
@@ -132,56 +117,37 @@ def _environment(site: Site, files: Files) -> jinja2.Environment:
     return environment
 
 
-def _changes(site: Site) -> dict[str, Any]:
-    places = site.places
-    newest_first = sorted(site.changes, key=lambda change: -places[change.point.commit])
-    # A change that two machines saw has two rows.
-    names = [
-        f"{each.point.commit[:8]}-{each.benchmark.name}"
-        f"-{each.point.setup.machine}-{each.point.setup.versions}"
-        for each in newest_first
-    ]
-    ids = formatting.slugs(names)
+def _first(site: Site) -> dict[str, Any]:
+    table = next(iter(site.ratio_tables), None)
+    charts = scaling_charts(site)
+    # the chart of the table's environment comes first, so that both tell of one thing
+    charts.sort(key=lambda chart: table is None or chart.env != table.env)
     return {
-        "answer": status.answer(site),
-        "cut_off": site.cut_off,
-        "accepted": site.accepted,
-        "causes": _causes_of_changes(site),
-        "misplaced": site.misplaced,
-        "changes": [(ids[name], change) for name, change in zip(names, newest_first, strict=True)],
-        "subjects": {commit.hash: commit.subject for commit in site.archive.commits},
-        "markers": _markers(site),
-        "min_segment": MIN_SEGMENT,
-        "min_percent": f"{(MIN_EFFECT - 1) * 100:.0f}",
+        "headline": headline(table, site.project.title),
+        "table": table,
+        "answer": answer(site),
+        "behind": slower(site.ratio_tables),
+        "charts": charts,
     }
 
 
-def _causes_of_changes(site: Site) -> dict[str, dict[str, list[str]]]:
-    """Return why each change happened, by benchmark and commit; nothing where nobody has said."""
-    found: dict[str, dict[str, list[str]]] = {}
-    for change in site.changes:
-        name = change.benchmark.name
-        commit = change.point.commit
-        found.setdefault(name, {})[commit] = site.causes[name].get(commit, [])
-    return found
-
-
-def _markers(site: Site) -> list[dict[str, Any]]:
-    """Return each machine and versions after the first, with their first commit."""
-    places = site.places
-    first: dict[tuple[str, str], Point] = {}
-    counts: dict[tuple[str, str], int] = {}
-    for stretch in (each for history in site.histories for each in history.stretches):
-        key = (stretch.setup.machine, stretch.setup.versions)
-        point = stretch.segments[0].points[0]
-        counts[key] = counts.get(key, 0) + 1
-        if key not in first or places[point.commit] < places[first[key].commit]:
-            first[key] = point
-    ordered = sorted(first, key=lambda key: places[first[key].commit])
-    return [
-        {"first": first[key], "machine": key[0], "versions": key[1], "count": counts[key]}
-        for key in ordered[1:]
-    ]
+def _comparison(site: Site) -> dict[str, Any]:
+    lost = [row for row in site.measurements.rows if row["status"] != "ok"]
+    columns = ("library", "env", "num_envs", "status", "reason")
+    workloads = {
+        workload: entry.slug
+        for entry in site.entries
+        if entry.measured
+        for workload in entry.benchmark.parameters
+    }
+    return {
+        "tables": site.ratio_tables,
+        # several runs may say the same of a library
+        "absent": list({tuple(row[name] for name in columns): row for row in lost}.values()),
+        "workload_slugs": workloads,
+        "settings": settings_tables(site.measurements.runs),
+        "studies": site.studies,
+    }
 
 
 def _noise(site: Site) -> dict[str, Any]:
@@ -190,12 +156,7 @@ def _noise(site: Site) -> dict[str, Any]:
     return {"tables": tables, "histories": noisiest}
 
 
-def _data(site: Site, files: Files) -> dict[str, Any]:
+def _data(site: Site, sizes: Mapping[str, int]) -> dict[str, Any]:
     elsewhere = (*_GATE_TABLES, *_RAW_TABLES)
     tables = [table for table in site.measurements.tables if not table.name.startswith(elsewhere)]
-    published = sorted(files.published.values())
-    return {
-        "files": [{"name": name, "size": size} for name, size in published],
-        "unreadable": site.unreadable,
-        "tables": tables,
-    }
+    return {"files": sorted(sizes.items()), "unreadable": site.unreadable, "tables": tables}

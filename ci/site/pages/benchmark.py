@@ -4,7 +4,7 @@ from collections.abc import Container, Sequence
 from typing import Any
 
 from ci.site import formatting
-from ci.site.charts import HistoryMarks, history_svg, sparkline
+from ci.site.charts import history_svg, sparkline
 from ci.site.measurements import LibrarySamples, SuiteRun
 from ci.site.model import Entry, Site
 from ci.site.project import Project
@@ -38,7 +38,7 @@ def benchmark_page(entry: Entry, same_workload: Sequence[Entry], site: Site) -> 
         ),
     }
     if history:
-        context["svg"] = _history_svg(history)
+        context["svg"] = history_svg(history)
         context["levels"] = _levels(history)
         causes = site.causes[entry.benchmark.name]
         context["causes"] = [
@@ -56,28 +56,6 @@ def _first_points(history: BenchmarkHistory, commits: Container[str]) -> list[Po
         if point.commit in commits:
             found.setdefault(point.commit, point)
     return list(found.values())
-
-
-def _history_svg(history: BenchmarkHistory) -> str:
-    places = {id(point): place for place, point in enumerate(history.points)}
-    changes = [places[id(change.point)] for change in history.changes]
-    starts = sorted(places[id(stretch.segments[0].points[0])] for stretch in history.stretches)
-    values = [point.value for point in history.points]
-    unit = history.benchmark.unit
-    marks = HistoryMarks(
-        changes=changes,
-        markers=starts[1:],
-        values=(formatting.quantity(min(values), unit), formatting.quantity(max(values), unit)),
-        dates=(
-            formatting.day(history.points[0].date_s),
-            formatting.day(history.points[-1].date_s),
-        ),
-    )
-    title = (
-        f"{history.benchmark.name}: {formatting.counted(len(values), 'measurement')}, "
-        f"{formatting.counted(len(changes), 'change')} of level"
-    )
-    return history_svg(values, marks, title)
 
 
 def _meaning(entry: Entry) -> str:

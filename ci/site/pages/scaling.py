@@ -10,21 +10,13 @@ from typing import Any
 from markupsafe import Markup
 
 from ci.site import formatting
-from ci.site.charts import Line, scaling_svg
+from ci.site.charts import scaling_svg
 from ci.site.measurements import MeasuredRow
 from ci.site.model import Site
+from ci.site.pages.gains import device_tables
 from ci.site.project import Library
 
-# the plots that the benchmarks' documentation promises; each environment may have its own
-_PROMISED = (
-    "throughput_scaling",
-    "scaling_efficiency",
-    "memory_scaling",
-    "scan_chunk_sensitivity",
-    "library_comparison",
-)
 _ENOUGH = 0.8  # of the best rate: from there on the curve is flat
-_COLUMNS = ("steps_per_s", "steps_per_s_low", "steps_per_s_high")
 
 
 @dataclass(frozen=True)
@@ -68,14 +60,7 @@ class ScalingChart:
 
     def svg(self) -> Markup:
         """Draw it without script."""
-        lines = []
-        for library, rows in self.drawn:
-            measured = [row for row in rows if row]
-            columns = [
-                [float(row[name] or row["steps_per_s"]) for row in measured] for name in _COLUMNS
-            ]
-            sizes = [int(row["num_envs"]) for row in measured]
-            lines.append(Line(library.style, sizes, *columns))
+        lines = [(library.style, [row for row in rows if row]) for library, rows in self.drawn]
         return scaling_svg(lines, f"{self.env}: steps per second against environments")
 
 
@@ -138,10 +123,11 @@ def scaling_page(site: Site, plots: Sequence[str]) -> dict[str, Any]:
     charts = scaling_charts(site)
     return {
         "charts": charts,
+        "devices": device_tables(site.measurements.runs),
         "runs": {run.measured: run for run in site.measurements.runs},
         "has_gpu": not machines.isdisjoint({"gpu", "cuda", "rocm"}),
         "found": [found for chart in charts if (found := _flattening(chart, site))],
-        "plots": _by_name(plots),
+        "plots": plots,
     }
 
 
@@ -161,13 +147,3 @@ def _flattening(chart: ScalingChart, site: Site) -> dict[str, Any] | None:
         "best_size": best_size,
         "enough": enough,
     }
-
-
-def _by_name(plots: Sequence[str]) -> dict[str, list[str]]:
-    """Return the promised plots first, with no path where one was not drawn, then the others."""
-    found: dict[str, list[str]] = {name: [] for name in _PROMISED}
-    for path in plots:
-        stem = path.rpartition("/")[2].removesuffix(".png")
-        name = next((name for name in _PROMISED if stem.startswith(name)), stem)
-        found.setdefault(name, []).append(path)
-    return found

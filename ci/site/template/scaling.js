@@ -20,10 +20,8 @@
   const short = (commit) => (commit ? commit.slice(0, 8) + (commit.endsWith("-dirty") ? "+" : "") : "unknown");
 
   function show(content) {
-    const rows = content.rows.map(([library, device, commit, run, size, ...rates]) => ({
-      library: content.libraries[library][0], device: content.devices[device], commit: content.commits[commit], run, size, rates,
-    }));
-    const devices = content.devices.toSorted();
+    const rows = content.rows.map(([library, device, commit, run, size, ...rates]) => ({ library, device, commit, run, size, rates }));
+    const devices = [...new Set(rows.map((row) => row.device))].sort();
     // A device is named by its place in the list: 1, 2, ...; the newest row's is the default.
     const device = devices[Number(chosen.device) - 1] ?? rows.at(-1).device;
     const onDevice = rows.filter((row) => row.device === device);
@@ -37,7 +35,7 @@
   function widest(rows) {
     const runs = Map.groupBy(rows, (row) => row.run);
     const count = (run) => new Set(runs.get(run).map((row) => row.library)).size;
-    return runs.get([...runs.keys()].sort((a, b) => count(b) - count(a) || b - a)[0]);
+    return runs.get([...runs.keys()].sort((a, b) => count(b) - count(a) || b.localeCompare(a))[0]);
   }
 
   function controls(devices, device, commits, commit) {

@@ -1,0 +1,93 @@
+"""The state of main, and every change of level in its history.
+
+`ci.site.pages` shows the state on the first page, and both on the page Changes.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from ci.site import formatting
+from ci.site.formatting import NOT_MEASURED, counted
+from ci.site.measurements import when
+from ci.site.model import Site
+from perfgate.history.asv_results import Point
+from perfgate.history.levels import MIN_EFFECT
+from perfgate.stats.change_points import MIN_SEGMENT
+
+
+def answer(site: Site) -> dict[str, Any]:
+    """Return the state of main: a sentence, its kind (good, bad or quiet), and what it rests on."""
+    measured, machine = _last_measurement(site)
+    branch = site.archive.branch
+    slower = site.open
+    count = len({change.benchmark.name for change in slower})
+    kind = "bad" if slower else "good"
+    verb = "is" if count == 1 else "are"
+    sentence = f"{counted(count, 'benchmark')} {verb} slower on {branch} than before."
+    if not slower:
+        sentence = f"No benchmark is slower on {branch} than before."
+    if not site.histories:
+        kind = "quiet"
+        nothing = f"The history of {branch} over its commits: {NOT_MEASURED}."
+        sentence = " ".join([nothing, *site.archive.left_out])
+    first = min((site.places[each.point.commit] for each in slower), default=None)
+    return {
+        "kind": kind,
+        "sentence": sentence,
+        "since": None if first is None else site.archive.commits[first],
+        "worst": max(slower, key=lambda change: change.ratio.middle, default=None),
+        "num_benchmarks": len(site.histories),
+        "measured": measured,
+        "machine": machine,
+    }
+
+
+def _last_measurement(site: Site) -> tuple[datetime | None, str]:
+    """Return when and where the newest measurement was made, by asv or else by a suite's run."""
+    if site.archive.commits:
+        measured_s, machine = site.archive.measured
+        return datetime.fromtimestamp(measured_s, UTC), machine
+    row = max(site.measurements.rows, key=lambda row: row["timestamp"], default=None)
+    return (when(row["timestamp"]), formatting.hardware(row)) if row else (None, NOT_MEASURED)
+
+
+def changes_page(site: Site) -> dict[str, Any]:
+    """Return the context of the page Changes."""
+    newest_first = sorted(site.changes, key=lambda change: -site.places[change.point.commit])
+    # A change that two machines saw has two rows.
+    names = [
+        f"{each.point.commit[:8]}-{each.benchmark.name}"
+        f"-{each.point.setup.machine}-{each.point.setup.versions}"
+        for each in newest_first
+    ]
+    ids = formatting.slugs(names)
+    return {
+        "answer": answer(site),
+        "cut_off": site.cut_off,
+        "accepted": site.accepted,
+        "causes": site.causes,
+        "misplaced": site.misplaced,
+        "changes": [(ids[name], change) for name, change in zip(names, newest_first, strict=True)],
+        "subjects": {commit.hash: commit.subject for commit in site.archive.commits},
+        "markers": _markers(site),
+        "min_segment": MIN_SEGMENT,
+        "min_percent": f"{(MIN_EFFECT - 1) * 100:.0f}",
+    }
+
+
+def _markers(site: Site) -> list[dict[str, Any]]:
+    """Return each machine and versions after the first, with their first commit."""
+    points: dict[tuple[str, str], list[Point]] = {}
+    for stretch in (each for history in site.histories for each in history.stretches):
+        key = (stretch.setup.machine, stretch.setup.versions)
+        points.setdefault(key, []).append(stretch.segments[0].points[0])
+    found = [
+        {
+            "first": min(starts, key=lambda point: site.places[point.commit]),
+            "machine": machine,
+            "versions": versions,
+            "count": len(starts),
+        }
+        for (machine, versions), starts in points.items()
+    ]
+    return sorted(found, key=lambda each: site.places[each["first"].commit])[1:]

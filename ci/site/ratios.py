@@ -1,0 +1,296 @@
+"""How many times as fast as each peer we are. A ratio needs two libraries that took turns in a run.
+
+The ratios of a run are one table: the other libraries are rows, and sizes are columns.
+`ci.site.pages` shows the table with the most libraries first, and the sentence above it.
+"""
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ci.site.formatting import counted, slug, times
+from ci.site.measurements import LibrarySamples, SuiteRun, by_age
+from ci.site.project import Library, Project
+
+_CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The median of the rounds' ratios and its 95% interval, None if there are too few rounds."""
+
+    middle: float
+    low: float | None
+    high: float | None
+
+    @property
+    def interval(self) -> str:
+        """The interval in words."""
+        if self.low is None:
+            return "too few rounds"
+        return f"{times(self.low)} to {times(self.high)}"
+
+
+@dataclass(frozen=True)
+class Speedup(Ratio):
+    """How many times as fast as a peer we are, over the rounds of one alternation.
+
+    Attributes:
+        ours: our samples.
+        peer: the peer's samples.
+        run: the run that measured both.
+        variants: the same ratio with a variant in the place of its library, by the variant's name.
+    """
+
+    ours: LibrarySamples
+    peer: LibrarySamples
+    run: SuiteRun
+    variants: dict[str, float]
+
+    @property
+    def anchor(self) -> str:
+        """Where the comparison's page shows what is behind it."""
+        written = "-recorded" if self.ours.recorded else ""
+        return slug(f"of-{self.run.name}-{self.peer.library}-{self.ours.workload}{written}")
+
+
+@dataclass(frozen=True)
+class RatioRow:
+    """One peer's row.
+
+    Attributes:
+        peer: the library.
+        version: its version.
+        cells: our speedup over it at each size, None where it was not measured.
+        statuses: why a cell is empty: refused, failed, ...; "" where nobody tried.
+        reason: what differs in the work that it does, "" where nothing does.
+    """
+
+    peer: Library
+    version: str
+    cells: Sequence[Speedup | None]
+    statuses: Sequence[str]
+    reason: str
+
+    @property
+    def median(self) -> float:
+        """The median of its ratios, by which the rows are ordered."""
+        return statistics.median(cell.middle for cell in self.cells if cell)
+
+
+@dataclass(frozen=True)
+class RatioTable:
+    """The ratios that one run measured in one environment, the fastest peer first.
+
+    Attributes:
+        env: the environment.
+        agent: what chose the actions.
+        recorded: whether every step was written to a trajectory.
+        run: the run that called all of them in turn.
+        sizes: the numbers of environments.
+        ours: our samples at each size.
+        rows: a row for each peer that was measured at any size.
+        absent: the status of each peer that was measured at none, by its name.
+    """
+
+    env: str
+    agent: str
+    recorded: bool
+    run: SuiteRun
+    sizes: Sequence[int]
+    ours: Sequence[LibrarySamples]
+    rows: Sequence[RatioRow]
+    absent: dict[str, str]
+
+    @property
+    def hardware(self) -> str:
+        """The machine."""
+        return self.ours[0].hardware
+
+    @property
+    def anchor(self) -> str:
+        """A name for its notes."""
+        written = "-recorded" if self.recorded else ""
+        return slug(f"note-{self.run.name}-{self.env}-{self.agent}{written}")
+
+    @property
+    def lines(self) -> list[Speedup]:
+        """Every ratio, row by row."""
+        return [line for row in self.rows for line in row.cells if line]
+
+    @property
+    def variants(self) -> list[str]:
+        """The libraries under other options that were called in turn with both."""
+        return list(dict.fromkeys(name for line in self.lines for name in line.variants))
+
+    @property
+    def fixed_sizes(self) -> list[str]:
+        """Say which peers always step the same number of environments."""
+        notes = []
+        for row in self.rows:
+            lines = [line for line in row.cells if line]
+            sizes = {line.peer.num_envs for line in lines}
+            if sizes != {line.ours.num_envs for line in lines}:
+                each = " and ".join(counted(size, "environment") for size in sorted(sizes))
+                notes.append(f"{row.peer.label} always steps {each}: it is not faster with more.")
+        return notes
+
+    @property
+    def strongest(self) -> list[Speedup]:
+        """Our speedup over the fastest other library at each size."""
+        by_size = zip(*(row.cells for row in self.rows), strict=True)
+        found = [[cell for cell in cells if cell] for cells in by_size]
+        return [min(cells, key=lambda cell: cell.middle) for cells in found if cells]
+
+
+def ratio_tables(runs: Sequence[SuiteRun], project: Project) -> list[RatioTable]:
+    """Return a table for each run, environment, agent and machine: the one with most peers first.
+
+    Among tables with equally many peers the one with more sizes comes first, then the newer one.
+    """
+    tables = [table for run in reversed(by_age(runs)) for table in _tables_of(run, project)]
+    return sorted(
+        tables, key=lambda table: (table.recorded, -len(table.rows), -len(table.sizes), table.env)
+    )
+
+
+def slower(tables: Sequence[RatioTable]) -> list[Speedup]:
+    """Return the newest ratios below 1, where the peer is faster; the worst comes first."""
+    newest: dict[tuple[str, str, str, int, bool, str], Speedup] = {}
+    of_run = {table.run.file: table.run for table in tables}
+    for run in by_age(list(of_run.values())):
+        for line in (line for table in tables if table.run is run for line in table.lines):
+            ours = line.ours
+            peer = line.peer.library
+            key = (ours.env, ours.agent, peer, ours.num_envs, ours.recorded, ours.hardware)
+            newest[key] = line
+    return sorted(
+        (line for line in newest.values() if line.middle < 1), key=lambda line: line.middle
+    )
+
+
+def headline(table: RatioTable | None, title: str) -> str:
+    """Say how fast we are beside the fastest other library, at the worst size and at the best."""
+    if table is None:
+        return f"How fast {title} is beside other libraries: not measured yet."
+    strongest = table.strongest
+    ends = [times(pick(line.middle for line in strongest)) for pick in (min, max)]
+    many = " to ".join(dict.fromkeys(ends))
+    # A ratio whose interval holds 1 is no lead.
+    if all((line.low or line.middle) > 1 for line in strongest):
+        count = len(table.rows) + 1
+        return (
+            f"{title} is the fastest of {count} measured here: "
+            f"{many} times the steps per second of the next."
+        )
+    return f"{title} makes {many} times the steps per second of the fastest other library here."
+
+
+def ratio_between(of: Sequence[float | None], to: Sequence[float | None]) -> Ratio | None:
+    """Return how many times `to` the rates `of` are, None where no round has both.
+
+    The n-th rates of both are of one round, and None where the round failed.
+    """
+    quotients = [a / b for a, b in zip(of, to, strict=False) if a and b]
+    if not quotients:
+        return None
+    return Ratio(statistics.median(quotients), *median_interval(quotients))
+
+
+def median_interval(samples: Sequence[float]) -> tuple[float, float] | tuple[None, None]:
+    """Return the two samples that enclose the true median with a probability of at least 95%.
+
+    Both are None if there are too few samples. The k-th smallest lies above the median only if
+    fewer than k of n fair coins show heads (Conover, Practical Nonparametric Statistics, 3.2).
+    """
+    # Exact, since a float overflows at 2**1024.
+    allowed = (1 - Fraction(_CONFIDENCE)) * 2 ** len(samples) / 2
+    rank = 0
+    below = 1
+    while below <= allowed:
+        rank += 1
+        below += math.comb(len(samples), rank)
+    ordered = sorted(samples)
+    return (ordered[rank - 1], ordered[-rank]) if rank else (None, None)
+
+
+def _tables_of(run: SuiteRun, project: Project) -> Iterator[RatioTable]:
+    lines: dict[tuple[str, str, bool, str], list[Speedup]] = {}
+    for line in (each for group in run.alternations for each in _speedups(run, group, project)):
+        ours = line.ours
+        lines.setdefault((ours.env, ours.agent, ours.recorded, ours.hardware), []).append(line)
+    for (env, agent, recorded, _), found in lines.items():
+        ours = {line.ours.num_envs: line.ours for line in found}
+        sizes = sorted(ours)
+        cells = {(line.peer.library, line.ours.num_envs): line for line in found}
+        # how each library fared at each size
+        statuses = {
+            (samples.library, samples.num_envs): samples.status
+            for alternation in run.alternations
+            for samples in alternation
+            if (samples.env, samples.agent) == (env, agent)
+        }
+        peers = project.order(library for library, _ in cells)
+        rows = []
+        for peer in peers:
+            of_peer = [cells.get((peer, size)) for size in sizes]
+            measured = [cell.peer for cell in of_peer if cell]
+            rows.append(
+                RatioRow(
+                    peer=project.libraries[peer],
+                    version=measured[0].library_version,
+                    cells=of_peer,
+                    statuses=[statuses.get((peer, size), "") for size in sizes],
+                    # each size gives the same reason with figures of its own
+                    reason=next((samples.reason for samples in measured if samples.reason), ""),
+                )
+            )
+        absent = {
+            name: status
+            for (name, _), status in statuses.items()
+            if name not in peers and status != "ok" and not project.libraries[name].variant_of
+        }
+        yield RatioTable(
+            env=env,
+            agent=agent,
+            recorded=recorded,
+            run=run,
+            sizes=sizes,
+            ours=[ours[size] for size in sizes],
+            rows=sorted(rows, key=lambda row: row.median),
+            absent=absent,
+        )
+
+
+def _speedups(
+    run: SuiteRun, alternation: Sequence[LibrarySamples], project: Project
+) -> Iterator[Speedup]:
+    """Yield our speedup over each peer of an alternation."""
+    # Reversed, so that of a library measured twice the first counts.
+    by_library = {samples.library: samples for samples in reversed(alternation)}
+    rates = {name: samples.rates for name, samples in by_library.items() if samples.status == "ok"}
+    for name, theirs in rates.items():
+        library = project.libraries[name]
+        if name == project.ours or library.variant_of or library.is_limit:
+            continue
+        found = ratio_between(rates.get(project.ours, ()), theirs)
+        if found is None:
+            continue
+        pairs = {variant: (project.ours, variant) for variant in project.variants_of(name)}
+        pairs |= {variant: (variant, name) for variant in project.variants_of(project.ours)}
+        variants = {
+            variant: ratio.middle
+            for variant, (of, to) in pairs.items()
+            if variant in rates and (ratio := ratio_between(rates[of], rates[to]))
+        }
+        yield Speedup(
+            found.middle,
+            found.low,
+            found.high,
+            ours=by_library[project.ours],
+            peer=by_library[name],
+            run=run,
+            variants=variants,
+        )
