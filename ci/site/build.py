@@ -36,10 +36,6 @@ _AT_FDCWD = -100
 _PLOTLY = "plotly.min.js"  # beside the pages of a study
 
 
-class PublishError(Exception):
-    """The site can't be built at this place. The message says why."""
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line. Bad input prints one sentence and gives exit code 2."""
     parser = argparse.ArgumentParser(
@@ -65,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name in ("repository", *inside):
             given: Path | None = getattr(options, name)
             if given is not None and not given.exists():
-                raise PublishError(f"--{name} {given} does not exist.")  # noqa: TRY301
+                raise UsageError(f"--{name} {given} does not exist.")  # noqa: TRY301
         num_pages = publish(
             results,
             options.output,
@@ -74,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             repository=options.repository,
             docs=docs,
         )
-    except (PublishError, UsageError) as error:
+    except UsageError as error:
         print(error, file=sys.stderr)
         return 2
     print(f"{num_pages} pages: {options.output / 'index.html'}")
@@ -101,9 +97,8 @@ def publish(
         docs: a folder of built documentation, which the site publishes in its folder `docs`.
 
     Raises:
-        PublishError: `output` holds something else than a site, contains the results, or can't be
-            written.
-        UsageError: a file of the repository has a mistake.
+        UsageError: `output` holds something else than a site, contains the results, or can't be
+            written, or a file of the repository has a mistake.
     """
     _check(results, output)
     site = read_site(results, built, accepted, repository)
@@ -116,19 +111,19 @@ def publish(
             new.chmod(0o755)
             _swap(new, output, Path(temporary) / "old")
     except OSError as error:
-        raise PublishError(f"{output} can't be written: {error.strerror or error}.") from error
+        raise UsageError(f"{output} can't be written: {error.strerror or error}.") from error
     return num_pages
 
 
 def _check(results: Path, output: Path) -> None:
     is_free = not output.exists() or (output.is_dir() and not any(output.iterdir()))
     if not is_free and not (output / _MARK).is_file():
-        raise PublishError(
+        raise UsageError(
             f"{output} was not made by this command and would be replaced; "
             "give --output a new folder."
         )
     if results.resolve().is_relative_to(output.resolve()):
-        raise PublishError(f"--output {output} contains the results; give it a folder of its own.")
+        raise UsageError(f"--output {output} contains the results; give it a folder of its own.")
 
 
 def _swap(new: Path, output: Path, old: Path) -> None:

@@ -186,6 +186,9 @@ def _measured(row: MeasuredRow) -> MeasuredRow:
     for rate in rates:
         if rate or (row["status"] == "ok" and rate is rates[0]):
             number(float(rate), _SLOWEST)
+    for name in ("compile_s", "peak_bytes"):
+        if row.get(name):
+            number(float(row[name]), 0)
     return row
 
 

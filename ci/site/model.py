@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from ci.site.annotations import (
     NAME,
@@ -96,7 +97,7 @@ class Site:
         """The ratios of each run, the table with the most libraries first."""
         return ratio_tables(self.measurements.runs, self.project)
 
-    @property
+    @cached_property
     def histories(self) -> list[BenchmarkHistory]:
         """The histories of the benchmarks that have one."""
         return [entry.history for entry in self.entries if entry.history]
@@ -116,17 +117,17 @@ class Site:
         """The slowdowns that were still there when machine or versions changed, the worst first."""
         return worst_first([change for each in self.histories for change in each.cut_off])
 
-    @property
+    @cached_property
     def slugs(self) -> dict[str, str]:
         """The file name of each benchmark's page."""
         return {entry.benchmark.name: entry.slug for entry in self.entries}
 
-    @property
+    @cached_property
     def places(self) -> dict[str, int]:
         """The place of each commit in main's order."""
         return {commit.hash: place for place, commit in enumerate(self.archive.commits)}
 
-    @property
+    @cached_property
     def scaling_rows(self) -> list[MeasuredRow]:
         """The rows that a scaling chart shows, the oldest first.
 
@@ -187,31 +188,26 @@ def read_site(results: Path, built: datetime, accepted: Path, repository: Path) 
     )
 
 
-_Samples = tuple[SuiteRun, LibrarySamples]
-
-
 def _entries(archive: Archive, runs: Sequence[SuiteRun]) -> list[Entry]:
-    measured = _by_workload(runs)
-    found: dict[str, tuple[RecordedBenchmark, BenchmarkHistory | None, Sequence[_Samples]]] = {}
+    measured: dict[tuple[str, str], list[tuple[SuiteRun, LibrarySamples]]] = {}
+    for run in reversed(by_age(runs)):
+        for samples in (each for alternation in run.alternations for each in alternation):
+            if samples.status == "ok":
+                measured.setdefault((run.suite, samples.workload), []).append((run, samples))
+    found: list[tuple[RecordedBenchmark, BenchmarkHistory | None, Any]] = []
     for history in histories(archive):
         benchmark = history.benchmark
         suite = benchmark.function.split(".")[0]
         workloads = [(suite, parameter) for parameter in benchmark.parameters]
         samples = [pair for workload in workloads for pair in measured.pop(workload, [])]
-        found[benchmark.name] = (benchmark, history, samples)
+        found.append((benchmark, history, samples))
     # What is left has no history on main.
     for (suite, workload), samples in measured.items():
         benchmark = RecordedBenchmark(f"{suite}.{workload}", suite, (workload,), "seconds", "")
-        found[benchmark.name] = (benchmark, None, samples)
-    names = slugs(sorted(found, key=natural))
-    return [Entry(found[name][0], names[name], *found[name][1:]) for name in names]
-
-
-def _by_workload(runs: Sequence[SuiteRun]) -> dict[tuple[str, str], list[_Samples]]:
-    """Return what was measured of each suite's workloads, the newest first."""
-    found: dict[tuple[str, str], list[_Samples]] = {}
-    for run in reversed(by_age(runs)):
-        for samples in (each for alternation in run.alternations for each in alternation):
-            if samples.status == "ok":
-                found.setdefault((run.suite, samples.workload), []).append((run, samples))
-    return found
+        found.append((benchmark, None, samples))
+    found.sort(key=lambda each: natural(each[0].name))
+    names = slugs(benchmark.name for benchmark, _, _ in found)
+    return [
+        Entry(benchmark, names[benchmark.name], history, samples)
+        for benchmark, history, samples in found
+    ]

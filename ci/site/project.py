@@ -88,7 +88,9 @@ def read_project(root: Path, measured: Iterable[str]) -> Project:
     declared = _declared(root / suite / "libraries.toml")
     ours = next((each for each, table in declared.items() if table.get("ours")), "")
     if not ours:
-        ours = next((each for each in sorted(set(measured)) if _same(each, name)), "")
+        # As package indexes compare names.
+        alike = {each.lower().replace("_", "-"): each for each in sorted(measured)}
+        ours = alike.get(name.lower().replace("_", "-"), "")
     libraries = _libraries(declared, ours, measured)
     title = libraries[ours].label if ours in declared else name
     exists = (root / suite_file).is_file()
@@ -117,11 +119,6 @@ def _declared(path: Path) -> dict[str, dict[str, Any]]:
                 problem = f"{name}.{key} must be #RRGGBB, but got {colour!r}"
                 raise UsageError(f"{path}: {problem}.")
     return tables
-
-
-def _same(library: str, project: str) -> bool:
-    # As package indexes compare names.
-    return library.lower().replace("_", "-") == project.lower().replace("_", "-")
 
 
 def _libraries(

@@ -10,21 +10,12 @@ import pytest
 from published_results import copy_published
 
 from ci.site.build import publish
+from ci.site.pages import PAGES
 from made_up_results import commit_hash, history, write_asv
 
 ROOT = Path(__file__).parents[2]
 BUILT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MAX_FILE_BYTES = 2_000_000
-PAGES = (
-    "index",
-    "scaling",
-    "comparison",
-    "benchmarks",
-    "changes",
-    "compare",
-    "noise",
-    "data",
-)
 FIRST_SCREEN_BYTES = 100_000
 
 
@@ -34,7 +25,7 @@ def benchmark_page(site: Path) -> Path:
 
 @pytest.mark.long
 def test_no_page_errs_or_asks_another_host(site, visit):
-    pages = [site / f"{name}.html" for name in PAGES] + [
+    pages = [site / name for name, _ in PAGES] + [
         benchmark_page(site),
         site / "b" / "throughput.snake-1k.html",
     ]
@@ -51,7 +42,7 @@ def test_no_page_errs_or_asks_another_host(site, visit):
 @pytest.mark.long
 def test_no_page_is_wider_than_a_phone(site, new_visit):
     visit = new_visit(viewport={"width": 360, "height": 740})
-    for page in [*(site / f"{name}.html" for name in PAGES), benchmark_page(site)]:
+    for page in [*(site / name for name, _ in PAGES), benchmark_page(site)]:
         visit.open(page)
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= 360, page
 

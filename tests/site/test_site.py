@@ -11,25 +11,17 @@ from pathlib import Path
 import pytest
 from published_results import copy_published
 
-from ci.site.build import PublishError, main, publish
+from ci.site.build import main, publish
 from ci.site.formatting import counted, percent, quantity, slugs, times
 from ci.site.model import read_site
+from ci.site.pages import PAGES
 from ci.site.ratios import median_interval
 from made_up_results import commit_hash
 from myriad import timing
+from perfgate.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
 BUILT = datetime(2026, 11, 21, 12, tzinfo=UTC)
-PAGES = (
-    "index",
-    "scaling",
-    "comparison",
-    "benchmarks",
-    "changes",
-    "compare",
-    "noise",
-    "data",
-)
 
 
 class References(html.parser.HTMLParser):
@@ -72,8 +64,8 @@ def test_every_link_and_image_leads_to_a_file_of_the_site(site):
 
 def test_without_any_results_every_page_says_not_measured_yet(tmp_path):
     publish(tmp_path / "none", tmp_path / "site", BUILT)
-    for name in PAGES:
-        assert "not measured yet" in read(tmp_path / "site", f"{name}.html"), name
+    for name, _ in PAGES:
+        assert "not measured yet" in read(tmp_path / "site", name), name
     assert broken_references(tmp_path / "site") == []
     # Settings, studies and devices are sections, which are there once they were measured.
     assert "tuning found" not in read(tmp_path / "site", "comparison.html")
@@ -260,7 +252,7 @@ def test_a_path_that_does_not_exist_or_can_not_be_written_is_refused(tmp_path, c
 def test_the_site_is_never_built_over_its_results(tmp_path):
     (tmp_path / "site" / "results").mkdir(parents=True)
     (tmp_path / "site" / "site.json").write_text("{}")
-    with pytest.raises(PublishError, match="contains the results"):
+    with pytest.raises(UsageError, match="contains the results"):
         publish(tmp_path / "site" / "results", tmp_path / "site", BUILT)
 
 

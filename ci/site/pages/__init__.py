@@ -97,7 +97,9 @@ def _environment(site: Site) -> jinja2.Environment:
         "when": when,
         "hardware": formatting.hardware,
         "seconds": lambda value: "" if value is None else f"{value:.2f}",
-        "bytes": lambda value: "" if value is None else formatting.quantity(float(value), "bytes"),
+        "bytes": lambda value: (
+            "" if value in {None, ""} else formatting.quantity(float(value), "bytes")
+        ),
         "median_rate": formatting.median_rate,
         "label": lambda name: site.project.libraries[name].label,
         "counted": formatting.counted,

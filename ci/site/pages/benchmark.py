@@ -1,6 +1,6 @@
 """What the page of one benchmark shows, and its row in the list. `ci.site.pages` calls it."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ci.site import formatting
@@ -8,7 +8,6 @@ from ci.site.charts import history_svg, sparkline
 from ci.site.measurements import LibrarySamples, SuiteRun
 from ci.site.model import Entry, Site
 from ci.site.project import Project
-from perfgate.history.asv_results import Point
 from perfgate.history.levels import BenchmarkHistory, Stretch
 
 
@@ -22,64 +21,55 @@ def benchmark_page(entry: Entry, same_workload: Sequence[Entry], site: Site) -> 
     """
     history = entry.history
     project = site.project
+    meaning = entry.benchmark.meaning
+    if entry.measured and not meaning:
+        samples = entry.measured[0][1]
+        environments = formatting.counted(samples.num_envs, "environment")
+        meaning = f"Environment steps per second of {samples.env} with {environments} side by side."
+    # What else was tracked of the same workload, such as bytes and instructions.
+    companions = [
+        {
+            "slug": other.slug,
+            "function": other.benchmark.function,
+            "now": _now(other, project),
+            "spark": sparkline(_values(other.history), width=720, height=56, max_points=240),
+        }
+        for other in same_workload
+        if other is not entry
+        and other.benchmark.parameters
+        and other.history
+        and other.benchmark.unit != "seconds"
+    ]
     context: dict[str, Any] = {
         "entry": entry,
         "b": entry.benchmark,
         "history": history,
         "now": _now(entry, project),
         "state": _state(history),
-        "meaning": entry.benchmark.meaning or _meaning(entry),
-        "companions": [
-            _companion(other, project) for other in same_workload if _tracks_program(other, entry)
-        ],
+        "meaning": meaning,
+        "companions": companions,
         "programs": _newest_samples(entry, project),
         "runs": list(
             {run.file: (run, samples.hardware) for run, samples in entry.measured}.values()
         ),
     }
     if history:
-        context["svg"] = history_svg(history)
-        context["levels"] = _levels(history)
         causes = site.causes[entry.benchmark.name]
-        context["causes"] = [
-            {"point": point, "said": causes[point.commit]}
-            for point in _first_points(history, causes)
-        ]
-        context["recent"] = list(reversed(history.points[-30:]))
+        # Two machines may have measured the same commit.
+        points = {point.commit: point for point in reversed(history.points)}
+        context |= {
+            "svg": history_svg(history),
+            "levels": _levels(history),
+            "causes": [
+                (points[commit], causes[commit]) for commit in site.places if commit in causes
+            ],
+            "recent": list(reversed(history.points[-30:])),
+        }
     return context
 
 
-def _first_points(history: BenchmarkHistory, commits: Container[str]) -> list[Point]:
-    """Return one point of each of the commits; two machines may have measured the same one."""
-    found: dict[str, Point] = {}
-    for point in history.points:
-        if point.commit in commits:
-            found.setdefault(point.commit, point)
-    return list(found.values())
-
-
-def _meaning(entry: Entry) -> str:
-    if not entry.measured:
-        return ""
-    samples = entry.measured[0][1]
-    environments = formatting.counted(samples.num_envs, "environment")
-    return f"Environment steps per second of {samples.env} with {environments} side by side."
-
-
-def _tracks_program(other: Entry, of: Entry) -> bool:
-    """Tell whether `other` measures the same workload, but not its time."""
-    same = bool(of.benchmark.parameters) and other.history is not None
-    return same and other is not of and other.benchmark.unit != "seconds"
-
-
-def _companion(entry: Entry, project: Project) -> dict[str, Any]:
-    values = [point.value for point in entry.history.points] if entry.history else []
-    return {
-        "slug": entry.slug,
-        "function": entry.benchmark.function,
-        "now": _now(entry, project),
-        "spark": sparkline(values, width=720, height=56, max_points=240),
-    }
+def _values(history: BenchmarkHistory | None) -> list[float]:
+    return [point.value for point in history.points] if history else []
 
 
 def _newest_samples(entry: Entry, project: Project) -> list[tuple[SuiteRun, LibrarySamples]]:
@@ -124,31 +114,22 @@ def _marker(earlier: Sequence[Stretch], stretch: Stretch) -> str:
 
 def listed(entry: Entry, site: Site) -> dict[str, Any]:
     """Return a benchmark's row in the list."""
+    name = entry.benchmark.name
     history = entry.history
-    row = {
+    values = _values(history)
+    changes = history.changes if history else ()
+    last = max(changes, key=lambda change: change.point.date_s, default=None)
+    return {
         "slug": entry.slug,
-        "name": entry.benchmark.name,
+        "name": name,
         "now": _now(entry, site.project),
         "state": _state(history),
-    }
-    if history is None:
-        return row | {
-            "value": 0,
-            "count": 0,
-            "spark": "",
-            "change": None,
-            "open": False,
-            "causes": [],
-        }
-    values = [point.value for point in history.points]
-    last = max(history.changes, key=lambda change: change.point.date_s, default=None)
-    return row | {
-        "value": values[-1],
+        "value": values[-1] if values else 0,
         "count": len(values),
         "spark": sparkline(values),
         "change": last,
-        "causes": site.causes[entry.benchmark.name].get(last.point.commit, []) if last else [],
-        "open": bool(history.open),
+        "causes": site.causes[name].get(last.point.commit, []) if last else [],
+        "open": bool(history and history.open),
     }
 
 
