@@ -26,7 +26,7 @@ from perfgate.errors import UsageError
 _MARK = "site.json"  # a folder that holds this file is a site, which may be replaced
 _ASSETS = (
     *("style.css", "site.js", "charts.js", "scaling.js", "history.js", "compare.js"),
-    *(f"vendor/uplot/{name}" for name in ("uPlot.iife.min.js", "uPlot.min.css", "LICENSE")),
+    *(f"vendor/uplot/{name}" for name in ("uPlot.iife.min.js", "uPlot.min.css", "uPlot.LICENSE")),
 )
 _ACCEPTED = Path("ci/accepted.toml")
 _DOCS = Path("build/docs")

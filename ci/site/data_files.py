@@ -59,11 +59,8 @@ def _short(value: float | None) -> float | None:
 
 def _scaling(site: Site) -> dict[str, Any]:
     """Return a chart's data for each environment: the look of each library, and the rows."""
-    by_env: dict[str, list[dict[str, str]]] = {}
-    for row in site.scaling_rows:
-        by_env.setdefault(row["env"], []).append(row)
     found = {}
-    for env, rows in by_env.items():
+    for env, rows in site.scaling_rows.items():
         looks = []
         for name in site.project.order(row["library"] for row in rows):
             library = site.project.libraries[name]

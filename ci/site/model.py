@@ -128,8 +128,8 @@ class Site:
         return {commit.hash: place for place, commit in enumerate(self.archive.commits)}
 
     @cached_property
-    def scaling_rows(self) -> list[MeasuredRow]:
-        """The rows that a scaling chart shows, the oldest first.
+    def scaling_rows(self) -> dict[str, list[MeasuredRow]]:
+        """The rows that the scaling chart of each environment shows, the oldest first.
 
         A run may measure a library twice at a size. The first time it stands beside all others.
         """
@@ -145,7 +145,10 @@ class Site:
         for row in sorted(rows, key=lambda row: row["timestamp"]):
             key = tuple(row[name] for name in ("timestamp", "env", "library", "num_envs"))
             first.setdefault((*key, hardware(row)), row)
-        return list(first.values())
+        by_env: dict[str, list[MeasuredRow]] = {}
+        for row in first.values():
+            by_env.setdefault(row["env"], []).append(row)
+        return by_env
 
 
 def read_site(results: Path, built: datetime, accepted: Path, repository: Path) -> Site:

@@ -1,6 +1,6 @@
 """What the scaling charts show: steps per second against the number of environments.
 
-`ci.site.pages.first` shows the chart of one environment, and the page Scaling all of them.
+The first page shows the chart of one environment, and the page Scaling all of them.
 """
 
 from collections.abc import Sequence
@@ -66,49 +66,34 @@ class ScalingChart:
 
 def scaling_charts(site: Site) -> list[ScalingChart]:
     """Return a chart for each environment, the one with the most libraries and sizes first."""
-    by_env: dict[str, list[MeasuredRow]] = {}
-    for row in site.scaling_rows:
-        by_env.setdefault(row["env"], []).append(row)
-    charts = [_chart(env, rows, site) for env, rows in by_env.items()]
+    charts = [_chart(env, rows, site) for env, rows in site.scaling_rows.items()]
     return sorted(charts, key=lambda each: (-len(each.drawn), -len(each.sizes), each.env))
 
 
 def _chart(env: str, rows: Sequence[MeasuredRow], site: Site) -> ScalingChart:
     """Return the chart of the machine that was measured last; `rows` are the oldest first."""
     machine = formatting.hardware(rows[-1])
-    of_size: dict[int, list[MeasuredRow]] = {}
-    for row in rows:
-        if formatting.hardware(row) == machine:
-            of_size.setdefault(int(row["num_envs"]), []).append(row)
-    newest = {
-        (row["library"], size): row for size, those in of_size.items() for row in _widest(those)
-    }
-    sizes = sorted(of_size)
-    libraries = site.project.order(library for library, _ in newest)
-    lines = [
-        (site.project.libraries[name], [newest.get((name, size)) for size in sizes])
-        for name in libraries
-    ]
-    return ScalingChart(env, machine, sizes, lines, _newest_rows(rows, site))
-
-
-def _widest(rows: Sequence[MeasuredRow]) -> list[MeasuredRow]:
-    """Return the rows of the run that measured the most libraries, of the newest such run."""
-    runs: dict[str, list[MeasuredRow]] = {}
-    for row in rows:
-        runs.setdefault(row["timestamp"], []).append(row)
-    widest = max(runs, key=lambda run: (len({row["library"] for row in runs[run]}), run))
-    return runs[widest]
-
-
-def _newest_rows(rows: Sequence[MeasuredRow], site: Site) -> list[MeasuredRow]:
-    """Return the newest row of each machine, size and library."""
+    runs_of_size: dict[int, dict[str, dict[str, MeasuredRow]]] = {}
     order = list(site.project.libraries)
-    newest = {
-        (formatting.hardware(row), int(row["num_envs"]), order.index(row["library"])): row
-        for row in rows
+    newest: dict[tuple[str, int, int], MeasuredRow] = {}
+    for row in rows:
+        hardware = formatting.hardware(row)
+        size = int(row["num_envs"])
+        if hardware == machine:
+            runs = runs_of_size.setdefault(size, {})
+            runs.setdefault(row["timestamp"], {})[row["library"]] = row
+        newest[hardware, size, order.index(row["library"])] = row
+    # Of each size, the run with the most libraries counts, and of several such runs the newest.
+    widest = {
+        size: runs[max(runs, key=lambda run: (len(runs[run]), run))]
+        for size, runs in sorted(runs_of_size.items())
     }
-    return [newest[key] for key in sorted(newest)]
+    drawn = site.project.order(name for row_of in widest.values() for name in row_of)
+    lines = [
+        (site.project.libraries[name], [row_of.get(name) for row_of in widest.values()])
+        for name in drawn
+    ]
+    return ScalingChart(env, machine, list(widest), lines, [newest[key] for key in sorted(newest)])
 
 
 def row_id(row: MeasuredRow) -> str:
@@ -119,8 +104,8 @@ def row_id(row: MeasuredRow) -> str:
 
 def scaling_page(site: Site, plots: Sequence[str]) -> dict[str, Any]:
     """Return the context of the page Scaling; `plots` are the paths of the drawn plots."""
-    machines = {row.get("device") for row in site.scaling_rows}
     charts = scaling_charts(site)
+    machines = {row.get("device") for chart in charts for row in chart.rows}
     return {
         "charts": charts,
         "devices": device_tables(site.measurements.runs),
