@@ -56,7 +56,9 @@ const Charts = {
   },
 
   yScale(options, visible) {
-    const values = visible.flatMap((series) => [...series.y, ...(series.low ?? []), ...(series.high ?? [])]).filter((value) => value !== null && (!options.yLog || value > 0));
+    // Intervals of dots reach far where a run was short: they are drawn, but don't decide the scale.
+    const ends = (series) => (options.lines ? [...series.low, ...series.high] : []);
+    const values = visible.flatMap((series) => [...series.y, ...ends(series)]).filter((value) => value !== null && (!options.yLog || value > 0));
     const low = values.length ? Math.min(...values) : 1;
     const high = values.length ? Math.max(...values) : 10;
     let range = [low - (high - low || Math.abs(high) || 1) * 0.06, high + (high - low || Math.abs(high) || 1) * 0.06];

@@ -42,7 +42,6 @@
       const colours = content.colours[machines.indexOf(name)];
       return { name, colours, y: columns[0], low: columns[1], high: columns[2], setups };
     });
-    // Intervals of short runs reach far: they are drawn, but don't decide the scale.
     const scaled = { yLog: chosen.y === "log", yLogFit: chosen.y === "log", yZero: chosen.y === "zero" };
     Charts.draw({
       figure, series, x, hidden: new Set(), lines: false, zoom: true, ...scaled,
