@@ -203,7 +203,7 @@ def inline(figure: "Figure", kind: str, title: str, styles: Sequence[Style]) -> 
     figure.patch.set_visible(False)
     text = io.StringIO()
     # Markers and clip paths are named by a hash, which must differ between the charts of a page.
-    with mpl.rc_context(_SETTINGS | {"svg.hashsalt": title}):
+    with mpl.rc_context(_SETTINGS), mpl.rc_context({"svg.hashsalt": title}):
         FigureCanvasSVG(figure).print_svg(text, metadata=_NO_METADATA)
     body = text.getvalue().partition('<g id="figure_1">')[2].rpartition("</g>")[0]
     for place, style in enumerate(styles):
