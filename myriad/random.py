@@ -34,7 +34,6 @@ from jax.extend.random import define_prng_impl
 
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.ranges import SEEDS, Seed
-from myriad.xla import holds_keys
 
 _GOLDEN = np.uint32(0x9E3779B9)
 _SECOND = np.uint32(0x85EBCA6B)
@@ -201,7 +200,8 @@ def seed_key(low: jax.Array, high: jax.Array) -> jax.Array:
 
 def is_key(value: Any) -> bool:
     """Return whether a value is one typed key, known or traced."""
-    return isinstance(value, jax.Array) and not value.shape and holds_keys(value)
+    is_scalar = isinstance(value, jax.Array) and not value.shape
+    return is_scalar and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
 def fast_key(key: jax.Array) -> jax.Array:

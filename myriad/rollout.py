@@ -24,12 +24,19 @@ from myriad.arguments import checked, require
 from myriad.counters import Counter
 from myriad.distributed import all_gather
 from myriad.envs.environment import AnyEnvironment
-from myriad.envs.vector import BatchState, Transition, VectorEnv, require_room_for
+from myriad.envs.vector import BatchState, Transition, VectorEnv
 from myriad.errors import InvalidArgumentError, shown
 from myriad.hardware import compiles_loops_whole
 from myriad.random import MIX2X32, is_key, make_key
 from myriad.ranges import INT64, Integer, Seed
-from myriad.xla import OuterJit, Stated, count_primitives, output_fusion, put_everywhere
+from myriad.xla import (
+    OuterJit,
+    Stated,
+    count_primitives,
+    output_fusion,
+    put_everywhere,
+    require_room_for,
+)
 
 # A tile's state should leave room in a 32 KB first-level cache. Larger tiles than 512 gain nothing.
 _CPU_TILE_BYTES, _MIN_TILE, _MAX_TILE = 24 * 1024, 64, 512

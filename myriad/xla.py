@@ -257,6 +257,29 @@ def require_room(
         )
 
 
+def require_room_for(
+    num_envs: int, stated: int, held: int = 0, doing: str = "", at_most: str = "at most about"
+) -> None:
+    """Raise unless programs over many environments fit into memory.
+
+    Args:
+        num_envs: the environments.
+        stated: bytes that the programs hold, as the compiler states them.
+        held: how many of these bytes are in memory already.
+        doing: what is done with the environments, for the message.
+        at_most: the words before the number of environments that fit.
+
+    Raises:
+        InvalidArgumentError: they don't fit. The message says how many environments would.
+    """
+    require_room(
+        f"{doing}{num_envs:,} environments",
+        stated,
+        lambda room: f"{at_most} {int(num_envs * room / stated):,} environments fit",
+        hardware.available_bytes() + held,
+    )
+
+
 class OuterJit:
     """`jax.jit(fn, compiler_options=options, **kwargs)` that also works inside another program.
 

@@ -4,7 +4,7 @@ import difflib
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -49,6 +49,9 @@ class Library:
         ours: whether it is this package.
         trains: whether only whole trainings of it are measured.
         in_title: whether a plot's title may compare with it.
+        envs: its name for each environment that it has.
+        requirements: what pip installs into a virtual environment of its own; empty if it runs in
+            ours.
     """
 
     __pydantic_config__: ClassVar = Workload.__pydantic_config__
@@ -63,6 +66,8 @@ class Library:
     ours: bool = False
     trains: bool = False
     in_title: bool = False
+    envs: Mapping[str, str] = field(default_factory=dict)
+    requirements: tuple[str, ...] = ()
 
 
 def read_libraries(path: Path) -> Mapping[str, Library]:

@@ -3,7 +3,7 @@
     python -m benchmarks.harness.peers                       list them
     python -m benchmarks.harness.peers install myriad-jax    install one
 
-suite.toml declares them in [peers.<name>]. sides/peer_process.py runs in each of them.
+libraries.toml declares their `requirements`. sides/peer_process.py runs in each of them.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
-from benchmarks.harness.workloads import Peer, SuiteError, known, load
+from benchmarks.harness.libraries import DECLARED, Library, SuiteError, known
 
 FOLDER = Path(__file__).resolve().parents[2] / ".peers"
 WORKER = Path(__file__).parents[1] / "sides" / "peer_process.py"
@@ -28,13 +28,13 @@ _STAMP = "installed.txt"
 _EMPTY = "empty"
 
 
-def declared() -> dict[str, Peer]:
-    """Return the peers of suite.toml by name."""
-    return dict(load().peers)
+def declared() -> dict[str, Library]:
+    """Return the libraries with a Python of their own, by name."""
+    return {name: library for name, library in DECLARED.items() if library.requirements}
 
 
 def is_installed(name: str) -> bool:
-    """Whether the environment of a peer holds what suite.toml asks for."""
+    """Whether the environment of a peer holds what libraries.toml asks for."""
     stamp = FOLDER / name / _STAMP
     return stamp.is_file() and stamp.read_text(encoding="utf-8") == _stamp_of(declared()[name])
 
@@ -90,7 +90,7 @@ def _uv() -> list[str] | None:
     return [sys.executable, "-m", "uv"] if find_spec("uv") else None
 
 
-def _stamp_of(peer: Peer) -> str:
+def _stamp_of(peer: Library) -> str:
     return "\n".join(peer.requirements) + "\n"
 
 

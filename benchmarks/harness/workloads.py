@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, TypeVar, get_args
 from pydantic import Field, ValidationError
 
 from benchmarks.harness.libraries import (
+    DECLARED,
     LIBRARIES,
     OURS,
     SIDES,
@@ -23,8 +24,7 @@ from benchmarks.harness.libraries import (
 from benchmarks.harness.workload import Device, Tier, Workload
 
 SUITE_FILE = Path(__file__).parents[1] / "suite.toml"
-SUITES = ("throughput", "comparison", "memory", "scan_chunk", "compile", "devices")
-# Their tables declare whole trainings.
+# Their tables declare whole trainings, and those of all other suites workloads.
 TRAINING_SUITES = ("training", "autotune", "presets", "tuning")
 TIERS = get_args(Tier)
 DEVICES = get_args(Device)
@@ -101,16 +101,6 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Peer:
-    """A library in its own virtual environment, and the packages that pip installs there."""
-
-    __pydantic_config__: ClassVar = Workload.__pydantic_config__
-
-    name: str
-    requirements: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Declaration:
     """The contents of suite.toml."""
 
@@ -120,8 +110,6 @@ class Declaration:
     sanity_checks: Mapping[str, SanityCheck] = field(default_factory=dict)
     targets: tuple[Target, ...] = ()
     trainings: Mapping[str, Mapping[str, Training]] = field(default_factory=dict)
-    env_ids: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    peers: Mapping[str, Peer] = field(default_factory=dict)
 
     def of(self, suite: str) -> Mapping[str, Any]:
         """Return the workloads or the trainings of `suite` by name."""
@@ -142,7 +130,8 @@ class Declaration:
 
     def env_id_of(self, side: str, workload: Workload) -> str:
         """Return the environment's name in a side's library; empty if it has none."""
-        return self.env_ids.get(library_of(side), {}).get(workload.env, "")
+        declared = DECLARED.get(library_of(side))
+        return declared.envs.get(workload.env, "") if declared else ""
 
     def targets_of(self, env: str) -> tuple[Target, ...]:
         """Return the targets for an environment.
@@ -174,12 +163,13 @@ def load(path: Path = SUITE_FILE) -> Declaration:
     try:
         tables: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
         given: dict[str, Any] = {"workloads": {}, "trainings": {}}
-        for name, keys in (("sanity_checks", "env"), ("peers", "name")):
-            given[name] = _named(tables.pop(name, {}), keys)
-        given |= {name: tables.pop(name) for name in ("targets", "env_ids") if name in tables}
+        given["sanity_checks"] = _named(tables.pop("sanity_checks", {}), "env")
+        given["targets"] = tables.pop("targets", ())
+        scripts = [script.stem for script in SUITE_FILE.parent.glob("*.py")]
         for suite, table in tables.items():
-            known(suite, (*SUITES, *TRAINING_SUITES), "suite")
-            kind = "workloads" if suite in SUITES else "trainings"
+            if not any(script.startswith(suite) for script in scripts):
+                known(suite, scripts, "suite")
+            kind = "trainings" if suite in TRAINING_SUITES else "workloads"
             given[kind][suite] = _named(table, "name", suite=suite)
         declared: Declaration = validated(Declaration, given)
         _check(declared)
@@ -210,8 +200,6 @@ def _check(declaration: Declaration) -> None:
                 f"sanity_checks.{check.env} must give either mean_episode_length "
                 "or mean_episode_return."
             )
-    for library in (*declaration.env_ids, *declaration.peers):
-        known(library, LIBRARIES, "library")
     for target in declaration.targets:
         _check_target(target, declaration)
 

@@ -189,8 +189,8 @@ def _replies_to(
 
 
 def no_env_id(env: str, library: str) -> str:
-    """Return the error for an environment that suite.toml does not name for a library."""
-    return f"suite.toml gives no name of {env} in [env_ids.{library}]"
+    """Return the error for an environment that libraries.toml does not name for a library."""
+    return f"libraries.toml gives no name of {env} in envs of [{library}]"
 
 
 def _calibrated(stepper: Stepper, chunk: int, chunk_s: float, min_call_s: float) -> int:

@@ -6,7 +6,6 @@ A file counts with all its lines if Python enters one of its functions. The last
 the lines of the functions that it enters.
 """
 
-import argparse
 import inspect
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from myriad.programs import functions
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PACKAGE = str(_ROOT / "myriad") + "/"
-_TRAIN = "train --env cartpole-control --agent ppo --num-envs 8 --steps-per-env 64 --quiet".split()
+_TRAIN = ["train", "--env=cartpole-control", "--agent=ppo", "--num-envs=8", "--steps-per-env=512"]
 _IMPORTS = """
 import sys, myriad.agents.ppo
 print(*(each.__file__ for name, each in sys.modules.items() if name.split(".")[0] == "myriad"))
@@ -32,25 +31,25 @@ print(*(each.__file__ for name, each in sys.modules.items() if name.split(".")[0
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--files", action="store_true", help="name the files as well")
-    names_files = parser.parse_args().files
+    names_files = "--files" in sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        train = entered(lambda: myriad([*_TRAIN, "--quiet", "--run-folder", f"{folder}/run"]))
     loop = functions(create_config("cartpole-control", "ppo", 8, 64))
     state = loop.init(make_key(0))
     update = entered(lambda: loop.learn(*loop.collect(state)))
-    with tempfile.TemporaryDirectory() as folder:
-        train = entered(lambda: myriad([*_TRAIN, "--run-folder", f"{folder}/run"]))
+    learner = {code for code in update if Path(code.co_filename).parent.name == "agents"}
     imported = subprocess.check_output([sys.executable, "-c", _IMPORTS], cwd=_ROOT, text=True)
-    print(f"{'to follow':<26}{'files':>6}{'lines':>8}{'entered':>9}")
+    print(f"{'to follow':<38}{'files':>6}{'lines':>8}{'entered':>9}")
     for what, codes, files in (
-        ("an update of ppo", update, {code.co_filename for code in update}),
+        ("an update of ppo", learner, {code.co_filename for code in learner}),
+        ("... with its network and environment", update, {code.co_filename for code in update}),
         ("myriad train", train, {code.co_filename for code in train}),
         ("import myriad.agents.ppo", set(), set(imported.split())),
     ):
         # The lines of a function that is defined in another one count there already.
         inner = {each for code in codes for each in code.co_consts if isinstance(each, CodeType)}
         lines_entered = sum(len(inspect.getsourcelines(code)[0]) for code in codes - inner)
-        print(f"{what:<26}{len(files):>6}{_lines(files):>8,}{lines_entered or '':>9}")
+        print(f"{what:<38}{len(files):>6}{_lines(files):>8,}{lines_entered or '':>9}")
         for file in sorted(files) if names_files else ():
             print(f"    {_lines([file]):>5} {Path(file).relative_to(_ROOT)}")
 
@@ -61,18 +60,15 @@ def entered(call: Callable[[], Any]) -> set[CodeType]:
 
     def note(frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
-        # A module is entered when something imports it, which is not part of the work.
-        is_ours = event == "call" and code.co_filename.startswith(_PACKAGE)
-        if is_ours and code.co_name != "<module>":
+        # Entering a module imports it, which is not part of the work.
+        if event == "call" and code.co_name != "<module>" and _PACKAGE in code.co_filename:
             found.add(code)
 
     threading.setprofile(note)
     sys.setprofile(note)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
+    call()
+    sys.setprofile(None)
+    threading.setprofile(None)
     return found
 
 

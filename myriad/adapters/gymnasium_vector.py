@@ -22,11 +22,10 @@ from myriad.adapters.gymnasium import (
     step_env,
 )
 from myriad.envs.environment import Environment
-from myriad.envs.vector import require_room_for
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.hardware import resolve_platform
 from myriad.registry import is_integer
-from myriad.xla import Stated
+from myriad.xla import Stated, require_room_for
 
 # What the host's NumPy arrays hold for each environment: observations and other bytes. With these,
 # 0.99 to 1.14 of the process's peak was predicted in three environments.

@@ -233,7 +233,7 @@ def test_the_targets_are_checked_against_what_is_measured(tmp_path):
     )
     larger = replace(TINY, name="larger", num_envs=128)
     workloads = {"throughput": {"tiny": TINY, "larger": larger}}
-    declaration = Declaration(workloads, sanity_checks={}, targets=targets, env_ids=load().env_ids)
+    declaration = Declaration(workloads, sanity_checks={}, targets=targets)
     file = ResultsFile("throughput", tmp_path, "a test")
 
     def six_rounds(cases):

@@ -9,10 +9,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from myriad.agents.networks.attention import Transformer, num_patches
-from myriad.agents.networks.cnn import CNN
-from myriad.agents.networks.kernels import AUTO, choose_attention
-from myriad.agents.networks.mlp import ACTIVATIONS, MLP
+from myriad.agents.networks.mlp import ACTIVATIONS
 from myriad.agents.precision import Precision
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.registry import Registry
@@ -37,7 +34,6 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 # Hyperparameters that a network of your own does not take.
 _OF_OURS = ("hidden_sizes", "activation", "layer_norm")
 _LEAST_SIDE = 3  # The smallest side of a grid for a convolution.
-_PATCH = 2
 
 
 def network_defaults(kind: type, overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,8 +94,8 @@ class NetworkSpec:
     hidden_sizes: tuple[int, ...]
     activation: str
     layer_norm: bool = False
-    attention: str = AUTO
-    attention_patch: int = _PATCH
+    attention: str = "auto"
+    attention_patch: int = 2
     precision: Precision = dataclasses.field(default_factory=Precision)
 
     @classmethod
@@ -120,6 +116,9 @@ class NetworkSpec:
     @property
     def chosen_attention(self) -> tuple[str, str]:
         """The implementation of attention and the reason. Raises `choose_attention`'s errors."""
+        from myriad.agents.networks.attention import num_patches
+        from myriad.agents.networks.kernels import choose_attention
+
         return choose_attention(
             self.attention, num_patches(self._grid, self.attention_patch), self.precision
         )
@@ -135,18 +134,20 @@ class NetworkSpec:
             UnknownNameError: there is no such network, activation or implementation of attention.
             InvalidArgumentError: the network doesn't suit the observations or the settings.
         """
-        if self.name != "attention" and self.attention != AUTO:
-            raise InvalidArgumentError(
-                "attention",
-                f"must be {AUTO!r} with network {shown(self.name)}, which has none that "
-                f"could be chosen, but got {shown(self.attention)}.",
-            )
-        if self.name != "attention" and self.attention_patch != _PATCH:
-            raise InvalidArgumentError(
-                "attention_patch",
-                f"must be {_PATCH} with network {shown(self.name)}, which has no "
-                f"patches, but got {self.attention_patch}.",
-            )
+        for field in ("attention", "attention_patch"):
+            chosen = getattr(self, field)
+            default = getattr(NetworkSpec, field)
+            if self.name != "attention" and chosen != default:
+                raise InvalidArgumentError(
+                    field,
+                    f"must be {default!r} with network {shown(self.name)}, which has no "
+                    f"attention, but got {shown(chosen)}.",
+                )
+        if ":" in self.name:
+            return self._own(num_outputs)
+        network = NETWORKS.load(self.name)
+        if self.activation not in ACTIVATIONS:
+            raise UnknownNameError("activation", self.activation, ACTIVATIONS)
         hidden = (self.hidden_sizes, num_outputs, self.activation)
         how = {
             "layer_norm": self.layer_norm,
@@ -154,17 +155,11 @@ class NetworkSpec:
             "precision": self.precision,
         }
         if self.name == "mlp":
-            return MLP(*hidden, **how)
-        if ":" in self.name:
-            return self._own(num_outputs)
-        NETWORKS.resolve(self.name)
-        if self.activation not in ACTIVATIONS:
-            raise UnknownNameError("activation", self.activation, ACTIVATIONS)
+            return network(*hidden, **how)
         if self.name == "cnn":
-            return CNN(self._grid, *hidden, **how)
+            return network(self._grid, *hidden, **how)
         implementation, _ = self.chosen_attention
-        patch = self.attention_patch
-        return Transformer(self._grid, patch, *hidden, attention=implementation, **how)
+        return network(self._grid, self.attention_patch, *hidden, attention=implementation, **how)
 
     def require_outputs(self, *sizes: int) -> None:
         """Raise the errors of `build`, or InvalidArgumentError if your own network is unfit.

@@ -121,8 +121,6 @@ TARGET = '[[targets]]\nworkload = "tiny"\nof = "gymnax"\nat_least'
             f'{CHECK}mean_episode_return = -3\nwaived.gymnaxx = "other rules"',
             "sanity_checks.cartpole-control.waived 'gymnaxx' is unknown",
         ),
-        ("[env_ids.gymnas]\nx = 'y'", "library 'gymnas' is unknown; did you mean 'gymnax'?"),
-        ("[peers.jumanji]", "peers.jumanji.requirements"),
     ],
 )
 def test_a_mistake_in_another_table_is_one_sentence(tmp_path, table, sentence):

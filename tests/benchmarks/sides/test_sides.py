@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.harness.interleave import Budget, Case, alternate
+from benchmarks.harness.libraries import DECLARED
 from benchmarks.harness.sanity import as_declared, check_sanity
 from benchmarks.harness.workloads import Workload, load
 from benchmarks.sides.plain_bucket_brigade import Village
@@ -56,8 +57,8 @@ def test_a_side_steps_the_environment_that_the_sanity_check_knows(side, env, num
 @pytest.mark.parametrize(
     ("side", "env", "reason"),
     [
-        ("gymnax", "snake", "suite.toml gives no name of snake in [env_ids.gymnax]"),
-        ("numpy", "snake", "suite.toml gives no name of snake in [env_ids.numpy]"),
+        ("gymnax", "snake", "libraries.toml gives no name of snake in envs of [gymnax]"),
+        ("numpy", "snake", "libraries.toml gives no name of snake in envs of [numpy]"),
         ("myriad-plain", "examples.my_environment:Nothing", "Nothing"),
         ("myriad-plain", "no_such_module:Env", "no_such_module"),
     ],
@@ -154,7 +155,7 @@ def test_the_users_environment_is_the_same_in_gymnax_step_by_step():
 
 
 def test_every_env_id_that_names_a_class_is_there():
-    targets = [name for names in load().env_ids.values() for name in names.values() if ":" in name]
+    targets = [name for each in DECLARED.values() for name in each.envs.values() if ":" in name]
     assert targets
     for target in targets:
         module, _, name = target.partition(":")

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -23,6 +24,8 @@ _MOST_LINES = 3
 _ROUNDS = 8
 # Lines are named if they have at least this share of the seconds added on head.
 _WORTH_NAMING = 0.1
+# A program's numbers that grow less are not called a cause.
+_NOTABLE = 1.01
 # Compiling is no part of a timed call, so its seconds explain nothing.
 _GROWING = CAUSES.keys() - {"compile_s"}
 
@@ -79,15 +82,16 @@ def _nothing_found(row: Timed, rounds: Rounds) -> str:
 
 
 def _changed_program(row: Timed) -> str:
-    grown = [
-        each
+    said = "it takes longer, and its program changed"
+    growth = {
+        each: each.head / each.base if each.base else math.inf
         for each in row.changes
-        if each.metric in _GROWING and each.head > each.base and each.word != "worse"
-    ]
-    if grown:
-        causes = (f"{CAUSES[each.metric]}: {describe_change(each)}" for each in grown[:3])
-        return f"it takes longer, and its program changed; {'; '.join(causes)}"
-    return "it takes longer, and its program changed"
+        if each.metric in _GROWING and each.head > _NOTABLE * each.base
+    }
+    if not growth:
+        return said
+    most = max(growth, key=growth.__getitem__)
+    return f"{said}; {CAUSES[most.metric]}: {describe_change(most)}"
 
 
 def _watched(row: Timed, sides: Sides, core: int | None, deadline: float) -> Rounds:
