@@ -149,9 +149,9 @@ def read_measurements(folders: Sequence[Path]) -> Measurements:
     return Measurements(rows, runs, tables, files, unreadable)
 
 
-def by_age(runs: Sequence[SuiteRun]) -> list[SuiteRun]:
-    """Return the runs with the oldest first, so that a later one can replace what it said."""
-    return sorted(runs, key=lambda run: run.measured or datetime.min.replace(tzinfo=UTC))
+def measured_at(run: SuiteRun) -> datetime:
+    """Return when a run was measured. An undated one comes before all others."""
+    return run.measured or datetime.min.replace(tzinfo=UTC)
 
 
 def when(timestamp: str) -> datetime | None:

@@ -23,7 +23,7 @@ from ci.site.measurements import (
     MeasuredRow,
     Measurements,
     SuiteRun,
-    by_age,
+    measured_at,
     read_measurements,
 )
 from ci.site.parts import FailedPart, read_failed_parts
@@ -193,7 +193,7 @@ def read_site(results: Path, built: datetime, accepted: Path, repository: Path) 
 
 def _entries(archive: Archive, runs: Sequence[SuiteRun]) -> list[Entry]:
     measured: dict[tuple[str, str], list[tuple[SuiteRun, LibrarySamples]]] = {}
-    for run in reversed(by_age(runs)):
+    for run in sorted(runs, key=measured_at, reverse=True):
         for samples in (each for alternation in run.alternations for each in alternation):
             if samples.status == "ok":
                 measured.setdefault((run.suite, samples.workload), []).append((run, samples))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ci.site.formatting import counted, slug, times
-from ci.site.measurements import LibrarySamples, SuiteRun, by_age
+from ci.site.measurements import LibrarySamples, SuiteRun, measured_at
 from ci.site.project import Library, Project
 
 _CONFIDENCE = 0.95
@@ -150,7 +150,8 @@ def ratio_tables(runs: Sequence[SuiteRun], project: Project) -> list[RatioTable]
 
     Among tables with equally many peers the one with more sizes comes first, then the newer one.
     """
-    tables = [table for run in reversed(by_age(runs)) for table in _tables_of(run, project)]
+    newest_first = sorted(runs, key=measured_at, reverse=True)
+    tables = [table for run in newest_first for table in _tables_of(run, project)]
     return sorted(
         tables, key=lambda table: (table.recorded, -len(table.rows), -len(table.sizes), table.env)
     )
@@ -159,9 +160,8 @@ def ratio_tables(runs: Sequence[SuiteRun], project: Project) -> list[RatioTable]
 def slower(tables: Sequence[RatioTable]) -> list[Speedup]:
     """Return the newest ratios below 1, where the peer is faster; the worst comes first."""
     newest: dict[tuple[str, str, str, int, bool, str], Speedup] = {}
-    of_run = {table.run.file: table.run for table in tables}
-    for run in by_age(list(of_run.values())):
-        for line in (line for table in tables if table.run is run for line in table.lines):
+    for table in sorted(tables, key=lambda table: measured_at(table.run)):
+        for line in table.lines:
             ours = line.ours
             peer = line.peer.library
             key = (ours.env, ours.agent, peer, ours.num_envs, ours.recorded, ours.hardware)

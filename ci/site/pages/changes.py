@@ -17,25 +17,30 @@ from perfgate.stats.change_points import MIN_SEGMENT
 
 def answer(site: Site) -> dict[str, Any]:
     """Return the state of main: a sentence, its kind (good, bad or quiet), and what it rests on."""
-    measured, machine = _last_measurement(site)
     branch = site.archive.branch
     slower = site.open
-    count = len({change.benchmark.name for change in slower})
-    kind = "bad" if slower else "good"
-    verb = "is" if count == 1 else "are"
-    sentence = f"{counted(count, 'benchmark')} {verb} slower on {branch} than before."
-    if not slower:
-        sentence = f"No benchmark is slower on {branch} than before."
     if not site.histories:
         kind = "quiet"
         nothing = f"The history of {branch} over its commits: {NOT_MEASURED}."
         sentence = " ".join([nothing, *site.archive.left_out])
-    first = min((site.places[each.point.commit] for each in slower), default=None)
+    elif slower:
+        kind = "bad"
+        count = len({change.benchmark.name for change in slower})
+        verb = "is" if count == 1 else "are"
+        sentence = f"{counted(count, 'benchmark')} {verb} slower on {branch} than before."
+    else:
+        kind = "good"
+        sentence = f"No benchmark is slower on {branch} than before."
+    measured, machine = _last_measurement(site)
     return {
         "kind": kind,
         "sentence": sentence,
-        "since": None if first is None else site.archive.commits[first],
-        "worst": max(slower, key=lambda change: change.ratio.middle, default=None),
+        "since": min(
+            (each.point for each in slower),
+            key=lambda point: site.places[point.commit],
+            default=None,
+        ),
+        "worst": slower[0] if slower else None,
         "num_benchmarks": len(site.histories),
         "measured": measured,
         "machine": machine,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ci.site.arms import Arm, ArmAlternation, ArmTraining, DeviceCurve
 from ci.site.formatting import counted, median_rate, quantity, times
-from ci.site.measurements import SuiteRun, by_age
+from ci.site.measurements import SuiteRun, measured_at
 from ci.site.ratios import Ratio, ratio_between
 
 
@@ -27,7 +27,7 @@ class GainTable:
 def settings_tables(runs: Sequence[SuiteRun]) -> list[GainTable]:
     """Return the newest table of each comparison of arms."""
     newest: dict[tuple[str, float, str], GainTable] = {}
-    for run in by_age(runs):
+    for run in sorted(runs, key=measured_at):
         targets: dict[tuple[str, str, float], list[ArmTraining]] = {}
         for training in run.trainings:
             key = (training.env, training.agent, training.target_return)
@@ -95,7 +95,7 @@ def _of_trainings(title: str, trainings: Sequence[ArmTraining], run: SuiteRun) -
 def device_tables(runs: Sequence[SuiteRun]) -> list[GainTable]:
     """Return the newest table of each curve over devices."""
     newest: dict[tuple[str, str], GainTable] = {}
-    for run in by_age(runs):
+    for run in sorted(runs, key=measured_at):
         for curve in run.curves:
             what = ", ".join(filter(None, (curve.scaling, curve.arm)))
             title = f"{_program(curve.env, curve.agent)}: {what}"
