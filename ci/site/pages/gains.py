@@ -26,23 +26,25 @@ class GainTable:
 
 def settings_tables(runs: Sequence[SuiteRun]) -> list[GainTable]:
     """Return the newest table of each comparison of arms."""
-    newest: dict[tuple[str, float, str], GainTable] = {}
+    newest: dict[tuple[str, str, float, str], GainTable] = {}
     for run in sorted(runs, key=measured_at):
         targets: dict[tuple[str, str, float], list[ArmTraining]] = {}
         for training in run.trainings:
             key = (training.env, training.agent, training.target_return)
             targets.setdefault(key, []).append(training)
         for (env, agent, target), trainings in targets.items():
-            title = f"{_program(env, agent)}: the time to a return of {target:,g}"
-            newest[title, 0, run.hardware] = _of_trainings(title, trainings, run)
+            program = _program(env, agent)
+            title = f"{program}: the time to a return of {target:,g}"
+            newest[program, "target", target, run.hardware] = _of_trainings(title, trainings, run)
         for each in run.arms:
             sizes = {arm.num_envs for arm in each.arms.values()}
             size = sizes.pop() if len(sizes) == 1 else 0
+            program = _program(each.env, each.agent)
             what = "each step of a ladder" if each.is_ladder else "settings"
             where = f" at {counted(size, 'environment')}" if size else ""
-            title = f"{_program(each.env, each.agent)}: {what}{where}"
             if len(each.arms) > 1:
-                newest[title, size, run.hardware] = _of_arms(title, each, run)
+                title = f"{program}: {what}{where}"
+                newest[program, what, size, run.hardware] = _of_arms(title, each, run)
     return [newest[key] for key in sorted(newest)]
 
 
