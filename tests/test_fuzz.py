@@ -321,7 +321,7 @@ def targets():
     functions += [evaluate_run, autotune, suggest_config, suggest_scan_chunk_size, record]
     functions += [rollout.summary, TrainingConfig.from_toml, myriad.make_train(config)]
     fitting = {"env": env, "agent": agent, "config": config, "key": myriad.make_key(0)}
-    fitting |= {"agent_state": config.resolve().learner.init(myriad.make_key(0), 2)}
+    fitting |= {"agent_state": config.learner.init(myriad.make_key(0), 2)}
     fitting |= {"run_folder": "run", "name_or_env": "CartPole-v1", "text": config.to_toml()}
     fitting |= {"path": "out.gif", "quiet": True, "seconds": 0, "seed": 0, "num_envs": 2}
     fitting |= {"scan_chunk_size": 4, "num_episodes": 2, "num_steps": 3, "steps_per_env": 8}

@@ -8,11 +8,12 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 import tyro
 
-from myriad.ranges import Range
+from myriad.ranges import Range, range_in
 from myriad.training.config import TrainingConfig
 
 # The two tables of options have no flag: you give each option by its dotted name.
-NAMES = [name for name in TrainingConfig.model_fields if not name.endswith("_options")]
+_FIELDS = {field.name: field for field in dataclasses.fields(TrainingConfig)}
+NAMES = [name for name in _FIELDS if not name.endswith("_options")]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,17 +56,17 @@ def field_flag(name: str, hint: str | None = None) -> Any:
         name: the field's name.
         hint: the text that `--help` shows after the sentence; by default the field's own default.
     """
-    kind = _given_type(TrainingConfig.model_fields[name].annotation)
+    kind = _given_type(_FIELDS[name].type)
+    declared = range_of(name)
     if get_origin(kind) is list:
         (item,) = get_args(kind)
         items: Any = tuple[item, ...]
         if field_default(name) is None:
             items = items | None
-        declared = range_of(name)
         return Annotated[
             items,
             tyro.conf.arg(help=_sentence(name), help_behavior_hint=hint_of(None, declared)),
-            *([] if declared is None else [declared]),
+            declared,
         ]
     return Annotated[
         kind | None,
@@ -74,15 +75,13 @@ def field_flag(name: str, hint: str | None = None) -> Any:
             metavar=kind.__name__.upper(),
             help_behavior_hint=_own_hint(name) if hint is None else hint,
         ),
-        # The field's range.
-        *TrainingConfig.model_fields[name].metadata,
+        declared,
     ]
 
 
 def field_default(name: str) -> Any:
     """Return the value of a flag that you didn't give."""
-    field = TrainingConfig.model_fields[name]
-    return () if get_origin(field.annotation) is list else None
+    return () if _FIELDS[name].default_factory is list else None
 
 
 def shown_flag(name: str, value: Any, sentence: str, declared: Range | None) -> Any:
@@ -101,8 +100,7 @@ def shown_flag(name: str, value: Any, sentence: str, declared: Range | None) -> 
 
 def range_of(name: str) -> Range | None:
     """Return the range of a field of `TrainingConfig`."""
-    metadata = TrainingConfig.model_fields[name].metadata
-    return next((each for each in metadata if isinstance(each, Range)), None)
+    return range_in(_FIELDS[name].type)
 
 
 def hint_of(value: Any, declared: Range | None) -> str:
@@ -122,12 +120,14 @@ def _unbroken(text: str) -> str:
 
 
 def _own_hint(name: str) -> str:
-    field = TrainingConfig.model_fields[name]
-    return hint_of(None if field.is_required() else field.default, range_of(name))
+    default = _FIELDS[name].default
+    return hint_of(None if default is dataclasses.MISSING else default, range_of(name))
 
 
 def _given_type(annotation: Any) -> Any:
-    """Return a field's type without None."""
+    """Return a field's type without its range and None."""
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
     if get_origin(annotation) in (Union, types.UnionType):
         (kind,) = (each for each in get_args(annotation) if each is not types.NoneType)
         return kind

@@ -33,8 +33,17 @@ from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.files import read_text, say
 from myriad.ranges import Integer, NumSeeds, ranges_of
 from myriad.settings import FLAG, Settings
-from myriad.training.config import SAME, ResolvedConfig, TrainingConfig, canonical, make_config
-from myriad.training.options import options_of, with_tuples
+from myriad.training.config import (
+    FIELDS,
+    SAME,
+    TOTAL_STEPS,
+    TrainingConfig,
+    canonical,
+    make_config,
+    options_of,
+    read_fields,
+    with_tuples,
+)
 
 # Flags that say how to run a training. They don't describe the training itself.
 _OF_PROCESSES = ("distributed", "coordinator", "num_processes", "process_id")
@@ -47,6 +56,13 @@ if TYPE_CHECKING:
 @dataclasses.dataclass(frozen=True)
 class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
     """The flags that describe a training."""
+
+    preset: str | None = None
+    """Preset of the agent, a name that `myriad presets` lists. It sets what you leave open."""
+
+    total_steps: Annotated[int | None, TOTAL_STEPS] = None
+    """Steps of all environments together, in place of steps_per_env.
+    Rounded up to whole updates."""
 
     config: Path | None = None
     """Configuration in TOML, such as a run's config.toml. Other flags override it."""
@@ -109,7 +125,7 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
                 is missing, or the agent has no use for a flag.
         """
         flags = self._flags()
-        of_file = {} if self.config is None else _flat(_read(self.config, flags, trust=self.trust))
+        of_file = {} if self.config is None else _read(self.config, flags, trust=self.trust)
         of_file = _for_network(of_file, flags)
         known = of_file | flags
         for name in ("env", "agent"):
@@ -165,7 +181,7 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
 
     def _flags(self) -> dict[str, Any]:
         """Return the fields of the configuration that flags give, with options by dotted name."""
-        given = {name: getattr(self, name) for name in NAMES if name in self.given}
+        given = {name: getattr(self, name) for name in FIELDS if name in self.given}
         return given | {canonical(name): value for name, value in self.options.items()}
 
 
@@ -294,7 +310,7 @@ class Train(TrainingFlags):
 
         try:
             with shortage_named():
-                share = collect_share(measure_halves(config.resolve()))
+                share = collect_share(measure_halves(config))
         except InvalidArgumentError as error:
             say(str(error))  # No failure: the training itself is done.
             return
@@ -325,15 +341,6 @@ def _lines_of(results: "TrainingResults") -> list[str]:
         low, high = results.return_interval
         mean += f", 95% interval {low:.1f} to {high:.1f} over {len(results.seeds)} seeds"
     return [*lines, mean]
-
-
-def _flat(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a configuration's fields, with its options by dotted name."""
-    flat = {name: value for name, value in fields.items() if not name.endswith("_options")}
-    for owner in ("env", "agent"):
-        for name, value in fields.get(f"{owner}_options", {}).items():
-            flat[canonical(f"{owner}.{name}")] = value
-    return flat
 
 
 def _merged(
@@ -417,32 +424,27 @@ def with_effective_defaults(argv: Sequence[str], options: Mapping[str, Any]) -> 
         InvalidArgumentError: the file can't be read, or the agent can't act in the environment.
     """
     file = _argument(argv, "--config")
-    given = {name: _argument(argv, f"--{name}") for name in ("env", "agent", "preset")}
+    words = {name: _argument(argv, f"--{name}") for name in ("env", "agent", "preset")}
+    given = {name: value for name, value in words.items() if value is not None}
     fields = {} if file is None else _read(Path(file), given, trust="--trust" in argv)
-    fields |= {name: value for name, value in given.items() if value is not None}
+    fields |= given
     if not {"env", "agent"} <= fields.keys():
         return Train
-    resolved = make_config(**fields, **options).resolve()
-    shown = [
-        (name, field_flag(name, hint_of(value, range_of(name))), field_default(name))
-        for name, value in resolved.config.model_dump().items()
-        if name in NAMES
-    ]
+    config = make_config(**fields | dict(options))
+    hints = {name: hint_of(getattr(config, name), range_of(name)) for name in NAMES}
+    shown = [(name, field_flag(name, hint), field_default(name)) for name, hint in hints.items()]
     return dataclasses.make_dataclass(
         "Train",
-        [*shown, *_options_shown(resolved)],
+        [*shown, *_options_shown(config)],
         bases=(Train,),
         frozen=True,
         namespace={"__doc__": Train.__doc__},
     )
 
 
-def _options_shown(resolved: ResolvedConfig) -> list[tuple[str, Any, Any]]:
-    owners = [
-        ("agent", resolved.learner.agent),
-        ("env", resolved.env),
-        ("env", resolved.env.default_params),
-    ]
+def _options_shown(config: TrainingConfig) -> list[tuple[str, Any, Any]]:
+    env = config.environment
+    owners = [("agent", config.learner.agent), ("env", env), ("env", env.default_params)]
     flags = []
     for owner, thing in owners:
         described = sentences(type(thing))
@@ -471,8 +473,9 @@ def _argument(argv: Sequence[str], flag: str) -> str | None:
 
 
 def _read(file: Path, given: Mapping[str, Any], *, trust: bool) -> dict[str, Any]:
-    """Read a file, which may leave out the environment and the agent if flags name them."""
-    named = {name: given[name] for name in ("env", "agent") if given.get(name) is not None}
-    config = TrainingConfig.from_toml(read_text(file), file, otherwise=named, trust=trust)
-    # Nothing else is filled in: a preset or the agent sets what the file leaves open.
-    return config.model_dump(exclude_unset=True)
+    """Read what a file gives. Names of code that flags replace need no trust."""
+    text = read_text(file)
+    try:
+        return read_fields(text, trust=trust, known=given)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{file}: {error}") from error
