@@ -39,7 +39,8 @@ class Doctor(TrainingFlags):
         flags = self
         if self.config is None:
             named = {"env": self.env or _ENV, "agent": self.agent or _AGENT}
-            flags = dataclasses.replace(self, **named, given=self.given | {*named})
+            given = {name: f"--{name}" for name in named} | self.given
+            flags = dataclasses.replace(self, **named, given=given)
         fields, sources = flags.fields()
         try:
             # Without the autotuner, which would take minutes.

@@ -8,27 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from myriad.cli.flags import (
-    NAMES,
-    XlaFlags,
-    config_flags,
-    field_default,
-    field_flag,
-    hint_of,
-    range_of,
-    sentences,
-    shown_flag,
-)
-from myriad.cli.switches import (
-    SWITCH_OF,
-    Switch,
-    SwitchFlags,
-    fields_of,
-    name_attention,
-    require_used,
-    without_use,
-    written,
-)
+from myriad.cli.flags import NAMES, XlaFlags, config_flags, field_flag, option_flag, sentences
+from myriad.cli.switches import SWITCH_OF, fields_of, name_attention, require_used, without_use
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.files import read_text, say
 from myriad.ranges import Integer, NumSeeds, ranges_of
@@ -45,6 +26,8 @@ from myriad.training.config import (
     with_tuples,
 )
 
+# A flag with a positive and a negative form. Without either, `.env` or a file may say it.
+Switch = Annotated[bool, tyro.conf.arg(help_behavior_hint="")]
 # Flags that say how to run a training. They don't describe the training itself.
 _OF_PROCESSES = ("distributed", "coordinator", "num_processes", "process_id")
 
@@ -54,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
+class TrainingFlags(config_flags(*NAMES), XlaFlags):
     """The flags that describe a training."""
 
     preset: str | None = None
@@ -70,18 +53,29 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
     trust: bool = False
     """Import code that the file of --config or the resumed run names as module:Class."""
 
-    wandb: Switch = None
+    compile: Switch = True
+    """Compile the training.
+    --no-compile runs it operation by operation, so that you can debug it at tiny sizes."""
+
+    flash_attention: Switch = False
+    """Compute attention in blocks, which never hold all attention weights at once.
+    --no-flash-attention chooses plain attention."""
+
+    bf16: Switch = False
+    """Compute networks in bfloat16. --no-bf16 chooses float32."""
+
+    wandb: Switch = False
     """Log to Weights & Biases. --no-wandb takes it out of log_to."""
 
-    auto_tune: Switch = None
+    auto_tune: Switch = False
     """Let the autotuner choose the chunk size first.
     --no-auto-tune stops a preset from doing that."""
 
     options: tyro.conf.Suppress[dict[str, Any]] = dataclasses.field(default_factory=dict)
     """The options given by dotted name."""
 
-    given: tyro.conf.Suppress[frozenset[str]] = frozenset()
-    """Names of the flags that were given, even if the value equals the default."""
+    given: tyro.conf.Suppress[dict[str, str]] = dataclasses.field(default_factory=dict)
+    """The flags that were given, as you wrote them, by name. `--no-compile` is one of `compile`."""
 
     @functools.cached_property
     def settings(self) -> Settings:
@@ -101,7 +95,8 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
         from myriad.api import create_config
 
         fields, sources = self.fields()
-        config = self.made(lambda: create_config(**fields, auto_tune=self.auto_tune), sources)
+        auto_tune = self.auto_tune if "auto_tune" in self.given else None
+        config = self.made(lambda: create_config(**fields, auto_tune=auto_tune), sources)
         return config, sources
 
     def made(self, make: Callable[[], TrainingConfig], sources: Mapping[str, str]) -> Any:
@@ -117,16 +112,14 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
         """Return the fields of a training that flags, file and settings give.
 
         Returns:
-            the values, and where each was set, both keyed as in `TrainingConfig.named`. A setting
+            the values, and where each was set, both keyed as in `TrainingConfig.given`. A setting
             that the agent has no use for has a source but no value.
 
         Raises:
             InvalidArgumentError: the file or a setting can't be read, the environment or the agent
                 is missing, or the agent has no use for a flag.
         """
-        flags = self._flags()
-        of_file = {} if self.config is None else _read(self.config, flags, trust=self.trust)
-        of_file = _for_network(of_file, flags)
+        of_file, flags = self._of_file_and_flags()
         known = of_file | flags
         for name in ("env", "agent"):
             if name not in known:
@@ -134,13 +127,18 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
                     f"--{name} is missing; `myriad {name}s` lists the names."
                 )
         network = known.get("agent.network")
-        switched = fields_of(self.switches(), known["agent"], network)
-        require_used(self.switches() | flags, switched, known["agent"])
+        switches = {
+            name: getattr(self, name)
+            for name in ("compile", "flash_attention", "bf16")
+            if name in self.given
+        }
+        switched = fields_of(switches, known["agent"], network)
+        require_used(switches | flags, switched, known["agent"])
         if twice := switched.keys() & flags.keys():
             name = min(twice)
             raise InvalidArgumentError(
-                f"{self.flag_of(SWITCH_OF[name])} and {written(name)} say the same, so only one of "
-                "them can be given."
+                f"{self.given[SWITCH_OF[name]]} and {self.given[name]} say the same, so only one "
+                "of them can be given."
             )
         settings = self.settings
         # A setting of `.env` may be meant for trainings with another network, so it is not refused.
@@ -148,7 +146,7 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
         layers = [
             (of_settings, {name: settings.sources[SWITCH_OF[name]] for name in of_settings}),
             (of_file, dict.fromkeys(of_file, str(self.config))),
-            (switched, {name: self.flag_of(SWITCH_OF[name]) for name in switched}),
+            (switched, {name: self.given[SWITCH_OF[name]] for name in switched}),
             (flags, dict.fromkeys(flags, FLAG)),
         ]
         fields, sources = _merged(layers)
@@ -162,15 +160,15 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
         self, fields: dict[str, Any], sources: dict[str, str], settings: Settings
     ) -> None:
         """Add or remove Weights & Biases, and name its run as the settings do."""
-        if self.wandb is not None:
+        if "wandb" in self.given:
             others = [name for name in fields.get("log_to") or () if name != "wandb"]
             fields["log_to"] = [*others, "wandb"] if self.wandb else others
-            sources["log_to"] = self.flag_of("wandb")
+            sources["log_to"] = self.given["wandb"]
         names = [name for name in NAMES if name.startswith("wandb_")]
         if "wandb" not in (fields.get("log_to") or ()):
             if useless := [name for name in names if name in self.given]:
                 raise InvalidArgumentError(
-                    f"{written(useless[0])} is for a run that logs to Weights & Biases: give "
+                    f"{self.given[useless[0]]} is for a run that logs to Weights & Biases: give "
                     "--wandb as well."
                 )
             return
@@ -179,10 +177,47 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
                 fields[name] = getattr(settings, name)
                 sources[name] = settings.sources[name]
 
-    def _flags(self) -> dict[str, Any]:
-        """Return the fields of the configuration that flags give, with options by dotted name."""
-        given = {name: getattr(self, name) for name in FIELDS if name in self.given}
-        return given | {canonical(name): value for name, value in self.options.items()}
+    def _of_file_and_flags(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the fields that the file gives and those that flags give, options dotted."""
+        flags = {name: getattr(self, name) for name in FIELDS if name in self.given}
+        flags |= {canonical(name): value for name, value in self.options.items()}
+        if self.config is None:
+            return {}, flags
+        text = read_text(self.config)
+        try:
+            # Names of code that flags replace need no trust.
+            of_file = read_fields(text, trust=self.trust, known=flags)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{self.config}: {error}") from error
+        return _for_network(of_file, flags), flags
+
+    def with_effective_defaults(self) -> type:
+        """Return the class for `--help`, with the defaults of the training that flags describe.
+
+        Raises:
+            InvalidArgumentError: see `described`.
+        """
+        kind = type(self)
+        of_file, flags = self._of_file_and_flags()
+        if not {"env", "agent"} <= of_file.keys() | flags.keys():
+            return kind
+        fields, sources = self.fields()
+        config = self.made(lambda: make_config(**fields), sources)
+        shown = [(name, field_flag(name, getattr(config, name)), None) for name in NAMES]
+        env = config.environment
+        owners = [("agent", config.learner.agent), ("env", env), ("env", env.default_params)]
+        for owner, thing in owners:
+            described = sentences(type(thing))
+            ranges = ranges_of(thing)
+            for name, value in options_of(thing, with_none=True).items():
+                if name in NAMES:
+                    continue
+                sentence = described.get(name, "")
+                flag = option_flag(f"{owner}.{name}", value, sentence, ranges.get(name))
+                shown.append((f"{owner}_option_{name}", flag, None))
+        return dataclasses.make_dataclass(
+            kind.__name__, shown, bases=(kind,), frozen=True, namespace={"__doc__": kind.__doc__}
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -238,7 +273,7 @@ class Train(TrainingFlags):
             return Launch.read(given, Path())
         for name in given.keys() & self.given:
             raise InvalidArgumentError(
-                f"{written(name)} is for a training in several processes: give --distributed as "
+                f"{self.given[name]} is for a training in several processes: give --distributed as "
                 "well."
             )
         return None
@@ -274,16 +309,9 @@ class Train(TrainingFlags):
         if self.resume is None:
             config, sources = self.described()
             return train_and_evaluate(config, self.run_folder, **how, sources=sources)
-        others = self.given - {
-            "resume",
-            "trust",
-            "quiet",
-            "profile",
-            "without_xla_option",
-            *_OF_PROCESSES,
-        }
-        if given := [*sorted(others), *self.options]:
-            flags = ", ".join(self.as_given(name) for name in given)
+        how_to_run = {"resume", "trust", "quiet", "profile", "without_xla_option", *_OF_PROCESSES}
+        if others := self.given.keys() - how_to_run:
+            flags = ", ".join(sorted(self.given[name] for name in others))
             raise InvalidArgumentError(
                 f"--resume continues a run with its own settings, so {flags} can't be given."
             )
@@ -411,71 +439,3 @@ def _warn_if_tuned_for_another(
 
     if settings.tuned_for != (now := tuned_for(config)):
         say(f"{source} was tuned for {settings.tuned_for}, but this is {now}.")
-
-
-def with_effective_defaults(argv: Sequence[str], options: Mapping[str, Any]) -> Any:
-    """Return `Train` for `--help`, with the defaults that this agent has in this environment.
-
-    Args:
-        argv: the arguments, of which `--config`, `--env`, `--agent` and `--preset` are read.
-        options: the options given by dotted name.
-
-    Raises:
-        InvalidArgumentError: the file can't be read, or the agent can't act in the environment.
-    """
-    file = _argument(argv, "--config")
-    words = {name: _argument(argv, f"--{name}") for name in ("env", "agent", "preset")}
-    given = {name: value for name, value in words.items() if value is not None}
-    fields = {} if file is None else _read(Path(file), given, trust="--trust" in argv)
-    fields |= given
-    if not {"env", "agent"} <= fields.keys():
-        return Train
-    config = make_config(**fields | dict(options))
-    hints = {name: hint_of(getattr(config, name), range_of(name)) for name in NAMES}
-    shown = [(name, field_flag(name, hint), field_default(name)) for name, hint in hints.items()]
-    return dataclasses.make_dataclass(
-        "Train",
-        [*shown, *_options_shown(config)],
-        bases=(Train,),
-        frozen=True,
-        namespace={"__doc__": Train.__doc__},
-    )
-
-
-def _options_shown(config: TrainingConfig) -> list[tuple[str, Any, Any]]:
-    env = config.environment
-    owners = [("agent", config.learner.agent), ("env", env), ("env", env.default_params)]
-    flags = []
-    for owner, thing in owners:
-        described = sentences(type(thing))
-        ranges = ranges_of(thing)
-        for name, value in (options_of(thing, with_none=True)).items():
-            if name in NAMES:
-                continue
-            flag = shown_flag(
-                f"{owner}.{name.replace('_', '-')}",
-                value,
-                described.get(name, ""),
-                ranges.get(name),
-            )
-            flags.append((f"{owner}_option_{name}", flag, None))
-    return flags
-
-
-def _argument(argv: Sequence[str], flag: str) -> str | None:
-    """Return the value of a flag, given as `--flag value` or `--flag=value`."""
-    for word, following in zip(argv, [*argv[1:], None], strict=True):
-        if word == flag:
-            return following
-        if word.startswith(f"{flag}="):
-            return word.removeprefix(f"{flag}=")
-    return None
-
-
-def _read(file: Path, given: Mapping[str, Any], *, trust: bool) -> dict[str, Any]:
-    """Read what a file gives. Names of code that flags replace need no trust."""
-    text = read_text(file)
-    try:
-        return read_fields(text, trust=trust, known=given)
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"{file}: {error}") from error
