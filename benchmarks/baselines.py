@@ -189,10 +189,8 @@ def _config(contest: Contest, agent: str, steps: int) -> Any:
 
     options = {"preset": contest.preset, "env_options": contest.options}
     config = create_config(contest.env, agent, auto_tune=False, **options)
-    steps_per_env = -(-steps // config.resolve().num_envs)
-    return config.model_copy(
-        update={"steps_per_env": steps_per_env, "eval_frequency": steps_per_env}
-    )
+    steps_per_env = -(-steps // config.num_envs)
+    return config.changed(steps_per_env=steps_per_env, eval_frequency=steps_per_env)
 
 
 def _trained(contest: Contest, agent: str, num_seeds: int, steps: int) -> Iterator[Any]:

@@ -147,14 +147,14 @@ def _measure_compile(env: str, agent: str, rounds: int) -> list[tuple[str, Row]]
     from myriad.autotune.precision import gradient_pass, pass_arguments
     from myriad.timing import compare
 
-    resolved = create_config(env, agent).resolve()
-    gradient = gradient_pass(resolved.learner)
+    config = create_config(env, agent)
+    gradient = gradient_pass(config.learner)
 
     def uncompiled(*args: Any) -> Any:
         with jax.disable_jit():
             return gradient(*args)
 
-    arguments = pass_arguments(resolved, _COMPILE_ROWS)
+    arguments = pass_arguments(config, _COMPILE_ROWS)
     sides = [functools.partial(side, *arguments) for side in (jax.jit(gradient), uncompiled)]
     found = compare(*sides, num_pairs=rounds, min_sample_s=_SAMPLE_S)
     return [

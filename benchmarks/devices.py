@@ -177,11 +177,15 @@ def training_config(declared: Workload, place: Place) -> Any:
     from myriad.errors import UnknownNameError
 
     sizes = (declared.num_envs, STEPS_PER_ENV, declared.scan_chunk_size)
+    config: Any
     try:
         config = create_config(declared.env, declared.agent, *sizes, num_devices=place.num_devices)
     except UnknownNameError as error:
         raise NotImplementedError("this commit has no num_devices") from error
-    return config.resolve().config.model_copy(update={"num_envs": place.num_envs})
+    changes: dict[str, Any] = {"num_envs": place.num_envs}
+    if hasattr(config, "resolve"):  # an older commit
+        return config.resolve().config.model_copy(update=changes)
+    return create_config(**config.fields() | changes)
 
 
 def _timed(declared: Workload, place: Place) -> _TimedRollout | _TimedTraining:

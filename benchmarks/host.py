@@ -126,10 +126,10 @@ class Dispatch(AsvSuite):
         self.block(trajectory)
 
     def time_create_config(self) -> None:
-        """Make and resolve a configuration."""
+        """Make a complete configuration."""
         from myriad import create_config
 
-        create_config("cartpole-control", "dqn", 1_000, 10_000, **self.overrides).resolve()
+        handles.completed(create_config("cartpole-control", "dqn", 1_000, 10_000, **self.overrides))
 
 
 class UpdateDispatch(AsvSuite):

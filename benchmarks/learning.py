@@ -130,14 +130,15 @@ class Learning:
 
         self.target = target
         # The defaults are those of the default length, which the target cuts short.
-        config = create_config(target.env, target.agent).resolve().config
+        config = create_config(target.env, target.agent)
         self.num_envs: Any = config.num_envs
         lengths = {
             "steps_per_env": -(-target.total // self.num_envs),
             "eval_frequency": max(1, target.budget // 25 // self.num_envs),
             "eval_rollouts": NUM_EPISODES,
+            "num_devices": 1,
         }
-        config = config.model_copy(update=lengths)
+        config = create_config(**config.fields() | lengths)
         train = make_train(config)
         self._steps = train.steps
         self._train = jax.jit(train)

@@ -186,7 +186,7 @@ def arms(declared: Training, *, full: bool) -> Iterator[Arm]:
     if full:
         yield Arm("as_documented", BASELINE, AS_DOCUMENTED[agent])
     fast = load_preset(_FULL_SET, agent, env).fields
-    base = config_of(declared, Arm(BASELINE)).resolve().config
+    base = config_of(declared, Arm(BASELINE))
     for name, value in fast.items():
         yield Arm(f"{BASELINE} + {name}", BASELINE, {name: value})
         yield Arm(f"{_FULL_SET} - {name}", _FULL_SET, {name: base.value_of(name)})
@@ -199,10 +199,10 @@ def arms(declared: Training, *, full: bool) -> Iterator[Arm]:
 
 def run_arms(declared: Training) -> dict[str, Arm]:
     """Return the whole trainings to compare, by name, the baseline first."""
-    resolved = config_of(declared, Arm(BASELINE)).resolve()
-    often = max(resolved.learner.steps_per_update, resolved.eval_frequency // 5)
+    base = config_of(declared, Arm(BASELINE))
+    often = max(base.learner.steps_per_update, base.eval_frequency // 5)
     fields = {
-        "one evaluation": {"eval_frequency": resolved.steps_per_env},
+        "one evaluation": {"eval_frequency": base.steps_per_env},
         "five times the evaluations": {"eval_frequency": often},
         "no monitor": {"monitor_every": 0},
         "a checkpoint at every evaluation": {"checkpoint_every_s": 0.0},
@@ -279,7 +279,7 @@ def _runs(declared: Training, run: Run) -> None:
             for name, arm in compared.items()
         }
         rates = in_turns(samplers, run.options.rounds)
-    config = config_of(declared, Arm(BASELINE)).resolve().config
+    config = config_of(declared, Arm(BASELINE))
     size = {"num_envs": config.num_envs, "scan_chunk_size": config.scan_chunk_size}
     differs = {n: {"starts_from": BASELINE, "sets": arm.settings} for n, arm in compared.items()}
     print("\nwhole trainings\n")

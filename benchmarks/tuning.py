@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from benchmarks.harness import handles
 from benchmarks.harness.asv_suite import AsvSuite
 from benchmarks.harness.process import child
 from benchmarks.harness.process.child import Reply
@@ -92,7 +93,7 @@ def _population(declared: Training, traced: Mapping[str, Any], **fields: Any) ->
         env_options=_OPTIONS,
         **fields,
     )
-    population = Population(config.resolve(), 1, tuple(traced))
+    population = Population(handles.completed(config), 1, tuple(traced))
     population.compile()
     return population
 

@@ -1,6 +1,7 @@
 """The functions that a researcher calls: `create_config`, `train_and_evaluate` and others."""
 
 import contextlib
+import dataclasses
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from myriad.settings import wandb_names, xla_flags
 from myriad.signals import interrupts_kept
 from myriad.training.active import ActiveSetting, active_settings
 from myriad.training.checkpoint import Checkpoints
-from myriad.training.config import ResolvedConfig, TrainingConfig, make_config, require_values
+from myriad.training.config import TrainingConfig, make_config, require_values
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
 from myriad.training.fits import compile_evaluation, require_restorable, shortage_named
 from myriad.training.logging.films import require_drawing
@@ -55,12 +56,16 @@ def create_config(
     auto_tune: bool | None = None,
     **overrides: Any,
 ) -> TrainingConfig:
-    """Describe a training.
+    """Describe a training, and fill in everything that you leave open.
 
     The arguments are the fields of `TrainingConfig`, and options by dotted name, such as
-    `"agent.learning_rate"` or `"env.gravity"`. With `auto_tune` the autotuner immediately chooses
-    `scan_chunk_size` for this machine, and prints its progress. By default the `preset` decides
-    whether it does.
+    `"agent.learning_rate"` or `"env.gravity"`. Two more decide what is filled in: `preset`, a name
+    that `myriad presets` lists, sets what you leave open, and `total_steps` is the number of steps
+    of all environments together, in place of `steps_per_env`. A field that is None is left open.
+    With `auto_tune` the autotuner immediately chooses `scan_chunk_size` for this machine, and
+    prints its progress. By default the `preset` decides whether it does.
+
+    The devices of this machine are counted, so call `configure` before.
 
     Raises:
         UnknownNameError: there is no such environment, agent or field. The message names the
@@ -71,8 +76,8 @@ def create_config(
 
     Example:
         >>> config = create_config("cartpole-control", "ppo", **{"agent.learning_rate": 1e-3})
-        >>> config.agent_options
-        {'learning_rate': 0.001}
+        >>> config.num_envs, config.agent_options["learning_rate"]
+        (16, 0.001)
     """
     config = make_config(env, agent, num_envs, steps_per_env, scan_chunk_size, **overrides)
     if not (config.tunes() if auto_tune is None else auto_tune):
@@ -87,7 +92,7 @@ def create_config(
             "auto_tune chooses scan_chunk_size, so it can't be given as well, "
             f"but got {scan_chunk_size}."
         )
-    return config.model_copy(update={"scan_chunk_size": autotune(config).scan_chunk_size})
+    return config.changed(scan_chunk_size=autotune(config).scan_chunk_size)
 
 
 @overload
@@ -147,22 +152,23 @@ def train_and_evaluate(
         KeyboardInterrupt: you interrupted it. `resume` continues from there.
     """
     if seeds is not None:
-        config = config.with_seeds(seeds)
+        config = config.changed(seeds=seeds)
     with interrupts_kept():
-        # Only a new run reads these variables. A resumed run keeps its names.
-        resolved = _completed(config.resolve().logged_as(wandb_names()), profile_chunks)
-        _require_same_training("train_and_evaluate", resolved, profile_chunks)
-        require_trackers(resolved.config.log_to)
-        require_drawing(resolved)
-        path = _named(_new_path(resolved.config) if run_folder is None else run_folder)
-        warn_if_slower(resolved)
-        settings = active_settings(config, resolved, sources)
+        settings = active_settings(config, sources)
         record = environment_record(config, settings)
-        toml = resolved.config.to_toml()
+        if "wandb" in config.log_to:
+            # Only a new run reads these variables. A resumed run keeps its names.
+            config = config.changed(**wandb_names() | config.given)
+        _require_runnable("train_and_evaluate", config, profile_chunks)
+        require_trackers(config.log_to)
+        require_drawing(config)
+        path = _named(_new_path(config) if run_folder is None else run_folder)
+        warn_if_slower(config)
+        toml = config.to_toml()
         path = Path(distributed.broadcast(str(path)))
         folder = distributed.on_first(lambda: RunFolder.create(path, toml, record))
         with _held(folder or RunFolderOfOthers(path)) as folder:
-            trainer = _trainer(resolved, folder, quiet, profile_chunks, settings)
+            trainer = _trainer(config, folder, quiet, profile_chunks, settings)
             try:
                 _require_shared(folder)
                 return trainer.run()
@@ -205,9 +211,8 @@ def resume(
         config = TrainingConfig.from_toml(
             folder.config_toml(), folder.path / "config.toml", trust=trust
         )
-        resolved = _completed(config.resolve(), profile_chunks)
-        _require_same_training("resume", resolved, profile_chunks)
-        unsaid = resolved.config.named() - config.named()
+        _require_runnable("resume", config, profile_chunks)
+        unsaid = config.fields().keys() - config.given.keys()
         if unsaid and is_first:
             warnings.warn(
                 f"{folder.path / 'config.toml'}, of another version, says nothing of "
@@ -215,10 +220,10 @@ def resume(
                 UserWarning,
                 stacklevel=3,
             )
-        warn_if_slower(resolved)
-        settings = active_settings(config, resolved, dict.fromkeys(config.named(), "config.toml"))
+        warn_if_slower(config)
+        settings = active_settings(config, dict.fromkeys(config.given, "config.toml"))
         with _held(folder):
-            return _trainer(resolved, folder, quiet, profile_chunks, settings).run()
+            return _trainer(config, folder, quiet, profile_chunks, settings).run()
 
 
 @checked
@@ -234,23 +239,22 @@ def evaluate(
         InvalidArgumentError: `num_episodes` is not an integer of at least 1 or does not fit into
             memory, `seed` does not fit in 64 bits, or `agent_state` is not from such an agent.
     """
-    resolved = config.resolve()
-    if isinstance(resolved.learner, ControllerLearner):
+    if isinstance(config.learner, ControllerLearner):
         agent_state = None  # A fixed policy needs none, so any is passed over.
     else:
-        _require_state(resolved, agent_state)
+        _require_state(config, agent_state)
     key = key_alone(seed)
     if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((agent_state, key))):
         # Inside your own traced program, memory can't be checked here.
         evaluation = Evaluation(
-            resolved.env,
-            resolved.learner,
+            config.environment,
+            config.learner,
             num_episodes,
-            max_steps=resolved.config.eval_max_steps,
+            max_steps=config.eval_max_steps,
         )
         return jax.jit(evaluation.returns)(agent_state, key)[0]
     with shortage_named():
-        compiled = compile_evaluation(resolved, num_episodes, agent_state, key)
+        compiled = compile_evaluation(config, num_episodes, agent_state, key)
         return jax.block_until_ready(compiled(agent_state, key)[0])
 
 
@@ -267,9 +271,8 @@ class PureTraining(Protocol):
     def __call__(self, key: jax.Array) -> dict[str, Any]: ...
 
 
-def _require_pure(resolved: ResolvedConfig) -> None:
+def _require_pure(config: TrainingConfig) -> None:
     """Refuse settings that don't work in a training as one function of a key."""
-    config = resolved.config
     if config.target_return is not None:
         raise InvalidArgumentError(
             "make_train runs every seed to the end, so target_return must be None, "
@@ -280,15 +283,16 @@ def _require_pure(resolved: ResolvedConfig) -> None:
             "make_train gets its seed as a key, so seeds must be None, "
             f"but is {shown(config.seeds)}; map the function over keys."
         )
-    if (config.num_devices or 1) > 1:
+    # A number that was filled in may be larger, since a training by itself may use more devices.
+    if config.given.get("num_devices", 1) > 1:
         raise InvalidArgumentError(
             "make_train is one program of one device, so num_devices must be 1, "
             f"but is {config.num_devices}; use train_and_evaluate."
         )
-    if resolved.num_updates >= 2**31:
+    if config.num_updates >= 2**31:
         raise InvalidArgumentError(
             "make_train runs fewer than 2**31 updates, but steps_per_env = "
-            f"{resolved.steps_per_env} are {resolved.num_updates}; use train_and_evaluate."
+            f"{config.steps_per_env} are {config.num_updates}; use train_and_evaluate."
         )
 
 
@@ -304,17 +308,15 @@ def make_train(config: TrainingConfig) -> PureTraining:
     Raises:
         InvalidArgumentError: `config` has a `target_return`, `seeds`, or 2**31 updates or more.
     """
-    resolved = config.resolve()
-    config = resolved.config
-    _require_pure(resolved)
-    steps_per_update = resolved.num_envs * resolved.learner.steps_per_update
-    learner = resolved.learner.scheduled(resolved.num_updates)
-    loop = LearningLoop(resolved.env, learner, resolved.num_envs)
+    _require_pure(config)
+    steps_per_update = config.num_envs * config.learner.steps_per_update
+    learner = config.learner.scheduled(config.num_updates)
+    loop = LearningLoop(config.environment, learner, config.num_envs)
     evaluation = Evaluation(
-        resolved.env, learner, config.eval_rollouts, max_steps=config.eval_max_steps
+        config.environment, learner, config.eval_rollouts, max_steps=config.eval_max_steps
     )
-    every = resolved.updates_per_eval
-    ends = [*range(every, resolved.num_updates, every), resolved.num_updates]
+    every = config.updates_per_eval
+    ends = [*range(every, config.num_updates, every), config.num_updates]
     # Trip counts don't depend on the key, since under vmap a loop whose end depends on the key
     # would run masked.
     trips = jnp.asarray(np.diff(ends, prepend=0), jnp.int32)
@@ -394,15 +396,13 @@ def load_agent(
         )
     slot = 0 if seed is None else slot_of(seeds, seed)
     is_of_many = config.seeds is not None
-    config = config.of_seed(seeds[slot])
-    resolved = config.resolve()
-    learner = resolved.learner
+    config = config.changed(seed=seeds[slot], seeds=None, mapping=None)
+    env, learner = config.environment, config.learner
     if isinstance(learner, ControllerLearner):
-        return config, resolved.env, learner.controller
+        return config, env, learner.controller
     checkpoints = Checkpoints(folder.checkpoints)
-    learner = learner.scheduled(resolved.num_updates)
-    num_devices = config.num_devices or 1
-    loop = LearningLoop(resolved.env, learner, resolved.num_envs, num_devices=num_devices)
+    learner = learner.scheduled(config.num_updates)
+    loop = LearningLoop(env, learner, config.num_envs, num_devices=config.num_devices)
     one = result_shapes(jax.jit(loop.init).trace(make_key(config.seed)))
     shapes = one
     if is_of_many:
@@ -424,43 +424,27 @@ def load_agent(
         agent = jax.tree.map(lambda leaf: leaf[slot], state.agent)
     else:
         agent = loop.of_first_device(state).agent
-    return config, resolved.env, TrainedPolicy(learner, agent)
-
-
-def _completed(resolved: ResolvedConfig, profile_chunks: int) -> ResolvedConfig:
-    """Return a training as it runs. For many seeds, fill in how they share a device."""
-    if resolved.config.seeds is not None:
-        from myriad.training.seeds import resolved_for_seeds
-
-        return resolved_for_seeds(resolved, profile_chunks)
-    if (mapping := resolved.config.mapping) is not None:
-        raise InvalidArgumentError(
-            "mapping",
-            f"must be left out without seeds, since it is for seeds, but got {mapping!r}.",
-        )
-    return resolved.with_devices()
+    return config, env, TrainedPolicy(learner, agent)
 
 
 def _trainer(
-    resolved: ResolvedConfig,
+    config: TrainingConfig,
     folder: RunFolder,
     quiet: bool,  # noqa: FBT001
     profile_chunks: int,
     settings: Sequence[ActiveSetting],
 ) -> Trainer:
-    if resolved.config.seeds is None:
-        trainings = Trainings(CompiledTraining(resolved))
+    if config.seeds is None:
+        trainings = Trainings(CompiledTraining(config))
     else:
         from myriad.training.seeds import SeedTrainings
 
-        trainings = SeedTrainings(resolved)
+        trainings = SeedTrainings(config)
     return Trainer(trainings, folder, quiet=quiet, profile_chunks=profile_chunks, settings=settings)
 
 
-def _require_state(resolved: ResolvedConfig, agent_state: Any) -> None:
+def _require_state(config: TrainingConfig, agent_state: Any) -> None:
     """Raise unless a state has the leaves of the learner's state, of any sizes."""
-    learner = resolved.learner
-    num_envs = resolved.num_envs
 
     def kinds(state: Any, more_axes: int = 0) -> Any:
         leaves, structure = jax.tree.flatten(state)
@@ -468,7 +452,7 @@ def _require_state(resolved: ResolvedConfig, agent_state: Any) -> None:
             (getattr(x, "ndim", -1) + more_axes, getattr(x, "dtype", None)) for x in leaves
         ]
 
-    one = jax.eval_shape(lambda: learner.init(make_key(0), num_envs))
+    one = jax.eval_shape(lambda: config.learner.init(make_key(0), config.num_envs))
     if kinds(agent_state) == kinds(one):
         return
     if kinds(agent_state) == kinds(one, more_axes=1):
@@ -479,21 +463,30 @@ def _require_state(resolved: ResolvedConfig, agent_state: Any) -> None:
         )
     raise InvalidArgumentError(
         "agent_state",
-        f"must be that of a trained {resolved.config.agent}, such as the agent_state "
+        f"must be that of a trained {config.agent}, such as the agent_state "
         f"of its results, but got {shown(agent_state)}.",
     )
 
 
-def _require_same_training(call: str, resolved: ResolvedConfig, profile_chunks: int) -> None:
-    """Raise unless all processes are about to run the same training, and can run it together.
+def _require_runnable(call: str, config: TrainingConfig, profile_chunks: int) -> None:
+    """Raise unless the settings go together, and all processes are about to run the same training.
 
     Raises:
-        InvalidArgumentError: the processes differ, or a setting works in a single process only.
+        InvalidArgumentError: a setting is only for many seeds, or for a single seed or process, or
+            the processes differ.
     """
+    if config.seeds is not None:
+        from myriad.training.seeds import require_settings_of_seeds
+
+        require_settings_of_seeds(config, profile_chunks)
+    elif config.mapping is not None:
+        raise InvalidArgumentError(
+            "mapping",
+            f"must be left out without seeds, since it is for seeds, but got {config.mapping!r}.",
+        )
     if distributed.count() == 1:
         return
-    config = resolved.config
-    facts: dict[str, Any] = {"the call": call} | config.model_dump(mode="json")
+    facts: dict[str, Any] = {"the call": call} | dataclasses.asdict(config)
     for owner in ("env", "agent"):
         facts |= {f"{owner}.{name}": value for name, value in facts.pop(f"{owner}_options").items()}
     facts |= {f"the version of {name}": each for name, each in hardware.package_versions().items()}
@@ -505,11 +498,11 @@ def _require_same_training(call: str, resolved: ResolvedConfig, profile_chunks: 
         ("profile_chunks", profile_chunks, 0, "a trace shows one"),
     ]
     require_values("with several processes", settings)
-    if resolved.num_devices() != jax.device_count():
+    if config.num_devices != jax.device_count():
         raise InvalidArgumentError(
             "num_devices",
             f"must be {jax.device_count()}, the devices of all {distributed.count()} "
-            f"processes, but is {resolved.num_devices()}.",
+            f"processes, but is {config.num_devices}.",
         )
 
 

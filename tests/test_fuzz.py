@@ -35,7 +35,6 @@ from myriad.api import evaluate_run
 from myriad.autotune import autotune, suggest_config, suggest_scan_chunk_size
 from myriad.cli import main
 from myriad.cli.arguments import COMMANDS, load_command
-from myriad.cli.switches import switches_of
 from myriad.cli.train import TrainingFlags
 from myriad.envs import ENVIRONMENTS
 from myriad.ranges import range_in, ranges_of
@@ -132,7 +131,7 @@ def flags(draw, command, ends):
     # Some agents have no hyperparameters.
     name = draw(st.sampled_from([*known, "surprise"]))
     declared, default = known.get(name, (None, None))
-    if not prefix and (default is False or flag_of(name)[2:] in switches_of(kind)):
+    if not prefix and isinstance(default, bool):
         return [
             draw(
                 st.sampled_from([flag_of(name), f"--no-{flag_of(name)[2:]}", f"{flag_of(name)}=x"])
@@ -321,7 +320,7 @@ def targets():
     functions += [evaluate_run, autotune, suggest_config, suggest_scan_chunk_size, record]
     functions += [rollout.summary, TrainingConfig.from_toml, myriad.make_train(config)]
     fitting = {"env": env, "agent": agent, "config": config, "key": myriad.make_key(0)}
-    fitting |= {"agent_state": config.resolve().learner.init(myriad.make_key(0), 2)}
+    fitting |= {"agent_state": config.learner.init(myriad.make_key(0), 2)}
     fitting |= {"run_folder": "run", "name_or_env": "CartPole-v1", "text": config.to_toml()}
     fitting |= {"path": "out.gif", "quiet": True, "seconds": 0, "seed": 0, "num_envs": 2}
     fitting |= {"scan_chunk_size": 4, "num_episodes": 2, "num_steps": 3, "steps_per_env": 8}

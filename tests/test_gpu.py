@@ -34,7 +34,7 @@ DIGEST = """
 import hashlib, sys, jax, numpy as np
 from myriad import create_config
 from myriad.training.programs import CompiledTraining
-training = CompiledTraining(create_config("cartpole-control", sys.argv[1], 256).resolve())
+training = CompiledTraining(create_config("cartpole-control", sys.argv[1], 256))
 training.compile()
 state, _ = training.run(training.first_state(), np.int32(5), np.bool_(False))
 leaves = jax.tree.leaves(state.agent)

@@ -86,10 +86,10 @@ def test_a_rollout_in_blocks_is_the_same_rollout(
 @pytest.mark.slow
 def test_dqn_learns_the_same_in_loops_of_either_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = {"batch_size": 16, "agent.learning_starts": 40}
-    resolved = create_config("cartpole-control", "dqn", 8, 400, **options).resolve()
+    config = create_config("cartpole-control", "dqn", 8, 400, **options)
 
     def params() -> np.ndarray:
-        init, run = LearningLoop(resolved.env, resolved.learner, 8).jitted()
+        init, run = LearningLoop(config.environment, config.learner, 8).jitted()
         state, _ = run(init(np.uint32(0)), np.int32(12), np.bool_(False))  # noqa: FBT003
         return np.asarray(state.agent.params)
 
@@ -100,11 +100,11 @@ def test_dqn_learns_the_same_in_loops_of_either_kind(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.slow
 def test_an_evaluation_in_blocks_is_the_same_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
-    resolved = create_config("cartpole-control", "ppo", 4).resolve()
-    agent = resolved.learner.init(jax.random.key(0), 4)
+    config = create_config("cartpole-control", "ppo", 4)
+    agent = config.learner.init(jax.random.key(0), 4)
 
     def episodes() -> Any:
-        evaluation = Evaluation(resolved.env, resolved.learner, 6, max_steps=10)
+        evaluation = Evaluation(config.environment, config.learner, 6, max_steps=10)
         return jax.jit(evaluation.episodes)(agent, jax.random.key(1))
 
     plain = episodes()

@@ -31,9 +31,9 @@ def files(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(("agent", "name", "env"), SHIPPED)
-def test_every_shipped_preset_resolves_to_what_its_file_says(agent, name, env):
+def test_every_shipped_preset_sets_what_its_file_says(agent, name, env):
     preset = load_preset(name, agent, env or "cartpole-control")
-    config = create_config(env or "cartpole-control", agent, preset=name).resolve().config
+    config = create_config(env or "cartpole-control", agent, preset=name)
     for field, value in preset.fields.items():
         assert config.value_of(field) == value, field
 
@@ -41,9 +41,9 @@ def test_every_shipped_preset_resolves_to_what_its_file_says(agent, name, env):
 @pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
 def test_every_learner_has_the_presets_of_the_guide(agent):
     assert {"baseline", "optimized", "ultra_fast"} <= {p.name for p in list_presets(agent)}
-    baseline = create_config("cartpole-control", agent, preset="baseline").resolve()
-    plain = create_config("cartpole-control", agent).resolve()
-    assert baseline.config == plain.config
+    baseline = create_config("cartpole-control", agent, preset="baseline")
+    plain = create_config("cartpole-control", agent)
+    assert baseline == plain
 
 
 def test_a_file_wins_over_a_preset_and_a_flag_over_both(files, tmp_path):
@@ -51,11 +51,11 @@ def test_a_file_wins_over_a_preset_and_a_flag_over_both(files, tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text('env = "cartpole-control"\nagent = "ppo"\npreset = "quick"\nnum_envs = 64\n')
     flags = ["train", "--config", str(file), "--eval-rollouts", "6"]
-    config = parse(flags).training().resolve().config
+    config = parse(flags).training()
     assert (config.num_envs, config.rollout_steps, config.eval_rollouts) == (64, 8, 6)
     assert config.agent_options["gamma"] == 0.5
     given = {"preset": "quick", "num_envs": 64, "agent.gamma": 0.9}
-    config = create_config("cartpole-control", "ppo", **given).resolve().config
+    config = create_config("cartpole-control", "ppo", **given)
     assert (config.num_envs, config.rollout_steps) == (64, 8)
     assert config.agent_options["gamma"] == 0.9
 
@@ -63,44 +63,44 @@ def test_a_file_wins_over_a_preset_and_a_flag_over_both(files, tmp_path):
 def test_a_length_that_you_give_replaces_that_of_a_preset(files):
     files(ppo="[quick]\ntotal_steps = 4096")
     config = create_config("cartpole-control", "ppo", preset="quick", steps_per_env=64)
-    assert config.resolve().steps_per_env == 64
+    assert config.steps_per_env == 64
     config = create_config("cartpole-control", "ppo", preset="quick")
-    assert config.resolve().steps_per_env == 256
+    assert config.steps_per_env == 256
 
 
 def test_a_preset_may_be_for_one_environment(files):
     files(ppo="[tuned]\nnum_envs = 8\n[tuned.snake]\nnum_envs = 32\n[other.snake]\nnum_envs = 4")
-    assert create_config("snake", "ppo", preset="tuned").resolve().num_envs == 32
-    assert create_config("pendulum-control", "ppo", preset="tuned").resolve().num_envs == 8
+    assert create_config("snake", "ppo", preset="tuned").num_envs == 32
+    assert create_config("pendulum-control", "ppo", preset="tuned").num_envs == 8
     files(ppo="[tuned.cartpole-control]\nnum_envs = 32\n[other.snake]\nnum_envs = 4")
-    assert create_config("cartpole", "ppo", preset="tuned").resolve().num_envs == 32
+    assert create_config("cartpole", "ppo", preset="tuned").num_envs == 32
     with pytest.raises(InvalidArgumentError, match="of ppo is for snake alone, but env is pend"):
         create_config("pendulum-control", "ppo", preset="other")
 
 
-def test_a_resolved_configuration_needs_its_preset_no_more(files):
+def test_the_file_of_a_configuration_needs_its_preset_no_more(files):
     files(ppo='[quick]\nnum_envs = 32\neval_rollouts = 4\ntarget_return = "none"')
-    resolved = create_config("cartpole-control", "ppo", preset="quick").resolve()
-    text = resolved.config.to_toml()
+    config = create_config("cartpole-control", "ppo", preset="quick")
+    text = config.to_toml()
     files(ppo="[another]\n")
-    assert TrainingConfig.from_toml(text).resolve().config == resolved.config
+    assert TrainingConfig.from_toml(text) == config
 
 
 def test_a_target_of_none_wins_over_that_of_a_preset(files):
     files(ppo="[quick]\ntarget_return = 5.0")
     config = create_config("cartpole-control", "ppo", preset="quick", target_return=None)
-    assert config.resolve().config.target_return is None
+    assert config.target_return is None
     config = create_config("cartpole-control", "ppo", preset="quick")
-    assert config.resolve().config.target_return == 5.0
+    assert config.target_return == 5.0
 
 
 def test_a_field_is_the_same_under_its_dotted_name(files):
     files(ppo='[quick]\n"agent.rollout_steps" = 8')
     given = create_config("cartpole-control", "ppo", preset="quick", rollout_steps=32)
-    assert given.resolve().config.rollout_steps == 32
+    assert given.rollout_steps == 32
     given = create_config("cartpole-control", "ppo", preset="quick", **{"agent.rollout_steps": 16})
-    assert given.resolve().config.rollout_steps == 16
-    left_open = create_config("cartpole-control", "ppo", preset="quick").resolve().config
+    assert given.rollout_steps == 16
+    left_open = create_config("cartpole-control", "ppo", preset="quick")
     assert left_open.value_of("agent.rollout_steps") == left_open.rollout_steps == 8
 
 
@@ -109,10 +109,9 @@ def test_the_record_of_a_run_names_its_preset(files):
     config = create_config(
         "cartpole-control", "ppo", preset="quick", **{"agent.compute_dtype": "bfloat16"}
     )
-    resolved = config.resolve()
-    record = environment_record(config, active_settings(config, resolved))
+    record = environment_record(config, active_settings(config))
     assert (record["preset"], record["compute_dtype"]) == ("quick", "bfloat16")
-    assert "preset" not in resolved.config.to_toml()
+    assert "preset" not in config.to_toml()
 
 
 @pytest.mark.parametrize(("chosen", "tunes"), [("true", True), ("false", False)])
@@ -126,7 +125,8 @@ def test_a_preset_says_whether_the_autotuner_chooses_the_chunk(files, monkeypatc
 
     monkeypatch.setattr("myriad.api.autotune", tuned)
     config = create_config("cartpole-control", "ppo", preset="quick")
-    assert (len(asked), config.scan_chunk_size) == ((1, 64) if tunes else (0, None))
+    assert len(asked) == int(tunes)
+    assert ("scan_chunk_size" in config.given) == tunes
     # Yours comes first.
     create_config("cartpole-control", "ppo", preset="quick", scan_chunk_size=128)
     create_config("cartpole-control", "ppo", preset="quick", auto_tune=False)

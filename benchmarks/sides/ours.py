@@ -93,7 +93,7 @@ class MyriadSeeds(TrainingStepper):
 
         super().__init__(workload, seed=seed)
         num_seeds = workload.num_seeds or 1
-        self.population = Population(_config(workload).resolve(), num_seeds)
+        self.population = Population(handles.completed(_config(workload)), num_seeds)
         self.num_devices = self.population.num_devices
 
     def train(self, seed: int) -> None:

@@ -13,7 +13,7 @@ from myriad.host import release_freed_memory
 from myriad.timing import interleave, median_interval
 from myriad.timing.intervals import require_enough
 from myriad.timing.subject import Subject
-from myriad.training.config import ResolvedConfig, TrainingConfig, make_config
+from myriad.training.config import TrainingConfig
 from myriad.training.fits import shortage_named
 from myriad.training.halves import Halves
 from myriad.training.memory import bytes_of, call_bytes, compiler_bytes
@@ -113,7 +113,7 @@ def measure_arms(
     found: dict[tuple[str, int], BatchRate] = {}
     for arm, size in itertools.product(arms, sizes):
         each = arm, size
-        resized = with_batch(arms[arm], size).resolve()
+        resized = with_batch(arms[arm], size)
         halves = Halves(resized)
         needed, refused = _compiled_within(halves, memory_limit)
         found[each] = BatchRate(size, None, None, None, needed, refused)
@@ -185,27 +185,21 @@ def with_batch(config: TrainingConfig, size: int) -> TrainingConfig:
     Raises:
         InvalidArgumentError: the agent takes no gradient steps.
     """
-    resolved = config.resolve().config
-    given: Any = config.model_dump(exclude_unset=True)
-    env = given.pop("env")
-    agent = given.pop("agent")
-    shared = ("rollout_steps", "batch_size", "buffer_size")
-    options = given.pop("agent_options", {})
-    given |= {name: options.pop(name) for name in shared if name in options}
-    if resolved.batch_size is not None:
-        return make_config(env, agent, **given | {"batch_size": size}, agent_options=options)
-    if "num_minibatches" not in resolved.agent_options:
-        raise InvalidArgumentError(f"{agent} takes no gradient steps, so it has no batch to tune.")
+    if config.batch_size is not None:
+        return config.changed(batch_size=size)
+    if "num_minibatches" not in config.agent_options:
+        raise InvalidArgumentError(
+            f"{config.agent} takes no gradient steps, so it has no batch to tune."
+        )
     steps = math.gcd(_ROLLOUT_STEPS, _MINIBATCHES * size)
-    for name in ("steps_per_env", "total_steps", "scan_chunk_size", "eval_frequency"):
-        given.pop(name, None)
-    given |= {"num_envs": _MINIBATCHES * size // steps, "rollout_steps": steps}
-    options |= {"num_minibatches": _MINIBATCHES}
-    return make_config(env, agent, **given, agent_options=options)
+    follow = ("steps_per_env", "total_steps", "scan_chunk_size", "eval_frequency", "batch_size")
+    changes: dict[str, Any] = dict.fromkeys(follow)
+    changes |= {"num_envs": _MINIBATCHES * size // steps, "rollout_steps": steps}
+    return config.changed(**changes | {"agent.num_minibatches": _MINIBATCHES})
 
 
-def _gradient_steps(resolved: ResolvedConfig) -> int:
-    options = resolved.config.agent_options
+def _gradient_steps(config: TrainingConfig) -> int:
+    options = config.agent_options
     if "gradient_steps" in options:
         return options["gradient_steps"]
     return options["num_minibatches"] * options["num_epochs"]

@@ -1,5 +1,6 @@
 """The key of an answer in the autotuner's cache, and all that the answer depends on."""
 
+import dataclasses
 import hashlib
 import json
 from typing import Any
@@ -15,7 +16,7 @@ from myriad.xla import default_dtype, matmul_precision
 # program, but costs nothing. How often a training evaluates only decides which timings it can use.
 _IRRELEVANT = {
     "seed", "steps_per_env", "scan_chunk_size", "target_return", "checkpoint_every_s", "log_to",
-    "eval_max_steps", "eval_frequency", "preset", "monitor_every", "film_every",
+    "eval_max_steps", "eval_frequency", "monitor_every", "film_every",
     "compile_mode", "wandb_project", "wandb_name", "wandb_tags", "seeds", "mapping",
 }  # fmt: skip
 _IRRELEVANT_OPTIONS = {"exploration_steps"}
@@ -25,12 +26,10 @@ def details(config: TrainingConfig, hardware: Hardware) -> dict[str, Any]:
     """Return everything that an answer depends on. Its hash is part of the key.
 
     Args:
-        config: a configuration with every default filled in.
+        config: the training.
         hardware: the machine.
     """
-    fields = {
-        name: v for name, v in config.model_dump(mode="json").items() if name not in _IRRELEVANT
-    }
+    fields = {k: v for k, v in dataclasses.asdict(config).items() if k not in _IRRELEVANT}
     fields["agent_options"] = {
         name: v for name, v in fields["agent_options"].items() if name not in _IRRELEVANT_OPTIONS
     }

@@ -22,7 +22,7 @@ from myriad.hardware import available_bytes, fingerprint, is_configured, package
 from myriad.random import make_key
 from myriad.timing import compare
 from myriad.training.active import gradient_rows
-from myriad.training.config import ResolvedConfig
+from myriad.training.config import TrainingConfig
 from myriad.training.fits import require_fit
 from myriad.training.memory import least_needs
 
@@ -66,36 +66,36 @@ class DtypeSpeed:
         )
 
 
-def dtype_speed(resolved: ResolvedConfig, cache: ProfileCache | None = None) -> DtypeSpeed | None:
+def dtype_speed(config: TrainingConfig, cache: ProfileCache | None = None) -> DtypeSpeed | None:
     """Return how fast a training's compute dtype is here, or None if it is float32.
 
     The first measurement takes about a second. The cache keeps the result for this machine and for
     the same programs and versions.
 
     Args:
-        resolved: the training.
+        config: the training.
         cache: the autotuner's file; by default `~/.myriad/autotune_profiles.json`.
 
     Raises:
         InvalidArgumentError: the training does not fit into memory.
     """
-    learner: Any = resolved.learner
+    learner: Any = config.learner
     dtype = getattr(learner, "compute_dtype", "float32")
-    num_rows = gradient_rows(resolved)
+    num_rows = gradient_rows(config)
     if dtype == "float32" or num_rows is None:
         return None
-    devices = resolved.num_devices()
+    devices = config.num_devices
     rows = block_size(num_rows // (devices * learner.gradient_accumulation))
     cache = ProfileCache() if cache is None else cache
     hardware = fingerprint()
-    arguments = pass_arguments(resolved, rows)
+    arguments = pass_arguments(config, rows)
     narrow = jax.jit(gradient_pass(learner))
     key = _key(narrow.lower(*arguments))
     known = (cache.get("hardware", hardware.slug) or {}).get(_FIELD, {}).get(key)
     if known is not None:
         return DtypeSpeed(dtype, rows, known["ratio"], known["low"], known["high"], from_cache=True)
     # Refuse a training that is too large before anything runs.
-    require_fit(resolved, least_needs(resolved), available_bytes())
+    require_fit(config, least_needs(config), available_bytes())
     found = compare(
         functools.partial(jax.jit(gradient_pass(_in_float32(learner))), *arguments),
         functools.partial(narrow, *arguments),
@@ -116,11 +116,11 @@ def dtype_speed(resolved: ResolvedConfig, cache: ProfileCache | None = None) -> 
     return speed
 
 
-def warn_if_slower(resolved: ResolvedConfig) -> None:
+def warn_if_slower(config: TrainingConfig) -> None:
     """Warn of a compute dtype that is slower than float32. Raises the errors of `dtype_speed`."""
-    if resolved.config.compile_mode == "off":
+    if config.compile_mode == "off":
         return  # Uncompiled trainings are for debugging, where speed doesn't matter.
-    speed = dtype_speed(resolved)
+    speed = dtype_speed(config)
     if speed is not None and speed.is_slower:
         warnings.warn(
             f"{speed.dtype} is slower here: {speed}. agent.compute_dtype = 'float32' is faster.",
@@ -144,16 +144,16 @@ def gradient_pass(learner: Any) -> Any:
     return jax.grad(loss)
 
 
-def pass_arguments(resolved: ResolvedConfig, rows: int) -> tuple[Any, jax.Array]:
+def pass_arguments(config: TrainingConfig, rows: int) -> tuple[Any, jax.Array]:
     """Return the arguments of `gradient_pass`: parameters and `rows` normalised observations."""
-    learner: Any = resolved.learner
-    state = jax.eval_shape(functools.partial(learner.init, num_envs=resolved.num_envs), make_key(0))
+    learner: Any = config.learner
+    state = jax.eval_shape(functools.partial(learner.init, num_envs=config.num_envs), make_key(0))
     rng = np.random.default_rng(0)
 
     def drawn(shape: tuple[int, ...]) -> jax.Array:
         return jnp.asarray(rng.standard_normal(shape, np.float32))
 
-    space = resolved.env.observation_space(resolved.env.default_params)
+    space = config.environment.observation_space(config.environment.default_params)
     params = jax.tree.map(lambda leaf: 0.1 * drawn(leaf.shape), state.params)
     return params, drawn((rows, math.prod(space.shape)))
 

@@ -10,19 +10,18 @@ import jax
 from myriad.autotune.cache import Entry, ProfileCache
 from myriad.autotune.keys import digest
 from myriad.hardware import Hardware
-from myriad.training.config import ResolvedConfig, make_config
+from myriad.training.config import SHARED_WITH_AGENT, TrainingConfig, make_config
 from myriad.training.memory import state_size
 
 Say = Callable[[str], None]
 
 
 def record_profiles(
-    cache: ProfileCache, resolved: ResolvedConfig, hardware: Hardware, say: Say
+    cache: ProfileCache, config: TrainingConfig, hardware: Hardware, say: Say
 ) -> None:
     """Describe the machine, the environment and the agent, unless the cache already has them."""
-    config = resolved.config
     of_env = {"env": config.env, "env_options": config.env_options}
-    sizes = config.model_dump(include={"buffer_size", "rollout_steps", "batch_size"})
+    sizes = {name: getattr(config, name) for name in SHARED_WITH_AGENT}
     of_agent = {"agent": config.agent, "agent_options": config.agent_options} | sizes | of_env
 
     def record(section: str, name: str, key: str, describe: Callable[[], Entry]) -> None:
@@ -40,13 +39,13 @@ def record_profiles(
         "env_profiles",
         config.env,
         f"{config.env}:{digest(of_env)}",
-        lambda: of_env | _env_profile(resolved),
+        lambda: of_env | _env_profile(config),
     )
     record(
         "agent_profiles",
         config.agent,
         f"{config.agent}:{digest(of_agent)}",
-        lambda: of_agent | _agent_profile(resolved),
+        lambda: of_agent | _agent_profile(config),
     )
 
 
@@ -58,21 +57,21 @@ def hardware_profile(hardware: Hardware) -> Entry:
     }
 
 
-def _env_profile(resolved: ResolvedConfig) -> dict[str, Any]:
-    env = resolved.env
+def _env_profile(config: TrainingConfig) -> dict[str, Any]:
+    env = config.environment
     # Random actions need no state, so the whole state is the environment's.
-    alone = make_config(resolved.config.env, "random", env_options=resolved.config.env_options)
+    alone = make_config(config.env, "random", env_options=config.env_options)
     return {
         "observation": str(env.observation_space(env.default_params)),
         "action": str(env.action_space(env.default_params)),
-        "bytes_per_env": state_size(alone.resolve()).per_env,
+        "bytes_per_env": state_size(alone).per_env,
     }
 
 
-def _agent_profile(resolved: ResolvedConfig) -> dict[str, Any]:
-    size = state_size(resolved)
+def _agent_profile(config: TrainingConfig) -> dict[str, Any]:
+    size = state_size(config)
     return {
-        "env": resolved.config.env,
+        "env": config.env,
         "fixed_bytes": size.fixed,
         "bytes_per_env": size.per_env,
     }

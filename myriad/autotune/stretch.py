@@ -33,10 +33,10 @@ class Stretch:
 
     def __init__(self, training: CompiledTraining):
         self._training = training
-        self._unit = training.resolved.learner.steps_per_update
+        self._unit = training.config.learner.steps_per_update
         self._state: TrainState = training.first_state()
         # Train until the agent learns, as it does in almost all of a training.
-        first = training.loop.learner.first_learning_update(training.resolved.num_envs)
+        first = training.loop.learner.first_learning_update(training.config.num_envs)
         update_s = self._run(first, chunk=first) / first
         self.num_updates, self.seconds = 1, update_s
         # If an update takes far longer than a call may, this one timing has to do.

@@ -91,8 +91,7 @@ def suggest_config(
     end = time.perf_counter() + seconds
     best: AutotuneResult | None = None
     for config in _sizes(env, agent):
-        resolved = config.resolve()
-        needed = state_size(resolved).bytes(resolved.num_envs)
+        needed = state_size(config).bytes(config.num_envs)
         is_late = time.perf_counter() > end
         if best is not None and (is_late or needed > available_bytes(memory_limit)):
             break
@@ -105,19 +104,18 @@ def suggest_config(
                 raise
             break  # The state fits, but the programs do not.
         say(
-            f"{resolved.num_envs:>9,} environments: {result.steps_per_s:>15,.0f} steps/s, "
+            f"{config.num_envs:>9,} environments: {result.steps_per_s:>15,.0f} steps/s, "
             f"chunk {result.scan_chunk_size}"
         )
         if best is None or result.steps_per_s > best.steps_per_s:
             best = result
     assert best is not None, "the first size either has a result or raises"
-    chosen = make_config(env, agent, best.resolved.num_envs, scan_chunk_size=best.scan_chunk_size)
-    return chosen.resolve().config
+    return make_config(env, agent, best.config.num_envs, scan_chunk_size=best.scan_chunk_size)
 
 
 def _sizes(env: str, agent: str) -> Iterator[TrainingConfig]:
     """Yield configurations of ever more environments, each long enough to time."""
-    num_envs = make_config(env, agent).resolve().num_envs
+    num_envs = make_config(env, agent).num_envs
     while num_envs <= _MOST_ENVS:
         yield make_config(env, agent, num_envs, STEPS_PER_ENV)
         num_envs *= 4

@@ -13,7 +13,7 @@ from myriad.envs import ENVIRONMENTS
 from myriad.files import announced
 from myriad.hardware import available_bytes, fingerprint, is_configured
 from myriad.ranges import Bytes, Seconds
-from myriad.training.config import ResolvedConfig, TrainingConfig
+from myriad.training.config import TrainingConfig
 from myriad.training.fits import compile_within_memory, shortage_named
 from myriad.training.programs import CompiledTraining
 from myriad.xla import most_bytes, readable_bytes
@@ -28,7 +28,7 @@ class AutotuneResult:
     """The autotuner's choice for a training, and the reasons.
 
     Attributes:
-        resolved: the training with the chosen chunk. What the agent learns stays the same.
+        config: the training with the chosen chunk. What the agent learns stays the same.
         scan_chunk_size: the chosen chunk, in steps of every environment.
         steps_per_s: steps/s of all environments while training with it, without evaluations.
         steps_per_s_low: the lower end of its 95% interval.
@@ -42,7 +42,7 @@ class AutotuneResult:
             processes that have the same.
     """
 
-    resolved: ResolvedConfig
+    config: TrainingConfig
     scan_chunk_size: int
     steps_per_s: float
     steps_per_s_low: float
@@ -52,11 +52,6 @@ class AutotuneResult:
     seconds: float
     from_cache: bool
     configured: bool
-
-    @property
-    def config(self) -> TrainingConfig:
-        """The configuration with the chosen chunk and every default filled in."""
-        return self.resolved.config
 
     def __str__(self) -> str:
         """Draw a table of the candidates, the chosen one marked."""
@@ -103,40 +98,39 @@ def autotune(
     say = printer(verbose=verbose)
     cache = ProfileCache() if cache is None else cache
     # Use the environment's own name in place of an alias, so that both share an answer.
-    config = config.model_copy(update={"env": ENVIRONMENTS.resolve(config.env)})
-    resolved = config.resolve()
+    config = config.changed(env=ENVIRONMENTS.resolve(config.env))
     hardware = fingerprint()
-    spelled_out = keys.details(resolved.config, hardware)
-    key = keys.key(resolved.config, hardware, spelled_out)
+    spelled_out = keys.details(config, hardware)
+    key = keys.key(config, hardware, spelled_out)
     known = cache.get("chunk_size_configs", key)  # This also refuses a file that is not a cache.
     if force_revalidate:
         known = None
-    if known is not None and _answers(known, resolved, available_bytes(memory_limit)):
-        result = _result(resolved, known, time.perf_counter() - start, from_cache=True)
+    if known is not None and _answers(known, config, available_bytes(memory_limit)):
+        result = _result(config, known, time.perf_counter() - start, from_cache=True)
         say(f"{key}: cached")
         say(str(result))
         return result
-    training = CompiledTraining(resolved.compiled_first())
+    training = CompiledTraining(config.changed(compile_mode="aot"))
     with announced("compiling the training", say, every_s=1.0):
         needs = compile_within_memory(
             training,
             limit=memory_limit,
-            subject=f"No valid chunk_size found for {resolved.num_envs:,} environments of "
-            f"{resolved.config.env} with {resolved.config.agent}: they",
+            subject=f"No valid chunk_size found for {config.num_envs:,} environments of "
+            f"{config.env} with {config.agent}: they",
             by_shapes_first=True,
-            meanwhile=lambda: record_profiles(cache, resolved, hardware, say),
+            meanwhile=lambda: record_profiles(cache, config, hardware, say),
         )
     # Time chunks as the training would run them, none beyond an evaluation.
     others = {
-        min(chunk, resolved.eval_frequency)
-        for chunk in (resolved.untuned_chunk_size, resolved.scan_chunk_size)
+        min(chunk, config.eval_frequency)
+        for chunk in (config.untuned_chunk_size, config.scan_chunk_size)
     }
     left = max(0.0, seconds - (time.perf_counter() - start))
     with shortage_named(), announced("timing chunks", say, every_s=1.0):
         rounds = measure(training, others, min(_MOST_TIMING_S, left))
-    entry = _entry(rounds, resolved.num_envs, most_bytes(needs.stated), spelled_out)
+    entry = _entry(rounds, config.num_envs, most_bytes(needs.stated), spelled_out)
     cache.update("chunk_size_configs", key, lambda _: entry)
-    result = _result(resolved, entry, time.perf_counter() - start, from_cache=False)
+    result = _result(config, entry, time.perf_counter() - start, from_cache=False)
     say(str(result))
     return result
 
@@ -146,10 +140,10 @@ def printer(*, verbose: bool) -> Say:
     return functools.partial(print, flush=True) if verbose else lambda line: None
 
 
-def _answers(entry: Entry, resolved: ResolvedConfig, room: int) -> bool:
+def _answers(entry: Entry, config: TrainingConfig, room: int) -> bool:
     """Whether an entry holds the answer for a training."""
     smallest = min(map(int, entry["rounds_s"]))
-    return smallest <= resolved.eval_frequency and entry["memory_bytes"] <= room
+    return smallest <= config.eval_frequency and entry["memory_bytes"] <= room
 
 
 def _entry(rounds: Rounds, num_envs: int, memory_bytes: int, spelled_out: Entry) -> Entry:
@@ -174,16 +168,16 @@ def _entry(rounds: Rounds, num_envs: int, memory_bytes: int, spelled_out: Entry)
 
 
 def _result(
-    resolved: ResolvedConfig, entry: Entry, seconds: float, *, from_cache: bool
+    config: TrainingConfig, entry: Entry, seconds: float, *, from_cache: bool
 ) -> AutotuneResult:
     seconds_of = {
         int(size): [float(sample) for sample in samples.split()]
         for size, samples in entry["rounds_s"].items()
     }
     rounds = Rounds(entry["stretch_steps"], seconds_of)
-    found = choose(rounds, resolved.num_envs, resolved.eval_frequency)
+    found = choose(rounds, config.num_envs, config.eval_frequency)
     return AutotuneResult(
-        resolved=resolved.with_chunk(found.chunk_size),
+        config=config.changed(scan_chunk_size=found.chunk_size),
         scan_chunk_size=found.chunk_size,
         steps_per_s=found.steps_per_s,
         steps_per_s_low=found.steps_per_s_low,

@@ -3,14 +3,13 @@
 import dataclasses
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import tyro
 
 from myriad import __version__
-from myriad.cli.switches import spelled_out, switches_of
+from myriad.cli.flags import option_flag
 from myriad.errors import InvalidArgumentError, UnknownNameError, closest, shown
-from myriad.files import parse_toml
 from myriad.ranges import require_ranges
 from myriad.registry import Registry
 
@@ -66,36 +65,45 @@ def parse(argv: Sequence[str]) -> "Command":
                 f"the command comes first: write {later[0]} before {shown(argv[0])}."
             )
         raise UnknownNameError("command", argv[0], COMMANDS)
-    words, options = _without_dotted(_as_tyro_reads(argv))
+    words = _as_tyro_reads(argv)
     if words[0] not in COMMANDS:  # you asked for help
         _require_no_empty(argv)
         return _parsed(words, {name: load_command(name) for name in COMMANDS})
     kind = load_command(words[0])
     _require_known(words, kind)
-    words = spelled_out(words, kind)
     _require_no_empty(argv)
-    if {"-h", "--help"} & set(words):
-        if words[0] == "train":
-            from myriad.cli.train import with_effective_defaults
-
-            kind = with_effective_defaults(words, options)
-        command = _parsed(words, {words[0]: kind})
-    else:
-        command = kind(**vars(_parsed(words, {words[0]: _of_given(kind, words)})))
+    asks = {"-h", "--help"}
+    if asks & set(words):
+        if hasattr(kind, "with_effective_defaults"):
+            others = [word for word in words if word not in asks]
+            kind = _command(others, kind).with_effective_defaults()
+        return _parsed(words, {words[0]: kind})
+    command = _command(words, kind)
     require_ranges(command)
-    return _with_options(command, words, options)
+    return command
 
 
-def _of_given(kind: Any, words: Sequence[str]) -> Any:
-    """Return a dataclass of only the fields that are given or needed: each one slows tyro down."""
-    names = flags_by_name(words)
-    given = {*names, *(name.removeprefix("no_") for name in names)}
+def _command(words: Sequence[str], kind: Any) -> Any:
+    """Return the command. tyro reads only the flags that are given: each one slows it down."""
+    switches = {field.name for field in dataclasses.fields(kind) if _is_switch(field)}
+    given = {
+        name.removeprefix("no_") if name.removeprefix("no_") in switches else name: flag
+        for name, flag in flags_by_name(words).items()
+    }
     fields = [
         (field.name, field.type, _copied(field))
         for field in dataclasses.fields(kind)
         if field.name in given or _is_needed(field)
     ]
-    return dataclasses.make_dataclass(kind.__name__, fields)
+    dotted = {f"option_{i}": name for i, name in enumerate(name for name in given if "." in name)}
+    fields += [(option, option_flag(name), None) for option, name in dotted.items()]
+    values = vars(_parsed(words, {words[0]: dataclasses.make_dataclass(kind.__name__, fields)}))
+    options = {name: values.pop(option) for option, name in dotted.items()}
+    known = {field.name for field in dataclasses.fields(kind)}
+    for name, value in (("options", options), ("given", given)):
+        if name in known:
+            values[name] = value
+    return kind(**values)
 
 
 def _is_needed(field: dataclasses.Field[Any]) -> bool:
@@ -109,22 +117,6 @@ def _copied(field: dataclasses.Field[Any]) -> Any:
     return dataclasses.field(kw_only=field.kw_only, **defaults)
 
 
-def _with_options(command: Any, words: Sequence[str], options: dict[str, Any]) -> Any:
-    """Return the command with its dotted options, or refuse them if it takes none."""
-    names = {field.name for field in dataclasses.fields(command)}
-    if "given" in names:
-        given = frozenset(flags_by_name(words))
-        return dataclasses.replace(command, options=options, given=given)
-    if "options" in names:
-        return dataclasses.replace(command, options=options)
-    if options:
-        raise InvalidArgumentError(
-            "only `myriad train`, `myriad tune` and `myriad doctor` take dotted names, but got "
-            f"--{next(iter(options))}."
-        )
-    return command
-
-
 def flags_by_name(argv: Sequence[str]) -> dict[str, str]:
     """Return the given flags by their names in Python, which errors have."""
     flags = (word.partition("=")[0] for word in argv if word.startswith("--"))
@@ -132,26 +124,45 @@ def flags_by_name(argv: Sequence[str]) -> dict[str, str]:
 
 
 def _require_known(words: Sequence[str], command: Any) -> None:
-    """Refuse options that the command lacks. tyro would suggest options of other commands."""
+    """Refuse options that the command lacks, and both positions of a switch.
+
+    tyro would suggest options of other commands, and take the last position.
+    """
     fields = dataclasses.fields(command)
     options = [option for option in fields if _has_flag(option)]
     names = [option.name.replace("_", "-") for option in options]
-    switches = [name for name, option in zip(names, options, strict=True) if option.type is bool]
-    switches += switches_of(command)
+    switches = [option.name.replace("_", "-") for option in options if _is_switch(option)]
     known = {f"--{name}" for name in [*names, *(f"no-{switch}" for switch in switches), "help"]}
-    for word in words:
-        flag = word.partition("=")[0].replace("_", "-")
+    takes_options = any(field.name == "options" for field in fields)
+    flags = [word.partition("=")[0].replace("_", "-") for word in words]
+    for word, flag in zip(words, flags, strict=True):
         is_flag = re.match("--|-[a-zA-Z]", word) and not _is_number(word)
-        if not is_flag or flag in known or flag == "-h":
+        is_option = takes_options and re.fullmatch(r"--(agent|env)\.[\w-]+", flag)
+        if not is_flag or is_option or flag in known or flag == "-h":
             continue
         close = closest(flag.strip("-"), names)
         meant = f"; did you mean --{close}?" if close else ""
-        if not close and any(field.name == "given" for field in fields):
+        if not close and takes_options:
             meant = "; options of an agent or an environment begin with --agent. or --env."
         raise InvalidArgumentError(
             f"`myriad {words[0]}` has no option {flag:.60}{meant} "
             f"(`myriad {words[0]} --help` lists them)."
         )
+    for switch in switches:
+        positions = f"--{switch}", f"--no-{switch}"
+        for word, flag in zip(words, flags, strict=True):
+            if flag in positions and "=" in word:
+                raise InvalidArgumentError(
+                    f"{flag} takes no value: write {' or '.join(positions)}, but got {shown(word)}."
+                )
+        if {*positions} <= {*flags}:
+            raise InvalidArgumentError(
+                f"{' and '.join(positions)} contradict each other: give one of them."
+            )
+
+
+def _is_switch(option: dataclasses.Field[Any]) -> bool:
+    return option.type is bool or get_args(option.type)[:1] == (bool,)
 
 
 def _has_flag(option: dataclasses.Field[Any]) -> bool:
@@ -188,35 +199,6 @@ def _require_no_empty(argv: Sequence[str]) -> None:
             raise InvalidArgumentError(
                 f"{flag} is empty; if you gave a variable, check that it is set."
             )
-
-
-def _without_dotted(argv: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
-    """Take `--agent.name value` and `--env.name=value` out.
-
-    Which names exist depends on the agent and the environment, so tyro can't know them.
-    """
-    rest: list[str] = []
-    options: dict[str, Any] = {}
-    arguments = iter(argv)
-    for argument in arguments:
-        dotted = re.fullmatch(r"--((?:agent|env)\.[\w-]+)(?:=(.*))?", argument)
-        if dotted is None:
-            rest.append(argument)
-            continue
-        text = dotted[2] if dotted[2] is not None else next(arguments, None)
-        if text is None:
-            raise InvalidArgumentError(f"--{dotted[1]} needs a value.")
-        options[dotted[1].replace("-", "_")] = _value(text)
-    return rest, options
-
-
-def _value(text: str) -> Any:
-    """Read a value as TOML does. Anything that TOML can't read is a string."""
-    try:
-        table = parse_toml(f"value = {text}")
-    except (ValueError, RecursionError):
-        return text
-    return table["value"] if len(table) == 1 else text
 
 
 def _parsed(argv: Sequence[str], commands: dict[str, Any]) -> Any:

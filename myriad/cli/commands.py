@@ -320,7 +320,7 @@ def _table_of_presets(agent: str, env: str) -> str:
     fields = list(dict.fromkeys(field for preset in here for field in preset.fields))
     columns = [["field", *fields, "auto_tune"]]
     for name in names:
-        config = make_config(env, agent, preset=name).resolve().config
+        config = make_config(env, agent, preset=name)
         tunes = load_preset(name, agent, env).auto_tune
         values = [str(config.value_of(field)) for field in fields]
         columns.append([name, *values, str(tunes).lower()])

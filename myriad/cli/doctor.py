@@ -39,17 +39,17 @@ class Doctor(TrainingFlags):
         flags = self
         if self.config is None:
             named = {"env": self.env or _ENV, "agent": self.agent or _AGENT}
-            flags = dataclasses.replace(self, **named, given=self.given | {*named})
+            given = {name: f"--{name}" for name in named} | self.given
+            flags = dataclasses.replace(self, **named, given=given)
         fields, sources = flags.fields()
         try:
             # Without the autotuner, which would take minutes.
             config = flags.made(lambda: make_config(**fields), sources)
-            resolved = config.resolve()
         except InvalidArgumentError as error:
             print(f"settings of {fields['agent']} on {fields['env']}: refused")
             return [str(error)]
-        settings: list[ActiveSetting] = active_settings(config, resolved, sources)
-        settings.append(_trackers(resolved.config.log_to, sources.get("log_to", "default")))
+        settings: list[ActiveSetting] = active_settings(config, sources)
+        settings.append(_trackers(config.log_to, sources.get("log_to", "default")))
         print(f"settings of {config.agent} on {config.env}\n")
         header = ("setting", "value", "from", "active", "why", "overridden by")
         rows = [
@@ -65,7 +65,7 @@ class Doctor(TrainingFlags):
         ]
         print(_table([header, *rows]))
         try:
-            speed = dtype_speed(resolved)
+            speed = dtype_speed(config)
         except InvalidArgumentError as error:  # It doesn't fit into memory.
             return [str(error)]
         if speed is not None:

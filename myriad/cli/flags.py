@@ -8,11 +8,13 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 import tyro
 
-from myriad.ranges import Range
+from myriad.files import parse_toml
+from myriad.ranges import Range, range_in
 from myriad.training.config import TrainingConfig
 
+_FIELDS = {field.name: field for field in dataclasses.fields(TrainingConfig)}
 # The two tables of options have no flag: you give each option by its dotted name.
-NAMES = [name for name in TrainingConfig.model_fields if not name.endswith("_options")]
+NAMES = [name for name in _FIELDS if not name.endswith("_options")]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,75 +43,62 @@ def sentences(kind: type) -> dict[str, str]:
 
 
 def config_flags(*names: str) -> Any:
-    """Return a dataclass with a flag for each of these fields of `TrainingConfig`."""
-    fields = [(name, field_flag(name), field_default(name)) for name in names]
-    return dataclasses.make_dataclass("ConfigFlags", fields, frozen=True)
+    """Return a dataclass with a flag for each of these fields of `TrainingConfig`.
 
-
-def field_flag(name: str, hint: str | None = None) -> Any:
-    """Return the type of the flag for a field of `TrainingConfig`, with its sentence.
-
-    The flag's own default is None, which means that you didn't give the field.
-
-    Args:
-        name: the field's name.
-        hint: the text that `--help` shows after the sentence; by default the field's own default.
+    The value of a flag that you don't give is None.
     """
-    kind = _given_type(TrainingConfig.model_fields[name].annotation)
+    flags = [(name, field_flag(name, _FIELDS[name].default), None) for name in names]
+    return dataclasses.make_dataclass("ConfigFlags", flags, frozen=True)
+
+
+def field_flag(name: str, default: Any) -> Any:
+    """Return the type of the flag for a field of `TrainingConfig`, and show this default."""
+    kind: Any = _FIELDS[name].type
+    declared = range_in(kind)
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    if get_origin(kind) in (Union, types.UnionType):
+        (kind,) = (each for each in get_args(kind) if each is not types.NoneType)
+    hint = _hint(default, declared)
     if get_origin(kind) is list:
-        (item,) = get_args(kind)
-        items: Any = tuple[item, ...]
-        if field_default(name) is None:
-            items = items | None
-        declared = range_of(name)
-        return Annotated[
-            items,
-            tyro.conf.arg(help=_sentence(name), help_behavior_hint=hint_of(None, declared)),
-            *([] if declared is None else [declared]),
-        ]
-    return Annotated[
-        kind | None,
-        tyro.conf.arg(
-            help=_sentence(name),
-            metavar=kind.__name__.upper(),
-            help_behavior_hint=_own_hint(name) if hint is None else hint,
-        ),
-        # The field's range.
-        *TrainingConfig.model_fields[name].metadata,
-    ]
+        shown = tyro.conf.arg(help=_SENTENCES.get(name, ""), help_behavior_hint=hint)
+        return Annotated[tuple[*get_args(kind), ...] | None, shown, declared]
+    metavar = kind.__name__.upper()
+    shown = tyro.conf.arg(help=_SENTENCES.get(name, ""), metavar=metavar, help_behavior_hint=hint)
+    return Annotated[kind | None, shown, declared]
 
 
-def field_default(name: str) -> Any:
-    """Return the value of a flag that you didn't give."""
-    field = TrainingConfig.model_fields[name]
-    return () if get_origin(field.annotation) is list else None
+def option_flag(
+    name: str, default: Any = None, sentence: str = "", declared: Range | None = None
+) -> Any:
+    """Return the type of the flag for an option by its dotted name. Its value is read as TOML."""
+    metavar = "VALUE" if default is None else type(default).__name__.upper()
+    value = tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=metavar,
+        instance_from_str=lambda words: _value(words[0]),
+        is_instance=lambda value: True,
+        str_from_instance=lambda value: [str(value)],
+    )
+    hint = _hint(str(default), declared)
+    shown = tyro.conf.arg(name=name.replace("_", "-"), help=sentence, help_behavior_hint=hint)
+    return Annotated[Any, value, shown]
 
 
-def shown_flag(name: str, value: Any, sentence: str, declared: Range | None) -> Any:
-    """Return the type of a flag that `--help` shows and `parse` takes out beforehand."""
-    metavar = "VALUE" if value is None else type(value).__name__.upper()
-    return Annotated[
-        str | None,
-        tyro.conf.arg(
-            name=name,
-            help=sentence,
-            metavar=metavar,
-            help_behavior_hint=hint_of(str(value), declared),
-        ),
-    ]
+def _value(text: str) -> Any:
+    """Read a value as TOML does. Anything that TOML can't read is a string."""
+    try:
+        table = parse_toml(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text
+    return table["value"] if len(table) == 1 else text
 
 
-def range_of(name: str) -> Range | None:
-    """Return the range of a field of `TrainingConfig`."""
-    metadata = TrainingConfig.model_fields[name].metadata
-    return next((each for each in metadata if isinstance(each, Range)), None)
-
-
-def hint_of(value: Any, declared: Range | None) -> str:
-    """Return a default, unless it is None, and a range as `--help` shows them."""
+def _hint(default: Any, declared: Range | None) -> str:
+    """Return a default, if there is one, and a range as `--help` shows them."""
     parts = []
-    if value is not None:
-        parts.append(f"(default: {value})")
+    if default is not None and default is not dataclasses.MISSING:
+        parts.append(f"(default: {default})")
     if declared is not None:
         allowed = _unbroken(str(declared))
         parts.append(f"{allowed[0].upper()}{allowed[1:]}.")
@@ -119,23 +108,6 @@ def hint_of(value: Any, declared: Range | None) -> str:
 def _unbroken(text: str) -> str:
     """Leave the commas out of numbers, since tyro breaks lines there."""
     return re.sub(r"(?<=\d),(?=\d)", "", text)
-
-
-def _own_hint(name: str) -> str:
-    field = TrainingConfig.model_fields[name]
-    return hint_of(None if field.is_required() else field.default, range_of(name))
-
-
-def _given_type(annotation: Any) -> Any:
-    """Return a field's type without None."""
-    if get_origin(annotation) in (Union, types.UnionType):
-        (kind,) = (each for each in get_args(annotation) if each is not types.NoneType)
-        return kind
-    return annotation
-
-
-def _sentence(name: str) -> str:
-    return _SENTENCES.get(name, "")
 
 
 _SENTENCES = sentences(TrainingConfig)

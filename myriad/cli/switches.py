@@ -1,97 +1,10 @@
-"""Flags that you turn on or off, and the fields of a training that they set."""
+"""The fields of a training that the switches and variables set."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Any
 
-import tyro
-
-from myriad.errors import InvalidArgumentError, shown
-
-
-class _Marker:
-    """Marks a flag with three positions: on, off and not given."""
-
-
-SWITCH = _Marker()
-# None means "not given", so that a lower layer such as `.env` can still set the switch.
-Switch = Annotated[bool | None, SWITCH, tyro.conf.arg(metavar="", help_behavior_hint="")]
-
-
-@dataclasses.dataclass(frozen=True)
-class SwitchFlags:
-    """The flags of those settings that are switches."""
-
-    compile: Switch = None
-    """Compile the training.
-    --no-compile runs it operation by operation, so that you can debug it at tiny sizes."""
-
-    flash_attention: Switch = None
-    """Compute attention in blocks, which never hold all attention weights at once.
-    --no-flash-attention chooses plain attention."""
-
-    bf16: Switch = None
-    """Compute networks in bfloat16. --no-bf16 chooses float32."""
-
-    def switches(self) -> dict[str, Any]:
-        """Return the switches that were given."""
-        named = {field.name: getattr(self, field.name) for field in dataclasses.fields(SwitchFlags)}
-        return {name: value for name, value in named.items() if value is not None}
-
-    def flag_of(self, switch: str) -> str:
-        """Return the flag that turned a switch on or off, as you write it."""
-        return written(switch) if getattr(self, switch) else f"--no-{written(switch)[2:]}"
-
-    def as_given(self, name: str) -> str:
-        """Return any flag as you write it, a switch in the position that was given."""
-        is_switch = name.replace("_", "-") in switches_of(type(self))
-        return self.flag_of(name) if is_switch else written(name)
-
-
-def written(name: str) -> str:
-    """Return a flag as you write it, from its name in Python."""
-    return f"--{name.replace('_', '-')}"
-
-
-def switches_of(command: Any) -> list[str]:
-    """Return the names of a command's three-position flags, as you write them."""
-    return [
-        field.name.replace("_", "-")
-        for field in dataclasses.fields(command)
-        if any(each is SWITCH for each in getattr(field.type, "__metadata__", ()))
-    ]
-
-
-def spelled_out(words: Sequence[str], command: Any) -> list[str]:
-    """Rewrite `--name` and `--no-name` as tyro takes them, with a value.
-
-    Raises:
-        InvalidArgumentError: you gave a value, or both positions of a flag.
-    """
-    positions = {}
-    for name in switches_of(command):
-        positions |= {f"--{name}": ["True"], f"--no-{name}": ["False"]}
-    out: list[str] = []
-    given: set[str] = set()
-    for word in words:
-        flag, equals, _ = word.partition("=")
-        flag = flag.replace("_", "-")
-        if flag in positions and equals:
-            name = flag[2:].removeprefix("no-")
-            raise InvalidArgumentError(
-                f"{flag} takes no value: write --{name} or --no-{name}, but got {shown(word)}."
-            )
-        value = positions.get(flag)
-        if value is not None:
-            given.add(flag)
-            name = flag[2:].removeprefix("no-")
-            if {f"--{name}", f"--no-{name}"} <= given:
-                raise InvalidArgumentError(
-                    f"--{name} and --no-{name} contradict each other: give one of them."
-                )
-        out += [word] if value is None else [f"--{flag[2:].removeprefix('no-')}", *value]
-    return out
-
+from myriad.errors import InvalidArgumentError
 
 # The one network that has attention.
 ATTENTION = "attention"
@@ -165,7 +78,8 @@ def require_used(given: Mapping[str, Any], fields: Mapping[str, Any], agent: str
     for name, network in networks.items():
         if given.get(name) and _FIELD_OF[name] not in fields:
             raise InvalidArgumentError(
-                f"{written(name)} is for agents with {network}, and this {agent} has none."
+                f"--{name.replace('_', '-')} is for agents with {network}, and this {agent} has "
+                "none."
             )
     if given.get("batch_size") is not None and not fields_of({"batch_size": 1}, agent, None):
         raise InvalidArgumentError(

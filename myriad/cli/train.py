@@ -8,34 +8,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from myriad.cli.flags import (
-    NAMES,
-    XlaFlags,
-    config_flags,
-    field_default,
-    field_flag,
-    hint_of,
-    range_of,
-    sentences,
-    shown_flag,
-)
-from myriad.cli.switches import (
-    SWITCH_OF,
-    Switch,
-    SwitchFlags,
-    fields_of,
-    name_attention,
-    require_used,
-    without_use,
-    written,
-)
+from myriad.cli.flags import NAMES, XlaFlags, config_flags, field_flag, option_flag, sentences
+from myriad.cli.switches import SWITCH_OF, fields_of, name_attention, require_used, without_use
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.files import read_text, say
 from myriad.ranges import Integer, NumSeeds, ranges_of
 from myriad.settings import FLAG, Settings
-from myriad.training.config import SAME, ResolvedConfig, TrainingConfig, canonical, make_config
-from myriad.training.options import options_of, with_tuples
+from myriad.training.config import (
+    FIELDS,
+    SAME,
+    TOTAL_STEPS,
+    TrainingConfig,
+    canonical,
+    make_config,
+    options_of,
+    read_fields,
+    with_tuples,
+)
 
+# A flag with a positive and a negative form. Without either, `.env` or a file may say it.
+Switch = Annotated[bool, tyro.conf.arg(help_behavior_hint="")]
 # Flags that say how to run a training. They don't describe the training itself.
 _OF_PROCESSES = ("distributed", "coordinator", "num_processes", "process_id")
 
@@ -45,8 +37,15 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
+class TrainingFlags(config_flags(*NAMES), XlaFlags):
     """The flags that describe a training."""
+
+    preset: str | None = None
+    """Preset of the agent, a name that `myriad presets` lists. It sets what you leave open."""
+
+    total_steps: Annotated[int | None, TOTAL_STEPS] = None
+    """Steps of all environments together, in place of steps_per_env.
+    Rounded up to whole updates."""
 
     config: Path | None = None
     """Configuration in TOML, such as a run's config.toml. Other flags override it."""
@@ -54,18 +53,29 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
     trust: bool = False
     """Import code that the file of --config or the resumed run names as module:Class."""
 
-    wandb: Switch = None
+    compile: Switch = True
+    """Compile the training.
+    --no-compile runs it operation by operation, so that you can debug it at tiny sizes."""
+
+    flash_attention: Switch = False
+    """Compute attention in blocks, which never hold all attention weights at once.
+    --no-flash-attention chooses plain attention."""
+
+    bf16: Switch = False
+    """Compute networks in bfloat16. --no-bf16 chooses float32."""
+
+    wandb: Switch = False
     """Log to Weights & Biases. --no-wandb takes it out of log_to."""
 
-    auto_tune: Switch = None
+    auto_tune: Switch = False
     """Let the autotuner choose the chunk size first.
     --no-auto-tune stops a preset from doing that."""
 
     options: tyro.conf.Suppress[dict[str, Any]] = dataclasses.field(default_factory=dict)
     """The options given by dotted name."""
 
-    given: tyro.conf.Suppress[frozenset[str]] = frozenset()
-    """Names of the flags that were given, even if the value equals the default."""
+    given: tyro.conf.Suppress[dict[str, str]] = dataclasses.field(default_factory=dict)
+    """The flags that were given, as you wrote them, by name. `--no-compile` is one of `compile`."""
 
     @functools.cached_property
     def settings(self) -> Settings:
@@ -85,7 +95,8 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
         from myriad.api import create_config
 
         fields, sources = self.fields()
-        config = self.made(lambda: create_config(**fields, auto_tune=self.auto_tune), sources)
+        auto_tune = self.auto_tune if "auto_tune" in self.given else None
+        config = self.made(lambda: create_config(**fields, auto_tune=auto_tune), sources)
         return config, sources
 
     def made(self, make: Callable[[], TrainingConfig], sources: Mapping[str, str]) -> Any:
@@ -101,16 +112,14 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
         """Return the fields of a training that flags, file and settings give.
 
         Returns:
-            the values, and where each was set, both keyed as in `TrainingConfig.named`. A setting
+            the values, and where each was set, both keyed as in `TrainingConfig.given`. A setting
             that the agent has no use for has a source but no value.
 
         Raises:
             InvalidArgumentError: the file or a setting can't be read, the environment or the agent
                 is missing, or the agent has no use for a flag.
         """
-        flags = self._flags()
-        of_file = {} if self.config is None else _flat(_read(self.config, flags, trust=self.trust))
-        of_file = _for_network(of_file, flags)
+        of_file, flags = self._of_file_and_flags()
         known = of_file | flags
         for name in ("env", "agent"):
             if name not in known:
@@ -118,13 +127,18 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
                     f"--{name} is missing; `myriad {name}s` lists the names."
                 )
         network = known.get("agent.network")
-        switched = fields_of(self.switches(), known["agent"], network)
-        require_used(self.switches() | flags, switched, known["agent"])
+        switches = {
+            name: getattr(self, name)
+            for name in ("compile", "flash_attention", "bf16")
+            if name in self.given
+        }
+        switched = fields_of(switches, known["agent"], network)
+        require_used(switches | flags, switched, known["agent"])
         if twice := switched.keys() & flags.keys():
             name = min(twice)
             raise InvalidArgumentError(
-                f"{self.flag_of(SWITCH_OF[name])} and {written(name)} say the same, so only one of "
-                "them can be given."
+                f"{self.given[SWITCH_OF[name]]} and {self.given[name]} say the same, so only one "
+                "of them can be given."
             )
         settings = self.settings
         # A setting of `.env` may be meant for trainings with another network, so it is not refused.
@@ -132,7 +146,7 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
         layers = [
             (of_settings, {name: settings.sources[SWITCH_OF[name]] for name in of_settings}),
             (of_file, dict.fromkeys(of_file, str(self.config))),
-            (switched, {name: self.flag_of(SWITCH_OF[name]) for name in switched}),
+            (switched, {name: self.given[SWITCH_OF[name]] for name in switched}),
             (flags, dict.fromkeys(flags, FLAG)),
         ]
         fields, sources = _merged(layers)
@@ -146,15 +160,15 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
         self, fields: dict[str, Any], sources: dict[str, str], settings: Settings
     ) -> None:
         """Add or remove Weights & Biases, and name its run as the settings do."""
-        if self.wandb is not None:
+        if "wandb" in self.given:
             others = [name for name in fields.get("log_to") or () if name != "wandb"]
             fields["log_to"] = [*others, "wandb"] if self.wandb else others
-            sources["log_to"] = self.flag_of("wandb")
+            sources["log_to"] = self.given["wandb"]
         names = [name for name in NAMES if name.startswith("wandb_")]
         if "wandb" not in (fields.get("log_to") or ()):
             if useless := [name for name in names if name in self.given]:
                 raise InvalidArgumentError(
-                    f"{written(useless[0])} is for a run that logs to Weights & Biases: give "
+                    f"{self.given[useless[0]]} is for a run that logs to Weights & Biases: give "
                     "--wandb as well."
                 )
             return
@@ -163,10 +177,47 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
                 fields[name] = getattr(settings, name)
                 sources[name] = settings.sources[name]
 
-    def _flags(self) -> dict[str, Any]:
-        """Return the fields of the configuration that flags give, with options by dotted name."""
-        given = {name: getattr(self, name) for name in NAMES if name in self.given}
-        return given | {canonical(name): value for name, value in self.options.items()}
+    def _of_file_and_flags(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the fields that the file gives and those that flags give, options dotted."""
+        flags = {name: getattr(self, name) for name in FIELDS if name in self.given}
+        flags |= {canonical(name): value for name, value in self.options.items()}
+        if self.config is None:
+            return {}, flags
+        text = read_text(self.config)
+        try:
+            # Names of code that flags replace need no trust.
+            of_file = read_fields(text, trust=self.trust, known=flags)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{self.config}: {error}") from error
+        return _for_network(of_file, flags), flags
+
+    def with_effective_defaults(self) -> type:
+        """Return the class for `--help`, with the defaults of the training that flags describe.
+
+        Raises:
+            InvalidArgumentError: see `described`.
+        """
+        kind = type(self)
+        of_file, flags = self._of_file_and_flags()
+        if not {"env", "agent"} <= of_file.keys() | flags.keys():
+            return kind
+        fields, sources = self.fields()
+        config = self.made(lambda: make_config(**fields), sources)
+        shown = [(name, field_flag(name, getattr(config, name)), None) for name in NAMES]
+        env = config.environment
+        owners = [("agent", config.learner.agent), ("env", env), ("env", env.default_params)]
+        for owner, thing in owners:
+            described = sentences(type(thing))
+            ranges = ranges_of(thing)
+            for name, value in options_of(thing, with_none=True).items():
+                if name in NAMES:
+                    continue
+                sentence = described.get(name, "")
+                flag = option_flag(f"{owner}.{name}", value, sentence, ranges.get(name))
+                shown.append((f"{owner}_option_{name}", flag, None))
+        return dataclasses.make_dataclass(
+            kind.__name__, shown, bases=(kind,), frozen=True, namespace={"__doc__": kind.__doc__}
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,7 +273,7 @@ class Train(TrainingFlags):
             return Launch.read(given, Path())
         for name in given.keys() & self.given:
             raise InvalidArgumentError(
-                f"{written(name)} is for a training in several processes: give --distributed as "
+                f"{self.given[name]} is for a training in several processes: give --distributed as "
                 "well."
             )
         return None
@@ -258,16 +309,9 @@ class Train(TrainingFlags):
         if self.resume is None:
             config, sources = self.described()
             return train_and_evaluate(config, self.run_folder, **how, sources=sources)
-        others = self.given - {
-            "resume",
-            "trust",
-            "quiet",
-            "profile",
-            "without_xla_option",
-            *_OF_PROCESSES,
-        }
-        if given := [*sorted(others), *self.options]:
-            flags = ", ".join(self.as_given(name) for name in given)
+        how_to_run = {"resume", "trust", "quiet", "profile", "without_xla_option", *_OF_PROCESSES}
+        if others := self.given.keys() - how_to_run:
+            flags = ", ".join(sorted(self.given[name] for name in others))
             raise InvalidArgumentError(
                 f"--resume continues a run with its own settings, so {flags} can't be given."
             )
@@ -294,7 +338,7 @@ class Train(TrainingFlags):
 
         try:
             with shortage_named():
-                share = collect_share(measure_halves(config.resolve()))
+                share = collect_share(measure_halves(config))
         except InvalidArgumentError as error:
             say(str(error))  # No failure: the training itself is done.
             return
@@ -325,15 +369,6 @@ def _lines_of(results: "TrainingResults") -> list[str]:
         low, high = results.return_interval
         mean += f", 95% interval {low:.1f} to {high:.1f} over {len(results.seeds)} seeds"
     return [*lines, mean]
-
-
-def _flat(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a configuration's fields, with its options by dotted name."""
-    flat = {name: value for name, value in fields.items() if not name.endswith("_options")}
-    for owner in ("env", "agent"):
-        for name, value in fields.get(f"{owner}_options", {}).items():
-            flat[canonical(f"{owner}.{name}")] = value
-    return flat
 
 
 def _merged(
@@ -404,75 +439,3 @@ def _warn_if_tuned_for_another(
 
     if settings.tuned_for != (now := tuned_for(config)):
         say(f"{source} was tuned for {settings.tuned_for}, but this is {now}.")
-
-
-def with_effective_defaults(argv: Sequence[str], options: Mapping[str, Any]) -> Any:
-    """Return `Train` for `--help`, with the defaults that this agent has in this environment.
-
-    Args:
-        argv: the arguments, of which `--config`, `--env`, `--agent` and `--preset` are read.
-        options: the options given by dotted name.
-
-    Raises:
-        InvalidArgumentError: the file can't be read, or the agent can't act in the environment.
-    """
-    file = _argument(argv, "--config")
-    given = {name: _argument(argv, f"--{name}") for name in ("env", "agent", "preset")}
-    fields = {} if file is None else _read(Path(file), given, trust="--trust" in argv)
-    fields |= {name: value for name, value in given.items() if value is not None}
-    if not {"env", "agent"} <= fields.keys():
-        return Train
-    resolved = make_config(**fields, **options).resolve()
-    shown = [
-        (name, field_flag(name, hint_of(value, range_of(name))), field_default(name))
-        for name, value in resolved.config.model_dump().items()
-        if name in NAMES
-    ]
-    return dataclasses.make_dataclass(
-        "Train",
-        [*shown, *_options_shown(resolved)],
-        bases=(Train,),
-        frozen=True,
-        namespace={"__doc__": Train.__doc__},
-    )
-
-
-def _options_shown(resolved: ResolvedConfig) -> list[tuple[str, Any, Any]]:
-    owners = [
-        ("agent", resolved.learner.agent),
-        ("env", resolved.env),
-        ("env", resolved.env.default_params),
-    ]
-    flags = []
-    for owner, thing in owners:
-        described = sentences(type(thing))
-        ranges = ranges_of(thing)
-        for name, value in (options_of(thing, with_none=True)).items():
-            if name in NAMES:
-                continue
-            flag = shown_flag(
-                f"{owner}.{name.replace('_', '-')}",
-                value,
-                described.get(name, ""),
-                ranges.get(name),
-            )
-            flags.append((f"{owner}_option_{name}", flag, None))
-    return flags
-
-
-def _argument(argv: Sequence[str], flag: str) -> str | None:
-    """Return the value of a flag, given as `--flag value` or `--flag=value`."""
-    for word, following in zip(argv, [*argv[1:], None], strict=True):
-        if word == flag:
-            return following
-        if word.startswith(f"{flag}="):
-            return word.removeprefix(f"{flag}=")
-    return None
-
-
-def _read(file: Path, given: Mapping[str, Any], *, trust: bool) -> dict[str, Any]:
-    """Read a file, which may leave out the environment and the agent if flags name them."""
-    named = {name: given[name] for name in ("env", "agent") if given.get(name) is not None}
-    config = TrainingConfig.from_toml(read_text(file), file, otherwise=named, trust=trust)
-    # Nothing else is filled in: a preset or the agent sets what the file leaves open.
-    return config.model_dump(exclude_unset=True)

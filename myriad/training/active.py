@@ -10,7 +10,7 @@ from myriad.agents.networks import NetworkSpec
 from myriad.agents.precision import Precision
 from myriad.hardware import resolve_platform
 from myriad.settings import FLAG
-from myriad.training.config import ResolvedConfig, TrainingConfig
+from myriad.training.config import TrainingConfig
 from myriad.xla import matmul_precision
 
 
@@ -52,13 +52,12 @@ _PRODUCTS = {
 
 
 def active_settings(
-    config: TrainingConfig, resolved: ResolvedConfig, sources: Mapping[str, str] | None = None
+    config: TrainingConfig, sources: Mapping[str, str] | None = None
 ) -> list[ActiveSetting]:
     """Return the settings of a training.
 
     Args:
-        config: the training as it was described, with its preset.
-        resolved: the same training, resolved.
+        config: the training.
         sources: where values were set, by their names; by default all come from `config` itself.
     """
     of_preset = config.from_preset()
@@ -68,17 +67,17 @@ def active_settings(
             if sources is not None and name in sources:
                 is_flag = sources[name] == FLAG
                 return f"--{name.replace('_', '-')}" if is_flag else sources[name]
-            if sources is None and name in config.named():
+            if sources is None and name in config.given:
                 return "given"
             if name in of_preset:
-                return f"preset {config.preset}"
+                return f"preset {config.given['preset']}"
         return "default"
 
     # A setting that the training has no use for has a source but no value.
-    denied = set() if sources is None else sources.keys() - config.named()
-    mode = resolved.config.compile_mode
+    denied = set() if sources is None else sources.keys() - config.given.keys()
+    mode = config.compile_mode
     settings = [
-        _batch(resolved, source("batch_size", "agent.num_minibatches")),
+        _batch(config, source("batch_size", "agent.num_minibatches")),
         ActiveSetting(
             "compile",
             mode,
@@ -87,8 +86,8 @@ def active_settings(
             _COMPILED[mode],
             "--compile-mode",
         ),
-        _precision(resolved.learner, source("agent.compute_dtype")),
-        _attention(resolved.learner, source("agent.attention")),
+        _precision(config.learner, source("agent.compute_dtype")),
+        _attention(config.learner, source("agent.attention")),
         _products(),
     ]
     fields = {
@@ -114,22 +113,22 @@ def in_short(settings: Sequence[ActiveSetting]) -> str:
     return "settings: " + "; ".join(parts)
 
 
-def gradient_rows(resolved: ResolvedConfig) -> int | None:
+def gradient_rows(config: TrainingConfig) -> int | None:
     """Return the rows of a training's gradient steps, or None if it takes none."""
-    options = resolved.config.agent_options
+    options = config.agent_options
     if "num_minibatches" not in options:
-        return resolved.config.batch_size
-    return resolved.num_envs * resolved.learner.steps_per_update // options["num_minibatches"]
+        return config.batch_size
+    return config.num_envs * config.learner.steps_per_update // options["num_minibatches"]
 
 
-def _batch(resolved: ResolvedConfig, source: str) -> ActiveSetting:
-    rows = gradient_rows(resolved)
+def _batch(config: TrainingConfig, source: str) -> ActiveSetting:
+    rows = gradient_rows(config)
     reason = "rows of replay in a gradient step"
-    num_minibatches = resolved.config.agent_options.get("num_minibatches")
+    num_minibatches = config.agent_options.get("num_minibatches")
     if rows is not None and num_minibatches is not None:
         reason = f"{rows * num_minibatches:,} rows in {num_minibatches} minibatches"
     if rows is None:
-        reason = f"{resolved.config.agent} takes no gradient steps"
+        reason = f"{config.agent} takes no gradient steps"
         return _without("batch", source, reason, "--batch-size")
     return ActiveSetting(
         "batch", f"{rows:,} rows", source, active=True, reason=reason, flag="--batch-size"

@@ -1,44 +1,38 @@
-"""The configuration of a training: `TrainingConfig` as you write it, `ResolvedConfig` as it runs.
+"""The configuration of a training: `TrainingConfig`, complete as soon as it is made.
 
-The command line takes its flags from here, so importing this module doesn't import JAX.
+`make_config` fills it from the agent, the environment, a preset and the sizes. The command line
+takes its flags from here, so importing this module doesn't import JAX.
 """
 
 import collections
 import contextlib
 import dataclasses
-import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import pydantic
 import tomli_w
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import ConfigDict, Field, ValidationError
 
-from myriad.arguments import checked
+from myriad.arguments import checked, require
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.files import parse_toml
 from myriad.presets import Preset, load_preset
-from myriad.ranges import HOST, INT64, SEED_LIST, Integer, Number, Range, Seed
-from myriad.training.options import options_of, plain, with_tuples, without_none
+from myriad.ranges import HOST, INT64, SEED_LIST, Integer, Number, Seed, ranges_of
 
 if TYPE_CHECKING:
     from myriad.agents.agent import Learner
     from myriad.envs import Environment
 
 # Fields of the configuration that are also hyperparameters of agents, under the same names.
-_SHARED_WITH_AGENT = ("rollout_steps", "buffer_size", "batch_size")
+SHARED_WITH_AGENT = ("rollout_steps", "buffer_size", "batch_size")
 # Evaluations in a training by default: enough for a curve, at a few percent of the training's time.
 _EVALUATIONS = 20
 # Between two evaluations, updates and each environment's episodes are counted in int32.
 _LONGEST_WINDOW = 2**31 - 1
-# Pairs of fields that set the same thing: the length, the size of gradient steps, the seed.
+# Pairs of names that set the same thing: the length, the size of gradient steps, the seed.
 SAME = (
     frozenset({"steps_per_env", "total_steps"}),
     frozenset({"batch_size", "agent.num_minibatches"}),
@@ -46,6 +40,9 @@ SAME = (
 )
 # The lengths of a tag that Weights & Biases accepts.
 Tag = Annotated[str, Field(min_length=1, max_length=64)]
+_Name = Annotated[str | None, Field(min_length=1, max_length=128)]
+# The range of an argument of `make_config` that is not a field.
+TOTAL_STEPS = Integer(1, INT64)
 # Switches and variables are not fields. Each is listed with the field that it sets, for messages.
 _BEHIND_SWITCH = {
     "bf16": "agent.compute_dtype to 'bfloat16'",
@@ -56,23 +53,30 @@ _BEHIND_SWITCH = {
 }
 # TOML has no null, so a file says None like this.
 _NONE = "none"
+# The longest list in a configuration, since people read and compare configurations.
+_MOST_ITEMS = 100_000
 
 
-class TrainingConfig(BaseModel):
-    """A training as you describe it. `myriad.create_config` checks it and `resolve` completes it.
+@pydantic.dataclasses.dataclass(
+    frozen=True, kw_only=True, config=ConfigDict(extra="forbid", strict=True)
+)
+class TrainingConfig:
+    """A training, with every value that it has. `myriad.create_config` makes it.
 
-    Steps are counted per environment. All environments together do `num_envs` times as many.
+    Steps are counted per environment. All environments together do `num_envs` times as many. An
+    agent learns in updates of `learner.steps_per_update` steps. The lengths of a training, of a
+    chunk and of the window between two evaluations are whole updates. No chunk or window is longer
+    than the training.
+
+    To change a value, make another configuration: `changed` lets what you left open follow, and
+    `create_config(**config.fields() | changes)` keeps all other values.
 
     Attributes:
         env: Environment: a name that `myriad envs` lists, or package.module:Name for your own.
         agent: Agent: a name that `myriad agents` lists.
-        preset: Preset of the agent, a name that `myriad presets` lists. It sets what you leave
-            open.
         num_envs: Environments in parallel. By default the agent's own number.
         steps_per_env: Steps of every environment in the whole training. By default it follows from
             the agent and num_envs.
-        total_steps: Steps of all environments together, in place of steps_per_env. Rounded up to
-            whole updates.
         scan_chunk_size: Steps of every environment in one compiled call. Results don't depend on
             it. By default at most 1,000, and at most a million over all environments.
         rollout_steps: Steps of every environment between two updates of an on-policy agent. By
@@ -93,11 +97,11 @@ class TrainingConfig(BaseModel):
             evaluation. A checkpoint is also saved at the end and at an interrupt.
         monitor_every: Evaluations between two rows of monitor.jsonl, which show where the time
             goes. 0 writes none.
+        film_every: Evaluations between two films of an episode, saved in the run's folder under
+            films. 0 makes none.
         compile_mode: When programs compile. aot: before the first step. cached: at their first
             call. jit: at their first call, without keeping them for the next run. off: never, for
             debugging at tiny sizes.
-        film_every: Evaluations between two films of an episode, saved in the run's folder under
-            films. 0 makes none.
         log_to: Trackers that get the metrics in addition to the run's folder: tensorboard, wandb.
         wandb_project: Project in Weights & Biases. By default WANDB_PROJECT, or else myriad.
         wandb_name: Name of the run in Weights & Biases. By default WANDB_NAME, or else the name of
@@ -107,28 +111,20 @@ class TrainingConfig(BaseModel):
         seeds: Seeds to train side by side in one program, in place of seed.
         mapping: How seeds share a device. map: one after another. vmap: side by side. By default
             map on a CPU and vmap elsewhere.
-        env_options: Fields of the environment, or of its parameters, that differ from the defaults.
-        agent_options: Hyperparameters of the agent that differ from the defaults.
+        env_options: Fields of the environment and of its parameters.
+        agent_options: Hyperparameters of the agent.
     """
-
-    # TOML and Python's JSON can write infinity. Pydantic would write null, which would be read as
-    # the default.
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, ser_json_inf_nan="constants"
-    )
 
     env: str
     agent: str
-    preset: str | None = None
-    num_envs: Annotated[int | None, Integer(1)] = None
-    steps_per_env: Annotated[int | None, Integer(1, INT64)] = None
-    total_steps: Annotated[int | None, Integer(1, INT64)] = None
-    scan_chunk_size: Annotated[int | None, Integer(1, INT64)] = None
+    num_envs: Annotated[int, Integer(1)]
+    steps_per_env: Annotated[int, Integer(1, INT64)]
+    scan_chunk_size: Annotated[int, Integer(1, INT64)]
     rollout_steps: Annotated[int | None, Integer(1)] = None
     buffer_size: Annotated[int | None, Integer(1)] = None
     batch_size: Annotated[int | None, Integer(1)] = None
-    num_devices: Annotated[int | None, Integer(1, 65_536)] = None
-    eval_frequency: Annotated[int | None, Integer(1, INT64)] = None
+    num_devices: Annotated[int, Integer(1, 65_536)]
+    eval_frequency: Annotated[int, Integer(1, INT64)]
     eval_rollouts: Annotated[int, Integer(1)] = 32
     eval_max_steps: Annotated[int, Integer(1)] = 10_000
     target_return: Annotated[float | None, Number(*HOST, words=(None,))] = None
@@ -136,294 +132,36 @@ class TrainingConfig(BaseModel):
     monitor_every: Annotated[int, Integer(0)] = 1
     film_every: Annotated[int, Integer(0)] = 0
     compile_mode: Literal["aot", "cached", "jit", "off"] = "aot"
-    log_to: list[str] = Field(default_factory=list, max_length=16)
-    wandb_project: Annotated[str | None, Field(min_length=1, max_length=128)] = None
-    wandb_name: Annotated[str | None, Field(min_length=1, max_length=128)] = None
-    wandb_tags: Annotated[list[Tag], Field(max_length=64)] = Field(default_factory=list)
+    log_to: Annotated[list[str], Field(max_length=16)] = dataclasses.field(default_factory=list)
+    wandb_project: _Name = None
+    wandb_name: _Name = None
+    wandb_tags: Annotated[list[Tag], Field(max_length=64)] = dataclasses.field(default_factory=list)
     seed: Seed = 0
     seeds: Annotated[list[int] | None, SEED_LIST] = None
     mapping: Literal["map", "vmap"] | None = None
-    env_options: dict[str, Any] = Field(default_factory=dict)
-    agent_options: dict[str, Any] = Field(default_factory=dict)
+    env_options: dict[str, Any]
+    agent_options: dict[str, Any]
 
-    @field_validator("*", mode="before")
-    @classmethod
-    def _in_range(cls, value: Any, info: ValidationInfo) -> Any:
-        field = cls.model_fields[str(info.field_name)]
-        declared = next((each for each in field.metadata if isinstance(each, Range)), None)
-        if declared is not None and (value is not None or field.default is not None):
-            declared.require(str(info.field_name), value)
-        return value
+    @functools.cached_property
+    def given(self) -> dict[str, Any]:
+        """What you gave `create_config`, options by dotted name. All else follows from it."""
+        return self.fields()
 
-    @field_validator("target_return", mode="before")
-    @classmethod
-    def _or_none(cls, value: Any) -> Any:
-        return None if value == _NONE else value
-
-    @field_validator("seeds")
-    @classmethod
-    def _different(cls, seeds: list[int] | None) -> list[int] | None:
-        for seed, count in collections.Counter(seeds or ()).items():
-            if count > 1:
-                raise InvalidArgumentError(
-                    "seeds", f"must be different, but {seed} is among them {count} times."
-                )
-        return seeds
-
-    @field_validator("agent_options", "env_options")
-    @classmethod
-    def _with_none(cls, options: dict[str, Any]) -> dict[str, Any]:
-        return {name: None if value == _NONE else value for name, value in options.items()}
-
-    def to_toml(self) -> str:
-        """Write the configuration as TOML.
-
-        An option that is None and a `target_return` of None are written as "none". Other fields
-        that are None follow from the rest and are left out.
-        """
-        table = self.model_dump(mode="json")
-        for off in (table["agent_options"], table["env_options"]):
-            off |= {name: _NONE for name, value in off.items() if value is None}
-        if table["target_return"] is None:
-            table["target_return"] = _NONE
-        return tomli_w.dumps(without_none(table))
-
-    def named(self) -> set[str]:
-        """Return the names of the fields that you gave a value, with options by dotted name."""
-        given = {name for name in self.model_fields_set if getattr(self, name) is not None}
-        tables = {"env": self.env_options, "agent": self.agent_options}
-        dotted = {f"{owner}.{name}" for owner, table in tables.items() for name in table}
-        return {*map(canonical, given | dotted)} - {"env_options", "agent_options"}
-
-    def value_of(self, name: str) -> Any:
-        """Return a field, or an option by its dotted name."""
-        owner, _, option = name.partition(".")
-        if not option or canonical(name) == option:
-            return getattr(self, option or name)
-        return getattr(self, f"{owner}_options")[option]
-
-    @classmethod
-    @checked
-    def from_toml(
-        cls,
-        text: str,
-        file: Path | None = None,
-        *,
-        otherwise: Mapping[str, Any] | None = None,
-        trust: bool = False,
-    ) -> Self:
-        """Read a configuration that `to_toml` or a person wrote.
-
-        Args:
-            text: the configuration.
-            file: where it comes from, for error messages.
-            otherwise: values of fields that the text leaves out.
-            trust: whether the file may name code to import, as `module:Class`.
-
-        Raises:
-            InvalidArgumentError: the text is not TOML, or not a configuration, or it comes from a
-                file that names code to import, and you don't trust it.
-        """
-        try:
-            config = _checked(cls, {**(otherwise or {}), **_parsed(text)})
-            return config if file is None or trust else _without_code(config, otherwise or {})
-        except InvalidArgumentError as error:
-            if file is None:
-                raise
-            raise InvalidArgumentError(f"{file}: {error}") from error
-
-    @checked
-    def with_seeds(self, seeds: Iterable[int]) -> Self:
-        """Return the same training with these seeds side by side.
-
-        Raises:
-            InvalidArgumentError: the seeds are not different 64-bit integers.
-        """
-        fields = self.model_dump(exclude_unset=True) | {"seeds": plain("seeds", [*seeds])}
-        return _checked(type(self), fields)
-
-    def of_seed(self, seed: int) -> Self:
-        """Return the training of one of the seeds alone."""
-        return self.model_copy(update={"seed": seed, "seeds": None, "mapping": None})
-
-    def from_preset(self) -> dict[str, Any]:
-        """Return the fields that the preset sets and you leave open, with options by dotted name.
-
-        Raises:
-            UnknownNameError: the agent has no such preset.
-            InvalidArgumentError: the preset is for another agent or environment, or its file is
-                damaged.
-        """
-        if self.preset is None:
-            return {}
-        given = self.named() | ({"target_return"} & self.model_fields_set)
-        given = given.union(*(names for names in SAME if given & names))
-        fields = {canonical(name): value for name, value in self._preset().fields.items()}
-        return {name: value for name, value in fields.items() if name not in given}
-
-    def tunes(self) -> bool:
-        """Return whether the preset lets the autotuner choose the chunk, and you leave it open."""
-        return self.preset is not None and self._preset().auto_tune and not self.scan_chunk_size
-
-    def _preset(self) -> Preset:
-        from myriad.agents import AGENTS
-        from myriad.envs import ENVIRONMENTS
-
-        assert self.preset is not None
-        env = self.env if ":" in self.env else ENVIRONMENTS.resolve(self.env)
-        return load_preset(self.preset, AGENTS.resolve(self.agent), env)
-
-    def _filled_in(self, missing: Mapping[str, Any]) -> "ResolvedConfig":
-        """Resolve the configuration with these values from its preset."""
-        fields = self.model_dump(exclude_unset=True) | {"preset": None}
-        for name, value in missing.items():
-            _set(fields, name, value)
-        whose = f" of preset {self.preset!r}"
-        names = {name: f"{name}{whose}" for name in missing}
-        # Some errors name an option without its owner.
-        names |= {name.rpartition(".")[2]: f"{name}{whose}" for name in missing}
-        try:
-            return _checked(type(self), fields).resolve()
-        except UnknownNameError as error:
-            if error.name in missing or error.name.partition(".")[2] in missing:
-                raise InvalidArgumentError(f"preset {self.preset!r}: {error}") from None
-            raise
-        except InvalidArgumentError as error:
-            raise error.renamed(names) from None
-
-    @contextlib.contextmanager
-    def _options_named(self, owner: str) -> Iterator[None]:
-        """Make errors call an option by its dotted name, as you gave it."""
-        table = self.env_options if owner == "env" else self.agent_options
-        try:
-            yield
-        except InvalidArgumentError as error:
-            raise error.renamed({name: f"{owner}.{name}" for name in table}) from None
-
-    def _one_seed(self) -> int:
-        """Return the seed, or the first of several seeds."""
-        if self.seeds is None or self.seed in self.seeds:
-            return self.seed
-        if "seed" in self.model_fields_set:
-            raise InvalidArgumentError(
-                "seed",
-                f"must be among the seeds, if both are given, but got {self.seed} and "
-                f"{shown(self.seeds)}.",
-            )
-        return self.seeds[0]
-
-    def resolve(self) -> "ResolvedConfig":
-        """Build the environment and the agent, and fill in every default that follows from them.
-
-        Raises:
-            UnknownNameError: there is no such environment, agent or option.
-            InvalidArgumentError: an option can't be used, the agent can't act in this environment,
-                or it can't learn from so many environments.
-        """
-        from myriad.agents import default_num_envs, make_learner
+    @functools.cached_property
+    def environment(self) -> "Environment":
+        """The environment."""
         from myriad.envs import make_env
 
-        if missing := self.from_preset():
-            return self._filled_in(missing)
-        self._require_one_length()
-        seed = self._one_seed()
-        with self._options_named("env"):
-            env = make_env(self.env, **with_tuples(self.env_options))
-        shared = {name: getattr(self, name) for name in _SHARED_WITH_AGENT}
-        options = without_none(shared) | with_tuples(self.agent_options)
-        num_envs = self.num_envs or default_num_envs(self.agent)
-        asked = self.total_steps or (self.steps_per_env and self.steps_per_env * num_envs)
-        with self._options_named("agent"):
-            learner = make_learner(self.agent, env, num_envs, asked, **options)
-        self._require_devices(learner, num_envs)
-        unit = learner.steps_per_update
-        total_steps = self.total_steps or learner.default_total_steps(num_envs)
-        steps = _whole(self.steps_per_env or -(-total_steps // num_envs), unit)
-        if steps * num_envs > INT64:
-            raise InvalidArgumentError(
-                f"steps_per_env x num_envs must be at most {INT64:,}, but is {steps * num_envs:,}."
-            )
-        window = self.eval_frequency or -(-steps // _EVALUATIONS)
-        eval_frequency = min(steps, _whole(min(window, _LONGEST_WINDOW), unit))
-        # About a million steps over all environments hide the overhead of a call, and still allow
-        # several calls per second, so that the progress moves.
-        default_chunk = max(1, min(1_000, 1_000_000 // num_envs))
-        untuned = min(steps, _whole(default_chunk, unit))
-        chunk = min(steps, _whole(self.scan_chunk_size or untuned, unit))
-        filled = {
-            "num_envs": num_envs,
-            "steps_per_env": steps,
-            "total_steps": None,
-            "preset": None,
-            # `num_minibatches` says it for an on-policy agent.
-            "batch_size": None,
-            "seed": seed,
-            "eval_frequency": eval_frequency,
-            "scan_chunk_size": chunk,
-        }
-        return ResolvedConfig(
-            config=self.model_copy(update=filled | _filled_options(self, env, learner)),
-            env=env,
-            learner=learner,
-            num_envs=num_envs,
-            steps_per_env=steps,
-            eval_frequency=eval_frequency,
-            scan_chunk_size=chunk,
-            untuned_chunk_size=untuned,
-        )
+        return make_env(self.env, **with_tuples(self.env_options))
 
-    def _require_devices(self, learner: "Learner[Any]", num_envs: int) -> None:
-        """Raise InvalidArgumentError if so many devices can't train together."""
-        from myriad.agents.agent import learner_of_device
+    @functools.cached_property
+    def learner(self) -> "Learner[Any]":
+        """The agent, or a fixed policy that takes a learner's place."""
+        from myriad.agents import make_learner
 
-        num_devices = self.num_devices or 1
-        for name, needed, given in (
-            ("seeds", "left out", self.seeds),
-            ("compile_mode", "aot, cached or jit", self.compile_mode == "off" and "off"),
-        ):
-            if given and num_devices > 1:
-                raise InvalidArgumentError(
-                    name,
-                    f"must be {needed} with num_devices = {num_devices}, but got {shown(given)}.",
-                )
-        learner_of_device(learner, num_envs, num_devices)
-
-    def _require_one_length(self) -> None:
-        if self.steps_per_env is not None and self.total_steps is not None:
-            raise InvalidArgumentError(
-                "steps_per_env and total_steps say the same, so only one of them can be given, "
-                f"but got {self.steps_per_env} and {self.total_steps}."
-            )
-
-
-@dataclasses.dataclass(frozen=True)
-class ResolvedConfig:
-    """A training as it runs, with every default filled in and the environment and agent built.
-
-    `TrainingConfig.resolve` makes it. An agent learns in updates of `steps_per_update` steps.
-    The length of a training, of a chunk and of the window between two evaluations is rounded up to
-    whole updates. No chunk or window is longer than the training.
-
-    Attributes:
-        config: the configuration with every default filled in. A run's `config.toml` holds it, and
-            it resolves to this object again.
-        env: the environment.
-        learner: the agent, or a fixed policy that takes a learner's place.
-        num_envs: environments in parallel.
-        steps_per_env: steps of every environment in the whole training.
-        eval_frequency: steps of every environment between two evaluations.
-        scan_chunk_size: steps of every environment in one compiled call.
-        untuned_chunk_size: the `scan_chunk_size` of a configuration that leaves it open.
-    """
-
-    config: TrainingConfig
-    env: "Environment" = dataclasses.field(compare=False)
-    learner: "Learner[Any]" = dataclasses.field(compare=False)
-    num_envs: int
-    steps_per_env: int
-    eval_frequency: int
-    scan_chunk_size: int
-    untuned_chunk_size: int
+        shared = {name: getattr(self, name) for name in SHARED_WITH_AGENT}
+        options = with_tuples(self.agent_options) | {k: v for k, v in shared.items() if v}
+        return make_learner(self.agent, self.environment, self.num_envs, **options)
 
     @property
     def num_updates(self) -> int:
@@ -440,49 +178,86 @@ class ResolvedConfig:
         """Updates in one compiled call."""
         return self.scan_chunk_size // self.learner.steps_per_update
 
-    def num_devices(self) -> int:
-        """Return how many devices train together."""
-        import jax
+    @property
+    def untuned_chunk_size(self) -> int:
+        """The `scan_chunk_size` of such a training that leaves it open."""
+        return _chunk_size(None, self.num_envs, self.steps_per_env, self.learner.steps_per_update)
 
-        if self.config.num_devices is not None:
-            return self.config.num_devices
-        if jax.process_count() > 1:
-            return jax.device_count()
-        # Uncompiled, one device does all the work.
-        available = 1 if self.config.compile_mode == "off" else jax.local_device_count()
-        return self.learner.default_num_devices(self.num_envs, available)
+    def fields(self) -> dict[str, Any]:
+        """Return all values as `create_config` takes them, with options by dotted name."""
+        return _flat(dataclasses.asdict(self))
 
-    def with_devices(self) -> "ResolvedConfig":
-        """Return the same training with the number of its devices filled in."""
-        config = self.config.model_copy(update={"num_devices": self.num_devices()})
-        return dataclasses.replace(self, config=config)
+    def value_of(self, name: str) -> Any:
+        """Return a field, or an option by its dotted name."""
+        owner, _, option = name.partition(".")
+        if not option or canonical(name) == option:
+            return getattr(self, option or name)
+        return getattr(self, f"{owner}_options")[option]
 
-    def compiled_first(self) -> "ResolvedConfig":
-        """Return the same training with programs that compile before the first step."""
-        config = self.config.model_copy(update={"compile_mode": "aot"})
-        return dataclasses.replace(self, config=config)
+    def from_preset(self) -> dict[str, Any]:
+        """Return the values that come from the preset that you gave, by name."""
+        return _of_preset(self.given)
 
-    def logged_as(self, names: Mapping[str, str | None]) -> "ResolvedConfig":
-        """Return the same training, with its names in Weights & Biases filled in.
+    def tunes(self) -> bool:
+        """Return whether the preset lets the autotuner choose the chunk, and you left it open."""
+        preset = _preset_of(self.given)
+        return preset is not None and preset.auto_tune and "scan_chunk_size" not in self.given
+
+    def to_toml(self) -> str:
+        """Write the configuration as TOML.
+
+        An option that is None and a `target_return` of None are written as "none". Other fields
+        that are None are left out.
+        """
+        table = dataclasses.asdict(self)
+        if table["target_return"] is None:
+            table["target_return"] = _NONE
+        for owner in ("env_options", "agent_options"):
+            table[owner] = {k: _NONE if v is None else v for k, v in table[owner].items()}
+        return tomli_w.dumps({name: each for name, each in table.items() if each is not None})
+
+    @classmethod
+    @checked
+    def from_toml(
+        cls, text: str, file: Path | None = None, *, trust: bool = False
+    ) -> "TrainingConfig":
+        """Read a configuration that `to_toml` or a person wrote, and fill in what it leaves open.
 
         Args:
-            names: values of `project` and `name` that are used if the training sets none; None for
-                a name that nobody set.
+            text: the configuration.
+            file: where it comes from, for error messages.
+            trust: whether the file may name code to import, as `module:Class`.
 
         Raises:
-            InvalidArgumentError: a name is too long.
+            InvalidArgumentError: the text is not TOML, or not a configuration, or it comes from a
+                file that names code to import, and you don't trust it.
         """
-        if "wandb" not in self.config.log_to:
-            return self
-        given = {f"wandb_{name}": value for name, value in names.items() if value is not None}
-        fields = given | without_none(self.config.model_dump(exclude_unset=True))
-        return dataclasses.replace(self, config=_checked(TrainingConfig, fields))
+        try:
+            return _made(read_fields(text, trust=trust or file is None))
+        except InvalidArgumentError as error:
+            if file is None:
+                raise
+            raise InvalidArgumentError(f"{file}: {error}") from error
 
-    def with_chunk(self, scan_chunk_size: int) -> "ResolvedConfig":
-        """Return the same training with this chunk size, rounded up to whole updates."""
-        chunk = min(self.steps_per_env, _whole(scan_chunk_size, self.learner.steps_per_update))
-        config = self.config.model_copy(update={"scan_chunk_size": chunk})
-        return dataclasses.replace(self, config=config, scan_chunk_size=chunk)
+    def changed(self, **changes: Any) -> "TrainingConfig":
+        """Return the training with other values, by the names that `create_config` takes.
+
+        What you left open follows from the new values. None leaves a field open again.
+
+        Raises:
+            UnknownNameError: there is no such field.
+            InvalidArgumentError: a value can't be used.
+
+        Example:
+            >>> config = make_config("cartpole-control", "ppo", seed=3)
+            >>> config.changed(num_envs=1024).given
+            {'env': 'cartpole-control', 'agent': 'ppo', 'seed': 3, 'num_envs': 1024}
+        """
+        return make_config(**self.given | changes)
+
+
+# The names that `make_config` takes, besides options by dotted name.
+FIELDS = [each.name for each in dataclasses.fields(TrainingConfig)] + ["preset", "total_steps"]
 
 
 def make_config(
@@ -493,10 +268,7 @@ def make_config(
     scan_chunk_size: int | None = None,
     **overrides: Any,
 ) -> TrainingConfig:
-    """Describe a training, as `myriad.create_config` does but without the autotuner.
-
-    The arguments are the fields of `TrainingConfig`, and options by dotted name, such as
-    `"agent.learning_rate"` or `"env.gravity"`.
+    """Make a configuration, as `myriad.create_config` does but without the autotuner.
 
     Raises:
         UnknownNameError: there is no such environment, agent or field.
@@ -504,48 +276,37 @@ def make_config(
 
     Example:
         >>> config = make_config("cartpole-control", "ppo", **{"agent.learning_rate": 1e-3})
-        >>> config.agent_options
-        {'learning_rate': 0.001}
+        >>> config.num_envs, config.agent_options["learning_rate"]
+        (16, 0.001)
     """
-    fields: dict[str, Any] = {
-        "env": env,
-        "agent": agent,
+    sizes = {
         "num_envs": num_envs,
         "steps_per_env": steps_per_env,
         "scan_chunk_size": scan_chunk_size,
     }
-    for table in ("env_options", "agent_options"):
-        options = overrides.pop(table, {})
-        if not isinstance(options, Mapping):
-            raise InvalidArgumentError(
-                table, f"must be a table of names and values, but got {shown(options)}."
-            )
-        fields[table] = dict(options)
-    for name, value in overrides.items():
-        _set(fields, name, value)
-    known = [name for name in TrainingConfig.model_fields if not name.endswith("_options")]
-    config = _checked(
-        TrainingConfig,
-        {name: plain(name, value) for name, value in fields.items()},
-        [*known, "agent.<hyperparameter>", "env.<parameter>"],
-    )
-    # Resolve it now, to report a mistake in the options here and not when the training starts.
-    config.resolve()
-    return config
+    return _made(_flat({"env": env, "agent": agent, **sizes, **overrides}))
 
 
-def _without_code(config: Any, given: Container[str]) -> Any:
-    """Return a file's configuration, and refuse names of code to import that are not given."""
-    from myriad.envs import ADAPTERS
+def read_fields(text: str, *, trust: bool, known: Container[str] = ()) -> dict[str, Any]:
+    """Return what a file gives, options by dotted name. The values are not checked yet.
 
-    names = {"env": config.env, "agent": config.agent}
-    names["agent_options.network"] = config.agent_options.get("network")
-    if config.env.startswith(ADAPTERS):
-        del names["env"]
-    for field, name in names.items():
-        if field not in given:
-            require_no_code(field, name)
-    return config
+    Args:
+        text: what the file holds.
+        trust: whether it may name code to import, as `module:Class`.
+        known: names whose values in the file are not used.
+
+    Raises:
+        InvalidArgumentError: the text is not TOML, or it names code that you don't trust.
+    """
+    fields = _flat(_parsed(text))
+    if not trust:
+        from myriad.envs import ADAPTERS
+
+        for name, value in fields.items():
+            is_adapter = name == "env" and str(value).startswith(ADAPTERS)
+            if name in ("env", "agent", "agent.network") and name not in known and not is_adapter:
+                require_no_code(name, value)
+    return fields
 
 
 def require_values(where: str, settings: Iterable[tuple[str, Any, Any, str]]) -> None:
@@ -571,87 +332,328 @@ def require_no_code(field: str, name: object) -> None:
         )
 
 
+def default_mapping() -> Literal["map", "vmap"]:
+    """Return how many trainings share a device by default.
+
+    On a CPU they run one after another, since its caches hold one training better than all of them.
+    """
+    import jax
+
+    return "map" if jax.default_backend() == "cpu" else "vmap"
+
+
 def canonical(name: str) -> str:
     """Return the field's name for an option of the agent that is also a field."""
     option = name.removeprefix("agent.")
-    return option if option in _SHARED_WITH_AGENT else name
+    return option if option in SHARED_WITH_AGENT else name
 
 
-def _set(fields: dict[str, Any], name: str, value: Any) -> None:
-    """Set a field, or an option by its dotted name."""
-    table, _, option = name.partition(".")
-    if option and table in ("env", "agent"):
-        fields.setdefault(f"{table}_options", {})[option] = value
-    else:
-        fields[name] = value
+def options_of(thing: Any, *, with_none: bool = False) -> dict[str, Any]:
+    """Return the fields of a dataclass that a file can hold: no arrays and no nested objects.
+
+    Fields marked as derived are left out, since they follow from other fields or from the machine.
+
+    Args:
+        thing: a dataclass: an environment, its parameters, or an agent.
+        with_none: also return fields that are None, for which TOML has no word.
+    """
+    options = {}
+    for field in dataclasses.fields(thing):
+        value = getattr(thing, field.name)
+        if isinstance(value, tuple):
+            value = list(value)
+        is_shown = isinstance(value, bool | int | float | str | list) or (
+            with_none and value is None
+        )
+        if is_shown and not field.metadata.get("derived"):
+            options[field.name] = value
+    return options
 
 
-def _filled_options(
-    config: TrainingConfig, env: "Environment", learner: "Learner[Any]"
-) -> dict[str, Any]:
-    """Return the configuration's options with the defaults of environment and agent filled in."""
+def with_tuples(value: Any) -> Any:
+    """Turn lists back into tuples, since environments and agents must be hashable."""
+    if isinstance(value, Mapping):
+        return {name: with_tuples(each) for name, each in value.items()}
+    return tuple(map(with_tuples, value)) if isinstance(value, list) else value
+
+
+def _made(given: dict[str, Any]) -> TrainingConfig:
+    """Make the configuration of what you gave and of what your preset adds to it."""
+    _require_known(given)
+    for name in ("env", "agent"):
+        if name not in given:
+            raise InvalidArgumentError(
+                f"the configuration has no {name}; `myriad {name}s` lists the names."
+            )
+        require(name, given[name], str)
+    added = _of_preset(given)
+    whose = f" of preset {given.get('preset')!r}"
+    names = {name: f"{name}{whose}" for name in added}
+    # Some errors name an option without its owner.
+    names |= {name.rpartition(".")[2]: f"{name}{whose}" for name in added}
+    try:
+        _require_known(added)
+        config = _filled({**added, **given})
+    except UnknownNameError as error:
+        if error.name in added or error.name.partition(".")[2] in added:
+            raise InvalidArgumentError(f"preset {given['preset']!r}: {error}") from None
+        raise
+    except InvalidArgumentError as error:
+        raise error.renamed(names) from None
+    config.__dict__["given"] = given
+    return config
+
+
+def _require_known(fields: Iterable[str]) -> None:
+    for name in fields:
+        if name in FIELDS or name.startswith(("agent.", "env.")):
+            continue
+        if (setting := name.lower().removeprefix("use_")) in _BEHIND_SWITCH:
+            raise InvalidArgumentError(
+                f"{name} is not a field of a training: set {_BEHIND_SWITCH[setting]} instead."
+            )
+        known = [each for each in FIELDS if not each.endswith("_options")]
+        raise UnknownNameError("field", name, [*known, "agent.<hyperparameter>", "env.<parameter>"])
+
+
+def _preset_of(given: Mapping[str, Any]) -> Preset | None:
+    """Return the preset that you gave.
+
+    Raises:
+        UnknownNameError: the agent has no such preset.
+        InvalidArgumentError: the preset is for another agent or environment, or its file is
+            damaged.
+    """
+    from myriad.agents import AGENTS
+    from myriad.envs import ENVIRONMENTS
+
+    if "preset" not in given:
+        return None
+    agent, env = AGENTS.resolve(given["agent"]), ENVIRONMENTS.resolve(given["env"])
+    return load_preset(given["preset"], agent, env)
+
+
+def _of_preset(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the preset sets and you leave open."""
+    preset = _preset_of(given)
+    if preset is None:
+        return {}
+    chosen = given.keys() | set().union(*(names for names in SAME if names & given.keys()))
+    return {k: v for k, v in _flat(preset.fields).items() if k not in chosen}
+
+
+def _filled(fields: dict[str, Any]) -> TrainingConfig:
+    """Check these values, and fill in every other that follows from them."""
+    for name, declared in (ranges_of(TrainingConfig) | {"total_steps": TOTAL_STEPS}).items():
+        if name in fields:
+            declared.require(name, fields[name])
+    if {"steps_per_env", "total_steps"} <= fields.keys():
+        raise InvalidArgumentError(
+            "steps_per_env and total_steps say the same, so only one of them can be given, "
+            f"but got {fields['steps_per_env']} and {fields['total_steps']}."
+        )
+    _require_seeds(fields)
+    options: dict[str, dict[str, Any]] = {"env": {}, "agent": {}}
+    for name, value in fields.items():
+        owner, _, option = name.partition(".")
+        if option:
+            options[owner][option] = value
+    env, learner, num_envs = _built(fields, options)
+    num_devices = fields.get("num_devices") or _default_num_devices(fields, learner, num_envs)
+    _require_devices(fields, learner, num_envs, num_devices)
+    unit = learner.steps_per_update
+    total_steps = fields.get("total_steps") or learner.default_total_steps(num_envs)
+    steps = _whole(fields.get("steps_per_env") or -(-total_steps // num_envs), unit)
+    if steps * num_envs > INT64:
+        raise InvalidArgumentError(
+            f"steps_per_env x num_envs must be at most {INT64:,}, but is {steps * num_envs:,}."
+        )
+    window = fields.get("eval_frequency") or -(-steps // _EVALUATIONS)
     of_env = options_of(env, with_none=True) | options_of(env.default_params, with_none=True)
     of_agent = options_of(learner.agent, with_none=True)
-    shared = {name: of_agent.pop(name) for name in _SHARED_WITH_AGENT if name in of_agent}
-    chosen = {
-        name: value
-        for name, value in config.agent_options.items()
-        if name not in _SHARED_WITH_AGENT
+    complete = {
+        "num_envs": num_envs,
+        "steps_per_env": steps,
+        "scan_chunk_size": _chunk_size(fields.get("scan_chunk_size"), num_envs, steps, unit),
+        "num_devices": num_devices,
+        "eval_frequency": min(steps, _whole(min(window, _LONGEST_WINDOW), unit)),
+        # None if the agent has no such field. `num_minibatches` says an on-policy agent's batch.
+        **{name: of_agent.pop(name, None) for name in SHARED_WITH_AGENT},
+        # Keep all options that you chose: an adapter may hold one where no field shows it.
+        "env_options": options["env"] | of_env,
+        "agent_options": options["agent"] | of_agent,
     }
-    # Keep all options that you chose: an adapter may hold one where no field shows it.
-    return shared | {
-        "env_options": config.env_options | of_env,
-        "agent_options": chosen | of_agent,
-    }
+    if "seeds" in fields:
+        complete["mapping"] = fields.get("mapping") or default_mapping()
+    chosen = {k: v for k, v in fields.items() if "." not in k} | complete
+    chosen = {k: v for k, v in chosen.items() if k not in ("preset", "total_steps")}
+    try:
+        config = TrainingConfig(**chosen)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        says = f"can't be {shown(first['input'])}. {first['msg']}."
+        raise InvalidArgumentError(str(first["loc"][0]), says) from None
+    config.__dict__.update(environment=env, learner=learner)
+    return config
+
+
+def _built(
+    fields: Mapping[str, Any], options: Mapping[str, Mapping[str, Any]]
+) -> tuple["Environment", "Learner[Any]", int]:
+    """Build the environment and the learner for a number of environments, the third result."""
+    from myriad.agents import default_num_envs, make_learner
+    from myriad.envs import make_env
+
+    with _named("env", options):
+        env = make_env(fields["env"], **with_tuples(options["env"]))
+    given = {name: fields[name] for name in SHARED_WITH_AGENT if name in fields}
+    given |= with_tuples(options["agent"])
+    num_envs = fields.get("num_envs") or default_num_envs(fields["agent"])
+    steps = fields.get("steps_per_env")
+    total_steps = fields.get("total_steps") or (steps and steps * num_envs)
+    with _named("agent", options):
+        return env, make_learner(fields["agent"], env, num_envs, total_steps, **given), num_envs
+
+
+@contextlib.contextmanager
+def _named(owner: str, options: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
+    """Make errors call an option by its dotted name, as you gave it."""
+    try:
+        yield
+    except InvalidArgumentError as error:
+        raise error.renamed({name: f"{owner}.{name}" for name in options[owner]}) from None
+
+
+def _require_seeds(fields: dict[str, Any]) -> None:
+    """Refuse seeds that can't go together, and fill in the one that stands for all of them."""
+    if "seeds" not in fields:
+        return
+    seeds = fields["seeds"]
+    for seed, count in collections.Counter(seeds).items():
+        if count > 1:
+            raise InvalidArgumentError(
+                "seeds", f"must be different, but {seed} is among them {count} times."
+            )
+    if fields.setdefault("seed", seeds[0]) not in seeds:
+        raise InvalidArgumentError(
+            "seed",
+            f"must be among the seeds, if both are given, but got {fields['seed']} and "
+            f"{shown(seeds)}.",
+        )
+
+
+def _default_num_devices(fields: Mapping[str, Any], learner: Any, num_envs: int) -> int:
+    """Return how many devices are worth training on together."""
+    import jax
+
+    if "seeds" in fields:
+        return 1
+    if jax.process_count() > 1:
+        return jax.device_count()
+    # Uncompiled, one device does all the work.
+    available = 1 if fields.get("compile_mode") == "off" else jax.local_device_count()
+    return learner.default_num_devices(num_envs, available)
+
+
+def _require_devices(
+    fields: Mapping[str, Any], learner: Any, num_envs: int, num_devices: int
+) -> None:
+    """Raise InvalidArgumentError if so many devices can't train together."""
+    from myriad.agents.agent import learner_of_device
+
+    is_off = fields.get("compile_mode") == "off"
+    for name, needed, given in (
+        ("seeds", "left out", fields.get("seeds")),
+        ("compile_mode", "aot, cached or jit", is_off and "off"),
+    ):
+        if given and num_devices > 1:
+            raise InvalidArgumentError(
+                name, f"must be {needed} with num_devices = {num_devices}, but got {shown(given)}."
+            )
+    learner_of_device(learner, num_envs, num_devices)
+
+
+def _chunk_size(chosen: int | None, num_envs: int, steps: int, unit: int) -> int:
+    # About a million steps over all environments hide the overhead of a call, and still allow
+    # several calls per second, so that the progress moves.
+    return min(steps, _whole(chosen or max(1, min(1_000, 1_000_000 // num_envs)), unit))
+
+
+def _whole(steps: int, unit: int) -> int:
+    return -(-steps // unit) * unit
+
+
+def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values as a file holds them, with options by dotted name.
+
+    A field that is None is left out, since it means that you leave it open. An option that is None
+    stays, and so does a `target_return`.
+    """
+    flat: dict[str, Any] = {}
+    for name, value in fields.items():
+        owner = name.removesuffix("_options")
+        if name not in ("env_options", "agent_options"):
+            flat[canonical(name)] = _plain(name, value)
+            continue
+        if not isinstance(value, Mapping):
+            raise InvalidArgumentError(
+                name, f"must be a table of names and values, but got {shown(value)}."
+            )
+        for option, each in value.items():
+            flat[canonical(f"{owner}.{option}")] = _plain(f"{owner}.{option}", each)
+    kept = {}
+    for name, value in flat.items():
+        can_be_none = "." in name or name == "target_return"
+        if can_be_none and isinstance(value, str) and value == _NONE:
+            kept[name] = None
+        elif can_be_none or value is not None:
+            kept[name] = value
+    return kept
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Return `value` as a file holds it.
+
+    Scalars of NumPy and JAX become Python's numbers. Their arrays of one dimension become lists, as
+    tuples and ranges do.
+
+    Args:
+        name: the user's name of the value, for the message.
+        value: any value.
+
+    Raises:
+        InvalidArgumentError: the value is or holds an array of several dimensions, or a key.
+    """
+    if isinstance(value, Mapping):
+        return {key: _plain(f"{name}.{key}", each) for key, each in value.items()}
+    # By its name, since a configuration is read without JAX.
+    if str(getattr(value, "dtype", "")).startswith("key<"):
+        raise InvalidArgumentError(
+            name, "must be a number or a list, but got a JAX key: give the seed itself."
+        )
+    if isinstance(value, type):  # such as numpy.float32, which has the attributes of an array
+        return value
+    shape = getattr(value, "shape", None)
+    is_vector = hasattr(value, "tolist") and shape is not None and len(shape) == 1
+    if is_vector or isinstance(value, list | tuple | range):
+        if len(value) > _MOST_ITEMS:
+            raise InvalidArgumentError(
+                name, f"must be a list of at most {_MOST_ITEMS:,} items, but got {len(value):,}."
+            )
+        return [_plain(name, each) for each in value]
+    if not hasattr(value, "item"):
+        return value
+    if shape:
+        raise InvalidArgumentError(
+            name, f"must be a number or a list, but got an array of shape {shape}."
+        )
+    return value.item()
 
 
 def _parsed(text: str) -> dict[str, Any]:
     try:
         return parse_toml(text)
     except ValueError as error:
-        # The last match is the place. Before it, the message may quote a key that says "line 9".
-        places = re.findall(r"line (\d+),? column", str(error))
-        line = text.split("\n")[int(places[-1]) - 1].rstrip("\r") if places else ""
-        shows = f"; the line is {shown(line)}" if line else ""
-        raise InvalidArgumentError(f"the configuration is not TOML: {error}{shows}.") from None
+        raise InvalidArgumentError(f"the configuration is not TOML: {error}.") from None
     except RecursionError:
         raise InvalidArgumentError("the configuration is nested too deeply.") from None
-
-
-def _checked(cls: Any, fields: Mapping[str, Any], known: Sequence[str] = ()) -> Any:
-    """Build the configuration, and turn pydantic's report of a mistake into one sentence.
-
-    Args:
-        cls: the class of the configuration.
-        fields: the values of its fields.
-        known: the names to suggest for an unknown one; by default those of a file.
-    """
-    if not isinstance(fields, Mapping):
-        raise InvalidArgumentError(
-            f"the configuration must be a table of names and values, but got {shown(fields)}."
-        )
-    for name in fields:
-        if name in cls.model_fields:
-            continue
-        if (setting := str(name).lower().removeprefix("use_")) in _BEHIND_SWITCH:
-            raise InvalidArgumentError(
-                f"{name} is not a field of a training: set {_BEHIND_SWITCH[setting]} instead."
-            )
-        raise UnknownNameError("field", name, known or cls.model_fields)
-    try:
-        return cls(**fields)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        if isinstance(refused := first.get("ctx", {}).get("error"), InvalidArgumentError):
-            raise refused from None
-        name = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "missing":
-            raise InvalidArgumentError(
-                f"the configuration has no {name}; `myriad {name}s` lists the names."
-            ) from None
-        says = re.sub(r"^\w+ should", "must", first["msg"]).partition(" after validation")[0]
-        raise InvalidArgumentError(name, f"{says}, but got {shown(first['input'])}.") from None
-
-
-def _whole(steps: int, unit: int) -> int:
-    return -(-steps // unit) * unit

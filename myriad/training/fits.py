@@ -14,7 +14,7 @@ import jax
 from myriad.errors import InvalidArgumentError
 from myriad.hardware import available_bytes, resolve_platform
 from myriad.host import release_freed_memory
-from myriad.training.config import ResolvedConfig
+from myriad.training.config import TrainingConfig
 from myriad.training.evaluation import Evaluation
 from myriad.training.memory import (
     EPISODE_BYTES,
@@ -59,22 +59,21 @@ def compile_within_memory(
     Raises:
         InvalidArgumentError: it doesn't fit. The message says what would.
     """
-    resolved = training.resolved
-    config = resolved.config
-    sizes = (resolved.num_envs, config.buffer_size or 0, config.eval_rollouts)
+    config = training.config
+    sizes = (config.num_envs, config.buffer_size or 0, config.eval_rollouts)
     # Programs that compile at their first call can't say yet what they need.
     is_compiled = config.compile_mode == "aot"
     if by_shapes_first or max(sizes) > _MANY or not is_compiled:
-        require_fit(resolved, least_needs(resolved), available_bytes(limit), subject)
+        require_fit(config, least_needs(config), available_bytes(limit), subject)
     what = f"{config.agent} on {config.env}"
     training.compile(
         meanwhile, lambda sizes: programs_at_a_time(sizes, available_bytes(limit), what)
     )
     release_freed_memory()
     if not is_compiled:
-        return least_needs(resolved)
+        return least_needs(config)
     needs = program_needs(training, saves=saves, resumes=resumes)
-    require_fit(resolved, needs, available_bytes(limit), subject)
+    require_fit(config, needs, available_bytes(limit), subject)
     return needs
 
 
@@ -106,18 +105,17 @@ def programs_at_a_time(sizes: Sequence[ProgramSize], room: int, what: str) -> in
 
 
 def compile_evaluation(
-    resolved: ResolvedConfig, num_episodes: int, agent_state: Any, key: jax.Array
+    config: TrainingConfig, num_episodes: int, agent_state: Any, key: jax.Array
 ) -> jax.stages.Compiled:
     """Compile `Evaluation.returns` of an agent, unless it doesn't fit into memory.
 
     Raises:
         InvalidArgumentError: it doesn't fit. The message says how many episodes would.
     """
-    config = resolved.config
     if num_episodes > _MANY:
         _require_episodes(num_episodes, EPISODE_BYTES * num_episodes, is_compiled=False)
     evaluation = Evaluation(
-        resolved.env, resolved.learner, num_episodes, max_steps=config.eval_max_steps
+        config.environment, config.learner, num_episodes, max_steps=config.eval_max_steps
     )
     traced = jax.jit(evaluation.returns).trace(agent_state, key)
     size = ProgramSize.of(traced)
@@ -175,11 +173,11 @@ def require_restorable(path: Path, state: Any) -> None:
         )
 
 
-def require_fit(resolved: ResolvedConfig, needs: Needs, room: int, subject: str = "") -> None:
+def require_fit(config: TrainingConfig, needs: Needs, room: int, subject: str = "") -> None:
     """Raise unless a training fits into `room` bytes.
 
     Args:
-        resolved: the training.
+        config: the training.
         needs: the bytes that it needs.
         room: the bytes that it may take.
         subject: see `compile_within_memory`.
@@ -188,37 +186,35 @@ def require_fit(resolved: ResolvedConfig, needs: Needs, room: int, subject: str 
         InvalidArgumentError: it doesn't fit. The message says what would.
     """
     require_room(
-        subject or _settings(resolved),
+        subject or _settings(config),
         needs.stated,
-        lambda room: _what_fits(resolved, needs, room),
+        lambda room: _what_fits(config, needs, room),
         room,
     )
 
 
-def _settings(resolved: ResolvedConfig) -> str:
-    config = resolved.config
-    named = [f"num_envs = {resolved.num_envs:,}"]
+def _settings(config: TrainingConfig) -> str:
+    named = [f"num_envs = {config.num_envs:,}"]
     if config.buffer_size is not None:
         named.append(f"buffer_size = {config.buffer_size:,}")
     return f"{', '.join(named)} and eval_rollouts = {config.eval_rollouts:,}"
 
 
-def _what_fits(resolved: ResolvedConfig, needs: Needs, room: int) -> str:
+def _what_fits(config: TrainingConfig, needs: Needs, room: int) -> str:
     """Return the numbers with which the training would fit, if you change one at a time."""
-    config = resolved.config
-    size = state_size(resolved)
+    size = state_size(config)
     at_most = "at most about" if needs.is_compiled else "fewer than"
     # A call holds this many times the state.
     share = (needs.state + needs.beside) / needs.state
     state = min(int(room / share), room - needs.evaluation)
-    multiple = resolved.learner.num_envs_multiple
+    multiple = config.learner.num_envs_multiple
     envs = size.most_envs(state) // multiple * multiple
     remedies = []
-    if 0 < envs < resolved.num_envs:
+    if 0 < envs < config.num_envs:
         remedies.append(f"{at_most} {envs:,} environments fit")
     if config.buffer_size is not None and size.fixed > state / 2:
         # A smaller buffer may leave calls and checkpoints as large: only its filled part is saved.
-        left = room - max(needs.beside, needs.evaluation) - size.per_env * resolved.num_envs
+        left = room - max(needs.beside, needs.evaluation) - size.per_env * config.num_envs
         slots = config.buffer_size * left // max(1, size.fixed)
         if 0 < slots < config.buffer_size:
             remedies.append(f"a buffer_size of about {slots:,}")
@@ -227,17 +223,16 @@ def _what_fits(resolved: ResolvedConfig, needs: Needs, room: int) -> str:
         if episodes:
             remedies.append(f"eval_rollouts of about {episodes:,}")
     if not remedies:
-        return _what_fits_together(resolved, room / needs.stated)
+        return _what_fits_together(config, room / needs.stated)
     if not remedies[0].endswith("fit"):
         remedies[0] += " fits"
     return ", or ".join(remedies)
 
 
-def _what_fits_together(resolved: ResolvedConfig, share: float) -> str:
+def _what_fits_together(config: TrainingConfig, share: float) -> str:
     """Return smaller numbers for all settings together, when changing one is not enough."""
-    config = resolved.config
-    multiple = resolved.learner.num_envs_multiple
-    envs = int(share * resolved.num_envs) // multiple * multiple
+    multiple = config.learner.num_envs_multiple
+    envs = int(share * config.num_envs) // multiple * multiple
     if not envs:
         return "not even one environment fits"
     smaller = [f"about {envs:,} environments"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from myriad.random import make_key
 from myriad.timing import Comparison, compare
-from myriad.training.config import ResolvedConfig
+from myriad.training.config import TrainingConfig
 from myriad.training.loop import LearningLoop
 from myriad.xla import result_shapes
 
@@ -22,7 +22,7 @@ class Halves:
     """The halves of a training's updates on one device, with their arguments.
 
     Args:
-        resolved: the training.
+        config: the training.
 
     Attributes:
         init: maps a key to a `TrainState`, jitted.
@@ -34,16 +34,16 @@ class Halves:
         InvalidArgumentError: the agent has no `collect` and `learn`.
     """
 
-    def __init__(self, resolved: ResolvedConfig):
-        learner = resolved.learner.scheduled(resolved.num_updates)
-        loop = LearningLoop(resolved.env, learner, resolved.num_envs)
+    def __init__(self, config: TrainingConfig):
+        learner = config.learner.scheduled(config.num_updates)
+        loop = LearningLoop(config.environment, learner, config.num_envs)
         self.collect: Any = jax.jit(loop.collect, donate_argnums=0)
         self.learn: Any = jax.jit(loop.learn, donate_argnums=0)
         self.init: Any = jax.jit(loop.init)
         self._run: Any = jax.jit(loop.run, donate_argnums=0)
-        self._seed = resolved.config.seed
+        self._seed = config.seed
         # A replay buffer must be filled before an agent learns from it.
-        self._before = learner.first_learning_update(resolved.num_envs) - 1
+        self._before = learner.first_learning_update(config.num_envs) - 1
         self.shapes()  # Raises now, before anything takes long.
 
     def shapes(self) -> tuple[Any, Any]:
@@ -73,13 +73,13 @@ class Halves:
         return np.int32(self._before), np.bool_(True)  # noqa: FBT003
 
 
-def measure_halves(resolved: ResolvedConfig) -> Comparison:
+def measure_halves(config: TrainingConfig) -> Comparison:
     """Time collecting (`a`) and learning (`b`) in alternation on one device.
 
     Raises:
         InvalidArgumentError: the agent has no `collect` and `learn`.
     """
-    halves = Halves(resolved)
+    halves = Halves(config)
     state, experience = halves.arguments()
     return compare(
         functools.partial(halves.collect, state),

@@ -8,7 +8,7 @@ import jax
 
 from myriad.hardware import resolve_platform
 from myriad.random import make_key
-from myriad.training.config import ResolvedConfig
+from myriad.training.config import TrainingConfig
 from myriad.training.loop import LearningLoop
 from myriad.training.programs import CompiledTraining, ProgramSize
 from myriad.xla import Stated, is_on_host, result_shapes
@@ -76,31 +76,31 @@ class Needs:
         return self.state + max(self.beside, self.evaluation)
 
 
-def state_size(resolved: ResolvedConfig) -> StateSize:
+def state_size(config: TrainingConfig) -> StateSize:
     """Measure the state of a training by its shapes at two small numbers of environments.
 
     Nothing is allocated.
     """
     # An agent may refuse fewer environments, since its batch must divide into minibatches.
-    few = resolved.learner.num_envs_multiple
-    small = _state_bytes(resolved, few)
-    large = _state_bytes(resolved, 2 * few)
+    few = config.learner.num_envs_multiple
+    small = _state_bytes(config, few)
+    large = _state_bytes(config, 2 * few)
     per_env = max(1, (large - small) // few)
     return StateSize(max(0, small - per_env * few), per_env)
 
 
-def _state_bytes(resolved: ResolvedConfig, num_envs: int) -> int:
-    loop = LearningLoop(resolved.env, resolved.learner, num_envs)
+def _state_bytes(config: TrainingConfig, num_envs: int) -> int:
+    loop = LearningLoop(config.environment, config.learner, num_envs)
     leaves = jax.tree.leaves(result_shapes(jax.jit(loop.init).trace(make_key(0))))
     # On a CPU, device and host share one memory.
     is_cpu = resolve_platform() == "cpu"
     return bytes_of([leaf for leaf in leaves if is_cpu or not is_on_host(leaf)])
 
 
-def least_needs(resolved: ResolvedConfig) -> Needs:
+def least_needs(config: TrainingConfig) -> Needs:
     """Return a lower bound of what a training needs, from its shapes."""
-    state = state_size(resolved).bytes(resolved.num_envs)
-    return Needs(state, 0, EPISODE_BYTES * resolved.config.eval_rollouts, is_compiled=False)
+    state = state_size(config).bytes(config.num_envs)
+    return Needs(state, 0, EPISODE_BYTES * config.eval_rollouts, is_compiled=False)
 
 
 def program_needs(
@@ -170,7 +170,7 @@ def bytes_of(tree: Any) -> int:
 def _written_bytes(training: CompiledTraining) -> int:
     """Return the bytes of the state without the part of the buffer that is never written."""
     state = bytes_of(training.state_shapes)
-    slots = training.resolved.config.buffer_size
+    slots = training.config.buffer_size
     if slots is None:
         return state
     environments = bytes_of(training.state_shapes.batch_state)

@@ -17,7 +17,7 @@ from myriad import settings
 from myriad.collector import collector_paused
 from myriad.counters import Counter
 from myriad.random import make_key
-from myriad.training.config import ResolvedConfig
+from myriad.training.config import TrainingConfig
 from myriad.training.evaluation import Evaluation, evaluation_key
 from myriad.training.loop import LearningLoop, Report, TrainState
 from myriad.xla import (
@@ -70,10 +70,10 @@ class CompiledTraining:
     """The programs of a training: `init`, `run` and `evaluate`, once `compile` has been called.
 
     Args:
-        resolved: the training.
+        config: the training.
 
     Attributes:
-        resolved: the training.
+        config: the training.
         loop: the updates, as pure functions.
         steps_per_update: steps of all environments together in one update.
         num_updates: updates in the whole training.
@@ -84,19 +84,18 @@ class CompiledTraining:
         compile_s: seconds that tracing and compiling took, or loading what was compiled before.
     """
 
-    def __init__(self, resolved: ResolvedConfig):
-        config = resolved.config
-        self.resolved = resolved
-        self.steps_per_update = resolved.num_envs * resolved.learner.steps_per_update
-        self.num_updates = resolved.num_updates
-        self.eval_every = resolved.updates_per_eval
-        self.chunk = resolved.updates_per_chunk
-        learner = resolved.learner.scheduled(self.num_updates)
+    def __init__(self, config: TrainingConfig):
+        self.config = config
+        self.steps_per_update = config.num_envs * config.learner.steps_per_update
+        self.num_updates = config.num_updates
+        self.eval_every = config.updates_per_eval
+        self.chunk = config.updates_per_chunk
+        learner = config.learner.scheduled(self.num_updates)
         self.loop = LearningLoop(
-            resolved.env, learner, resolved.num_envs, num_devices=resolved.num_devices()
+            config.environment, learner, config.num_envs, num_devices=config.num_devices
         )
         self._evaluation = Evaluation(
-            resolved.env,
+            config.environment,
             learner,
             config.eval_rollouts,
             max_steps=config.eval_max_steps,
@@ -123,7 +122,7 @@ class CompiledTraining:
                 it may work on at a time.
         """
         start = time.perf_counter()
-        mode = self.resolved.config.compile_mode
+        mode = self.config.compile_mode
         if mode in ("aot", "cached") and (cache := settings.compilation_cache()) is not None:
             use_compilation_cache(cache)
         if mode != "aot":
@@ -169,7 +168,7 @@ class CompiledTraining:
 
     def first_state(self, seed: int | None = None) -> TrainState:
         """Return the state before the first update, by default from the configuration's seed."""
-        seed = self.resolved.config.seed if seed is None else seed
+        seed = self.config.seed if seed is None else seed
         return self.init(self.loop.key(seed), self.loop.options)
 
     def run_window(

@@ -1,6 +1,5 @@
 """Many seeds of one training, side by side in one program, as the trainer's host loop runs them."""
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -10,12 +9,11 @@ import numpy as np
 from myriad.agents.controller import ControllerLearner
 from myriad.errors import InvalidArgumentError, shown
 from myriad.training.checkpoint import Checkpoints
-from myriad.training.config import ResolvedConfig, require_values
+from myriad.training.config import TrainingConfig, require_values
 from myriad.training.loop import Report
 from myriad.training.population import (
     Population,
     PopulationState,
-    default_mapping,
     require_seeds,
 )
 from myriad.training.population.memory import compile_seeds_within_memory
@@ -27,13 +25,8 @@ from myriad.training.trainer import Trainings
 _STEPS_PER_CALL = 4_000_000
 
 
-def resolved_for_seeds(resolved: ResolvedConfig, profile_chunks: int = 0) -> ResolvedConfig:
-    """Return a training of many seeds as it runs, with its mapping filled in.
-
-    Raises:
-        InvalidArgumentError: a setting can't be combined with many seeds.
-    """
-    config = resolved.config
+def require_settings_of_seeds(config: TrainingConfig, profile_chunks: int = 0) -> None:
+    """Raise InvalidArgumentError if a setting can't be combined with many seeds."""
     replay_memory = config.agent_options.get("replay_memory", "device")
     settings = [
         ("film_every", config.film_every, 0, "films show one training"),
@@ -43,30 +36,28 @@ def resolved_for_seeds(resolved: ResolvedConfig, profile_chunks: int = 0) -> Res
         ("profile_chunks", profile_chunks, 0, "a trace shows one training"),
     ]
     require_values("with many seeds", settings)
-    if isinstance(resolved.learner, ControllerLearner):
+    if isinstance(config.learner, ControllerLearner):
         raise InvalidArgumentError(
             "seeds",
             f"must be left out for {config.agent}, which learns nothing, "
             f"but got {shown(config.seeds)}.",
         )
-    mapped = config.model_copy(update={"mapping": config.mapping or default_mapping()})
-    return dataclasses.replace(resolved, config=mapped)
 
 
 class SeedTrainings(Trainings):
     """Many seeds of one training in one program.
 
     Args:
-        resolved: the result of `resolved_for_seeds`.
+        config: the training, with its seeds.
     """
 
-    def __init__(self, resolved: ResolvedConfig):
-        seeds = resolved.config.seeds or []
-        population = Population(resolved, len(seeds), mapping=resolved.config.mapping)
+    def __init__(self, config: TrainingConfig):
+        seeds = config.seeds or []
+        population = Population(config, len(seeds), mapping=config.mapping)
         super().__init__(population, seeds)
         slots = -(-len(seeds) // population.num_devices)
         most = _STEPS_PER_CALL // (slots * population.steps_per_update)
-        self._chunk = max(1, min(resolved.updates_per_chunk, most))
+        self._chunk = max(1, min(config.updates_per_chunk, most))
 
     @property
     def devices(self) -> str:
@@ -76,7 +67,7 @@ class SeedTrainings(Trainings):
     @property
     def described(self) -> str:
         together = "one after another" if self.programs.mapping == "map" else "side by side"
-        each = f"{self.programs.resolved.num_envs:,} environments"
+        each = f"{self.programs.config.num_envs:,} environments"
         return f"{len(self.seeds)} seeds of {each}, {together} on {self.devices}"
 
     def compile(self, *, resumes: bool, meanwhile: Callable[[], None]) -> None:

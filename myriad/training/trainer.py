@@ -66,7 +66,7 @@ class Trainings:
         """How many environments there are, and on what, for the progress."""
         shares = self.programs.loop.num_devices
         on = f" in {shares} shares on {self.devices}" if shares > 1 else ""
-        return f"{self.programs.resolved.num_envs:,} environments{on}"
+        return f"{self.programs.config.num_envs:,} environments{on}"
 
     def compile(self, *, resumes: bool, meanwhile: Callable[[], None]) -> None:
         """Compile the programs, unless they don't fit into memory."""
@@ -141,8 +141,7 @@ class Trainer:
         settings: Sequence[ActiveSetting] = (),
     ):
         self.trainings = trainings
-        self.resolved = trainings.programs.resolved
-        self.config = self.resolved.config
+        self.config = trainings.programs.config
         self.folder = folder
         self.has_trained = False
         self._settings = settings
@@ -157,7 +156,7 @@ class Trainer:
         self._compile_s = 0.0
         self._progress = Progress(self._total_steps, quiet=quiet or not distributed.is_first())
         self._profile = Profile(folder, profile_chunks, say)
-        self._films = Films(self.resolved, folder.path / "films")
+        self._films = Films(self.config, folder.path / "films")
         self._trackers: list[Tracker] = []
         # Each training's newest row, and whether it goes on.
         self._newest: dict[int | None, dict[str, Any]] = {}
@@ -183,7 +182,7 @@ class Trainer:
             self._compile()
             # Begin together, since JAX gives up on a process whose first message is 30 s late.
             distributed.broadcast(None)
-            described = self.config.model_dump(mode="json")
+            described = dataclasses.asdict(self.config)
             described["settings"] = [dataclasses.asdict(each) for each in self._settings]
             log_to = self.config.log_to if distributed.is_first() else []
             self._trackers = make_trackers(log_to, self.folder, described)
@@ -191,7 +190,7 @@ class Trainer:
                 opened.callback(tracker.close)
             state, done, rows = self._first_state()
             if not done and distributed.is_first():
-                warn_if_short(self.resolved, stacklevel=4)
+                warn_if_short(self.config, stacklevel=4)
             state, done = self._train(state, done, rows)
             agents = self.trainings.agents(state)
         total_s = time.perf_counter() - start
@@ -421,7 +420,7 @@ class Trainer:
 def environment_record(
     config: TrainingConfig, settings: Sequence[ActiveSetting] = ()
 ) -> dict[str, Any]:
-    """Return what a resolved configuration leaves out: hardware, versions and settings.
+    """Return what a configuration leaves out: hardware, versions and settings.
 
     The record also names the preset that was given, if it set anything.
 
@@ -430,7 +429,7 @@ def environment_record(
         settings: the active settings.
     """
     return {
-        "preset": config.preset if config.from_preset() else None,
+        "preset": config.given["preset"] if config.from_preset() else None,
         "settings": [dataclasses.asdict(each) for each in settings],
         "hardware": dataclasses.asdict(hardware.fingerprint()),
         "versions": hardware.package_versions(),

@@ -80,7 +80,7 @@ def confirm_best(
         return None
     seeds = fresh_seeds(settings)
     fields = {trial.number: space.fields(trial.params) for trial in best}
-    fields[_DEFAULT] = space.defaults(settings.config().resolve().config)
+    fields[_DEFAULT] = space.defaults(settings.config())
     again = train_again(settings, space, fields, seeds, is_interrupted)
     if again.is_interrupted:
         return None
@@ -134,17 +134,18 @@ def evaluate_ensemble(
         return None
     numbers = tuple(trial.number for trial in best if trial.number in trained)
     states = tuple(trained[number][0].states[0] for number in numbers)
-    resolved = [settings.config(**fields[number]).resolve() for number in numbers]
-    together = EnsemblePolicy(resolved[0].env, tuple(each.learner for each in resolved))
+    configs = [settings.config(**fields[number]) for number in numbers]
+    env = configs[0].environment
+    together = EnsemblePolicy(env, tuple(each.learner for each in configs))
     key = key_alone(settings.seed + VALIDATION_SEEDS)
-    max_steps = resolved[0].config.eval_max_steps
+    max_steps = configs[0].eval_max_steps
 
     def score(learner: Any, state: Any) -> Score:
-        evaluation = Evaluation(resolved[0].env, learner, NUM_EPISODES, max_steps=max_steps)
+        evaluation = Evaluation(env, learner, NUM_EPISODES, max_steps=max_steps)
         returns, ended = jax.device_get(jax.jit(evaluation.returns)(state, key))
         return Score.of(returns[None], ended[None])
 
-    alone = tuple(score(each.learner, state) for each, state in zip(resolved, states, strict=True))
+    alone = tuple(score(each.learner, state) for each, state in zip(configs, states, strict=True))
     return Ensemble(numbers, together.combined, score(together, states), alone)
 
 

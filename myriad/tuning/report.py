@@ -77,23 +77,22 @@ def best_config(result: TuneResult) -> TrainingConfig:
 def _against_settings(config: TrainingConfig) -> dict[str, Any]:
     """Return the trials' values of the fields that variables and `.env` could change."""
     switches = Settings.read().switches()
-    known = config.resolve().config
-    kept: dict[str, Any] = {"compile_mode": known.compile_mode} if "compile" in switches else {}
+    kept: dict[str, Any] = {"compile_mode": config.compile_mode} if "compile" in switches else {}
     options = [
         name
         for switch, name in (("bf16", "compute_dtype"), ("flash_attention", "attention"))
         if switch in switches
     ]
-    if "batch_size" in switches and known.batch_size is not None:
-        kept["batch_size"] = known.batch_size
+    if "batch_size" in switches and config.batch_size is not None:
+        kept["batch_size"] = config.batch_size
     elif "batch_size" in switches:
         options.append("num_minibatches")
-    agent = known.agent_options
+    agent = config.agent_options
     return kept | {f"agent.{name}": agent[name] for name in options if name in agent}
 
 
 def train_command(config: TrainingConfig) -> str:
-    """Return the `myriad train` command of a configuration, with all values that it sets.
+    """Return the `myriad train` command of a configuration, with all values that you gave it.
 
     Example:
         >>> from myriad.training.config import make_config
@@ -101,20 +100,16 @@ def train_command(config: TrainingConfig) -> str:
         "myriad train --env cartpole-control --agent ppo --agent.hidden-sizes '[8, 8]'"
     """
     words = ["myriad", "train"]
-    fields = config.model_dump(mode="json", exclude_unset=True)
-    options = {
-        f"{owner}.{name}": value
-        for owner in ("env", "agent")
-        for name, value in fields.pop(f"{owner}_options", {}).items()
-    }
-    for name, value in (fields | options).items():
-        if value is not None and (value != [] or name in options):
+    for name, value in config.given.items():
+        if value != [] or "." in name:
             words += [f"--{name.replace('_', '-')}", _written(value)]
     return shlex.join(words)
 
 
 def _written(value: Any) -> str:
     """Return a value as a flag takes it."""
+    if value is None:
+        return "none"
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)  # The value inf, which JSON would write as Infinity.
     return value if isinstance(value, str) else json.dumps(value)

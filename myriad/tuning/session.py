@@ -79,7 +79,7 @@ def load_space(settings: TuneSettings) -> SearchSpace:
     Raises:
         InvalidArgumentError: the file has a mistake, or one of its values can't be used.
     """
-    config = settings.config().resolve().config
+    config = settings.config()
     space = SearchSpace.load(settings.agent, config.env, settings.space)
     if not settings.trust:
         space.require_no_code()

@@ -221,4 +221,5 @@ class TuneSettings:
         named = {"env.scenario": self.scenario, "env.num_opponents": self.num_opponents}
         named = {name: value for name, value in named.items() if value is not None}
         shared = {"env": self.env, "agent": self.agent, "total_steps": self.num_steps}
+        shared["num_devices"] = 1  # Trials share the devices.
         return {**shared, **self.options, **named}

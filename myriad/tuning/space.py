@@ -106,7 +106,7 @@ class SearchSpace:
         return dataclasses.replace(self, known=tuple(known))
 
     def defaults(self, config: "TrainingConfig") -> dict[str, Value]:
-        """Return a resolved configuration's values of all names in the space."""
+        """Return a configuration's values of all names in the space."""
         values = {name: _value_of(config, name) for name in self.names}
         return {name: value for name, value in values.items() if value is not None}
 

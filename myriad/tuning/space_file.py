@@ -81,11 +81,11 @@ def read_space(
 
 def _require_tunable(agent: str, name: str) -> None:
     from myriad.agents import AGENTS, options_of
-    from myriad.training.config import TrainingConfig, canonical
+    from myriad.training.config import FIELDS, canonical
 
     options = [f"agent.{each.name}" for each in options_of(AGENTS.load(agent))]
     known = [*_FIELDS, *(each for each in options if canonical(each) == each)]
-    if name.startswith("env.") or (name in TrainingConfig.model_fields and name not in known):
+    if name.startswith("env.") or (name in FIELDS and name not in known):
         raise InvalidArgumentError(name, "must be left to the study, which sets it.")
     if name not in known:
         raise UnknownNameError("parameter", name, known)

@@ -121,7 +121,7 @@ def _identity(settings: TuneSettings, space: SearchSpace) -> dict[str, Any]:
     """Return the values that a study's trials must have in common, by the names of settings."""
     from myriad.envs import ENVIRONMENTS
 
-    config = settings.config().resolve().config
+    config = settings.config()
     agent = {name: value for name, value in settings.options.items() if name.startswith("agent.")}
     return {
         "env": settings.env if ":" in settings.env else ENVIRONMENTS.resolve(settings.env),

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from myriad.errors import MyriadError
-from myriad.training.config import ResolvedConfig
+from myriad.training.config import TrainingConfig
 from myriad.training.evaluation import key_alone
 from myriad.training.loop import PARTS
 from myriad.training.population import Population
@@ -132,10 +132,10 @@ class Programs:
         """Return whether a shape's programs are compiled."""
         return shape in self._groups
 
-    def resolved(self, fields: Mapping[str, Any]) -> ResolvedConfig:
-        """Return a training as it runs."""
+    def config(self, fields: Mapping[str, Any]) -> TrainingConfig:
+        """Return a training, evaluated in as many episodes as each seed needs."""
         episodes = episodes_per_seed(self.num_seeds)
-        return self.settings.config(**{**fields, "eval_rollouts": episodes}).resolve()
+        return self.settings.config(**{**fields, "eval_rollouts": episodes})
 
     def group(self, training: Training) -> "Group":
         """Return the slots for a training, and compile their programs if they are new.
@@ -175,13 +175,13 @@ class Group:
         self.shape = shape
         traced = [each.name for each in space.parameters if each.name not in space.static]
         # A conditional parameter that isn't drawn has its default, whatever others drew.
-        resolved = programs.resolved(
+        config = programs.config(
             {name: value for name, value in fields.items() if name not in traced}
         )
-        agent = resolved.learner.agent
+        agent = config.learner.agent
         self._defaults = {name: getattr(agent, name.removeprefix("agent.")) for name in traced}
         names = [name.removeprefix("agent.") for name in traced]
-        self.population = Population(resolved, num_slots, names)
+        self.population = Population(config, num_slots, names)
         self.population.compile()
         needs = seed_needs(self.population, saves=False, resumes=False)
         self.bytes_per_training = needs.bytes(programs.num_seeds, 1)

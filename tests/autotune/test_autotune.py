@@ -48,7 +48,7 @@ from myriad.training.programs import CompiledTraining
 
 agent, num_envs, buffer_size = json.loads(sys.argv[1])
 config = create_config("cartpole-control", agent, num_envs, 10_000, buffer_size=buffer_size)
-training = CompiledTraining(config.resolve())
+training = CompiledTraining(config)
 training.compile()
 predicted = resident_bytes() + most_bytes(program_bytes(training))
 # The first update that learns touches every buffer: each later one reuses them.
@@ -100,7 +100,7 @@ def only_answer():
 
 def test_the_answer_is_one_of_the_candidates_with_its_evidence(known, tuned):
     entry = only_answer()
-    default = create_config(ARGUMENTS[1], ARGUMENTS[2], 64, 10_000).resolve().scan_chunk_size
+    default = create_config(ARGUMENTS[1], ARGUMENTS[2], 64, 10_000).scan_chunk_size
     candidates = {int(chunk): found for chunk, found in entry["candidates"].items()}
     assert candidates.keys() == {*CANDIDATES, default}
     assert [chunk for chunk, found in candidates.items() if found["verdict"] == "best"] == [known]
@@ -149,9 +149,8 @@ def test_a_chunk_that_the_user_has_is_a_candidate_and_nothing_else_of_the_config
     # Evaluations come every 500 steps: 512 and 1,024 would be cut off there, as the default is.
     kept = {chunk for chunk in CANDIDATES if chunk <= 500}
     assert {*kept, 48, 500} == {candidate.chunk_size for candidate in result.candidates}
-    own = config.resolve().config
-    assert result.config == own.model_copy(
-        update={"scan_chunk_size": result.config.scan_chunk_size}
+    assert result.config == dataclasses.replace(
+        config, scan_chunk_size=result.config.scan_chunk_size
     )
     assert f"{result.scan_chunk_size:,}" in str(result)
 
@@ -328,9 +327,9 @@ def test_the_candidates_of_a_learner_are_whole_updates():
     config = create_config("cartpole", "ppo", **shape, **{"agent.hidden_sizes": (4,)})
     result = autotune(config, verbose=False, seconds=0)
     for candidate in result.candidates:
-        taken = result.resolved.with_chunk(candidate.chunk_size)
+        taken = config.changed(scan_chunk_size=candidate.chunk_size)
         assert taken.scan_chunk_size == candidate.chunk_size <= taken.eval_frequency
-    unit = result.resolved.learner.steps_per_update
+    unit = result.config.learner.steps_per_update
     assert len(result.candidates) == len({c.chunk_size // unit for c in result.candidates}) > 1
 
 
@@ -346,8 +345,7 @@ def test_every_way_to_ask_has_the_same_key(agent, num_envs):
         create_config("cartpole-control", agent, num_envs, total_steps=10**9, target_return=9.0),
     ]
     machine = fingerprint()
-    resolved = [config.resolve().config for config in asked]
-    found = {keys.key(each, machine, keys.details(each, machine)) for each in resolved}
+    found = {keys.key(each, machine, keys.details(each, machine)) for each in asked}
     assert len(found) == 1
 
 
@@ -382,7 +380,7 @@ def test_create_config_tunes_at_once_and_refuses_a_chunk_beside_it(known, capsys
     assert config.scan_chunk_size == known
     assert "cached" in capsys.readouterr().out
     untuned = create_config("cartpole-control", "random", 64, 1_000_000)
-    assert config == untuned.model_copy(update={"scan_chunk_size": known})
+    assert config == dataclasses.replace(untuned, scan_chunk_size=known)
     with pytest.raises(InvalidArgumentError, match=r"auto_tune .*scan_chunk_size.* 16"):
         create_config("cartpole-control", "random", 64, scan_chunk_size=16, auto_tune=True)
 

@@ -54,7 +54,7 @@ def test_nothing_that_fits_is_an_error_that_says_what_is_missing():
 @pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
 def test_a_gradient_step_takes_as_many_rows_as_are_asked_for(agent):
     size = 16_384
-    config = with_batch(create_config("cartpole-control", agent), size).resolve().config
+    config = with_batch(create_config("cartpole-control", agent), size)
     rows = config.batch_size
     if rows is None:
         rows = config.num_envs * config.rollout_steps // config.agent_options["num_minibatches"]

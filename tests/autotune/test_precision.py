@@ -29,17 +29,17 @@ def cache(tmp_path, monkeypatch):
 @pytest.fixture
 def slower(monkeypatch):
     found = DtypeSpeed("bfloat16", 128, 1.5, 1.4, 1.6, from_cache=False)
-    monkeypatch.setattr(precision, "dtype_speed", lambda resolved: found)
+    monkeypatch.setattr(precision, "dtype_speed", lambda config: found)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
 def test_a_dtype_is_measured_at_first_and_known_then(agent, cache):
-    resolved = config_of(agent).resolve()
-    first = dtype_speed(resolved, cache)
+    config = config_of(agent)
+    first = dtype_speed(config, cache)
     assert 0 < first.low <= first.ratio <= first.high
     assert (first.dtype, first.rows, first.from_cache) == ("bfloat16", 128, False)
-    assert dtype_speed(resolved, cache) == dataclasses.replace(first, from_cache=True)
+    assert dtype_speed(config, cache) == dataclasses.replace(first, from_cache=True)
     held = cache.get("hardware", fingerprint().slug)
     assert held["devices"] >= 1
     assert [each["dtype"] for each in held["precision"].values()] == ["bfloat16"]
@@ -48,10 +48,10 @@ def test_a_dtype_is_measured_at_first_and_known_then(agent, cache):
 @pytest.mark.slow
 def test_a_measurement_is_of_its_dtype_and_network_and_stays_beside_the_machines_profile(cache):
     machine = fingerprint()
-    record_profiles(cache, config_of().resolve(), machine, lambda line: None)
+    record_profiles(cache, config_of(), machine, lambda line: None)
     before = cache.get("hardware", machine.slug)
     for options in ({}, {"agent.learning_rate": 1e-4}, {"agent.hidden_sizes": (32,)}):
-        dtype_speed(config_of(**options).resolve(), cache)
+        dtype_speed(config_of(**options), cache)
     after = cache.get("hardware", machine.slug)
     assert len(after["precision"]) == 2
     assert {name: after[name] for name in before} == before
@@ -60,24 +60,24 @@ def test_a_measurement_is_of_its_dtype_and_network_and_stays_beside_the_machines
 @pytest.mark.slow
 def test_devices_that_share_a_gradient_step_take_a_share_of_its_rows_each(cache):
     shape = {"num_envs": 512, "rollout_steps": 64, "agent.num_minibatches": 1}
-    resolved = config_of(**shape).resolve()
-    devices = resolved.num_devices()
+    config = config_of(**shape)
+    devices = config.num_devices
     assert devices == jax.local_device_count() > 1
-    assert dtype_speed(resolved, cache).rows == block_size(512 * 64 // devices)
+    assert dtype_speed(config, cache).rows == block_size(512 * 64 // devices)
 
 
 def test_a_training_that_does_not_fit_is_refused_before_its_dtype_is_measured(cache, monkeypatch):
     monkeypatch.setattr(precision, "compare", None)
-    resolved = config_of("dqn", num_envs=1 << 20, buffer_size=2_000_000_000).resolve()
+    config = config_of("dqn", num_envs=1 << 20, buffer_size=2_000_000_000)
     with pytest.raises(InvalidArgumentError, match=r"need .* of memory, and .* are free"):
-        warn_if_slower(resolved)
+        warn_if_slower(config)
     assert not cache.path.exists()
 
 
 @pytest.mark.parametrize(("agent", "dtype"), [("ppo", "float32"), ("random", None), ("pid", None)])
 def test_nothing_is_measured_where_nothing_is_narrower(agent, dtype, cache):
     options = {} if dtype is None else {"agent.compute_dtype": dtype}
-    assert dtype_speed(create_config("cartpole-control", agent, **options).resolve()) is None
+    assert dtype_speed(create_config("cartpole-control", agent, **options)) is None
     assert not cache.path.exists()
 
 
@@ -90,7 +90,7 @@ def test_a_training_in_a_slower_dtype_warns_with_both_numbers(tmp_path):
 
 @pytest.mark.usefixtures("slower")
 def test_a_training_that_does_not_compile_is_not_about_speed():
-    warn_if_slower(config_of(compile_mode="off").resolve())
+    warn_if_slower(config_of(compile_mode="off"))
 
 
 def test_only_an_interval_above_one_is_slower():
@@ -100,8 +100,7 @@ def test_only_an_interval_above_one_is_slower():
 
 def test_the_autotuners_key_names_the_dtype_that_networks_compute_in():
     details = [
-        keys.details(config_of(dtype=dtype).resolve().config, fingerprint())
-        for dtype in ("float32", "bfloat16")
+        keys.details(config_of(dtype=dtype), fingerprint()) for dtype in ("float32", "bfloat16")
     ]
     assert [each["dtype"] for each in details] == ["float32", "bfloat16"]
     assert len({keys.digest(each) for each in details}) == 2

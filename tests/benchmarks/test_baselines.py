@@ -75,5 +75,5 @@ def test_a_lower_error_is_the_better_score_and_intervals_must_not_touch():
 def test_a_preset_takes_part_where_an_agent_has_it_and_gives_its_values():
     contests = list(_with_preset(_contests(), "ultra_fast"))
     assert [each.name for each in contests] == [each.name for each in _contests()]
-    config = _config(contests[-1], "ppo", 5_000).resolve().config
+    config = _config(contests[-1], "ppo", 5_000)
     assert config.num_envs == load_preset("ultra_fast", "ppo", contests[-1].env).fields["num_envs"]

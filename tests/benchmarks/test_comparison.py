@@ -183,7 +183,7 @@ def test_the_trainings_have_the_same_hyperparameters():
     assert side.num_updates == 256 // learner.steps_per_update == 2
     population = MyriadSeeds(SEEDS, seed=0).population
     assert (population.num_slots, population.num_updates) == (2, 2)
-    agent = population.resolved.learner.agent
+    agent = population.config.learner.agent
     assert {name: getattr(agent, name) for name in training.HYPERPARAMETERS} == (
         training.HYPERPARAMETERS
     )

@@ -66,8 +66,8 @@ def test_every_hyperparameter_is_one_of_ours():
     for agent, values in comparison.HYPERPARAMETERS.items():
         question = Question("Catch-bsuite", agent, 10_000, None, (0,))
         assert not question.hyperparameters["normalize_observations"]
-        resolved = comparison.config_of(question, 10_000).resolve()
-        learner = vars(resolved.learner) | {"num_envs": resolved.num_envs}
+        config = comparison.config_of(question, 10_000)
+        learner = vars(config.learner) | {"num_envs": config.num_envs}
         expected = question.hyperparameters | comparison.OF_REJAX[agent]
         assert {name: learner[name] for name in expected} == expected
         assert set(values) <= set(learner)

@@ -62,8 +62,8 @@ def test_programs_are_kept_for_the_next_training_of_any_seed(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(("mode", "later"), [("aot", 0), ("cached", 3)])
 def test_only_the_default_compiles_its_programs_before_the_first_step(mode, later):
-    resolved = create_config("cartpole", "ppo", **SIZES, **FEW, compile_mode=mode).resolve()
-    training = CompiledTraining(resolved)
+    config = create_config("cartpole", "ppo", **SIZES, **FEW, compile_mode=mode)
+    training = CompiledTraining(config)
     ours = ("jit(init_from)", "jit(run)", "jit(_evaluate)")
     with count_compilations() as first:
         training.compile()

@@ -1,5 +1,6 @@
 """What create_config takes and refuses, and that a configuration survives a file."""
 
+import dataclasses
 import math
 
 import jax
@@ -14,37 +15,49 @@ from myriad.errors import InvalidArgumentError
 from myriad.training.config import TrainingConfig
 
 
-def test_none_is_the_agents_own_default_and_the_resolved_configuration_shows_it():
-    config = create_config("cartpole", "ppo")
-    assert config.num_envs is None
-    resolved = config.resolve()
-    assert resolved.num_envs == resolved.config.num_envs == resolved.learner.default_num_envs
-    assert resolved.config.rollout_steps == resolved.learner.rollout_steps
-    assert resolved.config.agent_options["gamma"] == 0.99
-    assert resolved.config.env_options["gravity"] == 9.8
-    assert resolved.config.resolve() == resolved
+def test_a_configuration_is_complete_and_says_what_you_gave():
+    config = create_config("cartpole", "ppo", num_envs=None, **{"agent.gae_lambda": 0.9})
+    assert config.num_envs == config.learner.default_num_envs
+    assert config.rollout_steps == config.learner.rollout_steps
+    assert config.agent_options["gamma"] == 0.99
+    assert config.env_options["gravity"] == 9.8
+    assert config.given == {"env": "cartpole", "agent": "ppo", "agent.gae_lambda": 0.9}
+
+
+def test_what_you_left_open_follows_a_change_of_what_you_gave_and_else_stays():
+    config = create_config("cartpole", "dqn")
+    chosen = {"agent.gradient_steps": 8}
+    follows = config.changed(num_envs=1000, **chosen)
+    assert follows == create_config("cartpole", "dqn", 1000, **chosen)
+    assert follows.learner.polyak != config.learner.polyak
+    kept = create_config(**config.fields() | {"num_envs": 1000} | chosen)
+    assert (kept.num_envs, kept.learner.gradient_steps) == (1000, 8)
+    assert kept.learner.polyak == config.learner.polyak
+    assert create_config(**config.fields()) == config
 
 
 def test_another_chunk_changes_nothing_but_the_chunk():
-    resolved = create_config("cartpole", "ppo", rollout_steps=32).resolve()
-    changed = resolved.with_chunk(33)
+    config = create_config("cartpole", "ppo", rollout_steps=32)
+    changed = config.changed(scan_chunk_size=33)
     assert (changed.scan_chunk_size, changed.updates_per_chunk) == (64, 2)
-    assert changed.config == resolved.config.model_copy(update={"scan_chunk_size": 64})
-    assert changed.config.resolve() == changed
-    assert changed.untuned_chunk_size == resolved.scan_chunk_size
+    assert changed == dataclasses.replace(config, scan_chunk_size=64)
+    assert changed.learner == dataclasses.replace(config, scan_chunk_size=64).learner
+    assert changed.untuned_chunk_size == config.scan_chunk_size
 
 
 @pytest.mark.parametrize("agent", ["random", "bangbang", "pid", "ppo", "pqn", "dqn"])
-def test_a_resolved_configuration_survives_toml(agent):
-    resolved = create_config("cartpole", agent, num_envs=64).resolve()
-    assert TrainingConfig.from_toml(resolved.config.to_toml()) == resolved.config
-    assert TrainingConfig.from_toml(resolved.config.to_toml()).resolve() == resolved
+def test_a_configuration_survives_toml(agent):
+    config = create_config("cartpole", agent, num_envs=64)
+    read = TrainingConfig.from_toml(config.to_toml())
+    assert read == config
+    assert read.learner == config.learner
+    assert read.given.keys() == config.fields().keys()
 
 
 @settings(max_examples=40)
 @given(
     seed=st.integers(-(2**31), 2**31),
-    num_envs=st.none() | st.integers(1, 10**6),
+    num_envs=st.integers(1, 10**6),
     target=st.none() | st.floats(allow_nan=False, allow_infinity=False),
     gravity=st.floats(0.1, 100),
 )
@@ -55,14 +68,14 @@ def test_any_configuration_survives_toml(seed, num_envs, target, gravity):
         "target_return": target,
         "env_options": {"gravity": gravity},
     }
-    config = TrainingConfig(env="cartpole", agent="random", **fields)
+    config = create_config("cartpole", "random", **fields)
     assert TrainingConfig.from_toml(config.to_toml()) == config
 
 
 def test_steps_are_rounded_up_to_whole_updates():
     options = {"steps_per_env": 100, "eval_frequency": 33, "scan_chunk_size": 1}
-    resolved = create_config("cartpole", "ppo", rollout_steps=32, **options).resolve()
-    assert (resolved.steps_per_env, resolved.eval_frequency, resolved.scan_chunk_size) == (
+    config = create_config("cartpole", "ppo", rollout_steps=32, **options)
+    assert (config.steps_per_env, config.eval_frequency, config.scan_chunk_size) == (
         128,
         64,
         32,
@@ -70,9 +83,8 @@ def test_steps_are_rounded_up_to_whole_updates():
 
 
 def test_all_environments_together_take_the_total_steps():
-    resolved = create_config("cartpole", "ppo", 100, rollout_steps=8, total_steps=10_001).resolve()
-    assert resolved.steps_per_env == 104  # the next whole update after 10,001 / 100
-    assert resolved.config.total_steps is None
+    config = create_config("cartpole", "ppo", 100, rollout_steps=8, total_steps=10_001)
+    assert config.steps_per_env == 104  # the next whole update after 10,001 / 100
     with pytest.raises(InvalidArgumentError, match="only one of them can be given, but got 5 and"):
         create_config("cartpole", "ppo", steps_per_env=5, total_steps=6)
 
@@ -80,18 +92,18 @@ def test_all_environments_together_take_the_total_steps():
 @pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
 @pytest.mark.parametrize("num_envs", [1, 127, 1000, 10**6])
 def test_defaults_fit_any_number_of_environments_and_what_you_chose_stays(agent, num_envs):
-    resolved = create_config("cartpole", agent, num_envs, **{"agent.learning_rate": 0.25}).resolve()
-    assert resolved.learner.learning_rate == 0.25
-    assert resolved.num_updates >= 40
-    assert resolved.num_updates // resolved.updates_per_eval <= 20
-    assert TrainingConfig.from_toml(resolved.config.to_toml()).resolve() == resolved
+    config = create_config("cartpole", agent, num_envs, **{"agent.learning_rate": 0.25})
+    assert config.learner.learning_rate == 0.25
+    assert config.num_updates >= 40
+    assert config.num_updates // config.updates_per_eval <= 20
+    assert TrainingConfig.from_toml(config.to_toml()) == config
 
 
 @pytest.mark.parametrize("agent", ["ppo", "pqn"])
 @pytest.mark.parametrize(("num_envs", "rollout_steps"), [(1000, 1), (4097, 10), (65_536, 33)])
 def test_minibatches_divide_whatever_rollout_you_chose(agent, num_envs, rollout_steps):
-    resolved = create_config("cartpole", agent, num_envs, rollout_steps=rollout_steps).resolve()
-    assert resolved.learner.rollout_steps == rollout_steps
+    config = create_config("cartpole", agent, num_envs, rollout_steps=rollout_steps)
+    assert config.learner.rollout_steps == rollout_steps
 
 
 @pytest.mark.parametrize("agent", ["pqn", "dqn"])
@@ -99,17 +111,17 @@ def test_minibatches_divide_whatever_rollout_you_chose(agent, num_envs, rollout_
     ("num_envs", "length"), [(None, {}), (16, {"total_steps": 50_000}), (1000, {"total_steps": 1})]
 )
 def test_epsilon_falls_within_a_fifth_of_a_training(agent, num_envs, length):
-    resolved = create_config("cartpole", agent, num_envs, **length).resolve()
-    total = resolved.steps_per_env * resolved.num_envs
-    assert 0 < resolved.learner.exploration_steps <= max(1, total / 5)
+    config = create_config("cartpole", agent, num_envs, **length)
+    total = config.steps_per_env * config.num_envs
+    assert 0 < config.learner.exploration_steps <= max(1, total / 5)
     chosen = {"agent.exploration_steps": 77}
-    learner = create_config("cartpole", agent, num_envs, **length, **chosen).resolve().learner
+    learner = create_config("cartpole", agent, num_envs, **length, **chosen).learner
     assert learner.exploration_steps == 77
 
 
 def test_the_target_follows_the_gradient_steps_that_you_chose():
     chosen = {"agent.gradient_steps": 8}
-    assert create_config("cartpole", "dqn", 1000, **chosen).resolve().learner.polyak == 0.922
+    assert create_config("cartpole", "dqn", 1000, **chosen).learner.polyak == 0.922
     with pytest.raises(InvalidArgumentError, match="gradient_steps"):
         create_config("cartpole", "dqn", 1000, **{"agent.gradient_steps": -(10**9)})
 
@@ -124,8 +136,8 @@ def test_64_bit_numbers_of_jax_are_refused_in_a_sentence():
 
 def test_dotted_names_reach_the_agent_and_the_environment():
     config = create_config("cartpole", "ppo", **{"agent.learning_rate": 0.5, "env.gravity": 1.0})
-    assert (config.agent_options, config.env_options) == ({"learning_rate": 0.5}, {"gravity": 1.0})
-    assert config.resolve().learner.learning_rate == 0.5
+    assert config.agent_options["learning_rate"] == config.learner.learning_rate == 0.5
+    assert config.env_options["gravity"] == config.environment.default_params.gravity == 1.0
 
 
 def test_numbers_and_arrays_of_numpy_and_jax_are_kept_as_pythons_own():
@@ -133,18 +145,18 @@ def test_numbers_and_arrays_of_numpy_and_jax_are_kept_as_pythons_own():
     options |= {"agent.learning_rate": jnp.float32(0.25), "agent.hidden_sizes": jnp.arange(8, 9)}
     config = create_config("cartpole", "ppo", np.int32(4), seeds=np.arange(3), **options)
     assert (config.num_envs, config.seeds) == (4, [0, 1, 2])
-    resolved = TrainingConfig.from_toml(config.resolve().config.to_toml()).resolve()
-    assert resolved.config == config.resolve().config
-    params = resolved.env.default_params
+    read = TrainingConfig.from_toml(config.to_toml())
+    assert read == config
+    params = read.environment.default_params
     assert (params.gravity, params.max_steps) == (3.5, 7)
-    assert (resolved.learner.learning_rate, resolved.learner.hidden_sizes) == (0.25, (8,))
+    assert (read.learner.learning_rate, read.learner.hidden_sizes) == (0.25, (8,))
 
 
 def test_an_infinite_figure_survives_toml():
     options = {"agent.max_grad_norm": math.inf, "env.x_threshold": math.inf}
-    resolved = create_config("cartpole", "dqn", **options).resolve().config
-    assert TrainingConfig.from_toml(resolved.to_toml()) == resolved
-    assert (resolved.agent_options["max_grad_norm"], resolved.env_options["x_threshold"]) == (
+    config = create_config("cartpole", "dqn", **options)
+    assert TrainingConfig.from_toml(config.to_toml()) == config
+    assert (config.agent_options["max_grad_norm"], config.env_options["x_threshold"]) == (
         math.inf,
         math.inf,
     )
@@ -154,15 +166,13 @@ def test_a_hyperparameter_that_is_switched_off_survives_toml():
     config = create_config("cartpole", "ppo", **{"agent.anneal_updates": None})
     assert create_config("cartpole", "ppo", **{"agent.anneal_updates": "none"}) == config
     assert TrainingConfig.from_toml(config.to_toml()) == config
-    resolved = config.resolve()
-    assert resolved.learner.anneal_updates is None
-    assert TrainingConfig.from_toml(resolved.config.to_toml()).resolve() == resolved
+    assert config.learner.anneal_updates is None
 
 
 @pytest.mark.slow
 def test_what_no_field_of_an_adapter_shows_is_kept():
     config = create_config("gymnax:Catch-bsuite", "random", **{"env.rows": 8})
-    env = TrainingConfig.from_toml(config.resolve().config.to_toml()).resolve().env
+    env = TrainingConfig.from_toml(config.to_toml()).environment
     assert env.observation_space(env.default_params).shape[0] == 8
 
 

@@ -74,7 +74,7 @@ def test_each_setting_that_is_too_large_is_named_with_the_number_that_fits(
 ):
     room(500 * MIB)
     with pytest.raises(InvalidArgumentError, match=says):
-        compile_within_memory(CompiledTraining(config_of(agent, **fields).resolve()))
+        compile_within_memory(CompiledTraining(config_of(agent, **fields)))
 
 
 @pytest.mark.slow
@@ -108,7 +108,7 @@ def test_an_evaluation_that_does_not_fit_is_refused_with_the_episodes_that_do(ro
 @pytest.mark.slow
 def test_an_evaluation_inside_a_program_of_yours_still_works():
     config = config_of("ppo", rollout_steps=4, num_envs=8, **{"agent.hidden_sizes": (8,)})
-    loop = CompiledTraining(config.resolve()).loop
+    loop = CompiledTraining(config).loop
     agents = jax.jit(jax.vmap(lambda key: loop.init(key).agent))(
         jax.random.split(jax.random.key(0), 2)
     )

@@ -28,10 +28,10 @@ _OPTIONS = {
 }
 
 
-def _resolved(agent="ppo", **options):
+def _config(agent="ppo", **options):
     chosen = {f"agent.{name}": value for name, value in options.items()}
     sizes = _SIZES if agent == "ppo" else {}
-    return make_config("cartpole-control", agent, 8, 160, **sizes | chosen).resolve()
+    return make_config("cartpole-control", agent, 8, 160, **sizes | chosen)
 
 
 def _one(options, index):
@@ -42,8 +42,8 @@ def _plain(tree):
     return jax.tree.map(lambda leaf: np.asarray(numbers_of(leaf)), tree)
 
 
-def _alone(resolved, seed, chunks):
-    training = CompiledTraining(resolved)
+def _alone(config, seed, chunks):
+    training = CompiledTraining(config)
     training.compile()
     state = training.first_state(seed)
     report = None
@@ -60,7 +60,7 @@ def _assert_close(found, expected):
 
 @pytest.mark.slow
 def test_members_learn_what_the_training_alone_does_beside_idle_and_refilled_ones():
-    population = Population(_resolved(), 3, list(_OPTIONS), mapping="map", num_devices=2)
+    population = Population(_config(), 3, list(_OPTIONS), mapping="map", num_devices=2)
     population.compile()
     with count_compilations() as compilations:
         first = {name: [a, b, a] for name, (a, b) in _OPTIONS.items()}
@@ -72,7 +72,7 @@ def test_members_learn_what_the_training_alone_does_beside_idle_and_refilled_one
     assert not list(compilations.names)
     assert population.updates_done(state).tolist() == [5, 5, 4]
     for slot, seed, index, chunks in ((0, 5, 0, (2, 3)), (2, 11, 1, (4,))):
-        params, last = _alone(_resolved(**_one(_OPTIONS, index)), seed, chunks)
+        params, last = _alone(_config(**_one(_OPTIONS, index)), seed, chunks)
         _assert_close(population.member(state, slot).agent.params, params)
         found = report.metric_sums["loss"][slot]
         np.testing.assert_allclose(found, last.metric_sums["loss"], rtol=1e-3)
@@ -83,7 +83,7 @@ def test_members_learn_what_the_training_alone_does_beside_idle_and_refilled_one
 def test_side_by_side_in_one_device_agrees_within_rounding():
     found = []
     for mapping in ("map", "vmap"):
-        population = Population(_resolved(), 2, ["learning_rate"], mapping=mapping, num_devices=1)
+        population = Population(_config(), 2, ["learning_rate"], mapping=mapping, num_devices=1)
         population.compile()
         state = population.first_state([0, 1], {"learning_rate": [1e-3, 3e-4]})
         state, _ = population.run(state, [1, 0], [True, True])
@@ -93,7 +93,7 @@ def test_side_by_side_in_one_device_agrees_within_rounding():
 
 @pytest.mark.slow
 def test_held_out_keys_give_each_policy_the_same_episodes():
-    population = Population(_resolved(), 2, num_devices=1)
+    population = Population(_config(), 2, num_devices=1)
     population.compile()
     state = population.first_state([3, 3])
     state, _ = population.run(state, [1, 2], [True, True])
@@ -118,7 +118,7 @@ def test_held_out_keys_give_each_policy_the_same_episodes():
 )
 def test_what_is_part_of_the_program_is_refused(agent, num_slots, names, says):
     with pytest.raises(InvalidArgumentError, match=says):
-        Population(_resolved(agent), num_slots, names)
+        Population(_config(agent), num_slots, names)
 
 
 _RATES = {"learning_rate": [1e-3, 1e-3]}
@@ -139,13 +139,13 @@ _RATES = {"learning_rate": [1e-3, 1e-3]}
     ],
 )
 def test_seeds_and_values_that_can_not_be_used_are_refused(seeds, options, says):
-    population = Population(_resolved(), 2, ["learning_rate"])
+    population = Population(_config(), 2, ["learning_rate"])
     with pytest.raises(InvalidArgumentError, match=says):
         population.first_state(seeds, options)
 
 
 def test_slots_numbers_of_updates_and_keys_are_held_to_their_range():
-    population = Population(_resolved(), 2)
+    population = Population(_config(), 2)
     for slots in ([0, 0], [0.7], [2], [-1], 0):
         with pytest.raises(InvalidArgumentError, match="slots must be different integers from 0"):
             population.refill((), slots, [1, 2])

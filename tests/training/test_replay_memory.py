@@ -32,7 +32,7 @@ def config_of(replay_memory, **fields):
 
 
 def compiled(replay_memory, **fields):
-    training = CompiledTraining(config_of(replay_memory, **fields).resolve())
+    training = CompiledTraining(config_of(replay_memory, **fields))
     training.compile()
     return training
 

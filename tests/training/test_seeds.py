@@ -219,7 +219,7 @@ def test_seeds_in_python_are_held_to_their_range(tmp_path):
 
 
 def test_a_run_of_one_seed_has_no_other(tmp_path):
-    config = small_config().of_seed(4).resolve().config
+    config = small_config(seed=4)
     folder = RunFolder.create(tmp_path / "run", config.to_toml(), {})
     with pytest.raises(InvalidArgumentError, match=r"one of the run's seeds \[4\], but got 5"):
         load_agent(folder.path, seed=5)
@@ -228,7 +228,7 @@ def test_a_run_of_one_seed_has_no_other(tmp_path):
 @pytest.mark.slow
 def test_seeds_that_do_not_fit_are_refused_with_a_number_that_does(tmp_path, monkeypatch):
     config = small_config(num_envs=1024)
-    population = Population(config.resolve(), 16)
+    population = Population(config, 16)
     population.compile()
     needs = seed_needs(population, saves=True, resumes=False)
     room = most_bytes(needs.bytes(10, 2))

@@ -92,7 +92,7 @@ def test_the_run_folder_holds_everything(whole, tmp_path):
     assert [row["steps"] for row in whole.evaluations] == [256, 512, 768, 1024]
     assert rows[-1].keys() == {
         *("update", "steps", "episodes", "return"),
-        *whole.config.resolve().learner.metric_names,
+        *whole.config.learner.metric_names,
         *("eval_return", "eval_return_std", "eval_unfinished"),
     }
     record = json.loads((folder / "environment.json").read_text())
@@ -229,12 +229,12 @@ def test_a_training_too_short_to_learn_gives_a_warning(tmp_path):
     ],
 )
 def test_a_training_of_too_few_updates_to_learn_is_told(agent, fields, says):
-    resolved = small_config(agent, **fields).resolve()
+    config = small_config(agent, **fields)
     expected = contextlib.nullcontext()
     if says is not None:
         expected = pytest.warns(ShortTrainingWarning, match=says)
     with expected:
-        warn_if_short(resolved, stacklevel=1)
+        warn_if_short(config, stacklevel=1)
 
 
 def test_a_pure_training_has_no_target():

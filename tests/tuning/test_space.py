@@ -105,7 +105,7 @@ def test_known_values_may_be_those_of_one_environment(tmp_path):
 
 def test_the_defaults_of_an_agent_are_values_of_its_space():
     space = SearchSpace.load("ppo")
-    config = create_config(**BASE, agent="ppo").resolve().config
+    config = create_config(**BASE, agent="ppo")
     defaults = space.defaults(config)
     assert defaults["agent.learning_rate"] == 5e-4
     assert defaults["num_envs"] == 16

@@ -9,7 +9,7 @@ import jax
 from myriad.agents.controller import ControllerLearner
 from myriad.errors import InvalidArgumentError
 from myriad.files import write_errors_explained
-from myriad.training.config import ResolvedConfig
+from myriad.training.config import TrainingConfig
 
 # The most frames of a film. Of a longer episode it shows the beginning.
 _NUM_STEPS = 200
@@ -19,12 +19,12 @@ class Films:
     """Records an episode of the greedy agent as a GIF.
 
     Args:
-        resolved: the training.
+        config: the training.
         folder: where to save the films. It is made with the first one.
     """
 
-    def __init__(self, resolved: ResolvedConfig, folder: Path):
-        self._resolved = resolved
+    def __init__(self, config: TrainingConfig, folder: Path):
+        self._config = config
         self._folder = folder
 
     def record(self, agent: Any, update: int) -> None:
@@ -35,7 +35,7 @@ class Films:
         """
         from myriad.rendering.video import record
 
-        learner = self._resolved.learner
+        learner = self._config.learner
         controller: Any = _Remembered(learner, agent)
         if isinstance(learner, ControllerLearner):
             controller = learner.controller
@@ -43,11 +43,11 @@ class Films:
             self._folder.mkdir(exist_ok=True)
         path = self._folder / f"{update}.gif"
         record(
-            self._resolved.env,
+            self._config.environment,
             controller,
             path,
             num_steps=_NUM_STEPS,
-            seed=self._resolved.config.seed,
+            seed=self._config.seed,
         )
 
 
@@ -69,14 +69,13 @@ class _Remembered:
         return self.learner.act(memory, key, obs[None], greedy=True)[0], memory
 
 
-def require_drawing(resolved: ResolvedConfig) -> None:
+def require_drawing(config: TrainingConfig) -> None:
     """Raise InvalidArgumentError if films are asked for but the environment can't be drawn."""
-    every = resolved.config.film_every
+    every = config.film_every
     if not every:
         return
-    if not callable(getattr(resolved.env, "render", None)):
+    if not callable(getattr(config.environment, "render", None)):
         raise InvalidArgumentError(
             "film_every",
-            f"must be 0 for {resolved.config.env}, which has no method render(state), "
-            f"but got {every}.",
+            f"must be 0 for {config.env}, which has no method render(state), but got {every}.",
         )

@@ -3,7 +3,6 @@
 from myriad.training.population.population import (
     Population,
     PopulationState,
-    default_mapping,
     require_seeds,
     saved_shapes,
 )
@@ -11,7 +10,6 @@ from myriad.training.population.population import (
 __all__ = [
     "Population",
     "PopulationState",
-    "default_mapping",
     "require_seeds",
     "saved_shapes",
 ]

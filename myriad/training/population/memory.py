@@ -99,8 +99,8 @@ def compile_seeds_within_memory(
     Raises:
         InvalidArgumentError: they don't fit. The message says how many seeds would.
     """
-    config = population.resolved.config
-    least = least_needs(population.resolved)
+    config = population.config
+    least = least_needs(config)
     by_shapes = SeedNeeds(least.state + EPISODE_BYTES * config.eval_rollouts, 0)
     _require_room(population, by_shapes, is_compiled=False)
     what = f"{config.agent} on {config.env}"
@@ -124,10 +124,10 @@ def _require_room(population: Population, needs: SeedNeeds, *, is_compiled: bool
         at_most = "at most about" if is_compiled else "fewer than"
         return f"{at_most} {fits:,} seeds fit" if fits else "not even one seed fits"
 
-    resolved = population.resolved
+    config = population.config
     require_room(
-        f"{population.num_slots:,} seeds of num_envs = {resolved.num_envs:,} and eval_rollouts = "
-        f"{resolved.config.eval_rollouts:,}",
+        f"{population.num_slots:,} seeds of num_envs = {config.num_envs:,} and eval_rollouts = "
+        f"{config.eval_rollouts:,}",
         needs.bytes(slots, num_devices),
         remedy,
     )

@@ -13,7 +13,7 @@ import numpy as np
 from myriad.errors import InvalidArgumentError, shown
 from myriad.random import make_key, seed_key, words_of_seed
 from myriad.ranges import INT32, Integer
-from myriad.training.config import ResolvedConfig
+from myriad.training.config import TrainingConfig, default_mapping
 from myriad.training.loop import Report, TrainState
 from myriad.training.population.slot_programs import (
     Mapped,
@@ -25,11 +25,6 @@ from myriad.xla import holds_keys, numbers_of
 
 # One state for each device.
 PopulationState = tuple[TrainState, ...]
-
-
-def default_mapping() -> Mapped:
-    """Return how slots share a device by default, as `Population` describes."""
-    return "map" if jax.default_backend() == "cpu" else "vmap"
 
 
 def saved_shapes(one: TrainState, num_trainings: int) -> TrainState:
@@ -49,7 +44,7 @@ class Population:
     and side by side on other devices.
 
     Args:
-        resolved: the trainings. Its seed is not read.
+        config: the trainings. Its seed is not read.
         num_slots: trainings side by side.
         traced: hyperparameters of the agent that differ by slot: floats, such as `learning_rate`,
             and `num_epochs`. Others compile as constants.
@@ -57,7 +52,7 @@ class Population:
         num_devices: devices to spread the slots over; by default all of this process.
 
     Attributes:
-        resolved: the trainings.
+        config: the trainings.
         num_slots: trainings side by side, `M`.
         num_devices: devices that the slots are spread over.
         num_updates: updates in one whole training.
@@ -72,7 +67,7 @@ class Population:
     Example:
         >>> from myriad import create_config
         >>> config = create_config("cartpole-control", "ppo", 16, 1024, **{"agent.num_epochs": 1})
-        >>> population = Population(config.resolve(), 2, traced=["learning_rate"])
+        >>> population = Population(config, 2, traced=["learning_rate"])
         >>> population.compile()
         >>> state = population.first_state([0, 1], {"learning_rate": [1e-3, 3e-4]})
         >>> state, report = population.run(state, [1, 2], [True, True])
@@ -82,7 +77,7 @@ class Population:
 
     def __init__(
         self,
-        resolved: ResolvedConfig,
+        config: TrainingConfig,
         num_slots: int,
         traced: Sequence[str] = (),
         *,
@@ -94,23 +89,23 @@ class Population:
             Integer(1, jax.local_device_count()).require("num_devices", num_devices)
         if mapping not in (None, "map", "vmap"):
             raise InvalidArgumentError("mapping", f"must be map or vmap, but got {shown(mapping)}.")
-        shared = resolved.config.num_devices or 1
+        shared = config.given.get("num_devices", 1)
         if shared > 1:
             raise InvalidArgumentError(
                 "num_devices",
                 f"must be 1 where trainings run side by side, each on one device, but is {shared}.",
             )
-        self.resolved = resolved
+        self.config = config
         self.num_slots = num_slots
-        self.num_updates = resolved.num_updates
-        self.steps_per_update = resolved.num_envs * resolved.learner.steps_per_update
-        self.eval_every = resolved.updates_per_eval
+        self.num_updates = config.num_updates
+        self.steps_per_update = config.num_envs * config.learner.steps_per_update
+        self.eval_every = config.updates_per_eval
         self.num_devices = min(num_slots, num_devices or jax.local_device_count())
         # Every device has as many slots. Those beyond num_slots do nothing.
         self._slots_per_device = -(-num_slots // self.num_devices)
         self._padded = self._slots_per_device * self.num_devices
         self.programs = SlotPrograms(
-            resolved, self._slots_per_device, traced, mapping or default_mapping()
+            config, self._slots_per_device, traced, mapping or default_mapping()
         )
 
     @property

@@ -17,7 +17,7 @@ from myriad.counters import Counter
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.random import MIX2X32, make_key, seed_key
 from myriad.ranges import ranges_of
-from myriad.training.config import ResolvedConfig
+from myriad.training.config import TrainingConfig
 from myriad.training.evaluation import Evaluation, evaluation_key
 from myriad.training.loop import LearningLoop, TrainState
 from myriad.training.programs import ProgramSize
@@ -31,7 +31,7 @@ class SlotPrograms:
     """The programs that each device of a population runs: `blank`, `refill`, `run`, `evaluate`.
 
     Args:
-        resolved: the trainings. Its seed is not read.
+        config: the trainings. Its seed is not read.
         num_slots: slots of each device, `K`.
         traced: hyperparameters of the agent that differ by slot.
         mapping: "map" or "vmap".
@@ -54,18 +54,17 @@ class SlotPrograms:
     """
 
     def __init__(
-        self, resolved: ResolvedConfig, num_slots: int, traced: Sequence[str], mapping: Mapped
+        self, config: TrainingConfig, num_slots: int, traced: Sequence[str], mapping: Mapped
     ):
-        config = resolved.config
         self.num_slots = num_slots
         self.traced = tuple(traced)
         self.mapping: Mapped = mapping
         self._agent = config.agent
-        learner = resolved.learner.scheduled(resolved.num_updates)
+        learner = config.learner.scheduled(config.num_updates)
         self._require_traceable(learner)
-        self.loop = LearningLoop(resolved.env, learner, resolved.num_envs)
+        self.loop = LearningLoop(config.environment, learner, config.num_envs)
         self.evaluation = Evaluation(
-            resolved.env, learner, config.eval_rollouts, max_steps=config.eval_max_steps
+            config.environment, learner, config.eval_rollouts, max_steps=config.eval_max_steps
         )
         self.state_shapes: Any = None
         self.sizes: tuple[ProgramSize, ...] = ()

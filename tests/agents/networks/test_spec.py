@@ -100,7 +100,7 @@ def assert_same(state, other):
 def test_a_learner_trains_evaluates_and_resumes_with_a_network(tmp_path, agent, network):
     config = config_of(agent, network)
     whole = train_and_evaluate(config, tmp_path / "whole", quiet=True)
-    first = jax.tree.leaves(config.resolve().learner.init(jax.random.key(0), 4).params)
+    first = jax.tree.leaves(config.learner.init(jax.random.key(0), 4).params)
     trained = jax.tree.leaves(whole.agent_state.params)
     assert all(np.isfinite(leaf).all() for leaf in trained)
     assert any((np.asarray(a) != np.asarray(b)).any() for a, b in zip(first, trained, strict=True))
@@ -197,14 +197,14 @@ def test_bad_input_on_the_command_line_is_one_sentence_and_exit_code_2(tmp_path,
 
 def test_a_run_says_which_attention_it_chose_and_why():
     config = config_of("ppo", "attention")
-    named = {each.name: each for each in active_settings(config, config.resolve())}
+    named = {each.name: each for each in active_settings(config)}
     assert named["attention"].value == "xla"
     assert "9 tokens" in named["attention"].reason
     assert "attention xla (9 tokens" in in_short(list(named.values()))
     config = config_of("ppo", "attention", **{"agent.attention": "chunked"})
-    assert "attention chunked (given)" in in_short(active_settings(config, config.resolve()))
+    assert "attention chunked (given)" in in_short(active_settings(config))
     config = config_of("ppo", "cnn")
-    assert "attention" not in in_short(active_settings(config, config.resolve()))
+    assert "attention" not in in_short(active_settings(config))
 
 
 def test_a_switch_of_the_folder_is_for_the_network_that_has_attention():
@@ -239,13 +239,13 @@ def test_a_runs_file_serves_another_network(tmp_path):
     argv = ["train", "--config", str(file), "--agent.network"]
     for before, now in [("mlp", "cnn"), ("cnn", "mlp"), ("attention", "cnn")]:
         of_run, expected = (
-            config_of("pqn", network, **{"agent.gamma": 0.5}).resolve() for network in (before, now)
+            config_of("pqn", network, **{"agent.gamma": 0.5}) for network in (before, now)
         )
-        file.write_text(of_run.config.to_toml())
-        assert parse([*argv, now]).training().resolve() == expected
-    chosen = config_of("pqn", "mlp", **{"agent.hidden_sizes": (32,)}).resolve()
-    file.write_text(chosen.config.to_toml())
-    assert parse([*argv, "attention"]).training().resolve().learner.hidden_sizes == (32,)
+        file.write_text(of_run.to_toml())
+        assert parse([*argv, now]).training() == expected
+    chosen = config_of("pqn", "mlp", **{"agent.hidden_sizes": (32,)})
+    file.write_text(chosen.to_toml())
+    assert parse([*argv, "attention"]).training().learner.hidden_sizes == (32,)
 
 
 @pytest.mark.usefixtures("own")

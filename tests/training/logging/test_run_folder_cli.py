@@ -35,7 +35,7 @@ echo "${COMPREPLY[@]}"
 
 def test_a_run_that_another_process_is_at_is_refused(tmp_path, capsys):
     config = create_config("cartpole", "pid", num_envs=2, steps_per_env=64)
-    toml = config.resolve().with_devices().config.to_toml()
+    toml = config.to_toml()
     folder = RunFolder.create(tmp_path / "run", toml, {})
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(folder.path)],
