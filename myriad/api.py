@@ -25,10 +25,12 @@ from myriad.ranges import INT64, SEED_LIST, Integer, Seed
 from myriad.settings import wandb_names, xla_flags
 from myriad.signals import interrupts_kept
 from myriad.training.active import ActiveSetting, active_settings
+from myriad.training.callbacks import Callback, require_callbacks
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import ResolvedConfig, TrainingConfig, make_config, require_values
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
 from myriad.training.fits import compile_evaluation, require_restorable, shortage_named
+from myriad.training.logging.built_in import built_in_callbacks
 from myriad.training.logging.films import require_drawing
 from myriad.training.logging.run_folder import RunFolder, RunFolderOfOthers
 from myriad.training.logging.trackers import require_trackers
@@ -99,6 +101,7 @@ def train_and_evaluate(
     quiet: bool = False,
     profile_chunks: int = 0,
     sources: Mapping[str, str] | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> TrainingResults: ...
 
 
@@ -111,6 +114,7 @@ def train_and_evaluate(
     quiet: bool = False,
     profile_chunks: int = 0,
     sources: Mapping[str, str] | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> SeedResults: ...
 
 
@@ -123,6 +127,7 @@ def train_and_evaluate(
     quiet: bool = False,
     profile_chunks: Annotated[int, Integer(0)] = 0,
     sources: Mapping[str, str] | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> TrainingResults:
     """Train as `config` says, and evaluate along the way.
 
@@ -137,6 +142,8 @@ def train_and_evaluate(
         quiet: show no progress.
         profile_chunks: chunks to trace into the folder `profile`, for Perfetto.
         sources: where values of `config` were set, by their names, for the record.
+        callbacks: your own, called after those that Myriad brings; an exception of one ends the
+            run. Of several processes, only process 0 calls them.
 
     Raises:
         InvalidArgumentError: the folder is not empty, is in use or can't be written, the training
@@ -146,6 +153,7 @@ def train_and_evaluate(
         DivergedError: there is a NaN, or an infinity where the agent can't learn from one.
         KeyboardInterrupt: you interrupted it. `resume` continues from there.
     """
+    require_callbacks(callbacks)
     if seeds is not None:
         config = config.with_seeds(seeds)
     with interrupts_kept():
@@ -162,7 +170,7 @@ def train_and_evaluate(
         path = Path(distributed.broadcast(str(path)))
         folder = distributed.on_first(lambda: RunFolder.create(path, toml, record))
         with _held(folder or RunFolderOfOthers(path)) as folder:
-            trainer = _trainer(resolved, folder, quiet, profile_chunks, settings)
+            trainer = _trainer(resolved, folder, quiet, profile_chunks, settings, callbacks)
             try:
                 _require_shared(folder)
                 return trainer.run()
@@ -180,6 +188,7 @@ def resume(
     quiet: bool = False,
     profile_chunks: Annotated[int, Integer(0)] = 0,
     trust: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> TrainingResults:
     """Resume a run from its newest checkpoint, or from the start if there is none.
 
@@ -193,12 +202,14 @@ def resume(
         quiet: show no progress, not even on a terminal.
         profile_chunks: as in `train_and_evaluate`.
         trust: whether the run may name code of others to import, as `module:Class`.
+        callbacks: as in `train_and_evaluate`. The run remembers none.
 
     Raises:
         InvalidArgumentError: the folder holds no run, names code that you don't trust, is in use,
             the training does not fit into memory, or another version of Myriad wrote it and its
             checkpoint no longer fits.
     """
+    require_callbacks(callbacks)
     with interrupts_kept():
         is_first = distributed.is_first()
         folder = (RunFolder if is_first else RunFolderOfOthers)(_named(run_folder))
@@ -218,7 +229,7 @@ def resume(
         warn_if_slower(resolved)
         settings = active_settings(config, resolved, dict.fromkeys(config.named(), "config.toml"))
         with _held(folder):
-            return _trainer(resolved, folder, quiet, profile_chunks, settings).run()
+            return _trainer(resolved, folder, quiet, profile_chunks, settings, callbacks).run()
 
 
 @checked
@@ -447,6 +458,7 @@ def _trainer(
     quiet: bool,  # noqa: FBT001
     profile_chunks: int,
     settings: Sequence[ActiveSetting],
+    callbacks: Sequence[Callback],
 ) -> Trainer:
     if resolved.config.seeds is None:
         trainings = Trainings(CompiledTraining(resolved))
@@ -454,7 +466,10 @@ def _trainer(
         from myriad.training.seeds import SeedTrainings
 
         trainings = SeedTrainings(resolved)
-    return Trainer(trainings, folder, quiet=quiet, profile_chunks=profile_chunks, settings=settings)
+    built_in = built_in_callbacks(
+        resolved, folder, quiet=quiet, profile_chunks=profile_chunks, settings=settings
+    )
+    return Trainer(trainings, folder, [*built_in, *callbacks], quiet=quiet, settings=settings)
 
 
 def _require_state(resolved: ResolvedConfig, agent_state: Any) -> None:

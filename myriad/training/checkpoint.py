@@ -21,7 +21,6 @@ import numpy as np
 from myriad import distributed
 from myriad.errors import InvalidArgumentError
 from myriad.files import identity, locked, read_text, readable, regular, watched
-from myriad.training.silence import orbax_silenced
 from myriad.xla import holds_keys, is_on_host, numbers_of
 
 Result = TypeVar("Result")
@@ -102,26 +101,20 @@ class Checkpoints:
 
     def _written(self, path: Path, step: Callable[[], Result]) -> Result:
         """Do a step of a save, and remove its leftovers if it fails."""
-        result: Any = None
-        problem = None
         try:
-            result = step()
+            return step()
+        # Where the system refuses something, orbax may raise a ValueError.
         except (OSError, ValueError) as error:
-            problem = _system_error(error)
-            if problem is None:
-                raise
-        if problem is not None:
             if distributed.is_first():
                 self._tidy()
                 with contextlib.suppress(OSError):
                     # If the run's folder is gone, leave no new one.
                     self.folder.rmdir()
                     self.folder.parent.rmdir()
-            # Raised outside `except`, to drop orbax's error, whose coroutines complain at exit.
+            reason = getattr(error, "strerror", None) or error
             raise InvalidArgumentError(
-                f"checkpoint {path} can't be written: {problem}; the ones before it are kept."
-            )
-        return result
+                f"checkpoint {path} can't be written, and the ones before it are kept: {reason}"
+            ) from error
 
     def restore(self, num_updates: int, like: Any, placement: Any = None) -> Any:
         """Return a saved state, whichever devices and processes saved it.
@@ -141,7 +134,7 @@ class Checkpoints:
 
         path = self._whole(num_updates)
         expected = jax.eval_shape(_arrays, like)
-        with orbax_silenced(), ocp.StandardCheckpointer() as checkpointer:
+        with ocp.StandardCheckpointer() as checkpointer:
             held: Any = checkpointer.metadata(path).item_metadata
             _require_kinds(path, held, expected)
             # If asked for NumPy's arrays, orbax doesn't look for the devices that saved them.
@@ -253,7 +246,7 @@ def _write(path: Path, arrays: dict[str, jax.Array]) -> None:
     """Have orbax write a folder, to which each process adds its own part."""
     import orbax.checkpoint as ocp
 
-    with orbax_silenced(), ocp.StandardCheckpointer() as checkpointer:
+    with ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(path, arrays, force=True)
 
 
@@ -278,14 +271,6 @@ def _finish(path: Path, rows: str, devices: Sequence[str], sums: dict[str, str])
         sums[name] = _checksum(path / name)
     named = json.dumps(sums, indent=1, sort_keys=True)
     (path / _CHECKSUMS).write_text(named, encoding="utf-8")
-
-
-def _system_error(error: Exception) -> str | None:
-    """Return the operating system's message, which orbax may hide in a ValueError, or None."""
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    code = re.search(r"os_error_code='(\d+)'", str(error))
-    return os.strerror(int(code[1])) if code else None
 
 
 def _damage(path: Path) -> str | None:

@@ -253,12 +253,6 @@ class RunFolderOfOthers(RunFolder):
         """Process 0 holds the lock."""
         yield
 
-    def append(self, row: Row) -> None:
-        """Process 0 adds the line."""
-
-    def append_monitor(self, row: Row) -> None:
-        """Process 0 adds the line, about its own machine."""
-
     def flush(self) -> None:
         """Process 0 waits for the disk."""
 

@@ -1,6 +1,7 @@
 """Trackers that also get a run's rows if you ask for it: TensorBoard, Weights & Biases."""
 
 import contextlib
+import dataclasses
 import importlib
 import json
 import time
@@ -9,8 +10,44 @@ from typing import Any, Protocol
 
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
 from myriad.files import write_errors_explained
+from myriad.training.active import ActiveSetting
+from myriad.training.callbacks import Callback, Run
 from myriad.training.logging.history import Row
 from myriad.training.logging.run_folder import RunFolder
+
+
+class Trackers(Callback):
+    """Gives the rows of a run, and what its monitor says, to the trackers in `log_to`.
+
+    Args:
+        folder: the run's folder.
+        settings: the active settings, which the trackers show beside the configuration.
+    """
+
+    def __init__(self, folder: RunFolder, settings: Sequence[ActiveSetting]):
+        self._folder = folder
+        self._settings = settings
+
+    def on_start(self, run: Run) -> None:
+        """Start the trackers; see `make_trackers`."""
+        described = run.config.model_dump(mode="json")
+        described["settings"] = [dataclasses.asdict(each) for each in self._settings]
+        self._trackers = make_trackers(run.config.log_to, self._folder, described)
+
+    def on_evaluation(self, run: Run) -> None:
+        rows: list[Row] = [*run.new_rows]
+        if run.monitor.get("update") == run.update:
+            known = {name: value for name, value in run.monitor.items() if value is not None}
+            del known["update"], known["steps"]  # They are the row's.
+            rows.append({f"monitor/{name}": value for name, value in known.items()})
+        for row in rows:
+            for tracker in self._trackers:
+                tracker.log(row, run.steps)
+
+    def on_end(self, run: Run) -> None:
+        with contextlib.ExitStack() as opened:
+            for tracker in self._trackers:
+                opened.callback(tracker.close)
 
 
 class Tracker(Protocol):
