@@ -62,7 +62,7 @@ class Run:
         self.rows: list[dict[str, Any]] = []
         self.new_rows: list[dict[str, Any]] = []
         self.monitor: dict[str, Any] = {}
-        self.seconds = dict.fromkeys(PHASES, 0.0)
+        self.seconds: dict[str, float] = dict.fromkeys(PHASES, 0.0)
         self.steps_per_s = math.nan
         self.stopped: dict[int | None, int] = {}
         self.is_ending = False

@@ -7,10 +7,11 @@ import contextlib
 import errno
 import hashlib
 import json
+import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -134,7 +135,7 @@ class Checkpoints:
 
         path = self._whole(num_updates)
         expected = jax.eval_shape(_arrays, like)
-        with ocp.StandardCheckpointer() as checkpointer:
+        with _unreported(), ocp.StandardCheckpointer() as checkpointer:
             held: Any = checkpointer.metadata(path).item_metadata
             _require_kinds(path, held, expected)
             # If asked for NumPy's arrays, orbax doesn't look for the devices that saved them.
@@ -246,8 +247,20 @@ def _write(path: Path, arrays: dict[str, jax.Array]) -> None:
     """Have orbax write a folder, to which each process adds its own part."""
     import orbax.checkpoint as ocp
 
-    with ocp.StandardCheckpointer() as checkpointer:
+    with _unreported(), ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(path, arrays, force=True)
+
+
+@contextlib.contextmanager
+def _unreported() -> Iterator[None]:
+    """Keep orbax from logging in the block what it raises as well."""
+    log = logging.getLogger("absl")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def _sums(path: Path) -> dict[str, str]:

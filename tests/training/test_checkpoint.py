@@ -280,10 +280,12 @@ for limit in (10_000, 300, 0):
 def test_a_disk_that_takes_no_more_leaves_the_checkpoint_before(tmp_path):
     Checkpoints(tmp_path).save(1, state_of(1))
     with start(FULL, tmp_path) as process:
-        said, complained = process.communicate(timeout=120)
-    refusal = f"checkpoint {tmp_path / '2'} can't be written: File too large; "
-    assert said == 3 * f"{refusal}the ones before it are kept.\n"
-    assert complained == ""
+        said, _ = process.communicate(timeout=120)
+    refusal = f"checkpoint {tmp_path / '2'} can't be written, and the ones before it are kept: "
+    lines = said.splitlines()
+    assert len(lines) == 3
+    assert all(line.startswith(refusal) and "File too large" in line for line in lines)
+    assert process.returncode == 0
     assert names(tmp_path) == ["1"]
     assert_same(Checkpoints(tmp_path).restore(1, state_of(0)), state_of(1))
 
@@ -291,6 +293,6 @@ def test_a_disk_that_takes_no_more_leaves_the_checkpoint_before(tmp_path):
 def test_a_folder_that_cannot_be_made_is_said_in_a_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(
-        InvalidArgumentError, match=r"file/checkpoints/1 can't be written: Not a directory; "
+        InvalidArgumentError, match=r"file/checkpoints/1 can't be written, .*: Not a directory$"
     ):
         Checkpoints(tmp_path / "file" / "checkpoints").save(1, state_of(1))
