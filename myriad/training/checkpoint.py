@@ -21,7 +21,7 @@ import numpy as np
 
 from myriad import distributed
 from myriad.errors import InvalidArgumentError
-from myriad.files import identity, locked, read_text, readable, regular, watched
+from myriad.files import identity, read_text, readable, regular, watched
 from myriad.xla import holds_keys, is_on_host, numbers_of
 
 Result = TypeVar("Result")
@@ -106,16 +106,17 @@ class Checkpoints:
             return step()
         # Where the system refuses something, orbax may raise a ValueError.
         except (OSError, ValueError) as error:
-            if distributed.is_first():
-                self._tidy()
-                with contextlib.suppress(OSError):
-                    # If the run's folder is gone, leave no new one.
-                    self.folder.rmdir()
-                    self.folder.parent.rmdir()
-            reason = getattr(error, "strerror", None) or error
-            raise InvalidArgumentError(
-                f"checkpoint {path} can't be written, and the ones before it are kept: {reason}"
-            ) from error
+            reason = getattr(error, "strerror", None) or str(error)
+        # Out here, orbax's error is gone, with all that it holds.
+        if distributed.is_first():
+            self._tidy()
+            with contextlib.suppress(OSError):
+                # If the run's folder is gone, leave no new one.
+                self.folder.rmdir()
+                self.folder.parent.rmdir()
+        raise InvalidArgumentError(
+            f"checkpoint {path} can't be written, and the ones before it are kept: {reason}"
+        )
 
     def restore(self, num_updates: int, like: Any, placement: Any = None) -> Any:
         """Return a saved state, whichever devices and processes saved it.
@@ -156,17 +157,12 @@ class Checkpoints:
         while (newest := self.latest()) is not None:
             path = self.folder / str(newest)
             before = identity(path)
-            if before is None and self.latest() == newest:
-                return self.restore(newest, like)  # Its name leads nowhere, so this refuses it.
-            with locked(path, shared=True) as is_there:
-                if not is_there or before is None or identity(path) != before:
-                    continue  # Before the lock, the training replaced it by a newer one.
-                try:
-                    return self.restore(newest, like)
-                except Exception:
-                    # On a file system without locks, the training may have removed it by now.
-                    if identity(path) == before:
-                        raise
+            try:
+                return self.restore(newest, like)
+            except Exception:
+                # The training may have removed or replaced it meanwhile.
+                if self.latest() == newest and identity(path) == before:
+                    raise
         return None
 
     def rows(self, num_updates: int) -> str:
@@ -212,10 +208,9 @@ class Checkpoints:
             path = self.folder / str(number)
             # Renamed before it is removed, so that a reader sees a whole checkpoint or none.
             removed = self.folder / f"replaced-{number}"
-            with contextlib.suppress(OSError), locked(path, wait=False) as is_free:
-                if is_free:  # If somebody is reading it, the next save removes it.
-                    path.rename(removed)
-                    shutil.rmtree(removed, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                path.rename(removed)
+                shutil.rmtree(removed, ignore_errors=True)
 
 
 def _require_kinds(path: Path, held: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
