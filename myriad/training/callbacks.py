@@ -3,6 +3,7 @@
 The trainer calls those of `myriad.training.logging` and then yours.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,27 +12,27 @@ from typing import Any
 from myriad.errors import InvalidArgumentError, shown
 from myriad.training.config import TrainingConfig
 
+Row = dict[str, Any]
 # The trainer's phases, one after another. All other time is the host's.
 PHASES = ("train", "evaluate", "log", "save")
 
 
+@dataclasses.dataclass
 class Run:
     """What a callback may read of a training. The trainer keeps it up to date.
 
     With `M` seeds, `M` trainings run side by side, else a single one.
 
-    Args:
+    Attributes:
         config: the configuration with every default filled in.
         folder: the run's folder.
         seeds: the seed of each training, `[M]`, or None for the only one.
         num_updates: updates in the whole training.
         steps_per_update: steps of all environments of one training in an update.
-        agents: returns the learner's state of a training's state.
-
-    Attributes:
-        update: updates that each training has done.
+        agent_of: returns the learner's state of a training's `state`.
         state: the whole state, which holds the environments and the replay buffer, too. It is None
             while a chunk has its memory.
+        update: updates that each training has done.
         evaluations: evaluations so far.
         rows: the lines of `metrics.jsonl` so far. With many seeds, each has a `seed`.
         new_rows: the rows of the newest evaluation: one, or one for each seed that still trains.
@@ -42,31 +43,24 @@ class Run:
         is_ending: whether a callback has called `stop`.
     """
 
-    def __init__(
-        self,
-        config: TrainingConfig,
-        folder: Path,
-        seeds: Sequence[int | None],
-        num_updates: int,
-        steps_per_update: int,
-        agents: Callable[[Any], Any],
-    ):
-        self.config = config
-        self.folder = folder
-        self.seeds = seeds
-        self.num_updates = num_updates
-        self.steps_per_update = steps_per_update
-        self.update = 0
-        self.state: Any = None
-        self.evaluations = 0
-        self.rows: list[dict[str, Any]] = []
-        self.new_rows: list[dict[str, Any]] = []
-        self.monitor: dict[str, Any] = {}
-        self.seconds: dict[str, float] = dict.fromkeys(PHASES, 0.0)
-        self.steps_per_s = math.nan
-        self.stopped: dict[int | None, int] = {}
-        self.is_ending = False
-        self._agents = agents
+    config: TrainingConfig
+    folder: Path
+    seeds: Sequence[int | None]
+    num_updates: int
+    steps_per_update: int
+    agent_of: Callable[[Any], Any]
+    state: Any = dataclasses.field(default=None, repr=False)
+    update: int = 0
+    evaluations: int = 0
+    rows: list[Row] = dataclasses.field(default_factory=list)
+    new_rows: list[Row] = dataclasses.field(default_factory=list)
+    monitor: Row = dataclasses.field(default_factory=dict)
+    seconds: dict[str, float] = dataclasses.field(
+        default_factory=lambda: dict.fromkeys(PHASES, 0.0)
+    )
+    steps_per_s: float = math.nan
+    stopped: dict[int | None, int] = dataclasses.field(default_factory=dict)
+    is_ending: bool = False
 
     @property
     def steps(self) -> int:
@@ -90,7 +84,7 @@ class Run:
                 "agent_state can't be read in on_update, since the next chunk already has its "
                 "memory: read it in on_evaluation."
             )
-        return self._agents(self.state)
+        return self.agent_of(self.state)
 
     def stop(self) -> None:
         """End the run after the next evaluation, or after this one if you call it there.

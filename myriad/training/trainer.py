@@ -217,15 +217,11 @@ class Trainer:
         done = self._checkpoints.latest()
         before = distributed.broadcast([] if done is None else self._checkpoints.devices(done))
         others = [devices for devices in before if devices != now]
-        platform = now.split()[1]
-        agrees = "differs by rounding"
-        if all(platform in devices for devices in others):
-            agrees = "gives the same results within 1e-5 but not the same bits"
         is_news = others and done != self._run.num_updates
         if is_news and distributed.is_first():
             warnings.warn(
-                f"this run trained on {' and '.join(others)} and continues on {now}: an update "
-                f"{agrees}, so a long training ends differently, as if by another seed.",
+                f"this run trained on {' and '.join(others)} and continues on {now}: its updates "
+                "are rounded differently, so a long training ends as if by another seed.",
                 UserWarning,
                 stacklevel=4,
             )

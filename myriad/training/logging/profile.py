@@ -58,5 +58,4 @@ def _refusals_named() -> Iterator[None]:
     try:
         yield
     except (RuntimeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise InvalidArgumentError(f"the training can't be traced: {reason}") from error
+        raise InvalidArgumentError(f"the training can't be traced: {error}") from error

@@ -136,9 +136,8 @@ class WeightsAndBiases:
         try:
             return wandb.init(**given)
         except wandb.errors.Error as error:
-            what = " ".join(str(error).split()).rstrip(".")
             raise InvalidArgumentError(
-                f"log_to 'wandb' can't start: {what}; "
+                f"log_to 'wandb' can't start: {error}; "
                 "WANDB_MODE=offline keeps the run on this machine."
             ) from error
 
