@@ -35,7 +35,7 @@ class Run:
         update: updates that each training has done.
         evaluations: evaluations so far.
         rows: the lines of `metrics.jsonl` so far. With many seeds, each has a `seed`.
-        new_rows: the rows of the newest evaluation: one, or one for each seed that still trains.
+        new_rows: the newest row of each training; at an evaluation only of those that still train.
         monitor: the newest line of `monitor.jsonl`; empty before the first.
         seconds: the seconds that each of `PHASES` took so far.
         steps_per_s: steps/s of all environments together while training; NaN at first.

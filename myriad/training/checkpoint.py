@@ -227,14 +227,6 @@ def import_orbax() -> None:
     import orbax.checkpoint  # noqa: F401
 
 
-def newest_kept(checkpoints: Checkpoints) -> str:
-    """Say which checkpoint is left after a failure, for its message."""
-    newest = checkpoints.latest()
-    if newest is None:
-        return "no checkpoint was saved before"
-    return f"the checkpoint of update {newest} is kept"
-
-
 def _write(path: Path, arrays: dict[str, jax.Array]) -> None:
     """Have orbax write a folder, to which each process adds its own part."""
     import orbax.checkpoint as ocp

@@ -22,7 +22,7 @@ from myriad.files import say
 from myriad.host import release_freed_memory
 from myriad.training.active import ActiveSetting, in_short
 from myriad.training.callbacks import Callback, Run
-from myriad.training.checkpoint import Checkpoints, import_orbax, newest_kept
+from myriad.training.checkpoint import Checkpoints, import_orbax
 from myriad.training.config import ResolvedConfig, TrainingConfig
 from myriad.training.fits import compile_within_memory, shortage_named
 from myriad.training.interrupts import end_interrupted, interrupt_noted
@@ -258,6 +258,7 @@ class Trainer:
         release_freed_memory()
         rows = rows_of(distributed.broadcast(distributed.on_first(lambda: self._rows_until(done))))
         run.update, run.rows = done, rows
+        run.new_rows = list({row.get("seed"): row for row in rows}.values())
         if rows:
             run.evaluations = -(-rows[-1]["update"] // self._eval_every)
 
@@ -346,10 +347,11 @@ class Trainer:
             if what is not None:
                 seed = self.trainings.seeds[index]
                 whose = "" if seed is None else f" of seed {seed}"
-                kept = newest_kept(self._checkpoints)
-                raise DivergedError(
-                    f"{what} by update {self._run.update}{whose}; {kept} in {self.folder.path}."
-                )
+                newest = self._checkpoints.latest()
+                kept = f"the checkpoint of update {newest} is kept in {self.folder.path}"
+                if newest is None:
+                    kept = "no checkpoint was saved before"
+                raise DivergedError(f"{what} by update {self._run.update}{whose}; {kept}.")
 
     def _evaluate(self) -> None:
         """Evaluate, and note the figures of the window and of the evaluation as rows."""

@@ -31,14 +31,10 @@ class Target(Callback):
         self._target = target
 
     def on_start(self, run: Run) -> None:
-        newest = {row.get("seed"): row for row in run.rows}
-        self._stop(run, [*newest.values()])
+        self.on_evaluation(run)
 
     def on_evaluation(self, run: Run) -> None:
-        self._stop(run, run.new_rows)
-
-    def _stop(self, run: Run, rows: Sequence[dict]) -> None:
-        for row in rows:
+        for row in run.new_rows:
             if row["eval_return"] >= self._target:
                 run.stopped[row.get("seed")] = row["steps"]
 

@@ -27,12 +27,17 @@ class Trackers(Callback):
     def __init__(self, folder: RunFolder, settings: Sequence[ActiveSetting]):
         self._folder = folder
         self._settings = settings
+        self._trackers: list[Tracker] = []
 
     def on_start(self, run: Run) -> None:
-        """Start the trackers; see `make_trackers`."""
+        """Start the trackers. If one can't start, those before it are closed."""
         described = run.config.model_dump(mode="json")
         described["settings"] = [dataclasses.asdict(each) for each in self._settings]
-        self._trackers = make_trackers(run.config.log_to, self._folder, described)
+        with contextlib.ExitStack() as opened:
+            for name in run.config.log_to:
+                self._trackers.append(TRACKERS[name](self._folder, described))
+                opened.callback(self._trackers[-1].close)
+            self._opened = opened.pop_all()
 
     def on_evaluation(self, run: Run) -> None:
         rows: list[Row] = [*run.new_rows]
@@ -45,9 +50,7 @@ class Trackers(Callback):
                 tracker.log(row, run.steps)
 
     def on_end(self, run: Run) -> None:
-        with contextlib.ExitStack() as opened:
-            for tracker in self._trackers:
-                opened.callback(tracker.close)
+        self._opened.close()
 
 
 class Tracker(Protocol):
@@ -157,23 +160,6 @@ class WeightsAndBiases:
 
 
 TRACKERS = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
-
-
-def make_trackers(
-    names: Sequence[str], folder: RunFolder, config: Mapping[str, Any]
-) -> list[Tracker]:
-    """Build the trackers called `names`. If one can't be built, those before it are closed.
-
-    Raises the errors of `require_trackers`, and InvalidArgumentError if a tracker can't start.
-    """
-    require_trackers(names)
-    trackers: list[Tracker] = []
-    with contextlib.ExitStack() as opened:
-        for name in names:
-            trackers.append(TRACKERS[name](folder, config))
-            opened.callback(trackers[-1].close)
-        opened.pop_all()
-    return trackers
 
 
 def require_trackers(names: Sequence[str]) -> None:
