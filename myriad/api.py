@@ -32,7 +32,7 @@ from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
 from myriad.training.fits import compile_evaluation, require_restorable, shortage_named
 from myriad.training.logging.built_in import built_in_callbacks
 from myriad.training.logging.films import require_drawing
-from myriad.training.logging.run_folder import RunFolder, RunFolderOfOthers
+from myriad.training.logging.run_folder import RunFolder
 from myriad.training.logging.trackers import require_trackers
 from myriad.training.loop import LearningLoop
 from myriad.training.programs import CompiledTraining
@@ -169,14 +169,14 @@ def train_and_evaluate(
         toml = resolved.config.to_toml()
         path = Path(distributed.broadcast(str(path)))
         folder = distributed.on_first(lambda: RunFolder.create(path, toml, record))
-        with _held(folder or RunFolderOfOthers(path)) as folder:
+        with _held(folder or RunFolder(path)) as folder:
             trainer = _trainer(resolved, folder, quiet, profile_chunks, settings, callbacks)
             try:
                 _require_shared(folder)
                 return trainer.run()
             except BaseException:
                 # Nothing was trained, so remove the folder to not block the corrected call.
-                if not trainer.has_trained:
+                if not trainer.has_trained and distributed.is_first():
                     folder.discard()
                 raise
 
@@ -211,15 +211,14 @@ def resume(
     """
     require_callbacks(callbacks)
     with interrupts_kept():
-        is_first = distributed.is_first()
-        folder = (RunFolder if is_first else RunFolderOfOthers)(_named(run_folder))
+        folder = RunFolder(_named(run_folder))
         config = TrainingConfig.from_toml(
             folder.config_toml(), folder.path / "config.toml", trust=trust
         )
         resolved = _completed(config.resolve(), profile_chunks)
         _require_same_training("resume", resolved, profile_chunks)
         unsaid = resolved.config.named() - config.named()
-        if unsaid and is_first:
+        if unsaid and distributed.is_first():
             warnings.warn(
                 f"{folder.path / 'config.toml'}, of another version, says nothing of "
                 f"{', '.join(sorted(unsaid))}: this version's defaults are used.",

@@ -250,7 +250,7 @@ class Trainer:
         run = self._run
         done = self._checkpoints.latest()
         if done is None:
-            self.folder.go_back_to([])
+            distributed.on_first(lambda: self.folder.go_back_to([]))
             run.state = self.trainings.first_state()
             return
         self.has_trained = True
@@ -378,7 +378,7 @@ class Trainer:
     def _save(self) -> None:
         run = self._run
         with self._timed("save"):
-            self.folder.flush()
+            distributed.on_first(self.folder.flush)
             saved = self.trainings.to_save(run.state)
             self._checkpoints.save(run.update, saved, lines_of(run.rows), self._devices)
             del saved

@@ -231,21 +231,6 @@ class RunFolder:
                 self._is_in_place = None  # Nobody else removed it.
 
 
-class RunFolderOfOthers(RunFolder):
-    """A run's folder in a process that only reads it, since process 0 does all the writing."""
-
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Process 0 holds the lock."""
-        yield
-
-    def flush(self) -> None:
-        """Process 0 waits for the disk."""
-
-    def discard(self) -> None:
-        """Process 0 removes the folder."""
-
-
 def lines_of(rows: Sequence[Row]) -> str:
     """Return rows as `metrics.jsonl` holds them."""
     return "".join(map(_line, rows))
