@@ -26,12 +26,14 @@ from myriad.ranges import INT64, SEED_LIST, Integer, Seed
 from myriad.settings import wandb_names, xla_flags
 from myriad.signals import interrupts_kept
 from myriad.training.active import ActiveSetting, active_settings
+from myriad.training.callbacks import Callback, require_callbacks
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig, make_config, require_values
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
 from myriad.training.fits import compile_evaluation, require_restorable, shortage_named
+from myriad.training.logging.built_in import built_in_callbacks
 from myriad.training.logging.films import require_drawing
-from myriad.training.logging.run_folder import RunFolder, RunFolderOfOthers
+from myriad.training.logging.run_folder import RunFolder
 from myriad.training.logging.trackers import require_trackers
 from myriad.training.loop import LearningLoop
 from myriad.training.programs import CompiledTraining
@@ -104,6 +106,7 @@ def train_and_evaluate(
     quiet: bool = False,
     profile_chunks: int = 0,
     sources: Mapping[str, str] | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> TrainingResults: ...
 
 
@@ -116,6 +119,7 @@ def train_and_evaluate(
     quiet: bool = False,
     profile_chunks: int = 0,
     sources: Mapping[str, str] | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> SeedResults: ...
 
 
@@ -128,6 +132,7 @@ def train_and_evaluate(
     quiet: bool = False,
     profile_chunks: Annotated[int, Integer(0)] = 0,
     sources: Mapping[str, str] | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> TrainingResults:
     """Train as `config` says, and evaluate along the way.
 
@@ -142,6 +147,8 @@ def train_and_evaluate(
         quiet: show no progress.
         profile_chunks: chunks to trace into the folder `profile`, for Perfetto.
         sources: where values of `config` were set, by their names, for the record.
+        callbacks: your own, called after those that Myriad brings; an exception of one ends the
+            run. Of several processes, only process 0 calls them.
 
     Raises:
         InvalidArgumentError: the folder is not empty, is in use or can't be written, the training
@@ -151,6 +158,7 @@ def train_and_evaluate(
         DivergedError: there is a NaN, or an infinity where the agent can't learn from one.
         KeyboardInterrupt: you interrupted it. `resume` continues from there.
     """
+    require_callbacks(callbacks)
     if seeds is not None:
         config = config.changed(seeds=seeds)
     with interrupts_kept():
@@ -167,14 +175,14 @@ def train_and_evaluate(
         toml = config.to_toml()
         path = Path(distributed.broadcast(str(path)))
         folder = distributed.on_first(lambda: RunFolder.create(path, toml, record))
-        with _held(folder or RunFolderOfOthers(path)) as folder:
-            trainer = _trainer(config, folder, quiet, profile_chunks, settings)
+        with _held(folder or RunFolder(path)) as folder:
+            trainer = _trainer(config, folder, quiet, profile_chunks, settings, callbacks)
             try:
                 _require_shared(folder)
                 return trainer.run()
             except BaseException:
                 # Nothing was trained, so remove the folder to not block the corrected call.
-                if not trainer.has_trained:
+                if not trainer.has_trained and distributed.is_first():
                     folder.discard()
                 raise
 
@@ -186,6 +194,7 @@ def resume(
     quiet: bool = False,
     profile_chunks: Annotated[int, Integer(0)] = 0,
     trust: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> TrainingResults:
     """Resume a run from its newest checkpoint, or from the start if there is none.
 
@@ -199,21 +208,22 @@ def resume(
         quiet: show no progress, not even on a terminal.
         profile_chunks: as in `train_and_evaluate`.
         trust: whether the run may name code of others to import, as `module:Class`.
+        callbacks: as in `train_and_evaluate`. The run remembers none.
 
     Raises:
         InvalidArgumentError: the folder holds no run, names code that you don't trust, is in use,
             the training does not fit into memory, or another version of Myriad wrote it and its
             checkpoint no longer fits.
     """
+    require_callbacks(callbacks)
     with interrupts_kept():
-        is_first = distributed.is_first()
-        folder = (RunFolder if is_first else RunFolderOfOthers)(_named(run_folder))
+        folder = RunFolder(_named(run_folder))
         config = TrainingConfig.from_toml(
             folder.config_toml(), folder.path / "config.toml", trust=trust
         )
         _require_runnable("resume", config, profile_chunks)
         unsaid = config.fields().keys() - config.given.keys()
-        if unsaid and is_first:
+        if unsaid and distributed.is_first():
             warnings.warn(
                 f"{folder.path / 'config.toml'}, of another version, says nothing of "
                 f"{', '.join(sorted(unsaid))}: this version's defaults are used.",
@@ -223,7 +233,7 @@ def resume(
         warn_if_slower(config)
         settings = active_settings(config, dict.fromkeys(config.given, "config.toml"))
         with _held(folder):
-            return _trainer(config, folder, quiet, profile_chunks, settings).run()
+            return _trainer(config, folder, quiet, profile_chunks, settings, callbacks).run()
 
 
 @checked
@@ -433,6 +443,7 @@ def _trainer(
     quiet: bool,  # noqa: FBT001
     profile_chunks: int,
     settings: Sequence[ActiveSetting],
+    callbacks: Sequence[Callback],
 ) -> Trainer:
     if config.seeds is None:
         trainings = Trainings(CompiledTraining(config))
@@ -440,7 +451,10 @@ def _trainer(
         from myriad.training.seeds import SeedTrainings
 
         trainings = SeedTrainings(config)
-    return Trainer(trainings, folder, quiet=quiet, profile_chunks=profile_chunks, settings=settings)
+    built_in = built_in_callbacks(
+        config, folder, quiet=quiet, profile_chunks=profile_chunks, settings=settings
+    )
+    return Trainer(trainings, folder, [*built_in, *callbacks], quiet=quiet, settings=settings)
 
 
 def _require_state(config: TrainingConfig, agent_state: Any) -> None:

@@ -15,12 +15,6 @@ from typing import Any
 
 from myriad.errors import InvalidArgumentError, without_passwords
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
-
-
 # The most bytes that are read of each kind of file, and of all others.
 _MOST_BYTES = {".env": 2**15, ".json": 2**26, ".csv": 2**26, ".jsonl": 2**30}
 _MOST_OF_OTHERS = 2**22
@@ -214,38 +208,6 @@ def announced(
         if every_s is not None:
             ticking.join()
     say(f"{what}: {time.perf_counter() - start:.1f} s")
-
-
-@contextlib.contextmanager
-def locked(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[bool]:
-    """Lock a folder during the block, against other calls of this. Nothing is written to it.
-
-    Args:
-        path: the folder.
-        shared: allow other shared locks at the same time.
-        wait: wait until others have released it.
-
-    Yields:
-        False if the folder is gone or another process holds it, else True. It is always True if
-        the system or the file system has no locks.
-    """
-    with contextlib.ExitStack() as opened:
-        yield _lock(path, opened, shared=shared, wait=wait)
-
-
-def _lock(path: Path, opened: contextlib.ExitStack, *, shared: bool, wait: bool) -> bool:
-    if fcntl is None:
-        return True
-    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-    try:
-        folder = os.open(path, os.O_RDONLY)
-        opened.callback(os.close, folder)
-        fcntl.flock(folder, kind if wait else kind | fcntl.LOCK_NB)
-    except (FileNotFoundError, BlockingIOError):
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def holder_of(lock: Path) -> str:

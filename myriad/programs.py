@@ -19,6 +19,7 @@ from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig
 from myriad.training.evaluation import Evaluation, key_alone
 from myriad.training.halves import Halves
+from myriad.training.logging.built_in import built_in_callbacks
 from myriad.training.logging.run_folder import RunFolder
 from myriad.training.loop import LearningLoop
 from myriad.training.memory import program_bytes
@@ -114,7 +115,8 @@ class TrainingProgram:
         """Do what `train_and_evaluate` does, but compile nothing."""
         folder = RunFolder.create(Path(run_folder), "", {})
         self._training.compile = lambda *_, **__: None  # It is compiled.
-        return Trainer(Trainings(self._training), folder, quiet=True).run()
+        callbacks = built_in_callbacks(self._training.config, folder, quiet=True)
+        return Trainer(Trainings(self._training), folder, callbacks, quiet=True).run()
 
     def checkpoints(self, folder: str | Path) -> tuple[Callable[[], None], Callable[[], Any]]:
         """Return a function that saves the state to `folder`, and one that reads it again."""

@@ -7,10 +7,11 @@ import contextlib
 import errno
 import hashlib
 import json
+import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,8 +21,7 @@ import numpy as np
 
 from myriad import distributed
 from myriad.errors import InvalidArgumentError
-from myriad.files import identity, locked, read_text, readable, regular, watched
-from myriad.training.silence import orbax_silenced
+from myriad.files import identity, read_text, readable, regular, watched
 from myriad.xla import holds_keys, is_on_host, numbers_of
 
 Result = TypeVar("Result")
@@ -102,26 +102,21 @@ class Checkpoints:
 
     def _written(self, path: Path, step: Callable[[], Result]) -> Result:
         """Do a step of a save, and remove its leftovers if it fails."""
-        result: Any = None
-        problem = None
         try:
-            result = step()
+            return step()
+        # Where the system refuses something, orbax may raise a ValueError.
         except (OSError, ValueError) as error:
-            problem = _system_error(error)
-            if problem is None:
-                raise
-        if problem is not None:
-            if distributed.is_first():
-                self._tidy()
-                with contextlib.suppress(OSError):
-                    # If the run's folder is gone, leave no new one.
-                    self.folder.rmdir()
-                    self.folder.parent.rmdir()
-            # Raised outside `except`, to drop orbax's error, whose coroutines complain at exit.
-            raise InvalidArgumentError(
-                f"checkpoint {path} can't be written: {problem}; the ones before it are kept."
-            )
-        return result
+            reason = getattr(error, "strerror", None) or str(error)
+        # Out here, orbax's error is gone, with all that it holds.
+        if distributed.is_first():
+            self._tidy()
+            with contextlib.suppress(OSError):
+                # If the run's folder is gone, leave no new one.
+                self.folder.rmdir()
+                self.folder.parent.rmdir()
+        raise InvalidArgumentError(
+            f"checkpoint {path} can't be written, and the ones before it are kept: {reason}"
+        )
 
     def restore(self, num_updates: int, like: Any, placement: Any = None) -> Any:
         """Return a saved state, whichever devices and processes saved it.
@@ -141,7 +136,7 @@ class Checkpoints:
 
         path = self._whole(num_updates)
         expected = jax.eval_shape(_arrays, like)
-        with orbax_silenced(), ocp.StandardCheckpointer() as checkpointer:
+        with _unreported(), ocp.StandardCheckpointer() as checkpointer:
             held: Any = checkpointer.metadata(path).item_metadata
             _require_kinds(path, held, expected)
             # If asked for NumPy's arrays, orbax doesn't look for the devices that saved them.
@@ -162,17 +157,12 @@ class Checkpoints:
         while (newest := self.latest()) is not None:
             path = self.folder / str(newest)
             before = identity(path)
-            if before is None and self.latest() == newest:
-                return self.restore(newest, like)  # Its name leads nowhere, so this refuses it.
-            with locked(path, shared=True) as is_there:
-                if not is_there or before is None or identity(path) != before:
-                    continue  # Before the lock, the training replaced it by a newer one.
-                try:
-                    return self.restore(newest, like)
-                except Exception:
-                    # On a file system without locks, the training may have removed it by now.
-                    if identity(path) == before:
-                        raise
+            try:
+                return self.restore(newest, like)
+            except Exception:
+                # The training may have removed or replaced it meanwhile.
+                if self.latest() == newest and identity(path) == before:
+                    raise
         return None
 
     def rows(self, num_updates: int) -> str:
@@ -184,14 +174,11 @@ class Checkpoints:
         return read_text(self._whole(num_updates) / _ROWS)
 
     def devices(self, num_updates: int) -> list[str]:
-        """Return the devices that the run had trained on, or [] if the file is old or damaged."""
-        path = self.folder / str(num_updates)
-        try:
-            sums = json.loads(readable(path / _CHECKSUMS).read_bytes())
-            if _is_as_saved(path / _DEVICES, sums[_DEVICES]):
-                return json.loads(readable(path / _DEVICES).read_bytes())
-        except (OSError, ValueError, LookupError, TypeError, RecursionError):
-            pass  # `restore` reports a damaged checkpoint later.
+        """Return the devices that the run had trained on, or [] if the file can't be read."""
+        path = self.folder / str(num_updates) / _DEVICES
+        # `restore` reports a damaged file later.
+        with contextlib.suppress(ValueError, TypeError, RecursionError):
+            return [*map(str, json.loads(read_text(path)))]
         return []
 
     def _whole(self, num_updates: int) -> Path:
@@ -218,10 +205,9 @@ class Checkpoints:
             path = self.folder / str(number)
             # Renamed before it is removed, so that a reader sees a whole checkpoint or none.
             removed = self.folder / f"replaced-{number}"
-            with contextlib.suppress(OSError), locked(path, wait=False) as is_free:
-                if is_free:  # If somebody is reading it, the next save removes it.
-                    path.rename(removed)
-                    shutil.rmtree(removed, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                path.rename(removed)
+                shutil.rmtree(removed, ignore_errors=True)
 
 
 def _require_kinds(path: Path, held: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
@@ -241,20 +227,24 @@ def import_orbax() -> None:
     import orbax.checkpoint  # noqa: F401
 
 
-def newest_kept(checkpoints: Checkpoints) -> str:
-    """Say which checkpoint is left after a failure, for its message."""
-    newest = checkpoints.latest()
-    if newest is None:
-        return "no checkpoint was saved before"
-    return f"the checkpoint of update {newest} is kept"
-
-
 def _write(path: Path, arrays: dict[str, jax.Array]) -> None:
     """Have orbax write a folder, to which each process adds its own part."""
     import orbax.checkpoint as ocp
 
-    with orbax_silenced(), ocp.StandardCheckpointer() as checkpointer:
+    with _unreported(), ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(path, arrays, force=True)
+
+
+@contextlib.contextmanager
+def _unreported() -> Iterator[None]:
+    """Keep orbax from logging in the block what it raises as well."""
+    log = logging.getLogger("absl")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def _sums(path: Path) -> dict[str, str]:
@@ -278,14 +268,6 @@ def _finish(path: Path, rows: str, devices: Sequence[str], sums: dict[str, str])
         sums[name] = _checksum(path / name)
     named = json.dumps(sums, indent=1, sort_keys=True)
     (path / _CHECKSUMS).write_text(named, encoding="utf-8")
-
-
-def _system_error(error: Exception) -> str | None:
-    """Return the operating system's message, which orbax may hide in a ValueError, or None."""
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    code = re.search(r"os_error_code='(\d+)'", str(error))
-    return os.strerror(int(code[1])) if code else None
 
 
 def _damage(path: Path) -> str | None:

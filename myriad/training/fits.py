@@ -148,12 +148,11 @@ def shortage_named() -> Iterator[None]:
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
-        said = str(error).splitlines()[0]
-        if not said.startswith("RESOURCE_EXHAUSTED"):
+        if error.error_code_string != "RESOURCE_EXHAUSTED":
             raise
         raise InvalidArgumentError(
-            f"memory ran out ({said}): use fewer environments or episodes or a smaller buffer_size,"
-            " or leave more memory."
+            "memory ran out: use fewer environments or episodes or a smaller buffer_size, or leave "
+            f"more memory; JAX says: {error}"
         ) from None
 
 

@@ -5,7 +5,7 @@ import shlex
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,33 +21,13 @@ class Interrupt(threading.Event):
 
     Attributes:
         number: which signal it was.
-        signals: the signals that set it.
-        restore: reinstalls the handlers that were there before.
     """
 
     number = 0
-    restore: Callable[[], None] = staticmethod(lambda: None)
-    signals: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM)
-
-    def end(self, said: str) -> None:
-        """End as the signal would have ended the process, now that all is saved.
-
-        Raises:
-            KeyboardInterrupt: it was an interrupt.
-        """
-        self.restore()
-        if self.number == signal.SIGINT:
-            raise KeyboardInterrupt(*filter(None, [said]))
-        if said:
-            say(said)
-        signal.raise_signal(self.number)
 
 
 class SharedInterrupt(Interrupt):
     """A signal to any of several processes. JAX has all of them see it between the same chunks."""
-
-    # JAX handles SIGTERM, and tells the other processes.
-    signals = (signal.SIGINT,)
 
     def __init__(self):
         super().__init__()
@@ -55,7 +35,7 @@ class SharedInterrupt(Interrupt):
         self._is_seen = False
 
     def set(self) -> None:
-        """Have JAX tell all processes."""
+        """Have JAX tell all processes. It handles SIGTERM."""
         signal.raise_signal(signal.SIGTERM)
 
     def is_set(self) -> bool:
@@ -66,15 +46,6 @@ class SharedInterrupt(Interrupt):
         self._is_seen = self._is_seen or reached_preemption_sync_point(self._checks)
         return self._is_seen
 
-    def end(self, said: str) -> None:
-        """End all processes, those that got no signal as if by SIGTERM."""
-        if not distributed.is_first():
-            said = ""
-        jax.distributed.shutdown()
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        self.number = self.number or signal.SIGTERM
-        super().end(said)
-
 
 @contextlib.contextmanager
 def interrupt_noted() -> Iterator[Interrupt]:
@@ -84,17 +55,15 @@ def interrupt_noted() -> Iterator[Interrupt]:
     A signal that is ignored stays ignored, and your own handler of SIGTERM stays in place.
     """
     noted = SharedInterrupt() if distributed.count() > 1 else Interrupt()
-    if threading.current_thread() is not threading.main_thread():
-        # Only the main thread may set handlers, and only the main thread is interrupted.
-        yield noted
-        return
-    previous: dict[int, Any] = {}
-    # None stands for a handler that Python didn't install and can't put back.
-    if signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None):
-        previous[signal.SIGINT] = signal.getsignal(signal.SIGINT)
-    if signal.SIGTERM in noted.signals and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
-        previous[signal.SIGTERM] = signal.SIG_DFL
     noted_at = 0.0
+    previous: dict[int, Any] = {}
+    # Only the main thread may set handlers, and only the main thread is interrupted.
+    if threading.current_thread() is threading.main_thread():
+        # None stands for a handler that Python didn't install and can't put back.
+        if signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None):
+            previous[signal.SIGINT] = signal.getsignal(signal.SIGINT)
+        if distributed.count() == 1 and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+            previous[signal.SIGTERM] = signal.SIG_DFL
 
     def note(number: int, _: Any) -> None:
         nonlocal noted_at
@@ -110,7 +79,6 @@ def interrupt_noted() -> Iterator[Interrupt]:
         for number, handler in previous.items():
             signal.signal(number, handler)
 
-    noted.restore = restore
     for number in previous:
         signal.signal(number, note)
     try:
@@ -119,16 +87,29 @@ def interrupt_noted() -> Iterator[Interrupt]:
         restore()
 
 
-def how_to_go_on(done: int, total: int, path: Path) -> str:
-    """Return the sentence that an interrupted run prints.
+def end_interrupted(number: int, done: int, total: int, path: Path) -> None:
+    """Say how to go on, and end as the signal would have ended the process.
 
     Args:
+        number: the signal; 0 if another process got it.
         done: steps that are saved.
         total: steps of the whole run.
         path: the run's folder.
+
+    Raises:
+        KeyboardInterrupt: it was an interrupt.
     """
     several = " --distributed" if distributed.count() > 1 else ""
-    return (
+    said = (
         f"stopped after {done:,} of {total:,} steps, which are saved; "
         f"`myriad train{several} --resume {shlex.quote(str(path))}` goes on"
     )
+    says = [said] if distributed.is_first() else []
+    if several:
+        jax.distributed.shutdown()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt(*says)
+    for sentence in says:
+        say(sentence)
+    signal.raise_signal(number or signal.SIGTERM)

@@ -12,7 +12,6 @@ from myriad.errors import InvalidArgumentError, shown
 from myriad.timing.intervals import mean_interval
 from myriad.training.config import TrainingConfig
 from myriad.training.logging.history import History
-from myriad.training.logging.monitor import Monitor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,12 +32,6 @@ class Timings:
     total_s: float
     steps_per_s: float
 
-    @classmethod
-    def of(cls, monitor: Monitor, compile_s: float, steps: int, total_s: float) -> "Timings":
-        """Return the timings of a run that has made so many steps, those of before included."""
-        spent = monitor.seconds
-        return cls(compile_s, spent["train"], spent["evaluate"], total_s, monitor.rate(steps))
-
 
 @dataclasses.dataclass(frozen=True)
 class TrainingResults:
@@ -53,7 +46,7 @@ class TrainingResults:
         config: the configuration with every default filled in.
         timings: how long the training took.
         run_folder: the run's folder, which holds all of this.
-        stopped: `end`, or `target` if the target return was reached.
+        stopped: `end`, `target` if the target return was reached, or `callback` if one ended it.
     """
 
     agent_state: Any

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -10,20 +10,13 @@ from myriad.counters import whole
 from myriad.training.loop import PARTS, Report
 
 
-class Windows(Protocol):
-    """Programs that train in windows between two evaluations."""
-
-    steps_per_update: int
-    eval_every: int
-
-
 def row_of_window(
-    programs: Windows, done: int, report: Report, returns: np.ndarray, ended: np.ndarray
+    programs: Any, done: int, report: Report, returns: np.ndarray, ended: np.ndarray
 ) -> dict[str, Any]:
     """Return the figures of a window and of the evaluation at its end.
 
     Args:
-        programs: the programs that trained.
+        programs: the programs that trained, `CompiledTraining` or a `Population`.
         done: updates done.
         report: the window's report, in the host's memory.
         returns: the returns of the evaluation's episodes, `[E]`.

@@ -1,4 +1,6 @@
-"""The host loop of a training: compile once, call chunk after chunk, evaluate, save and report.
+"""The host loop of a training: compile once, call chunk after chunk, evaluate, save.
+
+Whatever else happens along the way is a callback's.
 
 `myriad.training.seeds` has it run many seeds side by side.
 """
@@ -6,40 +8,34 @@
 import contextlib
 import dataclasses
 import math
-import statistics
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from myriad import distributed, hardware
-from myriad.errors import DivergedError
+from myriad.errors import DivergedError, ShortTrainingWarning
 from myriad.files import say
 from myriad.host import release_freed_memory
-from myriad.timing.intervals import mean_interval
 from myriad.training.active import ActiveSetting, in_short
-from myriad.training.checkpoint import Checkpoints, import_orbax, newest_kept
+from myriad.training.callbacks import Callback, Run
+from myriad.training.checkpoint import Checkpoints, import_orbax
 from myriad.training.config import TrainingConfig
 from myriad.training.fits import compile_within_memory, shortage_named
-from myriad.training.interrupts import how_to_go_on, interrupt_noted
-from myriad.training.logging.films import Films
+from myriad.training.interrupts import end_interrupted, interrupt_noted
 from myriad.training.logging.history import History
-from myriad.training.logging.monitor import Monitor, summary
-from myriad.training.logging.profile import Profile
-from myriad.training.logging.progress import Progress
 from myriad.training.logging.run_folder import RunFolder, lines_of, rows_of
-from myriad.training.logging.trackers import Tracker, make_trackers
 from myriad.training.loop import Report
 from myriad.training.programs import Flag, OnReport
 from myriad.training.results import SeedResults, Timings, TrainingResults
 from myriad.training.rows import bad_parts, evaluation_row, row_of_window, training_row
-from myriad.training.short import warn_if_short
 from myriad.xla import default_dtype, matmul_precision
 
-Rows = list[dict[str, Any]]
+# With fewer updates than this, no agent learns much.
+_FEW_UPDATES = 10
 
 
 class Trainings:
@@ -123,9 +119,10 @@ class Trainer:
     Args:
         trainings: what to train.
         folder: the run's folder. A run in it is resumed from its newest checkpoint.
-        quiet: show no progress.
-        profile_chunks: chunks to trace into the folder.
-        settings: the active settings, for the progress and the trackers.
+        callbacks: what is called along the way, in this order. Of several processes, process 0
+            alone calls them.
+        quiet: don't say what happens before the first update.
+        settings: the active settings, to say.
 
     Attributes:
         has_trained: whether an update was done, now or before the run was resumed.
@@ -135,36 +132,37 @@ class Trainer:
         self,
         trainings: Trainings,
         folder: RunFolder,
+        callbacks: Sequence[Callback],
         *,
         quiet: bool = False,
-        profile_chunks: int = 0,
         settings: Sequence[ActiveSetting] = (),
     ):
+        programs = trainings.programs
         self.trainings = trainings
-        self.config = trainings.programs.config
+        self.config = programs.config
         self.folder = folder
         self.has_trained = False
+        self._callbacks = callbacks if distributed.is_first() else ()
+        self._is_quiet = quiet or not distributed.is_first()
         self._settings = settings
         self._checkpoints = Checkpoints(folder.checkpoints)
         # The devices that the run has trained on, those of this process last.
         self._devices = [trainings.devices]
-        self._monitor = Monitor()
-        self._num_updates = trainings.programs.num_updates
-        self._steps_per_update = trainings.programs.steps_per_update
-        self._eval_every = trainings.programs.eval_every
-        self._total_steps = len(trainings.seeds) * self._num_updates * self._steps_per_update
-        self._compile_s = 0.0
-        self._progress = Progress(self._total_steps, quiet=quiet or not distributed.is_first())
-        self._profile = Profile(folder, profile_chunks, say)
-        self._films = Films(self.config, folder.path / "films")
-        self._trackers: list[Tracker] = []
-        # Each training's newest row, and whether it goes on.
-        self._newest: dict[int | None, dict[str, Any]] = {}
-        self._running = np.ones(len(trainings.seeds), bool)
+        self._eval_every = programs.eval_every
+        size = (programs.num_updates, programs.steps_per_update)
+        self._run = Run(self.config, folder.path, trainings.seeds, *size, trainings.agents)
         self._report: Any = None
+        # Whether each training goes on.
+        self._running = np.ones(len(trainings.seeds), bool)
+        self._ends = False
+        # Steps that an earlier process did, and the seconds of phases inside the current one.
+        self._first_steps = 0
+        self._inside_s = 0.0
 
     def run(self) -> TrainingResults:
         """Train to the end, from the newest checkpoint if there is one.
+
+        An exception of a callback ends the run, too. Nothing is saved for it.
 
         Raises:
             InvalidArgumentError: it doesn't fit into memory.
@@ -174,43 +172,43 @@ class Trainer:
                 one and then ends the process, unless you have a handler for it.
         """
         start = time.perf_counter()
-        with contextlib.ExitStack() as opened:
-            opened.callback(self._progress.close)
-            opened.callback(self._profile.close)
-            opened.enter_context(shortage_named())
+        run = self._run
+        with shortage_named():
             self._note_devices()
-            self._compile()
+            compile_s = self._compile()
             # Begin together, since JAX gives up on a process whose first message is 30 s late.
             distributed.broadcast(None)
-            described = dataclasses.asdict(self.config)
-            described["settings"] = [dataclasses.asdict(each) for each in self._settings]
-            log_to = self.config.log_to if distributed.is_first() else []
-            self._trackers = make_trackers(log_to, self.folder, described)
-            for tracker in self._trackers:
-                opened.callback(tracker.close)
-            state, done, rows = self._first_state()
-            if not done and distributed.is_first():
+            self._begin()
+            if not run.update and distributed.is_first():
                 warn_if_short(self.config, stacklevel=4)
-            state, done = self._train(state, done, rows)
-            agents = self.trainings.agents(state)
+            self._train()
+            agents = run.agent_state
+        run.state = None  # A callback may have kept the run.
+        spent = (compile_s, run.seconds["train"], run.seconds["evaluate"])
         total_s = time.perf_counter() - start
+        stopped = "callback" if run.update < run.num_updates else "end"
         results = TrainingResults(
             agents,
-            History([training_row(row) for row in rows]),
-            History([evaluation_row(row) for row in rows]),
+            History([training_row(row) for row in run.rows]),
+            History([evaluation_row(row) for row in run.rows]),
             self.config,
-            Timings.of(self._monitor, self._compile_s, self._steps_done(done), total_s),
+            Timings(*spent, total_s, self._rate()),
             self.folder.path,
-            "end" if self._running.any() else "target",
+            stopped if self._running.any() else "target",
         )
         if self.config.seeds is None:
             return results
+        newest = {row["seed"]: row["eval_return"] for row in run.rows}
         return SeedResults(
             **vars(results),
             seeds=tuple(self.config.seeds),
-            final_returns=self._returns(),
+            final_returns=tuple(newest[seed] for seed in self.config.seeds),
             reached_target=tuple(np.logical_not(self._running).tolist()),
         )
+
+    def _say(self, sentence: str) -> None:
+        if not self._is_quiet:
+            say(sentence)
 
     def _note_devices(self) -> None:
         """Warn that a run continues on other devices, before anything takes long."""
@@ -218,203 +216,214 @@ class Trainer:
         done = self._checkpoints.latest()
         before = distributed.broadcast([] if done is None else self._checkpoints.devices(done))
         others = [devices for devices in before if devices != now]
-        platform = now.split()[1]
-        agrees = "differs by rounding"
-        if all(platform in devices for devices in others):
-            agrees = "gives the same results within 1e-5 but not the same bits"
-        is_news = others and done != self._num_updates
+        is_news = others and done != self._run.num_updates
         if is_news and distributed.is_first():
             warnings.warn(
-                f"this run trained on {' and '.join(others)} and continues on {now}: an update "
-                f"{agrees}, so a long training ends differently, as if by another seed.",
+                f"this run trained on {' and '.join(others)} and continues on {now}: its updates "
+                "are rounded differently, so a long training ends as if by another seed.",
                 UserWarning,
                 stacklevel=4,
             )
         self._devices = [*others, now]
 
-    def _compile(self) -> None:
+    def _compile(self) -> float:
+        """Compile, and return the seconds that it took."""
         what = f"{self.config.agent} on {self.config.env}"
         how = {"off": "nothing is compiled"}.get(self.config.compile_mode, "compiles as it goes")
+        compile_s = 0.0
         if self.config.compile_mode == "aot":
-            self._progress.say(f"{what}: compiling ...")
+            self._say(f"{what}: compiling ...")
         resumes = self._checkpoints.latest() is not None
         start = time.perf_counter()
         self.trainings.compile(resumes=resumes, meanwhile=import_orbax)
         if self.config.compile_mode == "aot":
-            self._compile_s = time.perf_counter() - start
-            how = f"ready in {self._compile_s:.1f} s"
-        self._progress.say(f"{what}, {self.trainings.described}: {how}")
+            compile_s = time.perf_counter() - start
+            how = f"ready in {compile_s:.1f} s"
+        self._say(f"{what}, {self.trainings.described}: {how}")
         if self._settings:
-            self._progress.say(in_short(self._settings))
+            self._say(in_short(self._settings))
+        return compile_s
 
-    def _first_state(self) -> tuple[Any, int, Rows]:
+    def _begin(self) -> None:
+        """Make the first state, or restore the newest checkpoint and its rows."""
+        run = self._run
         done = self._checkpoints.latest()
         if done is None:
-            self.folder.go_back_to([])
-            return self.trainings.first_state(), 0, []
+            distributed.on_first(lambda: self.folder.go_back_to([]))
+            run.state = self.trainings.first_state()
+            return
         self.has_trained = True
-        state = self.trainings.restored(self._checkpoints, done)
+        run.state = self.trainings.restored(self._checkpoints, done)
         release_freed_memory()
         rows = rows_of(distributed.broadcast(distributed.on_first(lambda: self._rows_until(done))))
-        self._newest = {row.get("seed"): row for row in rows}
-        self._stop_at_target()
-        return state, done, rows
+        run.update, run.rows = done, rows
+        run.new_rows = list({row.get("seed"): row for row in rows}.values())
+        if rows:
+            run.evaluations = -(-rows[-1]["update"] // self._eval_every)
 
     def _rows_until(self, done: int) -> str:
         """Return the lines up to a checkpoint, and cut the run's `metrics.jsonl` back to them."""
         lines = self._checkpoints.rows(done)
         if self.folder.go_back_to(rows_of(lines)):
-            self._progress.say(f"{self.folder.metrics} is made again from checkpoint {done}")
+            self._say(f"{self.folder.metrics} is made again from checkpoint {done}")
         return lines
 
-    def _save(self, done: int, state: Any, rows: Rows) -> None:
-        with self._monitor.timed("save"):
-            self.folder.flush()
-            saved = self.trainings.to_save(state)
-            self._checkpoints.save(done, saved, lines_of(rows), self._devices)
-            del saved
-            # Each save leaves a freed copy of the whole compressed state in the allocator.
-            release_freed_memory()
+    def _train(self) -> None:
+        """Train between the callbacks' start and their end, and then obey an interrupt."""
+        with contextlib.ExitStack() as started:
+            for callback in self._callbacks:
+                callback.on_start(self._run)
+                started.callback(callback.on_end, self._run)
+            with interrupt_noted() as interrupted:
+                is_interrupted = self._run_windows(interrupted)
+        if is_interrupted:
+            # A callback of process 0 may end later than JAX lets the others wait at their exit.
+            distributed.broadcast(None)
+            steps, total = self._run.steps, self._run.total_steps
+            end_interrupted(interrupted.number, steps, total, self.folder.path)
 
-    def _train(self, state: Any, done: int, rows: Rows) -> tuple[Any, int]:
-        """Train window by window, save when it is time to, and stop at the end of the run."""
+    def _run_windows(self, interrupted: Flag) -> bool:
+        """Train window by window, and save when it is time to. Return whether it ends early."""
+        run = self._run
         saved = self._checkpoints.latest()
         saved_at = time.monotonic()
-        self._monitor.restart(self._steps_done(done))
-        self._progress.begin(self._steps_done(done))
-        self._profile.start()
-        with interrupt_noted() as interrupted:
-            while done < self._num_updates and self._running.any():
-                window_end = (done // self._eval_every + 1) * self._eval_every
-                boundary = min(self._num_updates, window_end)
-                state, done = self._run_window(state, done, boundary, interrupted)
-                if done == boundary:
-                    with self._monitor.timed("evaluate"):
-                        new = self._evaluate(state, done)
-                    rows += new
-                    self._log(new, state, done)
-                due = distributed.broadcast(
-                    time.monotonic() - saved_at >= self.config.checkpoint_every_s
-                )
-                if done != saved and (interrupted.is_set() or due):
-                    self._save(done, state, rows)
-                    saved = done
-                    saved_at = time.monotonic()
-                if interrupted.is_set():
-                    self._progress.close()
-                    steps = self._steps_done(done)
-                    interrupted.end(how_to_go_on(steps, self._total_steps, self.folder.path))
-            if done != saved:
-                self._save(done, state, rows)
-        return state, done
+        self._agree(is_due=False)
+        self._first_steps = run.steps
+        while run.update < run.num_updates and self._running.any() and not self._ends:
+            window_end = (run.update // self._eval_every + 1) * self._eval_every
+            boundary = min(run.num_updates, window_end)
+            self._run_window(boundary, interrupted)
+            if run.update == boundary:
+                self._evaluate()
+            since_s = time.monotonic() - saved_at
+            is_due = self._agree(is_due=since_s >= self.config.checkpoint_every_s)
+            if run.update != saved and (interrupted.is_set() or is_due):
+                self._save()
+                saved = run.update
+                saved_at = time.monotonic()
+            if interrupted.is_set():
+                return True
+        if run.update != saved:
+            self._save()
+        return False
 
-    def _run_window(
-        self, state: Any, done: int, boundary: int, interrupted: Flag
-    ) -> tuple[Any, int]:
+    def _agree(self, *, is_due: bool) -> bool:
+        """Have all processes do what process 0 decides: save, end, or stop at the target."""
+        run = self._run
+        # The results of a run need an evaluation.
+        ends = run.is_ending and bool(run.rows)
+        is_due, self._ends, stopped = distributed.broadcast([is_due, ends, [*run.stopped.items()]])
+        run.stopped = dict(stopped)
+        self._running = np.array([seed not in run.stopped for seed in run.seeds])
+        return is_due
+
+    def _run_window(self, boundary: int, interrupted: Flag) -> None:
         """Run up to the next evaluation or an interrupt, and check every report."""
+        run = self._run
         start = time.perf_counter()
-        first = self._steps_done(done)
-        score = self._score()
+        first = run.steps
 
-        def watch(report: Report, done: int) -> None:
+        def watch(report: Report, update: int) -> None:
             self.has_trained = True
             self._report = report
-            self._require_numbers(report, done)
-            with self._monitor.timed("log"):
-                self._profile.count()
-            steps = self._steps_done(done)
-            self._progress.update(steps, (steps - first) / (time.perf_counter() - start), score)
+            run.update = update
+            self._require_numbers(report)
+            run.steps_per_s = (run.steps - first) / (time.perf_counter() - start)
+            with self._timed("log"):
+                for callback in self._callbacks:
+                    callback.on_update(run)
 
-        with self._monitor.timed("train"):
-            return self.trainings.run_window(
-                state, done, boundary, self._running, watch, interrupted
+        state, run.state = run.state, None  # The first chunk takes its memory.
+        with self._timed("train"):
+            run.state, run.update = self.trainings.run_window(
+                state, run.update, boundary, self._running, watch, interrupted
             )
 
-    def _require_numbers(self, report: Report, done: int) -> None:
+    def _require_numbers(self, report: Report) -> None:
         """Stop the run if a report contains a NaN or an infinity."""
         for index in np.flatnonzero(self._running).tolist():
             what = bad_parts(self.trainings.report_of(report, index))
             if what is not None:
                 seed = self.trainings.seeds[index]
                 whose = "" if seed is None else f" of seed {seed}"
-                kept = newest_kept(self._checkpoints)
-                raise DivergedError(
-                    f"{what} by update {done}{whose}; {kept} in {self.folder.path}."
-                )
+                newest = self._checkpoints.latest()
+                kept = f"the checkpoint of update {newest} is kept in {self.folder.path}"
+                if newest is None:
+                    kept = "no checkpoint was saved before"
+                raise DivergedError(f"{what} by update {self._run.update}{whose}; {kept}.")
 
-    def _evaluate(self, state: Any, done: int) -> Rows:
-        """Evaluate, and return the figures of the window and of the evaluation as rows."""
-        returns, ended = self.trainings.evaluate(state, self._running)
+    def _evaluate(self) -> None:
+        """Evaluate, and note the figures of the window and of the evaluation as rows."""
+        run = self._run
         rows = []
-        for index in np.flatnonzero(self._running).tolist():
-            report = self.trainings.report_of(self._report, index)
-            row = row_of_window(self.trainings.programs, done, report, returns[index], ended[index])
-            if (seed := self.trainings.seeds[index]) is not None:
-                row = {"seed": seed} | row
-            rows.append(row)
-            self._newest[seed] = row
-        self._stop_at_target()
-        steps = self._steps_done(done)
-        left = (self._num_updates - done) * self._steps_per_update
-        self._progress.shorten(steps + int(self._running.sum()) * left)
-        self._progress.update(steps, self._monitor.rate(steps), self._score())
-        return rows
+        with self._timed("evaluate"):
+            returns, ended = self.trainings.evaluate(run.state, self._running)
+            for index in np.flatnonzero(self._running).tolist():
+                report = self.trainings.report_of(self._report, index)
+                figures = (report, returns[index], ended[index])
+                row = row_of_window(self.trainings.programs, run.update, *figures)
+                if (seed := self.trainings.seeds[index]) is not None:
+                    row = {"seed": seed} | row
+                rows.append(row)
+        run.rows += rows
+        run.new_rows = rows
+        run.evaluations = -(-run.update // self._eval_every)
+        run.steps_per_s = self._rate()
+        # Each is timed by itself, so that the monitor counts those before it.
+        for callback in self._callbacks:
+            with self._timed("log"):
+                callback.on_evaluation(run)
 
-    def _log(self, new: Rows, state: Any, done: int) -> None:
-        """Write the newest rows to the run's folder and the trackers, and do what else is due."""
-        evaluation = -(-done // self._eval_every)
-        steps = self._steps_done(done)
-        with self._monitor.timed("log"):
-            for row in new:
-                self.folder.append(row)
-                for tracker in self._trackers:
-                    tracker.log(row, steps)
-            if _is_due(evaluation, self.config.film_every):
-                self._films.record(self.trainings.agents(state), done)
-        if not _is_due(evaluation, self.config.monitor_every):
-            return
-        of_machine = self._monitor.row(steps)
-        with self._monitor.timed("log"):
-            self.folder.append_monitor({"update": done, "steps": steps} | of_machine)
-            self._progress.monitor(summary(of_machine))
-            known = {f"monitor/{k}": v for k, v in of_machine.items() if v is not None}
-            for tracker in self._trackers:
-                tracker.log(known, steps)
+    def _save(self) -> None:
+        run = self._run
+        with self._timed("save"):
+            distributed.on_first(self.folder.flush)
+            saved = self.trainings.to_save(run.state)
+            self._checkpoints.save(run.update, saved, lines_of(run.rows), self._devices)
+            del saved
+            # Each save leaves a freed copy of the whole compressed state in the allocator.
+            release_freed_memory()
+        with self._timed("log"):
+            for callback in self._callbacks:
+                callback.on_checkpoint(run)
 
-    def _stop_at_target(self) -> None:
-        """Stop the trainings whose newest evaluation reached the target return."""
-        target = self.config.target_return
-        if target is None:
-            return
-        newest = [self._newest.get(seed) for seed in self.trainings.seeds]
-        running = [row is None or not row["eval_return"] >= target for row in newest]
-        # Process 0 decides for all, since another host may round the mean differently.
-        self._running = np.array(distributed.broadcast(running))
+    @contextlib.contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        """Count the block's seconds as one of `PHASES`, except for a phase inside the block."""
+        start = time.perf_counter()
+        before, self._inside_s = self._inside_s, 0.0
+        try:
+            yield
+        finally:
+            spent_s = time.perf_counter() - start
+            self._run.seconds[phase] += spent_s - self._inside_s
+            self._inside_s = before + spent_s
 
-    def _steps_done(self, done: int) -> int:
-        """Return the steps of all trainings together. Those that stopped early did fewer."""
-        steps = done * self._steps_per_update
-        return sum(
-            steps if runs else self._newest[seed]["steps"]
-            for seed, runs in zip(self.trainings.seeds, self._running.tolist(), strict=True)
-        )
+    def _rate(self) -> float:
+        """Return the steps/s of training in this process, NaN before it has trained."""
+        train_s = self._run.seconds["train"]
+        return (self._run.steps - self._first_steps) / train_s if train_s else math.nan
 
-    def _returns(self) -> tuple[float, ...]:
-        return tuple(self._newest[seed]["eval_return"] for seed in self.trainings.seeds)
 
-    def _score(self) -> str | None:
-        """Return the mean of the newest evaluations, of several seeds with its interval."""
-        if len(self._newest) < len(self.trainings.seeds):
-            return None
-        returns = self._returns()
-        low, high = mean_interval(returns)
-        score = f"{statistics.fmean(returns):.1f}"
-        if not math.isnan(low):
-            score += f" ({low:.1f} to {high:.1f})"
-        stopped = len(returns) - int(self._running.sum())
-        if len(returns) > 1 and stopped:
-            score += f", {stopped} of {len(returns)} seeds at the target"
-        return score
+def warn_if_short(config: TrainingConfig, *, stacklevel: int) -> None:
+    """Warn if a training has too few updates to learn much.
+
+    Args:
+        config: the training.
+        stacklevel: the caller's `stacklevel` for the warning.
+    """
+    first = config.learner.first_learning_update(config.num_envs)
+    learning = max(0, config.num_updates - first + 1)
+    if learning >= _FEW_UPDATES or not config.learner.metric_names:
+        return  # A fixed policy, without metrics, learns nothing anyway.
+    learn = "" if first == 1 else f", of which {learning} learn"
+    warnings.warn(
+        f"{config.steps_per_env:,} steps of each of {config.num_envs:,} environments are "
+        f"{config.num_updates} updates of {config.agent}{learn}, too few to learn much: "
+        "raise steps_per_env or total_steps.",
+        ShortTrainingWarning,
+        stacklevel=stacklevel + 1,
+    )
 
 
 def environment_record(
@@ -439,7 +448,3 @@ def environment_record(
             default_dtype(),
         ),
     }
-
-
-def _is_due(evaluation: int, every: int) -> bool:
-    return every > 0 and evaluation % every == 0

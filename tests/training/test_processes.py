@@ -197,6 +197,43 @@ def test_two_processes_come_to_the_same_as_one_with_as_many_devices(agent, tmp_p
     assert_same_run(tmp_path / "one" / "run", tmp_path / "two" / "run")
 
 
+STOPS = """
+import sys
+from myriad import configure, create_config, train_and_evaluate
+from myriad.distributed import Launch
+from myriad.training.callbacks import Callback
+
+class Stops(Callback):
+    def on_evaluation(self, run):
+        print("called at", run.update, flush=True)
+        run.stop()
+
+number, port = map(int, sys.argv[1:3])
+configure(distributed=Launch(f"127.0.0.1:{port}", 2, number))
+fields = {"rollout_steps": 8, "eval_frequency": 80, "agent.hidden_sizes": (4,)}
+config = create_config("cartpole", "pqn", num_envs=32, steps_per_env=800, **fields)
+results = train_and_evaluate(config, sys.argv[3], callbacks=[Stops()])
+print(results.stopped, len(results.evaluations))
+"""
+
+
+@pytest.mark.slow
+def test_process_0_alone_calls_the_callbacks_and_one_of_them_ends_all(tmp_path):
+    port = free_port()
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", STOPS, str(number), str(port), tmp_path / "run"],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"JAX_NUM_CPU_DEVICES": "1", "XLA_FLAGS": ""},
+        )
+        for number in range(2)
+    ]
+    printed = [process.communicate(timeout=TIMEOUT_S)[0].splitlines() for process in both]
+    said = [[line for line in lines if not line.startswith("[Gloo]")] for lines in printed]
+    assert said == [["called at 10", "callback 1"], ["callback 1"]]
+
+
 ROLLOUT = """
 import os, sys
 from myriad import Rollout, configure, make_agent, make_env

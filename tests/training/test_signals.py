@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from myriad import create_config, train_and_evaluate
 from myriad.cli import main
 from myriad.training import interrupts
+from myriad.training.callbacks import Run
 from myriad.training.interrupts import interrupt_noted
 from myriad.training.logging import progress
 from myriad.training.logging.progress import Progress
@@ -186,20 +188,31 @@ def test_a_training_needs_no_standard_error(folder):
     assert rows_of(folder.metrics.read_text())
 
 
-def test_without_a_terminal_a_line_every_half_minute_says_how_far_it_is(monkeypatch, capsys):
-    clock = iter([0.0, 10.0, 39.9, 40.0, 69.0, 71.0])
+def test_without_a_terminal_a_line_every_half_minute_says_how_far_it_is(
+    folder, monkeypatch, capsys
+):
+    clock = iter([10.0, 39.9, 40.0, 69.0, 71.0])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
-    shown = Progress(10_000, quiet=False)
-    shown.begin(500)  # resumed: an earlier process made these steps
-    for steps in (1_000, 2_000, 3_000, 4_000):
-        shown.update(steps, 100.0, None if steps < 4_000 else "195.5")
+    config = create_config("cartpole", "ppo")
+    run = Run(config, folder.path, [None], 20, 500, lambda state: state)
+    shown = Progress()
+    run.update = 1  # resumed: an earlier process made these steps
+    shown.on_start(run)
+    run.steps_per_s = 100.0
+    for run.update in (2, 4, 6):
+        shown.on_update(run)
+    run.update = 8
+    run.new_rows = [{"eval_return": 195.5}]
+    shown.on_evaluation(run)
     assert capsys.readouterr().err.splitlines() == [
         "2,000 of 10,000 steps, 100/s, return -, 160 s left",
         "4,000 of 10,000 steps, 100/s, return 195.5, 105 s left",
     ]
 
 
-def test_a_quiet_training_says_nothing(monkeypatch, capsys):
+@pytest.mark.slow
+def test_a_quiet_training_says_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(progress, "_EVERY_S", 0.0)
-    Progress(10_000, quiet=True).update(1_000, 100.0, None)
+    config = create_config("cartpole", "pid", num_envs=2, steps_per_env=8, eval_rollouts=2)
+    train_and_evaluate(config, tmp_path / "run", quiet=True)
     assert capsys.readouterr().err == ""

@@ -37,7 +37,7 @@ from myriad.errors import (
 from myriad.random import make_key
 from myriad.training.loop import LearningLoop
 from myriad.training.programs import CompiledTraining
-from myriad.training.short import warn_if_short
+from myriad.training.trainer import warn_if_short
 from myriad.xla import count_compilations
 
 ROOT = Path(__file__).parents[2]

@@ -9,14 +9,15 @@ import jax
 from myriad.agents.controller import ControllerLearner
 from myriad.errors import InvalidArgumentError
 from myriad.files import write_errors_explained
+from myriad.training.callbacks import Callback, Run
 from myriad.training.config import TrainingConfig
 
 # The most frames of a film. Of a longer episode it shows the beginning.
 _NUM_STEPS = 200
 
 
-class Films:
-    """Records an episode of the greedy agent as a GIF.
+class Films(Callback):
+    """Records an episode of the greedy agent as a GIF after every few evaluations.
 
     Args:
         config: the training.
@@ -27,28 +28,25 @@ class Films:
         self._config = config
         self._folder = folder
 
-    def record(self, agent: Any, update: int) -> None:
-        """Record an episode of the agent as it is after `update` updates.
+    def on_evaluation(self, run: Run) -> None:
+        """Record an episode if it is time to.
 
         Raises:
             InvalidArgumentError: the film can't be written.
         """
         from myriad.rendering.video import record
 
+        if run.evaluations % run.config.film_every:
+            return
         learner = self._config.learner
-        controller: Any = _Remembered(learner, agent)
+        controller: Any = _Remembered(learner, run.agent_state)
         if isinstance(learner, ControllerLearner):
             controller = learner.controller
         with write_errors_explained(self._folder):
             self._folder.mkdir(exist_ok=True)
-        path = self._folder / f"{update}.gif"
-        record(
-            self._config.environment,
-            controller,
-            path,
-            num_steps=_NUM_STEPS,
-            seed=self._config.seed,
-        )
+        path = self._folder / f"{run.update}.gif"
+        env, seed = self._config.environment, run.config.seed
+        record(env, controller, path, num_steps=_NUM_STEPS, seed=seed)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,74 +1,53 @@
 """Monitor where a training's time goes and how much of the machine it uses."""
 
 import contextlib
-import math
 import os
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import jax
 
 from myriad.host import resident_bytes, usable_cores
+from myriad.training.callbacks import PHASES, Callback, Run
+from myriad.training.logging.run_folder import RunFolder
 
-# The trainer's phases, one after another. All other time is the host's.
-PHASES = ("train", "evaluate", "log", "save")
 
+class Monitor(Callback):
+    """Writes `monitor.jsonl`: what happened since the line before.
 
-class Monitor:
-    """Times the phases of a training, and describes what happened since the last row.
-
-    Attributes:
-        seconds: the seconds of each of `PHASES` so far.
+    Args:
+        folder: the run's folder.
+        every: evaluations between two lines.
     """
 
-    def __init__(self):
-        self.seconds: dict[str, float] = dict.fromkeys(PHASES, 0.0)
-        self._first_steps = 0
-        self._inside_s = 0.0
+    def __init__(self, folder: RunFolder, every: int):
+        self._folder = folder
+        self._every = every
         self._cores = usable_cores()
         self._gpu = _Gpu.of(jax.local_devices()[0])
-        self._last = self._now(0)
 
-    @contextlib.contextmanager
-    def timed(self, phase: str) -> Iterator[None]:
-        """Count the block's seconds as one of `PHASES`, except for a phase inside the block."""
-        start = time.perf_counter()
-        before, self._inside_s = self._inside_s, 0.0
-        try:
-            yield
-        finally:
-            spent = time.perf_counter() - start
-            self.seconds[phase] += spent - self._inside_s
-            self._inside_s = before + spent
+    def on_start(self, run: Run) -> None:
+        """Measure from now on."""
+        self._last = _now(run)
 
-    def restart(self, steps: int) -> None:
-        """Start measuring now, after `steps` of all environments together."""
-        self._first_steps = steps
-        self._last = self._now(steps)
+    def on_evaluation(self, run: Run) -> None:
+        """Write a line if it is time to.
 
-    def rate(self, steps: int) -> float:
-        """Return the steps/s of training since `restart`, NaN before it has trained."""
-        train_s = self.seconds["train"]
-        return (steps - self._first_steps) / train_s if train_s else math.nan
-
-    def row(self, steps: int) -> dict[str, Any]:
-        """Describe the time since the last row.
-
-        Args:
-            steps: steps of all environments together so far.
-
-        Returns:
-            `seconds`, `steps_per_s` while training, the share of the seconds that each phase took,
-            `device_utilisation` from 0 to 1, `device_memory_bytes` and `process_memory_bytes`. A
-            value is None if this machine can't tell it.
+        Raises:
+            InvalidArgumentError: the line can't be written.
         """
-        before, now = self._last, self._now(steps)
+        if run.evaluations % self._every == 0:
+            run.monitor = {"update": run.update, "steps": run.steps} | self._row(run)
+            self._folder.append_monitor(run.monitor)
+
+    def _row(self, run: Run) -> dict[str, Any]:
+        """Describe the time since the last row. A value is None if this machine can't tell it."""
+        before, now = self._last, _now(run)
         self._last = now
         seconds = now["time"] - before["time"]
         phases = {name: now[name] - before[name] for name in PHASES}
         shares = {f"{name}_share": spent / seconds for name, spent in phases.items()}
-        rate = (steps - before["steps"]) / phases["train"] if phases["train"] else None
+        rate = (now["steps"] - before["steps"]) / phases["train"] if phases["train"] else None
         row = {"seconds": seconds, "steps_per_s": rate, **shares}
         row["host_share"] = max(0.0, 1 - sum(shares.values()))
         if self._gpu is None:
@@ -80,12 +59,13 @@ class Monitor:
             row["device_memory_bytes"] = self._gpu.memory_bytes()
         return row | {"process_memory_bytes": resident_bytes()}
 
-    def _now(self, steps: int) -> dict[str, float]:
-        return self.seconds | {
-            "time": time.perf_counter(),
-            "steps": steps,
-            "processor": time.process_time(),
-        }
+
+def _now(run: Run) -> dict[str, float]:
+    return run.seconds | {
+        "time": time.perf_counter(),
+        "steps": run.steps,
+        "processor": time.process_time(),
+    }
 
 
 def summary(row: dict[str, Any]) -> str:

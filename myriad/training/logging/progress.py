@@ -1,37 +1,43 @@
 """The progress of a training: a live line on a terminal, else a line every half minute."""
 
 import math
+import statistics
 import sys
 import time
+from collections.abc import Sequence
+from typing import Any
 
 from myriad.files import say
+from myriad.timing.intervals import mean_interval
+from myriad.training.callbacks import Callback, Run
+from myriad.training.logging.monitor import summary
 
 # Seconds between two lines if there is no terminal.
 _EVERY_S = 30.0
 
 
-class Progress:
-    """Shows steps, steps/s, return, time elapsed and time left on standard error.
+class Progress(Callback):
+    """Shows steps, steps/s, return, time elapsed and time left on standard error."""
 
-    Args:
-        total_steps: steps of all environments together in the whole training.
-        quiet: show nothing.
-    """
-
-    def __init__(self, total_steps: int, *, quiet: bool):
-        self._bar = None
-        self._task = None
-        self._quiet = quiet
-        self._total_steps = total_steps
-        self._first_steps = 0
-        self._begun_at = self._said_at = time.monotonic()
+    def __init__(self):
+        self._bar: Any = None
+        self._task: Any = None
+        # The newest return of each training, by its seed.
+        self._returns: dict[int | None, float] = {}
+        self._score = "-"
         self._monitored = ""
-        if quiet or sys.stderr is None or not sys.stderr.isatty():
+
+    def on_start(self, run: Run) -> None:
+        """Count the time from now, after the steps of an earlier process."""
+        self._note(run, run.rows)
+        self._first_steps = run.steps
+        self._begun_at = self._said_at = time.monotonic()
+        if sys.stderr is None or not sys.stderr.isatty():
             return
         from rich import console, progress
 
         self._bar = progress.Progress(
-            progress.TextColumn("{task.description}"),
+            progress.TextColumn("training"),
             progress.BarColumn(),
             progress.TextColumn(
                 "{task.fields[steps]} steps  {task.fields[rate]}  return {task.fields[score]}"
@@ -41,65 +47,54 @@ class Progress:
             progress.TimeRemainingColumn(),
             console=console.Console(stderr=True),
         )
-        self._task = self._bar.add_task(
-            "compiling", total=total_steps, steps="0", rate="", score="-", monitored=""
-        )
+        fields = {"steps": "0", "rate": "", "score": "-", "monitored": ""}
+        total, done = run.total_steps, run.steps
+        self._task = self._bar.add_task("training", total=total, completed=done, **fields)
         self._bar.start()
 
-    def say(self, sentence: str) -> None:
-        """Print a line above the live line, or by itself if there is no terminal."""
+    def on_update(self, run: Run) -> None:
+        """Show the steps, the speed and what the newest evaluation said."""
         if self._bar is not None:
-            self._bar.console.print(sentence, highlight=False, markup=False)
-        elif not self._quiet:
-            say(sentence)
-
-    def begin(self, steps: int) -> None:
-        """Show that it trains, and count the time from now, after `steps` of an earlier process."""
-        self._first_steps = steps
-        self._begun_at = self._said_at = time.monotonic()
-        if self._bar is not None and self._task is not None:
-            self._bar.reset(self._task, completed=steps, description="training")
-
-    def monitor(self, summary: str) -> None:
-        """From now on also show where the time goes."""
-        self._monitored = f"  {summary}"
-
-    def shorten(self, total_steps: int) -> None:
-        """Expect fewer steps in the whole training, since a part of it stopped early."""
-        self._total_steps = total_steps
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, total=total_steps)
-
-    def update(self, steps: int, rate: float, score: str | None) -> None:
-        """Show the progress.
-
-        Args:
-            steps: steps of all environments together so far.
-            rate: speed in steps/s.
-            score: the last evaluation's mean return, None before the first.
-        """
-        shown = "-" if score is None else score
-        if self._bar is not None and self._task is not None:
             self._bar.update(
                 self._task,
-                completed=steps,
-                steps=f"{steps:,}",
-                rate=f"{rate:,.0f}/s",
-                score=shown,
-                monitored=self._monitored,
+                total=run.total_steps,
+                completed=run.steps,
+                steps=f"{run.steps:,}",
+                rate=f"{run.steps_per_s:,.0f}/s",
+                score=self._score,
+                monitored=self._monitored and f"  {self._monitored}",
             )
-        elif not self._quiet and (now := time.monotonic()) - self._said_at >= _EVERY_S:
+        elif (now := time.monotonic()) - self._said_at >= _EVERY_S:
             self._said_at = now
             # Evaluations and saves take time as well, so the rate of training would promise less.
-            done = steps - self._first_steps
+            done = run.steps - self._first_steps
             spent_s = now - self._begun_at
-            left_s = (self._total_steps - steps) * spent_s / done if done else math.inf
+            left_s = (run.total_steps - run.steps) * spent_s / done if done else math.inf
             say(
-                f"{steps:,} of {self._total_steps:,} steps, {rate:,.0f}/s, return {shown}, "
-                f"{left_s:,.0f} s left{self._monitored and f' ({self._monitored.strip()})'}"
+                f"{run.steps:,} of {run.total_steps:,} steps, {run.steps_per_s:,.0f}/s, "
+                f"return {self._score}, {left_s:,.0f} s left"
+                f"{self._monitored and f' ({self._monitored})'}"
             )
 
-    def close(self) -> None:
+    def on_evaluation(self, run: Run) -> None:
+        self._note(run, run.new_rows)
+        self.on_update(run)
+
+    def on_end(self, run: Run) -> None:
         """Stop updating, and leave the line as it is."""
         if self._bar is not None:
             self._bar.stop()
+
+    def _note(self, run: Run, rows: Sequence[dict[str, Any]]) -> None:
+        """Remember the mean of the newest returns, of several with its interval."""
+        self._monitored = summary(run.monitor) if run.monitor else ""
+        self._returns |= {row.get("seed"): row["eval_return"] for row in rows}
+        returns = list(self._returns.values())
+        if not returns:
+            return
+        low, high = mean_interval(returns)
+        self._score = f"{statistics.fmean(returns):.1f}"
+        if not math.isnan(low):
+            self._score += f" ({low:.1f} to {high:.1f})"
+        if len(returns) > 1 and run.stopped:
+            self._score += f", {len(run.stopped)} of {len(returns)} seeds at the target"

@@ -1,7 +1,6 @@
 """A run's folder on disk: its configuration, its metrics line by line, and its lock."""
 
 import contextlib
-import hashlib
 import itertools
 import json
 import math
@@ -24,9 +23,6 @@ from myriad.training.logging.history import Row
 
 # JSON has no such numbers. metrics.jsonl holds these strings instead, as protobuf's JSON does.
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-
-# The first line of config.toml. Without it, a person or an older version wrote the file.
-_SEAL = re.compile(r"# sha256 of the lines below: [0-9a-f]*")
 
 # The temporary names that `replacing` gives the first files of a run until they are whole.
 _TEMPORARY = re.compile(r"\.(config\.\d+\.toml|environment\.\d+\.json)")
@@ -78,7 +74,7 @@ class RunFolder:
                 new.write_text(json.dumps(environment, indent=2), encoding="utf-8")
             # The configuration comes last, since its presence makes the folder a run.
             with replacing(path / "config.toml") as new:
-                new.write_text(_sealed(config_toml), encoding="utf-8")
+                new.write_text(config_toml, encoding="utf-8")
         return folder
 
     @contextlib.contextmanager
@@ -124,8 +120,7 @@ class RunFolder:
         """Read the configuration.
 
         Raises:
-            InvalidArgumentError: the folder holds no run, the file can't be read, or it is not as
-                the run wrote it.
+            InvalidArgumentError: the folder holds no run, or the file can't be read.
         """
         path = self.path / "config.toml"
         # Unlike pathlib's, these don't raise if the name is too long for the system.
@@ -136,16 +131,7 @@ class RunFolder:
             is_there = os.path.exists(self.path)  # noqa: PTH110
             why = "it holds no config.toml" if is_there else "it does not exist"
             raise InvalidArgumentError(f"{self.path} is not a run folder: {why}; {name_it}")
-        text = read_text(path)
-        first, _, rest = text.partition("\n")
-        if not _SEAL.fullmatch(first):
-            return text
-        if text != _sealed(rest):
-            raise InvalidArgumentError(
-                f"{path} is not as the run wrote it: undo the change, or remove its first line to "
-                "continue with the changed file."
-            )
-        return rest
+        return read_text(path)
 
     @property
     def metrics(self) -> Path:
@@ -245,27 +231,6 @@ class RunFolder:
                 self._is_in_place = None  # Nobody else removed it.
 
 
-class RunFolderOfOthers(RunFolder):
-    """A run's folder in a process that only reads it, since process 0 does all the writing."""
-
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Process 0 holds the lock."""
-        yield
-
-    def append(self, row: Row) -> None:
-        """Process 0 adds the line."""
-
-    def append_monitor(self, row: Row) -> None:
-        """Process 0 adds the line, about its own machine."""
-
-    def flush(self) -> None:
-        """Process 0 waits for the disk."""
-
-    def discard(self) -> None:
-        """Process 0 removes the folder."""
-
-
 def lines_of(rows: Sequence[Row]) -> str:
     """Return rows as `metrics.jsonl` holds them."""
     return "".join(map(_line, rows))
@@ -280,11 +245,6 @@ def rows_of(text: str) -> list[dict[str, Any]]:
 def _ends_line(file: BinaryIO) -> bool:
     file.seek(-1, os.SEEK_END)
     return file.read(1) == b"\n"
-
-
-def _sealed(config_toml: str) -> str:
-    checksum = hashlib.sha256(config_toml.encode()).hexdigest()
-    return f"# sha256 of the lines below: {checksum}\n{config_toml}"
 
 
 def _is_record(path: Path) -> bool:

@@ -1,6 +1,7 @@
 """Trackers that also get a run's rows if you ask for it: TensorBoard, Weights & Biases."""
 
 import contextlib
+import dataclasses
 import importlib
 import json
 import time
@@ -9,8 +10,47 @@ from typing import Any, Protocol
 
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
 from myriad.files import write_errors_explained
+from myriad.training.active import ActiveSetting
+from myriad.training.callbacks import Callback, Run
 from myriad.training.logging.history import Row
 from myriad.training.logging.run_folder import RunFolder
+
+
+class Trackers(Callback):
+    """Gives the rows of a run, and what its monitor says, to the trackers in `log_to`.
+
+    Args:
+        folder: the run's folder.
+        settings: the active settings, which the trackers show beside the configuration.
+    """
+
+    def __init__(self, folder: RunFolder, settings: Sequence[ActiveSetting]):
+        self._folder = folder
+        self._settings = settings
+        self._trackers: list[Tracker] = []
+
+    def on_start(self, run: Run) -> None:
+        """Start the trackers. If one can't start, those before it are closed."""
+        described = dataclasses.asdict(run.config)
+        described["settings"] = [dataclasses.asdict(each) for each in self._settings]
+        with contextlib.ExitStack() as opened:
+            for name in run.config.log_to:
+                self._trackers.append(TRACKERS[name](self._folder, described))
+                opened.callback(self._trackers[-1].close)
+            self._opened = opened.pop_all()
+
+    def on_evaluation(self, run: Run) -> None:
+        rows: list[Row] = [*run.new_rows]
+        if run.monitor.get("update") == run.update:
+            known = {name: value for name, value in run.monitor.items() if value is not None}
+            del known["update"], known["steps"]  # They are the row's.
+            rows.append({f"monitor/{name}": value for name, value in known.items()})
+        for row in rows:
+            for tracker in self._trackers:
+                tracker.log(row, run.steps)
+
+    def on_end(self, run: Run) -> None:
+        self._opened.close()
 
 
 class Tracker(Protocol):
@@ -99,9 +139,8 @@ class WeightsAndBiases:
         try:
             return wandb.init(**given)
         except wandb.errors.Error as error:
-            what = " ".join(str(error).split()).rstrip(".")
             raise InvalidArgumentError(
-                f"log_to 'wandb' can't start: {what}; "
+                f"log_to 'wandb' can't start: {error}; "
                 "WANDB_MODE=offline keeps the run on this machine."
             ) from error
 
@@ -121,23 +160,6 @@ class WeightsAndBiases:
 
 
 TRACKERS = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
-
-
-def make_trackers(
-    names: Sequence[str], folder: RunFolder, config: Mapping[str, Any]
-) -> list[Tracker]:
-    """Build the trackers called `names`. If one can't be built, those before it are closed.
-
-    Raises the errors of `require_trackers`, and InvalidArgumentError if a tracker can't start.
-    """
-    require_trackers(names)
-    trackers: list[Tracker] = []
-    with contextlib.ExitStack() as opened:
-        for name in names:
-            trackers.append(TRACKERS[name](folder, config))
-            opened.callback(trackers[-1].close)
-        opened.pop_all()
-    return trackers
 
 
 def require_trackers(names: Sequence[str]) -> None:

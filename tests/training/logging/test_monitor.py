@@ -1,8 +1,6 @@
 """The monitor, films and traces: each at its interval, none in the way of the results."""
 
 import json
-import math
-import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +8,8 @@ import pytest
 from myriad import create_config, train_and_evaluate
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError
-from myriad.training.logging.monitor import PHASES, Monitor, summary
+from myriad.training.callbacks import PHASES
+from myriad.training.logging.monitor import summary
 from myriad.training.logging.run_folder import RunFolder
 
 # Ten evaluations.
@@ -87,28 +86,9 @@ def test_rows_are_added_behind_a_line_that_a_kill_cut(tmp_path):
     assert lines == ['{"update": 1', '{"update": 11}']
 
 
-def test_phases_do_not_count_what_is_inside_them_twice():
-    monitor = Monitor()
-    with monitor.timed("train"):
-        time.sleep(0.02)
-        with monitor.timed("log"):
-            time.sleep(0.05)
-    row = monitor.row(100)
-    assert monitor.seconds["log"] >= 0.05
-    assert monitor.seconds["train"] < monitor.seconds["log"]
-    assert sum(monitor.seconds.values()) <= row["seconds"]
-
-
-def test_the_rate_of_a_resumed_run_counts_only_the_steps_of_its_own_process():
-    monitor = Monitor()
-    assert math.isnan(monitor.rate(9_000))
-    monitor.restart(9_000)
-    monitor.seconds["train"] = 2.0
-    assert monitor.rate(10_000) == 500
-
-
 def test_what_the_machine_cannot_tell_is_called_unavailable():
-    row = Monitor().row(0) | {"device_utilisation": None, "device_memory_bytes": None}
+    row = {"train_share": 0.9, "evaluate_share": 0.1}
+    row |= {"device_utilisation": None, "device_memory_bytes": None}
     assert summary(row).endswith("device unavailable, memory unavailable")
 
 

@@ -26,7 +26,7 @@ from myriad.files import replacing
 from myriad.training import checkpoint
 from myriad.training.logging.history import History
 from myriad.training.logging.run_folder import RunFolder, lines_of, rows_of
-from myriad.training.logging.trackers import make_trackers
+from myriad.training.logging.trackers import TensorBoard, require_trackers
 
 ROOT = Path(__file__).parents[3]
 ROWS = [
@@ -256,11 +256,11 @@ FULL = """
 import resource, sys
 from pathlib import Path
 from myriad.errors import InvalidArgumentError
-from myriad.training.logging.trackers import make_trackers
+from myriad.training.logging.trackers import TensorBoard
 from myriad.training.logging.run_folder import RunFolder
 folder, what = RunFolder(Path(sys.argv[1])), sys.argv[2]
 row = {"update": 5, "a_long_name" * 90: 0.5}
-trackers = make_trackers(["tensorboard"], folder, {}) if what == "tensorboard" else []
+trackers = [TensorBoard(folder, {})] if what == "tensorboard" else []
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
 try:
     if trackers:
@@ -382,16 +382,15 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
 # --- other trackers ---
 
 
-def test_an_unknown_or_missing_tracker_is_named(tmp_path, monkeypatch):
-    folder = new_folder(tmp_path / "run")
+def test_an_unknown_or_missing_tracker_is_named(monkeypatch):
     with pytest.raises(
         UnknownNameError, match="unknown tracker 'tensorbord'; did you mean 'tensorboard'"
     ):
-        make_trackers(["tensorbord"], folder, {})
+        require_trackers(["tensorbord"])
     for module, name in [("tensorboardX.event_file_writer", "tensorboard"), ("wandb", "wandb")]:
         monkeypatch.setitem(sys.modules, module, None)
         with pytest.raises(NotInstalledError, match=rf"log_to '{name}' needs .*: pip install "):
-            make_trackers([name], folder, {})
+            require_trackers([name])
 
 
 def read_events(path):
@@ -409,7 +408,7 @@ def read_events(path):
 def test_tensorboard_has_every_row_at_once(tmp_path):
     pytest.importorskip("tensorboardX")
     folder = new_folder(tmp_path / "run")
-    (tracker,) = make_trackers(["tensorboard"], folder, {"seed": 0})
+    tracker = TensorBoard(folder, {"seed": 0})
     for row in ROWS:
         tracker.log(row, 100 * row["update"])
     (path,) = (folder.path / "tensorboard").iterdir()
@@ -462,9 +461,9 @@ def test_a_run_and_its_resumption_are_one_of_weights_and_biases_with_the_names_o
 WANDB = """
 import sys
 from pathlib import Path
-from myriad.training.logging.trackers import make_trackers
+from myriad.training.logging.trackers import WeightsAndBiases
 from myriad.training.logging.run_folder import RunFolder
-make_trackers(["wandb"], RunFolder(Path(sys.argv[1])), {})
+WeightsAndBiases(RunFolder(Path(sys.argv[1])), {})
 """
 
 

@@ -89,7 +89,7 @@ def test_a_run_that_fails_early_leaves_nothing_in_the_way_of_the_next(tmp_path, 
 
 
 @pytest.mark.slow
-def test_a_run_whose_file_lacks_a_field_goes_on_and_the_field_is_named(tmp_path, capsys):
+def test_a_run_whose_file_lacks_a_field_goes_on_and_the_field_is_named(tmp_path):
     folder = RunFolder(tmp_path / "run")
     assert main(["train", *SMALL, "--run-folder", str(folder.path), "--quiet"]) == 0
     file = folder.path / "config.toml"
@@ -98,9 +98,6 @@ def test_a_run_whose_file_lacks_a_field_goes_on_and_the_field_is_named(tmp_path,
         assert main(["train", "--resume", str(folder.path)]) == 0
     lines = file.read_text().splitlines(keepends=True)
     file.write_text("".join(line for line in lines if "gravity" not in line))
-    assert main(["train", "--resume", str(folder.path)]) == 2
-    assert "config.toml is not as the run wrote it: undo the change" in capsys.readouterr().err
-    file.write_text("".join(line for line in lines[1:] if "gravity" not in line))
     with pytest.warns(UserWarning, match=r"config.toml, of another .* nothing of env\.gravity:"):
         assert main(["train", "--resume", str(folder.path)]) == 0
 

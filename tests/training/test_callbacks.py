@@ -1,0 +1,236 @@
+"""Callbacks of a user's own: when they are called, what they read, and how they end a training."""
+
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from myriad import create_config, resume, train_and_evaluate
+from myriad.errors import InvalidArgumentError
+from myriad.training.callbacks import Callback
+
+SEEDS = (3, 4)
+
+
+class Events(Callback):
+    """Remembers each call, with the update and the steps at which it came."""
+
+    def __init__(self, name=""):
+        self.name = name
+        self.events = []
+
+    def note(self, hook, run):
+        self.events.append((self.name + hook, run.update, run.steps))
+
+    def on_start(self, run):
+        self.note("start", run)
+
+    def on_update(self, run):
+        self.note("update", run)
+
+    def on_evaluation(self, run):
+        self.note("evaluation", run)
+
+    def on_checkpoint(self, run):
+        self.note("checkpoint", run)
+
+    def on_end(self, run):
+        self.note("end", run)
+
+
+class StopAt(Callback):
+    """Ends a run at an evaluation; with a second number, when it is resumed."""
+
+    def __init__(self, update, *, at_start=False):
+        self.update = update
+        self.at_start = at_start
+
+    def on_start(self, run):
+        if self.at_start:
+            run.stop()
+
+    def on_evaluation(self, run):
+        if run.update == self.update:
+            run.stop()
+
+
+class Fails(Callback):
+    def on_evaluation(self, run):
+        if run.update == 24:
+            raise ZeroDivisionError
+
+
+def train(folder, *callbacks, **fields):
+    config = create_config(
+        "cartpole",
+        "ppo",
+        num_envs=4,
+        steps_per_env=256,
+        scan_chunk_size=32,
+        eval_frequency=64,
+        eval_rollouts=4,
+        rollout_steps=8,
+        **{"env.max_steps": 50, "agent.hidden_sizes": (8,), "agent.num_minibatches": 2}
+        | {"agent.num_epochs": 1}
+        | fields,
+    )
+    return train_and_evaluate(config, folder, quiet=True, callbacks=callbacks)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return train(tmp_path_factory.mktemp("callbacks") / "whole")
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    return train(tmp_path_factory.mktemp("callbacks") / "many", seeds=SEEDS)
+
+
+def assert_same_run(results, whole):
+    jax.tree.map(np.testing.assert_array_equal, results.agent_state, whole.agent_state)
+    rows, expected = (each.run_folder / "metrics.jsonl" for each in (results, whole))
+    assert rows.read_bytes() == expected.read_bytes()
+
+
+@pytest.mark.slow
+def test_each_is_called_after_the_one_before_and_ends_before_it(whole, tmp_path):
+    first, second = Events("1 "), Events("2 ")
+    first.events = second.events
+    results = train(tmp_path / "run", first, second, checkpoint_every_s=0.0)
+    assert_same_run(results, whole)
+    of_first = [event for event in first.events if event[0].startswith("1 ")]
+    expected = [("start", 0)]
+    for update in (8, 16, 24, 32):
+        expected += [("update", update - 4), ("update", update)]
+        expected += [("evaluation", update), ("checkpoint", update)]
+    expected += [("end", 32)]
+    assert of_first == [(f"1 {hook}", update, update * 32) for hook, update in expected]
+    both = [name for name, *_ in first.events]
+    assert both[:4] == ["1 start", "2 start", "1 update", "2 update"]
+    assert both[-2:] == ["2 end", "1 end"]
+
+
+@pytest.mark.slow
+def test_a_callback_reads_what_the_results_hold(tmp_path):
+    class Reads(Callback):
+        def on_start(self, run):
+            assert run.rows == []
+            self.first = run.agent_state
+
+        def on_update(self, run):
+            with pytest.raises(InvalidArgumentError, match="read it in on_evaluation"):
+                _ = run.agent_state
+
+        def on_evaluation(self, run):
+            assert run.new_rows == run.rows[-1:]
+            assert (run.folder / "metrics.jsonl").read_text().count("\n") == run.evaluations
+            assert run.monitor["update"] == run.update
+            assert run.total_steps == 1024
+            assert run.steps_per_s > 0
+
+        def on_end(self, run):
+            self.run = run
+            self.last = run.agent_state
+
+    reads = Reads()
+    results = train(tmp_path / "run", reads)
+    assert reads.run.config == results.config
+    assert [row["eval_return"] for row in reads.run.rows] == [
+        row["return"] for row in results.evaluations
+    ]
+    assert reads.run.seconds["train"] == results.timings.train_s
+    same = jax.tree.map(np.array_equal, reads.last, results.agent_state)
+    assert all(jax.tree.leaves(same))
+    assert not all(jax.tree.leaves(jax.tree.map(np.array_equal, reads.first, reads.last)))
+
+
+@pytest.mark.slow
+def test_a_run_that_a_callback_ends_goes_on_to_the_same_bits(whole, tmp_path):
+    run = tmp_path / "run"
+    results = train(run, StopAt(16))
+    assert (results.stopped, results.evaluations[-1]["update"]) == ("callback", 16)
+    assert [path.name for path in (run / "checkpoints").iterdir()] == ["16"]
+    events = Events()
+    again = resume(run, quiet=True, callbacks=[events, StopAt(0, at_start=True)])
+    assert [name for name, *_ in events.events] == ["start", "end"]
+    assert_same_run(again, results)
+    again = resume(run, quiet=True, callbacks=[StopAt(24)])
+    assert again.evaluations[-1]["update"] == 24
+    again = resume(run, quiet=True)
+    assert again.stopped == "end"
+    # Its speed counts only the steps of its own process.
+    assert again.timings.steps_per_s * again.timings.train_s == pytest.approx(256)
+    assert_same_run(again, whole)
+
+
+@pytest.mark.slow
+def test_a_new_run_that_is_ended_at_once_has_one_evaluation(tmp_path):
+    results = train(tmp_path / "run", StopAt(0, at_start=True))
+    assert [row["update"] for row in results.evaluations] == [8]
+
+
+@pytest.mark.slow
+def test_the_time_of_a_callback_is_counted_once(tmp_path):
+    class Sleeps(Callback):
+        def on_start(self, run):
+            self.start = time.perf_counter()
+
+        def on_update(self, run):
+            time.sleep(0.05)
+
+        def on_end(self, run):
+            assert 0.4 <= run.seconds["log"] <= sum(run.seconds.values())
+            assert sum(run.seconds.values()) <= time.perf_counter() - self.start
+
+    train(tmp_path / "run", Sleeps())
+
+
+@pytest.mark.slow
+def test_an_exception_ends_the_run_and_the_newest_checkpoint_goes_on(whole, tmp_path):
+    run, events = tmp_path / "run", Events()
+    with pytest.raises(ZeroDivisionError):
+        train(run, events, Fails(), checkpoint_every_s=0.0)
+    assert events.events[-1][0] == "end"
+    assert {path.name for path in (run / "checkpoints").iterdir()} == {"8", "16"}
+    assert_same_run(resume(run, quiet=True), whole)
+
+
+@pytest.mark.slow
+def test_with_many_seeds_each_has_a_row_and_a_stop_ends_all(many, tmp_path):
+    class Returns(Callback):
+        rows = ()
+
+        def on_evaluation(self, run):
+            assert jax.tree.leaves(run.agent_state)[0].shape[0] == len(SEEDS)
+            self.rows += tuple((row["seed"], row["update"]) for row in run.new_rows)
+
+    returns = Returns()
+    results = train(tmp_path / "run", returns, StopAt(16), seeds=SEEDS)
+    assert returns.rows == tuple((seed, update) for update in (8, 16) for seed in SEEDS)
+    assert (results.stopped, results.reached_target) == ("callback", (False, False))
+    assert_same_run(resume(tmp_path / "run", quiet=True), many)
+
+
+@pytest.mark.slow
+def test_a_callback_that_fails_at_the_start_leaves_no_folder(tmp_path):
+    class Refuses(Callback):
+        def on_start(self, run):
+            raise ZeroDivisionError
+
+    events = Events()
+    with pytest.raises(ZeroDivisionError):
+        train(tmp_path / "run", events, Refuses())
+    assert [name for name, *_ in events.events] == ["start", "end"]
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("callbacks", [5, [Callback], [Callback(), print]])
+def test_what_is_no_callback_is_refused(callbacks, tmp_path):
+    config = create_config("cartpole", "pid")
+    with pytest.raises(InvalidArgumentError, match=r"^callbacks must be a list"):
+        train_and_evaluate(config, tmp_path / "run", callbacks=callbacks)
+    with pytest.raises(InvalidArgumentError, match=r"^callbacks must be a list"):
+        resume(tmp_path / "run", callbacks=callbacks)
+    assert not (tmp_path / "run").exists()
