@@ -160,7 +160,7 @@ class DQN(Learner[DQNState]):
         gradient_accumulation: parts that a batch is cut into. Their gradients are averaged before a
             step, so that activations take less memory.
         gradient_statistics: report the norms of the gradient, of each step and of the parameters.
-        network: mlp, cnn, attention, or `module:Class` of your own. See docs/networks.md.
+        network: mlp, another name in docs/networks.md, or `module:Class` of your own.
         attention: implementation of attention in network attention: auto, reference, xla, chunked
             or cudnn.
         attention_patch: side of a token in cells, in network attention.

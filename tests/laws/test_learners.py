@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from myriad import make_env, make_key
-from myriad.agents import make_learner
+from myriad.agents import AGENTS, Learner, list_agents, make_learner
 from myriad.errors import InvalidArgumentError
 from myriad.training.evaluation import Evaluation
 from myriad.training.loop import LearningLoop
@@ -25,7 +25,9 @@ SMALL = {
     "dqn with four steps": ("dqn", REPLAY | {"train_every": 4, "target_period": 2}),
 }
 every_learner = pytest.mark.parametrize("learner", SMALL)
-every_agent = pytest.mark.parametrize("learner", ["ppo", "pqn", "dqn"])
+# A new learner needs small options above.
+LEARNERS = [name for name in list_agents() if issubclass(AGENTS.load(name), Learner)]
+every_agent = pytest.mark.parametrize("learner", LEARNERS)
 # Updates after which each of them has learned from several minibatches.
 UPDATES = 6
 

@@ -27,7 +27,7 @@ from myriad import (
     train_and_evaluate,
 )
 from myriad.agents import list_agents, make_learner
-from myriad.envs import list_envs
+from myriad.envs import list_envs, make_env
 from myriad.errors import (
     DivergedError,
     InvalidArgumentError,
@@ -35,6 +35,7 @@ from myriad.errors import (
     UnknownNameError,
 )
 from myriad.random import make_key
+from myriad.spaces import Discrete
 from myriad.training.loop import LearningLoop
 from myriad.training.programs import CompiledTraining
 from myriad.training.trainer import warn_if_short
@@ -252,15 +253,17 @@ def test_many_seeds_train_in_one_program(tmp_path):
     assert len(np.unique(results["metric_sums"]["loss"][:, -1])) == 3
 
 
-REFUSED = {("pqn", "pendulum-control"), ("dqn", "pendulum-control")}
-REFUSED |= {(agent, "bucket-brigade") for agent in ("pqn", "dqn")}
-NO_SETPOINT = ("snake", "bucket-brigade", "cartpole-sysid", "gene-circuit-sysid")
-REFUSED |= set(itertools.product(("pid", "bangbang"), NO_SETPOINT))
+def refuses(agent, name):
+    env = make_env(name)
+    if agent in ("pid", "bangbang"):
+        return not hasattr(env, "control_error")
+    is_discrete = isinstance(env.action_space(env.default_params), Discrete)
+    return agent in ("pqn", "dqn") and not is_discrete
 
 
 @pytest.mark.parametrize(("agent", "env"), list(itertools.product(list_agents(), list_envs())))
 def test_every_agent_acts_in_every_environment_or_says_why_not(env, agent):
-    if (agent, env) not in REFUSED:
+    if not refuses(agent, env):
         create_config(env, agent)
         return
     with pytest.raises(InvalidArgumentError, match=f"(?i){agent}"):

@@ -1,11 +1,13 @@
 """A transformer for observations on a grid."""
 
+from typing import Any, ClassVar
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from myriad.agents.networks.kernels import attend
-from myriad.agents.networks.layers import hidden_layers, linear, normalized
+from myriad.agents.networks.layers import ON_A_GRID, hidden_layers, linear, normalized
 from myriad.agents.networks.mlp import ACTIVATIONS, Dense
 from myriad.agents.precision import Precision
 
@@ -43,6 +45,8 @@ class Transformer(nn.Module):
         (8, 6)
     """
 
+    DEFAULTS: ClassVar = {"hidden_sizes": (), "activation": "gelu", **ON_A_GRID}
+
     grid: tuple[int, int, int]
     patch: int
     hidden_sizes: tuple[int, ...]
@@ -52,6 +56,12 @@ class Transformer(nn.Module):
     output_scale: float = 1.0
     attention: str = "xla"
     precision: Precision = Precision()
+
+    @classmethod
+    def of(cls, spec: Any, **fields: Any) -> "Transformer":
+        """Build the network that a `NetworkSpec` describes."""
+        implementation, _ = spec.chosen_attention
+        return cls(spec.grid(), spec.attention_patch, attention=implementation, **fields)
 
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:

@@ -1,10 +1,12 @@
 """A convolutional network for observations on a grid."""
 
+from typing import Any, ClassVar
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from myriad.agents.networks.layers import hidden_layers, linear, normalized
+from myriad.agents.networks.layers import ON_A_GRID, hidden_layers, linear, normalized
 from myriad.agents.networks.mlp import ACTIVATIONS
 from myriad.agents.precision import Precision
 
@@ -35,6 +37,8 @@ class CNN(nn.Module):
         (8, 6)
     """
 
+    DEFAULTS: ClassVar = {"hidden_sizes": (128,), "activation": "relu", **ON_A_GRID}
+
     grid: tuple[int, int, int]
     hidden_sizes: tuple[int, ...]
     num_outputs: int
@@ -42,6 +46,11 @@ class CNN(nn.Module):
     layer_norm: bool = False
     output_scale: float = 1.0
     precision: Precision = Precision()
+
+    @classmethod
+    def of(cls, spec: Any, **fields: Any) -> "CNN":
+        """Build the network that a `NetworkSpec` describes."""
+        return cls(spec.grid(least_side=_SIZE), **fields)
 
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:

@@ -8,6 +8,9 @@ from myriad.agents.networks.mlp import ACTIVATIONS, Dense, orthogonal
 from myriad.agents.precision import Precision
 
 _GAIN = float(np.sqrt(2))
+# The cells of a grid share their weights, so normalising each cell by its own moments would only
+# make equal cells different. Preserving outputs works only for a dense first layer.
+ON_A_GRID = {"normalize_observations": False, "preserve_outputs": False}
 
 
 def linear(num_outputs: int, precision: Precision, scale: float = _GAIN) -> Dense:

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import flax.linen as nn
 import jax
@@ -50,12 +50,19 @@ class MLP(nn.Module):
         (8, 2)
     """
 
+    DEFAULTS: ClassVar[dict[str, Any]] = {}
+
     hidden_sizes: tuple[int, ...]
     num_outputs: int
     activation: str = "tanh"
     layer_norm: bool = False
     output_scale: float = 1.0
     precision: Precision = FLOAT32
+
+    @classmethod
+    def of(cls, _: Any, **fields: Any) -> "MLP":
+        """Build the network that a `NetworkSpec` describes."""
+        return cls(**fields)
 
     def __post_init__(self) -> None:
         if self.activation not in ACTIVATIONS:

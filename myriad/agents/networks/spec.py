@@ -23,17 +23,8 @@ NETWORKS = Registry(
     },
 )
 
-# The cells of a grid share their weights, so normalising each cell by its own moments would only
-# make equal cells different. Preserving outputs works only for a dense first layer.
-_ON_A_GRID = {"normalize_observations": False, "preserve_outputs": False}
-_DEFAULTS: dict[str, dict[str, Any]] = {
-    "mlp": {},
-    "cnn": {"hidden_sizes": (128,), "activation": "relu", **_ON_A_GRID},
-    "attention": {"hidden_sizes": (), "activation": "gelu", **_ON_A_GRID},
-}
 # Hyperparameters that a network of your own does not take.
 _OF_OURS = ("hidden_sizes", "activation", "layer_norm")
-_LEAST_SIDE = 3  # The smallest side of a grid for a convolution.
 
 
 def network_defaults(kind: type, overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,7 +38,7 @@ def network_defaults(kind: type, overrides: Mapping[str, Any]) -> dict[str, Any]
         InvalidArgumentError: you chose one that a network of your own does not take.
     """
     name = overrides.get("network", "mlp")
-    defaults = _DEFAULTS.get(name, {"preserve_outputs": False})
+    defaults = {"preserve_outputs": False} if ":" in str(name) else NETWORKS.load(name).DEFAULTS
     known = {field.name: field.default for field in dataclasses.fields(kind)}
     if ":" in str(name):
         for field in _OF_OURS:
@@ -69,7 +60,7 @@ def all_defaults(kind: type, name: str) -> dict[str, Any]:
         name: the network.
     """
     known = {field.name: field.default for field in dataclasses.fields(kind)}
-    dependent = {field for defaults in _DEFAULTS.values() for field in defaults}
+    dependent = {field for each in NETWORKS.names() for field in NETWORKS.load(each).DEFAULTS}
     own = network_defaults(kind, {"network": name})
     return {field: own.get(field, known[field]) for field in sorted(dependent & known.keys())}
 
@@ -79,7 +70,7 @@ class NetworkSpec:
     """A network as a learner's hyperparameters describe it.
 
     Attributes:
-        name: mlp, cnn, attention, or `module:Class` of your own.
+        name: a name in `NETWORKS`, or `module:Class` of your own.
         obs_shape: the shape of an observation. Networks get observations flat.
         hidden_sizes: the widths of dense layers.
         activation: a name in `ACTIVATIONS`.
@@ -120,7 +111,7 @@ class NetworkSpec:
         from myriad.agents.networks.kernels import choose_attention
 
         return choose_attention(
-            self.attention, num_patches(self._grid, self.attention_patch), self.precision
+            self.attention, num_patches(self.grid(), self.attention_patch), self.precision
         )
 
     def build(self, num_outputs: int, output_scale: float = 1.0) -> Any:
@@ -148,18 +139,15 @@ class NetworkSpec:
         network = NETWORKS.load(self.name)
         if self.activation not in ACTIVATIONS:
             raise UnknownNameError("activation", self.activation, ACTIVATIONS)
-        hidden = (self.hidden_sizes, num_outputs, self.activation)
-        how = {
-            "layer_norm": self.layer_norm,
-            "output_scale": output_scale,
-            "precision": self.precision,
-        }
-        if self.name == "mlp":
-            return network(*hidden, **how)
-        if self.name == "cnn":
-            return network(self._grid, *hidden, **how)
-        implementation, _ = self.chosen_attention
-        return network(self._grid, self.attention_patch, *hidden, attention=implementation, **how)
+        return network.of(
+            self,
+            hidden_sizes=self.hidden_sizes,
+            num_outputs=num_outputs,
+            activation=self.activation,
+            layer_norm=self.layer_norm,
+            output_scale=output_scale,
+            precision=self.precision,
+        )
 
     def require_outputs(self, *sizes: int) -> None:
         """Raise the errors of `build`, or InvalidArgumentError if your own network is unfit.
@@ -172,17 +160,19 @@ class NetworkSpec:
             if isinstance(network, OfFlat):
                 network.require_outputs(self.name, num_outputs)
 
-    @property
-    def _grid(self) -> tuple[int, int, int]:
-        """The observation's height, width and channels."""
-        least = _LEAST_SIDE if self.name == "cnn" else 1
+    def grid(self, least_side: int = 1) -> tuple[int, int, int]:
+        """Return the observation's height, width and channels.
+
+        Raises:
+            InvalidArgumentError: it is no grid, or a side is shorter.
+        """
         shape = self.obs_shape if len(self.obs_shape) == 3 else (*self.obs_shape, 1)
-        if len(shape) != 3 or min(shape[:2]) < least:
+        if len(shape) != 3 or min(shape[:2]) < least_side:
             raise InvalidArgumentError(
                 "network",
-                f"must be mlp or one of your own here, but got {self.name!r}, which needs "
-                "observations on a grid [height, width] or [height, width, channels] of at least "
-                f"{least} x {least} cells, and these have shape {list(self.obs_shape)}.",
+                f"must suit observations of shape {list(self.obs_shape)}, but got {self.name!r}, "
+                "which needs a grid [height, width] or [height, width, channels] of at least "
+                f"{least_side} x {least_side} cells.",
             )
         return shape
 

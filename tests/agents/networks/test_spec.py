@@ -157,8 +157,8 @@ def test_a_function_that_returns_a_module_will_do():
     ("env", "options", "says"),
     [
         ("snake", {"network": "cnm"}, "did you mean 'cnn'"),
-        ("cartpole-control", {"network": "cnn"}, r"network must be mlp .* have shape \[4\]"),
-        ("cartpole-control", {"network": "attention"}, "network must be mlp"),
+        ("cartpole-control", {"network": "cnn"}, r"network must suit .* of shape \[4\]"),
+        ("cartpole-control", {"network": "attention"}, "network must suit observations"),
         ("snake", {"attention": "chunked"}, "attention must be 'auto' with network 'mlp'"),
         (
             "snake",
