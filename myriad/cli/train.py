@@ -209,7 +209,7 @@ class TrainingFlags(config_flags(*NAMES), XlaFlags):
         for owner, thing in owners:
             described = sentences(type(thing))
             ranges = ranges_of(thing)
-            for name, value in options_of(thing, with_none=True).items():
+            for name, value in options_of(thing).items():
                 if name in NAMES:
                     continue
                 sentence = described.get(name, "")
