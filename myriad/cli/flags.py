@@ -45,7 +45,7 @@ def sentences(kind: type) -> dict[str, str]:
 def config_flags(*names: str) -> Any:
     """Return a dataclass with a flag for each of these fields of `TrainingConfig`.
 
-    The value of a flag that you don't give is None.
+    The value of a flag that you don't give is None. `make_config` checks the others.
     """
     flags = [(name, field_flag(name, _FIELDS[name].default), None) for name in names]
     return dataclasses.make_dataclass("ConfigFlags", flags, frozen=True)
@@ -62,10 +62,10 @@ def field_flag(name: str, default: Any) -> Any:
     hint = _hint(default, declared)
     if get_origin(kind) is list:
         shown = tyro.conf.arg(help=_SENTENCES.get(name, ""), help_behavior_hint=hint)
-        return Annotated[tuple[*get_args(kind), ...] | None, shown, declared]
+        return Annotated[tuple[*get_args(kind), ...] | None, shown]
     metavar = kind.__name__.upper()
     shown = tyro.conf.arg(help=_SENTENCES.get(name, ""), metavar=metavar, help_behavior_hint=hint)
-    return Annotated[kind | None, shown, declared]
+    return Annotated[kind | None, shown]
 
 
 def option_flag(
