@@ -15,14 +15,14 @@ from jax.core import Tracer
 
 from myriad import distributed, hardware
 from myriad.agents.controller import ControllerLearner, TrainedPolicy
-from myriad.arguments import checked
+from myriad.arguments import checked, require
 from myriad.autotune import autotune
 from myriad.autotune.precision import warn_if_slower
 from myriad.errors import InvalidArgumentError, shown
 from myriad.files import announced
 from myriad.host import release_freed_memory
 from myriad.random import fast_key, make_key
-from myriad.ranges import INT64, SEED_LIST, Integer, Seed
+from myriad.ranges import SEED_LIST, Integer, Seed
 from myriad.settings import wandb_names, xla_flags
 from myriad.signals import interrupts_kept
 from myriad.training.active import ActiveSetting, active_settings
@@ -47,13 +47,12 @@ _SEEN_S = 10.0
 __all__ = ["create_config", "evaluate", "load_agent", "make_train", "resume", "train_and_evaluate"]
 
 
-@checked
 def create_config(
     env: str,
     agent: str,
-    num_envs: Annotated[int | None, Integer(1)] = None,
-    steps_per_env: Annotated[int | None, Integer(1, INT64)] = None,
-    scan_chunk_size: Annotated[int | None, Integer(1, INT64)] = None,
+    num_envs: int | None = None,
+    steps_per_env: int | None = None,
+    scan_chunk_size: int | None = None,
     *,
     auto_tune: bool | None = None,
     **overrides: Any,
@@ -81,6 +80,7 @@ def create_config(
         >>> config.num_envs, config.agent_options["learning_rate"]
         (16, 0.001)
     """
+    require("auto_tune", auto_tune, bool | None)
     config = make_config(env, agent, num_envs, steps_per_env, scan_chunk_size, **overrides)
     if not (config.tunes() if auto_tune is None else auto_tune):
         return config

@@ -84,8 +84,9 @@ def numbers(declared, default, *, ends):
 @functools.cache
 def fields_of(*kinds):
     """Return the range and the default of each field that can be set."""
+    of_config = ranges_of(TrainingConfig)
     return {
-        field.name: (ranges_of(kind).get(field.name), field.default)
+        field.name: (ranges_of(kind).get(field.name, of_config.get(field.name)), field.default)
         for kind in kinds
         for field in dataclasses.fields(kind)
         if field.name not in LEFT_OUT

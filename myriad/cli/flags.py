@@ -45,7 +45,7 @@ def sentences(kind: type) -> dict[str, str]:
 def config_flags(*names: str) -> Any:
     """Return a dataclass with a flag for each of these fields of `TrainingConfig`.
 
-    The value of a flag that you don't give is None.
+    The value of a flag that you don't give is None. `make_config` checks the others.
     """
     flags = [(name, field_flag(name, _FIELDS[name].default), None) for name in names]
     return dataclasses.make_dataclass("ConfigFlags", flags, frozen=True)
@@ -53,19 +53,27 @@ def config_flags(*names: str) -> Any:
 
 def field_flag(name: str, default: Any) -> Any:
     """Return the type of the flag for a field of `TrainingConfig`, and show this default."""
-    kind: Any = _FIELDS[name].type
-    declared = range_in(kind)
+    declared = range_in(_FIELDS[name].type)
+    kind = _bare(_FIELDS[name].type)
+    is_list = get_origin(kind) is list
+    item = _bare(get_args(kind)[0]) if is_list else kind
+    choices = get_args(item)
+    metavar = f"{{{','.join(choices)}}}" if choices else item.__name__.upper()
+    shown = tyro.conf.arg(
+        help=_SENTENCES.get(name, ""),
+        metavar=f"[{metavar} [{metavar} ...]]" if is_list else metavar,
+        help_behavior_hint=hint_of(default, declared),
+    )
+    return Annotated[(tuple[item, ...] if is_list else kind) | None, shown]
+
+
+def _bare(kind: Any) -> Any:
+    """Return a type without None and what annotates it."""
     if get_origin(kind) is Annotated:
-        kind = get_args(kind)[0]
+        return _bare(get_args(kind)[0])
     if get_origin(kind) in (Union, types.UnionType):
         (kind,) = (each for each in get_args(kind) if each is not types.NoneType)
-    hint = _hint(default, declared)
-    if get_origin(kind) is list:
-        shown = tyro.conf.arg(help=_SENTENCES.get(name, ""), help_behavior_hint=hint)
-        return Annotated[tuple[*get_args(kind), ...] | None, shown, declared]
-    metavar = kind.__name__.upper()
-    shown = tyro.conf.arg(help=_SENTENCES.get(name, ""), metavar=metavar, help_behavior_hint=hint)
-    return Annotated[kind | None, shown, declared]
+    return kind
 
 
 def option_flag(
@@ -80,7 +88,7 @@ def option_flag(
         is_instance=lambda value: True,
         str_from_instance=lambda value: [str(value)],
     )
-    hint = _hint(str(default), declared)
+    hint = hint_of(str(default), declared)
     shown = tyro.conf.arg(name=name.replace("_", "-"), help=sentence, help_behavior_hint=hint)
     return Annotated[Any, value, shown]
 
@@ -94,7 +102,7 @@ def _value(text: str) -> Any:
     return table["value"] if len(table) == 1 else text
 
 
-def _hint(default: Any, declared: Range | None) -> str:
+def hint_of(default: Any, declared: Range | None) -> str:
     """Return a default, if there is one, and a range as `--help` shows them."""
     parts = []
     if default is not None and default is not dataclasses.MISSING:

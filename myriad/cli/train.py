@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from myriad.cli.flags import NAMES, XlaFlags, config_flags, field_flag, option_flag, sentences
+from myriad.cli.flags import (
+    NAMES,
+    XlaFlags,
+    config_flags,
+    field_flag,
+    hint_of,
+    option_flag,
+    sentences,
+)
 from myriad.cli.switches import SWITCH_OF, fields_of, name_attention, require_used, without_use
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.files import read_text, say
@@ -40,10 +48,12 @@ if TYPE_CHECKING:
 class TrainingFlags(config_flags(*NAMES), XlaFlags):
     """The flags that describe a training."""
 
-    preset: str | None = None
+    preset: Annotated[str | None, tyro.conf.arg(metavar="STR", help_behavior_hint="")] = None
     """Preset of the agent, a name that `myriad presets` lists. It sets what you leave open."""
 
-    total_steps: Annotated[int | None, TOTAL_STEPS] = None
+    total_steps: Annotated[
+        int | None, tyro.conf.arg(metavar="INT", help_behavior_hint=hint_of(None, TOTAL_STEPS))
+    ] = None
     """Steps of all environments together, in place of steps_per_env.
     Rounded up to whole updates."""
 
@@ -209,7 +219,7 @@ class TrainingFlags(config_flags(*NAMES), XlaFlags):
         for owner, thing in owners:
             described = sentences(type(thing))
             ranges = ranges_of(thing)
-            for name, value in options_of(thing, with_none=True).items():
+            for name, value in options_of(thing).items():
                 if name in NAMES:
                     continue
                 sentence = described.get(name, "")

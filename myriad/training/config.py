@@ -250,8 +250,8 @@ class TrainingConfig:
 
         Example:
             >>> config = make_config("cartpole-control", "ppo", seed=3)
-            >>> config.changed(num_envs=1024).given
-            {'env': 'cartpole-control', 'agent': 'ppo', 'seed': 3, 'num_envs': 1024}
+            >>> config.changed(seed=None, num_envs=64).given
+            {'env': 'cartpole-control', 'agent': 'ppo', 'num_envs': 64}
         """
         return make_config(**self.given | changes)
 
@@ -348,24 +348,19 @@ def canonical(name: str) -> str:
     return option if option in SHARED_WITH_AGENT else name
 
 
-def options_of(thing: Any, *, with_none: bool = False) -> dict[str, Any]:
-    """Return the fields of a dataclass that a file can hold: no arrays and no nested objects.
+def options_of(thing: Any) -> dict[str, Any]:
+    """Return the fields of an environment, its parameters or an agent that a file can hold.
 
-    Fields marked as derived are left out, since they follow from other fields or from the machine.
-
-    Args:
-        thing: a dataclass: an environment, its parameters, or an agent.
-        with_none: also return fields that are None, for which TOML has no word.
+    These are no arrays and no nested objects. Fields marked as derived are left out, since they
+    follow from other fields or from the machine.
     """
     options = {}
     for field in dataclasses.fields(thing):
         value = getattr(thing, field.name)
         if isinstance(value, tuple):
             value = list(value)
-        is_shown = isinstance(value, bool | int | float | str | list) or (
-            with_none and value is None
-        )
-        if is_shown and not field.metadata.get("derived"):
+        is_plain = value is None or isinstance(value, bool | int | float | str | list)
+        if is_plain and not field.metadata.get("derived"):
             options[field.name] = value
     return options
 
@@ -469,8 +464,8 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
             f"steps_per_env x num_envs must be at most {INT64:,}, but is {steps * num_envs:,}."
         )
     window = fields.get("eval_frequency") or -(-steps // _EVALUATIONS)
-    of_env = options_of(env, with_none=True) | options_of(env.default_params, with_none=True)
-    of_agent = options_of(learner.agent, with_none=True)
+    of_env = options_of(env) | options_of(env.default_params)
+    of_agent = options_of(learner.agent)
     complete = {
         "num_envs": num_envs,
         "steps_per_env": steps,
