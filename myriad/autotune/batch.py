@@ -189,7 +189,7 @@ def with_batch(config: TrainingConfig, size: int) -> TrainingConfig:
         return config.changed(batch_size=size)
     if "num_minibatches" not in config.agent_options:
         raise InvalidArgumentError(
-            f"{config.agent} takes no gradient steps, so it has no batch to tune."
+            f"{config.agent} learns from no batches, so there is none to tune."
         )
     steps = math.gcd(_ROLLOUT_STEPS, _MINIBATCHES * size)
     follow = ("steps_per_env", "total_steps", "scan_chunk_size", "eval_frequency", "batch_size")

@@ -83,5 +83,5 @@ def require_used(given: Mapping[str, Any], fields: Mapping[str, Any], agent: str
             )
     if given.get("batch_size") is not None and not fields_of({"batch_size": 1}, agent, None):
         raise InvalidArgumentError(
-            f"--batch-size is for agents that learn, and {agent} takes no gradient steps."
+            f"--batch-size is for agents that learn from batches, and {agent} has none."
         )

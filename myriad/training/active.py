@@ -128,7 +128,7 @@ def _batch(config: TrainingConfig, source: str) -> ActiveSetting:
     if rows is not None and num_minibatches is not None:
         reason = f"{rows * num_minibatches:,} rows in {num_minibatches} minibatches"
     if rows is None:
-        reason = f"{config.agent} takes no gradient steps"
+        reason = f"{config.agent} learns from no batches"
         return _without("batch", source, reason, "--batch-size")
     return ActiveSetting(
         "batch", f"{rows:,} rows", source, active=True, reason=reason, flag="--batch-size"

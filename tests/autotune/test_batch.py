@@ -146,7 +146,7 @@ def test_the_command_writes_to_env_where_you_name_no_file(tmp_path, monkeypatch,
     [
         (["--tune", "batch", "--write-env", "."], "can't be written"),
         (["--write-env", "x.env"], "--write-env writes a batch, so it needs --tune batch"),
-        (["--agent", "random", "--tune", "batch", "--write-env"], "random takes no gradient steps"),
+        (["--agent", "random", "--tune", "batch", "--write-env"], "random learns from no batches"),
     ],
 )
 def test_bad_input_is_one_sentence_and_nothing_is_written(

@@ -27,7 +27,7 @@ from myriad import (
     train_and_evaluate,
 )
 from myriad.agents import list_agents, make_learner
-from myriad.envs import list_envs, make_env
+from myriad.envs import list_envs
 from myriad.errors import (
     DivergedError,
     InvalidArgumentError,
