@@ -10,9 +10,7 @@ from myriad.autotune import batch
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "agent", ["ppo", *(pytest.param(name, marks=pytest.mark.long) for name in ("pqn", "dqn"))]
-)
+@pytest.mark.parametrize("agent", ["ppo", pytest.param("dqn", marks=pytest.mark.long)])
 def test_a_row_runs_as_often_as_it_is_called(monkeypatch, agent):
     monkeypatch.setattr(BatchSize, "batch_size", 128)
     suite = BatchSize()
