@@ -78,4 +78,4 @@ def test_a_compiled_pass_is_measured_beside_one_that_is_not(tmp_path, agent):
 def test_an_arm_that_the_observations_do_not_suit_is_refused_in_a_sentence(tmp_path, capsys):
     argv = ["--agent", "dqn", "--arm", "attention", "--output", str(tmp_path / "b.csv")]
     assert main(argv) == 2
-    assert "needs observations on a grid" in capsys.readouterr().err
+    assert "which needs a grid" in capsys.readouterr().err
