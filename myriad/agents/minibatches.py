@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import jax
@@ -56,7 +56,8 @@ def repeat_epochs(
     num_epochs: Any,
     num_rows: int,
     minibatches: Callable[[jax.Array], Any],
-) -> tuple[Any, Any]:
+    metric_names: Iterable[str],
+) -> tuple[Any, dict[str, jax.Array]]:
     """Learn from the shuffled minibatches of a batch, several times.
 
     Args:
@@ -67,6 +68,7 @@ def repeat_epochs(
         num_rows: rows of the batch.
         minibatches: maps a permutation, int32 `[num_rows]`, to the minibatches as `train_step`
             takes them, with leaves `[num_minibatches, ...]`.
+        metric_names: the names of its metrics, float32 scalars.
 
     Returns:
         the learned state, and the means of the metrics over all steps.
@@ -82,8 +84,7 @@ def repeat_epochs(
         learned, metrics = one_epoch(carry[0], i)
         return learned, jax.tree.map(jnp.add, carry[1], metrics)
 
-    shapes = jax.eval_shape(one_epoch, learned, 0)[1]
-    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    zeros = {name: jnp.float32(0) for name in metric_names}
     learned, totals = jax.lax.fori_loop(0, num_epochs, add_epoch, (learned, zeros))
     return learned, jax.tree.map(lambda total: total / num_epochs, totals)
 

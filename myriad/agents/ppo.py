@@ -361,6 +361,7 @@ class PPO(Learner[PPOState]):
             self.num_epochs,
             batch.advantage.shape[0],
             minibatches,
+            self.metric_names,
         )
         params = self._preserved(unravel(learned.params), state.obs_stats, obs_stats)
         next_state = dataclasses.replace(

@@ -314,6 +314,7 @@ class PQN(Learner[PQNState]):
             self.num_epochs,
             batch.target.shape[0],
             lambda permutation: permutation.reshape(self.num_minibatches, -1),
+            [name for name in self.metric_names if name != "epsilon"],
         )
         epsilons = self._epsilons(state, state.running_return.shape[0])
         next_state = dataclasses.replace(

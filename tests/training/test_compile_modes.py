@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from myriad import create_config, train_and_evaluate
+from myriad.agents.ppo import PPO
 from myriad.cli import main
 from myriad.training.programs import CompiledTraining
 from myriad.xla import count_compilations, numbers_of
@@ -124,3 +125,19 @@ def test_the_mode_is_stored_and_a_run_goes_on_in_it(tmp_path, capsys):
     assert main(["train", "--resume", str(folder)]) == 0
     assert "compile off (config.toml)" in capsys.readouterr().err
     assert 'compile_mode = "off"' in Path(folder / "config.toml").read_text()
+
+
+@pytest.mark.parametrize("num_devices", [1, 2])
+def test_an_update_is_traced_once(num_devices, monkeypatch):
+    """Tracing takes most of the time before a training whose programs are kept."""
+    traced = []
+    collect = PPO.collect
+
+    def noted(self, *args):
+        traced.append(self)
+        return collect(self, *args)
+
+    monkeypatch.setattr(PPO, "collect", noted)
+    config = create_config("cartpole", "ppo", 8, rollout_steps=8, num_devices=num_devices)
+    CompiledTraining(config).compile()
+    assert len(traced) == 1
