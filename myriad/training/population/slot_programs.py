@@ -15,7 +15,7 @@ from myriad.agents.hyperparameters import traced_names
 from myriad.collector import collector_paused
 from myriad.counters import Counter
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
-from myriad.random import MIX2X32, make_key, seed_key
+from myriad.random import MIX2X32, seed_key
 from myriad.ranges import ranges_of
 from myriad.training.config import TrainingConfig
 from myriad.training.evaluation import Evaluation, evaluation_key
@@ -127,30 +127,12 @@ class SlotPrograms:
         refill = self._jitted(self._refill, device, donate=True)
         refill = refill.trace(state, flags, low, high, options)
 
-        # With "map", use the compiler options of a training alone, so that both end in the same
-        # bits. Under vmap, a program has indexing that a training alone lacks, so only its own
-        # options suit it.
-        def jaxpr_of_run() -> Any:
-            if self.mapping == "vmap":
-                return run.jaxpr
-            one = (self._one_shapes(), np.int32(0), np.bool_(False))  # noqa: FBT003
-            return jax.jit(self.loop.run).trace(*one).jaxpr
-
-        def jaxpr_of_evaluation() -> Any:
-            if self.mapping == "vmap":
-                return evaluate.jaxpr
-            agent = self._one_shapes().agent
-            return jax.jit(self.evaluation.episodes).trace(agent, make_key(0)).jaxpr
-
         return {
-            "run": (run, output_fusion(jaxpr_of_run)),
+            "run": (run, output_fusion(lambda: run.jaxpr)),
             "blank": (blank, {}),
             "refill": (refill, {}),
-            "evaluate": (evaluate, output_fusion(jaxpr_of_evaluation)),
+            "evaluate": (evaluate, output_fusion(lambda: evaluate.jaxpr)),
         }
-
-    def _one_shapes(self) -> Any:
-        return result_shapes(jax.jit(self.loop.init).trace(make_key(0)))
 
     def _jitted(self, of_slot: Any, device: Any, *, donate: bool = False) -> Any:
 
