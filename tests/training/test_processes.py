@@ -84,7 +84,12 @@ REFUSED = [
     ([], ["--agent.learning-rate", "1e-3"], {}, "process 1 has agent.learning_rate = 0.001, but"),
     ([], ["--num-envs", "64"], {}, "process 1 has num_envs = 64, but process 0 has 32"),
     ([], ["--without-xla-option=xla_cpu_use_multi_output_fusion"], {}, "process 1 has XLA_FLAGS"),
-    ([], [], {"JAX_NUM_CPU_DEVICES": "2"}, "all processes must have the same number of devices"),
+    (
+        ["--num-envs=48"],
+        [],
+        {"JAX_NUM_CPU_DEVICES": "2"},
+        "all processes must have the same number of devices",
+    ),
     (["--num-devices=1"], [], {}, "--num-devices must be 2, the devices of all 2 processes"),
     (["--film-every=1"], [], {}, "--film-every must be 0 with several processes"),
     (["--run-folder=.."], [], {}, "run folder .. holds "),
