@@ -168,8 +168,6 @@ def train_and_evaluate(
             # Only a new run reads these variables. A resumed run keeps its names.
             config = config.changed(**wandb_names() | config.given)
         _require_runnable("train_and_evaluate", config, profile_chunks)
-        require_trackers(config.log_to)
-        require_drawing(config)
         path = _named(_new_path(config) if run_folder is None else run_folder)
         warn_if_slower(config)
         toml = config.to_toml()
@@ -214,6 +212,8 @@ def resume(
         InvalidArgumentError: the folder holds no run, names code that you don't trust, is in use,
             the training does not fit into memory, or another version of Myriad wrote it and its
             checkpoint no longer fits.
+        UnknownNameError: its configuration names a tracker that doesn't exist.
+        NotInstalledError: the library of a tracker or of a film is not installed.
     """
     require_callbacks(callbacks)
     with interrupts_kept():
@@ -483,11 +483,13 @@ def _require_state(config: TrainingConfig, agent_state: Any) -> None:
 
 
 def _require_runnable(call: str, config: TrainingConfig, profile_chunks: int) -> None:
-    """Raise unless the settings go together, and all processes are about to run the same training.
+    """Raise unless the training can run here, and all processes are about to run the same one.
 
     Raises:
-        InvalidArgumentError: a setting is only for many seeds, or for a single seed or process, or
-            the processes differ.
+        InvalidArgumentError: a setting is only for many seeds, or for a single seed or process, the
+            environment of a film can't be drawn, or the processes differ.
+        UnknownNameError: there is no such tracker.
+        NotInstalledError: the library of a tracker or of a film is not installed.
     """
     if config.seeds is not None:
         from myriad.training.seeds import require_settings_of_seeds
@@ -498,8 +500,14 @@ def _require_runnable(call: str, config: TrainingConfig, profile_chunks: int) ->
             "mapping",
             f"must be left out without seeds, since it is for seeds, but got {config.mapping!r}.",
         )
-    if distributed.count() == 1:
-        return
+    if distributed.count() > 1:
+        _require_same_training(call, config, profile_chunks)
+    require_trackers(config.log_to)
+    require_drawing(config)
+
+
+def _require_same_training(call: str, config: TrainingConfig, profile_chunks: int) -> None:
+    """Raise InvalidArgumentError unless several processes can train together, and the same."""
     facts: dict[str, Any] = {"the call": call} | dataclasses.asdict(config)
     for owner in ("env", "agent"):
         facts |= {f"{owner}.{name}": value for name, value in facts.pop(f"{owner}_options").items()}

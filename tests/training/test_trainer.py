@@ -118,6 +118,16 @@ def test_a_tracker_that_is_not_there_leaves_no_folder(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_tracker_that_is_not_there_is_refused_when_a_run_is_resumed(tmp_path):
+    train_and_evaluate(small_config("pid"), tmp_path / "run", quiet=True)
+    file = tmp_path / "run" / "config.toml"
+    file.write_text(file.read_text().replace("log_to = []", 'log_to = ["tensorbord"]'))
+    rows = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    with pytest.raises(UnknownNameError, match="unknown tracker 'tensorbord'"):
+        resume(tmp_path / "run")
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == rows
+
+
 @pytest.mark.slow
 def test_an_interrupted_run_saves_and_resumes_to_the_same_bits(whole, tmp_path, monkeypatch):
     run_window = CompiledTraining.run_window

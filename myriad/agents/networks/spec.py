@@ -38,9 +38,11 @@ def network_defaults(kind: type, overrides: Mapping[str, Any]) -> dict[str, Any]
         InvalidArgumentError: you chose one that a network of your own does not take.
     """
     name = overrides.get("network", "mlp")
-    defaults = {"preserve_outputs": False} if ":" in str(name) else NETWORKS.load(name).DEFAULTS
     known = {field.name: field.default for field in dataclasses.fields(kind)}
-    if ":" in str(name):
+    if ":" not in name:
+        defaults = NETWORKS.load(name).DEFAULTS
+    else:
+        defaults = {"preserve_outputs": False}
         for field in _OF_OURS:
             # The default may be given, since a run's config.toml spells it out.
             if field in known and overrides.get(field, known[field]) != known[field]:
