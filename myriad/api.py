@@ -15,14 +15,13 @@ from jax.core import Tracer
 
 from myriad import distributed, hardware
 from myriad.agents.controller import ControllerLearner, TrainedPolicy
-from myriad.arguments import checked, require
 from myriad.autotune import autotune
 from myriad.autotune.precision import warn_if_slower
 from myriad.errors import InvalidArgumentError, shown
 from myriad.files import announced
 from myriad.host import release_freed_memory
 from myriad.random import fast_key, make_key
-from myriad.ranges import SEED_LIST, Integer, Seed
+from myriad.ranges import SEED_LIST, Integer, Seed, checked, require
 from myriad.settings import wandb_names, xla_flags
 from myriad.signals import interrupts_kept
 from myriad.training.active import ActiveSetting, active_settings

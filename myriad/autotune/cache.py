@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from myriad import settings
-from myriad.arguments import checked
 from myriad.autotune.keys import digest
 from myriad.autotune.search import Candidate
 from myriad.errors import InvalidArgumentError
 from myriad.files import holder_of, readable, replacing, write_errors_explained
+from myriad.ranges import checked
 
 # Raise it when entries get a new field, since an entry with an unknown field counts as damaged.
 SCHEMA_VERSION = 1

@@ -4,11 +4,10 @@ import time
 from collections.abc import Iterator
 from typing import Annotated
 
-from myriad.arguments import checked
 from myriad.autotune.tuner import BUDGET_S, AutotuneResult, autotune, printer
 from myriad.errors import InvalidArgumentError
 from myriad.hardware import available_bytes
-from myriad.ranges import Bytes, Integer, Seconds
+from myriad.ranges import Bytes, Integer, Seconds, checked
 from myriad.training.config import TrainingConfig, make_config
 from myriad.training.memory import state_size
 

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import time
 
-from myriad.arguments import checked
 from myriad.autotune import keys
 from myriad.autotune.cache import Entry, ProfileCache
 from myriad.autotune.profiles import Say, record_profiles
@@ -12,7 +11,7 @@ from myriad.autotune.search import Candidate, Rounds, choose, measure
 from myriad.envs import ENVIRONMENTS
 from myriad.files import announced
 from myriad.hardware import available_bytes, fingerprint, is_configured
-from myriad.ranges import Bytes, Seconds
+from myriad.ranges import Bytes, Seconds, checked
 from myriad.training.config import TrainingConfig
 from myriad.training.fits import compile_within_memory, shortage_named
 from myriad.training.programs import CompiledTraining

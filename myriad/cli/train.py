@@ -427,14 +427,17 @@ def _for_network(of_file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[s
     if before == now or "agent" not in of_both:
         return dict(of_file)
     from myriad.agents import AGENTS
-    from myriad.agents.networks import all_defaults
+    from myriad.agents.networks import NETWORKS, network_defaults
 
-    defaults = all_defaults(AGENTS.load(of_both["agent"]), before)
-    unchosen = {f"agent.{name}" for name in defaults}
+    kind = AGENTS.load(of_both["agent"])
+    defaults = {field.name: field.default for field in dataclasses.fields(kind)}
+    defaults |= network_defaults(kind, {"network": before})
+    dependent = {field for each in NETWORKS.names() for field in NETWORKS.load(each).DEFAULTS}
+    unchosen = {f"agent.{field}": defaults[field] for field in dependent & defaults.keys()}
     return {
         name: value
         for name, value in of_file.items()
-        if name not in unchosen or with_tuples(value) != defaults[name.partition(".")[2]]
+        if name not in unchosen or with_tuples(value) != unchosen[name]
     }
 
 

@@ -5,9 +5,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar, get_origin
 
-from myriad.arguments import checked, require
 from myriad.envs.environment import Environment, require_32_bits
-from myriad.ranges import ranges_of, require_ranges
+from myriad.ranges import checked, ranges_of, require, require_ranges
 from myriad.registry import Registry, check_overrides, refuse_unused
 
 __all__ = ["Environment", "list_envs", "make_env", "register_env"]

@@ -16,11 +16,10 @@ import pydantic
 import tomli_w
 from pydantic import ConfigDict, Field, ValidationError
 
-from myriad.arguments import checked, require
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.files import parse_toml
 from myriad.presets import Preset, load_preset
-from myriad.ranges import HOST, INT64, SEED_LIST, Integer, Number, Seed, ranges_of
+from myriad.ranges import HOST, INT64, SEED_LIST, Integer, Number, Seed, checked, ranges_of, require
 
 if TYPE_CHECKING:
     from myriad.agents.agent import Learner
@@ -554,7 +553,7 @@ def _require_devices(
     fields: Mapping[str, Any], learner: Any, num_envs: int, num_devices: int
 ) -> None:
     """Raise InvalidArgumentError if so many devices can't train together."""
-    from myriad.agents.agent import learner_of_device
+    from myriad.training.loop import learner_of_device
 
     is_off = fields.get("compile_mode") == "off"
     for name, needed, given in (

@@ -11,7 +11,6 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from myriad import settings
-from myriad.agents.hyperparameters import traced_names
 from myriad.collector import collector_paused
 from myriad.counters import Counter
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
@@ -19,7 +18,7 @@ from myriad.random import MIX2X32, seed_key
 from myriad.ranges import ranges_of
 from myriad.training.config import TrainingConfig
 from myriad.training.evaluation import Evaluation, evaluation_key
-from myriad.training.loop import LearningLoop, TrainState
+from myriad.training.loop import LearningLoop, TrainState, traced_names
 from myriad.training.programs import ProgramSize
 from myriad.xla import output_fusion, result_shapes, use_compilation_cache
 
