@@ -14,8 +14,7 @@ import numpy as np
 
 from myriad import settings
 from myriad.agents.minibatches import block_size
-from myriad.autotune.cache import Entry, ProfileCache
-from myriad.autotune.keys import digest
+from myriad.autotune.cache import Entry, ProfileCache, digest
 from myriad.autotune.profiles import hardware_profile
 from myriad.errors import SlowPrecisionWarning
 from myriad.hardware import available_bytes, fingerprint, is_configured, package_versions

@@ -448,7 +448,7 @@ def _warn_if_tuned_for_another(
     source = settings.sources.get("batch_size")
     if source is None or sources.get("batch_size") != source or settings.tuned_for is None:
         return
-    from myriad.autotune.env_file import tuned_for
+    from myriad.autotune.batch import tuned_for
 
     if settings.tuned_for != (now := tuned_for(config)):
         say(f"{source} was tuned for {settings.tuned_for}, but this is {now}.")
