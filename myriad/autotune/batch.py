@@ -24,9 +24,8 @@ from myriad.timing.intervals import require_enough
 from myriad.timing.subject import Subject
 from myriad.training.config import TrainingConfig
 from myriad.training.fits import shortage_named
-from myriad.training.halves import Halves
 from myriad.training.memory import bytes_of, call_bytes, compiler_bytes
-from myriad.training.programs import ProgramSize
+from myriad.training.programs import Halves, ProgramSize
 from myriad.xla import most_bytes, readable_bytes
 
 VARIABLE = "OPTIMAL_BATCH_SIZE"

@@ -20,7 +20,7 @@ from myriad.errors import SlowPrecisionWarning
 from myriad.hardware import available_bytes, fingerprint, is_configured, package_versions
 from myriad.random import make_key
 from myriad.timing import compare
-from myriad.training.active import gradient_rows
+from myriad.training.active_settings import gradient_rows
 from myriad.training.config import TrainingConfig
 from myriad.training.fits import require_fit
 from myriad.training.memory import least_needs

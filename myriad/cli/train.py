@@ -344,7 +344,7 @@ class Train(TrainingFlags):
     def _print_halves(self, config: TrainingConfig) -> None:
         """Print the shares of collecting and learning, which a trace of chunks doesn't show."""
         from myriad.training.fits import shortage_named
-        from myriad.training.halves import collect_share, measure_halves
+        from myriad.training.programs import collect_share, measure_halves
 
         try:
             with shortage_named():

@@ -18,9 +18,9 @@ from myriad.cli import main
 from myriad.errors import DivergedError, InvalidArgumentError
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig
-from myriad.training.logging.run_folder import RunFolder
 from myriad.training.population import Population
 from myriad.training.results import SeedResults
+from myriad.training.run_folder import RunFolder
 from myriad.xla import most_bytes
 
 SEEDS = (3, -5, 2**40)
