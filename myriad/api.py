@@ -32,8 +32,8 @@ from myriad.training.callbacks.trackers import require_trackers
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig, make_config, require_values
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
-from myriad.training.fits import compile_evaluation, require_restorable, shortage_named
 from myriad.training.loop import LearningLoop
+from myriad.training.memory import compile_evaluation, require_restorable, shortage_named
 from myriad.training.programs import CompiledTraining
 from myriad.training.results import SeedResults, TrainingResults, slot_of
 from myriad.training.run_folder import RunFolder

@@ -23,9 +23,8 @@ from myriad.timing import interleave, median_interval
 from myriad.timing.intervals import require_enough
 from myriad.timing.subject import Subject
 from myriad.training.config import TrainingConfig
-from myriad.training.fits import shortage_named
-from myriad.training.memory import bytes_of, call_bytes, compiler_bytes
-from myriad.training.programs import Halves, ProgramSize
+from myriad.training.memory import bytes_of, call_bytes, shortage_named
+from myriad.training.programs import Halves
 from myriad.xla import most_bytes, readable_bytes
 
 VARIABLE = "OPTIMAL_BATCH_SIZE"
@@ -156,15 +155,12 @@ def _compiled_within(halves: Halves, limit: int | None) -> tuple[int, str]:
     room = available_bytes(limit)
     programs = halves.traced()
     arguments = bytes_of(halves.shapes())
-    # Compile one program at a time, and none if the arrays alone are too large. The allocator keeps
-    # most of the memory that the compiler took.
-    compiling = compiler_bytes([ProgramSize.of(each) for each in programs])[1]
-    needed = compiling + most_bytes(_COPIES * arguments)
+    needed = most_bytes(_COPIES * arguments)
     if needed <= room:
         calls = [call_bytes(traced, traced.lower().compile()) for traced in programs]
         release_freed_memory()
         # Learning consumes a copy of its arguments.
-        needed = compiling + most_bytes(max(*calls[:-1], calls[-1] + arguments))
+        needed = most_bytes(max(*calls[:-1], calls[-1] + arguments))
     if needed <= room:
         return needed, ""
     free = readable_bytes(max(0, room))

@@ -22,8 +22,7 @@ from myriad.random import make_key
 from myriad.timing import compare
 from myriad.training.active_settings import gradient_rows
 from myriad.training.config import TrainingConfig
-from myriad.training.fits import require_fit
-from myriad.training.memory import least_needs
+from myriad.training.memory import least_needs, require_fit
 
 # Pairs of samples, and the least seconds of each. They take half a second, unless a pass is long.
 _PAIRS = 9

@@ -15,8 +15,7 @@ from myriad.files import announced
 from myriad.hardware import available_bytes, fingerprint, is_configured
 from myriad.ranges import Bytes, Integer, Seconds, checked
 from myriad.training.config import TrainingConfig, make_config
-from myriad.training.fits import compile_within_memory, shortage_named
-from myriad.training.memory import state_size
+from myriad.training.memory import compile_within_memory, shortage_named, state_size
 from myriad.training.programs import CompiledTraining
 from myriad.xla import most_bytes, readable_bytes
 

@@ -4,10 +4,9 @@ The trainer runs this loop and the autotuner times it, so the autotuner measures
 clock can run inside a compiled chunk, so `Halves` compiles the halves of an update apart.
 """
 
-import dataclasses
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -44,31 +43,13 @@ class Flag(Protocol):
         ...
 
 
-@dataclasses.dataclass(frozen=True)
-class ProgramSize:
-    """The size of a traced program, including the programs nested in it.
-
-    Attributes:
-        operations: number of operations.
-        products: how many of the operations multiply matrices.
-        product_bytes: bytes of the largest matrix that they multiply.
-    """
-
-    operations: int
-    products: int
-    product_bytes: int
-
-    @classmethod
-    def of(cls, traced: jax.stages.Traced) -> "ProgramSize":
-        """Count the operations of a traced program."""
-        operations = 0
-        products = []
-        for each in equations(traced.jaxpr.jaxpr):
-            operations += 1
-            if each.primitive.name == "dot_general":
-                matrices: Any = [operand.aval for operand in each.invars]
-                products.append(max(x.size * x.dtype.itemsize for x in matrices))
-        return cls(operations, len(products), max(products, default=0))
+def product_bytes(traced: jax.stages.Traced) -> int:
+    """Return the bytes of the largest matrix that a program multiplies."""
+    products = (
+        each for each in equations(traced.jaxpr.jaxpr) if str(each.primitive) == "dot_general"
+    )
+    matrices: Any = [operand.aval for product in products for operand in product.invars]
+    return max((x.size * x.dtype.itemsize for x in matrices), default=0)
 
 
 class CompiledTraining:
@@ -85,7 +66,7 @@ class CompiledTraining:
         eval_every: updates between two evaluations.
         chunk: updates in one call of `run`. The autotuner changes it.
         state_shapes: the shapes of a `TrainState`, once compiled.
-        sizes: the sizes of `init`, `run` and `evaluate`, once compiled.
+        product_bytes: `product_bytes` of `run`, once compiled.
         compile_s: seconds that tracing and compiling took, or loading what was compiled before.
     """
 
@@ -109,22 +90,16 @@ class CompiledTraining:
         self.run: Any = None
         self.evaluate: Any = None
         self.state_shapes: Any = None
-        self.sizes: tuple[ProgramSize, ...] = ()
+        self.product_bytes = 0
         self.compile_s = 0.0
 
-    def compile(
-        self,
-        meanwhile: Callable[[], None] = lambda: None,
-        at_a_time: Callable[[Sequence[ProgramSize]], int] = len,
-    ) -> None:
+    def compile(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Compile the three programs side by side. After that nothing compiles while they run.
 
         With any `compile_mode` but aot, programs compile at their first call instead, or never.
 
         Args:
             meanwhile: called while the compiler works.
-            at_a_time: called with the programs' sizes before the compiler works; returns how many
-                it may work on at a time.
         """
         start = time.perf_counter()
         mode = self.config.compile_mode
@@ -142,13 +117,11 @@ class CompiledTraining:
             of_first = self.loop.of_first_device(state)
             evaluation = evaluate.trace(of_first.agent, of_first.key, of_first.num_updates)
             running = run.trace(state, np.int32(0), np.bool_(False))  # noqa: FBT003
-            traced = (first, running, evaluation)
-            self.sizes = tuple(ProgramSize.of(each) for each in traced)
-            workers = at_a_time(self.sizes)
+            self.product_bytes = product_bytes(running)
             # The slowest compilation starts first. While the compiler works, Python is free to
             # lower the next program and to import modules. The collector is paused, since it would
             # take a sixth of tracing and find nothing.
-            with ThreadPoolExecutor(workers) as pool:
+            with ThreadPoolExecutor(3) as pool:
                 compiling = [
                     pool.submit(running.lower().compile),
                     pool.submit(first.lower().compile),

@@ -24,9 +24,9 @@ from myriad.training.active_settings import ActiveSetting, in_short
 from myriad.training.callbacks import Callback, Run
 from myriad.training.checkpoint import Checkpoints, import_orbax
 from myriad.training.config import TrainingConfig
-from myriad.training.fits import compile_within_memory, shortage_named
 from myriad.training.interrupts import end_interrupted, interrupt_noted
 from myriad.training.loop import Report
+from myriad.training.memory import compile_within_memory, shortage_named
 from myriad.training.metrics import History, bad_parts, evaluation_row, row_of_window, training_row
 from myriad.training.programs import Flag, OnReport
 from myriad.training.results import SeedResults, Timings, TrainingResults
