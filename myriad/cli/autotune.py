@@ -70,8 +70,8 @@ class Autotune(config_flags("env", "agent", "num_envs", "buffer_size"), XlaFlags
             with_batch,
             write_batch_size,
         )
-        from myriad.dotenv import variables_in
         from myriad.files import read_text, say, write_errors_explained
+        from myriad.settings import variables_in
         from myriad.training.config import make_config
 
         config = make_config(self.env, self.agent, self.num_envs, buffer_size=self.buffer_size)
