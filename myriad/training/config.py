@@ -516,6 +516,10 @@ def _built(
 
     with _named("env", options):
         env = make_env(fields["env"], **with_tuples(options["env"]))
+    if not type(env).__module__.startswith("myriad."):
+        from myriad.envs.checker import require_trainable
+
+        require_trainable(env)
     given = {name: fields[name] for name in SHARED_WITH_AGENT if name in fields}
     given |= with_tuples(options["agent"])
     num_envs = fields.get("num_envs") or default_num_envs(fields["agent"])
