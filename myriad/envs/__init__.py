@@ -94,6 +94,12 @@ def make_env(env: str | AnyEnvironment, /, **overrides: Any) -> Environment:
 
 def _changed(env: Any, name: str, overrides: Mapping[str, Any]) -> Any:
     """Return an environment with other values of its fields and of its parameters' fields."""
+    from myriad.envs.wrappers import Wrapper
+
+    if isinstance(env, Wrapper):
+        own = {name: overrides[name] for name in _fields(env) & overrides.keys()}
+        rest = {name: value for name, value in overrides.items() if name not in own}
+        return dataclasses.replace(env, **own, env=_changed(env.env, name, rest))
     own = _fields(env) - {"default_params"}
     params = {name: getattr(env.default_params, name) for name in _fields(env.default_params)}
     # The class itself has already checked its own fields.

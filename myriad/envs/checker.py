@@ -134,15 +134,22 @@ def _members(env: Any) -> Iterator[Finding]:
             yield Finding(
                 f"default_params{_at(path)} must be a number or an array, but is {shown(leaf)}."
             )
+    yield from _space_faults(env)
+
+
+def _space_faults(env: Environment) -> Iterator[Finding]:
     for name in ("observation_space", "action_space"):
         space, fault = _called(name, lambda name=name: getattr(env, name)(env.default_params))
         if fault is not None:
             yield fault
-        elif missing := [x for x in ("shape", "dtype", "sample") if not hasattr(space, x)]:
-            yield Finding(
-                f"{name} must return a space of myriad.spaces, but returns {_kind(space)}, which "
-                f"has no {missing[0]}."
-            )
+            continue
+        # An observation may be a dict or a tuple of spaces.
+        for each in jax.tree.leaves(space) if name == "observation_space" else [space]:
+            if missing := [x for x in ("shape", "dtype", "sample") if not hasattr(each, x)]:
+                yield Finding(
+                    f"{name} must return a space of myriad.spaces, but returns {_kind(each)}, "
+                    f"which has no {missing[0]}."
+                )
 
 
 def _reset(env: Environment) -> Iterator[Finding]:
@@ -298,25 +305,26 @@ def _behaviour(env: Environment) -> Iterator[Finding]:
         )
     before, after = (jax.tree.map(lambda *rows: jnp.stack(rows), *rows) for rows in (before, after))
     obs, after_state, reward, terminated, truncated = after
-    for name, values in (("obs", obs), ("reward", reward)):
+    parts = list(_parts("obs", env.observation_space(params), obs))
+    for name, values in [*((name, part) for name, _, part in parts), ("reward", reward)]:
         if not (is_finite := np.isfinite(values)).all():
             yield Finding(
                 f"{name} is not finite after step {_first(~is_finite)} of random actions."
             )
-    yield from _bound_faults(np.asarray(obs), env.observation_space(params))
-    yield from _time_limit_faults(
-        env, step, before, after_state, np.asarray(terminated | truncated)
-    )
+    for name, space, part in parts:
+        yield from _bound_faults(name, np.asarray(part), space)
+    done = np.asarray(terminated | truncated)
+    yield from _time_limit_faults(env, step, before, after_state, done)
 
 
-def _bound_faults(obs: np.ndarray, space: Space) -> Iterator[Finding]:
+def _bound_faults(name: str, obs: np.ndarray, space: Space) -> Iterator[Finding]:
     """Name the first number of an observation, `[T, N, *O]`, that lies outside its space."""
     if not hasattr(space, "low"):
         fits = np.asarray(jax.vmap(jax.vmap(space.contains))(jnp.asarray(obs)))
         if not fits.all():
             value = shown(obs[tuple(np.argwhere(~fits)[0])].tolist())
             yield Finding(
-                f"obs leaves observation_space after step {_first(~fits)} of random actions: "
+                f"{name} leaves observation_space after step {_first(~fits)} of random actions: "
                 f"{value} is not in {space}."
             )
         return
@@ -329,8 +337,8 @@ def _bound_faults(obs: np.ndarray, space: Space) -> Iterator[Finding]:
         value = obs[tuple(first)]
         side, bound = ("below", low) if value < low[element] else ("above", high)
         yield Finding(
-            f"obs leaves observation_space after step {first[0] + 1} of random actions: "
-            f"obs[{', '.join(map(str, element))}] is {value}, {side} its bound of "
+            f"{name} leaves observation_space after step {first[0] + 1} of random actions: "
+            f"{name}[{', '.join(map(str, element))}] is {value}, {side} its bound of "
             f"{bound[element]}."
         )
 
@@ -359,7 +367,7 @@ def _time_limit_faults(
     then = step(keys, jax.tree.unflatten(structure, late), action, params)
     # If most states end at the next step anyway, the clock proves nothing. A number that the agent
     # sees, such as the height of a falling object, is part of the task and not a clock.
-    is_seen = bool((then[0] != now[0]).any())
+    is_seen = not _are_close(then[0], now[0], tolerance=0)
     ends = bool(then[3].all()) and not bool(then[4].any())
     if ends and not is_seen and float(np.mean(now[3])) < 0.5:
         yield Finding(
@@ -381,19 +389,29 @@ def _is_clock(old: jax.Array, new: jax.Array, done: np.ndarray) -> bool:
     )
 
 
-def _array_faults(name: str, value: Any, space: Space) -> Iterator[Finding]:
-    if not hasattr(value, "shape") or not hasattr(value, "dtype"):
-        yield Finding(f"{name} must be an array, but is {_kind(value)}.")
-    elif value.shape != space.shape:
+def _array_faults(name: str, value: Any, space: Any) -> Iterator[Finding]:
+    if jax.tree.structure(value) != jax.tree.structure(space):
         yield Finding(
-            f"{name} must have the shape of observation_space, {space.shape}, but has "
-            f"{value.shape}."
+            f"{name} must have the structure of observation_space, {jax.tree.structure(space)}, "
+            f"but is {_kind(value)}."
         )
-    elif value.dtype != space.dtype:
-        yield Finding(
-            f"{name} must have the dtype of observation_space, {space.dtype}, but has "
-            f"{value.dtype}."
-        )
+        return
+    for part_name, part_space, part in _parts(name, space, value):
+        for kind in ("shape", "dtype"):
+            if getattr(part, kind) != getattr(part_space, kind):
+                yield Finding(
+                    f"{part_name} must have the {kind} of observation_space, "
+                    f"{getattr(part_space, kind)}, but has {getattr(part, kind)}."
+                )
+                break
+
+
+def _parts(name: str, space: Any, value: Any) -> Iterator[tuple[str, Space, Any]]:
+    """Yield the name of each part of an observation, its space and its value."""
+    for (path, part_space), part in zip(
+        jax.tree_util.tree_leaves_with_path(space), jax.tree.leaves(value), strict=True
+    ):
+        yield name + jax.tree_util.keystr(path), part_space, part
 
 
 def _state_faults(state: Any, next_state: Any) -> Iterator[Finding]:

@@ -150,10 +150,11 @@ class TrainingConfig:
 
     @functools.cached_property
     def environment(self) -> "Environment":
-        """The environment."""
+        """The environment, wrapped if its observations are no `Box`."""
         from myriad.envs import make_env
+        from myriad.envs.wrappers import with_box_observations
 
-        return make_env(self.env, **with_tuples(self.env_options))
+        return with_box_observations(make_env(self.env, **with_tuples(self.env_options)))
 
     @functools.cached_property
     def learner(self) -> "Learner[Any]":
@@ -466,6 +467,7 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
         if option:
             options[owner][option] = value
     from myriad.envs import name_of
+    from myriad.envs.wrappers import with_box_observations
 
     env, learner, num_envs = _built(fields, options)
     num_devices = fields.get("num_devices") or _default_num_devices(fields, learner, num_envs)
@@ -503,7 +505,7 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
         first = error.errors(include_url=False)[0]
         says = f"can't be {shown(first['input'])}. {first['msg']}."
         raise InvalidArgumentError(str(first["loc"][0]), says) from None
-    config.__dict__.update(environment=env, learner=learner)
+    config.__dict__.update(environment=with_box_observations(env), learner=learner)
     return config
 
 
@@ -513,6 +515,7 @@ def _built(
     """Build the environment and the learner for a number of environments, the third result."""
     from myriad.agents import default_num_envs, make_learner
     from myriad.envs import make_env
+    from myriad.envs.wrappers import with_box_observations
 
     with _named("env", options):
         env = make_env(fields["env"], **with_tuples(options["env"]))
@@ -526,7 +529,10 @@ def _built(
     steps = fields.get("steps_per_env")
     total_steps = fields.get("total_steps") or (steps and steps * num_envs)
     with _named("agent", options):
-        return env, make_learner(fields["agent"], env, num_envs, total_steps, **given), num_envs
+        learner = make_learner(
+            fields["agent"], with_box_observations(env), num_envs, total_steps, **given
+        )
+    return env, learner, num_envs
 
 
 @contextlib.contextmanager
