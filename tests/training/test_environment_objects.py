@@ -44,7 +44,7 @@ def test_a_run_of_an_object_goes_on_with_the_object_and_not_without(tmp_path, ca
     run = tmp_path / "run"
     results = train_and_evaluate(config, run, quiet=True)
     for call in (resume, load_agent):
-        with pytest.raises(InvalidArgumentError, match="object of the class Walk.*give such"):
+        with pytest.raises(InvalidArgumentError, match=r"object of the class Walk.*give such"):
             call(run)
     assert main(["evaluate", str(run)]) == 2
     assert "object of the class Walk" in capsys.readouterr().err
