@@ -199,6 +199,8 @@ def range_in(annotation: Any) -> Range | None:
 
 def ranges_of(kind: Any) -> dict[str, Range]:
     """Return the ranges that a dataclass declares, by the names of their fields."""
+    if not dataclasses.is_dataclass(kind):
+        return {}  # an environment of your own may be any object
     found = ((field.name, range_in(field.type)) for field in dataclasses.fields(kind))
     return {name: declared for name, declared in found if declared is not None}
 
@@ -208,10 +210,10 @@ def require_ranges(instance: Any) -> None:
 
     None passes if it is the field's default.
     """
-    defaults = {field.name: field.default for field in dataclasses.fields(instance)}
+    defaults = getattr(instance, "__dataclass_fields__", {})
     for name, declared in ranges_of(instance).items():
         value = getattr(instance, name)
-        if value is not None or defaults[name] is not None:
+        if value is not None or defaults[name].default is not None:
             declared.require(name, value)
 
 

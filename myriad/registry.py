@@ -55,6 +55,11 @@ class Registry:
             raise UnknownNameError(self.kind, name, self._targets, self._aliases)
         return name
 
+    def name_of(self, target: type) -> str | None:
+        """Return the registered name of a class, or None."""
+        path = f"{target.__module__}:{target.__qualname__}"
+        return next((name for name, each in self._targets.items() if each in (target, path)), None)
+
     def load(self, name: str) -> Any:
         """Return the target of `name`, and import its module if that has not happened yet.
 

@@ -46,7 +46,7 @@ def to_gymnax(env: AnyEnvironment) -> "GymnaxEnvironment":
     return _import("gymnax", "myriad.adapters.gymnax").AsGymnax(env)
 
 
-def from_gymnax(name_or_env: "str | GymnaxEnvironment", **overrides: Any) -> "FromGymnax":
+def from_gymnax(name_or_env: "str | GymnaxEnvironment", /, **overrides: Any) -> "FromGymnax":
     """Return a gymnax environment as a Myriad environment, for rollouts and trainings.
 
     Args:

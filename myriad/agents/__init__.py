@@ -35,7 +35,7 @@ def list_agents() -> list[str]:
 
 
 @checked
-def make_agent(name: str, env: AnyEnvironment, **overrides: Any) -> Any:
+def make_agent(name: str, env: AnyEnvironment, /, **overrides: Any) -> Any:
     """Build the agent called `name` for `env`: a fixed policy, a controller or a learner.
 
     Args:
@@ -82,6 +82,7 @@ def make_learner(
     env: Environment,
     num_envs: int | None = None,
     total_steps: int | None = None,
+    /,
     **overrides: Any,
 ) -> Learner:
     """Build the agent called `name` for the trainer. A fixed policy becomes a learner of nothing.

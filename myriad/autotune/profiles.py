@@ -112,7 +112,7 @@ def hardware_profile(hardware: Hardware) -> Entry:
 def _env_profile(config: TrainingConfig) -> dict[str, Any]:
     env = config.environment
     # Random actions need no state, so the whole state is the environment's.
-    alone = make_config(config.env, "random", env_options=config.env_options)
+    alone = make_config(config.environment, "random")
     return {
         "observation": str(env.observation_space(env.default_params)),
         "action": str(env.action_space(env.default_params)),

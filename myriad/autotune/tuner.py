@@ -9,7 +9,7 @@ from typing import Annotated
 from myriad.autotune.cache import Entry, ProfileCache
 from myriad.autotune.profiles import Say, details, key_of, record_profiles
 from myriad.autotune.search import Candidate, Rounds, choose, measure
-from myriad.envs import ENVIRONMENTS
+from myriad.envs import ENVIRONMENTS, OBJECT
 from myriad.errors import InvalidArgumentError
 from myriad.files import announced
 from myriad.hardware import available_bytes, fingerprint, is_configured
@@ -104,7 +104,8 @@ def autotune(
     say = printer(verbose=verbose)
     cache = ProfileCache() if cache is None else cache
     # Use the environment's own name in place of an alias, so that both share an answer.
-    config = config.changed(env=ENVIRONMENTS.resolve(config.env))
+    if not config.env.startswith(OBJECT):
+        config = config.changed(env=ENVIRONMENTS.resolve(config.env))
     hardware = fingerprint()
     spelled_out = details(config, hardware)
     key = key_of(config, hardware, spelled_out)

@@ -11,6 +11,7 @@ from myriad.agents.networks.mlp import ACTIVATIONS
 from myriad.agents.precision import Precision
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.registry import Registry
+from myriad.spaces import Discrete, MultiDiscrete
 
 NETWORKS = Registry(
     "network",
@@ -80,9 +81,16 @@ class NetworkSpec:
     def of(cls, learner: Any) -> "NetworkSpec":
         """Return the network that a learner's fields describe. Raises `Precision.of`'s errors."""
         env = learner.env
+        space = env.observation_space(env.default_params)
+        if isinstance(space, Discrete | MultiDiscrete) or not hasattr(space, "shape"):
+            raise InvalidArgumentError(
+                "env",
+                "must have observations in a Box, as "
+                f"myriad.envs.wrappers.FlattenObservation(env) has, but has {shown(space)}.",
+            )
         return cls(
             learner.network,
-            tuple(env.observation_space(env.default_params).shape),
+            tuple(space.shape),
             tuple(learner.hidden_sizes),
             learner.activation,
             getattr(learner, "layer_norm", False),
