@@ -6,7 +6,7 @@ from typing import Any
 import tyro
 
 from myriad.cli.flags import XlaFlags
-from myriad.cli.switches import fields_of, name_attention
+from myriad.cli.training_flags import fields_of, name_attention
 from myriad.errors import InvalidArgumentError, MyriadError
 from myriad.files import unwritable
 from myriad.settings import Settings

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from myriad.errors import InvalidArgumentError, shown
-from myriad.timing.intervals import mean_interval
+from myriad.timing import mean_interval
 from myriad.training.config import TrainingConfig
 from myriad.training.metrics import History
 
