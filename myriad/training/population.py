@@ -16,7 +16,6 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from myriad import settings
-from myriad.agents.hyperparameters import traced_names
 from myriad.collector import collector_paused
 from myriad.counters import Counter
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
@@ -25,9 +24,9 @@ from myriad.random import MIX2X32, make_key, seed_key, words_of_seed
 from myriad.ranges import INT32, Integer, ranges_of
 from myriad.training.config import TrainingConfig, default_mapping
 from myriad.training.evaluation import Evaluation, evaluation_key
-from myriad.training.loop import LearningLoop, Report, TrainState
+from myriad.training.loop import LearningLoop, Report, TrainState, traced_names
 from myriad.training.memory import COPIES, SAVING_SHARE, bytes_of, restoring_bytes
-from myriad.training.programs import ProgramSize
+from myriad.training.programs import product_bytes
 from myriad.xla import (
     Stated,
     holds_keys,
@@ -70,7 +69,6 @@ class Population:
         eval_every: updates between two evaluations.
         state_shapes: the shapes of a device's `TrainState` with the axis of its slots first, once
             compiled.
-        sizes: the sizes of the programs, once compiled.
         compile_s: seconds that tracing and compiling took, or loading what was compiled before.
 
     Raises:
@@ -135,15 +133,13 @@ class Population:
         )
         self._programs: list[dict[str, Any]] = []
         self.state_shapes: Any = None
-        self.sizes: tuple[ProgramSize, ...] = ()
+        self._product_bytes: list[int] = []
         self.compile_s = 0.0
 
-    def compile(self, at_a_time: Any = len, meanwhile: Callable[[], None] = lambda: None) -> None:
+    def compile(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Compile all programs side by side. After that nothing compiles while the trainings run.
 
         Args:
-            at_a_time: called with the programs' sizes before the compiler works; returns how many
-                it may work on at a time.
             meanwhile: called while the compiler works.
         """
         start = time.perf_counter()
@@ -151,8 +147,8 @@ class Population:
             use_compilation_cache(cache)
         with collector_paused():
             traced = [self._trace(device) for device in jax.local_devices()[: self.num_devices]]
-            self.sizes = tuple(ProgramSize.of(each) for each, _ in traced[0].values())
-            with ThreadPoolExecutor(at_a_time(self.sizes)) as pool:
+            self._product_bytes = [product_bytes(each) for each, _ in traced[0].values()]
+            with ThreadPoolExecutor(len(traced[0])) as pool:
                 # Each device has its own programs. One program of 2 partitions would be fused
                 # differently, and end in other bits than a training alone.
                 compiling = [
@@ -432,12 +428,13 @@ class Population:
         state = bytes_of(self.state_shapes)
         scaling = []
         fixed = [0]
-        for size, program in zip(self.sizes, self._programs[0].values(), strict=True):
+        programs = self._programs[0].values()
+        for largest, program in zip(self._product_bytes, programs, strict=True):
             stated = Stated.of(program)
             held = state + stated.results - stated.aliases
             temporaries = stated.temporaries
             if is_cpu:
-                temporaries += COPIES * size.product_bytes
+                temporaries += COPIES * largest
             # With "map" one slot runs at a time, but all states are copied although donated.
             copied = min(temporaries, state) if self.mapping == "map" else temporaries
             scaling.append(held + copied)

@@ -8,11 +8,9 @@ import numpy as np
 
 from myriad.agents.controller import ControllerLearner
 from myriad.errors import InvalidArgumentError, shown
-from myriad.hardware import available_bytes
 from myriad.host import release_freed_memory
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig, require_values
-from myriad.training.fits import programs_at_a_time
 from myriad.training.loop import Report
 from myriad.training.memory import EPISODE_BYTES, least_needs
 from myriad.training.population import (
@@ -79,10 +77,7 @@ class SeedTrainings(Trainings):
         config = self.programs.config
         least = least_needs(config)
         self._require_room(SlotNeeds(least.state + EPISODE_BYTES * config.eval_rollouts, 0))
-        what = f"{config.agent} on {config.env}"
-        self.programs.compile(
-            lambda sizes: programs_at_a_time(sizes, available_bytes(), what), meanwhile
-        )
+        self.programs.compile(meanwhile)
         release_freed_memory()
         needs = self.programs.needs(saves=True, resumes=resumes)
         self._require_room(needs, at_most="at most about")

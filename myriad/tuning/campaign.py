@@ -20,9 +20,9 @@ from typing import Any, Self
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from myriad.arguments import checked
 from myriad.errors import MyriadError
 from myriad.host import core_numbers
+from myriad.ranges import checked
 from myriad.signals import interrupts_kept
 from myriad.training.interrupts import interrupt_noted
 from myriad.tuning.confirmation import (

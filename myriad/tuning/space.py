@@ -196,7 +196,7 @@ class SearchSpace:
         Trials that differ only in other parameters train in one program.
         """
         from myriad.agents import AGENTS
-        from myriad.agents.hyperparameters import traced_fields
+        from myriad.training.loop import traced_fields
 
         kind = AGENTS.load(self.agent)
         ranges = ranges_of(kind)
