@@ -24,7 +24,6 @@ from optuna.trial import FrozenTrial, TrialState
 from myriad import __version__
 from myriad.errors import InvalidArgumentError
 from myriad.files import replacing
-from myriad.settings import Settings
 from myriad.training.config import TrainingConfig
 from myriad.tuning.campaign import TuneResult
 from myriad.tuning.objective import Score
@@ -81,24 +80,13 @@ def best_config(result: TuneResult) -> TrainingConfig:
     """
     fields = {"seed": result.settings.seed} | result.fields
     config = result.settings.config(**fields)
-    return result.settings.config(**fields | _against_settings(config))
-
-
-def _against_settings(config: TrainingConfig) -> dict[str, Any]:
-    """Return the trials' values of the fields that variables and `.env` could change."""
-    switches = Settings.read().switches()
-    kept: dict[str, Any] = {"compile_mode": config.compile_mode} if "compile" in switches else {}
-    options = [
-        name
-        for switch, name in (("bf16", "compute_dtype"), ("flash_attention", "attention"))
-        if switch in switches
-    ]
-    if "batch_size" in switches and config.batch_size is not None:
-        kept["batch_size"] = config.batch_size
-    elif "batch_size" in switches:
-        options.append("num_minibatches")
-    agent = config.agent_options
-    return kept | {f"agent.{name}": agent[name] for name in options if name in agent}
+    fields["compile_mode"] = config.compile_mode
+    if config.batch_size is not None:
+        fields["batch_size"] = config.batch_size
+    for name in ("compute_dtype", "attention", "num_minibatches"):
+        if name in config.agent_options and (name != "num_minibatches" or not config.batch_size):
+            fields[f"agent.{name}"] = config.agent_options[name]
+    return result.settings.config(**fields)
 
 
 def train_command(config: TrainingConfig) -> str:

@@ -1,6 +1,7 @@
 """A study: created or resumed, and the loop that asks Optuna for trials, trains and tells them.
 
-Each process that runs trials has a `TrialLoop`.
+Each process that runs trials has a `TrialLoop`. A trial that has a NaN or crashes is FAILED, with
+the reason in its user attribute `failure`. The other trials continue.
 """
 
 import contextlib
@@ -53,9 +54,6 @@ Callback = Callable[[optuna.Study, FrozenTrial], None]
 class TrialLoop:
     """The ask-and-tell loop of one process: trials of one shape train together.
 
-    A trial that has a NaN or crashes is FAILED, with the reason in its user attribute `failure`.
-    The other trials continue.
-
     Attributes:
         study: the study, from `open_study`.
         programs: the programs in which trials train.
@@ -97,14 +95,14 @@ class TrialLoop:
         while not ended.wait(HEARTBEAT_S):
             # If the database is unreachable for a while, the loop reports it.
             with contextlib.suppress(Exception):
-                for training in list(self.asked):
-                    self._beat(training)
+                self._beat(self.asked)
         self.study._storage.remove_session()
 
-    def _beat(self, training: Training) -> None:
+    def _beat(self, trainings: Iterable[Training]) -> None:
         storage: Any = self.study._storage
-        if hasattr(storage, "record_heartbeat"):  # Only databases have it.
-            storage.record_heartbeat(training.origin._trial_id)
+        for training in list(trainings):
+            if hasattr(storage, "record_heartbeat"):  # Only databases have it.
+                storage.record_heartbeat(training.origin._trial_id)
 
     def _take(self, shape: Shape | None) -> Training | None:
         """Return a trial of a shape, or by default of the shape that most trials wait for."""
@@ -134,7 +132,7 @@ class TrialLoop:
         with self._unless_lost(training):
             if self.worker:
                 trial.set_user_attr(WORKER, self.worker)
-            self._beat(training)
+            self._beat([training])
             try:
                 training.fields = self.programs.space.suggest(trial)
             except (ValueError, TypeError) as error:
@@ -146,20 +144,19 @@ class TrialLoop:
             self.waiting.append(training)
 
     def _hear(self, happened: str, training: Training) -> None:
-        trial, settings = training.origin, self.programs.settings
+        trial, limit_gib = training.origin, self.programs.settings.max_memory_gib
         if happened == "compiling":
             _LOG.info("compiling the programs of trial %d ...", trial.number)
         elif happened == "compiled":
-            spent_s = training.compile_s
-            _LOG.info("the programs of trial %d are ready after %.1f s", trial.number, spent_s)
-            trial.set_user_attr(COMPILE_S, spent_s)
+            spent = (trial.number, training.compile_s)
+            _LOG.info("the programs of trial %d are ready after %.1f s", *spent)
+            trial.set_user_attr(COMPILE_S, training.compile_s)
+        # (after a crash it is ready again, and a constraint can be set only once)
         elif happened == "ready" and MEMORY not in trial.user_attrs:
-            # (after a crash it begins again, and a constraint can be set only once)
             trial.set_user_attr(MEMORY, training.num_bytes)
-            if settings.max_memory_gib is not None:
-                over = training.num_bytes - settings.max_memory_gib * 2**30
-                trial.set_constraint(MEMORY, over)
-                if over > 0:
+            if limit_gib is not None:
+                trial.set_constraint(MEMORY, training.num_bytes - limit_gib * 2**30)
+                if training.num_bytes > limit_gib * 2**30:
                     self._tell(training, TrialState.PRUNED)
         elif happened == "evaluated":
             self._report(training)
