@@ -117,16 +117,9 @@ def _add_how(parser: Parser) -> None:
         help="don't time calls; compare all other metrics",
     )
     parser.add_argument(
-        "--instructions",
-        choices=("counters", "valgrind"),
-        default="counters",
-        help="count instructions with the processor's counters, if it has any (default), or with "
-        "valgrind, which is about 50 times as slow",
-    )
-    parser.add_argument(
         "--time-identical",
         action="store_true",
-        help="also time programs that are identical on both sides, to test the statistics",
+        help="also time what is the same code or program on both sides, to test the statistics",
     )
     parser.add_argument(
         "--budget",

@@ -52,7 +52,7 @@ def test_the_version_is_that_of_the_installed_package(capsys):
         ),
         (
             ["accept", "x", "--reason", "y", "--expires", "2999-01-01", "--ratio", "nan"],
-            "accept: ratio must be a finite number, but got nan.",
+            "accept: ratio: Input should be a finite number, but got nan.",
         ),
         (["history", "--results", "nope"], "--results must name a folder, but nope is none."),
         (

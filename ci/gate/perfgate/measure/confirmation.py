@@ -16,8 +16,8 @@ from perfgate.measure.inspection import inspect_afresh
 from perfgate.measure.progress import Progress
 from perfgate.measure.workers import SKIPPED_NOW, TimeSpentError
 from perfgate.metrics import compare_metrics, is_measured_once
+from perfgate.rows import Change, Row
 from perfgate.source.sides import Sides
-from perfgate.stages import Change, Inspected, Timed
 from perfgate.stats.rounds import weigh
 
 _SUSPECT = (WORSE, CHANGED, UNSURE)
@@ -90,9 +90,7 @@ class Confirmation:
     core: int | None
     progress: Progress
 
-    def run(
-        self, rows: Sequence[Inspected], num_tests: int, *, equal: bool = False
-    ) -> list[Inspected]:
+    def run(self, rows: Sequence[Row], num_tests: int, *, equal: bool = False) -> list[Row]:
         """Measure suspect values again, the rows with the largest excess first.
 
         Args:
@@ -103,7 +101,7 @@ class Confirmation:
         alpha = self.rules.verdict.limits.false_alarms / max(1, num_tests)
         suspects = {}
         for row in rows:
-            tested = tested_changes(row, self.rules, self.sides)
+            tested = tested_changes(row, self.rules)
             looks_equal = [each for each in tested if each.word == SAME and not each.rounds]
             chosen = looks_equal if equal else [each for each in tested if each.word in _SUSPECT]
             suspects[row.name] = {each.metric: self._suspect(row, each, alpha) for each in chosen}
@@ -115,17 +113,16 @@ class Confirmation:
         for row in by_suspicion:
             found = self._confirm(row, suspects[row.name])
             seen[row.name] = found
-            before = self.progress.rows.get(row.name, Timed(row))
-            self.progress.keep([dataclasses.replace(before, inspected=found)])
+            self.progress.keep([found])
         return [seen[row.name] for row in rows]
 
-    def _suspect(self, row: Inspected, change: Change, alpha: float) -> _Suspect:
+    def _suspect(self, row: Row, change: Change, alpha: float) -> _Suspect:
         rule = self.rules.rule_of(change.metric, row.name)
         # A tracked value is all that its row measures, so it passes if it surely is equal.
         miss_beta = self.rules.verdict.limits.miss_beta if change.metric == "track" else None
         return _Suspect(change, rule, miss_beta, alpha, rounds=[*change.rounds])
 
-    def _confirm(self, row: Inspected, suspects: dict[str, _Suspect]) -> Inspected:
+    def _confirm(self, row: Row, suspects: dict[str, _Suspect]) -> Row:
         core = None if self.rules.cores_of(row.name) > 1 else self.core
         if all(each.verdict() is not None for each in suspects.values()):
             return row  # an unfinished run has settled them
@@ -148,10 +145,7 @@ class Confirmation:
             except TimeSpentError:
                 break
             if not again.is_comparable:
-                skipped = {
-                    side: f"{SKIPPED_NOW}: {again.sides[side].skip_reason}"
-                    for side in again.skipped
-                }
+                skipped = {side: f"{SKIPPED_NOW}: {why}" for side, why in again.skipped.items()}
                 return row.with_problems({**skipped, **again.problems})
             found = {each.metric: each for each in compare_metrics(again, self.rules)}
             for suspect in still_open:
@@ -165,12 +159,12 @@ class Confirmation:
         return dataclasses.replace(row, changes=changes)
 
 
-def tested_changes(row: Inspected, rules: Rules, sides: Sides) -> list[Change]:
+def tested_changes(row: Row, rules: Rules) -> list[Change]:
     """Return the measured values that may fail a row: those that looked worse, or equal once."""
     found = []
     for each in row.changes:
         is_measured = rules.rule_of(each.metric, row.name).is_measured
         may_fail = is_measured and not each.accepted and (each.word in _SUSPECT or each.rounds)
-        if may_fail or (is_measured_once(each, rules, row.name) and not sides.same_code):
+        if may_fail or (is_measured_once(each, rules, row.name) and row.same != "code"):
             found.append(each)
     return found

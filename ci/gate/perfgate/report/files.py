@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 from perfgate.budgets import UNKNOWN, BudgetFinding
 from perfgate.report.markdown import command, measured
 from perfgate.report.result import Result
-from perfgate.stages import SIDES, Judged, Outcome
+from perfgate.rows import SIDES, Judged, Outcome
 
 _TAGS = {
     Outcome.FAILED: "failure",
@@ -49,26 +49,25 @@ def as_json(result: Result) -> str:
     return json.dumps(_finite(table), indent=1, default=str) + "\n"
 
 
-def _row_json(row: Judged, result: Result) -> dict[str, Any]:
-    timed = row.timed
-    programs = timed.inspected.programs
+def _row_json(judged: Judged, result: Result) -> dict[str, Any]:
+    row = judged.row
     table: dict[str, Any] = {
         "name": row.name,
         "kind": row.benchmark.kind,
-        "verdict": row.verdict,
-        "outcome": row.outcome.name.lower(),
-        "reasons": row.reasons,
-        "changes": [dataclasses.asdict(each) | {"ratio": each.ratio} for each in timed.changes],
-        "seconds": {side: timed.median_s(side) for side in SIDES},
-        "programs": {side: program.identity for side, program in programs.items()},
+        "verdict": judged.verdict,
+        "outcome": judged.outcome.name.lower(),
+        "reasons": judged.reasons,
+        "changes": [dataclasses.asdict(each) | {"ratio": each.ratio} for each in row.changes],
+        "seconds": {side: row.seconds_of(side) for side in SIDES},
+        "programs": {side: program.identity for side, program in row.programs.items()},
         "reproduce": command(row, result),
     }
-    evidence = timed.evidence
+    evidence = row.evidence
     if evidence is not None:
         table |= {
             "log_ratios": evidence.first,
             "confirming_log_ratios": evidence.fresh,
-            "shared": timed.shared,
+            "shared": row.shared,
         }
     if evidence is not None and evidence.num_pairs > 1:
         table |= dict(zip(("ratio", "low", "high"), evidence.ratio(), strict=True))
@@ -107,14 +106,15 @@ def junit(result: Result) -> str:
     return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _add_row(suite: ET.Element, row: Judged, result: Result) -> None:
+def _add_row(suite: ET.Element, judged: Judged, result: Result) -> None:
+    row = judged.row
     group, _, name = row.benchmark.name.rpartition(".")
     parameters = row.name[len(row.benchmark.name) :]
     case = ET.SubElement(suite, "testcase", classname=group, name=name + parameters)
-    if row.outcome in _TAGS:
-        message = _printable(f"{row.verdict} {measured(row.timed)}")
-        element = ET.SubElement(case, _TAGS[row.outcome], message=message)
-        element.text = _printable("\n".join([*row.reasons, command(row, result)]))
+    if judged.outcome in _TAGS:
+        message = _printable(f"{judged.verdict} {measured(row)}")
+        element = ET.SubElement(case, _TAGS[judged.outcome], message=message)
+        element.text = _printable("\n".join([*judged.reasons, command(row, result)]))
 
 
 def _add_budget(suite: ET.Element, found: BudgetFinding) -> None:
