@@ -194,8 +194,6 @@ def _measure(
     )
     progress.deadline = now + budget_s
     explain(timed, sides, rules, core, progress)
-    seen = [progress.rows[row.name] for row in rows if row.name in progress.rows]
-    confirmation.run(seen, num_tests, equal=True)
     return session.launched
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from perfgate.config import SAME, WORSE, Accepted, Rules
+from perfgate.config import WORSE, Accepted, Rules
 from perfgate.process.protocol import FirstRun, Value
 from perfgate.rows import Benchmark, Change, Row, SideRun
 
@@ -47,16 +47,6 @@ def _is_beyond(entry: Accepted, base: float, head: float) -> bool:
     """
     allowed = entry.ratio * base if base else entry.ratio
     return head > allowed if head > base else head < allowed
-
-
-def is_measured_once(change: Change, rules: Rules, row: str) -> bool:
-    """Tell whether a tracked value looked equal in its only look, which tells no spread.
-
-    Values that are equal to the last digit are counts.
-    """
-    rule = rules.rule_of(change.metric, row)
-    scatters = change.metric == "track" and rule.is_measured and rule.worse != "never"
-    return scatters and change.word == SAME and change.base != change.head and not change.rounds
 
 
 def numbers_of(benchmark: Benchmark, side: SideRun) -> dict[str, float]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from perfgate.config import BETTER, CHANGED, SAME, UNSURE, WORSE, Rules
 from perfgate.hlo import difference
-from perfgate.metrics import describe_change, is_measured_once
+from perfgate.metrics import describe_change
 from perfgate.rows import CONTINUES, MODULE, Change, Judged, NotRun, Outcome, Row
 from perfgate.stats.evidence import NOT_SLOWER, SLOWER, UNDECIDED, Evidence
 
@@ -185,9 +185,7 @@ def _doubts(row: Row, rules: Rules) -> list[str]:
     """Say which measured values passed although nobody can be sure of them."""
     found = []
     for each in row.changes:
-        if is_measured_once(each, rules, row.name):
-            found.append(f"it was measured once, so its scatter is unknown; {CONTINUES}")
-        elif each.rounds and each.word == SAME and _looks_worse(each, rules, row.name):
+        if each.rounds and each.word == SAME and _looks_worse(each, rules, row.name):
             text = f"{each.metric}: {describe_change(each)} in {len(each.rounds)} rounds"
             found.append(f"{text}, which scatter too much to tell; run it on an idle machine")
     return found

@@ -1,6 +1,6 @@
 """Measure values of a clock or of the operating system again, in fresh processes.
 
-One look makes a value suspect or calls it equal. Neither tells how much it scatters.
+One look makes a value suspect. It does not tell how much the value scatters.
 The same launches measure all suspect metrics of a row. These tests share the run's error and its
 time budget with the timed rows.
 """
@@ -15,7 +15,7 @@ from perfgate.config import CHANGED, SAME, UNSURE, WORSE, Direction, MetricRule,
 from perfgate.measure.inspection import inspect_afresh
 from perfgate.measure.progress import Progress
 from perfgate.measure.workers import SKIPPED_NOW, TimeSpentError
-from perfgate.metrics import compare_metrics, is_measured_once
+from perfgate.metrics import compare_metrics
 from perfgate.rows import Change, Row
 from perfgate.source.sides import Sides
 from perfgate.stats.rounds import weigh
@@ -66,11 +66,7 @@ class _Suspect:
             base, head = map(statistics.median, zip(*self.rounds, strict=True))
             change = dataclasses.replace(change, base=base, head=head, rounds=tuple(self.rounds))
         worse = CHANGED if self.rule.worse == "undeclared" else WORSE
-        # If the time was too short to measure its spread, it passes by half of what is allowed.
-        allowed = -self.rule.excess(change.base, change.base, self.direction)
-        excess = self.rule.excess(change.base, change.head, self.direction)
-        is_clear = change.word == SAME and excess <= -allowed / 2
-        word = {True: worse, False: SAME, None: SAME if is_clear else UNSURE}
+        word = {True: worse, False: SAME, None: UNSURE}
         return dataclasses.replace(change, word=word[self.verdict(is_last=True)])
 
 
@@ -90,20 +86,17 @@ class Confirmation:
     core: int | None
     progress: Progress
 
-    def run(self, rows: Sequence[Row], num_tests: int, *, equal: bool = False) -> list[Row]:
+    def run(self, rows: Sequence[Row], num_tests: int) -> list[Row]:
         """Measure suspect values again, the rows with the largest excess first.
 
         Args:
             rows: every row of the run.
             num_tests: the number of tests that share the error.
-            equal: measure the tracked values that one look calls equal instead of the suspect ones.
         """
         alpha = self.rules.verdict.limits.false_alarms / max(1, num_tests)
         suspects = {}
         for row in rows:
-            tested = tested_changes(row, self.rules)
-            looks_equal = [each for each in tested if each.word == SAME and not each.rounds]
-            chosen = looks_equal if equal else [each for each in tested if each.word in _SUSPECT]
+            chosen = tested_changes(row, self.rules)
             suspects[row.name] = {each.metric: self._suspect(row, each, alpha) for each in chosen}
         by_suspicion = sorted(
             (row for row in rows if suspects[row.name]),
@@ -160,11 +153,11 @@ class Confirmation:
 
 
 def tested_changes(row: Row, rules: Rules) -> list[Change]:
-    """Return the measured values that may fail a row: those that looked worse, or equal once."""
-    found = []
-    for each in row.changes:
-        is_measured = rules.rule_of(each.metric, row.name).is_measured
-        may_fail = is_measured and not each.accepted and (each.word in _SUSPECT or each.rounds)
-        if may_fail or (is_measured_once(each, rules, row.name) and row.same != "code"):
-            found.append(each)
-    return found
+    """Return the measured values that looked worse and may fail a row."""
+    return [
+        each
+        for each in row.changes
+        if rules.rule_of(each.metric, row.name).is_measured
+        and not each.accepted
+        and (each.word in _SUSPECT or each.rounds)
+    ]

@@ -101,9 +101,6 @@ def inspect(
             pool.deadline = math.inf
             _check_origins(pool, rules)
             pool.close_all()
-    for pool in (apart, free):
-        seen = [row.with_problems(pool.escapes(row.name)) for row in seen]
-    progress.keep(row for row in seen if row.name in progress.rows and row.problems)
     return seen
 
 
@@ -155,12 +152,7 @@ def _run_afresh(
             empty = Path(tempfile.mkdtemp(prefix="programs-", dir=sides.folder)).name
             pool = WorkerPool(dataclasses.replace(sides, programs=empty), core, deadline=deadline)
             pools[side] = stack.enter_context(pool)
-        runs = _run_in(benchmark, pools)
-    for side, pool in pools.items():
-        escaped = pool.escapes(benchmark.row).get(side.name, "")
-        run = runs[side.name]
-        runs[side.name] = dataclasses.replace(run, problem=run.problem or escaped)
-    return runs
+        return _run_in(benchmark, pools)
 
 
 def _run_in(benchmark: Benchmark, pools: Mapping[Side, WorkerPool]) -> dict[str, SideRun]:

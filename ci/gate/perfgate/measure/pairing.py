@@ -224,8 +224,6 @@ class Session:
                     start = time.monotonic()
                     self._time_row(row, pool, core)
                     row.pair_s = time.monotonic() - start
-            for row in group:
-                row.row = row.row.with_problems(pool.escapes(row.benchmark.row))
 
     def _time_row(self, row: Open, pool: WorkerPool, core: int | None) -> None:
         try:

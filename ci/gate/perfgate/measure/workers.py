@@ -26,13 +26,11 @@ from perfgate.options import STOPPING
 from perfgate.process import protocol
 from perfgate.process.protocol import Request, Skipped
 from perfgate.process.reaper import reaper
-from perfgate.rows import SIDES
 from perfgate.source.sides import Side, Sides
 
 Say = Callable[[str], None]
 R = TypeVar("R")
 SKIPPED_NOW = "it is skipped now, but was not before"
-ESCAPED = "it forked, and the child returned from the benchmark instead of exiting"
 WORKER_FILE = Path(__file__).parents[1] / "worker" / "__main__.py"
 # The folder with the gate's own asv_runner, for a suite's Python that has none.
 RUNNER = Path(asv_runner.__file__).parents[1]
@@ -67,9 +65,6 @@ class Worker:
         core: the core that it is pinned to; None leaves it free.
         suite: the folder of benchmarks, if that is not the side's.
         hash_seed: decides the order of sets.
-
-    Attributes:
-        escaped: the rows whose benchmark forked a child that returned from it.
     """
 
     def __init__(
@@ -81,10 +76,8 @@ class Worker:
         suite: Path | None = None,
         hash_seed: int = 0,
     ):
-        self.escaped: set[str] = set()
         self._is_pytest = sides.is_pytest
         self._number = 0
-        self._asked: Request[Any] | None = None
         self._unread = b""
         place = sides.folder / f"exchange-{side.name}"
         folders = {"--suite": suite or side.suite, "--caches": sides.folder / f"caches-{side.name}"}
@@ -134,7 +127,6 @@ class Worker:
     def send(self, request: Request[Any]) -> None:
         """Send a request. `receive` waits for its reply."""
         self._number += 1
-        self._asked = request
         # If nobody reads it, the missing answer will show that.
         with contextlib.suppress(BrokenPipeError):
             os.write(self._requests, protocol.encode(request, self._number))
@@ -147,12 +139,9 @@ class Worker:
         """
         deadline = time.monotonic() + timeout_s
         try:
-            while True:
+            number, reply = self._read(deadline)
+            while number != self._number:  # of a forked child that returned late
                 number, reply = self._read(deadline)
-                if isinstance(reply, protocol.Escaped):
-                    self._note(reply)
-                elif number == self._number:
-                    break
         except TimeoutError:
             limit = "timeout_s in gate.toml"
             if isinstance(request, protocol.Target) and not self._is_pytest:
@@ -160,16 +149,9 @@ class Worker:
             reason = f"no answer within {timeout_s:g} s; if it needs longer, raise {limit}"
             raise WorkerError(reason) from None
         if isinstance(reply, protocol.Failed):
-            raise WorkerError(reply.reason, alive=True, by_runner=reply.by_runner)
+            alive = not reply.is_fatal
+            raise WorkerError(reply.reason, alive=alive, by_runner=reply.by_runner)
         return typing.cast("R", reply)
-
-    def _note(self, escaped: protocol.Escaped) -> None:
-        if escaped.row is None:
-            return
-        self.escaped.add(escaped.row)
-        # parent and child share the pipe now, so the next answer may come from either
-        if escaped.row == getattr(self._asked, "row", None):
-            raise WorkerError(ESCAPED)
 
     def _read(self, deadline: float) -> tuple[int, object]:
         """Return the next message and the number of the request that it answers.
@@ -212,25 +194,17 @@ class Worker:
         return f"its process ended with exit code {code}" + (f": {last[0][:200]}" if last else "")
 
     def close(self) -> None:
-        """End the worker and everything it started, and note children that escaped meanwhile."""
-        self._asked = None
-        try:
-            with contextlib.suppress(WorkerError, TimeoutError):
-                while True:
-                    _, reply = self._read(time.monotonic())
-                    if isinstance(reply, protocol.Escaped):
-                        self._note(reply)
-        finally:
-            for descriptor in (self._requests, self._replies):
-                with contextlib.suppress(OSError):
-                    os.close(descriptor)
-            # macOS refuses to signal a group in which every process has ended
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            reaper().drop_group(self._process.pid)
-            self._process.wait()
+        """End the worker and everything it started."""
+        for descriptor in (self._requests, self._replies):
             with contextlib.suppress(OSError):
-                self._log.unlink()
+                os.close(descriptor)
+        # macOS refuses to signal a group in which every process has ended
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        reaper().drop_group(self._process.pid)
+        self._process.wait()
+        with contextlib.suppress(OSError):
+            self._log.unlink()
 
     def __enter__(self) -> Self:
         return self
@@ -277,7 +251,6 @@ class WorkerPool:
         self.deadline = deadline
         self.hash_seed = hash_seed
         self.cores = {"base": core, "head": core if head_core is None else head_core}
-        self._escaped: dict[str, set[str]] = {side: set() for side in SIDES}
         self._workers: dict[str, Worker] = {}
 
     def ask(self, side: Side, request: Request[R], timeout_s: float) -> R:
@@ -324,16 +297,11 @@ class WorkerPool:
         both = (self.sides.base, self.sides.head)
         return [side for side in both if side.name in self._workers]
 
-    def escapes(self, row: str) -> dict[str, str]:
-        """Return the problem, by side, if a forked child escaped from a row's benchmark."""
-        return {side: ESCAPED for side, rows in self._escaped.items() if row in rows}
-
     def close(self, name: str) -> None:
         """End the worker of a side."""
         worker = self._workers.pop(name, None)
         if worker is not None:
             worker.close()
-            self._escaped[name] |= worker.escaped
 
     def close_all(self) -> None:
         """End every worker."""

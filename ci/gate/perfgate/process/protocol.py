@@ -251,34 +251,21 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Failed:
-    """The benchmark raised. The reason is one sentence.
+    """The benchmark raised.
 
-    With `by_runner`, what runs it has failed instead, such as pytest.
+    Attributes:
+        reason: one sentence.
+        by_runner: whether what runs it has failed instead, such as pytest.
+        is_fatal: whether the worker can answer nothing more.
     """
 
     reason: str
     by_runner: bool = False
-
-
-@dataclass(frozen=True)
-class Escaped:
-    """Sent unasked by a forked child that returned from a benchmark."""
-
-    row: str | None
+    is_fatal: bool = False
 
 
 Reply = (
-    Suite
-    | Modules
-    | FirstRun
-    | Value
-    | Seconds
-    | Calibration
-    | Calls
-    | Released
-    | Skipped
-    | Failed
-    | Escaped
+    Suite | Modules | FirstRun | Value | Seconds | Calibration | Calls | Released | Skipped | Failed
 )
 REQUESTS = {
     each.__name__: each

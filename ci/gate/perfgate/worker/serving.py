@@ -18,6 +18,7 @@ from ..process import protocol
 from . import calls, first_run, listing, own_time, sampling
 from .suite import LoadedSuite, SkippedError
 
+_FORKED = "it forked, and the child returned from the benchmark instead of exiting"
 _LAST_RESORT_KILLED = "800"  # if memory runs out, the kernel should kill the worker, not the gate
 
 
@@ -91,7 +92,7 @@ def _reply(suite: LoadedSuite, request: protocol.Request[Any]) -> protocol.Reply
         elif type(error).__name__ == "SkipNotImplemented":
             reply = protocol.Skipped(listing.sentence(error))
     if os.getpid() != me:
-        return protocol.Escaped(getattr(request, "row", None))
+        return protocol.Failed(_FORKED, is_fatal=True)  # parent and child share the pipes now
     if not suite.scratch.is_dir():
         return protocol.Failed("it deleted its working directory")
     return reply

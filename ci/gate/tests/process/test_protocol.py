@@ -36,8 +36,7 @@ REPLIED = [
     protocol.Calls({"f": 2}, {"f": 0.5}),
     protocol.Released(),
     protocol.Skipped("NotImplementedError: no GPU"),
-    protocol.Failed("ValueError: no"),
-    protocol.Escaped(None),
+    protocol.Failed("ValueError: no", by_runner=True, is_fatal=True),
 ]
 
 
