@@ -29,7 +29,7 @@ from perfgate.measure.pairing import Session
 from perfgate.measure.progress import Progress, run_key
 from perfgate.options import DEFAULT_OUTPUT
 from perfgate.report.coverage import cover
-from perfgate.report.files import as_json, junit
+from perfgate.report.gate_json import as_json
 from perfgate.report.markdown import markdown
 from perfgate.report.result import Result
 from perfgate.rows import MODULE, NO_TIME, Judged, NotRun, Row
@@ -249,9 +249,8 @@ def _make_output(folder: Path) -> None:
 
 
 def _write(result: Result, options: argparse.Namespace) -> None:
-    texts = {"gate.md": markdown(result), "gate.json": as_json(result), "junit.xml": junit(result)}
-    for name, text in texts.items():
-        replace_text(options.output / name, text)
+    replace_text(options.output / "gate.md", markdown(result))
+    replace_text(options.output / "gate.json", as_json(result))
 
 
 def _say(text: str) -> None:

@@ -1,9 +1,7 @@
 """The verdict on a benchmark, from everything that was measured on it."""
 
-from dataclasses import dataclass
-
 from perfgate.config import BETTER, CHANGED, SAME, UNSURE, WORSE, Rules
-from perfgate.hlo import difference
+from perfgate.hlo import added_lines
 from perfgate.metrics import describe_change
 from perfgate.rows import CONTINUES, MODULE, Change, Judged, NotRun, Outcome, Row
 from perfgate.stats.evidence import NOT_SLOWER, SLOWER, UNDECIDED, Evidence
@@ -15,16 +13,8 @@ _NOT_RUN = {
     NotRun.CLOCK: "not timed",
     NotRun.TIME: "not reached",
 }
+_MOST_LINES = 5
 BROKEN_BEFORE = "broken before"  # it can't be measured on the base either
-
-
-@dataclass(frozen=True)
-class _Opinion:
-    """A verdict that later steps may change, with the reasons so far."""
-
-    verdict: str
-    outcome: Outcome
-    reasons: tuple[str, ...] = ()
 
 
 def judge(row: Row, rules: Rules, *, timing: bool) -> Judged:
@@ -38,15 +28,15 @@ def judge(row: Row, rules: Rules, *, timing: bool) -> Judged:
     if row.problems or row.state == "gone" or row.head.skipped:
         opinion = _judge_unmeasured(row, rules)
     elif row.not_run is NotRun.CLOCK:
-        opinion = _Opinion("not timed", Outcome.NEUTRAL)
+        opinion = Judged(row, "not timed", Outcome.NEUTRAL)
     elif row.not_run is not None:
         outcome = Outcome.PASSED
         if row.not_run is NotRun.TIME:  # it was not looked at, so it may be worse
             outcome = _undecided(rules, looks_worse=True)
-        opinion = _Opinion(_NOT_RUN[row.not_run], outcome, (row.not_run.value,))
+        opinion = Judged(row, _NOT_RUN[row.not_run], outcome, (row.not_run.value,))
     elif row.state == "new" or row.base.skipped:
         reason = "it ran on head, and the base has nothing to compare it with"
-        opinion = _Opinion("new", Outcome.PASSED, (reason,))
+        opinion = Judged(row, "new", Outcome.PASSED, (reason,))
     else:
         opinion = _judge_changes(row, _judge_time(row, rules, timing=timing), rules)
     reasons = (*row.causes, *opinion.reasons)
@@ -55,27 +45,27 @@ def judge(row: Row, rules: Rules, *, timing: bool) -> Judged:
     return Judged(row, opinion.verdict, opinion.outcome, reasons)
 
 
-def _judge_unmeasured(row: Row, rules: Rules) -> _Opinion:
+def _judge_unmeasured(row: Row, rules: Rules) -> Judged:
     why = f": {row.head.skip_reason}" if row.head.skip_reason else ""
     if row.state == "gone":
         outcome = Outcome.WARNED if rules.verdict.gone == "warn" else Outcome.UNMEASURED
-        opinion = _Opinion("gone", outcome, ("the base's suite has it, but head's does not",))
+        opinion = Judged(row, "gone", outcome, ("the base's suite has it, but head's does not",))
     elif _is_broken_before(row):
         reason = "it is broken on the base too, so it does not block this change"
-        return _Opinion(BROKEN_BEFORE, Outcome.NEUTRAL, (*_problems(row.problems), reason))
+        return Judged(row, BROKEN_BEFORE, Outcome.NEUTRAL, (*_problems(row.problems), reason))
     elif row.problems:
-        opinion = _Opinion("could not measure", Outcome.UNMEASURED, _problems(row.problems))
+        opinion = Judged(row, "could not measure", Outcome.UNMEASURED, _problems(row.problems))
     elif row.base.skipped or row.state == "new":
-        return _Opinion("skipped", Outcome.NEUTRAL, (f"it is skipped{why}",))
+        return Judged(row, "skipped", Outcome.NEUTRAL, (f"it is skipped{why}",))
     else:
         reason = f"it runs on the base, but is skipped on head{why}"
-        opinion = _Opinion("could not measure", Outcome.UNMEASURED, (reason,))
+        opinion = Judged(row, "could not measure", Outcome.UNMEASURED, (reason,))
     entry = rules.acceptance(row.name, "missing")
     if entry is None:
         return opinion
     accepted = f"accepted until {entry.expires}: {entry.reason}"
     reasons = (*opinion.reasons, accepted)
-    return _Opinion(f"{opinion.verdict}, accepted", Outcome.WARNED, reasons)
+    return Judged(row, f"{opinion.verdict}, accepted", Outcome.WARNED, reasons)
 
 
 def _is_broken_before(row: Row) -> bool:
@@ -93,15 +83,15 @@ def _problems(problems: dict[str, str]) -> tuple[str, ...]:
     return tuple(f"on {side}: {reason}" for side, reason in sorted(problems.items()))
 
 
-def _judge_time(row: Row, rules: Rules, *, timing: bool) -> _Opinion:
+def _judge_time(row: Row, rules: Rules, *, timing: bool) -> Judged:
     if row.same:
         verb = "use" if row.same == "code" else "run"
         reason = f"both sides {verb} the same {row.same}, so it can't have got slower"
-        return _Opinion(f"same {row.same}", Outcome.PASSED, (reason,))
+        return Judged(row, f"same {row.same}", Outcome.PASSED, (reason,))
     if row.benchmark.is_timed and not timing:
-        return _Opinion("not timed", Outcome.NEUTRAL)
+        return Judged(row, "not timed", Outcome.NEUTRAL)
     if not row.benchmark.is_timed:
-        return _Opinion("same", Outcome.PASSED)
+        return Judged(row, "same", Outcome.PASSED)
     evidence = row.evidence
     if evidence is None or evidence.verdict == UNDECIDED:
         pairs = evidence.num_pairs if evidence else 0
@@ -113,7 +103,7 @@ def _judge_time(row: Row, rules: Rules, *, timing: bool) -> _Opinion:
         if not pairs:
             reason = f"the run ended before it was timed; {CONTINUES}"
         outcome = _undecided(rules, looks_worse=looks_slower)
-        return _Opinion("undecided", outcome, (reason,))
+        return Judged(row, "undecided", outcome, (reason,))
     return _judge_evidence(row, evidence, rules)
 
 
@@ -130,7 +120,7 @@ def _undecided(rules: Rules, *, looks_worse: bool) -> Outcome:
     return Outcome.WARNED if rules.verdict.undecided == "warn" else Outcome.UNDECIDED
 
 
-def _judge_evidence(row: Row, evidence: Evidence, rules: Rules) -> _Opinion:
+def _judge_evidence(row: Row, evidence: Evidence, rules: Rules) -> Judged:
     ratio, low, _ = evidence.ratio()
     factor = max(ratio, 1 / ratio)
     reasons: tuple[str, ...] = ()
@@ -139,15 +129,15 @@ def _judge_evidence(row: Row, evidence: Evidence, rules: Rules) -> _Opinion:
         reasons = (f"suspicious: {times}; do both sides measure the same work?",)
     if evidence.verdict != SLOWER:
         verdict = "faster" if evidence.is_faster() else "not slower"
-        return _Opinion(verdict, Outcome.PASSED, reasons)
+        return Judged(row, verdict, Outcome.PASSED, reasons)
     entry = rules.acceptance(row.name, "time")
     if entry and low <= entry.ratio:
         accepted = f"accepted up to {entry.ratio:g} times until {entry.expires}: {entry.reason}"
-        return _Opinion("slower, accepted", Outcome.WARNED, (*reasons, accepted))
-    return _Opinion("slower", Outcome.FAILED, reasons)
+        return Judged(row, "slower, accepted", Outcome.WARNED, (*reasons, accepted))
+    return Judged(row, "slower", Outcome.FAILED, reasons)
 
 
-def _judge_changes(row: Row, opinion: _Opinion, rules: Rules) -> _Opinion:
+def _judge_changes(row: Row, opinion: Judged, rules: Rules) -> Judged:
     """Let metrics that got worse fail the row, except those whose cost has not grown."""
     found_worse = [each for each in row.changes if each.word == WORSE]
     outweighed = [each for each in found_worse if _is_outweighed(each, row, rules)]
@@ -178,7 +168,7 @@ def _judge_changes(row: Row, opinion: _Opinion, rules: Rules) -> _Opinion:
     else:
         reasons += [_describe_outweighed(each, rules, row.name) for each in outweighed]
     reasons += _disagreement(row, opinion.verdict)
-    return _Opinion(verdict, outcome, tuple(reasons))
+    return Judged(row, verdict, outcome, tuple(reasons))
 
 
 def _doubts(row: Row, rules: Rules) -> list[str]:
@@ -257,10 +247,8 @@ def _describe_worse(change: Change, rules: Rules) -> str:
 
 def _added_lines(row: Row) -> list[str]:
     """Name the source lines of head's program that ask for more instructions."""
-    base = row.base.program
-    head = row.head.program
-    if base is None or head is None:
+    if row.base.program is None or row.head.program is None:
         return []
-    lines = difference(base, head).lines
+    lines = added_lines(row.base.program, row.head.program).most_common(_MOST_LINES)
     shown = ", ".join(f"{line} ({count})" for line, count in lines)
     return [f"added instructions come from {shown}"] if lines else []

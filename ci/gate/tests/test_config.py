@@ -3,7 +3,6 @@
 import os
 from dataclasses import replace
 from datetime import date
-from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -24,7 +23,6 @@ from perfgate.errors import UsageError
 from perfgate.hlo import Program
 from perfgate.metrics import compare_metrics
 from perfgate.process.protocol import FirstRun, Value
-from perfgate.report.files import junit
 from perfgate.report.markdown import markdown
 from perfgate.report.result import Result
 from perfgate.rows import Benchmark, Outcome, Row, SideRun
@@ -412,20 +410,17 @@ def test_a_report_counts_budgets_as_what_they_are():
     )
     unknown = Budget("nothing", "seconds", "s", ceiling=1.0)
     accepted = Accepted(ROW, "budget seconds", 1.0, "why", date(2999, 1, 1))
-    for budgets, entries, code, headline, counts in (
-        ((kept,), (), 0, "PASSED: no regression found", (2, 0, 0)),
-        ((missed, kept), (), 1, "FAILED: 1 budget missed", (3, 1, 0)),
-        ((missed,), (accepted,), 0, "PASSED: no regression found", (2, 0, 0)),
-        ((unknown,), (), 3, "COULD NOT TELL: 1 budget could not be checked", (2, 0, 1)),
+    for budgets, entries, code, headline in (
+        ((kept,), (), 0, "PASSED: no regression found"),
+        ((missed, kept), (), 1, "FAILED: 1 budget missed"),
+        ((missed,), (accepted,), 0, "PASSED: no regression found"),
+        ((unknown,), (), 3, "COULD NOT TELL: 1 budget could not be checked"),
     ):
         rules = Rules(budget=budgets, accepted=entries)
         row = judged(timed(*SAME), rules)
         found = check_budgets([row.row], rules)
         result = Result([row], found, rules, "a" * 40, "b" * 40, [], "one")
         assert (result.exit_code, result.headline) == (code, f"{headline}; 1 benchmark in all")
-        suite = ET.fromstring(junit(result))  # noqa: S314 - our own text
-        assert tuple(int(suite.get(name)) for name in ("tests", "failures", "errors")) == counts
-        assert (len(suite.findall(".//failure")), len(suite.findall(".//error"))) == counts[1:]
         assert all(word in markdown(result) for word in {each.word for each in result.budgets})
 
 

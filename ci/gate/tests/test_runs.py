@@ -3,7 +3,6 @@
 import json
 import os
 import re
-from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -247,10 +246,6 @@ def test_a_slowdown_fails_until_it_is_accepted(repository):
     assert run.verdicts()["basics.track_mean"] == "same"
     assert run.out.startswith("# FAILED: 1 regressed")
     assert f"--bench '^{CACHED.replace('.', chr(92) + '.')}$'" in run.out
-    # our own file
-    junit = ET.fromstring((run.report.parent / "junit.xml").read_text())  # noqa: S314
-    assert junit.get("failures") == "1"
-    assert len(junit.findall("testcase")) == 2
 
     accept = ["accept", CACHED, "--reason", "exact sums", "--ratio", "40"]
     assert repository.gate(*accept, "--expires", "2999-01-31").code == 0

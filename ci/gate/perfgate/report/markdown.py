@@ -8,7 +8,6 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from perfgate.hlo import difference
 from perfgate.metrics import describe_change, number
 from perfgate.report.result import Result
 from perfgate.rows import MODULE, Judged, NotRun, Outcome, Row
@@ -91,19 +90,11 @@ def command(row: Row, result: Result) -> str:
 
 
 def _program_difference(row: Row) -> list[str]:
-    base = row.base.program
-    head = row.head.program
     changed = [each for each in row.changes if each.base != each.head]
-    if base is None or head is None or not changed:
+    if len(row.programs) < 2 or not changed:
         return []
-    lines = ["", "| program | base -> head |", "|---|---|"]
-    lines += [f"| {each.metric} | {describe_change(each)} |" for each in changed]
-    found = difference(base, head)
-    for word, kinds in (("gained", found.gained), ("lost", found.lost)):
-        if kinds:
-            shown = ", ".join(f"{count} {kind}" for kind, count in list(kinds.items())[:6])
-            lines.append(f"| {word} | {shown} |")
-    return lines
+    lines = [f"| {each.metric} | {describe_change(each)} |" for each in changed]
+    return ["", "| program | base -> head |", "|---|---|", *lines]
 
 
 def measured(row: Row) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from perfgate.errors import UsageError
 from perfgate.source.asv_config import SuiteConfig, read_config
 from perfgate.source.changes import changed_code, changed_lines, only_pages_differ
-from perfgate.source.environments import build_environments, check_python, why_built
+from perfgate.source.environments import build_environment, check_python, why_built
 from perfgate.source.git import WORKING_TREE, commit_of, git, list_files, merge_base, submodules
 from perfgate.source.layout import (
     generated_modules,
@@ -266,11 +266,15 @@ def _made_ready(
         reason = f"a build makes {generated[0]}, which git ignores"
     packages = {name: place / config.package_dir for name, (place, _) in checkouts.items()}
     pythons = dict.fromkeys(packages, python)
-    environments = "one, shared: the declared dependencies are equal"
-    if python != sys.executable:
-        environments = f"one, shared, of {python}: the declared dependencies are equal"
+    of = "" if python == sys.executable else f" of {python}"
+    environments = f"one, shared{of}: the declared dependencies are equal"
     if reason:
-        pythons = build_environments(folder, packages, config, shared=only_documentation)
+        to_build = {"head": packages["head"]} if only_documentation else packages
+        built = {
+            name: build_environment(folder / f"env-{name}", package, config)
+            for name, package in to_build.items()
+        }
+        pythons = {"base": built["head"]} | built
         number = "one, built for both sides" if only_documentation else "one for each side"
         environments = f"{number}: {reason}"
     sides = []

@@ -199,7 +199,6 @@ def test_a_suite_may_lie_beside_its_own_configuration(repository):
             {"install_command": ["python -m pip install --constraint old.txt {wheel_file}"]},
             "install_command .* was not run",
         ),
-        ({"repo": "https://example.com/o/other.git"}, r"repo .*\(https:.*other.git\) was not used"),
     ],
     ids=str,
 )

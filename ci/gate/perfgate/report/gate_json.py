@@ -1,24 +1,13 @@
-"""Reports for programs: JSON with every raw number, and JUnit XML for dashboards."""
+"""The report for programs: JSON with every raw number."""
 
 import dataclasses
 import json
 import math
-from collections import Counter
 from typing import Any
-from xml.etree import ElementTree as ET
 
-from perfgate.budgets import UNKNOWN, BudgetFinding
-from perfgate.report.markdown import command, measured
+from perfgate.report.markdown import command
 from perfgate.report.result import Result
-from perfgate.rows import SIDES, Judged, Outcome
-
-_TAGS = {
-    Outcome.FAILED: "failure",
-    Outcome.UNMEASURED: "error",
-    Outcome.UNDECIDED: "error",
-    Outcome.NEUTRAL: "skipped",
-    Outcome.OPEN: "skipped",
-}
+from perfgate.rows import SIDES, Judged
 
 
 def as_json(result: Result) -> str:
@@ -85,48 +74,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def junit(result: Result) -> str:
-    """Return the rows as test cases.
-
-    A regression is a failure. A benchmark that could not be decided is an error.
-    """
-    num_cases = len(result.rows) + len(result.budgets)
-    suite = ET.Element("testsuite", name="performance gate", tests=str(num_cases))
-    counts = Counter(row.outcome for row in result.rows)
-    unknown = counts[Outcome.UNMEASURED] + counts[Outcome.UNDECIDED]
-    suite.set("failures", str(counts[Outcome.FAILED] + result.count_budgets("missed")))
-    suite.set("errors", str(unknown + result.count_budgets(*UNKNOWN)))
-    for row in result.rows:
-        _add_row(suite, row, result)
-    for found in result.budgets:
-        _add_budget(suite, found)
-    ET.indent(suite)
-    return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def _add_row(suite: ET.Element, judged: Judged, result: Result) -> None:
-    row = judged.row
-    group, _, name = row.benchmark.name.rpartition(".")
-    parameters = row.name[len(row.benchmark.name) :]
-    case = ET.SubElement(suite, "testcase", classname=group, name=name + parameters)
-    if judged.outcome in _TAGS:
-        message = _printable(f"{judged.verdict} {measured(row)}")
-        element = ET.SubElement(case, _TAGS[judged.outcome], message=message)
-        element.text = _printable("\n".join([*judged.reasons, command(row, result)]))
-
-
-def _add_budget(suite: ET.Element, found: BudgetFinding) -> None:
-    name = f"{found.row} {found.budget.metric}"
-    case = ET.SubElement(suite, "testcase", classname="budget", name=name)
-    message = f"{found.word}: {found.figure} {found.budget.unit}"
-    if found.word == "missed":
-        ET.SubElement(case, "failure", message=message)
-    elif found.word in UNKNOWN:
-        ET.SubElement(case, "error", message=message)
-
-
-def _printable(text: str) -> str:
-    """Leave out the characters that XML can't hold; a benchmark's message may hold any."""
-    return "".join(each for each in text.strip() if each in "\t\n" or each.isprintable())
