@@ -29,7 +29,7 @@ other commands; each has its own --help:
   perfgate accept BENCHMARK           accept a regression, for a person to review
   perfgate history                    print when main became slower or faster
   perfgate store fetch|push           keep asv's results on a branch of their own
-  perfgate comment --report FILE      post a report as a comment on its pull request
+  perfgate comment                    print a report as a comment that is safe to post
 
 exit codes:
   0  no regression
