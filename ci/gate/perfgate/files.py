@@ -1,6 +1,7 @@
 """Read files of a limited size with one-sentence errors, and replace files atomically."""
 
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from perfgate.errors import UsageError
 # The most bytes that are read of a file: TOML that people write, or results.
 _MOST_OF_TOML = 2**22
 _MOST_BYTES = 2**26
+# A key of 200 parts or more: tomllib takes gigabytes for one of 30,000.
+_LONG_KEY = re.compile(r"""(?:\.\s*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')\s*){200}""")
 
 
 def read_text(file: Path) -> str:
@@ -34,9 +37,15 @@ def read_toml(file: Path, failure: type[Exception] = UsageError) -> dict[str, An
         failure: the exception to raise if the file is not valid TOML.
     """
     try:
-        return tomllib.loads(read_text(file))
+        return _parsed(read_text(file))
     except (ValueError, RecursionError) as error:
         raise failure(f"{file.parent.name}/{file.name} is not valid TOML: {error}.") from None
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    if _LONG_KEY.search(text):
+        raise ValueError("a key has more than 200 parts")
+    return tomllib.loads(text)
 
 
 def replace_text(file: Path, text: str) -> None:

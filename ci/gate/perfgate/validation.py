@@ -24,7 +24,9 @@ def validated(model: type[T], table: dict[str, Any], source: str) -> T:
         return TypeAdapter(model).validate_python(table)
     except ValidationError as caught:
         # A misspelt key also causes a missing one, but the misspelt name says more.
-        mistakes = sorted(caught.errors(), key=lambda each: each["type"] == "missing")
-        place = ".".join(map(str, mistakes[0]["loc"]))
-        given = mistakes[0]["input"]
-        raise UsageError(f"{source}: {place}: {mistakes[0]['msg']}, but got {given!r}.") from None
+        first = min(caught.errors(), key=lambda each: each["type"] == "missing")
+        place = ".".join(map(str, first["loc"]))
+        said = f"{place}: {first['msg']}, but got {first['input']!r}"
+        if first["type"] == "value_error":  # a check of our own, which says the value
+            said = f"{place} {first.get('ctx', {}).get('error')}"
+        raise UsageError(f"{source}: {said}.") from None
