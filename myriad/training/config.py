@@ -42,14 +42,6 @@ Tag = Annotated[str, Field(min_length=1, max_length=64)]
 _Name = Annotated[str | None, Field(min_length=1, max_length=128)]
 # The range of an argument of `make_config` that is not a field.
 TOTAL_STEPS = Integer(1, INT64)
-# Switches and variables are not fields. Each is listed with the field that it sets, for messages.
-_BEHIND_SWITCH = {
-    "bf16": "agent.compute_dtype to 'bfloat16'",
-    "flash_attention": "agent.attention to 'chunked', or to 'cudnn' on a GPU,",
-    "compile": "compile_mode to 'aot' or 'off'",
-    "torch_compile": "compile_mode to 'aot' or 'off'",
-    "optimal_batch_size": "batch_size",
-}
 # TOML has no null, so a file says None like this.
 _NONE = "none"
 # The longest list in a configuration, since people read and compare configurations.
@@ -413,10 +405,6 @@ def _require_known(fields: Iterable[str]) -> None:
     for name in fields:
         if name in FIELDS or name.startswith(("agent.", "env.")):
             continue
-        if (setting := name.lower().removeprefix("use_")) in _BEHIND_SWITCH:
-            raise InvalidArgumentError(
-                f"{name} is not a field of a training: set {_BEHIND_SWITCH[setting]} instead."
-            )
         known = [each for each in FIELDS if not each.endswith("_options")]
         raise UnknownNameError("field", name, [*known, "agent.<hyperparameter>", "env.<parameter>"])
 
