@@ -25,7 +25,6 @@ import sys
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from benchmarks.harness import handles
 from benchmarks.harness.asv_suite import AsvSuite
 from benchmarks.harness.results import Row, machine_columns, markdown, spread
 from benchmarks.harness.workloads import Training
@@ -75,10 +74,11 @@ class BatchSize(AsvSuite):
 
     def prepare(self, declared: Training) -> None:
         from myriad import create_config
+        from myriad.programs import LearningProgram
 
         rows = ROWS[declared.agent](self.batch_size)
         config = create_config("cartpole-control", declared.agent, **rows)
-        self.learning = handles.LearningProgram(config)
+        self.learning = LearningProgram(config)
         self.time_learn(declared.agent)
 
     def time_learn(self, agent: str) -> None:
@@ -128,7 +128,7 @@ def _time_agent(env: str, agent: str, run: Run) -> None:
     for arm, measured in _measure_compile(env, agent, rounds) if _COMPILE in names else ():
         rows.append(_row(env, agent, arm, _COMPILE_ROWS) | measured)
         lines.append([arm, f"{_COMPILE_ROWS:,}", between(measured, "steps_per_s", ",.0f"), "-", ""])
-    run.add(rows, {"agent": agent, "sizes": list(sizes), "arms": list(names)})
+    run.file.add(rows, {"agent": agent, "sizes": list(sizes), "arms": list(names)})
     print(f"\n{agent} on {env}\n")
     print(markdown(("arm", "rows", "rows/s (95% interval)", "memory", ""), lines))
 

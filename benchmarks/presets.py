@@ -26,12 +26,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from benchmarks.harness import handles
 from benchmarks.harness.asv_suite import AsvSuite, names_of
-from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.results import Row, machine_columns, markdown, spread
-from benchmarks.harness.trainings import chosen, trained
-from benchmarks.harness.workloads import Training, load
+from benchmarks.harness.trainings import trained
+from benchmarks.harness.worker import ChildError, seconds_of
+from benchmarks.harness.workloads import Training, chosen
 from benchmarks.runner import Run, Script, in_turns, ratio_table, switch, text, whole
 
 PARTS = ("knobs", "runs", "ladder", "target")
@@ -126,22 +125,19 @@ class Updates:
     """Updates of one arm, from a state in which every update learns."""
 
     def __init__(self, declared: Training, arm: Arm):
+        from myriad.programs import TrainingProgram
+
         start = time.perf_counter()
-        # Older commits know no other updates than those that donate.
-        options = {} if arm.donates else {"donate": False}
-        self.training = handles.TrainingProgram(config_of(declared, arm), **options)
+        self.training = TrainingProgram(config_of(declared, arm), donate=arm.donates)
         self.training.warm_up()
         self._is_ahead = arm.is_ahead
         self.num_updates = 1
         self.run()
         self.compile_s = time.perf_counter() - start
-        while self.num_updates < _MOST_UPDATES and (seconds := self._seconds()) < _SAMPLE_S:
+        while self.num_updates < _MOST_UPDATES and (seconds := seconds_of(self.run)) < _SAMPLE_S:
             self.num_updates *= max(2, round(_SAMPLE_S / seconds))
-
-    @property
-    def steps(self) -> int:
-        """Steps of all environments in a call of `run`."""
-        return self.num_updates * self.training.steps_per_update
+        # steps of all environments in a call of `run`
+        self.steps = self.num_updates * self.training.steps_per_update
 
     def run(self) -> None:
         """Train, and fetch the reports."""
@@ -150,14 +146,9 @@ class Updates:
             # The report that ends a window is fetched before the next one begins.
             self.training.run_updates(min(chunk, self.num_updates - done))
 
-    def _seconds(self) -> float:
-        start = time.perf_counter()
-        self.run()
-        return time.perf_counter() - start
-
     def rate(self) -> float:
         """Return the steps/s of a call."""
-        return self.steps / self._seconds()
+        return self.steps / seconds_of(self.run)
 
 
 def fields_of(declared: Training, arm: Arm, seed: int = 0) -> dict[str, Any]:
@@ -221,7 +212,7 @@ def _measure(run: Run) -> None:
     import myriad
 
     myriad.configure()
-    for declared in chosen(load().trainings["presets"], run.options, "presets"):
+    for declared in chosen("presets", run.options):
         print(f"\n{declared.agent} on {declared.env}\n")
         parts = {"knobs": _knobs, "runs": _runs, "ladder": _ladder, "target": _target}
         for part in run.options.part or PARTS:
@@ -247,7 +238,7 @@ def _save(
         rows.append(described | columns[name] | spread(own, "steps_per_s") | {"arm": prefix + name})
         size = {"num_envs": columns[name]["num_envs"], "steps_per_s": list(own)}
         samples[name] = differs.get(name, {}) | size
-    run.add(rows, _described(declared) | about | {"arms": samples})
+    run.file.add(rows, _described(declared) | about | {"arms": samples})
     print(ratio_table(what, rates))
 
 
@@ -265,8 +256,7 @@ def _knobs(declared: Training, run: Run) -> None:
         }
         for name, each in timed.items()
     }
-    differs = {n: {"starts_from": arm.preset, "sets": arm.settings} for n, arm in compared.items()}
-    _save(run, declared, rates, columns, differs=differs)
+    _save(run, declared, rates, columns, differs=_differences(compared))
 
 
 def _runs(declared: Training, run: Run) -> None:
@@ -274,27 +264,26 @@ def _runs(declared: Training, run: Run) -> None:
     compared = run_arms(declared)
     # An arm's second process finds its programs in the cache.
     with tempfile.TemporaryDirectory() as cache:
-        samplers = {
-            name: functools.partial(_run_rate, declared, arm, cache)
-            for name, arm in compared.items()
-        }
+
+        def rate(arm: Arm) -> float:
+            """Train once. Return the steps/s without compiling."""
+            options = {"cpu_devices": arm.cpu_devices, "profile_chunks": arm.profile_chunks}
+            reply = trained(fields_of(declared, arm), cache, **options)
+            if "loop_s" not in reply:
+                raise ChildError(**reply["row"])
+            return reply["row"]["num_steps"] / reply["loop_s"]
+
+        samplers = {name: functools.partial(rate, arm) for name, arm in compared.items()}
         rates = in_turns(samplers, run.options.rounds)
     config = config_of(declared, Arm(BASELINE))
     size = {"num_envs": config.num_envs, "scan_chunk_size": config.scan_chunk_size}
-    differs = {n: {"starts_from": BASELINE, "sets": arm.settings} for n, arm in compared.items()}
     print("\nwhole trainings\n")
-    columns = dict.fromkeys(compared, size)
-    _save(run, declared, rates, columns, prefix="run: ", what="training", differs=differs)
+    options = {"prefix": "run: ", "what": "training", "differs": _differences(compared)}
+    _save(run, declared, rates, dict.fromkeys(compared, size), **options)
 
 
-def _run_rate(declared: Training, arm: Arm, cache: str) -> float:
-    """Train once in a new process. Return the steps/s without compiling."""
-    fields = fields_of(declared, arm)
-    options = {"cpu_devices": arm.cpu_devices, "profile_chunks": arm.profile_chunks}
-    reply = trained(fields, cache, **options)
-    if "loop_s" not in reply:
-        raise ChildError(**reply["row"])
-    return reply["row"]["num_steps"] / reply["loop_s"]
+def _differences(compared: Mapping[str, Arm]) -> dict[str, Any]:
+    return {n: {"starts_from": arm.preset, "sets": arm.settings} for n, arm in compared.items()}
 
 
 def _ladder(declared: Training, run: Run) -> None:
@@ -345,7 +334,7 @@ def _target(declared: Training, run: Run) -> None:
                 row["status"] = "ok"  # a training that falls short is a result too
             train_s = reply.get("train_s", "")
             of_training = {"arm": name, "seed": seed, "train_s": train_s, "columns": row}
-            run.add([row], _described(declared) | of_training)
+            run.file.add([row], _described(declared) | of_training)
             found[name].append(run.file.rows[-1] | {"train_s": train_s})
     print("\nto the target return\n")
     print(markdown(_HEADERS, [_line(name, rows) for name, rows in found.items()]))

@@ -23,11 +23,10 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from benchmarks.harness.asv_suite import AsvSuite, names_of
-from benchmarks.harness.process.child import Reply
-from benchmarks.harness.process.clock import seconds_of
-from benchmarks.harness.process.failures import failure_of
+from benchmarks.harness.process import Reply
 from benchmarks.harness.programs import TIMEOUT_S, chunk_bytes, machine, program, request_of
 from benchmarks.harness.results import LEAST_SAMPLES, Row, machine_columns, markdown, spread
+from benchmarks.harness.worker import failure_of, seconds_of
 from benchmarks.harness.workload import Workload
 from benchmarks.runner import (
     Run,
@@ -136,15 +135,9 @@ def _measure(run: Run) -> None:
         _columns_of(found, options.num_envs) | reply["columns"] | described
         for found in reply["chunks"]
     ]
-    run.add(rows, reply)
-    headers = [
-        "scan chunk",
-        "M steps/s (95% interval)",
-        "of the best",
-        "compiling, s",
-        "arguments",
-        "temporaries",
-    ]
+    run.file.add(rows, reply)
+    headers = ["scan chunk", "M steps/s (95% interval)", "of the best"]
+    headers += ["compiling, s", "arguments", "temporaries"]
     best = max((row["steps_per_s"] for row in rows if "steps_per_s" in row), default=1.0)
     print(f"{described['env']} with {described['agent']}, {options.num_envs:,} environments\n")
     print(markdown(headers, [_line(row, best) for row in rows]))

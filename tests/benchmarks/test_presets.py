@@ -6,6 +6,7 @@ import json
 import pytest
 
 from benchmarks import presets
+from benchmarks.harness import workloads
 from benchmarks.harness.results import read_csv
 from benchmarks.harness.rungs import Ladder
 from benchmarks.harness.workloads import Declaration, Training, load
@@ -22,7 +23,7 @@ def declare(monkeypatch, training):
     declared = Declaration(
         {}, sanity_checks={}, targets=(), trainings={"presets": {training.name: training}}
     )
-    monkeypatch.setattr(presets, "load", lambda: declared)
+    monkeypatch.setattr(workloads, "load", lambda: declared)
 
 
 @pytest.mark.parametrize("workload", DECLARED)

@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from benchmarks import training
+from benchmarks.harness import workloads
 from benchmarks.harness.results import read_csv
 from benchmarks.harness.workloads import Declaration, Training
 from benchmarks.trainer import HostLoop
@@ -29,7 +29,7 @@ def test_a_seed_is_a_row_and_a_training_that_misses_its_target_says_by_how_much(
     declared = Declaration(
         {}, sanity_checks={}, targets=(), trainings={"training": {"easy": EASY, "hard": hard}}
     )
-    monkeypatch.setattr(training, "load", lambda: declared)
+    monkeypatch.setattr(workloads, "load", lambda: declared)
     assert main(["--seeds", "1", "--output", str(tmp_path / "t.csv")]) == 1
     easy, missed = read_csv(tmp_path / "t.csv")
     assert [easy[each] for each in ("suite", "agent", "status", "num_envs")] == [
