@@ -11,7 +11,7 @@ import jax
 from myriad.errors import InvalidArgumentError, shown
 from myriad.timing.intervals import mean_interval
 from myriad.training.config import TrainingConfig
-from myriad.training.logging.history import History
+from myriad.training.metrics import History
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,9 +24,9 @@ from myriad.errors import (
 )
 from myriad.files import replacing
 from myriad.training import checkpoint
-from myriad.training.logging.history import History
-from myriad.training.logging.run_folder import RunFolder, lines_of, rows_of
-from myriad.training.logging.trackers import TensorBoard, require_trackers
+from myriad.training.callbacks.trackers import TensorBoard, require_trackers
+from myriad.training.metrics import History
+from myriad.training.run_folder import RunFolder, lines_of, rows_of
 
 ROOT = Path(__file__).parents[3]
 ROWS = [
@@ -67,7 +67,7 @@ def strict(text):
 HOLD = """
 import sys
 from pathlib import Path
-from myriad.training.logging.run_folder import RunFolder
+from myriad.training.run_folder import RunFolder
 with RunFolder(Path(sys.argv[1])).held():
     print("in", flush=True)
     sys.stdin.read()
@@ -105,7 +105,7 @@ CREATE = """
 import sys
 from pathlib import Path
 from myriad.errors import InvalidArgumentError
-from myriad.training.logging.run_folder import RunFolder
+from myriad.training.run_folder import RunFolder
 print("ready", flush=True)
 sys.stdin.readline()
 for i in range(10):
@@ -256,8 +256,8 @@ FULL = """
 import resource, sys
 from pathlib import Path
 from myriad.errors import InvalidArgumentError
-from myriad.training.logging.trackers import TensorBoard
-from myriad.training.logging.run_folder import RunFolder
+from myriad.training.callbacks.trackers import TensorBoard
+from myriad.training.run_folder import RunFolder
 folder, what = RunFolder(Path(sys.argv[1])), sys.argv[2]
 row = {"update": 5, "a_long_name" * 90: 0.5}
 trackers = [TensorBoard(folder, {})] if what == "tensorboard" else []
@@ -461,8 +461,8 @@ def test_a_run_and_its_resumption_are_one_of_weights_and_biases_with_the_names_o
 WANDB = """
 import sys
 from pathlib import Path
-from myriad.training.logging.trackers import WeightsAndBiases
-from myriad.training.logging.run_folder import RunFolder
+from myriad.training.callbacks.trackers import WeightsAndBiases
+from myriad.training.run_folder import RunFolder
 WeightsAndBiases(RunFolder(Path(sys.argv[1])), {})
 """
 
