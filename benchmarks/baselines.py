@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.harness.libraries import SuiteError
-from benchmarks.runner import Run, Script, resolved_env, text, whole
+from benchmarks.runner import Run, Script, environment, text, whole
 
 # A controller is chosen on different episodes than those that score it.
 _CHOOSING_EPISODES = 256
@@ -87,7 +87,7 @@ def _measure(run: Run) -> None:
     import myriad
 
     options = run.options
-    env = resolved_env(options.env) if options.env else None
+    env = options.env
     contests = [contest for contest in _contests() if env in (None, contest.env)]
     if not contests:
         raise SuiteError(
@@ -368,7 +368,7 @@ SCRIPT = Script(
     __doc__,
     _measure,
     {
-        "--env": text("only this environment's contests"),
+        "--env": text("only this environment's contests", type=environment),
         "--seeds": whole("number of trainings of each agent (default: 5)", 5),
         "--steps": whole("steps of one training (default: the contest's)"),
         "--preset": text("preset whose values the agents get (default: none, their defaults)"),

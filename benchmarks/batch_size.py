@@ -31,10 +31,10 @@ from benchmarks.harness.workloads import Training
 from benchmarks.runner import (
     Run,
     Script,
+    agent,
     between,
+    environment,
     readable,
-    resolved_agent,
-    resolved_env,
     switch,
     text,
     whole,
@@ -95,9 +95,8 @@ def _measure(run: Run) -> None:
 
     options = run.options
     myriad.configure()
-    env = resolved_env(options.env)
-    for agent in map(resolved_agent, options.agent or AGENTS):
-        _time_agent(env, agent, run)
+    for name in options.agent or AGENTS:
+        _time_agent(options.env, name, run)
 
 
 def _time_agent(env: str, agent: str, run: Run) -> None:
@@ -170,14 +169,16 @@ SCRIPT = Script(
     {
         "--fast": switch("measure every other size in fewer rounds"),
         "--agent": text(
-            f"an agent that learns (default: {', '.join(AGENTS)}; repeatable)", action="append"
+            f"an agent that learns (default: {', '.join(AGENTS)}; repeatable)",
+            action="append",
+            type=agent,
         ),
         "--arm": text(
             f"what is varied ({', '.join([*ARMS, _COMPILE])}; default: the first; repeatable)",
             action="append",
             choices=[*ARMS, _COMPILE],
         ),
-        "--env": text("environment, or package.module:Class", "cartpole-control"),
+        "--env": text("environment, or package.module:Class", "cartpole-control", type=environment),
         "--rounds": whole(f"rounds, each of which calls everything once (default: {_ROUNDS})"),
     },
     suite="batch_size",

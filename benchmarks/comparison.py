@@ -25,8 +25,8 @@ from benchmarks.harness.libraries import LIBRARIES, OURS, SIDES, TRAINERS, env_i
 from benchmarks.harness.results import markdown, spread, times
 from benchmarks.harness.sanity import measure
 from benchmarks.harness.workload import Case, Workload
-from benchmarks.harness.workloads import load, sizes_of
-from benchmarks.runner import NUM_ENVS, Run, Script, progress, resolved_env, switch, text, whole
+from benchmarks.harness.workloads import CARTPOLE, load, sizes_of
+from benchmarks.runner import NUM_ENVS, Run, Script, environment, progress, switch, text, whole
 from benchmarks.sides.network_policy import NETWORKS, agent_of, num_multiplications
 from benchmarks.sides.training import AGENT as PPO
 
@@ -74,7 +74,7 @@ def chosen(options: Any) -> list[Workload]:
         return [declared["cartpole-ppo"]]
     if options.seeds:
         return [workload for workload in declared.values() if workload.num_seeds]
-    env = resolved_env(options.env or "cartpole")
+    env = options.env or CARTPOLE
     sizes = sizes_of("comparison", env, options.num_envs, full=options.full)
     workloads = [replace(workload, num_steps=options.steps_per_env) for workload in sizes]
     if options.policy == "none":
@@ -218,7 +218,7 @@ SCRIPT = Script(
         "--seeds": switch(
             "compare trainings of 16 and 64 seeds at once with rejax's vmap over seeds"
         ),
-        "--env": text("environment, or package.module:Class (default: cartpole)"),
+        "--env": text("environment, or package.module:Class (default: cartpole)", type=environment),
     },
     exclusive=("--full", "--num-envs", "--training", "--seeds"),
     suite="comparison",

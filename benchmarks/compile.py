@@ -28,15 +28,13 @@ from benchmarks.harness.results import Row, machine_columns, markdown
 from benchmarks.harness.worker import ChildError
 from benchmarks.harness.workloads import Workload, load, tier_from_environment
 from benchmarks.runner import (
+    AGENT,
     ENV,
     NUM_ENVS,
     Run,
     Script,
     readable,
-    resolved_agent,
-    resolved_env,
     switch,
-    text,
 )
 
 QUICK_LAUNCHES = 3
@@ -134,10 +132,10 @@ def chosen(options: Any) -> list[Workload]:
         load().of("compile", "full" if options.full else tier_from_environment()).values()
     )
     if options.agent:
-        agent = resolved_agent(options.agent)
-        declared = [each for each in load().of("compile").values() if each.agent == agent]
-        workloads = declared[:1] or [replace(workloads[0], agent=agent)]
-    given: dict[str, Any] = {"env": resolved_env(options.env)} if options.env else {}
+        every = load().of("compile").values()
+        declared = [workload for workload in every if workload.agent == options.agent]
+        workloads = declared[:1] or [replace(workloads[0], agent=options.agent)]
+    given: dict[str, Any] = {"env": options.env} if options.env else {}
     if options.num_envs:
         given["num_envs"] = options.num_envs
     return [replace(workload, **given) for workload in workloads]
@@ -195,7 +193,7 @@ SCRIPT = Script(
     {
         "--full": switch("measure all of suite.toml, with more launches of each program"),
         "--env": ENV,
-        "--agent": text("agent (default: suite.toml's)"),
+        "--agent": AGENT,
         "--num-envs": NUM_ENVS,
     },
     suite="compile",

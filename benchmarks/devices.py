@@ -32,7 +32,17 @@ from benchmarks.harness.results import Row, markdown, spread
 from benchmarks.harness.worker import ChildError, seconds_of
 from benchmarks.harness.workload import Workload
 from benchmarks.harness.workloads import SuiteError, chosen
-from benchmarks.runner import Run, Script, between, in_turns, span_of, switch, text, whole
+from benchmarks.runner import (
+    AGENT,
+    ENV,
+    Run,
+    Script,
+    between,
+    in_turns,
+    span_of,
+    switch,
+    whole,
+)
 
 _PROCESSES = (1, 2)
 _BYTES = ("state_bytes", "sharded_bytes")
@@ -397,8 +407,8 @@ SCRIPT = Script(
     _measure,
     {
         "--full": switch("measure every workload of suite.toml"),
-        "--agent": text("measure only this agent's workloads"),
-        "--env": text("measure only workloads in this environment"),
+        "--agent": AGENT,
+        "--env": ENV,
         "--devices": whole(
             "numbers of devices in addition to 1 (default: 1, 2, 4, ... up to all devices)",
             nargs="+",

@@ -30,9 +30,9 @@ from benchmarks.harness.workload import Workload
 from benchmarks.runner import (
     Run,
     Script,
+    agent,
+    environment,
     readable,
-    resolved_agent,
-    resolved_env,
     switch,
     text,
     whole,
@@ -150,7 +150,7 @@ def most_that_fit(needed: Callable[[int], int], limit: int, step: int = _STEP) -
 
 def _measure(run: Run) -> None:
     options = run.options
-    request = {"env": resolved_env(options.env), "agent": resolved_agent(options.agent)}
+    request = {"env": options.env, "agent": options.agent}
     profiles = ("envs", "scan") if options.profile == "both" else (options.profile,)
     outputs = [_output(options, profile) for profile in profiles]
     found = machine()
@@ -297,8 +297,8 @@ SCRIPT = Script(
             "envs",
             choices=("envs", "scan", "both"),
         ),
-        "--env": text("environment, or package.module:Class (default: cartpole)", "cartpole"),
-        "--agent": text("agent (default: random)", "random"),
+        "--env": text("environment, or package.module:Class", "cartpole", type=environment),
+        "--agent": text("agent (default: random)", "random", type=agent),
         "--num-envs": whole("profile only this number of environments"),
         "--limit": text(
             "find the most environments that fit into BYTES, such as 4GiB",

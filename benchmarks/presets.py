@@ -31,7 +31,7 @@ from benchmarks.harness.results import Row, machine_columns, markdown, spread
 from benchmarks.harness.trainings import trained
 from benchmarks.harness.worker import ChildError, seconds_of
 from benchmarks.harness.workloads import Training, chosen
-from benchmarks.runner import Run, Script, in_turns, ratio_table, switch, text, whole
+from benchmarks.runner import AGENT, ENV, Run, Script, in_turns, ratio_table, switch, text, whole
 
 PARTS = ("knobs", "runs", "ladder", "target")
 BASELINE = "baseline"
@@ -370,8 +370,8 @@ SCRIPT = Script(
     _measure,
     {
         "--full": switch("measure every training of suite.toml, and the guide's sizes"),
-        "--agent": text("measure only this agent's trainings"),
-        "--env": text("measure only trainings in this environment"),
+        "--agent": AGENT,
+        "--env": ENV,
         "--part": text(
             "part to measure (default: all; repeatable)", action="append", choices=PARTS
         ),

@@ -59,6 +59,29 @@ def writable(text: str) -> Path:
     return path
 
 
+def environment(name: str) -> str:
+    """Parse a flag that names an environment: `cartpole` is `cartpole-control`."""
+    from myriad.envs import ENVIRONMENTS
+
+    return name if ":" in name else _resolved(ENVIRONMENTS, name)
+
+
+def agent(name: str) -> str:
+    """Parse a flag that names an agent."""
+    from myriad.agents import AGENTS
+
+    return _resolved(AGENTS, name)
+
+
+def _resolved(registry: Any, name: str) -> str:
+    from myriad.errors import UnknownNameError
+
+    try:
+        return registry.resolve(name)
+    except UnknownNameError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def switch(says: str) -> Flag:
     """Describe a flag without a value."""
     return {"action": "store_true", "help": says}
@@ -74,7 +97,8 @@ def whole(says: str, default: int | None = None, **more: Any) -> Flag:
     return text(says, default, type=count, metavar="N", **more)
 
 
-ENV = text("environment, or package.module:Class (default: suite.toml's)")
+ENV = text("environment, or package.module:Class (default: suite.toml's)", type=environment)
+AGENT = text("agent (default: suite.toml's)", type=agent)
 NUM_ENVS = whole("number of parallel environments (default: suite.toml's)")
 
 
@@ -153,9 +177,6 @@ class Script:
             force = switch("replace the file of --output if it exists")
             parser.add_argument("--force", **force)
         options = parser.parse_args(argv)
-        for name, value in vars(options).items():
-            if "" in (value if isinstance(value, list) else [value]):
-                parser.error(f"--{name.replace('_', '-')} must not be empty")
         if has_rows and options.output is not None:
             require_new(options.output, force=options.force)
         if wrong := self.refuses(options):
@@ -251,28 +272,6 @@ def _where(row: Row) -> str:
     sizes = [shape.format(row[name]) for name, shape in _SIZES.items() if row[name] != ""]
     named = [row["library"], row["suite"], f"{row['env']} with {row['agent']}", *sizes]
     return ", ".join(filter(None, named))
-
-
-def resolved_env(env: str) -> str:
-    """Return the full name of an environment: `cartpole-control` for `cartpole`.
-
-    Raises:
-        UnknownNameError: there is none of that name.
-    """
-    from myriad.envs import ENVIRONMENTS
-
-    return env if ":" in env else ENVIRONMENTS.resolve(env)
-
-
-def resolved_agent(agent: str) -> str:
-    """Return the full name of an agent.
-
-    Raises:
-        UnknownNameError: there is none of that name.
-    """
-    from myriad.agents import AGENTS
-
-    return AGENTS.resolve(agent)
 
 
 def command_of(path: str, argv: Sequence[str]) -> str:

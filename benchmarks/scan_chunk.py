@@ -31,12 +31,12 @@ from benchmarks.harness.workload import Workload
 from benchmarks.runner import (
     Run,
     Script,
+    agent,
     between,
     count,
+    environment,
     in_turns,
     readable,
-    resolved_agent,
-    resolved_env,
     switch,
     text,
     whole,
@@ -117,7 +117,7 @@ def common_steps(chunks: Sequence[int]) -> int:
 
 def _measure(run: Run) -> None:
     options = run.options
-    described: Row = {"env": resolved_env(options.env), "agent": resolved_agent(options.agent)}
+    described: Row = {"env": options.env, "agent": options.agent}
     described["num_envs"] = options.num_envs
     columns = machine()["columns"]
     chunks = options.scan_chunk_sizes or (_FULL_CHUNKS if options.full else _QUICK_CHUNKS)
@@ -172,8 +172,8 @@ SCRIPT = Script(
     __doc__,
     _measure,
     {
-        "--env": text("environment, or package.module:Class (default: cartpole)", "cartpole"),
-        "--agent": text("agent (default: random)", "random"),
+        "--env": text("environment, or package.module:Class", "cartpole", type=environment),
+        "--agent": text("agent (default: random)", "random", type=agent),
         "--num-envs": whole("number of parallel environments (default: 1,000)", 1_000),
         "--scan-chunk-sizes": text(
             "sizes to measure (default: some from 1 to 1,024)", type=count, nargs="+", metavar="N"

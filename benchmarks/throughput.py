@@ -28,8 +28,8 @@ from benchmarks.harness.results import markdown, millions, times
 from benchmarks.harness.sanity import measure
 from benchmarks.harness.targets import check_targets, targets_table
 from benchmarks.harness.workload import Case, Workload
-from benchmarks.harness.workloads import load, sizes_of
-from benchmarks.runner import NUM_ENVS, Run, Script, progress, resolved_env, switch, text, whole
+from benchmarks.harness.workloads import CARTPOLE, load, sizes_of
+from benchmarks.runner import NUM_ENVS, Run, Script, environment, progress, switch, text, whole
 
 QUICK = Budget(num_rounds=11, max_s=5.0)
 FULL = Budget(num_rounds=15, max_s=20.0)
@@ -137,7 +137,7 @@ def _run(run: Run) -> bool:
     if options.targets:
         declaration = load()
         if options.env:
-            targets = declaration.targets_of(resolved_env(options.env))
+            targets = declaration.targets_of(options.env)
             declaration = replace(declaration, targets=targets)
         with progress(len(declaration.targets)) as on_event:
             verdicts = check_targets(
@@ -165,7 +165,7 @@ def _refuses(options: argparse.Namespace) -> str | None:
 
 def chosen(options: Any) -> list[Workload]:
     """Return the declared workloads that the flags select, with the flags' values."""
-    env = resolved_env(options.env or "cartpole")
+    env = options.env or CARTPOLE
     given = {"scan_chunk_size": options.scan_chunk_size, "num_steps": options.num_steps}
     changes = {name: value for name, value in given.items() if value}
     workloads = sizes_of("throughput", env, options.num_envs, full=options.full)
@@ -203,7 +203,8 @@ SCRIPT = Script(
         "--num-envs": NUM_ENVS,
         "--scan-chunk-size": whole("number of steps in a compiled call (default: suite.toml's)"),
         "--env": text(
-            "environment, or package.module:Class (default: cartpole; --targets: all of them)"
+            "environment, or package.module:Class (default: cartpole; --targets: all of them)",
+            type=environment,
         ),
         "--num-steps": whole("number of steps in a timed call (default: as many as take 0.05 s)"),
         "--targets": switch("check the targets of suite.toml; exit code 1 if one is missed"),

@@ -24,7 +24,7 @@ from benchmarks.harness.asv_suite import AsvSuite, names_of, skip_unless_several
 from benchmarks.harness.results import Row, markdown
 from benchmarks.harness.trainings import trained
 from benchmarks.harness.workloads import Training, chosen
-from benchmarks.runner import Run, Script, switch, text, whole
+from benchmarks.runner import AGENT, ENV, Run, Script, switch, whole
 
 
 class TrainingLoop(AsvSuite):
@@ -134,8 +134,8 @@ SCRIPT = Script(
     _measure,
     {
         "--full": switch("run every training of suite.toml, with five seeds each"),
-        "--agent": text("run only this agent's trainings"),
-        "--env": text("run only trainings in this environment"),
+        "--agent": AGENT,
+        "--env": ENV,
         "--seeds": whole("seeds of each training (default: 2, or 5 with --full)"),
     },
     suite="training",

@@ -26,6 +26,7 @@ SUITE_FILE = Path(__file__).parents[1] / "suite.toml"
 TRAINING_SUITES = ("training", "autotune", "presets", "tuning")
 TIERS = get_args(Tier)
 DEVICES = get_args(Device)
+CARTPOLE = "cartpole-control"
 
 Positive = Annotated[float, Field(gt=0)]
 
@@ -209,7 +210,7 @@ def sizes_of(suite: str, env: str, num_envs: int | None = None, *, full: bool) -
     """
     matrix = sorted(load().of(suite, "full").values(), key=lambda workload: workload.num_envs)
     workloads = [workload for workload in matrix if workload.env == env] or [
-        replace(workload, env=env) for workload in matrix if workload.env == "cartpole-control"
+        replace(workload, env=env) for workload in matrix if workload.env == CARTPOLE
     ]
     if num_envs:
         smaller = [workload for workload in workloads if workload.num_envs <= num_envs]
@@ -234,7 +235,7 @@ def chosen(suite: str, options: Any) -> list[Any]:
         for each in every
         if (options.full or agent or env or tier_from_environment() in each.tiers)
         and agent in (None, each.agent)
-        and env in (None, each.env, each.env.removesuffix("-control"))
+        and env in (None, each.env)
     ]
     if not found:
         kinds = ", ".join(f"{each.agent} in {each.env}" for each in every)

@@ -9,6 +9,7 @@ import functools
 import importlib
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -97,6 +98,13 @@ def _imported(target: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
+# Libraries that run in our Python, besides those with plain arrays.
+ENVS: dict[str, Callable[[Case], Stepper]] = {
+    "gymnax": lambda case: ScanStepper(GymnaxEnvs(case.env_id), case),
+    "numpy": NumpyStepper,
+}
+
+
 def hello(side: str) -> Reply:
     """Start JAX's backend with the side's options, import its library, and describe both."""
     library = library_of(side)
@@ -140,7 +148,7 @@ def make_stepper(case: Case) -> Stepper:
     if library in array_libraries.ENVS:
         return array_libraries.make_stepper(case)
     require_env_id(case, library)
-    return NumpyStepper(case) if library == "numpy" else ScanStepper(GymnaxEnvs(case.env_id), case)
+    return ENVS[library](case)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from benchmarks.harness import workloads
 from benchmarks.harness.results import read_csv
 from benchmarks.harness.rungs import Ladder
 from benchmarks.harness.workloads import Declaration, Training, load
-from benchmarks.presets import AS_DOCUMENTED, Arm, Presets, arms, config_of, main
+from benchmarks.presets import AS_DOCUMENTED, Arm, arms, config_of, main
 from ci.site.measurements import read_measurements
 from myriad import create_config
 
@@ -121,11 +121,3 @@ def test_whole_trainings_alternate_each_in_a_process_of_its_own(monkeypatch, tmp
     assert "whole trainings" in capsys.readouterr().out
     (run,) = read_measurements([tmp_path]).runs
     assert list(run.arms[0].arms) == list(some)
-
-
-@pytest.mark.slow
-def test_the_asv_rows_run(monkeypatch):
-    suite = Presets()
-    suite.setup(suite.params[0])
-    suite.time_updates(suite.params[0])
-    assert suite.program(suite.params[0]).memory_analysis().argument_size_in_bytes > 0

@@ -122,12 +122,6 @@ def test_every_side_runs_a_declared_library():
     assert library_of("a-library-of-an-older-file") == "a-library-of-an-older-file"
 
 
-def test_the_readme_explains_every_library():
-    text = (ROOT / "benchmarks" / "README.md").read_text()
-    missing = [name for name in DECLARED if f"`{name}`" not in text]
-    assert not missing
-
-
 DECLARATION = """
 [mine]
 note = "a note"

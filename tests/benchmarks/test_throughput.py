@@ -21,7 +21,7 @@ from benchmarks.harness.workload import Case, Workload
 from benchmarks.harness.workloads import Declaration, Target, load
 from benchmarks.runner import command_of
 from benchmarks.sides.ours import MyriadStepper
-from benchmarks.throughput import Gymnax, Throughput, chosen, main
+from benchmarks.throughput import Throughput, chosen, main
 
 TINY = Workload(
     "throughput", "tiny", "cartpole-control", "random", 64, 16, ("quick",), ("cpu",), num_steps=32
@@ -83,24 +83,6 @@ def test_the_benchmark_times_a_compiled_chunk_and_asv_may_set_up_again():
     workload = load().workloads["throughput"][name]
     num_steps = 4 * workload.num_envs * workload.scan_chunk_size
     assert rollout.summary(suite.state).num_steps == num_steps
-
-
-@pytest.mark.slow
-def test_gymnax_takes_the_same_number_of_steps_as_the_rollout_it_is_held_to():
-    pytest.importorskip("gymnax")
-    (name,) = Gymnax.params
-    suite = Gymnax()
-    suite.setup(name)
-    side = suite.stepper
-    suite.setup(name)
-    suite.time_chunk(name)
-    assert suite.stepper is side
-    workload = load().workloads["throughput"]["cartpole-10k"]
-    assert (suite.num_steps, side.num_envs) == (workload.scan_chunk_size, workload.num_envs)
-    # Under random actions an episode lasts some 22 steps; two chunks were run.
-    assert side.totals().num_episodes == pytest.approx(
-        2 * workload.scan_chunk_size * workload.num_envs / 22, rel=0.1
-    )
 
 
 def test_the_documented_timing_functions_are_offered():
