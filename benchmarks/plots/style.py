@@ -92,10 +92,17 @@ def page(
 
 
 def legend_below_title(figure: Any, axes: Any, columns: int) -> None:
-    """Put one legend for all panels under the title."""
-    labels = axes.get_legend_handles_labels()
+    """Put one legend for all panels under the title, and make room there for it."""
+    handles, labels = axes.get_legend_handles_labels()
+    title = figure.get_suptitle()
+    # the layout's margin, and lines of 12 points
+    title_inches = 0.1 + 0.2 * (title.count("\n") + 1)
+    # The layout keeps no room for a figure's legend, and one outside of the axes would lie on the
+    # title. So empty lines of the title hold it.
+    figure.suptitle(title + "\n" * -(-len(labels) // columns), **_TITLE)
+    corner = (0, 1 - title_inches / figure.get_figheight())
     look = {"ncols": columns, "frameon": False, "fontsize": 9}
-    figure.legend(*labels, loc="outside upper left", **look)
+    figure.legend(handles, labels, loc="upper left", bbox_to_anchor=corner, **look)
 
 
 def words_beside(axes: Any, words: str, x: float, y: float, **look: Any) -> None:
