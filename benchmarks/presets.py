@@ -74,31 +74,22 @@ class Arm:
         name: its name in the tables.
         preset: the preset on which it is based.
         fields: the fields that differ from the preset.
-        donates: whether the next state reuses the state's buffers.
-        is_ahead: whether the next chunk is dispatched before the last report is read.
-        cpu_devices: of a whole training: see `myriad.configure`.
-        profile_chunks: of a whole training: see `myriad.train_and_evaluate`.
+        runs: how it runs, where that differs: `donation` False if the next state doesn't reuse the
+            state's buffers, `chunk ahead` False if the next chunk is dispatched after the last
+            report is read. Of a whole training: `cpu_devices` of `myriad.configure`, and
+            `profile_chunks` of `myriad.train_and_evaluate`.
     """
 
     name: str
     preset: str = BASELINE
     fields: Mapping[str, Any] = field(default_factory=dict)
-    donates: bool = True
-    is_ahead: bool = True
-    cpu_devices: int | None = None
-    profile_chunks: int = 0
+    runs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that differ from the preset, by the names on the results' pages."""
-        found = {name.removeprefix("agent."): value for name, value in self.fields.items()}
-        others = {
-            "donation": None if self.donates else False,
-            "chunk ahead": None if self.is_ahead else False,
-            "cpu_devices": self.cpu_devices,
-            "profile_chunks": self.profile_chunks or None,
-        }
-        return found | {name: value for name, value in others.items() if value is not None}
+        fields = {name.removeprefix("agent."): value for name, value in self.fields.items()}
+        return {**fields, **self.runs}
 
 
 class Presets(AsvSuite):
@@ -128,9 +119,11 @@ class Updates:
         from myriad.programs import TrainingProgram
 
         start = time.perf_counter()
-        self.training = TrainingProgram(config_of(declared, arm), donate=arm.donates)
+        self.training = TrainingProgram(
+            config_of(declared, arm), donate=arm.runs.get("donation", True)
+        )
         self.training.warm_up()
-        self._is_ahead = arm.is_ahead
+        self._is_ahead = arm.runs.get("chunk ahead", True)
         self.num_updates = 1
         self.run()
         self.compile_s = time.perf_counter() - start
@@ -181,8 +174,8 @@ def arms(declared: Training, *, full: bool) -> Iterator[Arm]:
     for name, value in fast.items():
         yield Arm(f"{BASELINE} + {name}", BASELINE, {name: value})
         yield Arm(f"{_FULL_SET} - {name}", _FULL_SET, {name: base.value_of(name)})
-    yield Arm(f"{BASELINE} without donation", donates=False)
-    yield Arm(f"{BASELINE}, no chunk ahead", is_ahead=False)
+    yield Arm(f"{BASELINE} without donation", runs={"donation": False})
+    yield Arm(f"{BASELINE}, no chunk ahead", runs={"chunk ahead": False})
     for name, fields in SWITCHED_OFF.items():
         if all(option.partition(".")[2] in base.agent_options for option in fields):
             yield Arm(f"{BASELINE} + {name}", BASELINE, fields)
@@ -201,9 +194,9 @@ def run_arms(declared: Training) -> dict[str, Arm]:
     }
     found = [
         Arm(BASELINE),
-        Arm("one CPU device", cpu_devices=1),
+        Arm("one CPU device", runs={"cpu_devices": 1}),
         *(Arm(name, fields=own) for name, own in fields.items()),
-        Arm("profile of 3 chunks", profile_chunks=3),
+        Arm("profile of 3 chunks", runs={"profile_chunks": 3}),
     ]
     return {arm.name: arm for arm in found}
 
@@ -267,8 +260,7 @@ def _runs(declared: Training, run: Run) -> None:
 
         def rate(arm: Arm) -> float:
             """Train once. Return the steps/s without compiling."""
-            options = {"cpu_devices": arm.cpu_devices, "profile_chunks": arm.profile_chunks}
-            reply = trained(fields_of(declared, arm), cache, **options)
+            reply = trained(fields_of(declared, arm), cache, **arm.runs)
             if "loop_s" not in reply:
                 raise ChildError(**reply["row"])
             return reply["row"]["num_steps"] / reply["loop_s"]

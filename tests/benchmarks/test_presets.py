@@ -69,7 +69,7 @@ def test_the_command_writes_a_row_for_every_arm_rung_and_seed(monkeypatch, tmp_p
     declare(monkeypatch, PPO)
     monkeypatch.setattr(presets, "_LADDER_ENVS", (8,))
     monkeypatch.setattr(presets, "_SAMPLE_S", 0.01)
-    short = [Arm("baseline"), Arm("once", is_ahead=False)]
+    short = [Arm("baseline"), Arm("once", runs={"chunk ahead": False})]
     monkeypatch.setattr(presets, "arms", lambda declared, full: short)
     flags = ["--part", "knobs", "--part", "ladder", "--rounds", "3"]
     assert main([*flags, "--output", str(tmp_path / "p.csv")]) == 0
