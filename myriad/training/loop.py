@@ -423,19 +423,26 @@ def learner_of_device(learner: Any, num_envs: int, num_devices: int) -> Any:
     return shared
 
 
+def traced_fields(kind: type) -> list[str]:
+    """Return the hyperparameters of a class of learners that a compiled training can take.
+
+    These are all floats and some counts.
+    """
+    structural = getattr(kind, "structural", ())
+    return [
+        name
+        for name, declared in ranges_of(kind).items()
+        if (not declared.whole or name in _COUNTS) and name not in structural
+    ]
+
+
 def traced_names(learner: Any) -> list[str]:
     """Return the hyperparameters that are arguments of a compiled training and no constants.
 
-    These are all floats and some counts, unless they switch a part of the program off.
+    A field that switches a part of the program off, such as None, is none of them.
     """
-    structural = getattr(learner, "structural", ())
-    return [
-        name
-        for name, declared in ranges_of(type(learner)).items()
-        if (not declared.whole or name in _COUNTS)
-        and name not in structural
-        and isinstance(getattr(learner, name), int | float)
-    ]
+    fields = traced_fields(type(learner))
+    return [name for name in fields if isinstance(getattr(learner, name), int | float)]
 
 
 def _spec(is_own: bool) -> PartitionSpec:  # noqa: FBT001
