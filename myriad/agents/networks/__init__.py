@@ -22,9 +22,6 @@ NETWORKS = Registry(
     },
 )
 
-# Hyperparameters that a network of your own does not take.
-_OF_OURS = ("hidden_sizes", "activation", "layer_norm")
-
 
 def network_defaults(kind: type, overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Return the hyperparameters that a learner has by default with the chosen network.
@@ -38,18 +35,12 @@ def network_defaults(kind: type, overrides: Mapping[str, Any]) -> dict[str, Any]
     """
     name = overrides.get("network", "mlp")
     known = {field.name: field.default for field in dataclasses.fields(kind)}
-    if ":" not in name:
-        defaults = NETWORKS.load(name).DEFAULTS
+    if ":" in name:
+        from myriad.agents.networks.own import own_defaults
+
+        defaults = own_defaults(name, known, overrides)
     else:
-        defaults = {"preserve_outputs": False}
-        for field in _OF_OURS:
-            # The default may be given, since a run's config.toml spells it out.
-            if field in known and overrides.get(field, known[field]) != known[field]:
-                raise InvalidArgumentError(
-                    field,
-                    f"must be left out with network {shown(name)}, which has layers of its "
-                    f"own, but got {shown(overrides[field])}.",
-                )
+        defaults = NETWORKS.load(name).DEFAULTS
     return {field: value for field, value in defaults.items() if field in known}
 
 
@@ -146,19 +137,3 @@ class NetworkSpec:
             network = self.build(num_outputs)
             if ":" in self.name:
                 network.require_outputs(self.name, num_outputs)
-
-    def grid(self, least_side: int = 1) -> tuple[int, int, int]:
-        """Return the observation's height, width and channels.
-
-        Raises:
-            InvalidArgumentError: it is no grid, or a side is shorter.
-        """
-        shape = self.obs_shape if len(self.obs_shape) == 3 else (*self.obs_shape, 1)
-        if len(shape) != 3 or min(shape[:2]) < least_side:
-            raise InvalidArgumentError(
-                "network",
-                f"must suit observations of shape {list(self.obs_shape)}, but got {self.name!r}, "
-                "which needs a grid [height, width] or [height, width, channels] of at least "
-                f"{least_side} x {least_side} cells.",
-            )
-        return shape

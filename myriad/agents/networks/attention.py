@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from myriad.agents.networks.kernels import attend, choose_attention
-from myriad.agents.networks.layers import ON_A_GRID, hidden_layers, linear, normalized
+from myriad.agents.networks.layers import ON_A_GRID, grid_of, hidden_layers, linear, normalized
 from myriad.agents.networks.mlp import ACTIVATIONS, Dense
 from myriad.agents.precision import Precision
 
@@ -61,7 +61,7 @@ class Transformer(nn.Module):
     def of(cls, spec: Any, **fields: Any) -> "Transformer":
         """Build the network that a `NetworkSpec` describes."""
         implementation, _ = chosen_attention(spec)
-        return cls(spec.grid(), spec.attention_patch, attention=implementation, **fields)
+        return cls(grid_of(spec), spec.attention_patch, attention=implementation, **fields)
 
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
@@ -119,5 +119,5 @@ def chosen_attention(spec: Any) -> tuple[str, str]:
 
     Raises the errors of `choose_attention`.
     """
-    num_tokens = num_patches(spec.grid(), spec.attention_patch)
+    num_tokens = num_patches(grid_of(spec), spec.attention_patch)
     return choose_attention(spec.attention, num_tokens, spec.precision)

@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from myriad.agents.networks.layers import ON_A_GRID, hidden_layers, linear, normalized
+from myriad.agents.networks.layers import ON_A_GRID, grid_of, hidden_layers, linear, normalized
 from myriad.agents.networks.mlp import ACTIVATIONS
 from myriad.agents.precision import Precision
 
@@ -50,7 +50,7 @@ class CNN(nn.Module):
     @classmethod
     def of(cls, spec: Any, **fields: Any) -> "CNN":
         """Build the network that a `NetworkSpec` describes."""
-        return cls(spec.grid(least_side=_SIZE), **fields)
+        return cls(grid_of(spec, least_side=_SIZE), **fields)
 
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:

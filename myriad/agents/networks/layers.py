@@ -1,11 +1,14 @@
 """Layers that networks on a grid share."""
 
+from typing import Any
+
 import flax.linen as nn
 import jax
 import numpy as np
 
 from myriad.agents.networks.mlp import ACTIVATIONS, Dense, orthogonal
 from myriad.agents.precision import Precision
+from myriad.errors import InvalidArgumentError
 
 _GAIN = float(np.sqrt(2))
 # The cells of a grid share their weights, so normalising each cell by its own moments would only
@@ -39,3 +42,20 @@ def hidden_layers(
             hidden = normalized(hidden, precision)
         hidden = ACTIVATIONS[activation](hidden)
     return hidden
+
+
+def grid_of(spec: Any, least_side: int = 1) -> tuple[int, int, int]:
+    """Return the height, width and channels of the observations of a `NetworkSpec`.
+
+    Raises:
+        InvalidArgumentError: it is no grid, or a side is shorter.
+    """
+    shape = spec.obs_shape if len(spec.obs_shape) == 3 else (*spec.obs_shape, 1)
+    if len(shape) != 3 or min(shape[:2]) < least_side:
+        raise InvalidArgumentError(
+            "network",
+            f"must suit observations of shape {list(spec.obs_shape)}, but got {spec.name!r}, "
+            "which needs a grid [height, width] or [height, width, channels] of at least "
+            f"{least_side} x {least_side} cells.",
+        )
+    return shape

@@ -12,6 +12,33 @@ import jax.numpy as jnp
 from myriad.agents.precision import Precision
 from myriad.errors import InvalidArgumentError, shown
 
+# Hyperparameters that a network of your own does not take.
+_OF_OURS = ("hidden_sizes", "activation", "layer_norm")
+
+
+def own_defaults(
+    name: str, known: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the hyperparameters that a learner has by default with a network of your own.
+
+    Args:
+        name: the network.
+        known: the learner's hyperparameters with their defaults.
+        overrides: the hyperparameters that you chose.
+
+    Raises:
+        InvalidArgumentError: you chose one that such a network does not take.
+    """
+    for field in _OF_OURS:
+        # The default may be given, since a run's config.toml spells it out.
+        if field in known and overrides.get(field, known[field]) != known[field]:
+            raise InvalidArgumentError(
+                field,
+                f"must be left out with network {shown(name)}, which has layers of its "
+                f"own, but got {shown(overrides[field])}.",
+            )
+    return {"preserve_outputs": False}
+
 
 def own_network(target: Any, spec: Any, num_outputs: int) -> "OfFlat":
     """Return a network of your own for the observations of a `NetworkSpec`.
