@@ -42,13 +42,8 @@ def checked_out(commit, folder):
     suite.write_text(re.sub(r"(?m)^num_steps = .*", "num_steps = 4", text))
 
 
-@pytest.mark.parametrize(
-    "commit",
-    [
-        pytest.param("this", marks=pytest.mark.slow),
-        *(pytest.param(commit, marks=pytest.mark.long) for commit in COMMITS),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("commit", ["this", *COMMITS])
 def test_a_row_of_each_suite_runs_twice_or_says_what_the_commit_lacks(commit, tmp_path):
     checked_out(commit, tmp_path)
     # What one commit compiles, the next one mostly compiles as well.
