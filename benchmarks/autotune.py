@@ -22,15 +22,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.harness import handles
 from benchmarks.harness.asv_suite import names_of, skip_unless_runnable
-from benchmarks.harness.process.child import Reply
-from benchmarks.harness.process.clock import seconds_of
-from benchmarks.harness.results import Row, machine_columns, markdown, spread
+from benchmarks.harness.process import Reply
+from benchmarks.harness.results import machine_columns, markdown, spread
+from benchmarks.harness.worker import seconds_of
 from benchmarks.harness.workloads import load
 from benchmarks.runner import Run, Script, between, in_turns, switch
 
@@ -115,61 +113,26 @@ def _tuner(workload: str, folder: Path | None = None) -> tuple[Any, Any, Any]:
     return config, autotune, ProfileCache((folder or Path.cwd()) / "profiles.json")
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One configuration, tuned and swept.
-
-    Attributes:
-        env: the environment's name.
-        agent: the agent's name.
-        num_envs: parallel environments.
-        seconds: the duration of the tuning.
-        default: the chunk size of an untuned configuration.
-        chosen: the chunk size that the tuner chose.
-        best: the fastest chunk size of the sweep.
-        regret: the chosen size's speed as a share of the best one's, on samples that did not select
-            the best.
-        tuned: the default's time over the chosen one's, round by round.
-        steps_per_s: the rates of the chosen size, round by round.
-    """
-
-    env: str
-    agent: str
-    num_envs: int
-    seconds: float
-    default: int
-    chosen: int
-    best: int
-    regret: float
-    tuned: list[float]
-    steps_per_s: list[float]
-
-    @property
-    def tuned_spread(self) -> Row:
-        """The median of `tuned` and its interval."""
-        return spread(self.tuned, "tuned")
-
-
 def _tuned_and_swept(env: str, agent: str, num_envs: int) -> Reply:
     """Tune without a cache, then sweep every chunk in interleaved rounds. Runs in a child."""
     import myriad
 
     myriad.configure()
     from myriad.autotune import ProfileCache, autotune
+    from myriad.programs import TrainingProgram
 
     config = myriad.create_config(env, agent, num_envs, _STEPS_PER_ENV)
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         cache = ProfileCache(Path(folder) / "profiles.json")
         result = autotune(config, verbose=False, cache=cache)
-        seconds = time.perf_counter() - start
-    training = handles.TrainingProgram(config)
+        tuning_s = time.perf_counter() - start
+    training = TrainingProgram(config)
     training.warm_up()
     # The candidates include the default as the training runs it, unless its calls take too long.
     # Then the largest candidate replaces it, because the overhead of a call hardly matters there.
     sizes = [candidate.chunk_size for candidate in result.candidates]
-    completed = training.config
-    default = min(completed.scan_chunk_size, completed.eval_frequency, max(sizes))
+    default = min(config.scan_chunk_size, config.eval_frequency, max(sizes))
     steps_in_update = training.steps_per_update // num_envs
     # Every size takes the same updates, which last long enough in calls of the largest one.
     num_updates = max(sizes) // steps_in_update
@@ -184,10 +147,18 @@ def _tuned_and_swept(env: str, agent: str, num_envs: int) -> Reply:
     times = in_turns(samplers, _MOST_ROUNDS, least_rounds=_LEAST_ROUNDS, budget_s=_SWEEP_S)
     chosen = result.scan_chunk_size
     best, regret = _regret(times, chosen)
-    tuned = [d / c for d, c in zip(times[default], times[chosen], strict=True)]
     rates = [num_updates * training.steps_per_update / chunk_s for chunk_s in times[chosen]]
-    trial = Trial(env, agent, num_envs, seconds, default, chosen, best, regret, tuned, rates)
-    return {"trial": asdict(trial), "columns": machine_columns()}
+    return {
+        "columns": machine_columns(),
+        "seconds": tuning_s,
+        "default": default,  # the chunk size of an untuned configuration
+        "chosen": chosen,
+        "best": best,  # the fastest chunk size of the sweep
+        "regret": regret,  # the chosen size's speed as a share of the best one's
+        # the default's time over the chosen one's, round by round
+        "tuned": [d / c for d, c in zip(times[default], times[chosen], strict=True)],
+        "steps_per_s": rates,
+    }
 
 
 def _regret(times: dict[int, list[float]], chosen: int) -> tuple[int, float]:
@@ -208,7 +179,8 @@ def configurations(*, full: bool) -> Iterator[tuple[str, str, int]]:
 
 
 def _measure(run: Run) -> bool:
-    trials = []
+    lines = []
+    found = []
     for env, agent, size in configurations(full=run.options.full):
         request = {"env": env, "agent": agent, "num_envs": size}
         reply = run.attempt(
@@ -218,69 +190,36 @@ def _measure(run: Run) -> bool:
             timeout_s=600,
             MYRIAD_COMPILATION_CACHE="off",
         )
-        if reply is not None:
-            trial = Trial(**reply["trial"])
-            trials.append(trial)
-            run.add([reply["columns"] | request | _columns(trial)], reply["trial"])
-    if trials:
-        print(table(trials))
-    return all(row["status"] == "ok" for row in run.file.rows) and kept(trials)
+        if reply is None:
+            continue
+        found.append(reply)
+        tuned = between(spread(reply["tuned"], "tuned"), "tuned", ".3f")
+        # `run_s` is the tuning's duration, and the rate is the chosen chunk's.
+        row = reply.pop("columns") | request | spread(reply["steps_per_s"], "steps_per_s")
+        row |= {"num_steps": _STEPS_PER_ENV, "run_s": reply["seconds"]}
+        row["scan_chunk_size"] = reply["chosen"]
+        row["reason"] = (
+            f"the sweep's best is {reply['best']}; chosen / best {reply['regret']:.3f}, "
+            f"chosen / default {reply['default']} {tuned}"
+        )
+        run.file.add([row], request | reply)
+        sizes = [f"{reply[name]:,}" for name in ("default", "chosen", "best")]
+        where = [env, agent, f"{size:,}", f"{reply['seconds']:.1f}"]
+        lines.append([*where, *sizes, f"{reply['regret']:.3f}", tuned])
+    if found:
+        headers = ["environment", "agent", "environments", "tuned in, s", "default", "chosen"]
+        print(markdown([*headers, "sweep's best", "chosen / best", "chosen / default"], lines))
+        regrets = [reply["regret"] for reply in found]
+        tunings = [statistics.median(reply["tuned"]) for reply in found]
+        for name, each in (("chosen / best", regrets), ("chosen / default", tunings)):
+            print(f"{name}: worst {min(each):.3f}, median {statistics.median(each):.3f}")
+    return all(row["status"] == "ok" for row in run.file.rows) and kept(found)
 
 
-def _columns(trial: Trial) -> Row:
-    """Return a trial's columns: `run_s` is the tuning's duration, and the rate the chosen chunk's.
-
-    The reason compares the chunks.
-    """
-    reason = (
-        f"the sweep's best is {trial.best}; chosen / best {trial.regret:.3f}, "
-        f"chosen / default {trial.default} {between(trial.tuned_spread, 'tuned', '.3f')}"
-    )
-    return spread(trial.steps_per_s, "steps_per_s") | {
-        "num_steps": _STEPS_PER_ENV,
-        "run_s": trial.seconds,
-        "scan_chunk_size": trial.chosen,
-        "reason": reason,
-    }
-
-
-def table(trials: Sequence[Trial]) -> str:
-    """Return a line per configuration, followed by the worst and the median of both ratios."""
-    headers = [
-        "environment",
-        "agent",
-        "environments",
-        "tuned in, s",
-        "default",
-        "chosen",
-        "sweep's best",
-    ]
-    headers += ["chosen / best", "chosen / default"]
-    lines = [
-        [
-            trial.env,
-            trial.agent,
-            f"{trial.num_envs:,}",
-            f"{trial.seconds:.1f}",
-            *(f"{size:,}" for size in (trial.default, trial.chosen, trial.best)),
-            f"{trial.regret:.3f}",
-            between(trial.tuned_spread, "tuned", ".3f"),
-        ]
-        for trial in trials
-    ]
-    regrets = [trial.regret for trial in trials]
-    tuned = [trial.tuned_spread["tuned"] for trial in trials]
-    return (
-        f"{markdown(headers, lines)}\n"
-        f"chosen / best: worst {min(regrets):.3f}, median {statistics.median(regrets):.3f}\n"
-        f"chosen / default: worst {min(tuned):.3f}, median {statistics.median(tuned):.3f}"
-    )
-
-
-def kept(trials: Sequence[Trial]) -> bool:
+def kept(found: Sequence[Reply]) -> bool:
     """Whether the targets are met: little regret, and nothing surely slower than untuned."""
-    regrets = [trial.regret for trial in trials]
-    tuned = [trial.tuned_spread for trial in trials]
+    regrets = [reply["regret"] for reply in found]
+    tuned = [spread(reply["tuned"], "tuned") for reply in found]
     small = min(regrets) >= _WORST_REGRET and statistics.median(regrets) >= _MEDIAN_REGRET
     harmless = all(each["tuned_high"] >= _NO_HARM for each in tuned)
     return small and harmless and statistics.median(each["tuned"] for each in tuned) >= 1.0

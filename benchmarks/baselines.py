@@ -21,8 +21,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.harness.workloads import SuiteError
-from benchmarks.runner import Run, Script, resolved_env, text, whole
+from benchmarks.harness.libraries import SuiteError
+from benchmarks.runner import Run, Script, environment, text, whole
 
 # A controller is chosen on different episodes than those that score it.
 _CHOOSING_EPISODES = 256
@@ -87,7 +87,7 @@ def _measure(run: Run) -> None:
     import myriad
 
     options = run.options
-    env = resolved_env(options.env) if options.env else None
+    env = options.env
     contests = [contest for contest in _contests() if env in (None, contest.env)]
     if not contests:
         raise SuiteError(
@@ -127,22 +127,13 @@ def _with_preset(contests: Sequence[Contest], preset: str) -> Iterator[Contest]:
 
 
 def _contests() -> list[Contest]:
-    circuit = {
-        "agents": ("ppo", "pqn"),
-        "steps": 4_000_000,
-        "unit": "molecules off",
-        "scale": -1 / 288,
-    }
+    circuit = {"agents": ("ppo", "pqn"), "steps": 4_000_000, "baselines": _controllers}
+    circuit |= {"unit": "molecules off", "scale": -1 / 288}
     game = {"agents": ("ppo",), "unit": "return", "scale": 1.0}
     return [
-        *(
-            Contest("gene-circuit-control", options, baselines=_controllers, **circuit)
-            for options in (
-                {"target": "constant"},
-                {"target": "sine"},
-                {"target": "sine", "n_horizon": 30},
-            )
-        ),
+        Contest("gene-circuit-control", {"target": "constant"}, **circuit),
+        Contest("gene-circuit-control", {"target": "sine"}, **circuit),
+        Contest("gene-circuit-control", {"target": "sine", "n_horizon": 30}, **circuit),
         Contest("snake", {}, steps=20_000_000, baselines=_snake_players, **game),
         Contest("bucket-brigade", {}, steps=5_000_000, baselines=_villagers, **game),
     ]
@@ -377,7 +368,7 @@ SCRIPT = Script(
     __doc__,
     _measure,
     {
-        "--env": text("only this environment's contests"),
+        "--env": text("only this environment's contests", type=environment),
         "--seeds": whole("number of trainings of each agent (default: 5)", 5),
         "--steps": whole("steps of one training (default: the contest's)"),
         "--preset": text("preset whose values the agents get (default: none, their defaults)"),

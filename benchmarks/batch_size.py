@@ -25,17 +25,16 @@ import sys
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from benchmarks.harness import handles
 from benchmarks.harness.asv_suite import AsvSuite
 from benchmarks.harness.results import Row, machine_columns, markdown, spread
 from benchmarks.harness.workloads import Training
 from benchmarks.runner import (
     Run,
     Script,
+    agent,
     between,
+    environment,
     readable,
-    resolved_agent,
-    resolved_env,
     switch,
     text,
     whole,
@@ -75,10 +74,11 @@ class BatchSize(AsvSuite):
 
     def prepare(self, declared: Training) -> None:
         from myriad import create_config
+        from myriad.programs import LearningProgram
 
         rows = ROWS[declared.agent](self.batch_size)
         config = create_config("cartpole-control", declared.agent, **rows)
-        self.learning = handles.LearningProgram(config)
+        self.learning = LearningProgram(config)
         self.time_learn(declared.agent)
 
     def time_learn(self, agent: str) -> None:
@@ -95,9 +95,8 @@ def _measure(run: Run) -> None:
 
     options = run.options
     myriad.configure()
-    env = resolved_env(options.env)
-    for agent in map(resolved_agent, options.agent or AGENTS):
-        _time_agent(env, agent, run)
+    for name in options.agent or AGENTS:
+        _time_agent(options.env, name, run)
 
 
 def _time_agent(env: str, agent: str, run: Run) -> None:
@@ -128,7 +127,7 @@ def _time_agent(env: str, agent: str, run: Run) -> None:
     for arm, measured in _measure_compile(env, agent, rounds) if _COMPILE in names else ():
         rows.append(_row(env, agent, arm, _COMPILE_ROWS) | measured)
         lines.append([arm, f"{_COMPILE_ROWS:,}", between(measured, "steps_per_s", ",.0f"), "-", ""])
-    run.add(rows, {"agent": agent, "sizes": list(sizes), "arms": list(names)})
+    run.file.add(rows, {"agent": agent, "sizes": list(sizes), "arms": list(names)})
     print(f"\n{agent} on {env}\n")
     print(markdown(("arm", "rows", "rows/s (95% interval)", "memory", ""), lines))
 
@@ -170,14 +169,16 @@ SCRIPT = Script(
     {
         "--fast": switch("measure every other size in fewer rounds"),
         "--agent": text(
-            f"an agent that learns (default: {', '.join(AGENTS)}; repeatable)", action="append"
+            f"an agent that learns (default: {', '.join(AGENTS)}; repeatable)",
+            action="append",
+            type=agent,
         ),
         "--arm": text(
             f"what is varied ({', '.join([*ARMS, _COMPILE])}; default: the first; repeatable)",
             action="append",
             choices=[*ARMS, _COMPILE],
         ),
-        "--env": text("environment, or package.module:Class", "cartpole-control"),
+        "--env": text("environment, or package.module:Class", "cartpole-control", type=environment),
         "--rounds": whole(f"rounds, each of which calls everything once (default: {_ROUNDS})"),
     },
     suite="batch_size",

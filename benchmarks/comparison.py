@@ -20,19 +20,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.harness.interleave import Budget, Case, Outcome, ratios
-from benchmarks.harness.libraries import LIBRARIES, OURS, SIDES, TRAINERS
+from benchmarks.harness.interleave import Budget, Outcome, ratios
+from benchmarks.harness.libraries import LIBRARIES, OURS, SIDES, TRAINERS, env_id_of, known
 from benchmarks.harness.results import markdown, spread, times
 from benchmarks.harness.sanity import measure
-from benchmarks.harness.workloads import (
-    DEVICES,
-    Declaration,
-    Workload,
-    known,
-    load,
-    tier_from_environment,
-)
-from benchmarks.runner import NUM_ENVS, Run, Script, progress, resolved_env, switch, text, whole
+from benchmarks.harness.workload import Case, Workload
+from benchmarks.harness.workloads import CARTPOLE, load, sizes_of
+from benchmarks.runner import NUM_ENVS, Run, Script, environment, progress, switch, text, whole
 from benchmarks.sides.network_policy import NETWORKS, agent_of, num_multiplications
 from benchmarks.sides.training import AGENT as PPO
 
@@ -48,17 +42,14 @@ BUDGET = Budget(num_rounds=11, max_s=20.0)
 
 def _run(run: Run) -> bool:
     options = run.options
-    declaration = load()
-    workloads = chosen(options, declaration)
+    workloads = chosen(options)
     asked = TRAINERS if options.training or options.seeds else options.library
-    sides = sides_of(asked, workloads[0], declaration)
+    sides = sides_of(asked, workloads[0])
     groups = []
     with progress(len(workloads)) as on_event:
         for workload in workloads:
             cases = [Case(side, workload) for side in sides]
-            groups.append(
-                measure(cases, BUDGET, run.file, declaration, on_event, also_check=_check_policy)
-            )
+            groups.append(measure(cases, BUDGET, run.file, on_event, also_check=_check_policy))
     print(report(groups))
     return all(group[0].status == "ok" for group in groups)
 
@@ -72,50 +63,36 @@ def _refuses(options: argparse.Namespace) -> str | None:
     return None
 
 
-def chosen(options: Any, declaration: Declaration) -> list[Workload]:
-    """Return the workloads that the flags select.
+def chosen(options: Any) -> list[Workload]:
+    """Return the declared workloads that the flags select, with the flags' values.
 
-    They are the sizes of suite.toml, or the nearest of these with the flags' values.
+    With a network's policy a chunk takes about a second on a processor. A size is left out if even
+    one step takes many seconds, unless there is no other size.
     """
+    declared = load().of("comparison")
     if options.training:
-        return [declaration.workloads["comparison"]["cartpole-ppo"]]
+        return [declared["cartpole-ppo"]]
     if options.seeds:
-        return [each for each in declaration.workloads["comparison"].values() if each.num_seeds]
-    declared = sorted(
-        declaration.select("comparison", "full").values(), key=lambda workload: workload.num_envs
-    )
-    if options.num_envs:
-        # suite.toml declares 1 environment, so there always is one.
-        nearest = [each for each in declared if each.num_envs <= options.num_envs][-1]
-        declared = [replace(nearest, num_envs=options.num_envs, devices=DEVICES)]
-    elif not options.full:
-        declared = [workload for workload in declared if tier_from_environment() in workload.tiers]
-    env = resolved_env(options.env or "cartpole")
-    workloads = [replace(each, env=env, num_steps=options.steps_per_env) for each in declared]
+        return [workload for workload in declared.values() if workload.num_seeds]
+    env = options.env or CARTPOLE
+    sizes = sizes_of("comparison", env, options.num_envs, full=options.full)
+    workloads = [replace(workload, num_steps=options.steps_per_env) for workload in sizes]
     if options.policy == "none":
         return workloads
-    return _with_network(agent_of(options.policy), workloads)
-
-
-def _with_network(agent: str, workloads: Sequence[Workload]) -> list[Workload]:
-    """Return the workloads with a network's policy, in chunks of about a second on a processor.
-
-    A size is left out if even one step takes many seconds, unless there is no other size.
-    """
+    agent = agent_of(options.policy)
     steps = {
         each: _MULTIPLICATIONS_PER_CHUNK / (each.num_envs * num_multiplications(agent))
         for each in workloads
     }
     kept = [each for each in workloads if steps[each] > 0.5] or workloads
+    chunks = [min(each.scan_chunk_size, max(1, int(steps[each]))) for each in kept]
     return [
-        replace(
-            each, agent=agent, scan_chunk_size=min(each.scan_chunk_size, max(1, int(steps[each])))
-        )
-        for each in kept
+        replace(each, agent=agent, scan_chunk_size=chunk)
+        for each, chunk in zip(kept, chunks, strict=True)
     ]
 
 
-def sides_of(asked: Sequence[str], workload: Workload, declaration: Declaration) -> list[str]:
+def sides_of(asked: Sequence[str], workload: Workload) -> list[str]:
     """Return the sides to run, ours first: the selected ones, or all that have the environment.
 
     Raises:
@@ -124,7 +101,7 @@ def sides_of(asked: Sequence[str], workload: Workload, declaration: Declaration)
     names = [name for text in asked for name in text.split(",")]
     sides = [known(name, SIDES, "library") for name in names]
     steppers = [library for library in LIBRARIES if library not in TRAINERS]
-    sides = sides or [library for library in steppers if declaration.env_id_of(library, workload)]
+    sides = sides or [library for library in steppers if env_id_of(library, workload.env)]
     return list(dict.fromkeys([OURS, *sides]))
 
 
@@ -159,15 +136,16 @@ def _behind(groups: Sequence[Sequence[Outcome]]) -> str:
             lines.append(f"- {size}: Myriad {ours.status}: {ours.reason}")
             continue
         measured = [other for other in others if other.status == "ok"]
+        # At least as fast as ours, within the interval of the ratio.
         fast = [
             f"{each.case.side} (Myriad's {times(ours, each)} times that)"
             for each in measured
-            if _is_level(ours, each)
+            if spread(ratios(ours, each), "ratio")["ratio_low"] <= 1.0
         ]
         sooner = [
             f"{each.case.side} ({_compiling(each)})"
             for each in measured
-            if _is_ready_sooner(ours, each)
+            if (each.prepared["compile_s"] or 0.0) < ours.prepared["compile_s"]
         ]
         if fast:
             lines.append(f"- {size}, steps/s: {', '.join(fast)}")
@@ -177,36 +155,17 @@ def _behind(groups: Sequence[Sequence[Outcome]]) -> str:
             )
     if lines:
         return "\n".join(["Where Myriad is not ahead:", *lines])
-    beside = any(outcome.status == "ok" for _, *others in groups for outcome in others)
-    return (
-        "Myriad is ahead of every library that was measured."
-        if beside
-        else "No other library was measured."
-    )
-
-
-def _is_level(ours: Outcome, other: Outcome) -> bool:
-    """Whether the other library is at least as fast as ours, within the interval of the ratio."""
-    return spread(ratios(ours, other), "ratio")["ratio_low"] <= 1.0
-
-
-def _is_ready_sooner(ours: Outcome, other: Outcome) -> bool:
-    return (other.prepared["compile_s"] or 0.0) < ours.prepared["compile_s"]
+    if any(outcome.status == "ok" for _, *others in groups for outcome in others):
+        return "Myriad is ahead of every library that was measured."
+    return "No other library was measured."
 
 
 def _section(group: Sequence[Outcome]) -> str:
     """Write the table of one size, followed by the reasons of its rows without repetitions."""
     workload = group[0].case.workload
     actions = _ACTIONS.get(workload.agent, f"actions of the network {workload.agent}")
-    headers = [
-        "library",
-        "steps/s",
-        "95% interval",
-        "Myriad's, times that",
-        "compiling, s",
-        "status",
-    ]
-    table = markdown(headers, [_cells(group[0], outcome) for outcome in group])
+    headers = ["library", "steps/s", "95% interval", "Myriad's, times that", "compiling, s"]
+    table = markdown([*headers, "status"], [_cells(group[0], outcome) for outcome in group])
     notes = [f"* {outcome.case.side}: {outcome.reason}" for outcome in group if outcome.reason]
     return "\n".join([f"{_size(workload)} of {workload.env}, {actions}", "", table, *notes])
 
@@ -215,10 +174,11 @@ def _cells(ours: Outcome, outcome: Outcome) -> list[str]:
     side = outcome.case.side
     if outcome.status != "ok":
         return [side, "-", "-", "-", "-", outcome.status]
-    rates = spread([rate for rate in outcome.steps_per_s() if rate is not None], "rate")
-    interval = f"{_rate(rates['rate_low'])} to {_rate(rates['rate_high'])}"
+    found = spread(outcome.rates(), "rate")
+    ends = (found["rate"], found["rate_low"], found["rate_high"])
+    rate, low, high = (f"{float(f'{end:.3g}'):,.0f}" for end in ends)  # three significant digits
     ratio = "1" if outcome is ours else times(ours, outcome)
-    return [side, _rate(rates["rate"]), interval, ratio, _compiling(outcome), outcome.status]
+    return [side, rate, f"{low} to {high}", ratio, _compiling(outcome), outcome.status]
 
 
 def _compiling(outcome: Outcome) -> str:
@@ -229,11 +189,6 @@ def _compiling(outcome: Outcome) -> str:
 def _size(workload: Workload) -> str:
     size = f"{workload.num_envs:,} environment{'s' * (workload.num_envs > 1)}"
     return f"{workload.num_seeds} seeds of {size}" if workload.num_seeds else size
-
-
-def _rate(rate: float) -> str:
-    """Write steps/s with three significant digits."""
-    return f"{float(f'{rate:.3g}'):,.0f}"
 
 
 SCRIPT = Script(
@@ -263,7 +218,7 @@ SCRIPT = Script(
         "--seeds": switch(
             "compare trainings of 16 and 64 seeds at once with rejax's vmap over seeds"
         ),
-        "--env": text("environment, or package.module:Class (default: cartpole)"),
+        "--env": text("environment, or package.module:Class (default: cartpole)", type=environment),
     },
     exclusive=("--full", "--num-envs", "--training", "--seeds"),
     suite="comparison",

@@ -13,8 +13,6 @@ if __name__ == "__main__" and not __package__:
 
     require_setup()
 
-import functools
-import json
 import statistics
 import sys
 import tempfile
@@ -24,21 +22,19 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmarks.harness.asv_suite import AsvSuite, names_of
-from benchmarks.harness.process.child import Reply, run
-from benchmarks.harness.process.failures import ChildError
+from benchmarks.harness.process import Reply, run
 from benchmarks.harness.programs import TIMEOUT_S, machine, program, request_of
 from benchmarks.harness.results import Row, machine_columns, markdown
+from benchmarks.harness.worker import ChildError
 from benchmarks.harness.workloads import Workload, load, tier_from_environment
 from benchmarks.runner import (
+    AGENT,
     ENV,
     NUM_ENVS,
     Run,
     Script,
     readable,
-    resolved_agent,
-    resolved_env,
     switch,
-    text,
 )
 
 QUICK_LAUNCHES = 3
@@ -53,17 +49,24 @@ class Compile(AsvSuite):
     param_names: ClassVar = ["workload"]
     version = "2"
     timeout = 600
+    launched: ClassVar[dict[str, Reply]] = {}  # one launch for all benchmarks of a workload
 
     def prepare(self, declared: Workload) -> None:
-        self.request = json.dumps(request_of(declared))
+        self.request = request_of(declared)
 
     def track_compile_s(self, workload: str) -> float:
         """Return what one launch took; the gate launches again where a value is suspect."""
-        return _launched_once(self.request)["compile_s"]
+        return self.launch(workload)["compile_s"]
 
     def track_instructions(self, workload: str) -> int:
         """Return the instructions of the optimised programs."""
-        return _launched_once(self.request)["instructions"]
+        return self.launch(workload)["instructions"]
+
+    def launch(self, workload: str) -> Reply:
+        """Compile in a child, once in this process."""
+        if workload not in self.launched:
+            self.launched[workload] = _launch(self.request, "off")
+        return self.launched[workload]
 
     track_compile_s.unit = "seconds"  # type: ignore[attr-defined]
     track_instructions.unit = "instructions"  # type: ignore[attr-defined]
@@ -94,12 +97,6 @@ def _compiled_in_child(**request: Any) -> Reply:
     }
 
 
-@functools.cache
-def _launched_once(request: str) -> Reply:
-    """Compile in a child, once for all benchmarks of a workload in this process."""
-    return _launch(json.loads(request), "off")
-
-
 def _launch(request: dict[str, Any], cache: str) -> Reply:
     return run(
         "benchmarks.compile:_compiled_in_child",
@@ -118,16 +115,11 @@ def _measure(run: Run) -> None:
         described = columns | request_of(workload)
         if launches:
             described["scan_chunk_size"] = launches[0]["scan_chunk_size"]
-        run.add(rows_of(launches, error, described), launches)
+        run.file.add(rows_of(launches, error, described), launches)
         lines.append(_line(workload, launches, error))
-    headers = [
-        "environment",
-        "agent",
-        "environments",
-        "cold, s (least to most)",
-        "from the cache, s (least to most)",
-    ]
-    print(markdown([*headers, "instructions", "code", "in the cache"], lines))
+    headers = ["environment", "agent", "environments", "cold, s (least to most)"]
+    headers += ["from the cache, s (least to most)", "instructions", "code", "in the cache"]
+    print(markdown(headers, lines))
 
 
 def chosen(options: Any) -> list[Workload]:
@@ -136,14 +128,14 @@ def chosen(options: Any) -> list[Workload]:
     Raises:
         UnknownNameError: there is no such environment or agent.
     """
-    tier = "full" if options.full else tier_from_environment()
-    workloads = list(load().select("compile", tier).values())
+    workloads = list(
+        load().of("compile", "full" if options.full else tier_from_environment()).values()
+    )
     if options.agent:
-        agent = resolved_agent(options.agent)
-        every = load().workloads["compile"].values()
-        declared = [workload for workload in every if workload.agent == agent]
-        workloads = declared[:1] or [replace(workloads[0], agent=agent)]
-    given: dict[str, Any] = {"env": resolved_env(options.env)} if options.env else {}
+        every = load().of("compile").values()
+        declared = [workload for workload in every if workload.agent == options.agent]
+        workloads = declared[:1] or [replace(workloads[0], agent=options.agent)]
+    given: dict[str, Any] = {"env": options.env} if options.env else {}
     if options.num_envs:
         given["num_envs"] = options.num_envs
     return [replace(workload, **given) for workload in workloads]
@@ -201,7 +193,7 @@ SCRIPT = Script(
     {
         "--full": switch("measure all of suite.toml, with more launches of each program"),
         "--env": ENV,
-        "--agent": text("agent (default: suite.toml's)"),
+        "--agent": AGENT,
         "--num-envs": NUM_ENVS,
     },
     suite="compile",

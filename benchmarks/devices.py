@@ -17,6 +17,7 @@ if __name__ == "__main__" and not __package__:
 
 import contextlib
 import dataclasses
+import functools
 import os
 import socket
 import sys
@@ -24,36 +25,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from benchmarks.harness import handles
 from benchmarks.harness.asv_suite import AsvSuite, names_of, skip_unless_several_cores
-from benchmarks.harness.process.child import Reply, TimedGroup
-from benchmarks.harness.process.clock import seconds_of
-from benchmarks.harness.process.failures import ChildError
+from benchmarks.harness.process import Conversation, Reply, started
 from benchmarks.harness.programs import STEPS_PER_ENV, machine
 from benchmarks.harness.results import Row, markdown, spread
-from benchmarks.harness.workloads import (
-    SuiteError,
-    Workload,
-    known,
-    load,
-    tier_from_environment,
-)
+from benchmarks.harness.worker import ChildError, seconds_of
+from benchmarks.harness.workload import Workload
+from benchmarks.harness.workloads import SuiteError, chosen
 from benchmarks.runner import (
+    AGENT,
     ENV,
     Run,
     Script,
     between,
-    count,
     in_turns,
-    resolved_env,
     span_of,
     switch,
-    text,
     whole,
 )
 
-STRONG, WEAK = SCALINGS = ("strong", "weak")
 _PROCESSES = (1, 2)
+_BYTES = ("state_bytes", "sharded_bytes")
 _ROUNDS = 15
 _TIMEOUT_S = 600.0
 _SAMPLE_S = 0.25  # the least that a call lasts
@@ -80,11 +72,6 @@ class Place:
     def devices_of_one(self) -> int:
         """Devices of each process."""
         return self.num_devices // self.num_processes
-
-    @property
-    def arm(self) -> str:
-        """Its name in the tables, besides its devices and environments."""
-        return f"{self.num_processes} processes" if self.num_processes > 1 else ""
 
 
 class SeveralCores(AsvSuite):
@@ -149,7 +136,9 @@ class _TimedTraining:
     """A training and its state. The unit of a call is an update."""
 
     def __init__(self, declared: Workload, place: Place):
-        self._training = handles.TrainingProgram(training_config(declared, place))
+        from myriad.programs import TrainingProgram
+
+        self._training = TrainingProgram(training_config(declared, place))
         self._training.warm_up()
         self.program = self._training.updates
         self.num_devices = self._training.num_devices
@@ -174,18 +163,11 @@ def training_config(declared: Workload, place: Place) -> Any:
     only changes the number of environments.
     """
     from myriad import create_config
-    from myriad.errors import UnknownNameError
 
     sizes = (declared.num_envs, STEPS_PER_ENV, declared.scan_chunk_size)
-    config: Any
-    try:
-        config = create_config(declared.env, declared.agent, *sizes, num_devices=place.num_devices)
-    except UnknownNameError as error:
-        raise NotImplementedError("this commit has no num_devices") from error
-    changes: dict[str, Any] = {"num_envs": place.num_envs}
-    if hasattr(config, "resolve"):  # an older commit
-        return config.resolve().config.model_copy(update=changes)
-    return create_config(**config.fields() | changes)
+    config = create_config(declared.env, declared.agent, *sizes, num_devices=place.num_devices)
+    fields: dict[str, Any] = config.fields() | {"num_envs": place.num_envs}
+    return create_config(**fields)
 
 
 def _timed(declared: Workload, place: Place) -> _TimedRollout | _TimedTraining:
@@ -262,251 +244,177 @@ def device_counts(usable: int) -> list[int]:
     return [1 << power for power in range(usable.bit_length())]
 
 
-def _run_all(run: Run) -> None:
-    options = run.options
-    workloads = _chosen(options)
-    here = machine()
-    columns, usable = here["columns"], here["usable_devices"]
-    _require_usable(options.devices, columns["device"], usable)
-    for declared in workloads:
-        wanted = options.devices or device_counts(usable)
-        most = max(*_PROCESSES, *wanted)
-        if max(options.processes) > most:
-            raise SuiteError(
-                f"--processes must be at most {most}, the most devices of {declared.name}, "
-                f"but got {max(options.processes)}."
-            )
-        shared = {number: _shared_out(number, options.processes) for number in (1, *wanted)}
-        _measure(declared, shared, columns, run)
-
-
-def _chosen(options: Any) -> list[Workload]:
-    declared = load().workloads["devices"]
-    names = options.workload or [
-        name
-        for name, each in declared.items()
-        if options.full or options.env or tier_from_environment() in each.tiers
-    ]
-    env = options.env and resolved_env(options.env)
-    found = [declared[known(name, declared, "workload")] for name in names]
-    found = [each for each in found if env in (None, each.env)]
-    if not found:
-        raise SuiteError(f"suite.toml declares no workload of devices in {env}.")
-    return found
-
-
-def _require_usable(wanted: Sequence[int] | None, kind: str, usable: int) -> None:
-    """Refuse devices that would share a core, and tell the user if only one can be measured."""
-    what = "cores that this process may use" if kind == "cpu" else "devices that JAX sees"
-    if wanted and max(wanted) > usable:
-        raise SuiteError(
-            f"--devices must be at most {usable}, the {what}, but got {max(wanted)}: "
-            "devices that share a core show nothing about speed."
-        )
-    if usable == 1 and not wanted:
-        print(f"Only one device is measured, since 1 is the number of {what}.", file=sys.stderr)
-
-
-def _shared_out(num_devices: int, processes: Sequence[int]) -> list[int]:
-    """Return the numbers of processes that can divide the devices equally."""
-    return [number for number in dict.fromkeys(processes) if num_devices % number == 0] or [1]
-
-
-def places(declared: Workload, counts: Mapping[int, Sequence[int]]) -> dict[Place, None]:
-    """Return the places of a workload without repetitions, in a fixed order.
+def curves(
+    num_envs: int, counts: Sequence[int], processes: Sequence[int]
+) -> dict[str, list[Place]]:
+    """Return the places of each scaling of a workload, beginning with one device.
 
     Args:
-        declared: the workload.
-        counts: numbers of devices, each with the numbers of processes that divide them.
+        num_envs: environments on one device.
+        counts: numbers of devices.
+        processes: numbers of processes. One that can't divide a number of devices is left out
+            there.
     """
-    found: dict[Place, None] = {}
-    for num_devices, processes in counts.items():
-        for num_processes in processes:
-            for scaling in SCALINGS:
-                size = _envs_of(scaling, declared.num_envs, num_devices)
-                found[Place(num_devices, size, num_processes)] = None
+    found = {}
+    for number in dict.fromkeys(processes):
+        several = f", {number} processes" if number > 1 else ""
+        shared = [each for each in dict.fromkeys(counts) if each > 1 and each % number == 0]
+        one = Place(1, num_envs)
+        found[f"strong{several}"] = [one, *(Place(each, num_envs, number) for each in shared)]
+        found[f"weak{several}"] = [one, *(Place(each, num_envs * each, number) for each in shared)]
     return found
 
 
-def _envs_of(scaling: str, num_envs: int, num_devices: int) -> int:
-    return num_envs if scaling == STRONG else num_envs * num_devices
+def _measure(run: Run) -> None:
+    options = run.options
+    workloads = chosen("devices", options)
+    here = machine()
+    columns, usable = here["columns"], here["usable_devices"]
+    is_cpu = columns["device"] == "cpu"
+    what = "cores that this process may use" if is_cpu else "devices that JAX sees"
+    counts = options.devices or device_counts(usable)
+    if max(counts) > usable:
+        raise SuiteError(
+            f"--devices must be at most {usable}, the {what}, but got {max(counts)}: "
+            "devices that share a core show nothing about speed."
+        )
+    if max(counts) == 1:
+        print(f"Only one device is measured, since 1 is the number of {what}.", file=sys.stderr)
+    if options.processes and max(options.processes) > max(counts):
+        raise SuiteError(
+            f"--processes must be at most {max(counts)}, the most devices, "
+            f"but got {max(options.processes)}."
+        )
+    for declared in workloads:
+        for number in counts:
+            if declared.num_envs % number:
+                raise SuiteError(
+                    f"--devices must divide the {declared.num_envs:,} environments of "
+                    f"{declared.name}, but got {number}."
+                )
+        wanted = curves(declared.num_envs, counts, options.processes or _PROCESSES)
+        _measure_curves(declared, wanted, columns, run)
 
 
-def _measure(
-    declared: Workload, counts: Mapping[int, Sequence[int]], columns: Row, run: Run
+def _measure_curves(
+    declared: Workload, wanted: Mapping[str, Sequence[Place]], columns: Row, run: Run
 ) -> None:
     """Call all places of a workload in turns, write their rows and print them."""
-    for devices in counts:
-        if declared.num_envs % devices:
-            raise SuiteError(
-                f"--devices must divide the {declared.num_envs:,} environments of "
-                f"{declared.name}, but got {devices}."
-            )
-    wanted = places(declared, counts)
     described = columns | {"env": declared.env, "agent": declared.agent}
-    prepared = {}
+    places = dict.fromkeys(place for curve in wanted.values() for place in curve)
+    prepared: dict[Place, Reply] = {}
     try:
         with contextlib.ExitStack() as stack:
             samplers = {}
             # The places prepare one after another, so that each finds its call's length
             # undisturbed.
-            for place in wanted:
-                group = stack.enter_context(_started(declared, place, columns))
-                samplers[place] = group.seconds
-                prepared[place] = _joined(group.prepared())
+            for place in places:
+                processes = [
+                    stack.enter_context(each) for each in _started(declared, place, columns)
+                ]
+                replies = [process.reply(_TIMEOUT_S) for process in processes]
+                # What they prepared together: one call, and the bytes on each device.
+                prepared[place] = {"num_steps": replies[0]["num_steps"]} | {
+                    name: [size for reply in replies for size in reply[name]] for name in _BYTES
+                }
+                samplers[place] = functools.partial(_seconds, processes)
             samples = in_turns(samplers, run.options.rounds)
     except ChildError as error:
-        run.add([described | error.columns], {})
+        run.file.add([described | error.columns], {})
         return
     rates = {
         place: [prepared[place]["num_steps"] / seconds for seconds in of_place]
         for place, of_place in samples.items()
     }
-    rows = {
-        place: described
-        | spread(rates[place], "steps_per_s")
-        | {
-            "num_envs": place.num_envs,
-            "scan_chunk_size": declared.scan_chunk_size,
-            "num_steps": prepared[place]["num_steps"],
-            "devices": place.devices_of_one,
-            "processes": place.num_processes,
-        }
-        for place in wanted
-    }
-    for scaling, arm, found in _curves(wanted, declared):
-        name = ", ".join(filter(None, (scaling, arm)))
-        _write_curve(name, {place: rows[place] for place in found}, rates, prepared, declared, run)
+    for name, curve in wanted.items():
+        _write_curve(
+            name, {place: rates[place] for place in curve}, prepared, declared, described, run
+        )
 
 
-def _started(declared: Workload, place: Place, columns: Row) -> TimedGroup:
+def _started(declared: Workload, place: Place, columns: Row) -> Iterator[Conversation]:
     """Start the processes of a place."""
-    request = {
-        "workload": dataclasses.asdict(declared),
-        "place": dataclasses.asdict(place),
-    }
-    numbers = range(place.num_processes)
-    several = {
-        "MYRIAD_COORDINATOR": f"127.0.0.1:{_free_port()}",
+    request = {"workload": dataclasses.asdict(declared), "place": dataclasses.asdict(place)}
+    with socket.socket() as listening:  # finds a free port
+        listening.bind(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+    of_all = {
+        "MYRIAD_COORDINATOR": f"127.0.0.1:{port}",
         "MYRIAD_NUM_PROCESSES": str(place.num_processes),
     }
-    return TimedGroup(
-        "benchmarks.devices:prepare",
-        [request] * place.num_processes,
-        [
-            several
-            | {"MYRIAD_PROCESS_ID": str(number)}
-            | _environ(place, number, columns["device"])
-            for number in numbers
-        ],
-        timeout_s=_TIMEOUT_S,
-    )
+    for number in range(place.num_processes):
+        own = {"MYRIAD_PROCESS_ID": str(number)}
+        if columns["device"] == "cpu":
+            own["JAX_NUM_CPU_DEVICES"] = str(place.devices_of_one)
+        else:  # A training uses all devices that it sees.
+            seen = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(4096)))
+            first = number * place.devices_of_one
+            own["CUDA_VISIBLE_DEVICES"] = ",".join(
+                seen.split(",")[first : first + place.devices_of_one]
+            )
+            own["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+        yield started("benchmarks.devices:prepare", request, of_all | own)
 
 
-def _environ(place: Place, process_id: int, kind: str) -> dict[str, str]:
-    """Return the variables that make a process see only its own devices."""
-    if kind == "cpu":
-        return {"JAX_NUM_CPU_DEVICES": str(place.devices_of_one)}
-    # A training uses all devices that it sees.
-    seen = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(4096)))
-    first = process_id * place.devices_of_one
-    own = seen.split(",")[first : first + place.devices_of_one]
-    return {"CUDA_VISIBLE_DEVICES": ",".join(own), "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-
-
-def _free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return listening.getsockname()[1]
-
-
-def _joined(replies: Sequence[Reply]) -> Reply:
-    """Return what the processes prepared together: one call, and the bytes on each device."""
-    joined = {"num_steps": replies[0]["num_steps"]}
-    for name in ("state_bytes", "sharded_bytes"):
-        joined[name] = [size for reply in replies for size in reply[name]]
-    return joined
-
-
-def _curves(
-    wanted: Mapping[Place, None], declared: Workload
-) -> Iterator[tuple[str, str, list[Place]]]:
-    """Yield the scalings of each arm, each with its places in order of devices."""
-    one = Place(1, declared.num_envs)
-    for arm in dict.fromkeys(place.arm for place in wanted):
-        of_arm = [place for place in wanted if place.arm == arm]
-        for scaling in SCALINGS:
-            of_scaling = [
-                place
-                for place in of_arm
-                if place.num_envs == _envs_of(scaling, declared.num_envs, place.num_devices)
-            ]
-            yield scaling, arm, list(dict.fromkeys([one, *of_scaling]))
-
-
-_Rates = Mapping[Place, Sequence[float]]
+def _seconds(processes: Sequence[Conversation]) -> float:
+    """Return the seconds of one more call, which last as long as the slowest process."""
+    for process in processes:
+        process.send({})
+    return max(process.reply(_TIMEOUT_S)["seconds"] for process in processes)
 
 
 def _write_curve(
     name: str,
-    rows: Mapping[Place, Row],
-    rates: _Rates,
+    rates: Mapping[Place, Sequence[float]],
     prepared: Mapping[Place, Reply],
     declared: Workload,
+    described: Row,
     run: Run,
 ) -> None:
     """Write and print a row for each number of devices, starting with one device."""
-    one, *_ = rows
-    found = []
+    one, *_ = rates.values()
+    rows = []
     points = []
     lines = []
-    for place, row in rows.items():
-        ideal = [place.num_devices * rate for rate in rates[one]]
-        efficiency = [a / b for a, b in zip(rates[place], ideal, strict=True)]
-        bytes_ = {name: prepared[place][name] for name in ("state_bytes", "sharded_bytes")}
-        most = {name: max(own) for name, own in bytes_.items()}
-        columns = row | spread(efficiency, "efficiency") | most | {"arm": name}
-        found.append(columns)
-        size = {key: row[key] for key in ("devices", "processes", "num_envs")}
-        points.append(size | bytes_ | {"steps_per_s": list(rates[place])})
-        lines.append(
-            [
-                f"{place.num_devices}",
-                f"{place.num_envs:,}",
-                f"{row['steps_per_s']:,.0f}",
-                "1" if place is one else between(columns, "efficiency"),
-                *(f"{size:,}" for size in most.values()),
-            ]
-        )
+    for place, own in rates.items():
+        efficiency = [a / (place.num_devices * b) for a, b in zip(own, one, strict=True)]
+        bytes_ = {name: prepared[place][name] for name in _BYTES}
+        most = {name: max(sizes) for name, sizes in bytes_.items()}
+        size = {
+            "devices": place.devices_of_one,
+            "processes": place.num_processes,
+            "num_envs": place.num_envs,
+        }
+        row = described | size | most | {"arm": name, "scan_chunk_size": declared.scan_chunk_size}
+        row |= spread(own, "steps_per_s") | spread(efficiency, "efficiency")
+        row["num_steps"] = prepared[place]["num_steps"]
+        rows.append(row)
+        points.append(size | bytes_ | {"steps_per_s": list(own)})
+        shown = between(row, "efficiency") if place.num_devices > 1 else "1"
+        cells = [f"{place.num_devices}", f"{place.num_envs:,}", f"{row['steps_per_s']:,.0f}", shown]
+        lines.append([*cells, *(f"{each:,}" for each in most.values())])
     where = {"env": declared.env, "agent": declared.agent}
     scaling, _, arm = name.partition(", ")
-    run.add(found, where | {"scaling": scaling, "arm": arm, "points": points})
+    run.file.add(rows, where | {"scaling": scaling, "arm": arm, "points": points})
     print(f"\n{declared.agent} on {declared.env}, {name}\n")
-    headers = ("devices", "environments", "steps/s", f"efficiency ({span_of(rates[one])})")
+    headers = ("devices", "environments", "steps/s", f"efficiency ({span_of(one)})")
     print(markdown((*headers, "bytes of state on a device", "of them sharded"), lines))
 
 
 SCRIPT = Script(
     "devices",
     __doc__,
-    _run_all,
+    _measure,
     {
         "--full": switch("measure every workload of suite.toml"),
-        "--workload": text(
-            "measure only this workload (repeatable)", action="append", metavar="NAME"
-        ),
+        "--agent": AGENT,
         "--env": ENV,
         "--devices": whole(
             "numbers of devices in addition to 1 (default: 1, 2, 4, ... up to all devices)",
             nargs="+",
         ),
-        "--processes": text(
-            "numbers of processes that divide the devices equally, if that is possible "
-            f"(default: {' '.join(map(str, _PROCESSES))})",
-            _PROCESSES,
-            type=count,
-            nargs="+",
-            metavar="N",
+        "--processes": whole(
+            "numbers of processes that divide the devices equally (default: 1 2)", nargs="+"
         ),
         "--rounds": whole(
             f"rounds, each of which calls everything once (default: {_ROUNDS})", _ROUNDS

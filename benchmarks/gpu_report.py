@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from benchmarks.harness import handles
+from benchmarks.harness.libraries import SuiteError, env_id_of
 from benchmarks.harness.programs import program
-from benchmarks.harness.workloads import SuiteError, Workload
+from benchmarks.harness.workload import Case, Workload
 from benchmarks.runner import Run, Script, text
 
 _STEPS = 128
@@ -36,7 +36,7 @@ ROLLOUTS = {
     "gene-circuit-control": (100_000,),
 }
 # Each is alternated with gymnax, and with the loop of kernels that runs what one kernel can't.
-COMPARED = {"cartpole-control": "CartPole-v1", "pendulum-control": "Pendulum-v1"}
+COMPARED = ("cartpole-control", "pendulum-control")
 COMPARED_SIZES = (1_000, 100_000, 1_000_000)
 RECORDED = ("cartpole-control", 100_000)
 TRAININGS = (
@@ -67,104 +67,67 @@ class MeasuredProgram:
     temp_bytes: int
     asks: int
 
-
-def measured() -> Iterator[tuple[str, Callable[[str], MeasuredProgram]]]:
-    """Yield each program's name, and a function that takes the name and measures the program."""
-    for env, sizes in ROLLOUTS.items():
-        for num_envs in sizes:
-            yield f"rollout {env}", partial(_rollout, env, num_envs)
-    yield f"record {RECORDED[0]}", partial(_recorded, *RECORDED)
-    for env, agent, num_envs in TRAININGS:
-        yield f"train {agent} {env}", partial(_training, env, agent, num_envs)
-    for env, agent, num_envs in EVALUATIONS:
-        yield f"evaluate {agent} {env}", partial(_evaluation, env, agent, num_envs)
-
-
-def _rollout(env_id: str, num_envs: int, name: str) -> MeasuredProgram:
-    rollout = program(env_id, "random", num_envs, _STEPS)
-    rollout.start()
-    timing = _timing(partial(rollout.run, _STEPS))
-    return _row(name, num_envs, num_envs * _STEPS, timing, rollout.compile_s, rollout.reports[0])
+    def __str__(self) -> str:
+        spread = f"({self.steps_per_s_low:.3g} to {self.steps_per_s_high:.3g})"
+        return (
+            f"{self.name:32} {self.num_envs:>10,}  {self.steps_per_s:9.3g} {spread:24} "
+            f"{self.compile_s:6.1f} s  {self.temp_bytes / 1e6:8.1f} MB  {self.asks}"
+        )
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """How many times as fast a rollout is as another program, with a 95% interval."""
+class ReadyProgram:
+    """A program that was compiled and warmed up.
 
-    name: str
-    num_envs: int
-    steps_per_s: float
-    other_steps_per_s: float
-    ratio: float
-    ratio_low: float
-    ratio_high: float
+    Attributes:
+        call: runs it, and waits for the device.
+        num_steps: the steps of all environments in a call.
+        compile_s: the seconds that it took to compile.
+        report: the compiler's statements about it.
+    """
 
+    call: Callable[[], Any]
+    num_steps: int
+    compile_s: float
+    report: Any
 
-def compared() -> Iterator[tuple[str, Callable[[str], Ratio]]]:
-    """Yield the name of each alternated pair, and a function that takes the name and measures."""
-    for env, peer_id in COMPARED.items():
-        for num_envs in COMPARED_SIZES:
-            yield f"{env} to gymnax", partial(_to_gymnax, env, peer_id, num_envs)
-            yield f"{env} to a loop of kernels", partial(_to_loop, env, num_envs)
+    def measured(self, name: str, num_envs: int) -> MeasuredProgram:
+        """Time its calls."""
+        from myriad.timing import measure
 
-
-def _to_gymnax(env_id: str, peer_id: str, num_envs: int, name: str) -> Ratio:
-    from benchmarks.sides.__main__ import GymnaxEnvs
-    from benchmarks.sides.jax_scan import ScanStepper
-
-    chunk = _compared_steps(num_envs)
-    workload = Workload("gpu_report", name, env_id, "random", num_envs, chunk, (), ())
-    peer = ScanStepper(GymnaxEnvs(peer_id), workload, record=False, seed=0, returns=False)
-    return _ratio(name, num_envs, chunk, _runs(env_id, num_envs), partial(peer.run, chunk))
-
-
-def _to_loop(env_id: str, num_envs: int, name: str) -> Ratio:
-    chunk = _compared_steps(num_envs)
-    runs = _runs(env_id, num_envs), _runs(env_id, num_envs, loop_reason="the report asked for it")
-    return _ratio(name, num_envs, chunk, *runs)
+        timing = measure(self.call, num_samples=7, min_sample_s=0.05)
+        return MeasuredProgram(
+            name,
+            num_envs,
+            self.num_steps / timing.median_s,
+            self.num_steps / timing.high_s,
+            self.num_steps / timing.low_s,
+            self.compile_s,
+            self.report.temp_bytes,
+            self.report.open_loops,
+        )
 
 
-def _compared_steps(num_envs: int) -> int:
-    return max(_STEPS, 1_000_000 // num_envs)
+def programs() -> Iterator[tuple[str, int, Callable[[], ReadyProgram]]]:
+    """Yield each program's name and number of environments, and a function that compiles it."""
+    for env, sizes in ROLLOUTS.items():
+        for num_envs in sizes:
+            yield f"rollout {env}", num_envs, partial(_rollout, env, num_envs)
+    yield f"record {RECORDED[0]}", RECORDED[1], partial(_recorded, *RECORDED)
+    for env, agent, num_envs in TRAININGS:
+        yield f"train {agent} {env}", num_envs, partial(_training, env, agent, num_envs)
+    for env, agent, num_envs in EVALUATIONS:
+        yield f"evaluate {agent} {env}", num_envs, partial(_evaluation, env, agent, num_envs)
 
 
-def _runs(env_id: str, num_envs: int, **attributes: Any) -> Callable[[], None]:
-    """Return a call that runs a chunk of a rollout."""
-    import jax
-
-    from myriad import Rollout, make_agent, make_env
-
-    env = make_env(env_id)
-    rollout = Rollout(env, make_agent("random", env), num_envs, _compared_steps(num_envs))
-    vars(rollout).update(attributes)
-    state = rollout.init(0)
-
-    def run() -> None:
-        nonlocal state
-        state = jax.block_until_ready(rollout.run_chunk(state))
-
-    return run
+def _rollout(env_id: str, num_envs: int) -> ReadyProgram:
+    rollout = program(env_id, "random", num_envs, _STEPS)
+    rollout.start()
+    call = partial(rollout.run, _STEPS)
+    return ReadyProgram(call, num_envs * _STEPS, rollout.compile_s, rollout.reports[0])
 
 
-def _ratio(
-    name: str, num_envs: int, chunk: int, ours: Callable[[], None], other: Callable[[], None]
-) -> Ratio:
-    from myriad.timing import compare
-
-    result = compare(ours, other, num_pairs=11, min_sample_s=0.02)
-    steps = num_envs * chunk
-    return Ratio(
-        name,
-        num_envs,
-        steps / result.a.median_s,
-        steps / result.b.median_s,
-        result.b_over_a,
-        result.b_over_a_low,
-        result.b_over_a_high,
-    )
-
-
-def _recorded(env_id: str, num_envs: int, name: str) -> MeasuredProgram:
+def _recorded(env_id: str, num_envs: int) -> ReadyProgram:
     import jax
 
     from myriad import Rollout, make_agent, make_env
@@ -176,76 +139,80 @@ def _recorded(env_id: str, num_envs: int, name: str) -> MeasuredProgram:
     start = time.perf_counter()
     chunk = jax.jit(rollout.record_chunk, donate_argnums=0).lower(state).compile()
     compile_s = time.perf_counter() - start
-    timing = _timing(chunk, state, carry=True)
-    return _row(name, num_envs, num_envs * _STEPS, timing, compile_s, describe(chunk))
+
+    def call() -> None:
+        nonlocal state
+        state, _ = jax.block_until_ready(chunk(state))
+
+    return ReadyProgram(call, num_envs * _STEPS, compile_s, describe(chunk))
 
 
-def _training(env_id: str, agent: str, num_envs: int, name: str) -> MeasuredProgram:
+def _training(env_id: str, agent: str, num_envs: int) -> ReadyProgram:
     training = _compiled(env_id, agent, num_envs)
     training.run_updates(2, 2)
     start = time.perf_counter()
     training.run_updates(4, 4)
     updates = max(1, round(_TRAINING_S * 4 / (time.perf_counter() - start)))
-    timing = _timing(partial(training.run_updates, updates, updates))
-    steps = updates * training.steps_per_update
-    return _row(name, num_envs, steps, timing, training.compile_s, training.reports[0])
+    call = partial(training.run_updates, updates, updates)
+    num_steps = updates * training.steps_per_update
+    return ReadyProgram(call, num_steps, training.compile_s, training.reports[0])
 
 
-def _evaluation(env_id: str, agent: str, num_envs: int, name: str) -> MeasuredProgram:
-    """Measure greedy episodes of an untrained agent, until the last one has ended."""
+def _evaluation(env_id: str, agent: str, num_envs: int) -> ReadyProgram:
+    """Play greedy episodes of an untrained agent, until the last one has ended."""
     training = _compiled(env_id, agent, num_envs, eval_rollouts=num_envs)
     _, _, lengths = training.evaluate()
-    steps = int(lengths.max()) * num_envs
-    timing = _timing(training.evaluate)
-    return _row(name, num_envs, steps, timing, training.compile_s, training.reports[2])
+    num_steps = int(lengths.max()) * num_envs
+    return ReadyProgram(training.evaluate, num_steps, training.compile_s, training.reports[2])
 
 
 def _compiled(env_id: str, agent: str, num_envs: int, **settings: Any) -> Any:
     from myriad import create_config
+    from myriad.programs import TrainingProgram
 
-    training = handles.TrainingProgram(create_config(env_id, agent, num_envs, **settings))
+    training = TrainingProgram(create_config(env_id, agent, num_envs, **settings))
     training.start()
     return training
 
 
-def _timing(call: Callable[..., Any], *args: Any, carry: bool = False) -> Any:
-    from myriad.timing import measure
+def compared(env: str, num_envs: int, other: str) -> str:
+    """Alternate a rollout with gymnax or with the loop of kernels, and return a line."""
+    from myriad.timing import compare
 
-    return measure(call, *args, carry=carry, num_samples=7, min_sample_s=0.05)
+    chunk = max(_STEPS, 1_000_000 // num_envs)
+    if other == "gymnax":
+        from benchmarks.sides.__main__ import GymnaxEnvs
+        from benchmarks.sides.jax_scan import ScanStepper
 
-
-def _row(
-    name: str, num_envs: int, steps: int, timing: Any, compile_s: float, report: Any
-) -> MeasuredProgram:
-    """Return a program's row, given the number of environment steps in a timed call."""
-    return MeasuredProgram(
-        name,
-        num_envs,
-        steps / timing.median_s,
-        steps / timing.high_s,
-        steps / timing.low_s,
-        compile_s,
-        report.temp_bytes,
-        report.open_loops,
-    )
-
-
-def line(row: MeasuredProgram) -> str:
-    """Return a row of the report."""
-    spread = f"({row.steps_per_s_low:.3g} to {row.steps_per_s_high:.3g})"
+        workload = Workload("gpu_report", "", env, "random", num_envs, chunk, (), ())
+        peer = ScanStepper(GymnaxEnvs(env_id_of("gymnax", env)), Case("gymnax", workload))
+        theirs: Any = partial(peer.run, chunk)
+    else:
+        theirs = _chunks(env, num_envs, chunk, loop_reason="the report asked for it")
+    found = compare(_chunks(env, num_envs, chunk), theirs, num_pairs=11, min_sample_s=0.02)
+    rates = [num_envs * chunk / timing.median_s for timing in (found.a, found.b)]
     return (
-        f"{row.name:32} {row.num_envs:>10,}  {row.steps_per_s:9.3g} {spread:24} "
-        f"{row.compile_s:6.1f} s  {row.temp_bytes / 1e6:8.1f} MB  {row.asks}"
+        f"{f'{env} to {other}':42} {num_envs:>10,}  {rates[0]:9.3g} {rates[1]:9.3g}"
+        f"  {found.b_over_a:.2f} ({found.b_over_a_low:.2f} to {found.b_over_a_high:.2f})"
     )
 
 
-def ratio_line(row: Ratio) -> str:
-    """Return a row of the comparisons."""
-    times = f"{row.ratio:.2f} ({row.ratio_low:.2f} to {row.ratio_high:.2f})"
-    return (
-        f"{row.name:42} {row.num_envs:>10,}  {row.steps_per_s:9.3g} {row.other_steps_per_s:9.3g}"
-        f"  {times}"
-    )
+def _chunks(env_id: str, num_envs: int, chunk: int, **attributes: Any) -> Callable[[], None]:
+    """Return a call that runs a chunk of a rollout."""
+    import jax
+
+    from myriad import Rollout, make_agent, make_env
+
+    env = make_env(env_id)
+    rollout = Rollout(env, make_agent("random", env), num_envs, chunk)
+    vars(rollout).update(attributes)
+    state = rollout.init(0)
+
+    def run() -> None:
+        nonlocal state
+        state = jax.block_until_ready(rollout.run_chunk(state))
+
+    return run
 
 
 def _measure(run: Run) -> bool:
@@ -257,22 +224,23 @@ def _measure(run: Run) -> bool:
     machine = fingerprint()
     if machine.device_kind != "gpu":
         raise SuiteError(
-            f"{run.script.path} needs a GPU, but JAX runs on the {machine.device_kind} here: "
-            "install JAX for your GPU, as in `pip install 'myriad[gpu]'`."
+            f"benchmarks/gpu_report.py needs a GPU, but JAX runs on the {machine.device_kind} "
+            "here: install JAX for your GPU, as in `pip install 'myriad[gpu]'`."
         )
     print(f"{machine.device_name}, {machine.cores} cores")
     print(f"{'program':32} {'envs':>10}  {'steps/s':34} {'compile':8} {'temporary':12} asks")
     only = run.options.only or ""
-    for name, measure_it in measured():
+    for name, num_envs, compiled in programs():
         if only in name:
-            row = measure_it(name)
-            print(line(row), flush=True)
+            row = compiled().measured(name, num_envs)
+            print(row, flush=True)
             run.save(row)
-    pairs = [(name, compare_it) for name, compare_it in compared() if only in name]
-    if pairs:
-        print(f"\n{'rollout':42} {'envs':>10}  {'steps/s':>9} {'other':>9}  times as fast (95%)")
-    for name, compare_it in pairs:
-        print(ratio_line(compare_it(name)), flush=True)
+    print(f"\n{'rollout':42} {'envs':>10}  {'steps/s':>9} {'other':>9}  times as fast (95%)")
+    for env in COMPARED:
+        for num_envs in COMPARED_SIZES:
+            for other in ("gymnax", "a loop of kernels"):
+                if only in f"{env} to {other}":
+                    print(compared(env, num_envs, other), flush=True)
     return True
 
 

@@ -11,7 +11,6 @@ import sys
 import textwrap
 from typing import Any, ClassVar
 
-from benchmarks.harness import handles
 from benchmarks.harness.asv_suite import AsvSuite
 
 
@@ -129,7 +128,7 @@ class Dispatch(AsvSuite):
         """Make a complete configuration."""
         from myriad import create_config
 
-        handles.completed(create_config("cartpole-control", "dqn", 1_000, 10_000, **self.overrides))
+        create_config("cartpole-control", "dqn", 1_000, 10_000, **self.overrides)
 
 
 class UpdateDispatch(AsvSuite):
@@ -142,9 +141,10 @@ class UpdateDispatch(AsvSuite):
 
     def prepare(self, declared: Any) -> None:
         from myriad import create_config
+        from myriad.programs import TrainingProgram
 
         config = create_config("cartpole-control", "dqn", 1, 16, 1, batch_size=1, buffer_size=64)
-        self.training = handles.TrainingProgram(config)
+        self.training = TrainingProgram(config)
         self.training.start()
         self.time_update()
 

@@ -19,13 +19,13 @@ import statistics
 import sys
 import tempfile
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.harness.process import child
-from benchmarks.harness.process.failures import ChildError
-from benchmarks.harness.workloads import SuiteError
+from benchmarks.harness import process
+from benchmarks.harness.libraries import SuiteError
+from benchmarks.harness.worker import ChildError
 from benchmarks.runner import Run, Script, text, whole
 
 NUM_EPISODES = 128
@@ -166,19 +166,42 @@ def kept(target: LearningTarget, runs: Sequence[TargetRun]) -> tuple[int, int]:
     return in_time, sum(run.final_return >= target.final for run in runs)
 
 
-def row(target: LearningTarget, runs: Sequence[TargetRun]) -> str:
-    """Return a line of the table."""
-    in_time, held = kept(target, runs)
-    firsts = [run.first for run in runs if run.first is not None]
-    first = f"{statistics.median(firsts):,.0f} ({max(firsts):,})" if firsts else "never"
-    finals = [run.final_return for run in runs]
-    return (
-        f"| {target.env} | {target.agent} | {runs[0].num_envs} | "
-        f"{target.target_return:g} | {first} | "
-        f"{in_time} of {len(runs)} by {target.budget:,} | "
-        f"{min(finals):.0f} to {max(finals):.0f} | "
-        f"{held} of {len(runs)} at {target.final:g} after {target.total:,} |"
-    )
+def check_targets(run: Run) -> bool:
+    """Train every target's agent. Whether enough trainings reached and held it."""
+    headers = ["environment", "agent", "environments", "target", "steps to it, median (most)"]
+    _print_headers([*headers, "in time", "final return", "held"], 2)
+    succeeded = True
+    for target in (each for each in TARGETS if run.options.agent in (None, each.agent)):
+        learning = Learning(target)
+        runs = [learning.train(seed) for seed in range(run.options.seeds or target.seeds)]
+        in_time, held = kept(target, runs)
+        firsts = [each.first for each in runs if each.first is not None]
+        finals = [each.final_return for each in runs]
+        _print_row(
+            target.env,
+            target.agent,
+            learning.num_envs,
+            f"{target.target_return:g}",
+            f"{statistics.median(firsts):,.0f} ({max(firsts):,})" if firsts else "never",
+            f"{in_time} of {len(runs)} by {target.budget:,}",
+            f"{min(finals):.0f} to {max(finals):.0f}",
+            f"{held} of {len(runs)} at {target.final:g} after {target.total:,}",
+        )
+        run.save(*runs)
+        succeeded &= in_time * target.seeds >= target.enough * len(runs)
+        succeeded &= held * target.seeds >= target.enough_final * len(runs)
+    return succeeded
+
+
+def _print_headers(names: Sequence[str], num_words: int) -> None:
+    """Print the first lines of a table, of which the first columns hold words."""
+    _print_row(*names)
+    print("|" + "---|" * num_words + "---:|" * (len(names) - num_words))
+
+
+def _print_row(*cells: object) -> None:
+    """Print a line of a table at once, since the next one may take an hour."""
+    print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 
 def train_by_defaults(agent: str, num_envs: int, seed: int) -> dict[str, float]:
@@ -200,16 +223,36 @@ def train_by_defaults(agent: str, num_envs: int, seed: int) -> dict[str, float]:
     }
 
 
-def defaults_row(runs: Sequence[DefaultRun]) -> str:
-    """Return a line of the table of defaults."""
-    finals = [run.final_return for run in runs]
-    seconds = [run.seconds for run in runs]
-    share = max(run.evaluate_s / run.seconds for run in runs)
-    return (
-        f"| {runs[0].agent} | {runs[0].num_envs:,} | {runs[0].steps:,} | "
-        f"{statistics.median(seconds):.0f} ({max(seconds):.0f}) | {share:.0%} | "
-        f"{statistics.median(finals):.0f} ({min(finals):.0f} to {max(finals):.0f}) |"
-    )
+def check_defaults(run: Run) -> bool:
+    """Train CartPole by the defaults for `--num-envs`. Whether the median seeds solve it."""
+    headers = ["agent", "environments", "steps", "seconds, median (most)", "evaluations, at most"]
+    _print_headers([*headers, "final return, median (least to most)"], 1)
+    succeeded = True
+    for agent in [run.options.agent] if run.options.agent else _AGENTS:
+        runs = []
+        for seed in range(run.options.seeds or DEFAULTS_SEEDS):
+            request = {"agent": agent, "num_envs": run.options.num_envs, "seed": seed}
+            target = "benchmarks.learning:train_by_defaults"
+            try:
+                found = process.run(target, request, timeout_s=_TIMEOUT_S)
+            except ChildError as error:
+                raise SuiteError(
+                    f"The training of {request} gave no result: {error.reason}."
+                ) from error
+            runs.append(DefaultRun(**request, **found))
+        finals = [each.final_return for each in runs]
+        seconds = [each.seconds for each in runs]
+        _print_row(
+            agent,
+            f"{run.options.num_envs:,}",
+            f"{runs[0].steps:,}",
+            f"{statistics.median(seconds):.0f} ({max(seconds):.0f})",
+            f"{max(each.evaluate_s / each.seconds for each in runs):.0%}",
+            f"{statistics.median(finals):.0f} ({min(finals):.0f} to {max(finals):.0f})",
+        )
+        run.save(*runs)
+        succeeded &= statistics.median(finals) >= DEFAULTS_RETURN
+    return succeeded
 
 
 class Gains:
@@ -257,92 +300,25 @@ def train_network(
     )
 
 
-def network_row(runs: Sequence[NetworkRun]) -> str:
-    """Return a line of the table of networks, with means over seeds and their 95% intervals."""
-    first = runs[0]
-    speed = statistics.median(run.steps_per_s for run in runs)
-    gains = mean_interval([run.gains for run in runs])
-    returns = mean_interval([run.final_return for run in runs])
-    return (
-        f"| {first.env} | {first.agent} | {first.network} | {len(runs)} | {first.steps:,} | "
-        f"{gains} | {returns} | {speed:,.0f} |"
-    )
-
-
-def mean_interval(values: Sequence[float]) -> str:
-    """Return a mean with its 95% interval from Student's distribution.
-
-    One value has no interval.
-    """
-    from scipy import stats
-
-    mean = statistics.fmean(values)
-    if len(values) == 1:
-        return f"{mean:.2f}"
-    error = statistics.stdev(values) / math.sqrt(len(values))
-    half = float(stats.t.ppf(0.975, len(values) - 1)) * error
-    return f"{mean:.2f} ({mean - half:.2f} to {mean + half:.2f})"
-
-
-def _run(run: Run) -> bool:
-    import myriad
-
-    if run.options.num_envs is None:
-        myriad.configure()
-    if run.options.networks:
-        return _run_networks(run)
-    return _run_targets(run) if run.options.num_envs is None else _run_defaults(run)
-
-
-def _refuses(options: Any) -> str | None:
-    for name in ("num_envs",) if options.networks else ("env", "steps", "set"):
-        if getattr(options, name):
-            word = "can't be given with" if options.networks else "needs"
-            return f"--{name.replace('_', '-')} {word} --networks"
-    return None
-
-
-def _run_targets(run: Run) -> bool:
-    print(
-        "| environment | agent | environments | target | steps to it, median (most) | in time | "
-        "final return | held |"
-    )
-    print("|---|---|---:|---:|---:|---:|---:|---:|")
-    succeeded = True
-    for target in (p for p in TARGETS if run.options.agent in (None, p.agent)):
-        learning = Learning(target)
-        runs = [learning.train(seed) for seed in range(run.options.seeds or target.seeds)]
-        print(row(target, runs), flush=True)
-        run.save(*runs)
-        in_time, held = kept(target, runs)
-        succeeded &= in_time * target.seeds >= target.enough * len(runs)
-        succeeded &= held * target.seeds >= target.enough_final * len(runs)
-    return succeeded
-
-
-def _run_networks(run: Run) -> bool:
+def compare_networks(run: Run) -> bool:
+    """Train an agent with each network, and print means over seeds with their 95% intervals."""
     options = run.options
-    networks = options.networks
-    fields = {network: _fields_of(options.set, network, networks) for network in networks}
-    print(
-        "| environment | agent | network | seeds | steps | food or gains per episode | return | "
-        "steps/s, median |"
-    )
-    print("|---|---|---|---:|---:|---:|---:|---:|")
-    for network in networks:
+    fields = {name: _fields_of(options.set, name, options.networks) for name in options.networks}
+    headers = ["environment", "agent", "network", "seeds", "steps", "food or gains per episode"]
+    _print_headers([*headers, "return", "steps/s, median"], 3)
+    env = options.env or NETWORKS_ENV
+    agent = options.agent or "ppo"
+    steps = options.steps or NETWORKS_STEPS
+    for network in options.networks:
         runs: list[NetworkRun] = []
         for seed in range(options.seeds or DEFAULTS_SEEDS):
-            trained = train_network(
-                options.env or NETWORKS_ENV,
-                options.agent or "ppo",
-                network,
-                seed,
-                options.steps or NETWORKS_STEPS,
-                fields[network],
-            )
-            runs.append(trained)
-            run.save(trained)  # now, since a training may take an hour
-        print(network_row(runs), flush=True)
+            runs.append(train_network(env, agent, network, seed, steps, fields[network]))
+            run.save(runs[-1])  # now, since a training may take an hour
+        speed = statistics.median(each.steps_per_s for each in runs)
+        gains = mean_interval(each.gains for each in runs)
+        returns = mean_interval(each.final_return for each in runs)
+        sizes = (len(runs), f"{runs[0].steps:,}")
+        _print_row(env, agent, network, *sizes, gains, returns, f"{speed:,.0f}")
     return True
 
 
@@ -368,29 +344,37 @@ def _fields_of(given: Sequence[str], network: str, networks: Sequence[str]) -> d
     return fields
 
 
-def _run_defaults(run: Run) -> bool:
-    print(
-        "| agent | environments | steps | seconds, median (most) | evaluations, at most | "
-        "final return, median (least to most) |"
-    )
-    print("|---|---:|---:|---:|---:|---:|")
-    succeeded = True
-    for agent in [run.options.agent] if run.options.agent else _AGENTS:
-        runs = []
-        for seed in range(run.options.seeds or DEFAULTS_SEEDS):
-            request = {"agent": agent, "num_envs": run.options.num_envs, "seed": seed}
-            target = "benchmarks.learning:train_by_defaults"
-            try:
-                found = child.run(target, request, timeout_s=_TIMEOUT_S)
-            except ChildError as error:
-                raise SuiteError(
-                    f"The training of {request} gave no result: {error.reason}."
-                ) from error
-            runs.append(DefaultRun(**request, **found))
-        print(defaults_row(runs), flush=True)
-        run.save(*runs)
-        succeeded &= statistics.median(run.final_return for run in runs) >= DEFAULTS_RETURN
-    return succeeded
+def mean_interval(of: Iterable[float]) -> str:
+    """Return a mean with its 95% interval from Student's distribution.
+
+    One value has no interval.
+    """
+    from scipy import stats
+
+    values = list(of)
+    mean = statistics.fmean(values)
+    if len(values) == 1:
+        return f"{mean:.2f}"
+    error = statistics.stdev(values) / math.sqrt(len(values))
+    half = float(stats.t.ppf(0.975, len(values) - 1)) * error
+    return f"{mean:.2f} ({mean - half:.2f} to {mean + half:.2f})"
+
+
+def _run(run: Run) -> bool:
+    import myriad
+
+    if run.options.num_envs is not None:
+        return check_defaults(run)
+    myriad.configure()
+    return compare_networks(run) if run.options.networks else check_targets(run)
+
+
+def _refuses(options: Any) -> str | None:
+    for name in ("num_envs",) if options.networks else ("env", "steps", "set"):
+        if getattr(options, name):
+            word = "can't be given with" if options.networks else "needs"
+            return f"--{name.replace('_', '-')} {word} --networks"
+    return None
 
 
 SCRIPT = Script(

@@ -18,7 +18,6 @@ if __name__ == "__main__" and not __package__:
 import dataclasses
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,9 +26,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import handles, peers
-from benchmarks.harness.process.supervisor import Supervised
-from benchmarks.harness.workloads import SuiteError
+from benchmarks.harness import peers
+from benchmarks.harness.libraries import SuiteError
+from benchmarks.harness.process import Supervised
 from benchmarks.runner import Run, Script, text, whole
 
 PEER = "rejax"
@@ -39,21 +38,12 @@ _TIMEOUT_S = 3_600.0
 # Myriad's training is timed over this many steps, to find how many steps fit into the given
 # seconds.
 _TRIED_STEPS = 50_000
-CLASSIC = (
-    "CartPole-v1",
-    "Acrobot-v1",
-    "Pendulum-v1",
-    "MountainCar-v0",
-    "MountainCarContinuous-v0",
-)
+CONTINUOUS = ("Pendulum-v1", "MountainCarContinuous-v0")
+CLASSIC = ("CartPole-v1", "Acrobot-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0")
 PICTURES = (
-    "Catch-bsuite",
-    "Breakout-MinAtar",
-    "Asterix-MinAtar",
-    "SpaceInvaders-MinAtar",
+    *("Catch-bsuite", "Breakout-MinAtar", "Asterix-MinAtar", "SpaceInvaders-MinAtar"),
     "Freeway-MinAtar",
 )
-CONTINUOUS = ("Pendulum-v1", "MountainCarContinuous-v0")
 # rejax's policies are judged in a different game than they learned, because gymnax 0.0.9 has one
 # more column of aliens at the start.
 OTHER_DYNAMICS = ("SpaceInvaders-MinAtar",)
@@ -94,25 +84,18 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
 }
 EXPLORED = 0.1  # the share of the steps during which DQN's epsilon falls
 # What rejax does without a setting, or with its defaults.
+_OF_BOTH = {
+    "optimizer_epsilon": 1e-8,
+    "max_grad_norm": float("inf"),
+    "anneal_updates": None,
+    "activation": "silu",
+    "hidden_sizes": (64, 64),
+}
 OF_REJAX: dict[str, dict[str, Any]] = {
-    "ppo": {
-        "value_clip": 0.2,
-        "value_coef": 0.25,  # rejax also halves the squared error
-        "optimizer_epsilon": 1e-8,
-        "max_grad_norm": float("inf"),
-        "anneal_updates": None,
-        "activation": "silu",
-        "hidden_sizes": (64, 64),
-    },
-    "dqn": {
-        "n_step": 1,
-        "bootstrap_truncated": False,  # gymnax 0.0.9 ends an episode at its time limit
-        "optimizer_epsilon": 1e-8,
-        "max_grad_norm": float("inf"),
-        "anneal_updates": None,
-        "activation": "silu",
-        "hidden_sizes": (64, 64),
-    },
+    # rejax also halves the squared error
+    "ppo": _OF_BOTH | {"value_clip": 0.2, "value_coef": 0.25},
+    # gymnax 0.0.9 ends an episode at its time limit
+    "dqn": _OF_BOTH | {"n_step": 1, "bootstrap_truncated": False},
 }
 _REJAX_NAMES = {
     "rollout_steps": "num_steps",
@@ -177,6 +160,7 @@ def config_of(question: Question, num_steps: int) -> Any:
 def ours(question: Question) -> Iterator[ComparedRun]:
     """Train with Myriad, seed after seed, in programs that are compiled once."""
     from myriad import evaluate
+    from myriad.programs import TrainingProgram
 
     def timed(training: Any, seed: int) -> float:
         start = time.perf_counter()
@@ -186,21 +170,15 @@ def ours(question: Question) -> Iterator[ComparedRun]:
 
     num_steps = question.num_steps
     if question.seconds is not None:
-        seconds = timed(handles.TrainingProgram(config_of(question, _TRIED_STEPS)), 0)
+        seconds = timed(TrainingProgram(config_of(question, _TRIED_STEPS)), 0)
         num_steps = round(_TRIED_STEPS * question.seconds / seconds)
-    training = handles.TrainingProgram(config_of(question, num_steps))
+    training = TrainingProgram(config_of(question, num_steps))
     for seed in question.seeds:
         seconds = timed(training, seed)
         returns = evaluate(training.config, training.state.agent, NUM_EPISODES)
-        yield ComparedRun(
-            question.env,
-            question.agent,
-            "myriad",
-            seed,
-            training.num_updates * training.steps_per_update,
-            seconds,
-            float(returns.mean()),
-        )
+        steps = training.num_updates * training.steps_per_update
+        final = float(returns.mean())
+        yield ComparedRun(question.env, question.agent, "myriad", seed, steps, seconds, final)
 
 
 def theirs(question: Question) -> Iterator[ComparedRun]:
@@ -229,7 +207,7 @@ def theirs(question: Question) -> Iterator[ComparedRun]:
         script = Path(__file__).parent / "sides" / "rejax_policies.py"
         files = [str(folder / "request.json"), str(folder / "policies.npz")]
         command = [str(python), "-P", str(script), *files]
-        with Supervised(command, stdin=subprocess.PIPE, environ={"PYTHONPATH": ""}) as child:
+        with Supervised(command, environ={"PYTHONPATH": ""}) as child:
             child.wait(_TIMEOUT_S)
             if not Path(files[1]).exists():
                 raise SuiteError(f"{PEER} failed on {question.env}: {child.last_words()}")
@@ -240,16 +218,9 @@ def theirs(question: Question) -> Iterator[ComparedRun]:
     normalized = bool(hyperparameters.get("normalize_observations"))
     judge = _judge(question.env, normalized=normalized)
     for i, seed in enumerate(question.seeds):
-        policy = {name: value[i] for name, value in policies.items()}
-        yield ComparedRun(
-            question.env,
-            question.agent,
-            PEER,
-            seed,
-            steps,
-            float(seconds[i]),
-            float(judge(policy)),
-        )
+        final = float(judge({name: value[i] for name, value in policies.items()}))
+        took = float(seconds[i])
+        yield ComparedRun(question.env, question.agent, PEER, seed, steps, took, final)
 
 
 class RejaxPolicy:

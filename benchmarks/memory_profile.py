@@ -20,21 +20,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from benchmarks.harness import process
 from benchmarks.harness.asv_suite import AsvSuite, names_of
-from benchmarks.harness.files import require_free
-from benchmarks.harness.process import child
-from benchmarks.harness.process.child import Reply
-from benchmarks.harness.process.failures import ChildError
-from benchmarks.harness.process.memory import peak_bytes
+from benchmarks.harness.process import Reply
 from benchmarks.harness.programs import TIMEOUT_S, chunk_bytes, machine, program, request_of
-from benchmarks.harness.results import Row, machine_columns, markdown
+from benchmarks.harness.results import Row, machine_columns, markdown, require_new
+from benchmarks.harness.worker import ChildError, peak_bytes
 from benchmarks.harness.workload import Workload
 from benchmarks.runner import (
     Run,
     Script,
+    agent,
+    environment,
     readable,
-    resolved_agent,
-    resolved_env,
     switch,
     text,
     whole,
@@ -55,6 +53,7 @@ _SHARE = 0.9
 _MOST_VERIFIED = 4 << 30
 _STEP = 64  # step of the search, because an agent's batch must divide into minibatches
 _HEADERS = ("environments", "scan chunk", "arguments", "temporaries", "outputs", "code", "peak")
+_BYTES = ("argument_bytes", "temp_bytes", "output_bytes", "code_bytes", "peak_bytes")
 # A margin, since two launches differ, and so do compilations for few and for many environments.
 _MARGIN = 32 << 20
 _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
@@ -151,19 +150,24 @@ def most_that_fit(needed: Callable[[int], int], limit: int, step: int = _STEP) -
 
 def _measure(run: Run) -> None:
     options = run.options
-    request = {"env": resolved_env(options.env), "agent": resolved_agent(options.agent)}
+    request = {"env": options.env, "agent": options.agent}
     profiles = ("envs", "scan") if options.profile == "both" else (options.profile,)
     outputs = [_output(options, profile) for profile in profiles]
     found = machine()
     limit = options.limit or int(_SHARE * (found["available_bytes"] or 0))
     for profile, output in zip(profiles, outputs, strict=True):
-        file = run.open(f"memory_{profile}", output)
-        replies = [
-            _size(run, request | size, found["columns"]) for size in _sizes(profile, options)
-        ]
-        lines = [_line(row, reply) for row, reply in zip(file.rows, replies, strict=True)]
+        run.open(f"memory_{profile}", output)
+        measured = []
+        lines = []
+        for size in _sizes(profile, options):
+            reply = _size(run, request | size, found["columns"])
+            shown = ["-"] * 4 + [run.file.rows[-1]["status"]]
+            if reply is not None:
+                measured.append(reply)
+                shown = [readable(reply[name]) for name in _BYTES]
+            chunk = run.file.rows[-1]["scan_chunk_size"]
+            lines.append([f"{size['num_envs']:,}", f"{chunk:,}", *shown])
         print(f"{request['env']} with {request['agent']}\n\n{markdown(_HEADERS, lines)}")
-        measured = [reply for reply in replies if reply is not None]
         if profile == "envs" and measured and limit:
             print(f"\n{_most(run, request, limit, measured)}")
 
@@ -174,7 +178,7 @@ def _output(options: argparse.Namespace, profile: str) -> Path | None:
     if output is None or output.suffix != ".csv" or options.profile != "both":
         return output
     output = output.with_stem(f"{output.stem}_{profile}")
-    require_free(output, force=options.force)
+    require_new(output, force=options.force)
     return output
 
 
@@ -211,15 +215,17 @@ def _size(
 ) -> Reply | None:
     """Run one size in a child and save its row. Return its reply, or None for a failure."""
     try:
-        reply = child.run("benchmarks.memory_profile:_peak_of", request, **_limits(limit, columns))
+        reply = process.run(
+            "benchmarks.memory_profile:_peak_of", request, **_limits(limit, columns)
+        )
         if limit and reply["peak_bytes"] > limit:  # the child's memory is only checked now and then
             raise _refusal(f"it held {reply['peak_bytes']:,} bytes", limit)
     except ChildError as error:
-        run.add([columns | request | error.columns | suite], request)
+        run.file.add([columns | request | error.columns | suite], request)
         return None
     names = ("scan_chunk_size", "argument_bytes", "temp_bytes", "peak_bytes")
     described = columns | reply["columns"] | request | {name: reply[name] for name in names}
-    run.add([described | suite], request | reply)
+    run.file.add([described | suite], request | reply)
     return reply
 
 
@@ -239,14 +245,6 @@ def _refusal(what: str, limit: int) -> ChildError:
     return ChildError("refused", f"{what} and may hold {limit:,}")
 
 
-def _line(row: Row, reply: Reply | None) -> list[str]:
-    where = [f"{row['num_envs']:,}", f"{row['scan_chunk_size']:,}"]
-    if reply is None:
-        return [*where, *["-"] * 4, row["status"]]
-    names = ("argument_bytes", "temp_bytes", "output_bytes", "code_bytes", "peak_bytes")
-    return [*where, *(readable(reply[name]) for name in names)]
-
-
 def _most(run: Run, request: dict[str, Any], limit: int, measured: Sequence[Reply]) -> str:
     """Find the most environments that fit, run them if that is quick, and save the row."""
     columns = measured[0]["columns"]
@@ -258,14 +256,14 @@ def _most(run: Run, request: dict[str, Any], limit: int, measured: Sequence[Repl
     request = request | {"scan_chunk_size": _CHUNK}
     search = request | {"limit": limit, "overhead": overhead}
     try:
-        found = child.run("benchmarks.memory_profile:_most_of", search, **_limits(None, columns))
+        found = process.run("benchmarks.memory_profile:_most_of", search, **_limits(None, columns))
         if not found["num_envs"]:
             raise _refusal(
                 f"not even {_STEP} environments fit: the process alone needs {overhead:,} bytes",
                 limit,
             )
     except ChildError as error:
-        run.add([columns | request | {"num_envs": 0} | error.columns | suite], search)
+        run.file.add([columns | request | {"num_envs": 0} | error.columns | suite], search)
         return f"within {readable(limit)}: {error.status}"
     request["num_envs"] = found["num_envs"]
     says = f"{found['num_envs']:,} environments are the most that fit into {readable(limit)}"
@@ -274,7 +272,7 @@ def _most(run: Run, request: dict[str, Any], limit: int, measured: Sequence[Repl
             "stated by the compiler and not run, "
             f"as the limit of {limit:,} bytes is above {_MOST_VERIFIED:,}"
         )
-        run.add([columns | request | suite | {"reason": note}], search | found)
+        run.file.add([columns | request | suite | {"reason": note}], search | found)
         return f"{says} ({note})"
     reply = _size(run, request, columns, limit, **suite)
     if reply is None:
@@ -299,8 +297,8 @@ SCRIPT = Script(
             "envs",
             choices=("envs", "scan", "both"),
         ),
-        "--env": text("environment, or package.module:Class (default: cartpole)", "cartpole"),
-        "--agent": text("agent (default: random)", "random"),
+        "--env": text("environment, or package.module:Class", "cartpole", type=environment),
+        "--agent": text("agent (default: random)", "random", type=agent),
         "--num-envs": whole("profile only this number of environments"),
         "--limit": text(
             "find the most environments that fit into BYTES, such as 4GiB",

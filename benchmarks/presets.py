@@ -26,13 +26,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from benchmarks.harness import handles
 from benchmarks.harness.asv_suite import AsvSuite, names_of
-from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.results import Row, machine_columns, markdown, spread
-from benchmarks.harness.trainings import chosen, trained
-from benchmarks.harness.workloads import Training, load
-from benchmarks.runner import Run, Script, in_turns, ratio_table, switch, text, whole
+from benchmarks.harness.trainings import trained
+from benchmarks.harness.worker import ChildError, seconds_of
+from benchmarks.harness.workloads import Training, chosen
+from benchmarks.runner import AGENT, ENV, Run, Script, in_turns, ratio_table, switch, text, whole
 
 PARTS = ("knobs", "runs", "ladder", "target")
 BASELINE = "baseline"
@@ -75,31 +74,22 @@ class Arm:
         name: its name in the tables.
         preset: the preset on which it is based.
         fields: the fields that differ from the preset.
-        donates: whether the next state reuses the state's buffers.
-        is_ahead: whether the next chunk is dispatched before the last report is read.
-        cpu_devices: of a whole training: see `myriad.configure`.
-        profile_chunks: of a whole training: see `myriad.train_and_evaluate`.
+        runs: how it runs, where that differs: `donation` False if the next state doesn't reuse the
+            state's buffers, `chunk ahead` False if the next chunk is dispatched after the last
+            report is read. Of a whole training: `cpu_devices` of `myriad.configure`, and
+            `profile_chunks` of `myriad.train_and_evaluate`.
     """
 
     name: str
     preset: str = BASELINE
     fields: Mapping[str, Any] = field(default_factory=dict)
-    donates: bool = True
-    is_ahead: bool = True
-    cpu_devices: int | None = None
-    profile_chunks: int = 0
+    runs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that differ from the preset, by the names on the results' pages."""
-        found = {name.removeprefix("agent."): value for name, value in self.fields.items()}
-        others = {
-            "donation": None if self.donates else False,
-            "chunk ahead": None if self.is_ahead else False,
-            "cpu_devices": self.cpu_devices,
-            "profile_chunks": self.profile_chunks or None,
-        }
-        return found | {name: value for name, value in others.items() if value is not None}
+        fields = {name.removeprefix("agent."): value for name, value in self.fields.items()}
+        return {**fields, **self.runs}
 
 
 class Presets(AsvSuite):
@@ -126,22 +116,21 @@ class Updates:
     """Updates of one arm, from a state in which every update learns."""
 
     def __init__(self, declared: Training, arm: Arm):
+        from myriad.programs import TrainingProgram
+
         start = time.perf_counter()
-        # Older commits know no other updates than those that donate.
-        options = {} if arm.donates else {"donate": False}
-        self.training = handles.TrainingProgram(config_of(declared, arm), **options)
+        self.training = TrainingProgram(
+            config_of(declared, arm), donate=arm.runs.get("donation", True)
+        )
         self.training.warm_up()
-        self._is_ahead = arm.is_ahead
+        self._is_ahead = arm.runs.get("chunk ahead", True)
         self.num_updates = 1
         self.run()
         self.compile_s = time.perf_counter() - start
-        while self.num_updates < _MOST_UPDATES and (seconds := self._seconds()) < _SAMPLE_S:
+        while self.num_updates < _MOST_UPDATES and (seconds := seconds_of(self.run)) < _SAMPLE_S:
             self.num_updates *= max(2, round(_SAMPLE_S / seconds))
-
-    @property
-    def steps(self) -> int:
-        """Steps of all environments in a call of `run`."""
-        return self.num_updates * self.training.steps_per_update
+        # steps of all environments in a call of `run`
+        self.steps = self.num_updates * self.training.steps_per_update
 
     def run(self) -> None:
         """Train, and fetch the reports."""
@@ -150,14 +139,9 @@ class Updates:
             # The report that ends a window is fetched before the next one begins.
             self.training.run_updates(min(chunk, self.num_updates - done))
 
-    def _seconds(self) -> float:
-        start = time.perf_counter()
-        self.run()
-        return time.perf_counter() - start
-
     def rate(self) -> float:
         """Return the steps/s of a call."""
-        return self.steps / self._seconds()
+        return self.steps / seconds_of(self.run)
 
 
 def fields_of(declared: Training, arm: Arm, seed: int = 0) -> dict[str, Any]:
@@ -190,8 +174,8 @@ def arms(declared: Training, *, full: bool) -> Iterator[Arm]:
     for name, value in fast.items():
         yield Arm(f"{BASELINE} + {name}", BASELINE, {name: value})
         yield Arm(f"{_FULL_SET} - {name}", _FULL_SET, {name: base.value_of(name)})
-    yield Arm(f"{BASELINE} without donation", donates=False)
-    yield Arm(f"{BASELINE}, no chunk ahead", is_ahead=False)
+    yield Arm(f"{BASELINE} without donation", runs={"donation": False})
+    yield Arm(f"{BASELINE}, no chunk ahead", runs={"chunk ahead": False})
     for name, fields in SWITCHED_OFF.items():
         if all(option.partition(".")[2] in base.agent_options for option in fields):
             yield Arm(f"{BASELINE} + {name}", BASELINE, fields)
@@ -210,9 +194,9 @@ def run_arms(declared: Training) -> dict[str, Arm]:
     }
     found = [
         Arm(BASELINE),
-        Arm("one CPU device", cpu_devices=1),
+        Arm("one CPU device", runs={"cpu_devices": 1}),
         *(Arm(name, fields=own) for name, own in fields.items()),
-        Arm("profile of 3 chunks", profile_chunks=3),
+        Arm("profile of 3 chunks", runs={"profile_chunks": 3}),
     ]
     return {arm.name: arm for arm in found}
 
@@ -221,7 +205,7 @@ def _measure(run: Run) -> None:
     import myriad
 
     myriad.configure()
-    for declared in chosen(load().trainings["presets"], run.options, "presets"):
+    for declared in chosen("presets", run.options):
         print(f"\n{declared.agent} on {declared.env}\n")
         parts = {"knobs": _knobs, "runs": _runs, "ladder": _ladder, "target": _target}
         for part in run.options.part or PARTS:
@@ -247,7 +231,7 @@ def _save(
         rows.append(described | columns[name] | spread(own, "steps_per_s") | {"arm": prefix + name})
         size = {"num_envs": columns[name]["num_envs"], "steps_per_s": list(own)}
         samples[name] = differs.get(name, {}) | size
-    run.add(rows, _described(declared) | about | {"arms": samples})
+    run.file.add(rows, _described(declared) | about | {"arms": samples})
     print(ratio_table(what, rates))
 
 
@@ -265,8 +249,7 @@ def _knobs(declared: Training, run: Run) -> None:
         }
         for name, each in timed.items()
     }
-    differs = {n: {"starts_from": arm.preset, "sets": arm.settings} for n, arm in compared.items()}
-    _save(run, declared, rates, columns, differs=differs)
+    _save(run, declared, rates, columns, differs=_differences(compared))
 
 
 def _runs(declared: Training, run: Run) -> None:
@@ -274,27 +257,25 @@ def _runs(declared: Training, run: Run) -> None:
     compared = run_arms(declared)
     # An arm's second process finds its programs in the cache.
     with tempfile.TemporaryDirectory() as cache:
-        samplers = {
-            name: functools.partial(_run_rate, declared, arm, cache)
-            for name, arm in compared.items()
-        }
+
+        def rate(arm: Arm) -> float:
+            """Train once. Return the steps/s without compiling."""
+            reply = trained(fields_of(declared, arm), cache, **arm.runs)
+            if "loop_s" not in reply:
+                raise ChildError(**reply["row"])
+            return reply["row"]["num_steps"] / reply["loop_s"]
+
+        samplers = {name: functools.partial(rate, arm) for name, arm in compared.items()}
         rates = in_turns(samplers, run.options.rounds)
     config = config_of(declared, Arm(BASELINE))
     size = {"num_envs": config.num_envs, "scan_chunk_size": config.scan_chunk_size}
-    differs = {n: {"starts_from": BASELINE, "sets": arm.settings} for n, arm in compared.items()}
     print("\nwhole trainings\n")
-    columns = dict.fromkeys(compared, size)
-    _save(run, declared, rates, columns, prefix="run: ", what="training", differs=differs)
+    options = {"prefix": "run: ", "what": "training", "differs": _differences(compared)}
+    _save(run, declared, rates, dict.fromkeys(compared, size), **options)
 
 
-def _run_rate(declared: Training, arm: Arm, cache: str) -> float:
-    """Train once in a new process. Return the steps/s without compiling."""
-    fields = fields_of(declared, arm)
-    options = {"cpu_devices": arm.cpu_devices, "profile_chunks": arm.profile_chunks}
-    reply = trained(fields, cache, **options)
-    if "loop_s" not in reply:
-        raise ChildError(**reply["row"])
-    return reply["row"]["num_steps"] / reply["loop_s"]
+def _differences(compared: Mapping[str, Arm]) -> dict[str, Any]:
+    return {n: {"starts_from": arm.preset, "sets": arm.settings} for n, arm in compared.items()}
 
 
 def _ladder(declared: Training, run: Run) -> None:
@@ -345,7 +326,7 @@ def _target(declared: Training, run: Run) -> None:
                 row["status"] = "ok"  # a training that falls short is a result too
             train_s = reply.get("train_s", "")
             of_training = {"arm": name, "seed": seed, "train_s": train_s, "columns": row}
-            run.add([row], _described(declared) | of_training)
+            run.file.add([row], _described(declared) | of_training)
             found[name].append(run.file.rows[-1] | {"train_s": train_s})
     print("\nto the target return\n")
     print(markdown(_HEADERS, [_line(name, rows) for name, rows in found.items()]))
@@ -381,8 +362,8 @@ SCRIPT = Script(
     _measure,
     {
         "--full": switch("measure every training of suite.toml, and the guide's sizes"),
-        "--agent": text("measure only this agent's trainings"),
-        "--env": text("measure only trainings in this environment"),
+        "--agent": AGENT,
+        "--env": ENV,
         "--part": text(
             "part to measure (default: all; repeatable)", action="append", choices=PARTS
         ),

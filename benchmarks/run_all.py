@@ -23,43 +23,24 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from benchmarks.harness import peers
-from benchmarks.harness.files import make_folder, write_text
-from benchmarks.harness.process.failures import ChildError
-from benchmarks.harness.process.supervisor import ROOT, Supervised
+from benchmarks.harness.libraries import known
+from benchmarks.harness.process import ROOT, Supervised
 from benchmarks.harness.programs import machine
-from benchmarks.harness.results import CSV_FOLDER, PLOTS_FOLDER, commit, markdown
-from benchmarks.harness.workloads import known, load
+from benchmarks.harness.results import CSV_FOLDER, PLOTS_FOLDER, commit, make_folder, markdown
+from benchmarks.harness.worker import ChildError
+from benchmarks.harness.workloads import load
 from benchmarks.plots.draw import PLOTS, draw
 from benchmarks.runner import SETTINGS, Run, Script, switch, text
 
 _STATE = "run_all.json"
-_GUESS_S = 60.0  # the assumed duration of a workload that has never run
-
-
-@dataclass(frozen=True)
-class Job:
-    """One command of one suite. Its CSV file has the same `name`."""
-
-    suite: str
-    name: str
-    arguments: tuple[str, ...]
-    timeout_s: float = 600.0
-
-    @property
-    def script(self) -> str:
-        """The suite's script."""
-        return f"benchmarks/{_SCRIPTS[self.suite]}.py"
-
-
 # Scripts by their names for --only.
 _SCRIPTS = {
     "throughput": "throughput",
@@ -72,6 +53,16 @@ _SCRIPTS = {
 }
 
 
+@dataclass(frozen=True)
+class Job:
+    """One command of one suite. Its CSV file has the same `name`."""
+
+    suite: str
+    name: str
+    arguments: tuple[str, ...]
+    timeout_s: float = 600.0
+
+
 def jobs(*, full: bool) -> Iterator[Job]:
     """Yield the workloads, the quick ones or all, with the cheapest suites first."""
     tier, flags = ("full", ("--full",)) if full else ("quick", ())
@@ -80,100 +71,69 @@ def jobs(*, full: bool) -> Iterator[Job]:
     yield Job("scan_chunk", "scan_chunk", flags)
     yield Job("compile", "compile", flags)
     yield Job("autotune", "autotune", ())
-    for each in declaration.select_trainings("training", tier).values():
+    for each in declaration.of("training", tier).values():
         which = ("--agent", each.agent, "--env", each.env)
         yield Job("training", f"training_{each.name}", (*which, "--seeds", "5" if full else "2"))
-    for env in dict.fromkeys(each.env for each in declaration.select("throughput", tier).values()):
+    for env in dict.fromkeys(each.env for each in declaration.of("throughput", tier).values()):
         yield Job("throughput", f"throughput_{env}", ("--env", env, *flags))
-    for workload in declaration.select("comparison", tier).values():
-        yield Job(
-            "comparison", f"comparison_{workload.num_envs}", ("--num-envs", str(workload.num_envs))
-        )
+    for size in (f"{each.num_envs}" for each in declaration.of("comparison", tier).values()):
+        yield Job("comparison", f"comparison_{size}", ("--num-envs", size))
 
 
 def _run(run: Run) -> bool:
+    from myriad.errors import MyriadError
+    from myriad.files import replacing
+
     options = run.options
     for suite in options.only or ():
         known(suite, _SCRIPTS, "suite")
     make_folder(options.output)
     wanted = [job for job in jobs(full=options.full) if job.suite in (options.only or _SCRIPTS)]
-    progress = Progress(options.output / _STATE, wanted, force=options.force)
-    for job in progress.to_do():
-        progress.add(job, _measure(job, options.output))
-    print(_table(wanted, progress))
-    _draw(options.output)
-    print(f"reproduce with: {run.command}")
-    return all(progress.found(job)["status"] == "ok" for job in wanted)
-
-
-class Progress:
-    """A file of finished workloads beside the results, and a progress bar with the time left.
-
-    Args:
-        path: the file.
-        wanted: the workloads of this run.
-        force: whether to measure workloads again that the file holds.
-    """
-
-    def __init__(self, path: Path, wanted: Sequence[Job], *, force: bool):
-        self._path = path
-        self._wanted = wanted
-        self._done: dict[str, dict[str, Any]] = _read(path)
-        self._here = _here()
-        if force:
-            self._done = {
-                key: value for key, value in self._done.items() if key not in map(self._key, wanted)
-            }
-
-    def found(self, job: Job) -> dict[str, Any]:
-        """Return a workload's record at this commit. It is empty if the workload has not run."""
-        return self._done.get(self._key(job), {})
-
-    def to_do(self) -> Iterator[Job]:
-        """Yield the workloads that have not been measured yet, and show the progress."""
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import Progress as Bar
-
-        left = [job for job in self._wanted if self.found(job).get("status") != "ok"]
-        console = Console(stderr=True)
-        columns = (
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.description}"),
-        )
-        with Bar(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-            task = bar.add_task(
-                "", total=len(self._wanted), completed=len(self._wanted) - len(left)
-            )
-            for number, job in enumerate(left):
-                minutes = sum(map(self._guess_s, left[number:])) / 60
-                bar.update(task, description=f"{job.name}, about {minutes:.0f} min left")
-                if not console.is_terminal:
-                    print(
-                        f"{number + 1} of {len(left)}: {job.name}, about {minutes:.0f} min left",
-                        file=sys.stderr,
-                    )
-                yield job
-                bar.advance(task)
-
-    def add(self, job: Job, found: dict[str, Any]) -> None:
-        """Save the outcome of a workload."""
-        self._done[self._key(job)] = found
-        write_text(self._path, json.dumps(self._done, indent=1))
-        if found["status"] != "ok":
+    state = options.output / _STATE
+    done = _read(state)  # finished workloads, also of other commits and machines
+    here = _here()
+    keys = {job: f"{job.name} {' '.join(job.arguments)} {here}" for job in wanted}
+    left = [job for job in wanted if options.force or not _is_ok(done.get(keys[job]))]
+    for job in _shown(left):
+        found = done[keys[job]] = _measure(job, options.output)
+        with replacing(state) as part:
+            part.write_text(json.dumps(done, indent=1), encoding="utf-8")
+        if not _is_ok(found):
             print(f"{job.name}: {found['status']}: {found['reason']}", file=sys.stderr)
+    rows = []
+    for job in wanted:
+        found = done[keys[job]]
+        rows.append([job.name, found["status"], f"{found['seconds']:.0f}", found["reason"] or "-"])
+    print(markdown(["workload", "status", "s", "reason"], rows))
+    plots = PLOTS_FOLDER if options.output == CSV_FOLDER else options.output
+    try:
+        for path in draw(options.output, plots, list(PLOTS)):
+            print(path)
+    except MyriadError as error:
+        print(f"no plot: {error}", file=sys.stderr)
+    print(f"reproduce with: {run.command}")
+    return all(_is_ok(done[key]) for key in keys.values())
 
-    def _guess_s(self, job: Job) -> float:
-        """Return a workload's last duration, at any commit."""
-        name = f"{job.name} {' '.join(job.arguments)} "
-        return next(
-            (v["seconds"] for k, v in reversed(self._done.items()) if k.startswith(name)), _GUESS_S
-        )
 
-    def _key(self, job: Job) -> str:
-        return f"{job.name} {' '.join(job.arguments)} {self._here}"
+def _is_ok(found: dict[str, Any] | None) -> bool:
+    return found is not None and found["status"] == "ok"
+
+
+def _shown(left: list[Job]) -> Iterator[Job]:
+    """Yield the workloads, and show the progress."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    hidden = not console.is_terminal
+    with Progress(console=console, disable=hidden, transient=True) as bar:
+        task = bar.add_task("", total=len(left))
+        for number, job in enumerate(left, 1):
+            bar.update(task, description=job.name)
+            if hidden:
+                print(f"{number} of {len(left)}: {job.name}", file=sys.stderr)
+            yield job
+            bar.advance(task)
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
@@ -223,15 +183,15 @@ def _tree() -> str:
 def _measure(job: Job, folder: Path) -> dict[str, Any]:
     """Run a workload's command and return how it ended. Its rows, if any, are in `folder`."""
     start = time.monotonic()
-    script = str(ROOT / job.script)
-    command = [sys.executable, script, *job.arguments, "--output", str(folder)]
+    script = f"benchmarks/{_SCRIPTS[job.suite]}.py"
+    command = [sys.executable, str(ROOT / script), *job.arguments, "--output", str(folder)]
     status = "ok"
     reason = ""
-    with tempfile.TemporaryFile("w+") as log, Supervised(command, log=log) as child:
+    with Supervised(command) as child:
         try:
             if code := child.wait(job.timeout_s):
                 status = "failed"
-                reason = _reason(code, log)
+                reason = "exit code 1: its rows say why" if code == 1 else child.last_words()
         except ChildError as error:
             status = error.status
             reason = error.reason
@@ -239,45 +199,8 @@ def _measure(job: Job, folder: Path) -> dict[str, Any]:
         "status": status,
         "reason": reason,
         "seconds": time.monotonic() - start,
-        "command": " ".join(["python", job.script, *job.arguments]),
+        "command": " ".join(["python", script, *job.arguments]),
     }
-
-
-def _reason(code: int, log: IO[str]) -> str:
-    """Say how a command failed, from its exit code and its output."""
-    if code < 0:
-        return f"ended by signal {-code}"
-    log.seek(0)
-    lines = log.read().strip().splitlines() or ["no message"]
-    return f"exit code {code}: {lines[-1] if code == 2 else _first_complaint(lines)}"
-
-
-def _first_complaint(lines: Sequence[str]) -> str:
-    """Return the line that a command wrote about a row that failed."""
-    return next(
-        (line for line in lines if ": failed: " in line or ": refused: " in line), lines[-1]
-    )
-
-
-def _table(wanted: Sequence[Job], progress: Progress) -> str:
-    """Return a line per workload, with its outcome and duration."""
-    rows = []
-    for job in wanted:
-        found = progress.found(job)
-        rows.append([job.name, found["status"], f"{found['seconds']:.0f}", found["reason"] or "-"])
-    return markdown(["workload", "status", "s", "reason"], rows)
-
-
-def _draw(folder: Path) -> None:
-    """Draw all plots that the folder's rows allow."""
-    from myriad.errors import MyriadError
-
-    plots = PLOTS_FOLDER if folder == CSV_FOLDER else folder
-    try:
-        for path in draw(folder, plots, list(PLOTS)):
-            print(path)
-    except MyriadError as error:
-        print(f"no plot: {error}", file=sys.stderr)
 
 
 SCRIPT = Script(

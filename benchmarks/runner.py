@@ -12,35 +12,31 @@ import shlex
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.files import require_free, write_rows
 from benchmarks.harness.interleave import OnEvent, Outcome
-from benchmarks.harness.process.child import Reply, run
-from benchmarks.harness.process.failures import ChildError
+from benchmarks.harness.libraries import SuiteError
+from benchmarks.harness.process import Reply, run
 from benchmarks.harness.results import (
     LEAST_SAMPLES,
     ResultsFile,
     Row,
-    last_rate,
     markdown,
-    new_row,
+    millions,
+    require_new,
+    samples_beside,
     spread,
+    write_csv,
 )
-from benchmarks.harness.workloads import SuiteError
+from benchmarks.harness.worker import ChildError
 from benchmarks.plots.draw import draw_run
 
 # Environment variables that affect measurements.
 SETTINGS = (
-    "JAX_PLATFORM_NAME",
-    "JAX_PLATFORMS",
-    "JAX_NUM_CPU_DEVICES",
-    "JAX_DEFAULT_MATMUL_PRECISION",
-    "JAX_ENABLE_X64",
-    "XLA_FLAGS",
-    "MYRIAD_TIER",
+    *("JAX_PLATFORM_NAME", "JAX_PLATFORMS", "JAX_NUM_CPU_DEVICES", "JAX_DEFAULT_MATMUL_PRECISION"),
+    *("JAX_ENABLE_X64", "XLA_FLAGS", "MYRIAD_TIER"),
 )
 Flag = Mapping[str, Any]  # what `add_argument` takes
 
@@ -63,6 +59,29 @@ def writable(text: str) -> Path:
     return path
 
 
+def environment(name: str) -> str:
+    """Parse a flag that names an environment: `cartpole` is `cartpole-control`."""
+    from myriad.envs import ENVIRONMENTS
+
+    return name if ":" in name else _resolved(ENVIRONMENTS, name)
+
+
+def agent(name: str) -> str:
+    """Parse a flag that names an agent."""
+    from myriad.agents import AGENTS
+
+    return _resolved(AGENTS, name)
+
+
+def _resolved(registry: Any, name: str) -> str:
+    from myriad.errors import UnknownNameError
+
+    try:
+        return registry.resolve(name)
+    except UnknownNameError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def switch(says: str) -> Flag:
     """Describe a flag without a value."""
     return {"action": "store_true", "help": says}
@@ -78,7 +97,8 @@ def whole(says: str, default: int | None = None, **more: Any) -> Flag:
     return text(says, default, type=count, metavar="N", **more)
 
 
-ENV = text("environment, or package.module:Class (default: suite.toml's)")
+ENV = text("environment, or package.module:Class (default: suite.toml's)", type=environment)
+AGENT = text("agent (default: suite.toml's)", type=agent)
 NUM_ENVS = whole("number of parallel environments (default: suite.toml's)")
 
 
@@ -109,11 +129,6 @@ class Script:
     plot: str = ""
     refuses: Callable[[argparse.Namespace], str | None] = lambda options: None
 
-    @property
-    def path(self) -> str:
-        """The path of the script."""
-        return f"benchmarks/{self.name}.py"
-
     def main(self, argv: Sequence[str] | None = None) -> int:
         """Run the command line, and return the exit code.
 
@@ -123,7 +138,7 @@ class Script:
 
         argv = sys.argv[1:] if argv is None else list(argv)
         try:
-            running = Run(self, self.parse(argv), argv)
+            running = Run(self, self.parse(argv), command_of(f"benchmarks/{self.name}.py", argv))
             succeeded = self.measure(running)
             every_row_is_ok = running.report()
         except (MyriadError, SuiteError, ChildError) as error:
@@ -141,13 +156,20 @@ class Script:
             SuiteError: they are wrong.
             InvalidArgumentError: the file of `--output` exists.
         """
-        parser = _Parser(self.path, self.document)
+        parser = _Parser(
+            prog=f"python benchmarks/{self.name}.py",
+            description=str(self.document).split("\n")[0],
+            allow_abbrev=False,
+        )
+        says = "leave out one of the XLA options that Myriad sets (repeatable)"
+        parser.add_argument("--without-xla-option", action=_LeaveOut, metavar="NAME", help=says)
         # argparse can't write the help of an empty group.
         group = parser.add_mutually_exclusive_group() if self.exclusive else parser
         for flag, options in self.flags.items():
             owner = group if flag in self.exclusive else parser
             owner.add_argument(flag, **options)
-        if "--output" not in self.flags:
+        has_rows = "--output" not in self.flags
+        if has_rows:
             kind, says = Path, "CSV file or folder (default: results/csv)"
             if self.writes:
                 kind, says = writable, f"CSV file, with a row per {self.writes}"
@@ -155,104 +177,15 @@ class Script:
             force = switch("replace the file of --output if it exists")
             parser.add_argument("--force", **force)
         options = parser.parse_args(argv)
-        for name, value in vars(options).items():
-            if "" in (value if isinstance(value, list) else [value]):
-                parser.error(f"--{name.replace('_', '-')} must not be empty")
-        if "--output" not in self.flags and options.output is not None:
-            require_free(options.output, force=options.force)
+        if has_rows and options.output is not None:
+            require_new(options.output, force=options.force)
         if wrong := self.refuses(options):
-            raise SuiteError(f"{wrong}; --help lists the flags.")
+            parser.error(wrong)
         return options
-
-
-class Run:
-    """One invocation of a script.
-
-    Attributes:
-        options: the values of its flags.
-        command: the command that repeats it.
-        files: the files of results that it has opened.
-    """
-
-    def __init__(self, script: Script, options: Any, argv: Sequence[str]):
-        self.script = script
-        self.options = options
-        self.command = command_of(script.path, argv)
-        self.files: list[ResultsFile] = []
-        self._rows: list[Any] = []
-        if script.suite:
-            self.open(script.suite, options.output)
-
-    def open(self, suite: str, output: Path | None) -> ResultsFile:
-        """Open a file of results. Rows are added to the last one that was opened."""
-        self.files.append(ResultsFile(suite, output, self.command))
-        return self.files[-1]
-
-    @property
-    def file(self) -> ResultsFile:
-        """The file of results that rows are added to."""
-        return self.files[-1]
-
-    def add(self, rows: Sequence[Row], samples: Any) -> None:
-        """Save rows, given by their columns, and their raw samples."""
-        made = []
-        for row in rows:
-            named = {"suite": self.file.suite} | row
-            made.append(new_row(named.pop("suite"), self.file.timestamp, **named))
-        self.file.add_rows(made, samples)
-
-    def attempt(
-        self, target: str, request: dict[str, Any], described: Row, *each: Row, **limits: Any
-    ) -> Reply | None:
-        """Call a function in a child process. If it fails, save a row for `each` of its sizes."""
-        try:
-            return run(target, request, **limits)
-        except ChildError as error:
-            self.add([described | size | error.columns for size in each or ({},)], request)
-            return None
-
-    def save(self, *rows: Any) -> None:
-        """Add dataclasses to the script's own table, and write all of it."""
-        self._rows += rows
-        if self.options.output is not None:
-            write_rows(self.options.output, type(rows[0]), self._rows)
-
-    def report(self) -> bool:
-        """Print failures, the files, the plots and the command. Return whether all rows are ok."""
-        lost = [row for file in self.files for row in file.rows if row["status"] != "ok"]
-        for row in lost:
-            print(f"{_where(row)}: {row['status']}: {row['reason']}", file=sys.stderr)
-        for file in self.files:
-            print(f"\nrows:           {file.path}\nraw samples:    {file.samples_path}")
-            if self.script.plot:
-                for env in dict.fromkeys(row["env"] for row in file.rows):
-                    draw_run(file, self.script.plot, env)
-        if self.files:
-            print(f"reproduce with: {self.command}")
-        return not lost
-
-
-_SIZES = {"num_envs": "{:,} environments", "scan_chunk_size": "chunk {:,}"}
-
-
-def _where(row: Row) -> str:
-    sizes = [shape.format(row[name]) for name, shape in _SIZES.items() if row[name] != ""]
-    named = [row["library"], row["suite"], f"{row['env']} with {row['agent']}", *sizes]
-    return ", ".join(filter(None, named))
 
 
 class _Parser(argparse.ArgumentParser):
     """A parser whose errors are one sentence and exit code 2."""
-
-    def __init__(self, path: str, document: str | None):
-        first = str(document).split("\n")[0]
-        super().__init__(prog=f"python {path}", description=first, allow_abbrev=False)
-        self.add_argument(
-            "--without-xla-option",
-            action=_LeaveOut,
-            metavar="NAME",
-            help="leave out one of the XLA options that Myriad sets (repeatable)",
-        )
 
     def error(self, message: str) -> Any:
         raise SuiteError(f"{message}; --help lists the flags.")
@@ -273,26 +206,72 @@ class _LeaveOut(argparse.Action):
         settings.leave_out_xla_options([*settings.left_out_xla_options(), values])
 
 
-def resolved_env(env: str) -> str:
-    """Return the full name of an environment: `cartpole-control` for `cartpole`.
+class Run:
+    """One invocation of a script.
 
-    Raises:
-        UnknownNameError: there is none of that name.
+    Attributes:
+        options: the values of its flags.
+        command: the command that repeats it.
+        files: the files of results that it has opened. Rows are added to the last one.
     """
-    from myriad.envs import ENVIRONMENTS
 
-    return env if ":" in env else ENVIRONMENTS.resolve(env)
+    def __init__(self, script: Script, options: Any, command: str):
+        self.script = script
+        self.options = options
+        self.command = command
+        self.files: list[ResultsFile] = []
+        self._rows: list[Any] = []
+        if script.suite:
+            self.open(script.suite, options.output)
+
+    def open(self, suite: str, output: Path | None) -> None:
+        """Open a file of results."""
+        self.files.append(ResultsFile(suite, output, self.command))
+
+    @property
+    def file(self) -> ResultsFile:
+        """The file of results that rows are added to."""
+        return self.files[-1]
+
+    def attempt(
+        self, target: str, request: dict[str, Any], described: Row, *each: Row, **limits: Any
+    ) -> Reply | None:
+        """Call a function in a child process. If it fails, save a row for `each` of its sizes."""
+        try:
+            return run(target, request, **limits)
+        except ChildError as error:
+            self.file.add([described | size | error.columns for size in each or ({},)], request)
+            return None
+
+    def save(self, *rows: Any) -> None:
+        """Add dataclasses to the script's own table, and write all of it."""
+        self._rows += rows
+        if self.options.output is not None:
+            columns = [column.name for column in fields(rows[0])]
+            write_csv(self.options.output, columns, map(asdict, self._rows))
+
+    def report(self) -> bool:
+        """Print failures, the files, the plots and the command. Return whether all rows are ok."""
+        lost = [row for file in self.files for row in file.rows if row["status"] != "ok"]
+        for row in lost:
+            print(f"{_where(row)}: {row['status']}: {row['reason']}", file=sys.stderr)
+        for file in self.files:
+            print(f"\nrows:           {file.path}\nraw samples:    {samples_beside(file.path)}")
+            if self.script.plot:
+                for env in dict.fromkeys(row["env"] for row in file.rows):
+                    draw_run(file.path, self.script.plot, env)
+        if self.files:
+            print(f"reproduce with: {self.command}")
+        return not lost
 
 
-def resolved_agent(agent: str) -> str:
-    """Return the full name of an agent.
+_SIZES = {"num_envs": "{:,} environments", "scan_chunk_size": "chunk {:,}"}
 
-    Raises:
-        UnknownNameError: there is none of that name.
-    """
-    from myriad.agents import AGENTS
 
-    return AGENTS.resolve(agent)
+def _where(row: Row) -> str:
+    sizes = [shape.format(row[name]) for name, shape in _SIZES.items() if row[name] != ""]
+    named = [row["library"], row["suite"], f"{row['env']} with {row['agent']}", *sizes]
+    return ", ".join(filter(None, named))
 
 
 def command_of(path: str, argv: Sequence[str]) -> str:
@@ -352,28 +331,20 @@ def progress(num_alternations: int) -> Iterator[OnEvent]:
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
-    columns = (
-        SpinnerColumn(),
-        BarColumn(bar_width=12),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
-    with Progress(
-        *columns, console=console, disable=not console.is_terminal, transient=True
-    ) as progress:
+    columns = SpinnerColumn(), BarColumn(12), TimeElapsedColumn(), TextColumn("{task.description}")
+    hidden = not console.is_terminal
+    with Progress(*columns, console=console, disable=hidden, transient=True) as progress:
         task = progress.add_task("starting", total=num_alternations)
 
         def show(event: str, outcomes: Sequence[Outcome]) -> None:
             workload = outcomes[0].case.workload
-            size = f"{workload.num_envs:,} of {workload.env}"
             rates = [
-                f"{outcome.case.side} {rate}"
+                f"{outcome.case.side} {millions(of_side[-1])}"
                 for outcome in outcomes
-                if (rate := last_rate(outcome))
+                if (of_side := outcome.rates())
             ]
-            described = ", ".join(
-                [size, *rates, f"M steps/s ({event})"] if rates else [size, event]
-            )
+            said = [*rates, f"M steps/s ({event})"] if rates else [event]
+            described = ", ".join([f"{workload.num_envs:,} of {workload.env}", *said])
             progress.update(task, advance=event == "done", description=described)
             if not console.is_terminal and not rates and event not in ("importing", "done"):
                 print(described, file=sys.stderr, flush=True)

@@ -23,21 +23,20 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from benchmarks.harness.asv_suite import AsvSuite, names_of
-from benchmarks.harness.process.child import Reply
-from benchmarks.harness.process.clock import seconds_of
-from benchmarks.harness.process.failures import failure_of
+from benchmarks.harness.process import Reply
 from benchmarks.harness.programs import TIMEOUT_S, chunk_bytes, machine, program, request_of
 from benchmarks.harness.results import LEAST_SAMPLES, Row, machine_columns, markdown, spread
+from benchmarks.harness.worker import failure_of, seconds_of
 from benchmarks.harness.workload import Workload
 from benchmarks.runner import (
     Run,
     Script,
+    agent,
     between,
     count,
+    environment,
     in_turns,
     readable,
-    resolved_agent,
-    resolved_env,
     switch,
     text,
     whole,
@@ -118,7 +117,7 @@ def common_steps(chunks: Sequence[int]) -> int:
 
 def _measure(run: Run) -> None:
     options = run.options
-    described: Row = {"env": resolved_env(options.env), "agent": resolved_agent(options.agent)}
+    described: Row = {"env": options.env, "agent": options.agent}
     described["num_envs"] = options.num_envs
     columns = machine()["columns"]
     chunks = options.scan_chunk_sizes or (_FULL_CHUNKS if options.full else _QUICK_CHUNKS)
@@ -136,15 +135,9 @@ def _measure(run: Run) -> None:
         _columns_of(found, options.num_envs) | reply["columns"] | described
         for found in reply["chunks"]
     ]
-    run.add(rows, reply)
-    headers = [
-        "scan chunk",
-        "M steps/s (95% interval)",
-        "of the best",
-        "compiling, s",
-        "arguments",
-        "temporaries",
-    ]
+    run.file.add(rows, reply)
+    headers = ["scan chunk", "M steps/s (95% interval)", "of the best"]
+    headers += ["compiling, s", "arguments", "temporaries"]
     best = max((row["steps_per_s"] for row in rows if "steps_per_s" in row), default=1.0)
     print(f"{described['env']} with {described['agent']}, {options.num_envs:,} environments\n")
     print(markdown(headers, [_line(row, best) for row in rows]))
@@ -179,8 +172,8 @@ SCRIPT = Script(
     __doc__,
     _measure,
     {
-        "--env": text("environment, or package.module:Class (default: cartpole)", "cartpole"),
-        "--agent": text("agent (default: random)", "random"),
+        "--env": text("environment, or package.module:Class", "cartpole", type=environment),
+        "--agent": text("agent (default: random)", "random", type=agent),
         "--num-envs": whole("number of parallel environments (default: 1,000)", 1_000),
         "--scan-chunk-sizes": text(
             "sizes to measure (default: some from 1 to 1,024)", type=count, nargs="+", metavar="N"

@@ -15,25 +15,21 @@ if __name__ == "__main__" and not __package__:
     require_setup()
 
 import argparse
+import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from benchmarks.harness.asv_suite import AsvSuite, names_of, skip_unless_several_cores
-from benchmarks.harness.interleave import Budget, Case
-from benchmarks.harness.libraries import OURS, library_of
-from benchmarks.harness.results import Row, scaling_table
+from benchmarks.harness.interleave import Budget, Outcome
+from benchmarks.harness.libraries import OURS, env_id_of, library_of
+from benchmarks.harness.results import markdown, millions, times
 from benchmarks.harness.sanity import measure
 from benchmarks.harness.targets import check_targets, targets_table
-from benchmarks.harness.workloads import (
-    DEVICES,
-    Declaration,
-    Workload,
-    load,
-    tier_from_environment,
-)
-from benchmarks.runner import NUM_ENVS, Run, Script, progress, resolved_env, switch, text, whole
+from benchmarks.harness.workload import Case, Workload
+from benchmarks.harness.workloads import CARTPOLE, load, sizes_of
+from benchmarks.runner import NUM_ENVS, Run, Script, environment, progress, switch, text, whole
 
 QUICK = Budget(num_rounds=11, max_s=5.0)
 FULL = Budget(num_rounds=15, max_s=20.0)
@@ -52,7 +48,12 @@ class Throughput(AsvSuite):
     timed_is_program = True  # for the gate: equal programs need no timing
 
     def prepare(self, declared: Workload) -> None:
-        self.rollout, self.block_until_ready = _rollout(declared)
+        from myriad import Rollout, make_agent, make_env, timing
+
+        env = make_env(declared.env)
+        agent = make_agent(declared.agent, env)
+        self.rollout = Rollout(env, agent, declared.num_envs, declared.scan_chunk_size)
+        self.block_until_ready: Any = timing.block_until_ready
         self.state = self.rollout.init(seed=0)
         for _ in range(2):
             self.time_chunk(declared.name)
@@ -104,11 +105,8 @@ class Gymnax(Throughput):
         from benchmarks.sides.__main__ import GymnaxEnvs
         from benchmarks.sides.jax_scan import ScanStepper
 
-        try:
-            envs = GymnaxEnvs(load().env_id_of("gymnax", declared))
-        except ImportError as missing:
-            raise NotImplementedError(f"gymnax is not installed: {missing}") from missing
-        self.stepper = ScanStepper(envs, declared, record=False, seed=0, returns=False)
+        envs = GymnaxEnvs(env_id_of("gymnax", declared.env))
+        self.stepper = ScanStepper(envs, Case("gymnax", declared))
         self.num_steps = declared.scan_chunk_size
         self.time_chunk(declared.name)
 
@@ -121,34 +119,39 @@ class Gymnax(Throughput):
         return self.stepper.program()
 
 
-def _rollout(workload: Workload) -> tuple[Any, Callable[[Any], Any]]:
-    """Return an uncompiled rollout, and a function that waits for its results."""
-    from myriad import Rollout, make_agent, make_env, timing
-
-    env = make_env(workload.env)
-    agent = make_agent(workload.agent, env)
-    rollout = Rollout(env, agent, workload.num_envs, workload.scan_chunk_size)
-    return rollout, timing.block_until_ready
-
-
 def _run(run: Run) -> bool:
-    declaration = load()
+    options = run.options
     succeeded = True
-    if run.options.full or not run.options.targets:
-        succeeded = _run_scaling(run, declaration)
-    if run.options.targets:
-        succeeded = _run_targets(run, declaration) and succeeded
-    print_notes(run.file.rows)
-    return succeeded
-
-
-def print_notes(rows: Sequence[Row]) -> None:
-    """Print what a reader must know of a library, once, because every size has the same note."""
-    noted = (row for row in rows if row["status"] == "ok" and row["reason"])
-    for library, env, note in dict.fromkeys(
-        (library_of(row["library"]), row["env"], row["reason"]) for row in noted
+    if options.full or not options.targets:
+        workloads = chosen(options)
+        # gymnax runs beside ours if it has the environment
+        sides = [OURS, *(["gymnax"] if env_id_of("gymnax", workloads[0].env) else [])]
+        budget = FULL if options.full else QUICK
+        groups = []
+        with progress(len(workloads)) as on_event:
+            for workload in workloads:
+                cases = [Case(side, workload) for side in sides]
+                groups.append(measure(cases, budget, run.file, on_event))
+        print(scaling_table(groups))
+        succeeded = all(group[0].status == "ok" for group in groups)
+    if options.targets:
+        declaration = load()
+        if options.env:
+            targets = declaration.targets_of(options.env)
+            declaration = replace(declaration, targets=targets)
+        with progress(len(declaration.targets)) as on_event:
+            verdicts = check_targets(
+                declaration, lambda cases: measure(cases, FULL, run.file, on_event)
+            )
+        print(targets_table(verdicts))
+        succeeded &= all(verdict.word != "MISSED" for verdict in verdicts)
+    # What a reader must know of a library, once, because every size has the same note.
+    noted = (row for row in run.file.rows if row["status"] == "ok" and row["reason"])
+    for note in dict.fromkeys(
+        f"* {library_of(row['library'])}, {row['env']}: {row['reason']}" for row in noted
     ):
-        print(f"* {library}, {env}: {note}")
+        print(note)
+    return succeeded
 
 
 def _refuses(options: argparse.Namespace) -> str | None:
@@ -160,64 +163,35 @@ def _refuses(options: argparse.Namespace) -> str | None:
     return None
 
 
-def chosen(options: Any, declaration: Declaration) -> list[Workload]:
-    """Return the workloads that the flags select.
-
-    They are the declared ones, or the nearest of these with the flags' values. An environment
-    without declared workloads takes the sizes and chunks of CartPole.
-    """
-    env = resolved_env(options.env or "cartpole")
-    matrix = sorted(
-        declaration.select("throughput", "full").values(), key=lambda workload: workload.num_envs
-    )
-    cartpole = [
-        replace(workload, env=env)
-        for workload in matrix
-        if workload.env == resolved_env("cartpole")
-    ]
-    workloads = [workload for workload in matrix if workload.env == env] or cartpole
-    if options.num_envs:
-        nearest = max(
-            (w for w in workloads if w.num_envs <= options.num_envs),
-            key=lambda w: w.num_envs,
-            default=workloads[0],
-        )
-        workloads = [replace(nearest, num_envs=options.num_envs, devices=DEVICES)]
-    elif not options.full:
-        workloads = [
-            workload for workload in workloads if tier_from_environment() in workload.tiers
-        ]
+def chosen(options: Any) -> list[Workload]:
+    """Return the declared workloads that the flags select, with the flags' values."""
+    env = options.env or CARTPOLE
     given = {"scan_chunk_size": options.scan_chunk_size, "num_steps": options.num_steps}
-    return [
-        replace(workload, **{name: value for name, value in given.items() if value})
-        for workload in workloads
-    ]
+    changes = {name: value for name, value in given.items() if value}
+    workloads = sizes_of("throughput", env, options.num_envs, full=options.full)
+    return [replace(workload, **changes) for workload in workloads]
 
 
-def _run_scaling(run: Run, declaration: Declaration) -> bool:
-    """Measure each workload, beside gymnax if gymnax has the environment."""
-    workloads = chosen(run.options, declaration)
-    sides = (OURS, "gymnax") if declaration.env_id_of("gymnax", workloads[0]) else (OURS,)
-    budget = FULL if run.options.full else QUICK
-    groups = []
-    with progress(len(workloads)) as on_event:
-        for workload in workloads:
-            cases = [Case(side, workload) for side in sides]
-            groups.append(measure(cases, budget, run.file, declaration, on_event))
-    print(scaling_table(groups))
-    return all(group[0].status == "ok" for group in groups)
-
-
-def _run_targets(run: Run, declaration: Declaration) -> bool:
-    if run.options.env:
-        targets = declaration.targets_of(resolved_env(run.options.env))
-        declaration = replace(declaration, targets=targets)
-    with progress(len(declaration.targets)) as on_event:
-        verdicts = check_targets(
-            declaration, lambda cases: measure(cases, FULL, run.file, declaration, on_event)
-        )
-    print(targets_table(verdicts))
-    return all(verdict.word != "MISSED" for verdict in verdicts)
+def scaling_table(groups: Sequence[Sequence[Outcome]]) -> str:
+    """Return a line per workload: the steps/s of each side, the ratio and the compile time."""
+    sides = [outcome.case.side for outcome in groups[0]]
+    headers = ["environments", "scan chunk", *(f"{side}, M steps/s" for side in sides)]
+    headers += ["times as fast (95% interval)"] * (len(sides) > 1) + ["compiling, s"]
+    rows = []
+    for group in groups:
+        workload = group[0].case.workload
+        cells = [f"{workload.num_envs:,}", f"{workload.scan_chunk_size:,}"]
+        for outcome in group:
+            if outcome.status == "ok":
+                star = "*" if outcome.reason else ""
+                cells.append(millions(statistics.median(outcome.rates())) + star)
+            else:
+                cells.append(outcome.status)
+        cells += [times(*group)] if len(group) > 1 else []
+        compile_s = [outcome.prepared.get("compile_s") for outcome in group]
+        shown = ["-" if seconds is None else f"{seconds:.1f}" for seconds in compile_s]
+        rows.append([*cells, " / ".join(shown)])
+    return markdown(headers, rows)
 
 
 SCRIPT = Script(
@@ -229,7 +203,8 @@ SCRIPT = Script(
         "--num-envs": NUM_ENVS,
         "--scan-chunk-size": whole("number of steps in a compiled call (default: suite.toml's)"),
         "--env": text(
-            "environment, or package.module:Class (default: cartpole; --targets: all of them)"
+            "environment, or package.module:Class (default: cartpole; --targets: all of them)",
+            type=environment,
         ),
         "--num-steps": whole("number of steps in a timed call (default: as many as take 0.05 s)"),
         "--targets": switch("check the targets of suite.toml; exit code 1 if one is missed"),

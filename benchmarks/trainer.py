@@ -8,7 +8,6 @@ import itertools
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.harness import handles
 from benchmarks.harness.asv_suite import AsvSuite
 from benchmarks.harness.workloads import Training
 
@@ -26,6 +25,7 @@ class HostLoop(AsvSuite):
 
     def prepare(self, declared: Training) -> None:
         from myriad import create_config
+        from myriad.programs import TrainingProgram
 
         has_tensorboard = importlib.util.find_spec("tensorboardX") is not None
         config = create_config(
@@ -41,7 +41,7 @@ class HostLoop(AsvSuite):
             buffer_size=_WINDOWS,
             log_to=["tensorboard"] if has_tensorboard else [],
         )
-        self.training = handles.TrainingProgram(config)
+        self.training = TrainingProgram(config)
         self.time_windows()
 
     def time_windows(self) -> None:
@@ -97,8 +97,9 @@ class Evaluation(AsvSuite):
 def _started(declared: Training) -> Any:
     """Return the programs of a training, and its first state in them."""
     from myriad import create_config
+    from myriad.programs import TrainingProgram
 
     config = create_config(declared.env, declared.agent, declared.num_envs)
-    training = handles.TrainingProgram(config)
+    training = TrainingProgram(config)
     training.start()
     return training

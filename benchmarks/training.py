@@ -20,12 +20,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from benchmarks.harness import handles
 from benchmarks.harness.asv_suite import AsvSuite, names_of, skip_unless_several_cores
 from benchmarks.harness.results import Row, markdown
-from benchmarks.harness.trainings import chosen, trained
-from benchmarks.harness.workloads import Training, load
-from benchmarks.runner import Run, Script, switch, text, whole
+from benchmarks.harness.trainings import trained
+from benchmarks.harness.workloads import Training, chosen
+from benchmarks.runner import AGENT, ENV, Run, Script, switch, whole
 
 
 class TrainingLoop(AsvSuite):
@@ -38,7 +37,9 @@ class TrainingLoop(AsvSuite):
     window = 8  # the fewest updates in a call
 
     def prepare(self, declared: Training) -> None:
-        self.training = handles.TrainingProgram(self.config(declared))
+        from myriad.programs import TrainingProgram
+
+        self.training = TrainingProgram(self.config(declared))
         self.training.start()
         self.time_updates(declared.name)
 
@@ -92,34 +93,22 @@ def fields_of(training: Training, seed: int) -> dict[str, Any]:
 def _measure(run: Run) -> None:
     """Train every seed in a new process, and save its row."""
     options = run.options
-    for training in chosen(load().trainings["training"], options, "training"):
+    for training in chosen("training", options):
         # A published time to a target return is the median of at least five seeds.
         for seed in range(options.seeds or (5 if options.full else 2)):
             row: Row = {"library": "myriad", "env": training.env, "agent": training.agent}
             row |= trained(fields_of(training, seed))["row"]
-            run.add([row], {"training": training.name, "seed": seed, "columns": row})
+            run.file.add([row], {"training": training.name, "seed": seed, "columns": row})
     print(table(run.file.rows))
 
 
 def table(rows: Sequence[Row]) -> str:
     """Return a line per training, with its seconds to the target and of compiling over seeds."""
-    headers = [
-        "environment",
-        "agent",
-        "seeds",
-        "s to target (least to most)",
-        "of it compiling",
-        "steps",
-        "steps/s",
-    ]
-    kinds = dict.fromkeys((row["env"], row["agent"]) for row in rows)
-    return markdown(
-        headers,
-        [
-            _line(kind, [row for row in rows if (row["env"], row["agent"]) == kind])
-            for kind in kinds
-        ],
-    )
+    headers = ["environment", "agent", "seeds", "s to target (least to most)", "of it compiling"]
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["env"], row["agent"]), []).append(row)
+    return markdown([*headers, "steps", "steps/s"], [_line(*group) for group in groups.items()])
 
 
 def _line(kind: tuple[str, str], rows: Sequence[Row]) -> list[str]:
@@ -145,8 +134,8 @@ SCRIPT = Script(
     _measure,
     {
         "--full": switch("run every training of suite.toml, with five seeds each"),
-        "--agent": text("run only this agent's trainings"),
-        "--env": text("run only trainings in this environment"),
+        "--agent": AGENT,
+        "--env": ENV,
         "--seeds": whole("seeds of each training (default: 2, or 5 with --full)"),
     },
     suite="training",

@@ -27,10 +27,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.harness import handles
 from benchmarks.harness.asv_suite import AsvSuite
-from benchmarks.harness.process import child
-from benchmarks.harness.process.child import Reply
+from benchmarks.harness.process import Reply, run
 from benchmarks.harness.results import machine_columns
 from benchmarks.harness.workloads import Training, load
 from benchmarks.runner import Run, Script, ratio_table, text, whole
@@ -93,26 +91,26 @@ def _population(declared: Training, traced: Mapping[str, Any], **fields: Any) ->
         env_options=_OPTIONS,
         **fields,
     )
-    population = Population(handles.completed(config), 1, tuple(traced))
+    population = Population(config, 1, tuple(traced))
     population.compile()
     return population
 
 
-def _measure(run: Run) -> None:
+def _measure(running: Run) -> None:
     import myriad
 
     myriad.configure()
     declared = load().trainings["tuning"][_WORKLOAD]
     measure = {"programs": _programs, "processes": _processes, "campaign": _campaign}
-    for part in run.options.part or PARTS:
-        seconds = measure[part](declared, run.options)
+    for part in running.options.part or PARTS:
+        seconds = measure[part](declared, running.options)
         columns = machine_columns() | {"env": declared.env, "agent": declared.agent}
         rows = [
             columns
             | {"arm": f"{part}: {arm}", "run_s": statistics.median(each), "samples": len(each)}
             for arm, each in seconds.items()
         ]
-        run.add(rows, {"part": part, "seconds": seconds})
+        running.file.add(rows, {"part": part, "seconds": seconds})
         print(f"\n{part}\n\n{ratio_table('arm', seconds, 'seconds (median)')}")
 
 
@@ -190,7 +188,7 @@ def _launch(declared: Training, cache: Path, **fields: Any) -> Reply:
         "num_steps": declared.num_steps,
         "fields": fields,
     }
-    return child.run(
+    return run(
         "benchmarks.tuning:_in_child",
         request,
         timeout_s=_TIMEOUT_S,

@@ -8,11 +8,7 @@ from benchmarks.harness.workloads import Training, Workload, load, tier_from_env
 
 def names_of(suite: str) -> list[str]:
     """Return the names of a suite's workloads in the tier of MYRIAD_TIER, as asv's `params`."""
-    return [
-        name
-        for name, declared in load().of(suite).items()
-        if tier_from_environment() in declared.tiers
-    ]
+    return list(load().of(suite, tier_from_environment()))
 
 
 class AsvSuite:
@@ -34,7 +30,10 @@ class AsvSuite:
             return
         declared = load().of(self.suite)[self.always or self.name_of(*params)]
         skip_unless_runnable(declared)
-        self.prepare(declared)
+        try:
+            self.prepare(declared)
+        except ImportError as missing:  # of a peer, or of a name that an older commit lacks
+            raise NotImplementedError(f"can't run {declared.name}: {missing}") from missing
         self.prepared = params
 
     def name_of(self, param: str) -> str:

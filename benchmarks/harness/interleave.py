@@ -15,34 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from benchmarks.harness.process.child import Conversation
-from benchmarks.harness.process.failures import ChildError
-from benchmarks.harness.workloads import Workload
-
-
-@dataclass(frozen=True)
-class Case:
-    """A side and the workload that it steps.
-
-    Attributes:
-        side: its name in libraries.toml.
-        workload: the workload that it steps.
-        record: whether it writes every step to a trajectory.
-        env_id: its library's name for the environment; empty for Myriad, and if the library has
-            none.
-        returns: whether it must keep the returns of episodes, for a check of returns.
-    """
-
-    side: str
-    workload: Workload
-    record: bool = False
-    env_id: str = ""
-    returns: bool = False
-
-    @property
-    def label(self) -> str:
-        """A name that is unique among the cases of a run."""
-        return f"{self.side} {self.workload.name}{' recorded' if self.record else ''}"
+from benchmarks.harness.process import Conversation
+from benchmarks.harness.worker import ChildError
+from benchmarks.harness.workload import Case
 
 
 @dataclass(frozen=True)
@@ -81,6 +56,10 @@ class Outcome:
         steps = num_envs * self.prepared.get("num_steps", 0)
         return [seconds and steps / seconds for seconds in self.seconds]
 
+    def rates(self) -> list[float]:
+        """Return `steps_per_s` of the rounds that it took part in."""
+        return [rate for rate in self.steps_per_s() if rate is not None]
+
 
 def side_command(side: str) -> list[str]:
     """Return the command that runs a side."""
@@ -104,7 +83,6 @@ def alternate(
     cases: Sequence[Case],
     budget: Budget = Budget(),
     *,
-    seed: int = 0,
     on_event: OnEvent = lambda event, outcomes: None,
 ) -> list[Outcome]:
     """Measure `cases` in alternation.
@@ -112,7 +90,6 @@ def alternate(
     Args:
         cases: the cases to alternate.
         budget: when to stop.
-        seed: draws the orders, and is the seed that every side's environments start from.
         on_event: called with the current event and the outcomes so far, to show progress.
 
     Returns:
@@ -132,32 +109,17 @@ def alternate(
         for side, outcome in _alive(pairs):
             on_event(f"compiling {outcome.case.side}", outcomes)
             start = time.monotonic()
+            request = {"case": asdict(outcome.case), "min_call_s": budget.min_call_s}
             with _failure_noted(side, outcome):
-                outcome.prepared = side.ask(
-                    _prepare(outcome.case, budget, seed), budget.prepare_timeout_s
-                )
+                outcome.prepared = side.ask({"do": "prepare"} | request, budget.prepare_timeout_s)
                 ready_s = time.monotonic() - start
                 on_event(f"{outcome.case.side} is ready after {ready_s:.1f} s", outcomes)
-        _run_rounds(pairs, budget, seed, on_event)
+        _run_rounds(pairs, budget, on_event)
         for side, outcome in _alive(pairs):
             with _failure_noted(side, outcome):
                 outcome.stats = side.ask({"do": "stats"}, budget.call_timeout_s)
     on_event("done", outcomes)
     return outcomes
-
-
-def _prepare(case: Case, budget: Budget, seed: int) -> dict[str, Any]:
-    return {
-        "do": "prepare",
-        "workload": asdict(case.workload),
-        "options": {
-            "record": case.record,
-            "seed": seed,
-            "env_id": case.env_id,
-            "returns": case.returns,
-        },
-        "min_call_s": budget.min_call_s,
-    }
 
 
 def _describe_machine(outcome: Outcome, outcomes: Sequence[Outcome]) -> None:
@@ -168,28 +130,18 @@ def _describe_machine(outcome: Outcome, outcomes: Sequence[Outcome]) -> None:
     Raises:
         ChildError: it has JAX, and its device is none of theirs.
     """
-    hardware = outcome.hello.get("hardware", {})
-    if hardware.keys() != {"device_kind"}:
-        return
+    hello = outcome.hello
+    hardware = hello.get("hardware", {})
     beside = [other.hello for other in outcomes if "device_name" in other.hello.get("hardware", {})]
-    same = [
-        hello for hello in beside if hello["hardware"]["device_kind"] == hardware["device_kind"]
-    ]
-    if beside and not same and "jax" in outcome.hello["versions"]:
-        kind = beside[0]["hardware"]["device_kind"]
-        raise ChildError(
-            "refused", f"its JAX runs on the {hardware['device_kind']}, and Myriad's on the {kind}"
-        )
-    if beside and not same:
-        outcome.hello["hardware"] = _processor()
-        outcome.hello["versions"] = {"myriad": beside[0]["versions"]["myriad"]} | outcome.hello[
-            "versions"
-        ]
-    for hello in same[:1]:
-        outcome.hello["hardware"] = hello["hardware"]
-        outcome.hello["versions"] = {"myriad": hello["versions"]["myriad"]} | outcome.hello[
-            "versions"
-        ]
+    if hardware.keys() != {"device_kind"} or not beside:
+        return
+    kind = hardware["device_kind"]
+    same = [each["hardware"] for each in beside if each["hardware"]["device_kind"] == kind]
+    if not same and "jax" in hello["versions"]:
+        ours = beside[0]["hardware"]["device_kind"]
+        raise ChildError("refused", f"its JAX runs on the {kind}, and Myriad's on the {ours}")
+    hello["hardware"] = same[0] if same else _processor()
+    hello["versions"] = {"myriad": beside[0]["versions"]["myriad"]} | hello["versions"]
 
 
 def _processor() -> dict[str, Any]:
@@ -204,7 +156,7 @@ def _processor() -> dict[str, Any]:
     }
 
 
-def _run_rounds(pairs: _Pairs, budget: Budget, seed: int, on_event: OnEvent) -> None:
+def _run_rounds(pairs: _Pairs, budget: Budget, on_event: OnEvent) -> None:
     from myriad.timing import interleave
 
     outcomes = [outcome for _, outcome in pairs]
@@ -228,7 +180,6 @@ def _run_rounds(pairs: _Pairs, budget: Budget, seed: int, on_event: OnEvent) -> 
         least_rounds=budget.min_rounds,
         most_rounds=budget.num_rounds,
         budget_s=budget.max_s,
-        seed=seed,
     )
 
 

@@ -12,8 +12,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from benchmarks.harness.workload import Workload
 
-LIBRARIES_FILE = Path(__file__).parents[1] / "libraries.toml"
-
 
 class SuiteError(ValueError):
     """There is a mistake in suite.toml or libraries.toml, or in a request for their contents."""
@@ -100,7 +98,7 @@ def known(name: str, allowed: Iterable[str], kind: str) -> str:
 
 
 # The libraries by their names in the column `library` of results.
-DECLARED = read_libraries(LIBRARIES_FILE)
+DECLARED = read_libraries(Path(__file__).parents[1] / "libraries.toml")
 SIDES = tuple(DECLARED)
 LIBRARIES = tuple(name for name, library in DECLARED.items() if not library.runs)
 TRAINERS = tuple(name for name, library in DECLARED.items() if library.trains)
@@ -113,3 +111,9 @@ def library_of(side: str) -> str:
     An unknown name is its own library, so that plots can show rows of older files.
     """
     return DECLARED[side].runs or side if side in DECLARED else side
+
+
+def env_id_of(side: str, env: str) -> str:
+    """Return a side's name for an environment; empty if it has none."""
+    library = DECLARED.get(library_of(side))
+    return library.envs.get(env, "") if library else ""

@@ -99,21 +99,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.harness.peers", description=str(__doc__).split("\n")[0]
     )
-    parser.add_argument("action", nargs="?", choices=["list", "install"], default="list")
-    parser.add_argument("names", nargs="*", metavar="PEER", help="the peer to install")
+    commands = parser.add_subparsers(dest="action")
+    commands.add_parser("list", help="list the peers")
+    installs = commands.add_parser("install", help="install peers")
+    installs.add_argument("names", nargs="+", metavar="PEER", help="the peer to install")
     options = parser.parse_args(argv)
-    if options.action == "install" and not options.names:
-        print(f"install needs the name of a peer: {', '.join(declared())}.", file=sys.stderr)
-        return 2
     try:
-        for name in options.names:
+        for name in getattr(options, "names", ()):
             install(name)
-        for name, peer in declared().items():
-            state = "installed" if is_installed(name) else f"not installed: {how_to_install(name)}"
-            print(f"{name} ({', '.join(peer.requirements)}): {state}")
     except SuiteError as error:
         print(error, file=sys.stderr)
         return 2
+    for name, peer in declared().items():
+        state = "installed" if is_installed(name) else f"not installed: {how_to_install(name)}"
+        print(f"{name} ({', '.join(peer.requirements)}): {state}")
     return 0
 
 

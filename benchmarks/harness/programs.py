@@ -7,10 +7,9 @@ the compiler's statements about them, and then run a given number of steps.
 import time
 from typing import Any
 
-from benchmarks.harness import handles
-from benchmarks.harness.process.child import Reply, run
-from benchmarks.harness.process.failures import ChildError
+from benchmarks.harness.process import Reply, run
 from benchmarks.harness.results import machine_columns
+from benchmarks.harness.worker import ChildError
 from benchmarks.harness.workloads import SuiteError, Workload
 
 TIMEOUT_S = 900.0  # timeout of a child that compiles or runs a program
@@ -67,11 +66,13 @@ def program(env: str, agent: str, num_envs: int, scan_chunk_size: int) -> Any:
     myriad.configure()
     made = myriad.make_env(env)
     policy = myriad.make_agent(agent, made)
-    if hasattr(policy, "update"):
-        return handles.TrainingProgram(
-            myriad.create_config(env, agent, num_envs, STEPS_PER_ENV, scan_chunk_size)
-        )
-    return RolloutProgram(made, policy, num_envs, scan_chunk_size)
+    if not hasattr(policy, "update"):
+        return RolloutProgram(made, policy, num_envs, scan_chunk_size)
+    from myriad.programs import TrainingProgram
+
+    return TrainingProgram(
+        myriad.create_config(env, agent, num_envs, STEPS_PER_ENV, scan_chunk_size)
+    )
 
 
 def chunk_bytes(compiled: Any) -> dict[str, int]:
@@ -85,9 +86,8 @@ def chunk_bytes(compiled: Any) -> dict[str, int]:
 
 def request_of(workload: Workload) -> dict[str, Any]:
     """Return the arguments of `program` in the form that a child takes."""
-    return {
-        name: getattr(workload, name) for name in ("env", "agent", "num_envs", "scan_chunk_size")
-    }
+    names = ("env", "agent", "num_envs", "scan_chunk_size")
+    return {name: getattr(workload, name) for name in names}
 
 
 def machine() -> Reply:

@@ -2,21 +2,19 @@
 
 import csv
 import functools
-import io
 import json
 import platform
 import statistics
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.files import make_folder, samples_beside, write_text
 from benchmarks.harness.interleave import Budget, Outcome, ratios
 from benchmarks.harness.libraries import OURS
-from benchmarks.harness.process.supervisor import ROOT
+from benchmarks.harness.process import ROOT
 
 COLUMNS: tuple[str, ...] = (
     *("suite", "library", "library_version", "env", "agent", "arm"),
@@ -29,22 +27,14 @@ COLUMNS: tuple[str, ...] = (
     *("package_version", "commit", "jax_version", "jaxlib_version", "numpy_version"),
     *("python_version", "timestamp"),
 )
-
 # The columns that every version of the table has had. Older files may lack the other columns.
 _NEEDED: tuple[str, ...] = (
-    "agent",
-    "env",
-    "library",
-    "num_envs",
-    "status",
-    "steps_per_s",
-    "suite",
-    "timestamp",
+    *("agent", "env", "library", "num_envs", "status", "steps_per_s", "suite", "timestamp"),
 )
 
 CSV_FOLDER = ROOT / "results" / "csv"
-LEAST_SAMPLES = Budget.min_rounds  # the fewest samples whose median has a 95% interval
 PLOTS_FOLDER = ROOT / "results" / "plots"
+LEAST_SAMPLES = Budget.min_rounds  # the fewest samples whose median has a 95% interval
 
 Row = dict[str, Any]
 TextRow = dict[str, str]  # a row as read from a CSV file
@@ -58,20 +48,59 @@ def machine_columns() -> Row:
     import myriad
     from myriad import hardware
 
-    machine = hardware.fingerprint()
-    versions = hardware.package_versions()
+    versions = {"myriad": myriad.__version__} | hardware.package_versions()
     return {
         "library": OURS,
         "library_version": myriad.__version__,
         "devices": jax.local_device_count(),
         "processes": jax.process_count(),
-        "device": machine.device_kind,
-        "device_name": machine.device_name,
-        "cores": machine.cores,
-        "memory_total_bytes": _or_empty(machine.memory_total_bytes),
-        "package_version": myriad.__version__,
-        **_versions_of(versions),
+    } | _columns_of_machine(asdict(hardware.fingerprint()), versions)
+
+
+def _columns_of_machine(machine: Mapping[str, Any], versions: Mapping[str, str]) -> Row:
+    packages = {f"{name}_version": versions.get(name, "") for name in ("jax", "jaxlib", "numpy")}
+    return packages | {
+        "device": machine.get("device_kind", ""),
+        "device_name": machine.get("device_name", ""),
+        "cores": machine.get("cores", ""),
+        "memory_total_bytes": machine.get("memory_total_bytes", ""),
+        "package_version": versions.get("myriad", ""),
     }
+
+
+def columns_of(outcome: Outcome) -> Row:
+    """Return the columns of one outcome.
+
+    Rates are environment steps per second: the median over the calls, and the ends of its 95%
+    interval.
+    """
+    workload = outcome.case.workload
+    hello = outcome.hello
+    row = _columns_of_machine(hello.get("hardware", {}), hello.get("versions", {})) | {
+        "library": outcome.case.side,
+        "library_version": hello.get("library_version", ""),
+        "env": workload.env,
+        "agent": workload.agent,
+        "arm": f"{workload.num_seeds} seeds" if workload.num_seeds else "",
+        "num_envs": workload.num_envs,
+        "scan_chunk_size": workload.scan_chunk_size,
+        "num_steps": outcome.prepared.get("num_steps", ""),
+        "devices": hello.get("devices", ""),
+        "processes": 1,
+        "status": outcome.status,
+        "reason": outcome.reason,
+    }
+    if outcome.case.record:
+        row["suite"] = "trajectory"
+    if outcome.status == "ok":
+        found = outcome.prepared | outcome.stats
+        row |= spread(outcome.rates(), "steps_per_s")
+        row["run_s"] = statistics.median(each for each in outcome.seconds if each is not None)
+        row |= {
+            name: found[name]
+            for name in ("compile_s", "argument_bytes", "temp_bytes", "peak_bytes")
+        }
+    return row
 
 
 def new_row(suite: str, timestamp: str, **columns: Any) -> Row:
@@ -83,12 +112,13 @@ def new_row(suite: str, timestamp: str, **columns: Any) -> Row:
     if strange := columns.keys() - set(COLUMNS):
         raise TypeError(f"no column is called {min(strange)!r}")
     known = {
+        "suite": suite,
         "commit": commit(),
         "python_version": platform.python_version(),
         "status": "ok",
         "timestamp": timestamp,
     }
-    return dict.fromkeys(COLUMNS, "") | known | {"suite": suite} | columns
+    return dict.fromkeys(COLUMNS, "") | known | columns
 
 
 def spread(values: Sequence[float], name: str) -> Row:
@@ -98,68 +128,14 @@ def spread(values: Sequence[float], name: str) -> Row:
     """
     from myriad.timing import median_interval
 
-    low = min(values)
-    high = max(values)
-    if len(values) >= LEAST_SAMPLES:
-        low, high = median_interval(values)
+    enough = len(values) >= LEAST_SAMPLES
+    low, high = median_interval(values) if enough else (min(values), max(values))
     return {
         name: statistics.median(values),
         f"{name}_low": low,
         f"{name}_high": high,
         "samples": len(values),
     }
-
-
-def row_of(outcome: Outcome, suite: str, timestamp: str) -> Row:
-    """Return the tidy row of one outcome. Columns that don't apply are empty.
-
-    Rates are environment steps per second: the median over the calls, and the ends of its 95%
-    interval.
-    """
-    workload = outcome.case.workload
-    hardware = outcome.hello.get("hardware", {})
-    versions = outcome.hello.get("versions", {})
-    row = new_row(suite, timestamp) | {
-        "library": outcome.case.side,
-        "library_version": outcome.hello.get("library_version", ""),
-        "env": workload.env,
-        "agent": workload.agent,
-        "arm": f"{workload.num_seeds} seeds" if workload.num_seeds else "",
-        "num_envs": workload.num_envs,
-        "scan_chunk_size": workload.scan_chunk_size,
-        "num_steps": outcome.prepared.get("num_steps", ""),
-        "devices": outcome.hello.get("devices", ""),
-        "processes": 1,
-        "device": hardware.get("device_kind", ""),
-        "device_name": hardware.get("device_name", ""),
-        "cores": hardware.get("cores", ""),
-        "memory_total_bytes": hardware.get("memory_total_bytes", ""),
-        "status": outcome.status,
-        "reason": outcome.reason,
-        "package_version": versions.get("myriad", ""),
-        **_versions_of(versions),
-    }
-    return row | (_measured(outcome) if outcome.status == "ok" else {})
-
-
-def _versions_of(versions: Mapping[str, str]) -> Row:
-    return {f"{name}_version": versions.get(name, "") for name in ("jax", "jaxlib", "numpy")}
-
-
-def _measured(outcome: Outcome) -> Row:
-    rates = [rate for rate in outcome.steps_per_s() if rate is not None]
-    found = outcome.prepared | outcome.stats
-    return spread(rates, "steps_per_s") | {
-        "run_s": statistics.median(seconds for seconds in outcome.seconds if seconds is not None),
-        "compile_s": _or_empty(found["compile_s"]),
-        "argument_bytes": _or_empty(found["argument_bytes"]),
-        "temp_bytes": _or_empty(found["temp_bytes"]),
-        "peak_bytes": found["peak_bytes"],
-    }
-
-
-def _or_empty(value: float | None) -> float | str:
-    return "" if value is None else value
 
 
 @functools.cache
@@ -198,7 +174,7 @@ class ResultsFile:
         self.timestamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         commit()  # read when the run begins, because files that are edited later are not measured
         self.rows: list[Row] = []
-        self._samples: list[dict[str, Any]] = []
+        self._samples: list[Any] = []
 
     @functools.cached_property
     def path(self) -> Path:
@@ -208,30 +184,62 @@ class ResultsFile:
         device = next((row["device"] for row in self.rows if row["device"]), "unknown")
         return self._output / f"{self.suite}_{device}_{self.timestamp}.csv"
 
-    @property
-    def samples_path(self) -> Path:
-        """The path of the command and the raw samples."""
-        return samples_beside(self.path)
+    def add(self, rows: Sequence[Row], samples: Any) -> None:
+        """Append rows, given by their columns, and their samples as JSON. Write both files."""
+        from myriad.files import replacing
 
-    def add(self, outcomes: Sequence[Outcome]) -> None:
-        """Append the outcomes of one alternation, and write both files."""
-        rows = []
-        for outcome in outcomes:
-            suite = "trajectory" if outcome.case.record else self.suite
-            rows.append(row_of(outcome, suite, self.timestamp))
-        self.add_rows(rows, {outcome.case.label: asdict(outcome) for outcome in outcomes})
-
-    def add_rows(self, rows: Sequence[Row], samples: Any) -> None:
-        """Append rows and their raw samples, which must be JSON values, and write both files."""
-        self.rows += rows
+        for columns in rows:
+            self.rows.append(
+                new_row(**{"suite": self.suite, "timestamp": self.timestamp} | columns)
+            )
         self._samples.append(samples)
-        text = io.StringIO(newline="")
-        writer = csv.DictWriter(text, COLUMNS)
-        writer.writeheader()
-        writer.writerows(self.rows)
-        write_text(self.path, text.getvalue())
+        write_csv(self.path, COLUMNS, self.rows)
         samples_of_run = {"command": self.command, "alternations": self._samples}
-        write_text(self.samples_path, json.dumps(samples_of_run, indent=1))
+        with replacing(samples_beside(self.path)) as part:
+            part.write_text(json.dumps(samples_of_run, indent=1), encoding="utf-8")
+
+
+def samples_beside(path: Path) -> Path:
+    """Return the file of the command and the raw samples beside a CSV file."""
+    return path.with_name(f"{path.stem}_samples.json")
+
+
+def require_new(path: Path, *, force: bool) -> None:
+    """Refuse to replace a CSV file or the samples beside it, unless they are empty or `force`.
+
+    Raises:
+        InvalidArgumentError: a file holds something.
+    """
+    from myriad.files import require_free
+
+    for each in (path, samples_beside(path)):
+        require_free(each, force=force)
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder for results, unless it exists.
+
+    Raises:
+        InvalidArgumentError: it can't be created.
+    """
+    from myriad.files import write_errors_explained
+
+    with write_errors_explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def write_csv(path: Path, columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write a table. A reader finds the old file or the new one, never a part.
+
+    Raises:
+        InvalidArgumentError: the file can't be written.
+    """
+    from myriad.files import replacing
+
+    with replacing(path) as part, part.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(columns))
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def read_csv(path: Path) -> list[TextRow]:
@@ -248,74 +256,38 @@ def read_csv(path: Path) -> list[TextRow]:
     return [empty | row for row in read_table(path, _NEEDED)]
 
 
-def missing_columns(path: Path) -> set[str]:
-    """Return the columns that a CSV file lacks to be a table of results of any version.
+def is_table_of_results(path: Path) -> bool:
+    """Whether a CSV file has the columns of a table of results of any version.
 
     Raises:
         InvalidArgumentError: the file can't be read.
     """
-    from myriad.citation import columns_of
+    from myriad.citation import columns_of as columns_in
 
-    columns = columns_of(path)
-    return {name for name in _NEEDED if name not in columns}
+    return set(_NEEDED) <= set(columns_in(path))
 
 
 def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table that looks the same on a terminal and in a Markdown file."""
-    lines = [headers, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(headers))]
+    widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
     text = [
-        "| "
-        + " | ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
-        + " |"
-        for line in lines
+        f"| {' | '.join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))} |"
+        for line in (headers, *rows)
     ]
-    return "\n".join(
-        [text[0], "|" + "|".join("-" * (width + 1) + ":" for width in widths) + "|", *text[1:]]
-    )
-
-
-def scaling_table(groups: Sequence[Sequence[Outcome]]) -> str:
-    """Return a line per workload: the steps/s of each side, the ratio and the compile time."""
-    sides = [outcome.case.side for outcome in max(groups, key=len)]
-    headers = ["environments", "scan chunk", *(f"{side}, M steps/s" for side in sides)]
-    headers += ["times as fast (95% interval)"] * (len(sides) > 1) + ["compiling, s"]
-    rows = []
-    for group in groups:
-        workload = group[0].case.workload
-        cells = [f"{workload.num_envs:,}", f"{workload.scan_chunk_size:,}", *map(_rate, group)]
-        cells += [times(*group)] if len(group) > 1 else []
-        compile_s = [outcome.prepared.get("compile_s") for outcome in group]
-        shown = ["-" if seconds is None else f"{seconds:.1f}" for seconds in compile_s]
-        rows.append([*cells, " / ".join(shown)])
-    return markdown(headers, rows)
+    rule = "".join(f"|{'-' * (width + 1)}:" for width in widths) + "|"
+    return "\n".join([text[0], rule, *text[1:]])
 
 
 def times(of: Outcome, to: Outcome) -> str:
     """Write the ratio of `of`'s steps/s to `to`'s: its median over the rounds, and its interval."""
-    from myriad.timing import median_interval
-
-    found = ratios(of, to)
     if of.status != "ok" or to.status != "ok":
         return "-"
-    low, high = median_interval(found)
-    digits = 1 if statistics.median(found) < 10 else 0
-    return f"{statistics.median(found):.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+    found = spread(ratios(of, to), "ratio")
+    digits = 1 if found["ratio"] < 10 else 0
+    middle, low, high = (f"{found[f'ratio{end}']:.{digits}f}" for end in ("", "_low", "_high"))
+    return f"{middle} ({low} to {high})"
 
 
-def last_rate(outcome: Outcome) -> str:
-    """Write the last call's million steps/s, or nothing before the first call."""
-    rates = [rate for rate in outcome.steps_per_s() if rate is not None]
-    return _millions(rates[-1]) if rates else ""
-
-
-def _rate(outcome: Outcome) -> str:
-    rates = [rate for rate in outcome.steps_per_s() if rate is not None]
-    if not rates or outcome.status != "ok":
-        return outcome.status
-    star = "*" if outcome.reason else ""
-    return _millions(statistics.median(rates)) + star
-
-
-def _millions(rate: float) -> str:
+def millions(rate: float) -> str:
+    """Write steps/s as million steps/s."""
     return f"{rate / 1e6:,.{1 if rate >= 1e7 else 3}f}"

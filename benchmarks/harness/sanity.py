@@ -4,19 +4,19 @@ suite.toml declares the sanity checks, which say how an environment's episodes m
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
-from benchmarks.harness.interleave import Budget, Case, OnEvent, Outcome, alternate
-from benchmarks.harness.libraries import library_of
-from benchmarks.harness.results import ResultsFile
-from benchmarks.harness.workloads import Declaration, SanityCheck
+from benchmarks.harness.interleave import Budget, OnEvent, Outcome, alternate
+from benchmarks.harness.libraries import env_id_of, library_of
+from benchmarks.harness.results import ResultsFile, columns_of
+from benchmarks.harness.workload import Case
+from benchmarks.harness.workloads import SanityCheck, load
 
 
 def measure(
     cases: Sequence[Case],
     budget: Budget,
     file: ResultsFile,
-    declaration: Declaration,
     on_event: OnEvent,
     also_check: Callable[[list[Outcome]], None] = lambda outcomes: None,
 ) -> list[Outcome]:
@@ -26,7 +26,6 @@ def measure(
         cases: the cases to alternate.
         budget: when to stop.
         file: takes the rows.
-        declaration: holds the sanity checks.
         on_event: called with the current event and the outcomes so far.
         also_check: called with the outcomes before they are saved. It may mark some as failed.
 
@@ -35,22 +34,22 @@ def measure(
     """
     from myriad.errors import DeviceNotFoundError
 
-    declared = [as_declared(case, declaration) for case in cases]
-    outcomes = alternate(declared, budget, on_event=on_event)
+    outcomes = alternate([as_declared(case) for case in cases], budget, on_event=on_event)
     for outcome in outcomes:
         if outcome.error == "DeviceNotFoundError":
             raise DeviceNotFoundError(outcome.reason)
-        check_sanity(outcome, declaration.sanity_check_of(outcome.case.workload))
+        check_sanity(outcome, load().sanity_check_of(outcome.case.workload))
     also_check(outcomes)
-    file.add(outcomes)
+    samples = {outcome.case.label: asdict(outcome) for outcome in outcomes}
+    file.add([columns_of(outcome) for outcome in outcomes], samples)
     return outcomes
 
 
-def as_declared(case: Case, declaration: Declaration) -> Case:
-    """Return the case with suite.toml's facts about its environment."""
-    check = declaration.sanity_check_of(case.workload)
+def as_declared(case: Case) -> Case:
+    """Return the case with what suite.toml and libraries.toml say of its environment."""
+    check = load().sanity_check_of(case.workload)
     returns = check is not None and check.statistic == "mean_episode_return"
-    return replace(case, env_id=declaration.env_id_of(case.side, case.workload), returns=returns)
+    return replace(case, env_id=env_id_of(case.side, case.workload.env), returns=returns)
 
 
 def check_sanity(outcome: Outcome, check: SanityCheck | None) -> None:
@@ -62,10 +61,9 @@ def check_sanity(outcome: Outcome, check: SanityCheck | None) -> None:
         return
     num_episodes = outcome.stats["num_episodes"]
     mean = outcome.stats[check.statistic]
-    waiver = check.waived.get(library_of(outcome.case.side))
     expected = f"{check.expected:g} +/- {check.tolerance:g}"
     what = check.statistic.replace("_", " ")
-    if waiver:
+    if waiver := check.waived.get(library_of(outcome.case.side)):
         measured = "" if mean is None else f" ({what} {mean:.2f} here, {expected} expected)"
         outcome.reason = f"another environment: {waiver}{measured}"
     # `not ... <=`, because a mean of NaN must fail too.

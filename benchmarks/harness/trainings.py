@@ -1,15 +1,12 @@
-"""Select declared trainings, and train one seed in a new process as a user would."""
+"""Train one seed in a new process, as a user would."""
 
 import tempfile
 import time
-from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.harness.process.child import Reply, run
-from benchmarks.harness.process.failures import ChildError
-from benchmarks.harness.process.memory import peak_bytes
+from benchmarks.harness.process import Reply, run
 from benchmarks.harness.results import machine_columns
-from benchmarks.harness.workloads import SuiteError, Training, tier_from_environment
+from benchmarks.harness.worker import ChildError, peak_bytes
 
 _TIMEOUT_S = 1_200.0
 
@@ -77,34 +74,3 @@ def train_once(
     }
     loop_s = timings.total_s - timings.compile_s
     return {"row": row, "train_s": timings.train_s, "loop_s": loop_s}
-
-
-def chosen(declared: Mapping[str, Training], options: Any, what: str) -> list[Training]:
-    """Return the declared trainings that `--full`, `--agent` and `--env` select.
-
-    A named agent or environment is searched for in all tiers.
-
-    Args:
-        declared: the trainings of a suite.
-        options: the flags.
-        what: the noun for the suite's declarations, for the message.
-
-    Raises:
-        SuiteError: no training is declared for them.
-    """
-    every = declared.values()
-    named = options.full or options.agent or options.env
-    found = [
-        training
-        for training in every
-        if (named or tier_from_environment() in training.tiers)
-        and options.agent in (None, training.agent)
-        and options.env in (None, training.env, training.env.removesuffix("-control"))
-    ]
-    if not found:
-        kinds = ", ".join(f"{training.agent} in {training.env}" for training in every)
-        raise SuiteError(
-            f"suite.toml declares no {what} of {options.agent or 'any agent'} in "
-            f"{options.env or 'any environment'}; there are {kinds}."
-        )
-    return found

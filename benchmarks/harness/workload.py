@@ -1,4 +1,7 @@
-"""One declared workload. Standard library only, because peers run this in a Python of their own."""
+"""A declared workload, and the case of one library that steps it.
+
+Standard library only, because peers run this in a Python of their own.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -27,3 +30,28 @@ class Workload:
     devices: tuple[Device, ...]
     num_steps: int | None = None
     num_seeds: int | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """A side and the workload that it steps.
+
+    Attributes:
+        side: its name in libraries.toml.
+        workload: the workload that it steps.
+        record: whether it writes every step to a trajectory.
+        env_id: its library's name for the environment; empty for Myriad, and if the library has
+            none.
+        returns: whether it must keep the returns of episodes, for a check of returns.
+    """
+
+    side: str
+    workload: Workload
+    record: bool = False
+    env_id: str = ""
+    returns: bool = False
+
+    @property
+    def label(self) -> str:
+        """A name that is unique among the cases of a run."""
+        return f"{self.side} {self.workload.name}{' recorded' if self.record else ''}"

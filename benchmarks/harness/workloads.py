@@ -4,20 +4,18 @@ import functools
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, get_args
 
 from pydantic import Field, ValidationError
 
 from benchmarks.harness.libraries import (
-    DECLARED,
     LIBRARIES,
     OURS,
     SIDES,
     SuiteError,
     known,
-    library_of,
     mistake_in,
     validated,
 )
@@ -28,9 +26,9 @@ SUITE_FILE = Path(__file__).parents[1] / "suite.toml"
 TRAINING_SUITES = ("training", "autotune", "presets", "tuning")
 TIERS = get_args(Tier)
 DEVICES = get_args(Device)
+CARTPOLE = "cartpole-control"
 
 Positive = Annotated[float, Field(gt=0)]
-D = TypeVar("D", "Workload", "Training")
 
 
 @dataclass(frozen=True)
@@ -111,27 +109,16 @@ class Declaration:
     targets: tuple[Target, ...] = ()
     trainings: Mapping[str, Mapping[str, Training]] = field(default_factory=dict)
 
-    def of(self, suite: str) -> Mapping[str, Any]:
-        """Return the workloads or the trainings of `suite` by name."""
-        return {**self.workloads, **self.trainings}[suite]
-
-    def select(self, suite: str, tier: str) -> dict[str, Workload]:
-        """Return the workloads of `suite` that belong to `tier`, by name."""
-        return _of_tier(self.workloads[known(suite, self.workloads, "suite")], tier)
-
-    def select_trainings(self, suite: str, tier: str) -> dict[str, Training]:
-        """Return the trainings of `suite` that belong to `tier`, by name."""
-        return _of_tier(self.trainings[known(suite, self.trainings, "suite")], tier)
+    def of(self, suite: str, tier: str | None = None) -> dict[str, Any]:
+        """Return the workloads or the trainings of `suite` by name: all, or those of a tier."""
+        tables = {**self.workloads, **self.trainings}
+        declared = tables[known(suite, tables, "suite")]
+        return {name: each for name, each in declared.items() if tier is None or tier in each.tiers}
 
     def sanity_check_of(self, workload: Workload) -> SanityCheck | None:
         """Return the check for a run of `workload`, if one is declared."""
         check = self.sanity_checks.get(workload.env)
         return check if check is not None and check.agent == workload.agent else None
-
-    def env_id_of(self, side: str, workload: Workload) -> str:
-        """Return the environment's name in a side's library; empty if it has none."""
-        declared = DECLARED.get(library_of(side))
-        return declared.envs.get(workload.env, "") if declared else ""
 
     def targets_of(self, env: str) -> tuple[Target, ...]:
         """Return the targets for an environment.
@@ -146,11 +133,6 @@ class Declaration:
             known_envs = ", ".join(about) or "nothing"
             raise SuiteError(f"no target is about {env}; there are targets about {known_envs}.")
         return targets
-
-
-def _of_tier(declared: Mapping[str, D], tier: str) -> dict[str, D]:
-    known(tier, TIERS, "tier")
-    return {name: item for name, item in declared.items() if tier in item.tiers}
 
 
 @functools.cache
@@ -218,3 +200,47 @@ def _check_target(target: Target, declaration: Declaration) -> None:
 def tier_from_environment(environ: Mapping[str, str] = os.environ) -> str:
     """Return the tier named by MYRIAD_TIER, or `quick` if it is not set."""
     return known(environ.get("MYRIAD_TIER") or "quick", TIERS, "MYRIAD_TIER")
+
+
+def sizes_of(suite: str, env: str, num_envs: int | None = None, *, full: bool) -> list[Workload]:
+    """Return the workloads of an environment by size, those of MYRIAD_TIER or all.
+
+    An environment without declared workloads takes the sizes and chunks of CartPole. A given size
+    takes the chunk of the nearest smaller one.
+    """
+    matrix = sorted(load().of(suite, "full").values(), key=lambda workload: workload.num_envs)
+    workloads = [workload for workload in matrix if workload.env == env] or [
+        replace(workload, env=env) for workload in matrix if workload.env == CARTPOLE
+    ]
+    if num_envs:
+        smaller = [workload for workload in workloads if workload.num_envs <= num_envs]
+        nearest = (smaller or workloads[:1])[-1]
+        return [replace(nearest, num_envs=num_envs, devices=DEVICES)]
+    tier = tier_from_environment()
+    return [workload for workload in workloads if full or tier in workload.tiers]
+
+
+def chosen(suite: str, options: Any) -> list[Any]:
+    """Return what a suite declares and `--full`, `--agent` and `--env` select.
+
+    A named agent or environment is searched for in all tiers.
+
+    Raises:
+        SuiteError: nothing is declared for them.
+    """
+    every = load().of(suite).values()
+    agent, env = options.agent, options.env
+    found = [
+        each
+        for each in every
+        if (options.full or agent or env or tier_from_environment() in each.tiers)
+        and agent in (None, each.agent)
+        and env in (None, each.env)
+    ]
+    if not found:
+        kinds = ", ".join(f"{each.agent} in {each.env}" for each in every)
+        raise SuiteError(
+            f"suite.toml declares no {suite} of {agent or 'any agent'} in "
+            f"{env or 'any environment'}; there are {kinds}."
+        )
+    return found

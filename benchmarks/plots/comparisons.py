@@ -30,6 +30,7 @@ from benchmarks.plots.style import (
     short_times,
     span,
     style_of,
+    words_beside,
 )
 
 # Neither is the colour of a library. One is light and one is dark, to tell them apart in grey.
@@ -71,63 +72,34 @@ def _standings(axes: Any, rows: Sequence[TextRow]) -> None:
     ranked = sorted(measured(rows), key=lambda row: -number(row, "steps_per_s"))
     absent = sorted((row for row in rows if row["status"] != "ok"), key=lambda row: row["library"])
     names = [_name(row["library"]) + ("*" if row["reason"] else "") for row in ranked]
-    names += [_name(row["library"]) for row in absent]
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
+    _name_lines(axes, [*names, *(_name(row["library"]) for row in absent)], fontsize=10)
+    axes.grid(visible=True, axis="y")
+    labels = axes.get_yticklabels()
     for place, row in enumerate(ranked):
-        _dot(axes, place, row, _times_ours(row, rows))
-    for place, (row, text) in enumerate(
-        zip(absent, axes.get_yticklabels()[len(ranked) :], strict=True), len(ranked)
-    ):
-        text.set_color("#888888")
-        reason = textwrap.shorten(
-            f"{row['status']}: {row['reason']}".rstrip(": "), 100, placeholder=" ..."
-        )
-        axes.annotate(
-            reason,
-            (0.01, place),
-            xycoords=("axes fraction", "data"),
-            fontsize=8,
-            color=GREY,
-            va="center",
-        )
+        middle, low, high = interval(row)
+        ours = row["library"] == OURS
+        look = style_of(row["library"]) | {"linestyle": ""}
+        ends = [[middle - low], [high - middle]]
+        size = 9 if ours else 5
+        axes.errorbar([middle], [place], xerr=ends, capsize=3, markersize=size, **look)
+        ratio = _times_ours(row, rows)
+        words = short_number(middle)
+        words += "" if ratio is None else f"; ours is {short_times(ratio)} times that"
+        words_beside(axes, words, high, place, fontweight="bold" if ours else "normal")
+        if ours:
+            axes.axhspan(place - 0.5, place + 0.5, color=look["color"], alpha=0.1, linewidth=0)
+            labels[place].set_fontweight("bold")
+    for place, row in enumerate(absent, len(ranked)):
+        labels[place].set_color("#888888")
+        reason = f"{row['status']}: {row['reason']}".rstrip(": ")
+        reason = textwrap.shorten(reason, 100, placeholder=" ...")
+        beside = ("axes fraction", "data")
+        axes.annotate(reason, (0.01, place), xycoords=beside, fontsize=8, color=GREY, va="center")
 
 
 def _name(library: str) -> str:
     """Return the bare name of a library, or the label of another way to run one."""
     return library if library == library_of(library) else label_of(library)
-
-
-def _dot(axes: Any, place: int, row: TextRow, ratio: float | None) -> None:
-    middle, low, high = interval(row)
-    ours = row["library"] == OURS
-    look = style_of(row["library"])
-    axes.errorbar(
-        [middle],
-        [place],
-        xerr=[[middle - low], [high - middle]],
-        capsize=3,
-        linestyle="",
-        markersize=9 if ours else 5,
-        color=look["color"],
-        marker=look["marker"],
-    )
-    words = short_number(middle) + (
-        f"; ours is {short_times(ratio)} times that" if ratio is not None else ""
-    )
-    axes.annotate(
-        words,
-        (high, place),
-        xytext=(9, 0),
-        textcoords="offset points",
-        fontsize=8,
-        va="center",
-        fontweight="bold" if ours else "normal",
-    )
-    if ours:
-        axes.axhspan(place - 0.5, place + 0.5, color=look["color"], alpha=0.1, linewidth=0)
-        axes.get_yticklabels()[place].set_fontweight("bold")
 
 
 def _times_ours(row: TextRow, rows: Sequence[TextRow]) -> float | None:
@@ -203,60 +175,36 @@ def seconds_to_solve(rows: Sequence[TextRow]) -> Any:
         "Seeds that missed the target are counted, not drawn."
     )
     figure, ((axes,),) = page(solve_finding(rows), caption(rows, shown), 2 + 0.55 * len(groups))
-    for place, ((_, library, _), own) in enumerate(groups.items()):
+    names = []
+    for place, ((env, library, agent), own) in enumerate(groups.items()):
         done = measured(own)
-        color = style_of(library)["color"]
+        names.append(f"{label_of(library)} {agent}\n{env}\n{len(done)} of {len(own)} seeds")
         if not done:
-            axes.annotate(
-                " no seed reached the target", (0, place), fontsize=8, color=GREY, va="center"
-            )
+            words_beside(axes, "no seed reached the target", 0, place, color=GREY)
             continue
+        color = style_of(library)["color"]
         middle = median_of(done, "run_s")
         compile_s = median_of(done, "compile_s")
-        axes.barh(place, middle, height=0.6, color=color, alpha=0.35)
-        axes.barh(
-            place, compile_s, height=0.6, color="none", edgecolor=color, hatch="////", linewidth=0
-        )
-        axes.plot([middle] * 2, [place - 0.3, place + 0.3], color=color, linewidth=3)
         seconds = numbers(done, "run_s")
-        axes.plot(
-            seconds,
-            _spread_out(place, len(seconds)),
-            linestyle="",
-            color=color,
-            marker="o",
-            markersize=5,
-            markeredgecolor="white",
-            gid="seeds",
-        )
+        axes.barh(place, middle, height=0.6, color=color, alpha=0.35)
+        hatched = {"color": "none", "edgecolor": color, "hatch": "////", "linewidth": 0}
+        axes.barh(place, compile_s, height=0.6, **hatched)
+        axes.plot([middle] * 2, [place - 0.3, place + 0.3], color=color, linewidth=3)
+        # One height within the bar per seed, so that equal seconds stay visible as two dots.
+        heights = [place + 0.36 * ((i + 0.5) / len(done) - 0.5) for i in range(len(done))]
+        dots = {"markersize": 5, "markeredgecolor": "white", "gid": "seeds"}
+        axes.plot(seconds, heights, "o", color=color, **dots)
         words = f"{middle:.3g} s, {compile_s:.2g} s of it compiling"
-        axes.annotate(
-            words,
-            (max(seconds), place),
-            xytext=(8, 0),
-            textcoords="offset points",
-            fontsize=8,
-            va="center",
-        )
-    names = [
-        f"{label_of(library)} {agent}\n{env}\n{len(measured(own))} of {len(own)} seeds"
-        for (env, library, agent), own in groups.items()
-    ]
+        words_beside(axes, words, max(seconds), place)
     _name_lines(axes, names)
-    axes.set(
-        xlim=(0, 1.45 * max(numbers(measured(rows), "run_s"))),
-        xlabel="seconds to the target return",
-    )
+    axes.set(xlim=(0, 1.45 * max(numbers(measured(rows), "run_s"))))
+    axes.set_xlabel("seconds to the target return")
     return figure
 
 
-def _spread_out(place: int, count: int) -> list[float]:
-    """Return one height within a bar per seed, so that equal seconds stay visible as two dots."""
-    return [place + 0.36 * ((seed + 0.5) / count - 0.5) for seed in range(count)]
-
-
-def _name_lines(axes: Any, names: Sequence[str]) -> None:
-    axes.set_yticks(range(len(names)), names, fontsize=8)
+def _name_lines(axes: Any, names: Sequence[str], fontsize: int = 8) -> None:
+    """Name the lines of a figure from top to bottom."""
+    axes.set_yticks(range(len(names)), names, fontsize=fontsize)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
@@ -285,40 +233,28 @@ def compile_time(rows: Sequence[TextRow]) -> Any:
     shown = (
         f"Every launch in a process of its own; a bar is the median of {calls_of(rows)} launches."
     )
-    figure, ((axes,),) = page(
-        compile_finding(rows), caption(rows, shown), 2.1 + 0.5 * len(programs)
-    )
+    height = 2.1 + 0.5 * len(programs)
+    figure, ((axes,),) = page(compile_finding(rows), caption(rows, shown), height)
     looks = (
         ("compile", -0.2, _COLD, "cold"),
         ("compile_cached", 0.2, _CACHED, "from the persistent cache"),
     )
     for suite, shift, color, label in looks:
-        of_suite = [row for row in rows if row["suite"] == suite]
-        points = [
-            (place + shift, [row for row in own if row in of_suite])
-            for place, own in enumerate(programs.values())
-        ]
-        drawn = [(height, own) for height, own in points if own]
-        if not drawn:
-            continue
-        middles = [median_of(own, "compile_s") for _, own in drawn]
-        axes.barh([height for height, _ in drawn], middles, height=0.38, color=color, label=label)
-        for (height, own), middle in zip(drawn, middles, strict=True):
+        for place, every in enumerate(programs.values()):
+            own = [row for row in every if row["suite"] == suite]
+            if not own:
+                continue
+            height = place + shift
             seconds = numbers(own, "compile_s")
+            middle = median_of(own, "compile_s")
+            axes.barh(height, middle, height=0.38, color=color, label=label)
+            label = "_nolegend_"  # noqa: PLW2901  (once per look)
             if len(seconds) > 1:
                 axes.plot(seconds, [height] * len(seconds), ".", color="#000000", markersize=5)
-            axes.annotate(
-                f"{middle:.2g} s",
-                (max(seconds), height),
-                xytext=(4, 0),
-                textcoords="offset points",
-                fontsize=8,
-                va="center",
-            )
+            words_beside(axes, f"{middle:.2g} s", max(seconds), height)
     _name_lines(axes, [_program(*key) for key in programs])
-    axes.set(
-        xlim=(0, 1.12 * max(numbers(rows, "compile_s"))), xlabel="seconds to trace and compile"
-    )
+    axes.set(xlim=(0, 1.12 * max(numbers(rows, "compile_s"))))
+    axes.set_xlabel("seconds to trace and compile")
     legend_below_title(figure, axes, columns=2)
     return figure
 

@@ -12,20 +12,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.files import make_folder, replacing
 from benchmarks.harness.libraries import OURS
 from benchmarks.harness.results import (
     CSV_FOLDER,
     PLOTS_FOLDER,
-    ResultsFile,
     TextRow,
-    missing_columns,
+    is_table_of_results,
+    make_folder,
     read_csv,
 )
-from benchmarks.plots.batches import batch_sizes
 from benchmarks.plots.comparisons import compile_time, library_comparison, seconds_to_solve
-from benchmarks.plots.devices import device_scaling
 from benchmarks.plots.scaling import (
+    batch_sizes,
+    device_scaling,
     memory_scaling,
     scaling_efficiency,
     scan_chunk_sensitivity,
@@ -159,7 +158,7 @@ def draw(
     rows = [
         row
         for file in files
-        if file == source or not missing_columns(file)
+        if file == source or is_table_of_results(file)
         for row in read_csv(file)
     ]
     paths = []
@@ -176,14 +175,13 @@ def draw(
     return paths
 
 
-def draw_run(file: ResultsFile, plot_type: str, env: str | None) -> None:
+def draw_run(source: Path, plot_type: str, env: str | None) -> None:
     """Draw the plot of the run that wrote a file. Print its path, or why there is none."""
     from myriad.errors import MyriadError
 
     # Earlier runs in the default folder are included, so that a run of one more size keeps the
     # plot's other sizes.
-    source = file.path
-    folder = file.path.parent
+    folder = source.parent
     if folder == CSV_FOLDER:
         source = CSV_FOLDER
         folder = PLOTS_FOLDER
@@ -222,45 +220,32 @@ def select(rows: Sequence[TextRow], plot: Plot) -> list[TextRow]:
         return []
     newest_row = _last(measured(rows))
     runs = {row["timestamp"] for row in rows if _agree(row, newest_row, _MACHINE)}
-    # Libraries without JAX run on the processor, even beside ours on a GPU. Rows that ran in turn
-    # with ours belong to our machine.
+    # Libraries without JAX run on the processor, even beside ours on a GPU. One that never
+    # started names no machine. Rows that ran in turn with ours belong to our machine.
     rows = [row for row in rows if _agree(row, newest_row, _MACHINE) or row["timestamp"] in runs]
     return [
         row
         for suite, selection in plot.suites.items()
-        for row in newest([each for each in rows if each["suite"] == suite], selection)
+        for row in _newest([row for row in rows if row["suite"] == suite], selection)
     ]
 
 
-def newest(
-    rows: Sequence[TextRow], selection: Selection = PLOTS["throughput"].suites["throughput"]
-) -> list[TextRow]:
+def _newest(rows: Sequence[TextRow], selection: Selection) -> list[TextRow]:
     """Keep the newest row of each combination, measured like the newest row of all."""
     if not measured(rows):
         return []
     last = _last(measured(rows))
-    runs = {
-        row["timestamp"]
-        for row in measured(rows)
-        if _agree(row, last, (*_MACHINE, *selection.same))
-    }
-    # A library that never started names no machine, and one without JAX names another device. Both
-    # belong to our machine if their run does.
-    like_last = [
-        row
-        for row in rows
-        if (row["status"] == "ok" or selection.refused)
-        and _agree(row, last, selection.same)
-        and (_agree(row, last, _MACHINE) or row["timestamp"] in runs)
-    ]
     latest: dict[tuple[tuple[float, str], ...], list[TextRow]] = {}
-    for row in sorted(like_last, key=lambda row: row["timestamp"]):
-        known = latest.setdefault(
-            tuple(_in_order(row[column]) for column in selection.distinct), []
-        )
-        if not selection.repeats or (known and known[0]["timestamp"] != row["timestamp"]):
-            known.clear()
-        known.append(row)
+    for row in sorted(rows, key=lambda row: row["timestamp"]):
+        if not (row["status"] == "ok" or selection.refused) or not _agree(
+            row, last, selection.same
+        ):
+            continue
+        key = tuple(_in_order(row[column]) for column in selection.distinct)
+        same = latest.setdefault(key, [])
+        if not selection.repeats or (same and same[0]["timestamp"] != row["timestamp"]):
+            same.clear()
+        same.append(row)
     return [row for key in sorted(latest) for row in latest[key]]
 
 
@@ -284,6 +269,8 @@ def _in_order(value: str) -> tuple[float, str]:
 def _save(figure: Any, stem: Path) -> list[Path]:
     """Write the figure in each format. The same figure always gives the same bytes."""
     from matplotlib import rc_context
+
+    from myriad.files import replacing
 
     paths = []
     for kind in FORMATS:

@@ -1,4 +1,4 @@
-"""Figures of steps/s and memory over the number of environments or the scan chunk.
+"""Figures over a size: the number of environments, the scan chunk, the batch, or the devices.
 
 Each function takes the rows of one machine and environment and returns a figure. Its title is the
 finding, which is computed from the rows.
@@ -20,6 +20,7 @@ from benchmarks.plots.style import (
     label_of,
     legend_below_title,
     libraries_in,
+    look_of,
     measured,
     number,
     numbers,
@@ -44,7 +45,6 @@ _BYTES = {
     "temp_bytes": ("temporaries of the compiled chunk", {"marker": "s", "linestyle": "--"}),
     "argument_bytes": ("its arguments (the state)", {"marker": "^", "linestyle": ":"}),
 }
-_CHUNK_LOOKS = (("o", "-"), ("s", "--"), ("^", "-."), ("D", ":"))
 
 
 def throughput_scaling(rows: Sequence[TextRow]) -> Any:
@@ -57,7 +57,6 @@ def throughput_scaling(rows: Sequence[TextRow]) -> Any:
             axes,
             numbers(own, "num_envs"),
             own,
-            [1.0] * len(own),
             label=label_of(library),
             **style_of(library),
         )
@@ -278,17 +277,10 @@ def scan_chunk_sensitivity(rows: Sequence[TextRow]) -> Any:
     rates, temporaries, compiling = axes[:, 0]
     groups = by_key(measured(rows), "library", "num_envs")
     for place, ((library, num_envs), own) in enumerate(groups.items()):
-        marker, dashes = _CHUNK_LOOKS[place % len(_CHUNK_LOOKS)]
-        look = {"color": style_of(library)["color"], "marker": marker, "linestyle": dashes}
+        look = look_of(place) | {"color": style_of(library)["color"]}
         chunks = numbers(own, "scan_chunk_size")
-        rate_line(
-            rates,
-            chunks,
-            own,
-            [1.0] * len(own),
-            label=f"{label_of(library)}, {environments(num_envs)}",
-            **look,
-        )
+        label = f"{label_of(library)}, {environments(num_envs)}"
+        rate_line(rates, chunks, own, label=label, **look)
         temporaries.plot(chunks, numbers(own, "temp_bytes"), **look)
         compiling.plot(chunks, numbers(own, "compile_s"), **look)
     mark_refused(rates, [row for row in rows if row["status"] != "ok"], "scan_chunk_size")
@@ -333,3 +325,132 @@ def _gain(rows: Sequence[TextRow]) -> str:
     return (
         "" if best is worst else f" ({ratio} times chunk {whole(number(worst, 'scan_chunk_size'))})"
     )
+
+
+# --- batch_size.py
+
+_SIZE = "batch_size"  # keys that this figure adds to the rows
+
+
+def batch_sizes(rows: Sequence[TextRow]) -> Any:
+    """Return a figure of rows/s over the rows of a gradient step, with a line per agent."""
+    sized = [_with_size(row) for row in rows]
+    # Sorted as numbers, because as text 16384 would come before 2048.
+    sized.sort(key=lambda row: number(row, _SIZE))
+    agents = {agent: own for (agent,), own in sorted(by_key(sized, "agent").items())}
+    chosen = {agent: _chosen(own) for agent, own in agents.items() if measured(own)}
+
+    shown = (
+        f"Median and 95% interval of {calls_of(rows)} calls; all sizes of an agent alternated. "
+        "A ring: the chosen batch."
+    )
+    lost = [row for row in sized if row["status"] != "ok"]
+    reasons = [f"{row['agent']}, {whole(number(row, _SIZE))} rows: {row['reason']}" for row in lost]
+    below = caption(rows, " ".join([shown, *(f"A cross: {reason}." for reason in reasons)]))
+    title = _batch_finding(rows[0]["env"], chosen)
+    figure, ((axes,),) = page(title, below, height=5.4)
+    for place, agent in enumerate(chosen):
+        own = measured(agents[agent])
+        look = look_of(place)
+        rate_line(axes, numbers(own, _SIZE), own, label=agent, **look)
+        best = chosen[agent]
+        ring = {"fillstyle": "none", "markersize": 14, "markeredgewidth": 1.5, "gid": "chosen"}
+        point = [number(best, _SIZE)], [number(best, "steps_per_s")]
+        axes.plot(*point, "o", color=look["color"], **ring)
+    mark_refused(axes, lost, _SIZE)
+    axes.set_ylabel("rows learned from per second")
+    size_axis(axes, numbers(sized, _SIZE), "rows of a gradient step", every_tick=True)
+    decade_axis(axes, [end for row in measured(rows) for end in interval(row)])
+    axes.legend(frameon=False)
+    return figure
+
+
+def _with_size(row: TextRow) -> TextRow:
+    """Split the arm, `batch 4096` or `precision, batch 4096`. Each arm has its own line."""
+    arm, _, size = row["arm"].rpartition("batch ")
+    named = " ".join([row["agent"], arm.removesuffix(", ")]).strip()
+    return row | {_SIZE: size, "agent": named}
+
+
+def _chosen(rows: Sequence[TextRow]) -> TextRow:
+    """Return the row of the batch that the autotuner would choose."""
+    from myriad.autotune.batch import BatchRate, smallest_near_best
+
+    # The choice only depends on sizes and rates.
+    by_size = {int(row[_SIZE]): row for row in measured(rows)}
+    rates = [BatchRate(size, *interval(row), memory_bytes=0) for size, row in by_size.items()]
+    return by_size[smallest_near_best(rates).batch_size]
+
+
+def _batch_finding(env: str, chosen: dict[str, TextRow]) -> str:
+    """Name each agent's smallest batch that is about as fast as the fastest one."""
+    from myriad.autotune.batch import NEAR_BEST
+
+    by_size = by_key(list(chosen.values()), _SIZE)
+    parts = [
+        f"{whole(float(size))} for {' and '.join(row['agent'] for row in own)}"
+        for (size,), own in by_size.items()
+    ]
+    near = f"within {1 - NEAR_BEST:.0%} of the fastest"
+    return f"{env}: the smallest batch {near} is {', '.join(parts)}"
+
+
+# --- devices.py
+
+_PANELS = {
+    "strong": "strong scaling: the same environments on all devices together",
+    "weak": "weak scaling: the same environments on each device",
+}
+_NUM_DEVICES = "num_devices"  # keys that this figure adds to the rows
+
+
+def device_scaling(rows: Sequence[TextRow]) -> Any:
+    """Return a figure of the efficiency over devices: a panel per scaling, a line per arm."""
+    rows = [_taken_apart(row) for row in rows if row["efficiency"]]
+    shown = (
+        "Efficiency: rate(n) / (n x rate(1)), where a rate is steps/s of all environments. "
+        f"Median and 95% interval of {calls_of(rows)} calls, all alternated. "
+        "Each number of devices has a process of its own, on a CPU with a core for each device."
+    )
+    figure, axes = page(
+        _device_finding(rows), caption(rows, shown), 5, (1, len(_PANELS)), width=10, sharey=True
+    )
+    lines = {key: place for place, key in enumerate(by_key(rows, "agent", "arm"))}
+    for panel, (scaling, title) in zip(axes[0], _PANELS.items(), strict=True):
+        panel.set_title(title, fontsize=10, loc="left")
+        reference_line(panel, "ideal", 0.01)
+        of_scaling = [row for row in rows if row["scaling"] == scaling]
+        of_scaling.sort(key=lambda row: number(row, _NUM_DEVICES))
+        for key, own in by_key(of_scaling, "agent", "arm").items():
+            look = look_of(lines[key])
+            label = ", ".join(filter(None, key))
+            xs = numbers(own, _NUM_DEVICES)
+            rate_line(panel, xs, own, column="efficiency", label=label, **look)
+        size_axis(panel, numbers(rows, _NUM_DEVICES), "devices", every_tick=True)
+    highest = max(1.0, *numbers(rows, "efficiency_high"))
+    # The axis starts at zero, because a cut axis would make a loss of a percent look like a cliff.
+    axes[0, 0].set_ylim(0, 1.1 * highest)
+    axes[0, 0].set_ylabel("efficiency")
+    axes[0, 0].legend(frameon=False, loc="lower left")
+    return figure
+
+
+def _taken_apart(row: TextRow) -> TextRow:
+    """Split the arm, such as `weak, 2 processes`, and count the devices of all processes."""
+    scaling, _, arm = row["arm"].partition(", ")
+    total = number(row, "devices") * (number(row, "processes") if row["processes"] else 1)
+    return row | {"scaling": scaling, "arm": arm, _NUM_DEVICES: f"{total:g}"}
+
+
+def _device_finding(rows: Sequence[TextRow]) -> str:
+    """Return the efficiency on the most devices, the lower end first."""
+    env = rows[0]["env"]
+    most = max(numbers(rows, _NUM_DEVICES))
+    if most == 1:
+        return f"{env}: measured on one device alone, so that nothing is known of more"
+    at_most = [row for row in rows if number(row, _NUM_DEVICES) == most]
+    parts = []
+    for (scaling,), own in by_key(at_most, "scaling").items():
+        shares = span([f"{share:.2f}" for share in sorted(numbers(own, "efficiency"))])
+        parts.append(f"{shares} of ideal {scaling} scaling")
+    return f"{env}: {most:g} devices reach {' and '.join(parts)}"

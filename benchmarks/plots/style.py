@@ -36,7 +36,13 @@ _LETTERS_PER_INCH = {
 }  # at the sizes below, with room for wide letters
 
 
-def style_of(library: str) -> dict[str, str]:
+def look_of(place: int) -> dict[str, Any]:
+    """Return the colour, marker and dashes of a line that stands for no library."""
+    color, marker, line = LOOKS[place % len(LOOKS)]
+    return {"color": color, "marker": marker, "linestyle": line}
+
+
+def style_of(library: str) -> dict[str, Any]:
     """Return the colour, marker and dashes of a library."""
     return STYLES.get(library, UNKNOWN_STYLE)
 
@@ -87,17 +93,22 @@ def page(
 
 def legend_below_title(figure: Any, axes: Any, columns: int) -> None:
     """Put one legend for all panels under the title, and make room there for it."""
-    labels = axes.get_legend_handles_labels()
+    handles, labels = axes.get_legend_handles_labels()
     title = figure.get_suptitle()
-    title_inches = 0.1 + 0.2 * (
-        title.count("\n") + 1
-    )  # the layout's margin, and lines of 12 points
-    # The layout keeps no room for a figure's legend, so empty lines of the title hold it.
-    figure.suptitle(title + "\n" * -(-len(labels[1]) // columns), **_TITLE)
-    top = 1 - title_inches / figure.get_figheight()
-    figure.legend(
-        *labels, loc="upper left", bbox_to_anchor=(0, top), ncols=columns, frameon=False, fontsize=9
-    )
+    # the layout's margin, and lines of 12 points
+    title_inches = 0.1 + 0.2 * (title.count("\n") + 1)
+    # The layout keeps no room for a figure's legend, and one outside of the axes would lie on the
+    # title. So empty lines of the title hold it.
+    figure.suptitle(title + "\n" * -(-len(labels) // columns), **_TITLE)
+    corner = (0, 1 - title_inches / figure.get_figheight())
+    look = {"ncols": columns, "frameon": False, "fontsize": 9}
+    figure.legend(handles, labels, loc="upper left", bbox_to_anchor=corner, **look)
+
+
+def words_beside(axes: Any, words: str, x: float, y: float, **look: Any) -> None:
+    """Write small words right of a point."""
+    at = {"xytext": (8, 0), "textcoords": "offset points", "va": "center", "fontsize": 8}
+    axes.annotate(words, (x, y), **at | look)
 
 
 def _wrapped(text: str, width: float, kind: str) -> str:
@@ -215,14 +226,14 @@ def rate_line(
     axes: Any,
     xs: Sequence[float],
     rows: Sequence[TextRow],
-    scales: Sequence[float],
+    scales: Sequence[float] | None = None,
     column: str = "steps_per_s",
     **style: Any,
 ) -> None:
     """Draw a column of the rows, each times its scale, with bars and a band for intervals."""
     found = [
         tuple(scale * end for end in interval(row, column))
-        for row, scale in zip(rows, scales, strict=True)
+        for row, scale in zip(rows, scales or [1.0] * len(rows), strict=True)
     ]
     middle, low, high = ([each[place] for each in found] for place in range(3))
     axes.fill_between(xs, low, high, color=style["color"], alpha=0.18, linewidth=0)

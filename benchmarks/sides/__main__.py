@@ -5,18 +5,20 @@ benchmarks.sides <side>`, which then runs server.py. A peer with its own Python 
 process (harness/peers.py).
 """
 
+import functools
 import importlib
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 from benchmarks.harness import peers
 from benchmarks.harness.libraries import OURS, library_of
-from benchmarks.harness.workloads import Workload
+from benchmarks.harness.workload import Case
 from benchmarks.sides import array_libraries, ours, training
 from benchmarks.sides.jax_scan import ScanStepper
-from benchmarks.sides.server import Reply, Stepper, Totals, no_env_id, serve
+from benchmarks.sides.server import SEED, Reply, Stepper, Totals, require_env_id, serve
 
 
 class GymnaxEnvs:
@@ -55,34 +57,22 @@ class GymnaxEnvs:
         return step(keys, state, action, self.params)[:5]
 
 
-class NumpyStepper:
-    """Games in plain Python, one after another.
+class NumpyStepper(Stepper):
+    """Games in plain Python, one after another: `env_id` is a class that takes a generator."""
 
-    Args:
-        workload: the workload to step.
-        env_id: `module:Class` of a game that takes a NumPy generator.
-        seed: the generator's seed.
-    """
-
-    num_devices = 1
-    compiles = False
-    max_steps: int | None = None
-
-    def __init__(self, workload: Workload, *, env_id: str, seed: int):
+    def __init__(self, case: Case):
         import numpy as np
 
+        workload = case.workload
         if workload.agent != "random":
             raise NotImplementedError(
                 f"beside NumPy only the random agent is measured, not {workload.agent!r}"
             )
-        rng = np.random.default_rng(seed)
-        game = _imported(env_id)
+        rng = np.random.default_rng(SEED)
+        game = _imported(case.env_id)
         self.games = [game(rng) for _ in range(workload.num_envs)]
         self.returns = [0.0] * workload.num_envs
         self.ended = Totals(0, 0.0)
-
-    def program(self) -> None:
-        return None
 
     def run(self, num_steps: int) -> None:
         num_episodes, return_sum, _ = self.ended
@@ -108,23 +98,30 @@ def _imported(target: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-def _start(name: str) -> Reply:
+# Libraries that run in our Python, besides those with plain arrays.
+ENVS: dict[str, Callable[[Case], Stepper]] = {
+    "gymnax": lambda case: ScanStepper(GymnaxEnvs(case.env_id), case),
+    "numpy": NumpyStepper,
+}
+
+
+def hello(side: str) -> Reply:
     """Start JAX's backend with the side's options, import its library, and describe both."""
-    library = library_of(name)
+    library = library_of(side)
     if library in peers.declared():
         raise ImportError(peers.how_to_install(library))
     if library in array_libraries.ENVS:
         return array_libraries.hello(library)
-    if name == "numpy":
+    if side == "numpy":
         os.environ["JAX_PLATFORMS"] = "cpu"  # NumPy runs on the CPU, and the row must say so
     import jax
 
     import myriad
     from myriad import hardware
 
-    if name == OURS:
+    if side == OURS:
         myriad.configure()
-    elif name.endswith("-configured"):
+    elif side.endswith("-configured"):
         myriad.configure(cpu_devices=1)
     # The backend starts first, so that a missing device is reported before the library loads.
     machine = asdict(hardware.fingerprint())
@@ -139,49 +136,39 @@ def _start(name: str) -> Reply:
     }
 
 
-def _make_stepper(
-    name: str, workload: Workload, *, record: bool, seed: int, env_id: str, returns: bool
-) -> Stepper:
-    library = library_of(name)
-    if library == OURS and workload.num_seeds:
-        return ours.MyriadSeeds(workload, seed=seed)
-    if library == OURS and workload.agent == training.AGENT:
-        return ours.MyriadTraining(workload, seed=seed)
+def make_stepper(case: Case) -> Stepper:
+    """Build the side of a library that runs in our Python."""
+    library = library_of(case.side)
+    if library == OURS and case.workload.num_seeds:
+        return ours.MyriadSeeds(case.workload)
+    if library == OURS and case.workload.agent == training.AGENT:
+        return ours.MyriadTraining(case.workload)
     if library == OURS:
-        return ours.MyriadStepper(workload, record=record, seed=seed)
+        return ours.MyriadStepper(case)
     if library in array_libraries.ENVS:
-        return array_libraries.make_stepper(
-            library, workload, record=record, seed=seed, env_id=env_id, returns=returns
-        )
-    if not env_id:
-        raise NotImplementedError(no_env_id(workload.env, library))
-    if library == "numpy":
-        return NumpyStepper(workload, env_id=env_id, seed=seed)
-    return ScanStepper(GymnaxEnvs(env_id), workload, record=record, seed=seed, returns=returns)
+        return array_libraries.make_stepper(case)
+    require_env_id(case, library)
+    return ENVS[library](case)
 
 
 def main() -> None:
     """Run the side that the command line names."""
-    name = sys.argv[1]
-    library = library_of(name)
+    side = sys.argv[1]
+    library = library_of(side)
     if library in peers.declared() and peers.is_installed(library):
-        if name != library:
+        if side != library:
             from myriad import configure
 
             # sets the environment variables for a program that replaces this process
             configure(cpu_devices=1)
         peers.enter(library)
-
-    def make_stepper(workload: Workload, **options: Any) -> Stepper:
-        return _make_stepper(name, workload, **options)
-
     refusals: tuple[type[Exception], ...] = ()
     # Array libraries fork, and a process that has loaded JAX should not fork.
     if library not in array_libraries.ENVS:
         from myriad.errors import MyriadError
 
         refusals = (MyriadError,)
-    serve(lambda: _start(name), make_stepper, refusals)
+    serve(functools.partial(hello, side), make_stepper, refusals)
 
 
 if __name__ == "__main__":

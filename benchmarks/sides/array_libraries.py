@@ -7,11 +7,11 @@ process that forks must not have started JAX.
 
 import importlib
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
-from benchmarks.harness.process.clock import seconds_of
-from benchmarks.harness.workload import Workload
-from benchmarks.sides.server import BURN_IN_STEPS, Reply, Totals, no_env_id
+from benchmarks.harness.worker import seconds_of
+from benchmarks.harness.workload import Case, Workload
+from benchmarks.sides.server import BURN_IN_STEPS, SEED, Reply, Stepper, Totals, require_env_id
 
 MAX_PROCESSES = 16
 # A side whose first steps would take longer is refused, because it would hold up all other sides.
@@ -21,27 +21,29 @@ _MAX_CALL_S = 0.5
 _TRIAL_ENVS = 100
 
 
-class ArrayEnvs(Protocol):
-    """All environments of one library.
+class ArrayEnvs:
+    """All environments of one library, given its name for them and their number.
 
-    With `idles`, the step after an episode's end only resets.
+    Attributes:
+        idles: whether the step after an episode's end only resets.
+        env: the library's environments.
     """
 
-    idles: bool
+    idles = False
+    env: Any
 
     def sample(self) -> Any:
         """Draw the actions of the random policy."""
+        return self.env.action_space.sample()
 
     def step(self, actions: Any) -> int:
         """Step every environment and return how many episodes ended."""
-        ...
+        _, _, terminated, truncated, _ = self.env.step(actions)
+        return int(((terminated | truncated) != 0).sum())
 
 
-class VectorStepper:
+class VectorStepper(Stepper):
     """Step environments with the random policy. `max_steps` keeps a call short for the others."""
-
-    num_devices = 1
-    compiles = False
 
     def __init__(self, envs: ArrayEnvs, workload: Workload):
         self.envs = envs
@@ -50,10 +52,7 @@ class VectorStepper:
         self.num_idle_steps = 0
         self._resetting = 0
         step_s = min(seconds_of(self.run, 1) for _ in range(3))
-        self.max_steps: int | None = max(1, int(_MAX_CALL_S / step_s))
-
-    def program(self) -> None:
-        return None
+        self.max_steps = max(1, int(_MAX_CALL_S / step_s))
 
     def run(self, num_steps: int) -> None:
         envs = self.envs
@@ -68,12 +67,10 @@ class VectorStepper:
         return Totals(self.num_episodes, None, self.num_idle_steps)
 
 
-class GymnasiumLoop:
+class GymnasiumLoop(ArrayEnvs):
     """One environment of `gymnasium.make`, stepped like the first example in its documentation."""
 
-    idles = False
-
-    def __init__(self, env_id: str, num_envs: int, seed: int):
+    def __init__(self, env_id: str, num_envs: int):
         import gymnasium
 
         if num_envs > 1:
@@ -81,11 +78,8 @@ class GymnasiumLoop:
                 f"a loop over one environment, not {num_envs:,}: gymnasium-sync has the loop"
             )
         self.env = gymnasium.make(env_id)
-        self.env.action_space.seed(seed)
-        self.env.reset(seed=seed)
-
-    def sample(self) -> Any:
-        return self.env.action_space.sample()
+        self.env.action_space.seed(SEED)
+        self.env.reset(seed=SEED)
 
     def step(self, actions: Any) -> int:
         _, _, terminated, truncated, _ = self.env.step(actions)
@@ -95,26 +89,17 @@ class GymnasiumLoop:
         return 0
 
 
-class _GymnasiumVector:
-    """The base of Gymnasium's vector environments. `seed` also seeds the actions."""
+class _GymnasiumVector(ArrayEnvs):
+    """The base of Gymnasium's vector environments."""
 
-    idles = False
-
-    def __init__(self, env_id: str, num_envs: int, seed: int):
+    def __init__(self, env_id: str, num_envs: int):
         self.env = self.make(env_id, num_envs)
-        self.env.action_space.seed(seed)
-        self.env.reset(seed=seed)
+        self.env.action_space.seed(SEED)
+        self.env.reset(seed=SEED)
 
     def make(self, env_id: str, num_envs: int) -> Any:
         """Build the vector environment."""
         raise NotImplementedError
-
-    def sample(self) -> Any:
-        return self.env.action_space.sample()
-
-    def step(self, actions: Any) -> int:
-        _, _, terminated, truncated, _ = self.env.step(actions)
-        return int((terminated | truncated).sum())
 
 
 class GymnasiumOwn(_GymnasiumVector):
@@ -135,11 +120,18 @@ class GymnasiumSync(_GymnasiumVector):
         import gymnasium
 
         if num_envs > _TRIAL_ENVS:
-            _refuse_slow(GymnasiumSync(env_id, _TRIAL_ENVS, 0), num_envs)
+            trial = GymnasiumSync(env_id, _TRIAL_ENVS)
+            trial_s = min(seconds_of(lambda: trial.step(trial.sample())) for _ in range(5))
+            warm_up_s = BURN_IN_STEPS * trial_s * num_envs / _TRIAL_ENVS
+            if warm_up_s > _MAX_WARM_UP_S:
+                raise NotImplementedError(
+                    f"its first {BURN_IN_STEPS} steps of {num_envs:,} environments would take some "
+                    f"{warm_up_s:.0f} s, longer than the {_MAX_WARM_UP_S:.0f} s that the others "
+                    "wait"
+                )
         mode = gymnasium.vector.AutoresetMode.SAME_STEP
-        return gymnasium.vector.SyncVectorEnv(
-            [lambda: gymnasium.make(env_id)] * num_envs, autoreset_mode=mode
-        )
+        envs = [lambda: gymnasium.make(env_id)] * num_envs
+        return gymnasium.vector.SyncVectorEnv(envs, autoreset_mode=mode)
 
 
 class GymnasiumAsync(_GymnasiumVector):
@@ -154,58 +146,43 @@ class GymnasiumAsync(_GymnasiumVector):
                 f"and at most {MAX_PROCESSES} are measured"
             )
         mode = gymnasium.vector.AutoresetMode.SAME_STEP
-        return gymnasium.vector.AsyncVectorEnv(
-            [lambda: gymnasium.make(env_id)] * num_envs, autoreset_mode=mode
-        )
+        envs = [lambda: gymnasium.make(env_id)] * num_envs
+        return gymnasium.vector.AsyncVectorEnv(envs, autoreset_mode=mode)
 
 
-class EnvPool:
+class EnvPool(ArrayEnvs):
     """EnvPool's threads, with all environments in every step. The step after an episode resets."""
 
     idles = True
 
-    def __init__(self, env_id: str, num_envs: int, seed: int):
+    def __init__(self, env_id: str, num_envs: int):
         import envpool  # type: ignore[import-not-found]
-        import numpy as np
 
-        self.env = envpool.make(env_id, env_type="gymnasium", num_envs=num_envs, seed=seed)
-        self.num_actions = self.env.action_space.n
-        self.num_envs = num_envs
-        self.rng = np.random.default_rng(seed)
+        self.env = envpool.make(env_id, env_type="gymnasium", num_envs=num_envs, seed=SEED)
+        self.sample = _sampler(self.env.action_space.n, num_envs)
         self.env.reset()
 
-    def sample(self) -> Any:
-        return self.rng.integers(0, self.num_actions, self.num_envs, dtype="int32")
 
-    def step(self, actions: Any) -> int:
-        _, _, terminated, truncated, _ = self.env.step(actions)
-        return int((terminated | truncated).sum())
-
-
-class PufferLib:
+class PufferLib(ArrayEnvs):
     """PufferLib's environment in C, on one thread. Most steps leave out its report."""
 
-    idles = False
-
-    def __init__(self, env_id: str, num_envs: int, seed: int):
-        import numpy as np
+    def __init__(self, env_id: str, num_envs: int):
         from pufferlib.ocean import env_creator  # type: ignore[import-not-found]
 
-        self.env = env_creator(env_id)(num_envs=num_envs, report_interval=128, seed=seed)
-        self.num_actions = self.env.single_action_space.n
-        self.num_envs = num_envs
-        self.rng = np.random.default_rng(seed)
-        self.env.reset(seed)
-
-    def sample(self) -> Any:
-        return self.rng.integers(0, self.num_actions, self.num_envs, dtype="int32")
-
-    def step(self, actions: Any) -> int:
-        _, _, terminals, truncations, _ = self.env.step(actions)
-        return int((terminals | truncations).astype(bool).sum())
+        self.env = env_creator(env_id)(num_envs=num_envs, report_interval=128, seed=SEED)
+        self.sample = _sampler(self.env.single_action_space.n, num_envs)
+        self.env.reset(SEED)
 
 
-ENVS: dict[str, Callable[[str, int, int], ArrayEnvs]] = {
+def _sampler(num_actions: int, num_envs: int) -> Callable[[], Any]:
+    """Return a function that draws actions, for libraries whose spaces draw one at a time."""
+    import numpy as np
+
+    rng = np.random.default_rng(SEED)
+    return lambda: rng.integers(0, num_actions, num_envs, dtype="int32")
+
+
+ENVS: dict[str, Callable[[str, int], ArrayEnvs]] = {
     "gymnasium": GymnasiumLoop,
     "gymnasium-vector": GymnasiumOwn,
     "gymnasium-sync": GymnasiumSync,
@@ -231,34 +208,22 @@ def hello(library: str) -> Reply:
     }
 
 
-def make_stepper(
-    library: str, workload: Workload, *, record: bool, seed: int, env_id: str, returns: bool
-) -> VectorStepper:
+def make_stepper(case: Case) -> VectorStepper:
     """Build the side of a library.
 
     Raises:
         NotImplementedError: the library can't step this workload, or not within the time that the
             others wait.
     """
-    if not env_id:
-        raise NotImplementedError(no_env_id(workload.env, library))
-    if workload.agent != "random":
+    library = case.side
+    require_env_id(case, library)
+    if case.workload.agent != "random":
         raise NotImplementedError(
-            f"only random actions are measured with {library}, not the policy {workload.agent!r}"
+            f"only random actions are measured with {library}, "
+            f"not the policy {case.workload.agent!r}"
         )
-    if record or returns:
+    if case.record or case.returns:
         raise NotImplementedError(
             f"with {library} neither trajectories nor returns of episodes are kept"
         )
-    return VectorStepper(ENVS[library](env_id, workload.num_envs, seed), workload)
-
-
-def _refuse_slow(trial: ArrayEnvs, num_envs: int) -> None:
-    """Refuse a number of environments whose first steps would hold up the others for minutes."""
-    trial_s = min(seconds_of(lambda: trial.step(trial.sample())) for _ in range(5))
-    warm_up_s = BURN_IN_STEPS * trial_s * num_envs / _TRIAL_ENVS
-    if warm_up_s > _MAX_WARM_UP_S:
-        raise NotImplementedError(
-            f"its first {BURN_IN_STEPS} steps of {num_envs:,} environments would take some "
-            f"{warm_up_s:.0f} s, longer than the {_MAX_WARM_UP_S:.0f} s that the others wait"
-        )
+    return VectorStepper(ENVS[library](case.env_id, case.workload.num_envs), case.workload)

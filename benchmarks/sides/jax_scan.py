@@ -6,9 +6,9 @@ import Myriad, because peers run it in their own Python.
 
 from typing import Any, Protocol
 
-from benchmarks.harness.workload import Workload
-from benchmarks.sides.network_policy import NetworkPolicy, is_network
-from benchmarks.sides.server import Totals
+from benchmarks.harness.workload import Case
+from benchmarks.sides.network_policy import NetworkPolicy, network_for
+from benchmarks.sides.server import SEED, Stepper, Totals
 
 
 class JaxEnvs(Protocol):
@@ -32,29 +32,33 @@ class JaxEnvs(Protocol):
         ...
 
 
-class ScanStepper:
-    """Step environments with a random policy or a network's, in one compiled scan per chunk."""
+class ScanStepper(Stepper):
+    """Step environments with a random policy or a network's, in one compiled scan per chunk.
 
-    num_devices = 1
+    Raises:
+        NotImplementedError: the agent is neither, or no network fits the environment.
+    """
+
     compiles = True
-    max_steps: int | None = None
 
-    def __init__(
-        self, envs: JaxEnvs, workload: Workload, *, record: bool, seed: int, returns: bool
-    ):
+    def __init__(self, envs: JaxEnvs, case: Case):
         import jax
         import jax.numpy as jnp
 
+        workload = case.workload
         self.envs = envs
-        self.record = record
+        self.record = case.record
         self.num_envs = workload.num_envs
         self.chunk = workload.scan_chunk_size
-        key, reset_key = jax.random.split(jax.random.key(seed))
+        key, reset_key = jax.random.split(jax.random.key(SEED))
         obs, state = jax.jit(envs.reset)(jax.random.split(reset_key, self.num_envs))
         obs = _vectors(obs)
-        self.policy = _network_of(workload.agent, obs, envs.num_actions)
+        self.policy: NetworkPolicy | None = None
+        if workload.agent != "random":
+            shape = getattr(obs, "shape", ())[1:]
+            self.policy = network_for(workload.agent, shape, envs.num_actions)
         # The returns of running episodes, and the sums of ended ones.
-        returned = (jnp.zeros(self.num_envs), jnp.zeros(self.num_envs)) if returns else None
+        returned = (jnp.zeros(self.num_envs), jnp.zeros(self.num_envs)) if case.returns else None
         # Observations are only carried if the policy reads them, as in Myriad.
         obs = None if self.policy is None else obs
         self.carry = key, (obs, state), jnp.zeros(self.num_envs, jnp.int32), returned
@@ -75,9 +79,7 @@ class ScanStepper:
         import numpy as np
 
         *_, num_episodes, returned = self.carry
-        return_sum = (
-            None if returned is None else float(np.asarray(returned[1]).sum(dtype=np.float64))
-        )
+        return_sum = returned and float(np.asarray(returned[1]).sum(dtype=np.float64))
         return Totals(int(np.asarray(num_episodes).sum(dtype=np.int64)), return_sum)
 
     def _scan(self, carry: Any, num_steps: int) -> Any:
@@ -87,25 +89,25 @@ class ScanStepper:
 
     def _step(self, carry: Any, _: None) -> Any:
         import jax
+        import jax.numpy as jnp
 
         key, (obs, state), num_episodes, returned = carry
         key, action_key, step_key = jax.random.split(key, 3)
-        action = self._act(jax.random.split(action_key, self.num_envs), obs)
+        action_keys = jax.random.split(action_key, self.num_envs)
+        if self.policy is None:
+            action = self.envs.sample(action_keys)
+        else:
+            action = jax.vmap(self.policy.act)(action_keys, obs)
         keys = jax.random.split(step_key, self.num_envs)
         next_obs, state, reward, terminated, truncated = self.envs.step(keys, state, action)
         done = terminated | truncated
         transition = (next_obs, action, reward, terminated, truncated) if self.record else None
         if returned is not None:
-            returned = _add_returns(returned, reward, done)
+            running, ended = returned
+            running = running + reward
+            returned = jnp.where(done, 0.0, running), ended + jnp.where(done, running, 0.0)
         obs = None if self.policy is None else _vectors(next_obs)
         return (key, (obs, state), num_episodes + done, returned), transition
-
-    def _act(self, keys: Any, obs: Any) -> Any:
-        import jax
-
-        return (
-            self.envs.sample(keys) if self.policy is None else jax.vmap(self.policy.act)(keys, obs)
-        )
 
 
 def _vectors(obs: Any) -> Any:
@@ -115,29 +117,3 @@ def _vectors(obs: Any) -> Any:
 
     leaves = jax.tree.leaves(obs)
     return jnp.stack(leaves, axis=-1) if all(leaf.ndim == 1 for leaf in leaves) else obs
-
-
-def _network_of(agent: str, obs: Any, num_actions: int | None) -> NetworkPolicy | None:
-    """Return the network of a workload's agent, or None for the random one.
-
-    Raises:
-        NotImplementedError: neither is the agent, or the environment has no observations or actions
-            for a network.
-    """
-    if agent == "random":
-        return None
-    if not is_network(agent):
-        raise NotImplementedError(f"beside a peer the agent {agent!r} is not measured")
-    if num_actions is None or getattr(obs, "ndim", 0) != 2:
-        raise NotImplementedError(
-            "the networks measured here choose among a few actions from a vector of numbers"
-        )
-    return NetworkPolicy(agent, obs.shape[1], num_actions)
-
-
-def _add_returns(returned: tuple[Any, Any], reward: Any, done: Any) -> tuple[Any, Any]:
-    import jax.numpy as jnp
-
-    running, ended = returned
-    running = running + reward
-    return jnp.where(done, 0.0, running), ended + jnp.where(done, running, 0.0)

@@ -8,6 +8,7 @@ This module does not import Myriad, because peers run it in their own Python.
 import itertools
 import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
 NETWORKS = ("64-64", "1024-1024")
@@ -19,6 +20,11 @@ def agent_of(network: str) -> str:
     return f"{_PREFIX}{network}"
 
 
+def is_network(agent: str) -> bool:
+    """Whether an agent's name is that of such a network."""
+    return re.fullmatch(rf"{_PREFIX}\d+(-\d+)*", agent) is not None
+
+
 def widths_of(agent: str) -> list[int]:
     """Return the widths of the hidden layers."""
     return [int(width) for width in agent.removeprefix(_PREFIX).split("-")]
@@ -27,11 +33,6 @@ def widths_of(agent: str) -> list[int]:
 def num_multiplications(agent: str) -> int:
     """Count an action's multiplications between the hidden layers, which are most of them."""
     return sum(above * below for above, below in itertools.pairwise(widths_of(agent)))
-
-
-def is_network(agent: str) -> bool:
-    """Whether an agent's name is that of such a network."""
-    return re.fullmatch(rf"{_PREFIX}\d+(-\d+)*", agent) is not None
 
 
 class NetworkPolicy:
@@ -63,3 +64,19 @@ class NetworkPolicy:
         for kernel in hidden:
             obs = jnp.tanh(obs @ jnp.asarray(kernel))
         return jax.random.categorical(key, obs @ jnp.asarray(last))
+
+
+def network_for(agent: str, shape: Sequence[int], num_actions: int | None) -> NetworkPolicy:
+    """Return the network of a workload's agent for observations of a shape.
+
+    Raises:
+        NotImplementedError: the agent is none, or the environment has no observations or actions
+            for a network.
+    """
+    if not is_network(agent):
+        raise NotImplementedError(f"beside a peer the agent {agent!r} is not measured")
+    if num_actions is None or len(shape) != 1:
+        raise NotImplementedError(
+            "the networks measured here choose among a few actions from a vector of numbers"
+        )
+    return NetworkPolicy(agent, shape[0], num_actions)

@@ -1,38 +1,36 @@
 """Myriad's own sides: its rollout, its training by PPO, and that of many seeds."""
 
-import contextlib
-import os
-from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.harness import handles
-from benchmarks.harness.workloads import Workload
-from benchmarks.sides.network_policy import NetworkPolicy, is_network
-from benchmarks.sides.server import Totals
+from benchmarks.harness.workload import Case, Workload
+from benchmarks.sides.network_policy import is_network, network_for
+from benchmarks.sides.server import SEED, Stepper, Totals
 from benchmarks.sides.training import ACTIVATION, HIDDEN_SIZES, HYPERPARAMETERS, TrainingStepper
 
 
-class MyriadStepper:
+class MyriadStepper(Stepper):
     """The rollout engine of this package."""
 
     compiles = True
-    max_steps: int | None = None
 
-    def __init__(self, workload: Workload, *, record: bool, seed: int):
+    def __init__(self, case: Case):
         import myriad
         from myriad import Rollout, timing
 
+        workload = case.workload
         env = myriad.make_env(workload.env)
-        agent = (
-            _network_for(workload.agent, env)
-            if is_network(workload.agent)
-            else myriad.make_agent(workload.agent, env)
-        )
-        self.record = record
+        if is_network(workload.agent):
+            params = env.default_params
+            num_actions = getattr(env.action_space(params), "n", None)
+            shape = env.observation_space(params).shape
+            agent: Any = network_for(workload.agent, shape, num_actions)
+        else:
+            agent = myriad.make_agent(workload.agent, env)
+        self.record = case.record
         self._block = timing.block_until_ready
         self.rollout = Rollout(env, agent, workload.num_envs, workload.scan_chunk_size)
         self.num_devices = self.rollout.layout.num_devices
-        self.state = self.rollout.init(seed)
+        self.state = self.rollout.init(SEED)
 
     def program(self) -> Any:
         return None if self.record else self.rollout.compile(self.state)
@@ -76,9 +74,11 @@ def _config(workload: Workload, **fields: Any) -> Any:
 class MyriadTraining(TrainingStepper):
     """The compiled loop that `myriad train` runs. It compiles in the first training."""
 
-    def __init__(self, workload: Workload, *, seed: int):
-        super().__init__(workload, seed=seed)
-        self.training = handles.TrainingProgram(_config(workload, compile_mode="jit"))
+    def __init__(self, workload: Workload):
+        from myriad.programs import TrainingProgram
+
+        super().__init__(workload)
+        self.training = TrainingProgram(_config(workload, compile_mode="jit"))
 
     def train(self, seed: int) -> None:
         self.training.start(seed)
@@ -88,51 +88,22 @@ class MyriadTraining(TrainingStepper):
 class MyriadSeeds(TrainingStepper):
     """The program that `myriad train --num-seeds` runs."""
 
-    def __init__(self, workload: Workload, *, seed: int):
+    def __init__(self, workload: Workload):
         from myriad.training.population import Population
 
-        super().__init__(workload, seed=seed)
-        num_seeds = workload.num_seeds or 1
-        self.population = Population(handles.completed(_config(workload)), num_seeds)
+        super().__init__(workload)
+        self.population = Population(_config(workload), workload.num_seeds or 1)
         self.num_devices = self.population.num_devices
 
     def train(self, seed: int) -> None:
         import numpy as np
 
+        from myriad.xla import without_compilation_cache
+
         population = self.population
         if population.state_shapes is None:
-            with _nothing_cached():
+            with without_compilation_cache():  # compilation is measured
                 population.compile()
         num_seeds = population.num_slots
         state = population.first_state(np.arange(num_seeds) + seed * num_seeds)
         population.run(state, [population.num_updates] * num_seeds, [True] * num_seeds)
-
-
-@contextlib.contextmanager
-def _nothing_cached() -> Iterator[None]:
-    """Compile without the cache in the block, because compilation is measured."""
-    name = "MYRIAD_COMPILATION_CACHE"
-    before = os.environ.get(name)
-    os.environ[name] = "off"
-    try:
-        yield
-    finally:
-        del os.environ[name]
-        if before is not None:
-            os.environ[name] = before
-
-
-def _network_for(agent: str, env: Any) -> NetworkPolicy:
-    """Return the network of a workload's agent.
-
-    Raises:
-        NotImplementedError: the environment has no observations or actions for a network.
-    """
-    params = env.default_params
-    shape = env.observation_space(params).shape
-    num_actions = getattr(env.action_space(params), "n", None)
-    if num_actions is None or len(shape) != 1:
-        raise NotImplementedError(
-            "the networks measured here choose among a few actions from a vector of numbers"
-        )
-    return NetworkPolicy(agent, shape[0], num_actions)

@@ -122,24 +122,22 @@ def main() -> None:
     sys.path.insert(0, str(ROOT))
     from benchmarks.sides import array_libraries
     from benchmarks.sides.jax_scan import ScanStepper
-    from benchmarks.sides.server import no_env_id, serve
+    from benchmarks.sides.server import require_env_id, serve
     from benchmarks.sides.training import RejaxTraining
 
     sys.path.remove(str(ROOT))
     if name in array_libraries.ENVS:
         check_origin(name, name)
-        make = functools.partial(array_libraries.make_stepper, name)
-        serve(lambda: array_libraries.hello(name), make)
+        serve(functools.partial(array_libraries.hello, name), array_libraries.make_stepper)
         return
 
-    def make_stepper(workload: Any, *, env_id: str, **options: Any) -> Any:
-        if not env_id:
-            raise NotImplementedError(no_env_id(workload.env, name))
-        if name not in ENVS:
-            return RejaxTraining(workload, seed=options["seed"], env_id=env_id)
-        return ScanStepper(ENVS[name](env_id), workload, **options)
+    def make_stepper(case: Any) -> Any:
+        require_env_id(case, name)
+        if name in ENVS:
+            return ScanStepper(ENVS[name](case.env_id), case)
+        return RejaxTraining(case.workload, case.env_id)
 
-    serve(lambda: hello(name), make_stepper)
+    serve(functools.partial(hello, name), make_stepper)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,13 @@
 """Train with rejax and save the policies: `python -P rejax_policies.py <request> <policies>`.
 
-It runs in rejax's own Python (see harness/peers.py), so it imports nothing of our package. The
+It runs in rejax's own Python (see harness/peers.py), so it imports nothing of Myriad. The
 request is JSON with rejax's names of environment and algorithm, its hyperparameters and seeds. It
 may hold `seconds` instead of `total_timesteps`, for a training of as many steps as fit into that
 time. The policies are NumPy arrays in one file, seed by seed.
 """
 
 import json
-import os
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
+ROOT = Path(__file__).resolve().parents[2]
 # Steps of the trainings that find how many steps fit into the seconds. A step of DQN copies the
 # whole buffer, which takes about a thousand times as long as a step of PPO.
 _TRIED_STEPS = (4_096, 131_072)
@@ -71,18 +70,13 @@ def arrays_of(agent: str, state: Any) -> dict[str, np.ndarray]:
     return {name: np.asarray(value) for name, value in arrays.items()}
 
 
-def end_with_parent() -> None:
-    """End this process when its stdin ends: the parent holds the other end, so it is gone."""
-
-    def wait() -> None:
-        sys.stdin.read()
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
 def main() -> None:
     """Train every seed and write the file."""
+    # The root is on the path only to find `benchmarks`, as in peer_process.py.
+    sys.path.insert(0, str(ROOT))
+    from benchmarks.harness.worker import end_with_parent
+
+    sys.path.remove(str(ROOT))
     end_with_parent()
     request = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     num_steps = request["num_steps"] or num_steps_in(request)

@@ -11,17 +11,16 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from benchmarks.harness.process.clock import seconds_of
-from benchmarks.harness.process.failures import end_with_parent, failure_of
-from benchmarks.harness.process.memory import peak_bytes
-from benchmarks.harness.workload import Workload
+from benchmarks.harness.worker import end_with_parent, failure_of, peak_bytes, seconds_of
+from benchmarks.harness.workload import Case, Workload
 
 # After this many steps a random policy's episodes have staggered ages. Then the expected number of
 # episodes that end in a window is the window's length over the mean length, without the surplus of
 # short episodes after a common start.
 BURN_IN_STEPS = 100
+SEED = 0  # of the environments and the policy of every side
 
 Reply = dict[str, Any]
 
@@ -41,44 +40,31 @@ class Totals(NamedTuple):
     num_idle_steps: int = 0
 
 
-class Stepper(Protocol):
-    """A library that steps all environments of one workload with its policy and auto-reset.
+class Stepper:
+    """The base of all sides: a library that steps the environments of one case, with auto-reset.
 
-    `max_steps` is the most steps of every environment in a call that does not keep the other sides
-    waiting for too long. It is None for a library that is fast enough for any workload.
+    Attributes:
+        num_devices: the devices on which it runs.
+        compiles: whether the first call compiles.
+        max_steps: the most steps of every environment in a call that does not keep the other sides
+            waiting for too long. It is None for a library that is fast enough for any workload.
     """
 
-    num_devices: int
-    compiles: bool
-    max_steps: int | None
+    num_devices = 1
+    compiles = False
+    max_steps: int | None = None
 
     def program(self) -> Any:
         """Return JAX's compiled program of one chunk, or None if there is none."""
+        return None
 
     def run(self, num_steps: int) -> None:
         """Step every environment `num_steps` times. Return when the device is done."""
+        raise NotImplementedError
 
     def totals(self) -> Totals:
         """Count the episodes that ended so far."""
-        ...
-
-
-class MakeStepper(Protocol):
-    """A function that builds a side, from the workload and the parent's request."""
-
-    def __call__(
-        self, workload: Workload, *, record: bool, seed: int, env_id: str, returns: bool
-    ) -> Stepper:
-        """Build the side.
-
-        Args:
-            workload: the workload to step.
-            record: whether every step is written to a trajectory.
-            seed: the seed of the environments and the policy.
-            env_id: the library's name for the environment; empty if it has none.
-            returns: whether the returns of episodes must be kept, for a check of returns.
-        """
-        ...
+        raise NotImplementedError
 
 
 class Session:
@@ -93,7 +79,7 @@ class Session:
         next_s = seconds_of(stepper.run, chunk)
         # If a library compiles nothing, the difference of two calls would only be noise.
         self.compile_s = max(first_s - next_s, 0.0) if stepper.compiles else None
-        self.argument_bytes, self.temp_bytes = _program_bytes(stepper)
+        self.program = stepper.program()
         for _ in range(2 * chunk, BURN_IN_STEPS, chunk):
             stepper.run(chunk)
         if workload.num_steps:
@@ -105,12 +91,14 @@ class Session:
         self.before = stepper.totals()
 
     def prepared(self) -> Reply:
-        """Return the results of the preparation."""
+        """Return the results of the preparation, with bytes on all devices together."""
+        memory = self.program and self.program.memory_analysis()
+        devices = self.stepper.num_devices
         return {
             "num_steps": self.num_steps,
             "compile_s": self.compile_s,
-            "argument_bytes": self.argument_bytes,
-            "temp_bytes": self.temp_bytes,
+            "argument_bytes": memory and memory.argument_size_in_bytes * devices,
+            "temp_bytes": memory and memory.temp_size_in_bytes * devices,
         }
 
     def call(self) -> Reply:
@@ -136,6 +124,23 @@ class Session:
         }
 
 
+def _calibrated(stepper: Stepper, chunk: int, chunk_s: float, min_call_s: float) -> int:
+    """Return the steps of whole chunks in a call that lasts `min_call_s` seconds.
+
+    One chunk lasted `chunk_s` seconds.
+    """
+    num_chunks = 1
+    seconds = chunk_s
+    while seconds < min_call_s:
+        num_chunks = max(2 * num_chunks, math.ceil(1.2 * num_chunks * min_call_s / seconds))
+        # The least of several calls counts, because a disturbance can only prolong a call.
+        seconds = min(seconds_of(stepper.run, num_chunks * chunk) for _ in range(2))
+    return num_chunks * chunk
+
+
+MakeStepper = Callable[[Case], Stepper]
+
+
 def serve(
     hello: Callable[[], Reply],
     make_stepper: MakeStepper,
@@ -155,15 +160,14 @@ def serve(
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     try:
-        for reply in _replies_to(sys.stdin, hello, make_stepper):
+        for reply in replies_to(sys.stdin, hello, make_stepper):
             print(json.dumps(reply), file=replies, flush=True)
     # JAX raises RuntimeError, also if memory runs out.
     except (*refusals, NotImplementedError, ImportError, RuntimeError, MemoryError) as error:
-        reply = {"failure": failure_of(error, refusals)}
-        print(json.dumps(reply), file=replies, flush=True)
+        print(json.dumps({"failure": failure_of(error, refusals)}), file=replies, flush=True)
 
 
-def _replies_to(
+def replies_to(
     requests: Iterable[str], hello: Callable[[], Reply], make_stepper: MakeStepper
 ) -> Iterator[Reply]:
     """Yield the hello, then one reply to every request. `prepare` comes before the others."""
@@ -174,12 +178,12 @@ def _replies_to(
         request = json.loads(line)
         match request["do"]:
             case "prepare":
-                workload = Workload(**request["workload"])
+                workload = Workload(**request["case"].pop("workload"))
                 if said["hardware"]["device_kind"] not in workload.devices:
                     raise NotImplementedError(
                         f"{workload.name} is declared only for {', '.join(workload.devices)}"
                     )
-                stepper = make_stepper(workload, **request["options"])
+                stepper = make_stepper(Case(workload=workload, **request["case"]))
                 session = Session(stepper, workload, request["min_call_s"])
                 yield session.prepared()
             case "call":
@@ -188,32 +192,9 @@ def _replies_to(
                 yield session.stats()
 
 
-def no_env_id(env: str, library: str) -> str:
-    """Return the error for an environment that libraries.toml does not name for a library."""
-    return f"libraries.toml gives no name of {env} in envs of [{library}]"
-
-
-def _calibrated(stepper: Stepper, chunk: int, chunk_s: float, min_call_s: float) -> int:
-    """Return the steps of whole chunks in a call that lasts `min_call_s` seconds.
-
-    One chunk lasted `chunk_s` seconds.
-    """
-    num_chunks = 1
-    seconds = chunk_s
-    while seconds < min_call_s:
-        num_chunks = max(2 * num_chunks, math.ceil(1.2 * num_chunks * min_call_s / seconds))
-        # The least of several calls counts, because a disturbance can only prolong a call.
-        seconds = min(seconds_of(stepper.run, num_chunks * chunk) for _ in range(2))
-    return num_chunks * chunk
-
-
-def _program_bytes(stepper: Stepper) -> tuple[int | None, int | None]:
-    """Return the bytes of a chunk's arguments and temporaries, on all its devices together."""
-    compiled = stepper.program()
-    if compiled is None:
-        return None, None
-    memory = compiled.memory_analysis()
-    return (
-        memory.argument_size_in_bytes * stepper.num_devices,
-        memory.temp_size_in_bytes * stepper.num_devices,
-    )
+def require_env_id(case: Case, library: str) -> None:
+    """Refuse an environment that libraries.toml does not name for a library."""
+    if not case.env_id:
+        raise NotImplementedError(
+            f"libraries.toml gives no name of {case.workload.env} in envs of [{library}]"
+        )

@@ -8,7 +8,7 @@ a Python that lacks Myriad.
 from typing import Any
 
 from benchmarks.harness.workload import Workload
-from benchmarks.sides.server import Totals
+from benchmarks.sides.server import SEED, Stepper, Totals
 
 AGENT = "ppo"
 # Hyperparameters by Myriad's names. Neither side scales observations or rewards, which is rejax's
@@ -35,23 +35,18 @@ _REJAX_NAMES = {
 }
 
 
-class TrainingStepper:
+class TrainingStepper(Stepper):
     """The base of these sides. Every training has its own seed, and no episodes are counted."""
 
-    num_devices = 1
     compiles = True
-    max_steps: int | None = None
 
-    def __init__(self, workload: Workload, *, seed: int):
+    def __init__(self, workload: Workload):
         if workload.agent != AGENT:
             raise NotImplementedError(
                 f"only trainings by {AGENT} are measured, not the agent {workload.agent!r}"
             )
         self.workload = workload
-        self.seed = seed
-
-    def program(self) -> None:
-        return None
+        self.seed = SEED
 
     def run(self, num_steps: int) -> None:
         for _ in range(num_steps // self.workload.scan_chunk_size):
@@ -69,11 +64,11 @@ class TrainingStepper:
 class RejaxTraining(TrainingStepper):
     """rejax's whole training under `jit`, without its evaluations."""
 
-    def __init__(self, workload: Workload, *, seed: int, env_id: str):
+    def __init__(self, workload: Workload, env_id: str):
         import jax
         import rejax  # type: ignore[import-not-found]
 
-        super().__init__(workload, seed=seed)
+        super().__init__(workload)
         num_steps = workload.num_envs * workload.scan_chunk_size
         named = {_REJAX_NAMES.get(name, name): value for name, value in HYPERPARAMETERS.items()}
         network = {"hidden_layer_sizes": HIDDEN_SIZES, "activation": ACTIVATION}

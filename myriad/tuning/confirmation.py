@@ -39,6 +39,7 @@ class Candidate:
         difference: its mean minus the default's.
         low: the lower end of the difference's interval, which holds for all candidates at once.
         high: the upper end.
+        verdict: whether it is better or worse than the default, by whether the interval excludes 0.
     """
 
     number: int | None
@@ -46,16 +47,7 @@ class Candidate:
     difference: float = 0.0
     low: float = 0.0
     high: float = 0.0
-    verdict: str = dataclasses.field(init=False)
-    """Whether it is better or worse than the default, by whether the interval excludes 0."""
-
-    def __post_init__(self):
-        verdict = _NOT_DISTINGUISHABLE
-        if self.low > 0:
-            verdict = "better"
-        elif self.high < 0:
-            verdict = "worse"
-        object.__setattr__(self, "verdict", verdict)
+    verdict: str = _NOT_DISTINGUISHABLE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,8 +160,12 @@ def confirm(
         if default is None:
             candidates.append(Candidate(number, score, math.nan, -math.inf, math.inf))
             continue
-        ends = difference_interval(score.by_seed, default.by_seed, confidence)
-        candidates.append(Candidate(number, score, score.value - default.value, *ends))
+        low, high = difference_interval(score.by_seed, default.by_seed, confidence)
+        verdict = _NOT_DISTINGUISHABLE
+        if low > 0 or high < 0:
+            verdict = "better" if low > 0 else "worse"
+        difference = score.value - default.value
+        candidates.append(Candidate(number, score, difference, low, high, verdict))
     beside = None if default is None else Candidate(None, default)
     return Confirmation(beside, tuple(candidates), tuple(seeds), failures or {})
 

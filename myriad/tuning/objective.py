@@ -75,12 +75,12 @@ class Score:
         by_seed = tuple(map(float, means))
         return cls(float(means.mean()), float(error), by_seed, returns.size, unfinished)
 
-    def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
-        """Return the interval of the mean by Student's t."""
+    def interval(self) -> tuple[float, float]:
+        """Return the 95% interval of the mean by Student's t."""
         from scipy.stats import t
 
         freedom = (len(self.by_seed) if len(self.by_seed) > 1 else self.num_episodes) - 1
-        reach = float(t.ppf(0.5 + confidence / 2, freedom)) * self.standard_error
+        reach = float(t.ppf(0.5 + CONFIDENCE / 2, freedom)) * self.standard_error
         return self.value - reach, self.value + reach
 
 
@@ -163,16 +163,15 @@ class Programs:
     Args:
         settings: the campaign.
         space: its search space.
+
+    Attributes:
+        compiled: the slots for trainings of each shape that was compiled.
     """
 
     def __init__(self, settings: TuneSettings, space: SearchSpace):
         self.settings = settings
         self.space = space
-        self._slots: dict[Shape, _Slots] = {}
-
-    def has(self, shape: Shape) -> bool:
-        """Return whether a shape's programs are compiled."""
-        return shape in self._slots
+        self.compiled: dict[Shape, _Slots] = {}
 
     def train(
         self,
@@ -197,17 +196,17 @@ class Programs:
             if first is None:
                 return
             shape = self.space.shape(first.fields)
-            if shape not in self._slots:
+            if shape not in self.compiled:
                 yield "compiling", first
                 try:
-                    self._slots[shape] = _Slots(self, shape, first.fields)
+                    self.compiled[shape] = _Slots(self, shape, first.fields)
                 except Exception as error:  # noqa: BLE001 (the compiler may raise anything)
                     first.fail(error)
                     yield "failed", first
                     continue
-                first.compile_s = self._slots[shape].population.compile_s
+                first.compile_s = self.compiled[shape].population.compile_s
                 yield "compiled", first
-            slots = self._slots[shape]
+            slots = self.compiled[shape]
             yield from slots.begin(first)
             again += yield from slots.train(None if is_alone else take, is_interrupted)
 

@@ -111,7 +111,7 @@ class TrialLoop:
             wanted = shape
             if shape is None and shapes:
                 count = Counter(shapes)
-                wanted = max(count, key=lambda each: (count[each], self.programs.has(each)))
+                wanted = max(count, key=lambda each: (count[each], each in self.programs.compiled))
             if wanted in shapes:
                 return self.waiting.pop(shapes.index(wanted))
             most = 1 if shape is None else _AHEAD

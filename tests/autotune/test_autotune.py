@@ -36,7 +36,7 @@ ARGUMENTS = (64, "cartpole-control", "random")  # what the module's one tuning i
 PREDICT_AND_TRAIN = """
 import json, sys
 import jax
-from benchmarks.harness.process.memory import peak_resident_bytes
+from benchmarks.harness.worker import peak_resident_bytes
 from myriad import configure, create_config
 configure(cpu_devices=2)
 from myriad.host import resident_bytes

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.harness import interleave
 from benchmarks.harness.interleave import LibraryProcess
 from benchmarks.harness.libraries import OURS, library_of
-from benchmarks.harness.process.failures import ChildError, failure_of
+from benchmarks.harness.worker import ChildError, failure_of
 from benchmarks.sides import __main__ as sides
 from benchmarks.sides import server
 from myriad.errors import MyriadError
@@ -32,10 +32,10 @@ class InThisProcess:
 
     def __init__(self, side):
         self._requests = queue.SimpleQueue()
-        self._replies = server._replies_to(
+        self._replies = server.replies_to(
             iter(self._requests.get, None),
-            partial(sides._start, side),
-            partial(sides._make_stepper, side),
+            partial(sides.hello, side),
+            sides.make_stepper,
         )
 
     def __enter__(self):

@@ -1,23 +1,12 @@
-"""The suite of batch sizes: its rows can be called again and again, and its command draws."""
+"""The suite of batch sizes: its command measures every size and arm, and draws."""
 
 import re
 
 import pytest
 
-from benchmarks.batch_size import BatchSize, main
+from benchmarks.batch_size import main
 from benchmarks.harness.results import read_csv
 from myriad.autotune import batch
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("agent", ["ppo", pytest.param("dqn", marks=pytest.mark.long)])
-def test_a_row_runs_as_often_as_it_is_called(monkeypatch, agent):
-    monkeypatch.setattr(BatchSize, "batch_size", 128)
-    suite = BatchSize()
-    suite.setup(agent)
-    for _ in range(2):
-        suite.time_learn(agent)
-    assert suite.program(agent).memory_analysis().argument_size_in_bytes > 0
 
 
 def test_the_command_writes_and_draws_a_row_for_every_size(monkeypatch, tmp_path, capsys):

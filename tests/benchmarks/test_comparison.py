@@ -9,11 +9,12 @@ import pytest
 from benchmarks import comparison
 from benchmarks.comparison import chosen, main, report, sides_of
 from benchmarks.harness import interleave, peers
-from benchmarks.harness.interleave import Budget, Case, Outcome, alternate
-from benchmarks.harness.libraries import TRAINERS
-from benchmarks.harness.results import COLUMNS, read_csv, row_of
+from benchmarks.harness.interleave import Budget, Outcome, alternate
+from benchmarks.harness.libraries import TRAINERS, env_id_of
+from benchmarks.harness.results import COLUMNS, columns_of, read_csv
 from benchmarks.harness.sanity import as_declared, check_sanity
-from benchmarks.harness.workloads import Workload, load
+from benchmarks.harness.workload import Case, Workload
+from benchmarks.harness.workloads import load
 from benchmarks.sides import array_libraries, training
 from benchmarks.sides.ours import MyriadSeeds, MyriadTraining
 from benchmarks.sides.server import Totals
@@ -27,9 +28,8 @@ TINY = Workload(
 def measured(*sides, workload=TINY, budget=BUDGET):
     """Alternate the sides and hold them to the check from a few hundred episodes on."""
     pytest.importorskip("gymnasium")
-    declaration = load()
-    check = declaration.sanity_check_of(workload)
-    outcomes = alternate([as_declared(Case(side, workload), declaration) for side in sides], budget)
+    check = load().sanity_check_of(workload)
+    outcomes = alternate([as_declared(Case(side, workload)) for side in sides], budget)
     for outcome in outcomes:
         check_sanity(outcome, check and replace(check, num_episodes=300, tolerance=2.0))
     return outcomes
@@ -77,15 +77,9 @@ def test_the_step_that_only_resets_is_in_no_episodes_length():
 )
 def test_what_a_side_does_not_measure_it_refuses_in_a_sentence(side, changes, reason):
     workload = replace(TINY, **changes)
+    case = Case(side, workload, env_id=env_id_of(side, workload.env))
     with pytest.raises(NotImplementedError) as error:
-        array_libraries.make_stepper(
-            side,
-            workload,
-            record=False,
-            seed=0,
-            env_id=load().env_id_of(side, workload),
-            returns=False,
-        )
+        array_libraries.make_stepper(case)
     assert reason in str(error.value)
 
 
@@ -111,7 +105,7 @@ def test_pufferlibs_environments_are_counted_by_both_flags(monkeypatch):
     ocean = types.SimpleNamespace(env_creator=lambda name: {"puffer_cartpole": Cartpole}[name])
     monkeypatch.setitem(sys.modules, "pufferlib", types.SimpleNamespace(ocean=ocean))
     monkeypatch.setitem(sys.modules, "pufferlib.ocean", ocean)
-    envs = array_libraries.PufferLib("puffer_cartpole", 4, 0)
+    envs = array_libraries.PufferLib("puffer_cartpole", 4)
     assert envs.step(envs.sample()) == 2
 
 
@@ -176,19 +170,19 @@ def test_ours_trains_for_the_steps_of_its_chunk():
 def test_the_trainings_have_the_same_hyperparameters():
     import myriad
 
-    side = MyriadTraining(TRAINING, seed=0).training
+    side = MyriadTraining(TRAINING).training
     learner = myriad.make_agent(
         "ppo", myriad.make_env("cartpole-control"), **training.HYPERPARAMETERS
     )
     assert side.num_updates == 256 // learner.steps_per_update == 2
-    population = MyriadSeeds(SEEDS, seed=0).population
+    population = MyriadSeeds(SEEDS).population
     assert (population.num_slots, population.num_updates) == (2, 2)
     agent = population.config.learner.agent
     assert {name: getattr(agent, name) for name in training.HYPERPARAMETERS} == (
         training.HYPERPARAMETERS
     )
     with pytest.raises(NotImplementedError, match="not the agent 'random'"):
-        MyriadTraining(TINY, seed=0)
+        MyriadTraining(TINY)
 
 
 SEEDS = replace(TRAINING, num_seeds=2)
@@ -201,7 +195,7 @@ def test_ours_trains_many_seeds_and_counts_the_steps_of_all():
     assert (outcome.status, outcome.reason, outcome.prepared["num_steps"]) == ("ok", "", 256)
     (rate, *_), (seconds, *_) = outcome.steps_per_s(), outcome.seconds
     assert rate * seconds == pytest.approx(2 * 4 * 256)
-    assert row_of(outcome, "comparison", "now")["arm"] == "2 seeds"
+    assert columns_of(outcome)["arm"] == "2 seeds"
 
 
 @pytest.mark.slow
@@ -216,7 +210,7 @@ def test_rejax_trains(num_seeds):
 
 
 def workloads_for(*arguments):
-    return chosen(comparison.SCRIPT.parse(arguments), load())
+    return chosen(comparison.SCRIPT.parse(arguments))
 
 
 def test_the_sizes_are_those_of_the_tier_or_the_one_asked_for():
@@ -232,14 +226,14 @@ def test_the_sizes_are_those_of_the_tier_or_the_one_asked_for():
 def test_a_training_is_one_chunk_beside_the_libraries_that_train_and_seeds_have_two_sizes():
     (workload,) = workloads_for("--training")
     assert (workload.agent, workload.num_envs, workload.scan_chunk_size) == ("ppo", 4, 100 * 128)
-    assert sides_of(TRAINERS, workload, load()) == ["myriad", "rejax"]
+    assert sides_of(TRAINERS, workload) == ["myriad", "rejax"]
     many = workloads_for("--seeds")
     assert [(each.num_seeds, each.num_envs) for each in many] == [(16, 16), (64, 16)]
 
 
 def test_the_libraries_are_ours_first_and_those_asked_for_or_all_that_have_the_environment():
     def sides(*asked, env="cartpole-control"):
-        return sides_of(asked, replace(TINY, env=env), load())
+        return sides_of(asked, replace(TINY, env=env))
 
     assert sides("gymnax,envpool", "gymnasium", "gymnax") == [
         "myriad",

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness import programs
-from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.results import COLUMNS, read_csv
+from benchmarks.harness.worker import ChildError
 from benchmarks.harness.workloads import Workload, load
 
 # By its name: `compile` alone is the built-in.
@@ -100,6 +100,7 @@ def test_the_benchmark_launches_what_is_declared(monkeypatch):
         "_launch",
         lambda *call: launched.append(call) or {"compile_s": 2.0, "instructions": 7},
     )
+    monkeypatch.setattr(suite.Compile, "launched", {})
     benchmark, name = suite.Compile(), "cartpole-random"
     benchmark.setup(name)
     assert (benchmark.track_compile_s(name), benchmark.track_instructions(name)) == (2.0, 7)

@@ -7,22 +7,22 @@ import jax.numpy as jnp
 import pytest
 
 from benchmarks import devices
-from benchmarks.devices import Place, SeveralCores, device_counts, main, places, state_bytes
-from benchmarks.harness import asv_suite
+from benchmarks.devices import Place, curves, device_counts, main, state_bytes
+from benchmarks.harness import workloads
 from benchmarks.harness.results import COLUMNS, read_csv
-from benchmarks.harness.workloads import Declaration, Workload
-from benchmarks.plots.devices import device_scaling
+from benchmarks.harness.workload import Workload
+from benchmarks.harness.workloads import Declaration
+from benchmarks.plots.scaling import device_scaling
 from ci.site.measurements import read_measurements
 
 TRAINING = Workload("devices", "small", "cartpole-control", "ppo", 32, 16, ("quick",), ("cpu",))
 ROLLOUT = dataclasses.replace(TRAINING, name="rollout", agent="random")
 
 
-def declare(monkeypatch, *workloads):
-    named = {"devices": {each.name: each for each in workloads}}
-    declared = Declaration(named, sanity_checks={}, targets=())
-    for module in (devices, asv_suite):
-        monkeypatch.setattr(module, "load", lambda: declared)
+def declare(monkeypatch, *declared):
+    named = {"devices": {each.name: each for each in declared}}
+    declaration = Declaration(named)
+    monkeypatch.setattr(workloads, "load", lambda: declaration)
 
 
 @pytest.fixture
@@ -34,11 +34,15 @@ def two_cores(monkeypatch):
 
 
 def test_strong_scaling_keeps_the_environments_and_processes_share_the_devices_out():
-    found = list(places(ROLLOUT, {1: [1], 2: [1, 2]}))
-    assert found[:3] == [Place(1, 32), Place(2, 32), Place(2, 64)]
-    assert found[3:] == [Place(2, 32, 2), Place(2, 64, 2)]
-    assert [place.devices_of_one for place in found] == [1, 2, 2, 1, 1]
-    assert found[-1].arm == "2 processes"
+    found = curves(32, [1, 2, 3], [1, 2])
+    one = Place(1, 32)
+    assert found == {
+        "strong": [one, Place(2, 32), Place(3, 32)],
+        "weak": [one, Place(2, 64), Place(3, 96)],
+        "strong, 2 processes": [one, Place(2, 32, 2)],
+        "weak, 2 processes": [one, Place(2, 64, 2)],
+    }
+    assert Place(2, 32, 2).devices_of_one == 1
 
 
 def test_devices_are_powers_of_two_up_to_the_cores():
@@ -110,8 +114,10 @@ def test_a_place_that_fails_is_a_row_with_its_reason(monkeypatch, tmp_path, caps
     ("arguments", "says"),
     [
         (["--devices", "4"], "--devices must be at most 2"),
-        (["--workload", "smal"], "workload 'smal' is unknown; did you mean 'small'?"),
-        (["--env", "pendulum"], "declares no workload of devices in pendulum-control"),
+        (
+            ["--env", "pendulum"],
+            "declares no devices of any agent in pendulum-control; there are ppo in",
+        ),
         (["--devices", "0"], "must be a whole number of at least 1"),
         (["--processes", "4"], "--processes must be at most 2"),
     ],
@@ -163,16 +169,3 @@ def test_the_figure_says_what_the_most_devices_reach_and_draws_the_ideal():
     assert list(weak.get_legend_handles_labels()[1]) == ["ppo", "ppo, 2 processes"]
     alone = device_scaling([row("strong", 1, 1.0), row("weak", 1, 1.0)])
     assert "one device alone" in alone.get_suptitle().replace("\n", " ")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("workload", [ROLLOUT, TRAINING], ids=["rollout", "training"])
-def test_the_asv_rows_run(monkeypatch, workload):
-    declare(monkeypatch, workload)
-    monkeypatch.setattr(devices, "_SAMPLE_S", 0.001)
-    monkeypatch.setattr(devices, "skip_unless_several_cores", lambda: None)
-    monkeypatch.setattr(devices, "device_counts", lambda usable: [1, 2])
-    suite = SeveralCores()
-    suite.setup(workload.name)
-    suite.time_call(workload.name)
-    assert suite.program(workload.name).memory_analysis().argument_size_in_bytes > 0

@@ -2,10 +2,9 @@ import pytest
 
 from benchmarks import memory_profile
 from benchmarks.harness import programs
-from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.results import COLUMNS, read_csv
-from benchmarks.harness.workloads import load
-from benchmarks.memory_profile import Memory, main, most_that_fit, size_of
+from benchmarks.harness.worker import ChildError
+from benchmarks.memory_profile import main, most_that_fit, size_of
 
 
 def only_file(folder):
@@ -91,7 +90,7 @@ def pretended(target, request, **limits):
 
 @pytest.fixture
 def no_children(monkeypatch):
-    monkeypatch.setattr(memory_profile.child, "run", pretended)
+    monkeypatch.setattr(memory_profile.process, "run", pretended)
     monkeypatch.setattr(programs, "run", pretended)
 
 
@@ -142,17 +141,8 @@ def test_a_run_above_the_limit_is_refused_though_it_ended(tmp_path, monkeypatch)
             heavy if "memory_limit_bytes" in limits else {}
         )
 
-    monkeypatch.setattr(memory_profile.child, "run", above)
+    monkeypatch.setattr(memory_profile.process, "run", above)
     assert main(["--num-envs", "64", "--limit", "200MB", "--output", str(tmp_path)]) == 1
     row = read_csv(only_file(tmp_path))[-1]
     assert row["status"] == "refused"
     assert "300,000,000 bytes" in row["reason"]
-
-
-@pytest.mark.slow
-def test_the_benchmark_states_bytes_and_runs_a_chunk():
-    suite, name = Memory(), Memory.params[0]
-    suite.setup(name)
-    assert suite.track_argument_bytes(name) > 16 * load().workloads["memory"][name].num_envs
-    assert suite.track_temp_bytes(name) > 0
-    suite.peakmem_chunk(name)

@@ -3,20 +3,22 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness.interleave import Case, Outcome
+from benchmarks.harness.interleave import Outcome
 from benchmarks.harness.results import (
     COLUMNS,
     ResultsFile,
+    columns_of,
     markdown,
     new_row,
     read_csv,
-    scaling_table,
+    samples_beside,
 )
-from benchmarks.harness.workloads import Workload
+from benchmarks.harness.workload import Case, Workload
 from benchmarks.plot_results import main
-from benchmarks.plots.draw import PLOTS, draw, newest, plot_type, select
+from benchmarks.plots.draw import PLOTS, draw, plot_type, select
 from benchmarks.plots.scaling import finding, throughput_scaling
 from benchmarks.plots.style import caption
+from benchmarks.throughput import scaling_table
 from myriad.errors import InvalidArgumentError
 
 MACHINE = ("library", "library_version", "device", "device_name", "cores")
@@ -90,7 +92,7 @@ def test_the_caption_names_a_library_on_another_jax():
 def test_the_newest_row_of_a_size_counts_and_other_machines_are_left_out():
     old, new = row(steps_per_s=1.0), row(steps_per_s=2.0, timestamp="20260103T000000Z")
     other = row(num_envs=500, device_name="Another", timestamp="20260101T000000Z")
-    assert newest([new, other, old]) == [new]
+    assert select([new, other, old], PLOTS["throughput"]) == [new]
 
 
 def test_lines_carry_their_intervals():
@@ -130,7 +132,7 @@ def test_a_table_of_another_schema_in_the_folder_is_left_out(tmp_path):
 
 def test_a_row_states_the_median_rate_with_its_interval(tmp_path):
     file = ResultsFile("throughput", tmp_path, "make bench")
-    file.add([outcome()])
+    file.add([columns_of(outcome())], [])
     (written,) = read_csv(file.path)
     assert tuple(written) == COLUMNS
     assert file.path.name == f"throughput_cpu_{file.timestamp}.csv"
@@ -143,7 +145,8 @@ def test_a_row_states_the_median_rate_with_its_interval(tmp_path):
 
 def test_a_failed_row_keeps_what_is_known_and_the_reason(tmp_path):
     file = ResultsFile("throughput", tmp_path / "mine.csv", "make bench")
-    file.add([outcome(status="failed", reason="out of memory", prepared={}, stats={})])
+    failed = outcome(status="failed", reason="out of memory", prepared={}, stats={})
+    file.add([columns_of(failed)], [])
     (written,) = read_csv(tmp_path / "mine.csv")
     read = [written[each] for each in ("status", "reason", "device")]
     assert read == ["failed", "out of memory", "cpu"]
@@ -152,10 +155,10 @@ def test_a_failed_row_keeps_what_is_known_and_the_reason(tmp_path):
 
 def test_the_raw_samples_and_the_command_lie_beside_the_table(tmp_path):
     file = ResultsFile("throughput", tmp_path, "make bench")
-    file.add([outcome()])
-    file.add([outcome("gymnax")])
+    file.add([columns_of(outcome())], [0.25])
+    file.add([columns_of(outcome("gymnax"))], [])
     assert len(read_csv(file.path)) == 2
-    text = file.samples_path.read_text()
+    text = samples_beside(file.path).read_text()
     assert '"command": "make bench"' in text
     assert "0.25" in text
     assert len(list(tmp_path.iterdir())) == 2

@@ -6,10 +6,11 @@ import json
 import pytest
 
 from benchmarks import presets
+from benchmarks.harness import workloads
 from benchmarks.harness.results import read_csv
 from benchmarks.harness.rungs import Ladder
 from benchmarks.harness.workloads import Declaration, Training, load
-from benchmarks.presets import AS_DOCUMENTED, Arm, Presets, arms, config_of, main
+from benchmarks.presets import AS_DOCUMENTED, Arm, arms, config_of, main
 from ci.site.measurements import read_measurements
 from myriad import create_config
 
@@ -22,7 +23,7 @@ def declare(monkeypatch, training):
     declared = Declaration(
         {}, sanity_checks={}, targets=(), trainings={"presets": {training.name: training}}
     )
-    monkeypatch.setattr(presets, "load", lambda: declared)
+    monkeypatch.setattr(workloads, "load", lambda: declared)
 
 
 @pytest.mark.parametrize("workload", DECLARED)
@@ -68,7 +69,7 @@ def test_the_command_writes_a_row_for_every_arm_rung_and_seed(monkeypatch, tmp_p
     declare(monkeypatch, PPO)
     monkeypatch.setattr(presets, "_LADDER_ENVS", (8,))
     monkeypatch.setattr(presets, "_SAMPLE_S", 0.01)
-    short = [Arm("baseline"), Arm("once", is_ahead=False)]
+    short = [Arm("baseline"), Arm("once", runs={"chunk ahead": False})]
     monkeypatch.setattr(presets, "arms", lambda declared, full: short)
     flags = ["--part", "knobs", "--part", "ladder", "--rounds", "3"]
     assert main([*flags, "--output", str(tmp_path / "p.csv")]) == 0
@@ -120,11 +121,3 @@ def test_whole_trainings_alternate_each_in_a_process_of_its_own(monkeypatch, tmp
     assert "whole trainings" in capsys.readouterr().out
     (run,) = read_measurements([tmp_path]).runs
     assert list(run.arms[0].arms) == list(some)
-
-
-@pytest.mark.slow
-def test_the_asv_rows_run(monkeypatch):
-    suite = Presets()
-    suite.setup(suite.params[0])
-    suite.time_updates(suite.params[0])
-    assert suite.program(suite.params[0]).memory_analysis().argument_size_in_bytes > 0

@@ -43,7 +43,7 @@ def test_what_fails_is_recorded_and_the_rest_goes_on_and_a_second_run_goes_on_wi
     }
     assert "unknown environment 'nowhere'" in found["throughput_bad"]["reason"]
     assert found["throughput_slow"]["reason"] == "no answer within 0.1 s"
-    assert "3 of 3: throughput_good, about" in capsys.readouterr().err
+    assert "3 of 3: throughput_good" in capsys.readouterr().err
     (first,) = tmp_path.glob("throughput_cpu_*.csv")
 
     assert main(["--output", str(tmp_path)]) == 1
@@ -84,7 +84,7 @@ def test_every_suite_has_its_workloads(full):
     every = list(jobs(full=full))
     assert {job.suite for job in every} == set(run_all._SCRIPTS)
     assert len({job.name for job in every}) == len(every)
-    sizes = load().select("comparison", "full" if full else "quick")
+    sizes = load().of("comparison", "full" if full else "quick")
     assert sum(job.suite == "comparison" for job in every) == len(sizes)
 
 

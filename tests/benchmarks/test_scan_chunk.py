@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks import scan_chunk
 from benchmarks.harness.results import COLUMNS, read_csv
-from benchmarks.scan_chunk import ScanChunk, common_steps, main
+from benchmarks.scan_chunk import common_steps, main
 
 
 def only_file(folder):
@@ -75,14 +75,3 @@ def test_a_size_that_fails_leaves_the_others_and_two_sizes_that_are_one_are_time
         (64, "RESOURCE_EXHAUSTED: out of memory"),
     ]
     assert {each["num_steps"] % 16 for each in found if "failure" not in each} == {0}
-
-
-@pytest.mark.slow
-def test_the_benchmark_times_the_steps_declared_and_asv_may_set_up_again():
-    suite, name = ScanChunk(), ScanChunk.params[0]
-    suite.setup(name)
-    built = suite.compiled
-    suite.time_steps(name)
-    suite.setup(name)
-    assert suite.compiled is built
-    assert built.rollout.summary(built.state).num_steps == 2 * 1_000 * suite.num_steps

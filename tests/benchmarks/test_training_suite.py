@@ -2,11 +2,10 @@ import dataclasses
 
 import pytest
 
-from benchmarks import training
+from benchmarks.harness import workloads
 from benchmarks.harness.results import read_csv
 from benchmarks.harness.workloads import Declaration, Training
-from benchmarks.trainer import HostLoop
-from benchmarks.training import TrainingLoop, main
+from benchmarks.training import main
 
 EASY = Training(
     "training",
@@ -29,7 +28,7 @@ def test_a_seed_is_a_row_and_a_training_that_misses_its_target_says_by_how_much(
     declared = Declaration(
         {}, sanity_checks={}, targets=(), trainings={"training": {"easy": EASY, "hard": hard}}
     )
-    monkeypatch.setattr(training, "load", lambda: declared)
+    monkeypatch.setattr(workloads, "load", lambda: declared)
     assert main(["--seeds", "1", "--output", str(tmp_path / "t.csv")]) == 1
     easy, missed = read_csv(tmp_path / "t.csv")
     assert [easy[each] for each in ("suite", "agent", "status", "num_envs")] == [
@@ -41,23 +40,3 @@ def test_a_seed_is_a_row_and_a_training_that_misses_its_target_says_by_how_much(
     assert missed["status"] == "failed"
     assert "short of 600.0" in missed["reason"]
     assert "1 of 2" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_the_asv_suite_times_the_trainers_own_loop():
-    suite = TrainingLoop()
-    suite.setup(suite.params[0])
-    before = int(suite.training.state.num_updates)
-    suite.time_updates(suite.params[0])
-    assert int(suite.training.state.num_updates) > before
-    assert suite.program(suite.params[0]).memory_analysis().argument_size_in_bytes > 0
-
-
-@pytest.mark.slow
-def test_the_suite_of_the_trainers_host_loop_trains_run_after_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    suite = HostLoop()
-    suite.setup()
-    suite.time_windows()
-    rows = [path.read_text().count("\n") for path in tmp_path.glob("run-*/metrics.jsonl")]
-    assert rows == [64, 64]

@@ -1,21 +1,11 @@
-"""The suite of tuning: a trial can be called again and again, and the command writes its rows."""
+"""The suite of tuning: the command writes its rows."""
 
 import pytest
 
 from benchmarks import tuning
 from benchmarks.harness.results import read_csv
 from benchmarks.harness.workloads import load
-from benchmarks.tuning import TracedTrial, main
-
-
-@pytest.mark.slow
-def test_a_trial_runs_as_often_as_it_is_called():
-    suite = TracedTrial()
-    suite.num_updates = 1
-    suite.setup("bucket-brigade-ppo")
-    for _ in range(2):
-        suite.time_trial("bucket-brigade-ppo")
-    assert suite.population.updates_done(suite.state).tolist() == [1]
+from benchmarks.tuning import main
 
 
 def test_a_campaign_is_measured_from_nothing_and_again(tmp_path, capsys, monkeypatch):

@@ -73,6 +73,11 @@ def test_trials_of_one_shape_differ_only_in_what_the_program_takes_as_an_argumen
     assert space.static == ["agent.hidden_sizes", "rollout_steps"]
 
 
+def test_a_count_that_the_program_takes_as_an_argument_needs_no_program_of_its_own(tmp_path):
+    text = '[parameters]\n"agent.exploration_steps" = { low = 1, high = 2_000 }\n'
+    assert space_of(tmp_path, text, agent="dqn").static == []
+
+
 def test_a_parameter_is_drawn_only_under_its_condition(tmp_path):
     space = space_of(
         tmp_path,

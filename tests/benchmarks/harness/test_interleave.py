@@ -6,16 +6,9 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.harness import interleave
-from benchmarks.harness.interleave import (
-    Budget,
-    Case,
-    LibraryProcess,
-    Outcome,
-    alternate,
-    ratios,
-)
-from benchmarks.harness.process.failures import ChildError
-from benchmarks.harness.workloads import Workload
+from benchmarks.harness.interleave import Budget, LibraryProcess, Outcome, alternate, ratios
+from benchmarks.harness.worker import ChildError
+from benchmarks.harness.workload import Case, Workload
 
 TINY = Workload(
     "throughput", "tiny", "cartpole-control", "random", 256, 32, ("quick",), ("cpu",), num_steps=320
@@ -136,9 +129,9 @@ def test_a_real_side_counts_the_episodes_of_the_sanity_check():
 def test_a_library_that_prints_does_not_disturb_the_replies(monkeypatch):
     noisy = (
         "import os, sys; sys.argv[1:] = ['myriad-plain']\n"
-        "from benchmarks.sides import __main__ as sides; start = sides._start\n"
+        "from benchmarks.sides import __main__ as sides; start = sides.hello\n"
         "greet = lambda: (os.write(1, b'a banner'), print('a greeting'))\n"
-        "sides._start = lambda name: (greet(), start(name))[-1]\n"
+        "sides.hello = lambda name: (greet(), start(name))[-1]\n"
         "sides.main()"
     )
     monkeypatch.setattr(interleave, "side_command", lambda side: [sys.executable, "-c", noisy])

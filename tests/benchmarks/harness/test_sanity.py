@@ -2,9 +2,10 @@ import math
 
 import pytest
 
-from benchmarks.harness.interleave import Case, Outcome
+from benchmarks.harness.interleave import Outcome
 from benchmarks.harness.sanity import as_declared, check_sanity
-from benchmarks.harness.workloads import SanityCheck, Workload, load
+from benchmarks.harness.workload import Case, Workload
+from benchmarks.harness.workloads import SanityCheck, load
 
 TINY = Workload("throughput", "tiny", "cartpole-control", "random", 256, 32, ("quick",), ("cpu",))
 OF_LENGTH = SanityCheck("cartpole-control", "random", 0.5, 10_000, mean_episode_length=22.2)
@@ -40,10 +41,9 @@ def test_a_side_with_the_wrong_episodes_fails(side, check, num_episodes, length,
 
 
 def test_a_case_is_told_its_librarys_name_for_the_environment_and_whether_returns_are_needed():
-    declaration = load()
-    workloads = declaration.workloads["throughput"]
+    workloads = load().workloads["throughput"]
     told = {
-        (side, name): as_declared(Case(side, workloads[name]), declaration)
+        (side, name): as_declared(Case(side, workloads[name]))
         for side, name in [
             ("gymnax-configured", "pendulum-1k"),
             ("myriad", "cartpole-1k"),

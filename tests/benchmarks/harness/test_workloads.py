@@ -22,7 +22,7 @@ def read(folder, text):
 
 
 def test_the_full_tier_is_the_documented_matrix():
-    full = load().select("throughput", "full").values()
+    full = load().of("throughput", "full").values()
     cartpole = [workload for workload in full if workload.env == "cartpole-control"]
     sizes = [(workload.num_envs, workload.scan_chunk_size) for workload in cartpole]
     assert sizes == [(100, 256), (1_000, 256), (10_000, 256), (100_000, 128), (1_000_000, 32)]
@@ -71,7 +71,7 @@ def test_the_targets_are_those_promised():
 
 
 def test_a_workload_reads_as_it_is_written(tmp_path):
-    (workload,) = read(tmp_path, WORKLOAD).select("throughput", "quick").values()
+    (workload,) = read(tmp_path, WORKLOAD).of("throughput", "quick").values()
     assert (workload.name, workload.num_envs, workload.tiers, workload.num_steps) == (
         "tiny",
         10,

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness import interleave, peers
-from benchmarks.harness.interleave import Budget, Case, alternate
-from benchmarks.harness.libraries import DECLARED
-from benchmarks.harness.process.supervisor import ROOT
+from benchmarks.harness.interleave import Budget, alternate
+from benchmarks.harness.libraries import DECLARED, SuiteError
+from benchmarks.harness.process import ROOT
 from benchmarks.harness.sanity import as_declared
-from benchmarks.harness.workloads import SuiteError, Workload, load
+from benchmarks.harness.workload import Case, Workload
 
 pytestmark = pytest.mark.usefixtures("ours_in_this_process")
 BUDGET = Budget(num_rounds=2, min_rounds=2)
@@ -97,10 +97,7 @@ def measured(*sides, workload=TINY):
     """Run the peer beside ours, which describes the machine; return the peer's outcomes."""
     names = ("myriad-plain", *(sides or ("myriad-jax",)))
     cases = [Case(name, replace(workload, num_envs=64)) for name in names]
-    declaration = load()
-    return alternate(
-        [replace(as_declared(each, declaration), returns=True) for each in cases], BUDGET
-    )[1:]
+    return alternate([replace(as_declared(each), returns=True) for each in cases], BUDGET)[1:]
 
 
 @pytest.mark.parametrize(("name", "options"), [("myriad-jax", ""), ("jumanji", "-configured")])
@@ -196,17 +193,10 @@ def test_an_installation_that_fails_is_told_in_a_sentence_and_leaves_the_peer_no
     assert not peers.is_installed("jumanji")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["install"], f"install needs the name of a peer: {', '.join(peers.declared())}"),
-        (["install", "jumanjy"], "peer 'jumanjy' is unknown; did you mean 'jumanji'?"),
-    ],
-)
-def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, folder, capsys):
-    assert peers.main(arguments) == 2
+def test_an_unknown_peer_is_one_sentence_and_exit_code_2(folder, capsys):
+    assert peers.main(["install", "jumanjy"]) == 2
     printed = capsys.readouterr()
-    assert sentence in printed.err
+    assert "peer 'jumanjy' is unknown; did you mean 'jumanji'?" in printed.err
     assert printed.out == ""
 
 

@@ -7,10 +7,11 @@ import jax
 import numpy as np
 import pytest
 
-from benchmarks.harness.interleave import Budget, Case, alternate
+from benchmarks.harness.interleave import Budget, alternate
 from benchmarks.harness.libraries import DECLARED
 from benchmarks.harness.sanity import as_declared, check_sanity
-from benchmarks.harness.workloads import Workload, load
+from benchmarks.harness.workload import Case, Workload
+from benchmarks.harness.workloads import load
 from benchmarks.sides.plain_bucket_brigade import Village
 from benchmarks.sides.server import Totals
 
@@ -18,15 +19,13 @@ pytestmark = pytest.mark.usefixtures("sides_in_this_process")
 BUDGET = Budget(num_rounds=2, min_rounds=2)
 
 
-def measured(side, env, num_envs, num_steps, **options):
+def measured(side, env, num_envs, num_steps):
     """Run one side and hold it to its check from the first hundred episodes on."""
     workload = Workload(
         "throughput", "tiny", env, "random", num_envs, num_steps, (), ("cpu",), num_steps=num_steps
     )
-    declaration = load()
-    case = replace(as_declared(Case(side, workload), declaration), **options)
-    (outcome,) = alternate([case], BUDGET)
-    check = declaration.sanity_check_of(workload)
+    (outcome,) = alternate([as_declared(Case(side, workload))], BUDGET)
+    check = load().sanity_check_of(workload)
     check_sanity(outcome, check and replace(check, num_episodes=100, tolerance=4 * check.tolerance))
     return outcome
 
@@ -90,7 +89,7 @@ def test_the_numpy_side_counts_what_its_games_do(monkeypatch):
 
     monkeypatch.setattr(sides, "_imported", lambda target: Countdown)
     workload = Workload("throughput", "tiny", "countdown", "random", 2, 4, (), ("cpu",))
-    side = sides.NumpyStepper(workload, env_id="any:Countdown", seed=0)
+    side = sides.NumpyStepper(Case("numpy", workload, env_id="any:Countdown"))
     side.run(4)
     assert side.totals() == Totals(2, 12.0)
     side.run(2)

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness.process.child import run
-from benchmarks.harness.process.failures import ChildError
-from benchmarks.harness.process.supervisor import ROOT
+from benchmarks.harness.process import ROOT, run
+from benchmarks.harness.worker import ChildError
 
-HERE = "tests.benchmarks.harness.process.test_child"
+HERE = "tests.benchmarks.harness.test_process"
 LIMIT_S = 600
 
 
@@ -115,7 +114,7 @@ def test_memory_is_counted_over_all_that_a_child_started_and_all_of_it_is_ended(
 @pytest.mark.slow
 def test_a_child_whose_parent_is_killed_ends_too(tmp_path):
     beside = tmp_path / "pid"
-    call = "from benchmarks.harness.process.child import run\n"
+    call = "from benchmarks.harness.process import run\n"
     call += f"run('{HERE}:sleep', {{'beside': {str(beside)!r}}}, timeout_s={LIMIT_S})"
     with subprocess.Popen([sys.executable, "-c", call], cwd=ROOT) as parent:
         try:

@@ -1,1 +1,0 @@
-"""Processes of a benchmark: start them, limit them, and report their failures."""

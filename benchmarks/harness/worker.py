@@ -1,0 +1,120 @@
+"""What runs inside a child: report a failure, state the peak memory, call one function and time it.
+
+`python -m benchmarks.harness.worker TARGET REQUEST` is the child that harness/process.py starts.
+Standard library only, because peers run this in a Python without Myriad.
+"""
+
+import importlib
+import json
+import os
+import resource
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_LOOK_S = 1.0
+
+
+class ChildError(Exception):
+    """A child gave no reply.
+
+    Args:
+        status: the status of its row: `refused`, `failed` or `not installed`.
+        reason: one sentence for the row.
+        error: the name of the exception's type in the child, if there was one.
+    """
+
+    def __init__(self, status: str, reason: str, error: str = ""):
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+        self.error = error
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns of a results row that describe the failure."""
+        return {"status": self.status, "reason": self.reason}
+
+
+def failure_of(error: BaseException, refusals: tuple[type[Exception], ...] = ()) -> dict[str, str]:
+    """Return the arguments of the `ChildError` for an exception in a child.
+
+    Args:
+        error: the exception.
+        refusals: exception types that mean a refusal, in addition to `NotImplementedError`.
+    """
+    status = "failed"
+    if isinstance(error, (*refusals, NotImplementedError)):
+        status = "refused"
+    elif isinstance(error, ImportError):
+        status = "not installed"
+    kind = type(error).__name__
+    reason = (str(error).strip() or kind).splitlines()[0]  # XLA appends its stack
+    return {"status": status, "reason": reason, "error": kind}
+
+
+def end_with_parent() -> None:
+    """Start a thread that ends this process once its parent has ended."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_LOOK_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def seconds_of(fn: Callable[..., Any], *args: Any) -> float:
+    """Call `fn(*args)`, which waits for its own result, and return its seconds."""
+    start = time.perf_counter()
+    fn(*args)
+    return time.perf_counter() - start
+
+
+def peak_bytes() -> int:
+    """Return this process's peak bytes, in the device's memory or in the CPU's."""
+    if jax := sys.modules.get("jax"):
+        device = jax.devices()[0]
+        if device.platform != "cpu":
+            return device.memory_stats()["peak_bytes_in_use"]
+    return peak_resident_bytes()
+
+
+def peak_resident_bytes() -> int:
+    """Return this process's peak memory in bytes since its program began.
+
+    On Linux this is the program's own high-water mark. `getrusage` would include the process that
+    started it, which may have been far larger.
+    """
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def main() -> None:
+    """Call the function, reply, and time the call that it returned for each line of stdin."""
+    end_with_parent()
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # libraries may print anything to stdout
+    target, request = sys.argv[1:]
+    module, _, name = target.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)(**json.loads(request))
+        reply, *calls = found if isinstance(found, tuple) else (found,)
+        print(json.dumps(reply), file=replies, flush=True)
+        for _ in sys.stdin if calls else ():
+            print(json.dumps({"seconds": seconds_of(*calls)}), file=replies, flush=True)
+    # JAX raises RuntimeError, also if memory runs out. Myriad raises ValueError.
+    except (NotImplementedError, ImportError, RuntimeError, MemoryError, ValueError) as error:
+        print(json.dumps({"failure": failure_of(error)}), file=replies, flush=True)
+
+
+if __name__ == "__main__":
+    main()
