@@ -381,18 +381,6 @@ def test_names_of_a_run_at_weights_and_biases_come_from_flags_or_variables(folde
     assert parse(["train", *PPO]).training().wandb_project is None
 
 
-@pytest.mark.parametrize(
-    ("name", "field"),
-    [
-        ("bf16", "agent.compute_dtype"),
-        ("OPTIMAL_BATCH_SIZE", "batch_size"),
-    ],
-)
-def test_a_switch_in_python_is_answered_with_the_field_behind_it(name, field):
-    with pytest.raises(InvalidArgumentError, match=f"^{name} is not a field .*: set {field} "):
-        create_config("cartpole-control", "ppo", **{name: True})
-
-
 # --- where things are kept, also for a user whom the system does not know ---
 
 

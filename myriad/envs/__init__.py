@@ -115,6 +115,9 @@ def _changed(env: Any, name: str, overrides: Mapping[str, Any]) -> Any:
         env = dataclasses.replace(env, **ours)
     require_ranges(env)
     require_ranges(env.default_params)
+    # Parameters that you give may be batched or traced.
+    if any(hasattr(value, "dtype") for value in overrides.values()):
+        return env
     try:
         hash(env)
     except TypeError as error:
