@@ -72,7 +72,7 @@ def test_actions_are_pinned_by_a_whole_hash_to_one_version_everywhere():
     text = "".join(path.read_text() for path in [*WORKFLOWS, *ACTIONS])
     pins = set(re.findall(r"uses: (.*)", text))
     for used in pins:
-        assert PINNED.match(used), used
+        assert PINNED.match(used) or used.startswith("./"), used
     assert len(pins) == len({used.partition("@")[0] for used in pins})
 
 

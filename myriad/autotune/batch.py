@@ -19,9 +19,7 @@ from myriad.errors import InvalidArgumentError
 from myriad.files import read_text, replacing
 from myriad.hardware import available_bytes, fingerprint, package_versions
 from myriad.host import release_freed_memory
-from myriad.timing import interleave, median_interval
-from myriad.timing.intervals import require_enough
-from myriad.timing.subject import Subject
+from myriad.timing import Subject, interleave, median_interval, require_enough
 from myriad.training.config import TrainingConfig
 from myriad.training.memory import bytes_of, call_bytes, shortage_named
 from myriad.training.programs import Halves

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from myriad.cli.train import TrainingFlags
+from myriad.cli.training_flags import TrainingFlags
 from myriad.errors import InvalidArgumentError, MyriadError
 from myriad.files import unwritable
 from myriad.settings import FLAG, Settings, compilation_cache, home

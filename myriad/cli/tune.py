@@ -11,7 +11,7 @@ from typing import Any, Self
 import tyro
 
 from myriad.cli.flags import XlaFlags
-from myriad.cli.switches import fields_of, name_attention
+from myriad.cli.training_flags import fields_of, name_attention
 from myriad.errors import InvalidArgumentError, MyriadError
 from myriad.files import say, unwritable
 from myriad.settings import Settings

@@ -96,11 +96,12 @@ def _changed(env: Any, name: str, overrides: Mapping[str, Any]) -> Any:
     from myriad.envs.wrappers import Wrapper
 
     if isinstance(env, Wrapper):
-        own = {name: overrides[name] for name in _fields(env) & overrides.keys()}
+        own = {name: overrides[name] for name in _values(env).keys() & overrides.keys()}
         rest = {name: value for name, value in overrides.items() if name not in own}
         return dataclasses.replace(env, **own, env=_changed(env.env, name, rest))
-    own = _fields(env) - {"default_params"}
-    params = {name: getattr(env.default_params, name) for name in _fields(env.default_params)}
+    own = _values(env)
+    own.pop("default_params", None)
+    params = _values(env.default_params)
     # The class itself has already checked its own fields.
     known = dict.fromkeys(own) | params | dict.fromkeys(ranges_of(env.default_params))
     check_overrides(name, known, overrides)
@@ -125,21 +126,10 @@ def _changed(env: Any, name: str, overrides: Mapping[str, Any]) -> Any:
     return env
 
 
-def _fields(thing: Any) -> set[str]:
-    """Return the names of a dataclass's fields, and none of any other object."""
-    is_dataclass = dataclasses.is_dataclass(thing)
-    return {field.name for field in dataclasses.fields(thing)} if is_dataclass else set()
-
-
-def name_of(env: Environment, options: Mapping[str, Any]) -> str:
-    """Return the name from which `make_env(name, **options)` builds this environment again.
-
-    If there is none, it is "object:" and the name of its class.
-    """
-    name = ENVIRONMENTS.name_of(type(env))
-    if name is not None and make_env(name, **options) == env:
-        return name
-    return OBJECT + type(env).__name__
+def _values(thing: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass by name. Any other object has none."""
+    fields = dataclasses.fields(thing) if dataclasses.is_dataclass(thing) else ()
+    return {field.name: getattr(thing, field.name) for field in fields}
 
 
 @checked

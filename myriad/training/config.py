@@ -465,7 +465,6 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
         owner, _, option = name.partition(".")
         if option:
             options[owner][option] = value
-    from myriad.envs import name_of
     from myriad.envs.wrappers import with_box_observations
 
     env, learner, num_envs = _built(fields, options)
@@ -482,7 +481,7 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
     of_env = options["env"] | options_of(env) | options_of(env.default_params)
     of_agent = options_of(learner.agent)
     complete = {
-        "env": fields["env"] if isinstance(fields["env"], str) else name_of(env, of_env),
+        "env": fields["env"] if isinstance(fields["env"], str) else _name_of(env, of_env),
         "num_envs": num_envs,
         "steps_per_env": steps,
         "scan_chunk_size": _chunk_size(fields.get("scan_chunk_size"), num_envs, steps, unit),
@@ -506,6 +505,19 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
         raise InvalidArgumentError(str(first["loc"][0]), says) from None
     config.__dict__.update(environment=with_box_observations(env), learner=learner)
     return config
+
+
+def _name_of(env: "Environment", options: Mapping[str, Any]) -> str:
+    """Return the name from which `make_env(name, **options)` builds an environment again.
+
+    If there is none, it is "object:" and the name of its class.
+    """
+    from myriad.envs import ENVIRONMENTS, OBJECT, make_env
+
+    name = ENVIRONMENTS.name_of(type(env))
+    if name is not None and make_env(name, **with_tuples(options)) == env:
+        return name
+    return OBJECT + type(env).__name__
 
 
 def _built(

@@ -32,7 +32,15 @@ class History(Sequence[Row]):
         return len(self._rows)
 
     def __repr__(self) -> str:
-        return f"History({len(self)} rows of {', '.join(self.columns)})"
+        """Return a table of the rows. Of more than ten, the first and the last five."""
+        rows = self._rows if len(self) <= 10 else [*self._rows[:5], {}, *self._rows[-5:]]
+        cells = [
+            [_cell(row.get(name, "" if row else "...")) for name in self.columns] for row in rows
+        ]
+        table = [self.columns, *cells]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = ("  ".join(map(str.rjust, row, widths)) for row in table)
+        return "\n".join(lines) if self.columns else "no rows yet"
 
     @property
     def columns(self) -> list[str]:
@@ -71,6 +79,13 @@ class History(Sequence[Row]):
                 self.to_pandas().to_parquet(file, engine="pyarrow")
         except ImportError as error:
             raise NotInstalledError("Parquet needs pyarrow: pip install pyarrow") from error
+
+
+def _cell(value: Any) -> str:
+    """Return a number as people read it: whole numbers with commas, others with four digits."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def row_of_window(

@@ -16,10 +16,10 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from myriad import settings
-from myriad.collector import collector_paused
 from myriad.counters import Counter
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.hardware import resolve_platform
+from myriad.host import collector_paused
 from myriad.random import MIX2X32, make_key, seed_key, words_of_seed
 from myriad.ranges import INT32, Integer, ranges_of
 from myriad.training.config import TrainingConfig, default_mapping

@@ -15,8 +15,8 @@ import jax
 import numpy as np
 
 from myriad import settings
-from myriad.collector import collector_paused
 from myriad.counters import Counter
+from myriad.host import collector_paused
 from myriad.random import make_key
 from myriad.timing import Comparison, compare
 from myriad.training.config import TrainingConfig

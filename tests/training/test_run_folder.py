@@ -363,6 +363,20 @@ def test_a_table_becomes_a_frame_and_a_csv_with_every_column(tmp_path):
         table.to_csv(tmp_path / "nowhere" / "table.csv")
 
 
+def test_a_table_prints_its_ends():
+    assert repr(History(ROWS)).splitlines()[1:] == [
+        "     1   0.1      ",
+        "     2   nan  -inf",
+        "     3   inf      ",
+    ]
+    long = repr(History([{"steps": 1_000 * i, "return": i / 7} for i in range(50)]))
+    assert [line.split()[0] for line in long.splitlines()] == [
+        "steps", "0", "1,000", "2,000", "3,000", "4,000", "...",
+        "45,000", "46,000", "47,000", "48,000", "49,000",
+    ]  # fmt: skip
+    assert repr(History([])) == "no rows yet"
+
+
 def test_a_table_survives_parquet(tmp_path):
     pytest.importorskip("pyarrow")
     History(ROWS).to_parquet(tmp_path / "table.parquet")

@@ -123,7 +123,7 @@ def test_a_file_that_fails_is_named_and_not_taken_for_standard_output(
     def fail(*_):
         (tmp_path / "gone").read_text()
 
-    monkeypatch.setattr("myriad.cli.commands.Envs.run", fail)
+    monkeypatch.setattr("myriad.cli.lists.Envs.run", fail)
     assert main(["envs"]) == 2
     assert capsys.readouterr().err.startswith(f"{tmp_path / 'gone'} can't be used: ")
 
@@ -132,7 +132,7 @@ def test_a_command_inside_another_program_leaves_its_signals_alone(monkeypatch):
     def interrupt(*_):
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr("myriad.cli.commands.Envs.run", interrupt)
+    monkeypatch.setattr("myriad.cli.lists.Envs.run", interrupt)
     before = signal.getsignal(signal.SIGINT)
     assert main(["envs"]) == 130
     assert signal.getsignal(signal.SIGINT) is before

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from perfgate.config import Budget, Rules
 from perfgate.metrics import numbers_of
-from perfgate.stages import NotRun, Timed
+from perfgate.rows import NotRun, Row
 
 NOT_MEASURED = "not measured"
 NO_SUCH_BENCHMARK = "no such benchmark"
@@ -31,7 +31,7 @@ class BudgetFinding:
     word: str
 
 
-def check_budgets(rows: Sequence[Timed], rules: Rules) -> list[BudgetFinding]:
+def check_budgets(rows: Sequence[Row], rules: Rules) -> list[BudgetFinding]:
     """Compare head's absolute figures with the budgets."""
     by_name = {row.name: row for row in rows}
     found = []
@@ -46,45 +46,46 @@ def check_budgets(rows: Sequence[Timed], rules: Rules) -> list[BudgetFinding]:
     return found
 
 
-def keep_selected(found: Sequence[BudgetFinding], rows: Sequence[Timed]) -> list[BudgetFinding]:
-    """Leave out budgets that need a benchmark which this run did not select."""
+def keep_known(
+    found: Sequence[BudgetFinding], rows: Sequence[Row], *, is_part: bool, timing: bool
+) -> list[BudgetFinding]:
+    """Leave out budgets that a run can't know of.
+
+    Args:
+        found: the result of `check_budgets`.
+        rows: the rows of this run.
+        is_part: whether the run selected only some benchmarks.
+        timing: whether it times anything.
+    """
     names = {"", *(row.name for row in rows)}
-    known = [each for each in found if each.word != NO_SUCH_BENCHMARK]
-    return [each for each in known if each.budget.over in names]
-
-
-def keep_untimed(found: Sequence[BudgetFinding], rows: Sequence[Timed]) -> list[BudgetFinding]:
-    """Leave out budgets that need a clock, for a run without timing."""
-    put_off = {row.name for row in rows if row.inspected.put_off}
-    counted = [each for each in found if each.budget.metric not in _CLOCKS]
-    return [each for each in counted if each.row not in put_off]
-
-
-def keep_run(found: Sequence[BudgetFinding], rows: Sequence[Timed]) -> list[BudgetFinding]:
-    """Leave out budgets of rows that need not run: their figures can't have changed."""
-    not_run = {row.name for row in rows if row.inspected.not_run not in (None, NotRun.TIME)}
-    if rows and len(not_run) == len(rows):
+    if is_part:
+        found = [e for e in found if e.word != NO_SUCH_BENCHMARK and e.budget.over in names]
+    if not timing:
+        put_off = {row.name for row in rows if row.not_run is NotRun.CLOCK}
+        counted = [each for each in found if each.budget.metric not in _CLOCKS]
+        found = [each for each in counted if each.row not in put_off]
+    if rows and all(row.not_run is NotRun.DOCUMENTATION for row in rows):
         return []
-    return [each for each in found if each.row not in not_run]
+    return list(found)
 
 
-def _fits(budget: Budget, row: Timed) -> bool:
-    return row.inspected.state != "gone" and re.search(budget.benchmark, row.name) is not None
+def _fits(budget: Budget, row: Row) -> bool:
+    return row.state != "gone" and re.search(budget.benchmark, row.name) is not None
 
 
-def _figure(budget: Budget, row: Timed, rows: Mapping[str, Timed]) -> float | None:
-    seconds = row.median_s("head")
+def _figure(budget: Budget, row: Row, rows: Mapping[str, Row]) -> float | None:
+    seconds = row.seconds_of("head")
     if budget.metric == "seconds":
         return seconds
     if budget.metric == "rate":
         return budget.work / seconds if seconds and budget.work else None
     if budget.metric == "ratio":
-        other = rows[budget.over].median_s("head") if budget.over in rows else None
+        other = rows[budget.over].seconds_of("head") if budget.over in rows else None
         return other / seconds if seconds and other else None
-    return numbers_of(row.benchmark, row.inspected.head).get(budget.metric)
+    return numbers_of(row.benchmark, row.head).get(budget.metric)
 
 
-def _word(budget: Budget, row: Timed, figure: float | None, rules: Rules) -> str:
+def _word(budget: Budget, row: Row, figure: float | None, rules: Rules) -> str:
     if figure is None:
         return NOT_MEASURED
     too_low = budget.floor is not None and figure < budget.floor

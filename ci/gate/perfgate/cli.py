@@ -29,7 +29,7 @@ other commands; each has its own --help:
   perfgate accept BENCHMARK           accept a regression, for a person to review
   perfgate history                    print when main became slower or faster
   perfgate store fetch|push           keep asv's results on a branch of their own
-  perfgate comment --report FILE      post a report as a comment on its pull request
+  perfgate comment                    print a report as a comment that is safe to post
 
 exit codes:
   0  no regression
@@ -117,16 +117,9 @@ def _add_how(parser: Parser) -> None:
         help="don't time calls; compare all other metrics",
     )
     parser.add_argument(
-        "--instructions",
-        choices=("counters", "valgrind"),
-        default="counters",
-        help="count instructions with the processor's counters, if it has any (default), or with "
-        "valgrind, which is about 50 times as slow",
-    )
-    parser.add_argument(
         "--time-identical",
         action="store_true",
-        help="also time programs that are identical on both sides, to test the statistics",
+        help="also time what is the same code or program on both sides, to test the statistics",
     )
     parser.add_argument(
         "--budget",

@@ -17,33 +17,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from perfgate import machine
-from perfgate.budgets import (
-    BudgetFinding,
-    check_budgets,
-    keep_run,
-    keep_selected,
-    keep_untimed,
-)
+from perfgate.budgets import check_budgets, keep_known
 from perfgate.config import UNSURE, Rules, Timing, find_rules, read_rules
 from perfgate.errors import UsageError
 from perfgate.files import replace_text
 from perfgate.measure.confirmation import Confirmation, tested_changes
 from perfgate.measure.discovery import discover
-from perfgate.measure.explanation import NO_TIME, explain
-from perfgate.measure.imports import Imports, rows_not_to_run
+from perfgate.measure.explanation import explain
 from perfgate.measure.inspection import inspect
 from perfgate.measure.pairing import Session
 from perfgate.measure.progress import Progress, run_key
-from perfgate.measure.valgrind import check_installed
 from perfgate.options import DEFAULT_OUTPUT
 from perfgate.report.coverage import cover
-from perfgate.report.files import as_json, junit
+from perfgate.report.gate_json import as_json
 from perfgate.report.markdown import markdown
 from perfgate.report.result import Result
+from perfgate.rows import MODULE, NO_TIME, Judged, NotRun, Row
 from perfgate.source.git import WORKING_TREE
 from perfgate.source.installed import describe_python
 from perfgate.source.sides import Sides, checked_out
-from perfgate.stages import Inspected, Judged, Listed, NotRun, Timed
 from perfgate.verdict import judge
 
 # The share of the budget for measuring suspect values again, if there is something to time too.
@@ -57,44 +49,40 @@ _CAUSES_SHARE = 0.15
 def run(options: argparse.Namespace) -> int:
     """Compare both sides, write the report and return the exit code."""
     start = time.monotonic()
-    if options.instructions == "valgrind":
-        check_installed()
     _make_output(options.output)
     before = machine.observe()
     core = machine.pick_core()
     place = (options.suite_config, options.base, options.head, options.pytest_benchmark)
-    with checked_out(*place, python=options.python) as both:
-        sides = both
-        if options.time_identical:
-            sides = dataclasses.replace(both, same_code=False, only_documentation=False)
+    with checked_out(*place, python=options.python) as sides:
         rules = _rules_of(sides, options)
         progress = Progress(_say, start + first_runs_s(rules.timing))
-        discovered = discover(sides, rules, options.bench, progress)
-        counts = discovered.counts_instructions or options.instructions == "valgrind"
-        rows = _selected(discovered.rows, options)
-        imports = Imports.read(options.output, sides)
-        not_run = _not_to_run(rows, sides, rules, imports, options)
-        progress.read(options.output, run_key(sides, rules, options), leave_out=not_run)
+        discovered, counts_instructions = discover(sides, rules, options.bench, progress)
+        rows = _selected(discovered, options)
+        # Somebody who passes --time-identical or --rules wants to see the benchmarks run.
+        if sides.only_documentation and not options.time_identical and not options.rules:
+            rows = [_not_run(row, NotRun.DOCUMENTATION) for row in rows]
+        progress.read(options.output, run_key(sides, rules, options))
         if progress.rows:
             _say(f"continuing an unfinished run, which has measured {len(progress.rows)} rows")
 
         def report(pairs: int = 0) -> Result:
             """Write the report on the run so far. What was not reached says so."""
-            missing = {row.name: _left_out(row, not_run.get(row.name, NotRun.TIME)) for row in rows}
+            missing = {row.name: _not_run(row, NotRun.TIME) for row in rows}
             found = list((missing | progress.rows).values())
             after = machine.observe()
-            notes = machine.uncontrolled(before, after, core, counts_instructions=counts)
+            notes = machine.uncontrolled(
+                before, after, core, counts_instructions=counts_instructions
+            )
+            is_part = bool(options.bench) or options.shard.count > 1
+            budgets = check_budgets(found, rules)
             result = Result(
-                rows=[
-                    judge(row, rules, timing=options.timing, same_code=sides.same_code)
-                    for row in found
-                ],
-                budgets=_budgets(found, rules, options),
+                rows=[judge(row, rules, timing=options.timing) for row in found],
+                budgets=keep_known(budgets, found, is_part=is_part, timing=options.timing),
                 rules=rules,
                 base=sides.base.commit,
                 head=sides.head.commit,
                 reproduce=_reproduce(sides, options),
-                coverage=cover([row.inspected for row in found], sides, imports.files_of(not_run)),
+                coverage=cover(found, sides),
                 environments=sides.environments,
                 machine=machine.describe() | {"python": describe_python(options.python)["version"]},
                 notes=[*_same_commit(sides), *sides.notes, *notes],
@@ -108,18 +96,8 @@ def run(options: argparse.Namespace) -> int:
 
         report()  # an interrupted run must not leave an older report behind
         progress.kept = report
-        inspected = inspect(
-            rows,
-            sides,
-            rules,
-            core,
-            progress,
-            clocks=options.timing,
-            by_valgrind=options.instructions == "valgrind",
-            not_run=not_run,
-        )
-        imports.add(inspected, sides)
-        imports.write(options.output)
+        flags = {"clocks": options.timing, "time_identical": options.time_identical}
+        inspected = inspect(rows, sides, rules, core, progress, **flags)
         pairs = _measure(inspected, sides, rules, options, core, progress, start)
         result = report(pairs)
         if not any(map(_has_more_to_do, result.rows)):
@@ -128,21 +106,23 @@ def run(options: argparse.Namespace) -> int:
     return 0 if options.report_only else result.exit_code
 
 
-def _left_out(row: Listed, why: NotRun) -> Timed:
-    return Timed(Inspected(row.benchmark, row.state, not_run=why))
+def _not_run(row: Row, why: NotRun) -> Row:
+    is_runnable = row.state == "both" and row.benchmark.kind != MODULE
+    is_left_out = why is NotRun.TIME or is_runnable
+    return dataclasses.replace(row, not_run=row.not_run or why) if is_left_out else row
 
 
-def _has_more_to_do(row: Judged) -> bool:
+def _has_more_to_do(judged: Judged) -> bool:
     """Tell whether more time could show more of a row."""
-    timed = row.timed
-    is_cut_off = timed.inspected.not_run is NotRun.TIME or NO_TIME in timed.causes
-    is_unsure = any(change.word == UNSURE for change in timed.changes)
-    is_open = row.verdict == "undecided" and timed.benchmark.is_timed
-    has_more_pairs = timed.evidence is None or not timed.evidence.done
+    row = judged.row
+    is_cut_off = row.not_run is NotRun.TIME or NO_TIME in row.causes
+    is_unsure = any(change.word == UNSURE for change in row.changes)
+    is_open = judged.verdict == "undecided" and row.benchmark.is_timed
+    has_more_pairs = row.evidence is None or not row.evidence.done
     return is_cut_off or is_unsure or (is_open and has_more_pairs)
 
 
-def _selected(rows: Sequence[Listed], options: argparse.Namespace) -> list[Listed]:
+def _selected(rows: Sequence[Row], options: argparse.Namespace) -> list[Row]:
     """Return the rows of this shard.
 
     Raises:
@@ -159,26 +139,6 @@ def _selected(rows: Sequence[Listed], options: argparse.Namespace) -> list[Liste
         shard = f"{options.shard.number}/{options.shard.count}"
         raise UsageError(f"--shard {shard} holds no benchmark: there are {len(rows)} in all.")
     return selected
-
-
-def _not_to_run(
-    rows: Sequence[Listed],
-    sides: Sides,
-    rules: Rules,
-    imports: Imports,
-    options: argparse.Namespace,
-) -> dict[str, NotRun]:
-    """Return the rows that need not run, with the reason, and print their number."""
-    # Somebody who passes --time-identical or --rules wants to see the benchmarks run.
-    if options.time_identical or options.rules:
-        return {}
-    found = rows_not_to_run(rows, sides, rules, imports)
-    if found:
-        why = "no file that they use changed"
-        if sides.only_documentation:
-            why = "only documentation differs"
-        _say(f"not running {len(found)} of {len(rows)} benchmarks: {why}")
-    return found
 
 
 def first_runs_s(timing: Timing) -> float:
@@ -203,7 +163,7 @@ def timing_budget_s(timing: Timing, elapsed_s: float, asked_s: float | None = No
 
 
 def _measure(
-    rows: Sequence[Inspected],
+    rows: Sequence[Row],
     sides: Sides,
     rules: Rules,
     options: argparse.Namespace,
@@ -218,42 +178,27 @@ def _measure(
     """
     now = time.monotonic()
     budget_s = timing_budget_s(rules.timing, now - start, options.budget)
-    identical = {
-        row.name for row in rows if not options.time_identical and _is_identical(row, sides)
-    }
-    to_time = []
-    if options.timing:
-        to_time = [row for row in rows if _is_comparable(row) and row.name not in identical]
-    num_tests = len(to_time) + sum(len(tested_changes(row, rules, sides)) for row in rows)
+    names = {row.name for row in rows if options.timing and _is_to_time(row)}
+    num_tests = len(names) + sum(len(tested_changes(row, rules)) for row in rows)
     # The other shards test the same change, so they share the error too.
     num_tests *= options.shard.count
     # Fresh processes take seconds each. Without a limit they would leave no time for timing.
-    progress.deadline = now + (_CONFIRMATION_SHARE if to_time else 1.0) * budget_s
+    progress.deadline = now + (_CONFIRMATION_SHARE if names else 1.0) * budget_s
     confirmation = Confirmation(sides, rules, core, progress)
-    confirmed = {row.name: row for row in confirmation.run(rows, num_tests)}
-    progress.keep(
-        dataclasses.replace(progress.rows[name], is_identical=True)
-        for name in identical
-        if _is_comparable(confirmed[name])
-    )
+    confirmed = confirmation.run(rows, num_tests)
     progress.deadline = now + (1 - _CAUSES_SHARE) * budget_s
     rng = random.Random(options.seed)  # noqa: S311 - orders, no secrets
     session = Session(sides, rules, core, rng, progress)
-    again = [confirmed[row.name] for row in to_time if _is_comparable(confirmed[row.name])]
-    timed = session.run(again, num_tests)
+    timed = session.run(
+        [row for row in confirmed if row.name in names and _is_to_time(row)], num_tests
+    )
     progress.deadline = now + budget_s
-    explain(timed, sides, core, progress)
-    seen = [progress.rows[row.name].inspected for row in rows if row.name in progress.rows]
-    confirmation.run(seen, num_tests, equal=True)
+    explain(timed, sides, rules, core, progress)
     return session.launched
 
 
-def _is_comparable(row: Inspected) -> bool:
-    return row.is_comparable and row.benchmark.is_timed
-
-
-def _is_identical(row: Inspected, sides: Sides) -> bool:
-    return sides.same_code or row.is_same_program
+def _is_to_time(row: Row) -> bool:
+    return row.benchmark.is_timed and row.is_comparable and not row.same
 
 
 def _same_commit(sides: Sides) -> list[str]:
@@ -274,18 +219,6 @@ def _rules_of(sides: Sides, options: argparse.Namespace) -> Rules:
     return dataclasses.replace(rules, verdict=verdicts)
 
 
-def _budgets(
-    rows: Sequence[Timed], rules: Rules, options: argparse.Namespace
-) -> list[BudgetFinding]:
-    """Check the budgets that this run can know of."""
-    found = keep_run(check_budgets(rows, rules), rows)
-    if options.bench or options.shard.count > 1:
-        found = keep_selected(found, rows)
-    if not options.timing:
-        found = keep_untimed(found, rows)
-    return found
-
-
 def _reproduce(sides: Sides, options: argparse.Namespace) -> list[str]:
     words = ["perfgate", "--base", sides.base.commit]
     if options.head != WORKING_TREE:
@@ -300,8 +233,6 @@ def _reproduce(sides: Sides, options: argparse.Namespace) -> list[str]:
         words += ["--rules", str(options.rules)]
     if not options.timing:
         words.append("--no-timing")
-    if options.instructions == "valgrind":
-        words += ["--instructions", "valgrind"]
     if options.time_identical:
         words.append("--time-identical")
     return words
@@ -318,9 +249,8 @@ def _make_output(folder: Path) -> None:
 
 
 def _write(result: Result, options: argparse.Namespace) -> None:
-    texts = {"gate.md": markdown(result), "gate.json": as_json(result), "junit.xml": junit(result)}
-    for name, text in texts.items():
-        replace_text(options.output / name, text)
+    replace_text(options.output / "gate.md", markdown(result))
+    replace_text(options.output / "gate.json", as_json(result))
 
 
 def _say(text: str) -> None:

@@ -176,6 +176,7 @@ class MetricRule:
         stands_for: the cost that it stands for: `time`, or another metric. If that cost is known
             and has not grown, a rise of this metric is no regression.
         unit: the unit that the report writes after its values.
+        cause: what a report says if it got worse.
     """
 
     name: str
@@ -186,6 +187,7 @@ class MetricRule:
     clock: StrictBool | None = None
     stands_for: str = ""
     unit: str = ""
+    cause: str = ""
 
     @property
     def is_measured(self) -> bool:
@@ -284,6 +286,11 @@ class Rules:
         if slowdown is None or rule.stands_for != "time":
             return rule
         return dataclasses.replace(rule, tolerance=max(rule.tolerance, slowdown.fail_ratio - 1.0))
+
+    def cause_of(self, metric: str) -> str:
+        """Return what to say if a metric got worse: its own name if no rule says more."""
+        said = (rule.cause for rule in self.metric if rule.name == metric and rule.cause)
+        return next(said, metric)
 
     def limits_of(self, row: str) -> Limits:
         """Return a benchmark's limits for slower and not slower, and the allowed error rates."""

@@ -76,21 +76,6 @@ class Program:
     instructions: tuple[Instruction, ...] = field(default=(), repr=False)
 
 
-@dataclass(frozen=True)
-class Difference:
-    """How head's optimised program differs from the base's.
-
-    Attributes:
-        gained: instructions that head has more of, by kind.
-        lost: those it has fewer of.
-        lines: source lines that added instructions, with their number, the largest first.
-    """
-
-    gained: dict[str, int]
-    lost: dict[str, int]
-    lines: tuple[tuple[str, int], ...]
-
-
 def read_program(files: ProgramFiles, root: Path) -> Program | None:
     """Read what a worker wrote about a program; None if it wrote no text."""
     lowered = Path(files.lowered).read_text() if files.lowered else None
@@ -242,19 +227,8 @@ def _table(hlo: str, name: str) -> str:
     return match[1] if match else ""
 
 
-def difference(base: Program, head: Program, num_lines: int = 5) -> Difference:
-    """Compare two optimised programs by kind of instruction, and find the lines that added any."""
-    before = Counter(each.opcode for each in base.instructions)
-    after = Counter(each.opcode for each in head.instructions)
-    return Difference(
-        gained=dict((after - before).most_common()),
-        lost=dict((before - after).most_common()),
-        lines=tuple(_added_lines(base, head).most_common(num_lines)),
-    )
-
-
-def _added_lines(base: Program, head: Program) -> Counter[str]:
-    """Count added instructions by source line.
+def added_lines(base: Program, head: Program) -> Counter[str]:
+    """Count the instructions that head's program adds, by the source line that asks for them.
 
     Line numbers shift with every edit, so instructions are matched by what they do and by the
     operation they come from.

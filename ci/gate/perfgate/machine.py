@@ -103,14 +103,6 @@ def uncontrolled(
     notes = []
     if core is None:
         notes.append("Processes can't be pinned to a core here, which makes timings much noisier.")
-    governors = _governors()
-    if governors - {"performance"}:
-        names = ", ".join(sorted(governors))
-        notes.append(
-            f"The CPU frequency governor is {names}: the clock speed follows temperature and load."
-        )
-    elif not governors:
-        notes.append("The CPU frequency governor can't be read, as usual on virtual machines.")
     if not counts_instructions:
         notes.append("The processor's instructions can't be counted here.")
     # `before` was read before the gate itself did any work.
@@ -120,17 +112,6 @@ def uncontrolled(
     if stolen > 0.005:
         notes.append(f"The hypervisor gave {stolen:.1%} of the time to other machines.")
     return notes
-
-
-def _governors() -> set[str]:
-    files = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
-    found = set()
-    for file in files:
-        try:
-            found.add(file.read_text().strip())
-        except OSError:
-            continue
-    return found
 
 
 def _cpu_model() -> str:

@@ -1,110 +1,76 @@
 """The verdict on a benchmark, from everything that was measured on it."""
 
-from dataclasses import dataclass
-
 from perfgate.config import BETTER, CHANGED, SAME, UNSURE, WORSE, Rules
-from perfgate.hlo import difference
-from perfgate.metrics import CAUSES, WORKLOAD, describe_change, is_measured_once, number
-from perfgate.stages import (
-    CONTINUES,
-    MODULE,
-    Change,
-    Judged,
-    NotRun,
-    Outcome,
-    SideRun,
-    Timed,
-)
+from perfgate.hlo import added_lines
+from perfgate.metrics import describe_change
+from perfgate.rows import CONTINUES, MODULE, Change, Judged, NotRun, Outcome, Row
 from perfgate.stats.evidence import NOT_SLOWER, SLOWER, UNDECIDED, Evidence
 
-_COSTS = {"time": "its time", "peak_bytes": "the memory it needs", "compile_s": "compile time"}
 _ALIKE = 1.03  # above this ratio of instructions, head does other work than the base
 
 _NOT_RUN = {
     NotRun.DOCUMENTATION: "same code",
-    NotRun.SAME_FILES: "same files",
+    NotRun.CLOCK: "not timed",
     NotRun.TIME: "not reached",
 }
+_MOST_LINES = 5
 BROKEN_BEFORE = "broken before"  # it can't be measured on the base either
 
 
-@dataclass(frozen=True)
-class _Opinion:
-    """A verdict that later steps may change, with the reasons so far."""
-
-    verdict: str
-    outcome: Outcome
-    reasons: tuple[str, ...] = ()
-
-
-def judge(row: Timed, rules: Rules, *, timing: bool, same_code: bool = False) -> Judged:
+def judge(row: Row, rules: Rules, *, timing: bool) -> Judged:
     """Turn a row's measurements into its verdict, outcome and reasons.
 
     Args:
         row: the measurements.
         rules: the rules that decide.
         timing: whether this run times anything.
-        same_code: whether both sides hold the same code.
     """
-    seen = row.inspected
-    nothing_ran = seen.base.ran is None and seen.head.ran is None
-    if row.problems or seen.state == "gone" or seen.head.skipped:
+    if row.problems or row.state == "gone" or row.head.skipped:
         opinion = _judge_unmeasured(row, rules)
-    elif seen.not_run is not None:
+    elif row.not_run is NotRun.CLOCK:
+        opinion = Judged(row, "not timed", Outcome.NEUTRAL)
+    elif row.not_run is not None:
         outcome = Outcome.PASSED
-        if seen.not_run is NotRun.TIME:  # it was not looked at, so it may be worse
+        if row.not_run is NotRun.TIME:  # it was not looked at, so it may be worse
             outcome = _undecided(rules, looks_worse=True)
-        opinion = _Opinion(_NOT_RUN[seen.not_run], outcome, (seen.not_run.value,))
-    elif seen.put_off and nothing_ran:
-        opinion = _Opinion("not timed", Outcome.NEUTRAL)
-    elif seen.state == "new" or seen.base.skipped:
+        opinion = Judged(row, _NOT_RUN[row.not_run], outcome, (row.not_run.value,))
+    elif row.state == "new" or row.base.skipped:
         reason = "it ran on head, and the base has nothing to compare it with"
-        opinion = _Opinion("new", Outcome.PASSED, (reason,))
+        opinion = Judged(row, "new", Outcome.PASSED, (reason,))
     else:
-        opinion = _judge_time(row, rules, timing=timing, same_code=same_code)
-        opinion = _judge_changes(row, opinion, rules, same_code=same_code)
+        opinion = _judge_changes(row, _judge_time(row, rules, timing=timing), rules)
     reasons = (*row.causes, *opinion.reasons)
     if opinion.outcome is Outcome.WARNED:  # why it passes comes first
         reasons = (*opinion.reasons, *row.causes)
     return Judged(row, opinion.verdict, opinion.outcome, reasons)
 
 
-def _judge_unmeasured(row: Timed, rules: Rules) -> _Opinion:
-    seen = row.inspected
-    if seen.state == "gone":
+def _judge_unmeasured(row: Row, rules: Rules) -> Judged:
+    why = f": {row.head.skip_reason}" if row.head.skip_reason else ""
+    if row.state == "gone":
         outcome = Outcome.WARNED if rules.verdict.gone == "warn" else Outcome.UNMEASURED
-        opinion = _Opinion("gone", outcome, ("the base's suite has it, but head's does not",))
+        opinion = Judged(row, "gone", outcome, ("the base's suite has it, but head's does not",))
     elif _is_broken_before(row):
         reason = "it is broken on the base too, so it does not block this change"
-        return _Opinion(BROKEN_BEFORE, Outcome.NEUTRAL, (*_problems(row.problems), reason))
-    elif seen.hangs_on_head and row.problems.keys() == {"head"}:
-        reason = (
-            f"the base answered in {number(seen.base.answered_s)} s, but head did not within "
-            f"{number(seen.head.silent_s)} s; if you mean that, accept it with --metric missing"
-        )
-        opinion = _Opinion("slower", Outcome.FAILED, (reason,))
+        return Judged(row, BROKEN_BEFORE, Outcome.NEUTRAL, (*_problems(row.problems), reason))
     elif row.problems:
-        opinion = _Opinion("could not measure", Outcome.UNMEASURED, _problems(row.problems))
-    elif seen.base.skipped or seen.state == "new":
-        return _Opinion("skipped", Outcome.NEUTRAL, (_skip("it is skipped", seen.head),))
+        opinion = Judged(row, "could not measure", Outcome.UNMEASURED, _problems(row.problems))
+    elif row.base.skipped or row.state == "new":
+        return Judged(row, "skipped", Outcome.NEUTRAL, (f"it is skipped{why}",))
     else:
-        reason = _skip("it runs on the base, but is skipped on head", seen.head)
-        opinion = _Opinion("could not measure", Outcome.UNMEASURED, (reason,))
+        reason = f"it runs on the base, but is skipped on head{why}"
+        opinion = Judged(row, "could not measure", Outcome.UNMEASURED, (reason,))
     entry = rules.acceptance(row.name, "missing")
     if entry is None:
         return opinion
     accepted = f"accepted until {entry.expires}: {entry.reason}"
     reasons = (*opinion.reasons, accepted)
-    return _Opinion(f"{opinion.verdict}, accepted", Outcome.WARNED, reasons)
+    return Judged(row, f"{opinion.verdict}, accepted", Outcome.WARNED, reasons)
 
 
-def _skip(what: str, side: SideRun) -> str:
-    return f"{what}: {side.skip_reason}" if side.skip_reason else what
-
-
-def _is_broken_before(row: Timed) -> bool:
+def _is_broken_before(row: Row) -> bool:
     """Tell whether a benchmark that the change has not touched fails on both sides."""
-    if any(side.by_runner for side in row.inspected.sides.values()):
+    if any(side.by_runner for side in row.sides.values()):
         return False
     benchmark = row.benchmark
     return benchmark.is_unchanged and (len(row.problems) == 2 or benchmark.kind == MODULE)
@@ -117,15 +83,15 @@ def _problems(problems: dict[str, str]) -> tuple[str, ...]:
     return tuple(f"on {side}: {reason}" for side, reason in sorted(problems.items()))
 
 
-def _judge_time(row: Timed, rules: Rules, *, timing: bool, same_code: bool) -> _Opinion:
-    if row.is_identical or (row.inspected.put_off and same_code):
-        verb, noun = ("hold", "code") if same_code else ("run", "program")
-        reason = f"both sides {verb} the same {noun}, so its time can't have changed"
-        return _Opinion(f"same {noun}", Outcome.PASSED, (reason,))
+def _judge_time(row: Row, rules: Rules, *, timing: bool) -> Judged:
+    if row.same:
+        verb = "use" if row.same == "code" else "run"
+        reason = f"both sides {verb} the same {row.same}, so it can't have got slower"
+        return Judged(row, f"same {row.same}", Outcome.PASSED, (reason,))
     if row.benchmark.is_timed and not timing:
-        return _Opinion("not timed", Outcome.NEUTRAL)
+        return Judged(row, "not timed", Outcome.NEUTRAL)
     if not row.benchmark.is_timed:
-        return _Opinion("same", Outcome.PASSED)
+        return Judged(row, "same", Outcome.PASSED)
     evidence = row.evidence
     if evidence is None or evidence.verdict == UNDECIDED:
         pairs = evidence.num_pairs if evidence else 0
@@ -137,7 +103,7 @@ def _judge_time(row: Timed, rules: Rules, *, timing: bool, same_code: bool) -> _
         if not pairs:
             reason = f"the run ended before it was timed; {CONTINUES}"
         outcome = _undecided(rules, looks_worse=looks_slower)
-        return _Opinion("undecided", outcome, (reason,))
+        return Judged(row, "undecided", outcome, (reason,))
     return _judge_evidence(row, evidence, rules)
 
 
@@ -154,7 +120,7 @@ def _undecided(rules: Rules, *, looks_worse: bool) -> Outcome:
     return Outcome.WARNED if rules.verdict.undecided == "warn" else Outcome.UNDECIDED
 
 
-def _judge_evidence(row: Timed, evidence: Evidence, rules: Rules) -> _Opinion:
+def _judge_evidence(row: Row, evidence: Evidence, rules: Rules) -> Judged:
     ratio, low, _ = evidence.ratio()
     factor = max(ratio, 1 / ratio)
     reasons: tuple[str, ...] = ()
@@ -163,15 +129,15 @@ def _judge_evidence(row: Timed, evidence: Evidence, rules: Rules) -> _Opinion:
         reasons = (f"suspicious: {times}; do both sides measure the same work?",)
     if evidence.verdict != SLOWER:
         verdict = "faster" if evidence.is_faster() else "not slower"
-        return _Opinion(verdict, Outcome.PASSED, reasons)
+        return Judged(row, verdict, Outcome.PASSED, reasons)
     entry = rules.acceptance(row.name, "time")
     if entry and low <= entry.ratio:
         accepted = f"accepted up to {entry.ratio:g} times until {entry.expires}: {entry.reason}"
-        return _Opinion("slower, accepted", Outcome.WARNED, (*reasons, accepted))
-    return _Opinion("slower", Outcome.FAILED, reasons)
+        return Judged(row, "slower, accepted", Outcome.WARNED, (*reasons, accepted))
+    return Judged(row, "slower", Outcome.FAILED, reasons)
 
 
-def _judge_changes(row: Timed, opinion: _Opinion, rules: Rules, *, same_code: bool) -> _Opinion:
+def _judge_changes(row: Row, opinion: Judged, rules: Rules) -> Judged:
     """Let metrics that got worse fail the row, except those whose cost has not grown."""
     found_worse = [each for each in row.changes if each.word == WORSE]
     outweighed = [each for each in found_worse if _is_outweighed(each, row, rules)]
@@ -191,8 +157,9 @@ def _judge_changes(row: Timed, opinion: _Opinion, rules: Rules, *, same_code: bo
         outcome = max(outcome, Outcome.WARNED)
     elif verdict == "same" and any(change.word == BETTER for change in row.changes):
         verdict = "better"
-    reasons = [*opinion.reasons, *map(_describe_worse, worse), *map(_describe_untold, untold)]
-    doubts = [] if same_code else _doubts(row, rules)
+    reasons = [*opinion.reasons, *(_describe_worse(each, rules) for each in worse)]
+    reasons += map(_describe_untold, untold)
+    doubts = [] if row.same == "code" else _doubts(row, rules)
     if doubts and outcome is Outcome.PASSED:
         outcome = Outcome.WARNED
         reasons += doubts
@@ -201,16 +168,14 @@ def _judge_changes(row: Timed, opinion: _Opinion, rules: Rules, *, same_code: bo
     else:
         reasons += [_describe_outweighed(each, rules, row.name) for each in outweighed]
     reasons += _disagreement(row, opinion.verdict)
-    return _Opinion(verdict, outcome, tuple(reasons))
+    return Judged(row, verdict, outcome, tuple(reasons))
 
 
-def _doubts(row: Timed, rules: Rules) -> list[str]:
+def _doubts(row: Row, rules: Rules) -> list[str]:
     """Say which measured values passed although nobody can be sure of them."""
     found = []
     for each in row.changes:
-        if is_measured_once(each, rules, row.name):
-            found.append(f"it was measured once, so its scatter is unknown; {CONTINUES}")
-        elif each.rounds and each.word == SAME and _looks_worse(each, rules, row.name):
+        if each.rounds and each.word == SAME and _looks_worse(each, rules, row.name):
             text = f"{each.metric}: {describe_change(each)} in {len(each.rounds)} rounds"
             found.append(f"{text}, which scatter too much to tell; run it on an idle machine")
     return found
@@ -221,7 +186,7 @@ def _looks_worse(change: Change, rules: Rules, row: str) -> bool:
     return rules.rule_of(change.metric, row).compare(change.base, change.head) in (WORSE, CHANGED)
 
 
-def _is_outweighed(change: Change, row: Timed, rules: Rules) -> bool:
+def _is_outweighed(change: Change, row: Row, rules: Rules) -> bool:
     """Tell whether the cost that a metric stands for is known and has not grown.
 
     Time has not grown if its interval reaches down to `fail_ratio`. Another cost that a clock
@@ -245,10 +210,7 @@ def _is_outweighed(change: Change, row: Timed, rules: Rules) -> bool:
 
 def _describe_outweighed(change: Change, rules: Rules, row: str) -> str:
     cost = rules.rule_of(change.metric, row).stands_for
-    return (
-        f"{CAUSES.get(change.metric, change.metric)}: {describe_change(change)}, "
-        f"but {_COSTS.get(cost, cost)} has not grown"
-    )
+    return f"{rules.cause_of(change.metric)}: {describe_change(change)}, but {cost} has not grown"
 
 
 def _describe_untold(change: Change) -> str:
@@ -262,7 +224,7 @@ def _describe_untold(change: Change) -> str:
     )
 
 
-def _disagreement(row: Timed, verdict: str) -> list[str]:
+def _disagreement(row: Row, verdict: str) -> list[str]:
     """Say what it means if the processor's instructions and the clock disagree."""
     found = [each for each in row.changes if each.metric == "cpu_instructions"]
     if not found or not found[0].base:
@@ -276,26 +238,17 @@ def _disagreement(row: Timed, verdict: str) -> list[str]:
     return []
 
 
-def _describe_worse(change: Change) -> str:
-    text = f"{CAUSES.get(change.metric, change.metric)}: {describe_change(change)}"
-    if change.metric.startswith(WORKLOAD):
-        text = (
-            f"the changed suite makes it do less; {change.metric}, on the base's code with the "
-            f"base's suite and with head's: {describe_change(change)}"
-        )
-        if change.accepted is None:
-            text += f'; if you mean that, accept it with --metric "{change.metric}"'
+def _describe_worse(change: Change, rules: Rules) -> str:
+    text = f"{rules.cause_of(change.metric)}: {describe_change(change)}"
     if change.accepted is None:
         return text
     return f"{text} (accepted until {change.accepted.expires}: {change.accepted.reason})"
 
 
-def _added_lines(row: Timed) -> list[str]:
+def _added_lines(row: Row) -> list[str]:
     """Name the source lines of head's program that ask for more instructions."""
-    base = row.inspected.base.program
-    head = row.inspected.head.program
-    if base is None or head is None:
+    if row.base.program is None or row.head.program is None:
         return []
-    lines = difference(base, head).lines
+    lines = added_lines(row.base.program, row.head.program).most_common(_MOST_LINES)
     shown = ", ".join(f"{line} ({count})" for line, count in lines)
     return [f"added instructions come from {shown}"] if lines else []

@@ -37,7 +37,7 @@ def test_the_version_is_that_of_the_installed_package(capsys):
         (["--bas", "main"], "required: --base; perfgate --help lists the flags."),
         (["store", "pull"], "invalid choice: 'pull'"),
         (["history", "--jsno"], "perfgate history --help lists the flags."),
-        (["comment"], "required: --report; perfgate comment --help lists the flags."),
+        (["comment"], "--changed; perfgate comment --help lists the flags."),
         (
             ["accept", "x", "--reason", "y", "--expires", "2020-01-01", "--ratio", "2"],
             "--expires must not be in the past, but got 2020-01-01.",
@@ -52,7 +52,7 @@ def test_the_version_is_that_of_the_installed_package(capsys):
         ),
         (
             ["accept", "x", "--reason", "y", "--expires", "2999-01-01", "--ratio", "nan"],
-            "accept: ratio must be a finite number, but got nan.",
+            "accept: ratio: Input should be a finite number, but got nan.",
         ),
         (["history", "--results", "nope"], "--results must name a folder, but nope is none."),
         (

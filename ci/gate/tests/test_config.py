@@ -3,7 +3,6 @@
 import os
 from dataclasses import replace
 from datetime import date
-from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -24,11 +23,10 @@ from perfgate.errors import UsageError
 from perfgate.hlo import Program
 from perfgate.metrics import compare_metrics
 from perfgate.process.protocol import FirstRun, Value
-from perfgate.report.files import junit
 from perfgate.report.markdown import markdown
 from perfgate.report.result import Result
+from perfgate.rows import Benchmark, Outcome, Row, SideRun
 from perfgate.source.asv_config import read_config
-from perfgate.stages import Benchmark, Inspected, Outcome, SideRun, Timed
 from perfgate.stats.evidence import Evidence, Plan
 from perfgate.verdict import judge
 
@@ -45,18 +43,16 @@ def timed(*log_ratios, base=None, head=None, first=(0.1, 0.2), **calls):
     evidence = Evidence(Plan.make(Verdicts().limits, 4))
     for value in log_ratios:
         evidence.add(value)
-    row = Inspected(
+    return Row(
         Benchmark(ROW, "suite.Chunk.time_chunk", 0, "time", 60.0),
-        base=SideRun(FirstRun(first[0], 1.0, 1, **calls), Program("1", base or {})),
-        head=SideRun(FirstRun(first[1], 1.0, 1, **calls), Program("2", head or {})),
+        base=SideRun(FirstRun(first[0], calls), Program("1", base or {})),
+        head=SideRun(FirstRun(first[1], calls), Program("2", head or {})),
+        evidence=evidence,
     )
-    return Timed(row, evidence=evidence)
 
 
 def judged(row, rules, *, timing=True):
-    changes = compare_metrics(row.inspected, rules)
-    seen = replace(row.inspected, changes=changes)
-    return judge(replace(row, inspected=seen), rules, timing=timing)
+    return judge(replace(row, changes=compare_metrics(row, rules)), rules, timing=timing)
 
 
 SAME = (0.0, 0.001, -0.001, 0.0)
@@ -80,27 +76,24 @@ METRIC = "[[metric]]\nname = 'x'\nworse = 'more'\n"
     ("text", "expected"),
     [
         ("verdict", "is not valid TOML"),
-        ("verdict = 3", "verdict must be a table, but got 3"),
-        ("[verdict]\nfail_ration = 1", "did you mean 'fail_ratio'?"),
-        ("[verdict]\nfail_ratio = 1.1", "verdict.fail_ratio must be at least 1 and below"),
-        ("[verdict]\nfail_ratio = 'x'", "verdict.fail_ratio must be a number, but got 'x'."),
-        ("[verdict]\nfail_ratio = true", "fail_ratio must be a number, but got True"),
-        ("[verdict]\nfail_ratio = nan", "fail_ratio must be a finite number"),
-        ("[verdict]\nundecided = 'ignore'", "undecided must be one of 'stop', 'suspected' or"),
+        ("verdict = 3", "verdict: Input should be a dictionary or an instance of Verdicts"),
+        ("[verdict]\nfail_ration = 1", "verdict.fail_ration: Unexpected keyword argument"),
+        ("[verdict]\nfail_ratio = 1.1", "verdict fail_ratio must be at least 1"),
+        ("[verdict]\nfail_ratio = 'x'", "verdict.fail_ratio: Input should be a valid number"),
+        ("[verdict]\nfail_ratio = true", "valid number, but got True."),
+        ("[verdict]\nfail_ratio = nan", "verdict.fail_ratio: Input should be a finite number"),
+        ("[verdict]\nundecided = 'ignore'", "should be 'stop', 'suspected' or 'warn'"),
         ("[verdict]\nlooks = [6, 4]", "must be a rising list"),
-        ("[verdict]\nmiss_beta = 1", "verdict.miss_beta must be below 1, but got 1"),
-        ("[timing]\nbudget_s = -1", "timing.budget_s must be at least 0, but got -1"),
-        ("[timings]\nbudget_s = 1", "the key 'timings' is unknown; did you mean 'timing'?"),
-        ("metric = 3", "must be a list of tables"),
-        ("metric = [3]", "metric 1 must be a table, but got 3"),
-        ("[[metric]]\nname = 'x'", "metric 1 lacks the key 'worse'"),
-        ("[[metric]]\nname = 3\nworse = 'more'", "name must be text in quotes, but got 3"),
+        ("[verdict]\nmiss_beta = 1", "verdict.miss_beta: Input should be less than 1, but got 1"),
+        ("[timing]\nbudget_s = -1", "budget_s: Input should be greater than or equal to 0, but"),
+        ("metric = 3", "metric: Input should be a valid tuple, but got 3."),
+        ("[[metric]]\nname = 'x'", "metric.0.worse: Field required"),
+        ("[[metric]]\nname = 3\nworse = 'more'", "metric.0.name: Input should be a valid string"),
         ("[[metric]]\nname = 'time'\nworse = 'more'", "use [[slowdown]] instead of [[metric]]"),
-        (f"{METRIC}benchmark = '('", "benchmark is not a valid regular expression"),
-        (f"{METRIC}clock = 1", "clock must be true or false, but got 1"),
-        ("[[slowdown]]\nbenchmark = 'x'\nfail_ratio = 1.2\npass_ratio = 1.1", "slowdown 1.fail"),
-        ("[[cores]]\nbenchmark = 'x'\ncores = 1.5", "cores 1.cores must be a whole number"),
-        ("[[budget]]\nbenchmark = 'x'\nmetrik = 'rate'\nunit = 's'", "did you mean 'metric'?"),
+        (f"{METRIC}benchmark = '('", "is not a valid regular expression"),
+        (f"{METRIC}clock = 1", "clock: Input should be a valid boolean, but got 1"),
+        ("[[slowdown]]\nbenchmark = 'x'\nfail_ratio = 1.2\npass_ratio = 1.1", "slowdown.0 fail"),
+        ("[[cores]]\nbenchmark = 'x'\ncores = 1.5", "cores: Input should be a valid integer"),
         ("[[accepted]]\nbenchmark = 'x'", "accepted regressions belong in accepted.toml"),
     ],
 )
@@ -168,7 +161,7 @@ def test_an_accepted_regression_survives_being_written_and_read(tmp_path):
 )
 def test_a_mistake_in_what_is_accepted_gets_one_sentence(tmp_path, text):
     (tmp_path / "accepted.toml").write_text(text)
-    with pytest.raises(UsageError, match=r"accepted\.toml: .*(a day such as|'accepted')"):
+    with pytest.raises(UsageError, match=r"accepted\.toml: .*(valid date|acepted)"):
         read(tmp_path, "")
 
 
@@ -237,10 +230,9 @@ def test_the_name_of_a_tracked_value_says_which_way_is_worse(row, worse):
 def test_a_tracked_value_of_undeclared_direction_is_asked_for_and_never_guessed(tmp_path):
     def verdict(text, head):
         runs = [SideRun(Value(value)) for value in (1.0, head)]
-        row = Inspected(
-            Benchmark("s.track_score", "s.track_score", None, "track", 1.0), "both", *runs
-        )
-        return judged(Timed(row), read(tmp_path, text))
+        benchmark = Benchmark("s.track_score", "s.track_score", None, "track", 1.0)
+        row = Row(benchmark, base=runs[0], head=runs[1])
+        return judged(row, read(tmp_path, text))
 
     asked = verdict("", 2.0)
     assert (asked.verdict, asked.outcome) == ("undecided", Outcome.UNDECIDED)
@@ -268,7 +260,7 @@ def test_timing_gives_each_verdict(pairs, verdict, outcome):
 
 
 def test_a_metric_that_got_worse_fails_a_row_whose_time_passes():
-    rules = Rules(metric=(MetricRule("copies", "more"),))
+    rules = replace(DEFAULTS, metric=(MetricRule("copies", "more"), *DEFAULTS.metric))
     row = judged(timed(*SAME, base={"copies": 1.0}, head={"copies": 2.0}), rules)
     assert (row.verdict, row.outcome) == ("worse", Outcome.FAILED)
     assert list(row.reasons) == ["buffers are copied that were not copied before: 1 -> 2 (2 times)"]
@@ -281,10 +273,10 @@ def test_a_metric_that_got_worse_fails_a_row_whose_time_passes():
 def test_a_first_call_that_compiles_more_programs_is_worse_if_it_takes_longer(
     head, compile_s, verdict
 ):
-    row = timed(*SAME, second_call_compilations=0)
-    compiled = replace(row.inspected.head.ran, compilations=head, compile_s=compile_s)
-    seen = row.inspected.with_side("head", replace(row.inspected.head, ran=compiled))
-    assert judged(replace(row, inspected=seen), DEFAULTS).verdict == verdict
+    row = timed(*SAME, compilations=1.0, compile_s=1.0)
+    more = {"compilations": float(head), "compile_s": compile_s}
+    compiled = replace(row.head, ran=FirstRun(0.2, more))
+    assert judged(row.with_side("head", compiled), DEFAULTS).verdict == verdict
 
 
 JUST_SLOWER = (0.012, 0.013, 0.011, 0.012, 0.0125, 0.0115)  # surely slower, and yet let pass
@@ -333,9 +325,8 @@ def test_memory_is_judged_by_what_a_program_needs_in_all(head, verdict):
 
 
 def test_instructions_of_the_processor_inform_and_decide_only_where_asked():
-    row = timed(*SAME, cpu_instructions=1000)
-    more = replace(row.inspected.head.ran, cpu_instructions=2000)
-    row = replace(row, inspected=row.inspected.with_side("head", SideRun(more)))
+    row = timed(*SAME, cpu_instructions=1000.0)
+    row = row.with_side("head", SideRun(FirstRun(0.2, {"cpu_instructions": 2000.0})))
     informed = judged(row, DEFAULTS)
     assert informed.outcome is Outcome.PASSED
     assert "executes 2 times the instructions, but takes no longer here" in informed.reasons[-1]
@@ -358,20 +349,6 @@ def test_who_accepts_a_cost_accepts_what_stands_for_it():
     assert judged(timed(*SLOWER, **more), accepted).outcome is Outcome.WARNED
     assert judged(timed(**more), accepted, timing=False).outcome is Outcome.WARNED
     assert judged(timed(*SLOWER, **more), DEFAULTS).outcome is Outcome.FAILED
-
-
-@pytest.mark.parametrize(
-    ("head_s", "recompilations", "same"),
-    [(0.1, 0, True), (0.12, 0, True), (0.2, 0, False), (0.05, 0, False), (0.1, 1, False)],
-)
-def test_the_same_program_is_timed_if_it_runs_for_longer_or_is_compiled_anew(
-    head_s, recompilations, same
-):
-    sides = [
-        SideRun(FirstRun(seconds, 1.0, 1, count), Program("1", {}, timed_is_program=True))
-        for seconds, count in ((0.1, 0), (head_s, recompilations))
-    ]
-    assert replace(timed().inspected, base=sides[0], head=sides[1]).is_same_program is same
 
 
 def test_a_hundredfold_win_passes_but_is_called_suspicious():
@@ -415,7 +392,7 @@ def test_a_metric_is_accepted_as_far_as_the_entry_says(worse, ratio, base, head,
 def test_a_regression_weighs_more_than_what_could_not_be_measured_and_that_more_than_a_pass():
     row = timed()
     failed, passed = judged(timed(*SLOWER), Rules()), judged(timed(*SAME), Rules())
-    broken = judged(replace(row, inspected=row.inspected.with_problems({"head": "why"})), Rules())
+    broken = judged(row.with_problems({"head": "why"}), Rules())
     assert broken.outcome is Outcome.UNMEASURED
     for rows, code in (
         ([passed], 0),
@@ -433,27 +410,24 @@ def test_a_report_counts_budgets_as_what_they_are():
     )
     unknown = Budget("nothing", "seconds", "s", ceiling=1.0)
     accepted = Accepted(ROW, "budget seconds", 1.0, "why", date(2999, 1, 1))
-    for budgets, entries, code, headline, counts in (
-        ((kept,), (), 0, "PASSED: no regression found", (2, 0, 0)),
-        ((missed, kept), (), 1, "FAILED: 1 budget missed", (3, 1, 0)),
-        ((missed,), (accepted,), 0, "PASSED: no regression found", (2, 0, 0)),
-        ((unknown,), (), 3, "COULD NOT TELL: 1 budget could not be checked", (2, 0, 1)),
+    for budgets, entries, code, headline in (
+        ((kept,), (), 0, "PASSED: no regression found"),
+        ((missed, kept), (), 1, "FAILED: 1 budget missed"),
+        ((missed,), (accepted,), 0, "PASSED: no regression found"),
+        ((unknown,), (), 3, "COULD NOT TELL: 1 budget could not be checked"),
     ):
         rules = Rules(budget=budgets, accepted=entries)
         row = judged(timed(*SAME), rules)
-        found = check_budgets([row.timed], rules)
+        found = check_budgets([row.row], rules)
         result = Result([row], found, rules, "a" * 40, "b" * 40, [], "one")
         assert (result.exit_code, result.headline) == (code, f"{headline}; 1 benchmark in all")
-        suite = ET.fromstring(junit(result))  # noqa: S314 - our own text
-        assert tuple(int(suite.get(name)) for name in ("tests", "failures", "errors")) == counts
-        assert (len(suite.findall(".//failure")), len(suite.findall(".//error"))) == counts[1:]
         assert all(word in markdown(result) for word in {each.word for each in result.budgets})
 
 
 def test_budgets_are_kept_missed_or_not_measured():
     fast = timed()
-    peer = replace(fast.inspected, benchmark=Benchmark("peer", "peer", None, "time", 60.0))
-    slow = replace(fast, inspected=peer, seconds={"head": (1.0, 1.2, 1.1)})
+    peer = Benchmark("peer", "peer", None, "time", 60.0)
+    slow = replace(fast, benchmark=peer, timed_s={"head": (1.0, 1.2, 1.1)})
     found = check_budgets(
         [fast, slow],
         Rules(

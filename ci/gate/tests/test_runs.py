@@ -3,7 +3,6 @@
 import json
 import os
 import re
-from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -42,16 +41,13 @@ def test_a_change_of_no_weight_passes_with_every_kind_of_benchmark(repository, c
 
 
 @pytest.mark.slow
-def test_a_slowdown_within_one_function_is_placed_by_a_trace_of_both_sides(repository):
+def test_a_slowdown_within_one_function_is_placed_by_a_profile_of_both_sides(repository):
     loop = "    for _ in range(200_000):\n        pass\n    return sum(map"
     repository.replace("smallsum/__init__.py", "    return sum(map", loop)
     run = repository.gate("--base", "main", "--bench", "cached")
     assert run.code == 1, run.out + run.err
-    cause = (
-        r"`smallsum/__init__.py:\d+: (pass|for _ in range\(200_000\):)`, which the base does not"
-    )
     first, *others = run.rows[CACHED]["reasons"]
-    assert re.match(cause, first)
+    assert re.match(r"`smallsum/__init__.py:\w+` takes longer: [\d.]+ -> [\d.]+ ms", first)
     assert f": {first}\n" in run.out
     assert all(f"\n- {each}\n" in run.out for each in others)
 
@@ -129,7 +125,7 @@ def test_benchmarks_of_a_broken_base_suite_do_not_pass_as_new(repository):
     repository.commit()
     repository.write("benchmarks/__init__.py", "")
     run = repository.gate("--base", "main", "--bench", "track_mean", "--no-timing")
-    assert (run.code, run.verdicts()["basics.track_mean"]) == (0, "same")
+    assert (run.code, run.verdicts()["basics.track_mean"]) == (0, "same code")
 
 
 @pytest.mark.slow
@@ -250,10 +246,6 @@ def test_a_slowdown_fails_until_it_is_accepted(repository):
     assert run.verdicts()["basics.track_mean"] == "same"
     assert run.out.startswith("# FAILED: 1 regressed")
     assert f"--bench '^{CACHED.replace('.', chr(92) + '.')}$'" in run.out
-    # our own file
-    junit = ET.fromstring((run.report.parent / "junit.xml").read_text())  # noqa: S314
-    assert junit.get("failures") == "1"
-    assert len(junit.findall("testcase")) == 2
 
     accept = ["accept", CACHED, "--reason", "exact sums", "--ratio", "40"]
     assert repository.gate(*accept, "--expires", "2999-01-31").code == 0
@@ -315,7 +307,7 @@ def test_new_and_gone_benchmarks_each_have_a_row(repository):
     assert run.verdicts() == {
         "basics.track_average": "new",
         "basics.track_mean": "gone",
-        "basics.Cached.track_note": "same",
+        "basics.Cached.track_note": "same code",
     }
     entry = ["--metric", "missing", "--reason", "renamed", "--expires", "2999-01-31"]
     assert repository.gate("accept", "basics.track_mean", *entry).code == 0
@@ -329,7 +321,6 @@ def test_pages_tests_and_comments_need_no_timing(repository):
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "# Once is enough.\nREPEATS = (1)")
     run = repository.gate("--base", "main", "--bench", "time", "--budget", "0")
     assert (run.code, run.verdicts()[CACHED]) == (0, "same code"), run.out
-    assert run.verdicts()["basics.timeraw_import"] == "same code"
     run = repository.gate("--base", "main", "--bench", CACHED, "--budget", "0", "--time-identical")
     assert (run.code, run.verdicts()[CACHED]) == (3, "undecided")
 

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -16,7 +17,7 @@ from perfgate.hlo import Instruction, Program
 from perfgate.measure.pairing import Session
 from perfgate.measure.progress import Progress
 from perfgate.process.protocol import FirstRun, Footprint
-from perfgate.stages import Benchmark, Change, Inspected, SideRun, Timed
+from perfgate.rows import Benchmark, Change, Row, SideRun
 from perfgate.stats.evidence import Evidence, Plan
 
 # Each benchmark notes its first runs. The last one only ends if a file is there.
@@ -139,23 +140,23 @@ def test_pairs_of_a_run_that_was_cut_off_count_in_the_next(tmp_path):
     benchmark = Benchmark("suite.time_it", "suite.time_it", None, "time", 60.0)
     footprint = Footprint(("a.py",), has_all_imports=True)
     program = Program("hash", {"copies": 1.0}, instructions=(Instruction("add", "f32", "", "a"),))
-    run = SideRun(FirstRun(0.1, 0.0, 0, footprint=footprint), program, answered_s=0.5)
+    run = SideRun(FirstRun(0.1, {"compile_s": 1.0}, footprint=footprint), program)
     change = Change("compile_s", 1.0, math.inf, "worse", rounds=((1.0, 2.0),))
-    row = Inspected(benchmark, base=run, head=run, changes=(change,))
     evidence = Evidence(Plan.make(Verdicts().limits, 5))
     for pair in (0.2, 0.21, 0.2, 0.19, 0.2, 0.22, 0.2, 0.2, 0.2, 0.21):
         evidence.add(pair)
-    seconds = {"base": (0.1,), "head": (0.12,)}
+    row = Row(benchmark, base=run, head=run, changes=(change,), evidence=evidence, causes=("why",))
+    row = replace(row, timed_s={"base": (0.1,), "head": (0.12,)})
     progress = Progress(pytest.fail)
     progress.read(tmp_path, "key")
-    progress.keep([Timed(row, evidence=evidence, seconds=seconds, causes=("why",))])
+    progress.keep([row])
 
     continued = Progress(pytest.fail)
     continued.read(tmp_path, "key")
     rng = random.Random(0)  # noqa: S311
     session = Session(None, Rules(), None, rng, continued)
-    opened = session._opened(continued.rows[row.name].inspected, 5)
-    assert opened.so_far() == Timed(row, evidence=evidence, seconds=seconds, causes=("why",))
+    opened = session._opened(continued.rows[row.name], 5)
+    assert opened.so_far() == row
     assert opened.evidence.suspected
     damaged = next((tmp_path / "unfinished" / "key").iterdir())
     damaged.write_text(damaged.read_text()[:-9])

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from myriad.files import say
-from myriad.timing.intervals import mean_interval
+from myriad.timing import mean_interval
 from myriad.training.callbacks import Callback, Run
 from myriad.training.callbacks.monitor import summary
 

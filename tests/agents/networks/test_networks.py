@@ -10,7 +10,7 @@ from myriad.agents import make_agent
 from myriad.agents.networks import kernels
 from myriad.api import resume
 from myriad.cli import main, parse
-from myriad.cli.switches import fields_of
+from myriad.cli.training_flags import fields_of
 from myriad.errors import InvalidArgumentError
 from myriad.training.active_settings import active_settings, in_short
 

@@ -1,6 +1,6 @@
 """Measure values of a clock or of the operating system again, in fresh processes.
 
-One look makes a value suspect or calls it equal. Neither tells how much it scatters.
+One look makes a value suspect. It does not tell how much the value scatters.
 The same launches measure all suspect metrics of a row. These tests share the run's error and its
 time budget with the timed rows.
 """
@@ -15,9 +15,9 @@ from perfgate.config import CHANGED, SAME, UNSURE, WORSE, Direction, MetricRule,
 from perfgate.measure.inspection import inspect_afresh
 from perfgate.measure.progress import Progress
 from perfgate.measure.workers import SKIPPED_NOW, TimeSpentError
-from perfgate.metrics import compare_metrics, is_measured_once
+from perfgate.metrics import compare_metrics
+from perfgate.rows import Change, Row
 from perfgate.source.sides import Sides
-from perfgate.stages import Change, Inspected, Timed
 from perfgate.stats.rounds import weigh
 
 _SUSPECT = (WORSE, CHANGED, UNSURE)
@@ -66,11 +66,7 @@ class _Suspect:
             base, head = map(statistics.median, zip(*self.rounds, strict=True))
             change = dataclasses.replace(change, base=base, head=head, rounds=tuple(self.rounds))
         worse = CHANGED if self.rule.worse == "undeclared" else WORSE
-        # If the time was too short to measure its spread, it passes by half of what is allowed.
-        allowed = -self.rule.excess(change.base, change.base, self.direction)
-        excess = self.rule.excess(change.base, change.head, self.direction)
-        is_clear = change.word == SAME and excess <= -allowed / 2
-        word = {True: worse, False: SAME, None: SAME if is_clear else UNSURE}
+        word = {True: worse, False: SAME, None: UNSURE}
         return dataclasses.replace(change, word=word[self.verdict(is_last=True)])
 
 
@@ -90,22 +86,17 @@ class Confirmation:
     core: int | None
     progress: Progress
 
-    def run(
-        self, rows: Sequence[Inspected], num_tests: int, *, equal: bool = False
-    ) -> list[Inspected]:
+    def run(self, rows: Sequence[Row], num_tests: int) -> list[Row]:
         """Measure suspect values again, the rows with the largest excess first.
 
         Args:
             rows: every row of the run.
             num_tests: the number of tests that share the error.
-            equal: measure the tracked values that one look calls equal instead of the suspect ones.
         """
         alpha = self.rules.verdict.limits.false_alarms / max(1, num_tests)
         suspects = {}
         for row in rows:
-            tested = tested_changes(row, self.rules, self.sides)
-            looks_equal = [each for each in tested if each.word == SAME and not each.rounds]
-            chosen = looks_equal if equal else [each for each in tested if each.word in _SUSPECT]
+            chosen = tested_changes(row, self.rules)
             suspects[row.name] = {each.metric: self._suspect(row, each, alpha) for each in chosen}
         by_suspicion = sorted(
             (row for row in rows if suspects[row.name]),
@@ -115,17 +106,16 @@ class Confirmation:
         for row in by_suspicion:
             found = self._confirm(row, suspects[row.name])
             seen[row.name] = found
-            before = self.progress.rows.get(row.name, Timed(row))
-            self.progress.keep([dataclasses.replace(before, inspected=found)])
+            self.progress.keep([found])
         return [seen[row.name] for row in rows]
 
-    def _suspect(self, row: Inspected, change: Change, alpha: float) -> _Suspect:
+    def _suspect(self, row: Row, change: Change, alpha: float) -> _Suspect:
         rule = self.rules.rule_of(change.metric, row.name)
         # A tracked value is all that its row measures, so it passes if it surely is equal.
         miss_beta = self.rules.verdict.limits.miss_beta if change.metric == "track" else None
         return _Suspect(change, rule, miss_beta, alpha, rounds=[*change.rounds])
 
-    def _confirm(self, row: Inspected, suspects: dict[str, _Suspect]) -> Inspected:
+    def _confirm(self, row: Row, suspects: dict[str, _Suspect]) -> Row:
         core = None if self.rules.cores_of(row.name) > 1 else self.core
         if all(each.verdict() is not None for each in suspects.values()):
             return row  # an unfinished run has settled them
@@ -148,10 +138,7 @@ class Confirmation:
             except TimeSpentError:
                 break
             if not again.is_comparable:
-                skipped = {
-                    side: f"{SKIPPED_NOW}: {again.sides[side].skip_reason}"
-                    for side in again.skipped
-                }
+                skipped = {side: f"{SKIPPED_NOW}: {why}" for side, why in again.skipped.items()}
                 return row.with_problems({**skipped, **again.problems})
             found = {each.metric: each for each in compare_metrics(again, self.rules)}
             for suspect in still_open:
@@ -165,12 +152,12 @@ class Confirmation:
         return dataclasses.replace(row, changes=changes)
 
 
-def tested_changes(row: Inspected, rules: Rules, sides: Sides) -> list[Change]:
-    """Return the measured values that may fail a row: those that looked worse, or equal once."""
-    found = []
-    for each in row.changes:
-        is_measured = rules.rule_of(each.metric, row.name).is_measured
-        may_fail = is_measured and not each.accepted and (each.word in _SUSPECT or each.rounds)
-        if may_fail or (is_measured_once(each, rules, row.name) and not sides.same_code):
-            found.append(each)
-    return found
+def tested_changes(row: Row, rules: Rules) -> list[Change]:
+    """Return the measured values that looked worse and may fail a row."""
+    return [
+        each
+        for each in row.changes
+        if rules.rule_of(each.metric, row.name).is_measured
+        and not each.accepted
+        and (each.word in _SUSPECT or each.rounds)
+    ]

@@ -6,79 +6,60 @@ import re
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from perfgate.config import Rules
 from perfgate.errors import PreparationError
 from perfgate.measure.progress import Progress
+from perfgate.measure.workers import Worker, WorkerError
 from perfgate.process import protocol
-from perfgate.process.channel import Worker, WorkerError
-from perfgate.source.changes import only_grew
+from perfgate.rows import MODULE, Benchmark, Row, SideRun
 from perfgate.source.sides import Side, Sides
-from perfgate.stages import MODULE, Benchmark, Listed
 
 
-@dataclass(frozen=True)
-class Discovered:
-    """The result of discovery.
+def discover(
+    sides: Sides, rules: Rules, pattern: str, progress: Progress
+) -> tuple[list[Row], bool]:
+    """Return each benchmark of either suite whose name `pattern` matches, head's first.
 
-    Attributes:
-        rows: one row for each benchmark, head's first.
-        counts_instructions: whether workers can count the processor's instructions.
-    """
-
-    rows: tuple[Listed, ...]
-    counts_instructions: bool
-
-
-def discover(sides: Sides, rules: Rules, pattern: str, progress: Progress) -> Discovered:
-    """Return each benchmark of either suite whose name `pattern` matches.
+    Also return whether workers can count the processor's instructions.
 
     Raises:
         PreparationError: a side's suite can't be listed.
     """
     progress.say("listing the benchmarks of head")  # some suites import for a minute
-    head, counts_instructions = _list_suite(
-        sides, sides.head, sides.head.suite, rules, progress.deadline
-    )
-    base_suite = sides.base_suite if sides.changed_suite else sides.base.suite
-    if not sides.changed_suite and sides.same_code:
-        base = head
-    else:
+    head = _list_suite(sides, sides.head, sides.head.suite, rules, progress.deadline)
+    base = head
+    kept: dict[str, str] = {}
+    if sides.changed_suite or sides.changed_code:
         progress.say("listing the benchmarks of the base")
-        base, _ = _list_suite(sides, sides.base, base_suite, rules, progress.deadline)
-    kept = (
-        _keep_own_modules(sides, head, base, rules, progress.deadline)
-        if sides.changed_suite
-        else {}
-    )
+        suite = sides.base_suite if sides.changed_suite else sides.base.suite
+        base = _list_suite(sides, sides.base, suite, rules, progress.deadline)
+    if sides.changed_suite:
+        kept = _keep_own_modules(sides, head, base, rules, progress.deadline)
     timeout_s = rules.timing.timeout_s if sides.is_pytest else sides.config.timeout_s
     before = {each.row: each for each in _benchmarks(base.benchmarks, timeout_s)}
-    is_unchanged = only_grew(sides.base_suite, sides.head.suite)
-    found = _benchmarks(head.benchmarks, timeout_s, is_unchanged=is_unchanged)
+    found = _benchmarks(head.benchmarks, timeout_s, is_unchanged=not sides.edited_suite)
     after = {each.row: each for each in found}
-    changed = _changed_code(base, head)
+    codes = {each.name: each.code for each in base.benchmarks}
+    changed = {each.name for each in head.benchmarks if codes.get(each.name) != each.code}
     # Nobody knows which benchmarks a broken module of the base holds, so head's must not count as
     # new.
     lost = _prefixes(base.broken)
     broken_now = _prefixes(head.broken)
-    rows = [
-        Listed(
-            each,
-            "both" if name in before or name.startswith(lost) else "new",
-            _why_apart(each, kept) if name in before and each.name in changed else "",
-        )
-        for name, each in after.items()
-    ]
+    rows = []
+    for name, each in after.items():
+        apart = _why_apart(each, kept) if name in before and each.name in changed else ""
+        state = "both" if name in before or name.startswith(lost) else "new"
+        rows.append(Row(each, state, head=SideRun(problem=apart)))
     rows += [
-        Listed(each, "gone")
+        Row(each, "gone")
         for name, each in before.items()
         if name not in after and not name.startswith(broken_now)
     ]
     rows = [row for row in rows if re.search(pattern, row.name)]
     rows += [_broken_module(name, reason, base.broken) for name, reason in head.broken.items()]
-    return Discovered(tuple(rows), counts_instructions)
+    return rows, head.counts_instructions
 
 
 def _keep_own_modules(
@@ -89,7 +70,7 @@ def _keep_own_modules(
     Otherwise a new benchmark of a new feature would break the old ones in its module. Return, by
     module, why head's file can't be imported on the base.
     """
-    exchanged, _ = _list_suite(sides, sides.base, sides.base.suite, rules, deadline)
+    exchanged = _list_suite(sides, sides.base, sides.base.suite, rules, deadline)
     kept = {}
     for module, reason in exchanged.broken.items():
         file = _file_of(module, sides.base_suite)
@@ -106,12 +87,6 @@ def _file_of(module: str, suite: Path) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def _changed_code(base: protocol.Suite, head: protocol.Suite) -> set[str]:
-    """Return the names of the benchmarks whose own code differs."""
-    before = {each.name: each.code for each in base.benchmarks}
-    return {each.name for each in head.benchmarks if before.get(each.name) != each.code}
-
-
 def _why_apart(benchmark: Benchmark, kept: Mapping[str, str]) -> str:
     """Say why a benchmark whose code changed has no counterpart on the base, if that is so."""
     for module, reason in kept.items():
@@ -120,11 +95,11 @@ def _why_apart(benchmark: Benchmark, kept: Mapping[str, str]) -> str:
     return ""
 
 
-def _broken_module(module: str, reason: str, before: Mapping[str, str]) -> Listed:
+def _broken_module(module: str, reason: str, before: Mapping[str, str]) -> Row:
     benchmark = Benchmark(
         f"{module} (module)", module, None, MODULE, 0.0, is_unchanged=module in before
     )
-    return Listed(benchmark, problem=f"the module can't be imported: {reason}")
+    return Row(benchmark, head=SideRun(problem=f"the module can't be imported: {reason}"))
 
 
 def _prefixes(modules: Iterable[str]) -> tuple[str, ...]:
@@ -138,17 +113,15 @@ def _prefixes(modules: Iterable[str]) -> tuple[str, ...]:
 
 def _list_suite(
     sides: Sides, side: Side, suite: Path, rules: Rules, deadline: float
-) -> tuple[protocol.Suite, bool]:
-    """Return a suite's benchmarks, and whether its worker can count instructions."""
+) -> protocol.Suite:
     timeout_s = min(rules.timing.timeout_s, deadline - time.monotonic())
     try:
-        with Worker(sides.launch(side, suite=suite)) as worker:
+        with Worker(sides, side, suite=suite) as worker:
             found = worker.ask(protocol.Discover(), timeout_s)
-            hello = worker.hello
     except WorkerError as error:
         raise PreparationError(f"the suite of {side.name} can't be listed: {error}") from None
     check_origin(side, found.modules)
-    return found, hello is not None and hello.counts_instructions
+    return found
 
 
 def _benchmarks(

@@ -1,144 +1,130 @@
-"""Why a row takes longer: its program does more, or the host calls more, or a line takes longer."""
+"""Why a row takes longer: its program does more, it calls more functions, or one takes longer."""
 
-import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 
+from perfgate.config import Rules
 from perfgate.measure.progress import Progress
-from perfgate.measure.workers import TimeSpentError, WorkerPool
-from perfgate.metrics import CAUSES, describe_change
+from perfgate.measure.workers import TimeSpentError, WorkerError, WorkerPool
+from perfgate.metrics import describe_change
 from perfgate.process import protocol
-from perfgate.process.channel import WorkerError
+from perfgate.rows import NO_TIME, SIDES, Row
 from perfgate.source.sides import Sides
-from perfgate.stages import SIDES, Timed
 from perfgate.stats.evidence import SLOWER
 
-NO_TIME = "the run ended before its cause was found; repeat the command to find it"
 _MOST_NAMES = 5
-_MOST_LINES = 3
-# Both sides are watched in turn this often. By chance alone, all of head's seconds in a line exceed
-# all but one of the base's in 1 of 1,430 cases.
+# Both sides are profiled in turn this often. By chance alone, all of head's seconds in a function
+# exceed all but one of the base's in 1 of 1,430 cases.
 _ROUNDS = 8
-# Lines are named if they have at least this share of the seconds added on head.
+_LONG_S = 1.0  # calls that take longer are profiled once, so that only counts are compared
+# Functions are named if they have at least this share of the seconds added on head.
 _WORTH_NAMING = 0.1
 # A program's numbers that grow less are not called a cause.
 _NOTABLE = 1.01
-# Compiling is no part of a timed call, so its seconds explain nothing.
-_GROWING = CAUSES.keys() - {"compile_s"}
 
 Rounds = Mapping[str, Sequence[protocol.Calls]]  # by side
-K = TypeVar("K")
 
 
 def explain(
-    rows: Sequence[Timed], sides: Sides, core: int | None, progress: Progress
-) -> list[Timed]:
+    rows: Sequence[Row], sides: Sides, rules: Rules, core: int | None, progress: Progress
+) -> None:
     """Give each slower row its causes, the likeliest first, as long as there is time.
 
-    If its program doesn't tell, both sides run a few more calls, counted and traced by line.
+    If its program doesn't tell, both sides run a few more calls under a profiler.
     """
-    found = []
     for row in rows:
+        is_slower = row.evidence is not None and row.evidence.verdict == SLOWER
+        # an unfinished run may have found them
+        if not is_slower or row.problems or row.causes:
+            continue
         try:
-            found.append(_explained(row, sides, core, progress))
+            causes = _causes(row, sides, rules, core, progress)
         except TimeSpentError:
-            found.append(dataclasses.replace(row, causes=(NO_TIME,)))
-            progress.rows[row.name] = found[-1]  # not on disk, so that the next run explains it
+            # not on disk, so that the next run explains it
+            progress.rows[row.name] = dataclasses.replace(row, causes=(NO_TIME,))
         else:
-            progress.keep(found[-1:])
-    return found
+            progress.keep([dataclasses.replace(row, causes=tuple(causes))])
 
 
-def _explained(row: Timed, sides: Sides, core: int | None, progress: Progress) -> Timed:
-    if row.evidence is None or row.evidence.verdict != SLOWER or row.problems:
-        return dataclasses.replace(row, causes=())
-    if row.causes:  # an unfinished run has found them
-        return row
-    base = row.inspected.base.program
-    head = row.inspected.head.program
+def _causes(
+    row: Row, sides: Sides, rules: Rules, core: int | None, progress: Progress
+) -> list[str]:
+    base, head = row.base.program, row.head.program
     if base is not None and head is not None and base.identity != head.identity:
-        return dataclasses.replace(row, causes=(_changed_program(row),))
+        return [_changed_program(row, rules)]
     progress.say(f"finding out what {row.name} calls")
-    rounds = _watched(row, sides, core, progress.deadline)
-    causes = [*_slower_lines(rounds), *_added_calls(rounds, sides.head.root)] if rounds else []
+    rounds = _profiled(row, sides, core, progress.deadline)
+    causes = [*_added_calls(rounds, sides.head.root), *_slower_functions(rounds)]
     if not causes:
-        causes = [f"no cause was found: {_nothing_found(row, rounds)}"]
+        causes = ["no cause was found: it calls no function more often, and none takes longer"]
+        if not rounds["head"]:
+            causes = ["no cause was found: its calls could not be profiled"]
     if base is not None and head is not None:
         causes.append("both sides run the same program")
-    return dataclasses.replace(row, causes=tuple(causes))
+    return causes
 
 
-def _nothing_found(row: Timed, rounds: Rounds) -> str:
-    if not rounds:
-        return "its calls could not be watched"
-    if row.benchmark.kind == "timeraw":
-        return "its interpreter imports no more modules"
-    if any(each.lines is None for runs in rounds.values() for each in runs):
-        return "it calls no function more often, and its calls take too long to trace their lines"
-    return "it calls no function more often, and no line takes longer beyond its scatter"
-
-
-def _changed_program(row: Timed) -> str:
+def _changed_program(row: Row, rules: Rules) -> str:
+    """Name the number of a program that grew most, if one grew that has a sentence."""
     said = "it takes longer, and its program changed"
+    assert row.head.program is not None
     growth = {
         each: each.head / each.base if each.base else math.inf
         for each in row.changes
-        if each.metric in _GROWING and each.head > _NOTABLE * each.base
+        if each.metric in row.head.program.metrics
+        and rules.cause_of(each.metric) != each.metric
+        and each.head > _NOTABLE * each.base
     }
     if not growth:
         return said
     most = max(growth, key=growth.__getitem__)
-    return f"{said}; {CAUSES[most.metric]}: {describe_change(most)}"
+    return f"{said}; {rules.cause_of(most.metric)}: {describe_change(most)}"
 
 
-def _watched(row: Timed, sides: Sides, core: int | None, deadline: float) -> Rounds:
-    """Return what the calls of each round run, by side.
+def _profiled(row: Row, sides: Sides, core: int | None, deadline: float) -> Rounds:
+    """Profile a call on both sides in each round.
 
-    Returns nothing if a side can't be watched. The row keeps its verdict then.
+    There are no rounds if a side can't be profiled. The row keeps its verdict then.
     """
     rounds: dict[str, list[protocol.Calls]] = {name: [] for name in SIDES}
-    target = row.benchmark.target
     # The imports of a new interpreter are counted, and a count has no noise.
-    num_rounds = 1 if row.benchmark.kind == "timeraw" else _ROUNDS
-    with WorkerPool(sides, core, deadline=deadline) as pool, contextlib.suppress(WorkerError):
-        for _ in range(num_rounds):
+    is_short = row.benchmark.kind == "time" and (row.seconds_of("head") or 0.0) < _LONG_S
+    request = protocol.Watch(*row.benchmark.target)
+    with WorkerPool(sides, core, deadline=deadline) as pool:
+        try:
+            for _ in range(_ROUNDS if is_short else 1):
+                for side in (sides.base, sides.head):
+                    reply = pool.ask(side, request, row.benchmark.timeout_s)
+                    if isinstance(reply, protocol.Skipped):
+                        return {name: [] for name in SIDES}
+                    rounds[side.name].append(reply)
             for side in (sides.base, sides.head):
-                request = protocol.Watch(*target, root=str(side.root))
-                reply = pool.ask(side, request, row.benchmark.timeout_s)
-                if isinstance(reply, protocol.Skipped):
-                    return {}
-                rounds[side.name].append(reply)
-            if any(runs[-1].lines is None for runs in rounds.values()):
-                break  # such calls are too long to repeat
-        for side in (sides.base, sides.head):
-            pool.ask(side, protocol.Release(*target), row.benchmark.timeout_s)
-        return rounds
-    return {}
+                pool.ask(side, protocol.Release(*row.benchmark.target), row.benchmark.timeout_s)
+        except WorkerError:
+            return {name: [] for name in SIDES}
+    return rounds
 
 
 def _added_calls(rounds: Rounds, root: Path) -> list[str]:
     """Name what every call of head calls more often than any call of the base.
 
-    The repository's own functions come first, and the new ones among these. After that the order is
-    that of their first calls, so a caller comes before its callees.
+    The repository's own functions come first, and the new ones among these.
     """
-    base = _extreme([each.calls for each in rounds["base"]], max)
-    head = _extreme([each.calls for each in rounds["head"]], min)
-    added = {
-        name: count - base.get(name, 0) for name, count in head.items() if count > base.get(name, 0)
-    }
+    base = {name: max(counts) for name, counts in _by_name(rounds["base"], "counts").items()}
+    head = {name: min(counts) for name, counts in _by_name(rounds["head"], "counts").items()}
+    added = {name: int(count - base.get(name, 0)) for name, count in head.items()}
+    added = {name: count for name, count in added.items() if count > 0}
     if not added:
         return []
-    imports = all(name.startswith("import ") for name in added)
 
-    def importance(name: str) -> tuple[bool, bool, float]:
-        is_own = (root / name.partition(":")[0]).is_file()
-        return not is_own, name in base, -added[name] if imports else 0
+    def importance(name: str) -> tuple[bool, bool, int]:
+        return not (root / name.partition(":")[0]).is_file(), name in base, -added[name]
 
-    unit = "modules are imported" if imports else "functions are called"
+    is_import = all(name.startswith("import ") for name in added)
+    unit = "modules are imported" if is_import else "functions are called"
     shown = ", ".join(
         f"`{name}` (+{added[name]:,})" for name in sorted(added, key=importance)[:_MOST_NAMES]
     )
@@ -146,49 +132,37 @@ def _added_calls(rounds: Rounds, root: Path) -> list[str]:
     return [f"more {unit}: {total}; above all {shown}"]
 
 
-def _slower_lines(rounds: Rounds) -> list[str]:
-    """Name the lines in which every call of head spends longer than any but one of the base's.
+def _slower_functions(rounds: Rounds) -> list[str]:
+    """Name the functions in which every call of head spends longer than all but one of the base's.
 
-    Lines with the same file and text are the same on both sides, whatever their numbers. Tracing
-    slows Python down. So the seconds tell where time is added, not how much.
+    The seconds are the function's own, without those of the functions of the checkout that it
+    calls. Profiling slows Python down. So they tell where time is added, not how much.
     """
-    runs = {name: [_by_text(each.lines or ()) for each in rounds[name]] for name in SIDES}
-    if any(each.lines is None for side in rounds.values() for each in side):
-        return []  # a trace that was cut off can't be compared
-    least = {name: _extreme(runs[name], min) for name in SIDES}
-    most = _extreme(runs["base"], lambda values: sorted(values)[-2:][0])
-    total_s = sum(least["head"].values()) - sum(least["base"].values())
-    added = {
-        text: seconds - least["base"].get(text, 0.0) for text, seconds in least["head"].items()
+    if len(rounds["head"]) < _ROUNDS:
+        return []
+    base = _by_name(rounds["base"], "seconds")
+    head = _by_name(rounds["head"], "seconds")
+    none = [0.0] * _ROUNDS
+    usual = {
+        name: (statistics.median(base.get(name, none)), statistics.median(head[name]))
+        for name in head
     }
+    added = {name: after - before for name, (before, after) in usual.items()}
+    total_s = sum(seconds for seconds in added.values() if seconds > 0)
     named = [
-        text
-        for text in added
-        if added[text] > _WORTH_NAMING * total_s > 0 and least["head"][text] > most.get(text, 0.0)
+        name
+        for name in sorted(added, key=lambda name: -added[name])
+        if added[name] > _WORTH_NAMING * total_s
+        and min(head[name]) > sorted(base.get(name, none))[-2]
     ]
-    first = rounds["head"][0].lines or ()
-    numbers = {(each.file, each.source): each.number for each in reversed(first)}
-
-    def sentence(text: tuple[str, str]) -> str:
-        line = f"`{text[0]}:{numbers[text]}: {text[1]}`"
-        after = f"{1e3 * least['head'][text]:.3g} ms when each line is traced"
-        if text not in least["base"]:
-            return f"{line}, which the base does not run, takes {after}"
-        return f"{line} takes longer: {1e3 * least['base'][text]:.3g} -> {after}"
-
-    return [sentence(text) for text in sorted(named, key=lambda text: -added[text])[:_MOST_LINES]]
+    return [
+        f"`{name}` takes longer: {1e3 * usual[name][0]:.3g} -> {1e3 * usual[name][1]:.3g} ms "
+        "under a profiler"
+        for name in named[:_MOST_NAMES]
+    ]
 
 
-def _extreme(runs: Sequence[Mapping[K, float]], pick: Callable[..., float]) -> dict[K, float]:
-    """Return one of each name's values in several calls. A name that is missing has 0."""
-    names = dict.fromkeys(name for run in runs for name in run)
-    return {name: pick(run.get(name, 0) for run in runs) for name in names}
-
-
-def _by_text(lines: Sequence[protocol.Line]) -> dict[tuple[str, str], float]:
-    """Return the seconds by file and text of a line, summed over all places with the same text."""
-    seconds: dict[tuple[str, str], float] = {}
-    for each in lines:
-        text = (each.file, each.source)
-        seconds[text] = seconds.get(text, 0.0) + each.seconds
-    return seconds
+def _by_name(runs: Sequence[protocol.Calls], kind: str) -> dict[str, list[float]]:
+    """Return each function's values in all runs. A function that was not called has 0."""
+    names = dict.fromkeys(name for run in runs for name in getattr(run, kind))
+    return {name: [getattr(run, kind).get(name, 0) for run in runs] for name in names}

@@ -19,24 +19,36 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from perfgate import machine
-from perfgate.config import Rules
+from perfgate.config import Rules, Timing
 from perfgate.measure.progress import Progress
-from perfgate.measure.schedule import Prospect, affordable
-from perfgate.measure.ways import Ways, are_crowded, choose_ways, medians
-from perfgate.measure.workers import SKIPPED_NOW, TimeSpentError, WorkerPool, ask_sides
+from perfgate.measure.workers import (
+    SKIPPED_NOW,
+    TimeSpentError,
+    WorkerError,
+    WorkerPool,
+    ask_sides,
+)
 from perfgate.process import protocol
-from perfgate.process.channel import WorkerError
+from perfgate.process.protocol import Calibration
+from perfgate.rows import SIDES, Benchmark, Row
 from perfgate.source.sides import Side, Sides
-from perfgate.stages import SIDES, Benchmark, Inspected, Timed
 from perfgate.stats.evidence import Evidence, Plan
 
 R = TypeVar("R")
 _FIRST_CALLS_SD = 0.1  # about how much the log ratio of first calls scatters
+# If one side takes more than this many times as long as the other, one turn is enough to see it.
+_COMPARABLE = 10
+# Calls at once that take more than this many times the seconds alone push each other out of a
+# cache. Their times say nothing about the change.
+_CROWDED = 1.25
+# If the author has fixed the number of calls, a shared sample must last for this part of
+# `shared_s`. That is a few of the kernel's time slices.
+_FIXED = 0.25
 
 
 @dataclass
@@ -46,53 +58,88 @@ class _BrokenError(Exception):
     Attributes:
         reasons: why, by side.
         alive: whether both workers can go on.
-        silent_s: the seconds in which each side gave no answer.
     """
 
     reasons: dict[str, str]
     alive: bool
-    silent_s: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to sample a row in each pair.
+
+    Attributes:
+        calls: calls in one sample.
+        samples: samples of each side.
+    """
+
+    calls: int
+    samples: int
+
+
+@dataclass(frozen=True)
+class Ways:
+    """The ways to sample a row.
+
+    Attributes:
+        in_turn: one side after the other.
+        shared: both at once; None if they must not share a core, or if that takes too long.
+    """
+
+    in_turn: Way
+    shared: Way | None = None
 
 
 @dataclass
-class _Open:
-    """A row while it is timed. `so_far` returns its result."""
+class Open:
+    """A row while it is timed. `so_far` returns its result.
 
-    inspected: Inspected
+    Attributes:
+        pair_s: roughly the seconds that it takes in each pair.
+    """
+
+    row: Row
     evidence: Evidence
     pair_s: float
     ways: Ways | None = None
-    seconds: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in SIDES})
-    shared: bool = False
-    broken: dict[str, str] = field(default_factory=dict)
-    causes: tuple[str, ...] = ()
+    timed_s: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in SIDES})
 
     @property
     def benchmark(self) -> Benchmark:
-        return self.inspected.benchmark
+        return self.row.benchmark
 
     @property
     def is_open(self) -> bool:
-        return not self.evidence.done and not self.broken
+        return not self.evidence.done and not self.row.problems
 
-    def prospect(self) -> Prospect:
-        """How sure it is that head is slower, by its pairs, or by its first calls before those."""
+    @property
+    def suspicion(self) -> float:
+        """How many standard errors head is slower, by its pairs, or before those by first calls."""
         suspicion = self.evidence.suspicion()
         if math.isnan(suspicion):
-            base_s = self.inspected.base.seconds
-            head_s = self.inspected.head.seconds
+            base_s = self.row.base.seconds
+            head_s = self.row.head.seconds
             suspicion = math.log(head_s / base_s) / _FIRST_CALLS_SD if base_s and head_s else 0.0
-        return Prospect(self.benchmark.row, suspicion, self.pair_s * self.evidence.pairs_left())
+        return suspicion
 
-    def so_far(self) -> Timed:
-        return Timed(
-            self.inspected,
-            evidence=self.evidence,
-            seconds={name: tuple(taken) for name, taken in self.seconds.items()},
-            shared=self.shared,
-            broken=self.broken,
-            causes=self.causes,
-        )
+    def so_far(self) -> Row:
+        timed_s = {name: tuple(taken) for name, taken in self.timed_s.items()}
+        return dataclasses.replace(self.row, evidence=self.evidence, timed_s=timed_s)
+
+
+def affordable(rows: Iterable[Open], left_s: float) -> list[Open]:
+    """Return the rows that can be decided in `left_s`, the most suspicious first.
+
+    A few pairs for each row would decide none of them. At least one row is returned. The fewer rows
+    share a launch, the more pairs they get.
+    """
+    chosen: list[Open] = []
+    for each in sorted(rows, key=lambda each: -each.suspicion):
+        left_s -= each.pair_s * each.evidence.pairs_left()
+        if chosen and left_s < 0:
+            break
+        chosen.append(each)
+    return chosen
 
 
 @dataclass
@@ -115,7 +162,7 @@ class Session:
     progress: Progress
     launched: int = 0
 
-    def run(self, rows: Sequence[Inspected], num_tests: int) -> list[Timed]:
+    def run(self, rows: Sequence[Row], num_tests: int) -> list[Row]:
         """Relaunch pairs until every row is decided or has no pairs left, or the time is spent.
 
         Args:
@@ -129,8 +176,7 @@ class Session:
                 f"pair {self.launched}: {len(left)} of {len(rows)} benchmarks undecided"
             )
             left_s = self.progress.deadline - time.monotonic()
-            names = affordable([row.prospect() for row in left], left_s)
-            chosen = [row for row in left if row.benchmark.row in names]
+            chosen = affordable(left, left_s)
             with contextlib.suppress(TimeSpentError):
                 self._run_pair(chosen)
             self.progress.keep([row.so_far() for row in chosen])
@@ -141,23 +187,18 @@ class Session:
         self.progress.keep(found)
         return found
 
-    def _opened(self, row: Inspected, num_tests: int) -> _Open:
+    def _opened(self, row: Row, num_tests: int) -> Open:
         first_s = sum(side.seconds or 0.0 for side in (row.base, row.head))
         evidence = Evidence(Plan.make(self.rules.limits_of(row.name), num_tests))
-        # The seconds of a pair are an estimate until one has been timed.
-        opened = _Open(row, evidence, self.rules.timing.pair_s + first_s)
-        before = self.progress.rows.get(row.name)
-        for pair in self.progress.pairs.get(row.name, ()):
+        for pair in self.progress.pairs.get(row.name, ()):  # of an unfinished run
             if not evidence.done:
                 evidence.add(pair)
-        if before is not None:
-            opened.seconds = {name: [*before.seconds.get(name, ())] for name in SIDES}
-            opened.shared = before.shared
-            opened.broken = dict(before.broken)
-            opened.causes = before.causes
+        # The seconds of a pair are an estimate until one has been timed.
+        opened = Open(row, evidence, self.rules.timing.pair_s + first_s)
+        opened.timed_s = {name: [*row.timed_s.get(name, ())] for name in SIDES}
         return opened
 
-    def _run_pair(self, rows: Sequence[_Open]) -> None:
+    def _run_pair(self, rows: Sequence[Open]) -> None:
         """Launch one pinned pair, and an unpinned one for the benchmarks of several cores."""
         # Both sides of a pair hash alike, so they iterate over sets in the same order. Pairs hash
         # differently, so that no verdict rests on one order.
@@ -183,19 +224,13 @@ class Session:
                     start = time.monotonic()
                     self._time_row(row, pool, core)
                     row.pair_s = time.monotonic() - start
-            for row in group:
-                # A failure during the timing says more than an escaped child, so it wins.
-                row.broken = {**pool.escapes(row.benchmark.row), **row.broken}
 
-    def _time_row(self, row: _Open, pool: WorkerPool, core: int | None) -> None:
+    def _time_row(self, row: Open, pool: WorkerPool, core: int | None) -> None:
         try:
             samples = self._sample(row, pool, core)
         except _BrokenError as error:
             reasons = {side: f"while it was timed: {why}" for side, why in error.reasons.items()}
-            row.broken |= reasons
-            for side, silent_s in error.silent_s.items():
-                run = dataclasses.replace(row.inspected.sides[side], silent_s=silent_s)
-                row.inspected = row.inspected.with_side(side, run)
+            row.row = row.row.with_problems(reasons)
             if not error.alive:
                 pool.close_all()  # a worker is never replaced alone, because a pair launches both
                 return
@@ -206,16 +241,16 @@ class Session:
                 row.evidence.add(statistics.median(log_ratios))
         self._release(row, pool)
 
-    def _release(self, row: _Open, pool: WorkerPool) -> None:
+    def _release(self, row: Open, pool: WorkerPool) -> None:
         request = protocol.Release(*row.benchmark.target)
         pools = dict.fromkeys(pool.live, pool)
         for name, reply in ask_sides(pools, request, row.benchmark.timeout_s).items():
             if isinstance(reply, WorkerError):
-                row.broken.setdefault(name, f"its teardown failed: {reply}")
+                row.row = row.row.with_problems({name: f"its teardown failed: {reply}"})
                 if not reply.alive:
                     pool.close_all()
 
-    def _sample(self, row: _Open, pool: WorkerPool, core: int | None) -> list[tuple[float, float]]:
+    def _sample(self, row: Open, pool: WorkerPool, core: int | None) -> list[tuple[float, float]]:
         """Return the seconds of one call on base and head, for each alternation."""
         ways, alone_s = self._make_ready(row, pool, core)
         at_once: list[tuple[float, float]] = []
@@ -228,18 +263,20 @@ class Session:
         # If the calls seemed crowded, they are compared again with `in_turn`, because the earlier
         # single call may have been a quick outlier.
         shared = bool(at_once) and not are_crowded(at_once, alone_s)
-        row.shared |= shared
+        row.row = dataclasses.replace(row.row, shared=row.row.shared or shared)
         # Reports and budgets use the seconds of calls that had a core to themselves.
         for name, taken in alone_s.items():
-            row.seconds[name].append(taken)
+            row.timed_s[name].append(taken)
         return at_once if shared else in_turn
 
     def _alternate(
-        self, row: _Open, pool: WorkerPool, core: int | None, ways: Ways, *, at_once: bool
+        self, row: Open, pool: WorkerPool, core: int | None, ways: Ways, *, at_once: bool
     ) -> list[tuple[float, float]]:
-        way = ways.first if at_once else ways.in_turn
+        way = (ways.shared if at_once else None) or ways.in_turn
         target = row.benchmark.target
-        request = protocol.Sample(*target, calls=way.calls, own_time=ways.own_time, core=core)
+        request = protocol.Sample(
+            *target, calls=way.calls, own_time=ways.shared is not None, core=core
+        )
         samples = []
         for _ in range(way.samples):
             replies = self._ask(row, pool, request, at_once=at_once)
@@ -247,7 +284,7 @@ class Session:
         return samples
 
     def _make_ready(
-        self, row: _Open, pool: WorkerPool, core: int | None
+        self, row: Open, pool: WorkerPool, core: int | None
     ) -> tuple[Ways, Mapping[str, float]]:
         """Prepare a row on both sides at once, each on a core of its own.
 
@@ -256,8 +293,9 @@ class Session:
         target = row.benchmark.target
         timing = self.rules.timing
         if row.ways is not None:
-            calls = row.ways.first.calls
-            prepare = protocol.Prepare(*target, calls=calls, own_time=row.ways.own_time)
+            way = row.ways.shared or row.ways.in_turn
+            own_time = row.ways.shared is not None
+            prepare = protocol.Prepare(*target, calls=way.calls, own_time=own_time)
             ready = self._ask(row, pool, prepare)
             return row.ways, {side: reply.seconds for side, reply in ready.items()}
         found = self._ask(row, pool, protocol.Calibrate(*target, target_s=timing.sample_s))
@@ -269,7 +307,7 @@ class Session:
 
     def _ask(
         self,
-        row: _Open,
+        row: Open,
         pool: WorkerPool,
         request: protocol.Request[R | protocol.Skipped],
         *,
@@ -286,7 +324,6 @@ class Session:
             request,
             row.benchmark.timeout_s,
             at_once=at_once,
-            stop_at_failure=not at_once,
         )
         fit: dict[str, R] = {}
         broken = _BrokenError({}, alive=True)
@@ -294,7 +331,6 @@ class Session:
             if isinstance(reply, WorkerError):
                 broken.reasons[name] = str(reply)
                 broken.alive &= reply.alive
-                broken.silent_s[name] = reply.silent_s
             elif isinstance(reply, protocol.Skipped):
                 broken.reasons[name] = f"{SKIPPED_NOW}: {reply.reason}"
             else:
@@ -305,3 +341,60 @@ class Session:
 
     def _is_over(self) -> bool:
         return time.monotonic() >= self.progress.deadline
+
+
+def choose_ways(
+    found: Sequence[Calibration], timing: Timing, timeout_s: float, *, has_two_cores: bool
+) -> Ways:
+    """Choose how to sample a row from the calibration of its calls on both sides.
+
+    Args:
+        found: the calibration on each side.
+        timing: how long a pair and a sample last.
+        timeout_s: seconds that the benchmark may take.
+        has_two_cores: whether the sides are pinned and prepared on cores of their own.
+    """
+    # The slower side decides how many calls a sample has, so that a large slowdown costs little
+    # time.
+    calls = min(each.calls for each in found)
+    least_s = min(each.seconds for each in found)
+    most_s = max(each.seconds for each in found)
+    # If one side takes far longer, one turn is enough to see it, and more would take too long.
+    is_comparable = most_s <= _COMPARABLE * least_s
+    turns = _alternations(found, calls, timing, timing.min_alternations if is_comparable else 1)
+    in_turn = Way(calls, turns)
+    is_fixed = any(each.fixed for each in found)
+    enough = calls if is_fixed else math.ceil(timing.shared_s / max(least_s, 1e-9))
+    may_share = (
+        timing.shared_s > 0
+        and has_two_cores
+        and all(each.is_work for each in found)
+        and least_s * enough >= _FIXED * timing.shared_s
+        and is_comparable
+        and _wall_s(found, enough) <= timeout_s / 2
+    )
+    if not may_share:
+        return Ways(in_turn)
+    return Ways(in_turn, Way(enough, _alternations(found, enough, timing, 1)))
+
+
+def _alternations(found: Sequence[Calibration], calls: int, timing: Timing, least: int) -> int:
+    """Return how many samples of `calls` calls a pair holds, at least `least`."""
+    wanted = round(timing.pair_s / max(_wall_s(found, calls), 1e-6))
+    return max(least, min(timing.max_alternations, wanted))
+
+
+def _wall_s(found: Sequence[Calibration], calls: int) -> float:
+    """Return the seconds that `calls` calls take on both sides, including repeated setups."""
+    return sum(each.wall_s / each.calls * calls for each in found)
+
+
+def are_crowded(samples: Sequence[tuple[float, float]], alone_s: Mapping[str, float]) -> bool:
+    """Tell whether either side's calls take much longer at once than alone."""
+    return any(taken > _CROWDED * alone_s[name] for name, taken in medians(samples).items())
+
+
+def medians(samples: Sequence[tuple[float, float]]) -> dict[str, float]:
+    """Return the median seconds of each side."""
+    bases, heads = zip(*samples, strict=True)
+    return {"base": statistics.median(bases), "head": statistics.median(heads)}

@@ -10,26 +10,29 @@ import dataclasses
 import hashlib
 import json
 import math
+import os
 import shutil
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import ConfigDict, TypeAdapter
 
+from perfgate import machine
 from perfgate.config import Rules
 from perfgate.files import replace_text
-from perfgate.measure.imports import key_of
 from perfgate.measure.workers import Say
-from perfgate.source.changes import changed_files, digest
+from perfgate.rows import Row
+from perfgate.source.changes import changed_files
+from perfgate.source.installed import describe_python
 from perfgate.source.sides import Sides
-from perfgate.stages import Timed
 
 _FREE = ("budget", "json", "output", "seed")  # options that may differ when a run is continued
+_VARIABLES = ("JAX_", "XLA_", "OMP_", "PYTHON")  # those whose change makes old measurements void
 FOLDER = "unfinished"  # in the folder of the reports
 # A row without its evidence, and the log ratios of its pairs. Evidence is made from them again.
 _RECORD = TypeAdapter(
-    tuple[Timed, tuple[float, ...]], config=ConfigDict(ser_json_inf_nan="constants")
+    tuple[Row, tuple[float, ...]], config=ConfigDict(ser_json_inf_nan="constants")
 )
 
 
@@ -49,12 +52,12 @@ class Progress:
     say: Say
     deadline: float = math.inf
     folder: Path | None = None
-    rows: dict[str, Timed] = field(default_factory=dict)
+    rows: dict[str, Row] = field(default_factory=dict)
     pairs: dict[str, tuple[float, ...]] = field(default_factory=dict)
     kept: Callable[[], object] = lambda: None
 
-    def read(self, output: Path, key: str, leave_out: Collection[str] = ()) -> None:
-        """Continue the run with this key, without some rows, and remove the files of all others."""
+    def read(self, output: Path, key: str) -> None:
+        """Continue the run with this key, and remove the files of all others."""
         self.folder = output / FOLDER / key
         for other in (output / FOLDER).glob("*"):
             if other != self.folder:
@@ -64,11 +67,10 @@ class Progress:
                 row, pairs = _RECORD.validate_json(file.read_bytes())
             except (OSError, ValueError):
                 continue  # a damaged file counts as none
-            if row.name not in leave_out:
-                self.rows[row.name] = row
-                self.pairs[row.name] = pairs
+            self.rows[row.name] = row
+            self.pairs[row.name] = pairs
 
-    def keep(self, rows: Iterable[Timed]) -> None:
+    def keep(self, rows: Iterable[Row]) -> None:
         """Keep rows as they are now."""
         for row in rows:
             self.rows[row.name] = row
@@ -90,14 +92,22 @@ class Progress:
 
 def run_key(sides: Sides, rules: Rules, options: argparse.Namespace) -> str:
     """Return a hash of everything that decides what a run measures."""
-    settings = {name: value for name, value in vars(options).items() if name not in _FREE}
-    changed = changed_files(sides.base.root, sides.head.root)
+    changed = {}
+    for path in changed_files(sides.base.root, sides.head.root):
+        file = sides.head.root / path
+        changed[str(path)] = hashlib.sha256(
+            file.read_bytes() if file.is_file() else b""
+        ).hexdigest()
     parts = [
         sides.base.commit,
-        key_of(sides.head, sides),
-        [(str(path), digest(sides.head.root / path)) for path in changed],
+        sides.head.commit,
+        changed,
         dataclasses.asdict(rules),
-        settings,
+        {name: value for name, value in vars(options).items() if name not in _FREE},
+        describe_python(sides.config.python),
+        machine.describe(),
+        {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)},
+        sides.config.environment,
     ]
     text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]

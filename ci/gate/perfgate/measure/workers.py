@@ -1,23 +1,234 @@
-"""Pools of workers, and the one function that sends both sides the same request."""
+"""Start workers, ask them, survive their failures, and end them with everything that they started.
 
+A worker is a process in a session of its own that runs one side's benchmarks. It may hang, die or
+fork. Each of these becomes a `WorkerError` with a one-sentence message. Nothing that it started
+outlives `close`, and nothing outlives the gate (see `process/reaper.py`).
+"""
+
+import contextlib
 import dataclasses
+import json
 import math
+import os
+import select
+import signal
+import subprocess
 import time
-from collections.abc import Callable, Mapping
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from perfgate.process.channel import ESCAPED, Worker, WorkerError
+import asv_runner
+from pydantic import TypeAdapter
+
+from perfgate.options import STOPPING
+from perfgate.process import protocol
 from perfgate.process.protocol import Request, Skipped
+from perfgate.process.reaper import reaper
 from perfgate.source.sides import Side, Sides
-from perfgate.stages import SIDES
 
 Say = Callable[[str], None]
 R = TypeVar("R")
 SKIPPED_NOW = "it is skipped now, but was not before"
+WORKER_FILE = Path(__file__).parents[1] / "worker" / "__main__.py"
+# The folder with the gate's own asv_runner, for a suite's Python that has none.
+RUNNER = Path(asv_runner.__file__).parents[1]
+_REPLIES = {each.__name__: TypeAdapter(each) for each in typing.get_args(protocol.Reply)}
+_FAREWELL_S = 1.0
+
+
+class WorkerError(Exception):
+    """A worker could not answer; the message says why.
+
+    Attributes:
+        alive: whether the worker can still answer other requests.
+        by_runner: whether the benchmark is not to blame.
+    """
+
+    def __init__(self, reason: str, *, alive: bool = False, by_runner: bool = False):
+        super().__init__(reason)
+        self.alive = alive
+        self.by_runner = by_runner
 
 
 class TimeSpentError(Exception):
     """The run has reached its end, so a worker was not asked or its answer not awaited."""
+
+
+class Worker:
+    """A live worker of one side. Use it in a `with` block.
+
+    Args:
+        sides: the two commits.
+        side: the one whose benchmarks it runs.
+        core: the core that it is pinned to; None leaves it free.
+        suite: the folder of benchmarks, if that is not the side's.
+        hash_seed: decides the order of sets.
+    """
+
+    def __init__(
+        self,
+        sides: Sides,
+        side: Side,
+        *,
+        core: int | None = None,
+        suite: Path | None = None,
+        hash_seed: int = 0,
+    ):
+        self._is_pytest = sides.is_pytest
+        self._number = 0
+        self._unread = b""
+        place = sides.folder / f"exchange-{side.name}"
+        folders = {"--suite": suite or side.suite, "--caches": sides.folder / f"caches-{side.name}"}
+        folders |= {"--exchange": place, "--root": side.root, "--runner": RUNNER}
+        programs = sides.folder / sides.programs
+        for folder in (folders["--caches"], place, programs):
+            folder.mkdir(exist_ok=True)
+        request_read, self._requests = os.pipe()
+        self._replies, reply_write = os.pipe()
+        # With -P the worker's folder stays off the import path, so the suite can't import from it.
+        command = [side.python, "-P", str(WORKER_FILE)]
+        command += ["--requests", str(request_read), "--replies", str(reply_write)]
+        for flag, folder in folders.items():
+            command += [flag, str(folder)]
+        command += ["--pytest"] if sides.is_pytest else []
+        command += [] if core is None else ["--core", str(core)]
+        self._log = place / f"stderr-{time.monotonic_ns()}.txt"
+        started = None
+        try:
+            with self._log.open("wb") as log, _interrupts_held():
+                self._process = started = subprocess.Popen(
+                    command,
+                    env=reaper().marked(side.environment(programs, hash_seed)),
+                    pass_fds=(request_read, reply_write),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=log,
+                    # its children can then be ended with it, and Ctrl-C only reaches this process
+                    start_new_session=True,
+                    cwd=place,
+                )
+                reaper().add_group(self._process.pid)
+        except KeyboardInterrupt:
+            # An interrupt that was held is raised after the launch. Nothing else knows the new
+            # process, so it is closed here.
+            if started is not None:
+                self.close()
+            raise
+        os.close(request_read)
+        os.close(reply_write)
+
+    def ask(self, request: Request[R], timeout_s: float) -> R:
+        """Send one request and return its reply; see `receive`."""
+        self.send(request)
+        return self.receive(request, timeout_s)
+
+    def send(self, request: Request[Any]) -> None:
+        """Send a request. `receive` waits for its reply."""
+        self._number += 1
+        # If nobody reads it, the missing answer will show that.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._requests, protocol.encode(request, self._number))
+
+    def receive(self, request: Request[R], timeout_s: float) -> R:
+        """Return the reply to the last request.
+
+        Raises:
+            WorkerError: the benchmark raised, or the worker died or took longer than `timeout_s`.
+        """
+        deadline = time.monotonic() + timeout_s
+        try:
+            number, reply = self._read(deadline)
+            while number != self._number:  # of a forked child that returned late
+                number, reply = self._read(deadline)
+        except TimeoutError:
+            limit = "timeout_s in gate.toml"
+            if isinstance(request, protocol.Target) and not self._is_pytest:
+                limit = "its `timeout`, or default_benchmark_timeout in asv.conf.json"
+            reason = f"no answer within {timeout_s:g} s; if it needs longer, raise {limit}"
+            raise WorkerError(reason) from None
+        if isinstance(reply, protocol.Failed):
+            alive = not reply.is_fatal
+            raise WorkerError(reply.reason, alive=alive, by_runner=reply.by_runner)
+        return typing.cast("R", reply)
+
+    def _read(self, deadline: float) -> tuple[int, object]:
+        """Return the next message and the number of the request that it answers.
+
+        Raises:
+            WorkerError: the worker has ended, closed its pipe, or written something else.
+            TimeoutError: the deadline has passed.
+        """
+        while b"\n" not in self._unread:
+            # A forked child may hold the pipe open after its parent's death, so the parent is
+            # polled too.
+            wait_s = min(0.2, max(0.0, deadline - time.monotonic()))
+            readable, _, _ = select.select([self._replies], [], [], wait_s)
+            if readable:
+                chunk = os.read(self._replies, 1 << 16)
+                if not chunk:
+                    raise WorkerError(self._cause_of_death())
+                self._unread += chunk
+            elif self._process.poll() is not None:
+                raise WorkerError(self._cause_of_death())
+            elif time.monotonic() >= deadline:
+                raise TimeoutError
+        line, _, self._unread = self._unread.partition(b"\n")
+        try:
+            number, kind, fields = json.loads(line)
+            return number, _REPLIES[kind].validate_python(fields)
+        except (ValueError, LookupError, TypeError):  # a benchmark may write anything
+            raise WorkerError("it wrote into the pipe that belongs to the gate") from None
+
+    def _cause_of_death(self) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_FAREWELL_S)
+        code = self._process.returncode
+        if code is None:
+            return "it closed the pipe to the gate"
+        if code < 0:
+            hint = ", which the kernel sends if memory runs out" if code == -signal.SIGKILL else ""
+            return f"its process was ended by {signal.Signals(-code).name}{hint}"
+        last = self._log.read_text(errors="replace").strip().splitlines()[-1:]
+        return f"its process ended with exit code {code}" + (f": {last[0][:200]}" if last else "")
+
+    def close(self) -> None:
+        """End the worker and everything it started."""
+        for descriptor in (self._requests, self._replies):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        # macOS refuses to signal a group in which every process has ended
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        reaper().drop_group(self._process.pid)
+        self._process.wait()
+        with contextlib.suppress(OSError):
+            self._log.unlink()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Delay interrupts: if one stopped the gate in mid-launch, a process would be left over."""
+    came: list[int] = []
+    # Masking the signal is not enough: another thread of this process, such as one of BLAS, would
+    # take it. A signal that is ignored must stay ignored, like SIGINT in a background job of a
+    # shell.
+    held = [each for each in STOPPING if signal.getsignal(each) is not signal.SIG_IGN]
+    handlers = {each: signal.signal(each, lambda number, _: came.append(number)) for each in held}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if came:
+        signal.raise_signal(came[0])
 
 
 class WorkerPool:
@@ -38,16 +249,26 @@ class WorkerPool:
     ):
         self.sides = sides
         self.deadline = deadline
-        # the seconds that each side's last reply took
-        self.answered_s: dict[str, float] = dict.fromkeys(SIDES, 0.0)
-        self._sent: dict[str, float] = dict.fromkeys(SIDES, 0.0)
         self.hash_seed = hash_seed
         self.cores = {"base": core, "head": core if head_core is None else head_core}
-        self._escaped: dict[str, set[str]] = {side: set() for side in SIDES}
         self._workers: dict[str, Worker] = {}
 
     def ask(self, side: Side, request: Request[R], timeout_s: float) -> R:
-        """Send the worker of `side` a request and return its reply.
+        """Send the worker of `side` a request and return its reply; see `receive`."""
+        self.send(side, request)
+        return self.receive(side, request, timeout_s)
+
+    def send(self, side: Side, request: Request[Any]) -> None:
+        """Send the worker of `side` a request. `receive` waits for its reply."""
+        self.check_time()
+        if side.name not in self._workers:
+            place = self.cores[side.name]
+            worker = Worker(self.sides, side, core=place, hash_seed=self.hash_seed)
+            self._workers[side.name] = worker
+        self._workers[side.name].send(request)
+
+    def receive(self, side: Side, request: Request[R], timeout_s: float) -> R:
+        """Return the reply to the last request that was sent to `side`.
 
         A lost worker is closed, and the next request starts another one.
 
@@ -55,31 +276,15 @@ class WorkerPool:
             WorkerError: it could not answer.
             TimeSpentError: the deadline has passed.
         """
-        self.send(side, request)
-        return self.receive(side, request, timeout_s)
-
-    def send(self, side: Side, request: Request[Any]) -> None:
-        """Send the worker of `side` a request. `receive` waits for its reply."""
-        self.check_time()
-        self._sent[side.name] = time.monotonic()
-        if side.name not in self._workers:
-            launch = self.sides.launch(side, core=self.cores[side.name], hash_seed=self.hash_seed)
-            self._workers[side.name] = Worker(launch)
-        self._workers[side.name].send(request)
-
-    def receive(self, side: Side, request: Request[R], timeout_s: float) -> R:
-        """Return the reply to the last request that was sent to `side`."""
         left_s = max(0.0, self.deadline - time.monotonic())
         try:
-            reply = self._workers[side.name].receive(request, min(timeout_s, left_s))
+            return self._workers[side.name].receive(request, min(timeout_s, left_s))
         except WorkerError as error:
             if not error.alive:
                 self.close(side.name)
             if left_s < timeout_s and time.monotonic() >= self.deadline:
                 raise TimeSpentError from None
             raise
-        self.answered_s[side.name] = time.monotonic() - self._sent[side.name]
-        return reply
 
     def check_time(self) -> None:
         """Raise a `TimeSpentError` if the deadline has passed."""
@@ -92,16 +297,11 @@ class WorkerPool:
         both = (self.sides.base, self.sides.head)
         return [side for side in both if side.name in self._workers]
 
-    def escapes(self, row: str) -> dict[str, str]:
-        """Return the problem, by side, if a forked child escaped from a row's benchmark."""
-        return {side: ESCAPED for side, rows in self._escaped.items() if row in rows}
-
     def close(self, name: str) -> None:
         """End the worker of a side."""
         worker = self._workers.pop(name, None)
         if worker is not None:
             worker.close()
-            self._escaped[name] |= worker.escaped
 
     def close_all(self) -> None:
         """End every worker."""
@@ -121,38 +321,31 @@ def ask_sides(
     timeout_s: float,
     *,
     at_once: bool = True,
-    stop_at_failure: bool = False,
 ) -> dict[str, R | WorkerError]:
     """Send these sides the same request, and return each reply or the error of its worker.
 
-    Even with `at_once`, sides whose workers share a core are asked one after the other. They would
-    disturb each other.
+    Sides are asked one after the other if their workers share a core, since they would disturb each
+    other, or without `at_once`. Then the second side is not asked if the first one fails.
 
     Args:
         pools: the sides to ask, in this order.
         request: the request. If it names no core, each worker stays on its own core.
         timeout_s: seconds to wait for one reply.
         at_once: send to both, then receive from both.
-        stop_at_failure: when asking in turn, don't ask the second side if the first one fails.
     """
     places = [pool.cores[side.name] for side, pool in pools.items()]
     have_cores_of_their_own = None in places or len(set(places)) == len(places)
     groups = [tuple(pools)] if at_once and have_cores_of_their_own else [(side,) for side in pools]
     replies: dict[str, R | WorkerError] = {}
     for group in groups:
-        if stop_at_failure and any(map(_is_failure, replies.values())):
+        if not at_once and any(isinstance(e, (WorkerError, Skipped)) for e in replies.values()):
             break
         for side in group:
-            pool = pools[side]
-            core = pool.cores[side.name] if request.core is None else request.core
-            pool.send(side, dataclasses.replace(request, core=core))
+            core = pools[side].cores[side.name] if request.core is None else request.core
+            pools[side].send(side, dataclasses.replace(request, core=core))
         for side in group:
             try:
                 replies[side.name] = pools[side].receive(side, request, timeout_s)
             except WorkerError as error:
                 replies[side.name] = error
     return replies
-
-
-def _is_failure(reply: object) -> bool:
-    return isinstance(reply, (WorkerError, Skipped))

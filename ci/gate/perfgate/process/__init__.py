@@ -1,1 +1,1 @@
-"""Worker processes: starting them, and the protocol between them and the gate."""
+"""What gate and workers share: their messages, and the process that outlives both."""

@@ -1,1 +1,1 @@
-"""Reports of a run: Markdown, JSON, JUnit, and a comment on the pull request."""
+"""Reports of a run: Markdown, JSON, and a comment on the pull request."""

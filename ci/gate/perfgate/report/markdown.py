@@ -8,10 +8,9 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from perfgate.hlo import difference
 from perfgate.metrics import describe_change, number
 from perfgate.report.result import Result
-from perfgate.stages import MODULE, Judged, NotRun, Outcome, Timed
+from perfgate.rows import MODULE, Judged, NotRun, Outcome, Row
 from perfgate.verdict import BROKEN_BEFORE
 
 _MOST_NAMES = 10  # names listed before "and N more"
@@ -31,7 +30,7 @@ def markdown(result: Result) -> str:
         ("Passed with a warning", {Outcome.WARNED}),
     ):
         found = [row for row in result.rows if row.outcome in outcomes]
-        rows = [row for row in found if row.timed.inspected.not_run is not NotRun.TIME]
+        rows = [row for row in found if row.row.not_run is not NotRun.TIME]
         if rows:
             parts += [f"## {title}", *(_section(row, result) for row in rows)]
     parts += [
@@ -62,14 +61,14 @@ def _broken_before(result: Result) -> list[str]:
 
 def _section(row: Judged, result: Result) -> str:
     first, *others = row.reasons or ("",)
-    found = f"**{row.verdict}** {measured(row.timed)}".rstrip()
+    found = f"**{row.verdict}** {measured(row.row)}".rstrip()
     lines = [f"### `{row.name}`", "", f"{found}: {first}" if first else found, ""]
     more = [f"- {reason}" for reason in others]
     if row.outcome is Outcome.FAILED:
-        more += _program_difference(row.timed)
+        more += _program_difference(row.row)
     if more:
         lines += [*_folded("More about it", more), ""]
-    return "\n".join([*lines, "```sh", command(row, result), "```"])
+    return "\n".join([*lines, "```sh", command(row.row, result), "```"])
 
 
 def _folded(title: str, lines: Sequence[str]) -> list[str]:
@@ -77,7 +76,7 @@ def _folded(title: str, lines: Sequence[str]) -> list[str]:
     return [f"<details><summary>{title}</summary>", "", *lines, "", "</details>"]
 
 
-def command(row: Judged, result: Result) -> str:
+def command(row: Row, result: Result) -> str:
     """Return the command that repeats one row on a laptop."""
     name = row.name
     end = "$"
@@ -90,23 +89,15 @@ def command(row: Judged, result: Result) -> str:
     return shlex.join([*result.reproduce, "--bench", f"^{pattern}{end}"])
 
 
-def _program_difference(row: Timed) -> list[str]:
-    base = row.inspected.base.program
-    head = row.inspected.head.program
+def _program_difference(row: Row) -> list[str]:
     changed = [each for each in row.changes if each.base != each.head]
-    if base is None or head is None or not changed:
+    if len(row.programs) < 2 or not changed:
         return []
-    lines = ["", "| program | base -> head |", "|---|---|"]
-    lines += [f"| {each.metric} | {describe_change(each)} |" for each in changed]
-    found = difference(base, head)
-    for word, kinds in (("gained", found.gained), ("lost", found.lost)):
-        if kinds:
-            shown = ", ".join(f"{count} {kind}" for kind, count in list(kinds.items())[:6])
-            lines.append(f"| {word} | {shown} |")
-    return lines
+    lines = [f"| {each.metric} | {describe_change(each)} |" for each in changed]
+    return ["", "| program | base -> head |", "|---|---|", *lines]
 
 
-def measured(row: Timed) -> str:
+def measured(row: Row) -> str:
     """Return the ratio with its interval, or the change of a value that isn't timed."""
     if row.evidence is not None and row.evidence.num_pairs > 1:
         ratio, low, high = row.evidence.ratio()
@@ -117,7 +108,7 @@ def measured(row: Timed) -> str:
     return describe_change(values[0]) if values else ""
 
 
-def _finds(row: Timed) -> str:
+def _finds(row: Row) -> str:
     """Return the smallest slowdown that the gate would have found in this row's noise."""
     if row.evidence is None or row.evidence.num_pairs < 2 or math.isnan(row.evidence.sd):
         return ""
@@ -128,15 +119,15 @@ def _table(result: Result) -> list[str]:
     lines = ["| benchmark | verdict | head / base | finds |", "|---|---|---|---|"]
     for row in sorted(result.rows, key=lambda row: (-row.outcome, row.name)):
         name = row.name.replace("|", "\\|")
-        timed = row.timed
-        lines.append(f"| `{name}` | {row.verdict} | {measured(timed)} | {_finds(timed)} |")
+        found = f"{measured(row.row)} | {_finds(row.row)}"
+        lines.append(f"| `{name}` | {row.verdict} | {found} |")
     holds = 100 * (1 - 2 * result.rules.verdict.limits.miss_beta)
     explained = (
         "`finds`: the smallest slowdown that the full number of pairs finds in this noise, 19 "
         f"times in 20. Each interval holds the true ratio {holds:.0f} times in 100, at whichever "
         "look the test stopped."
     )
-    has_pairs = any(_finds(row.timed) for row in result.rows)
+    has_pairs = any(_finds(row.row) for row in result.rows)
     return ["## All benchmarks", "\n".join(lines), *([explained] if has_pairs else [])]
 
 
@@ -177,10 +168,9 @@ def _expired(result: Result) -> list[str]:
 def _unseen(result: Result) -> list[str]:
     """Say what the run did not measure, and how the change alters its own measurement."""
     parts = []
-    identical = [row.name for row in result.rows if row.timed.is_identical]
+    identical = [row.name for row in result.rows if row.row.same and row.row.benchmark.is_timed]
     open_rows = [row.name for row in result.rows if row.outcome is Outcome.OPEN]
     only_documentation = result.not_run(NotRun.DOCUMENTATION)
-    same_files = result.not_run(NotRun.SAME_FILES)
     lines = [
         *_enumerated(
             "not reached before the run ended; repeat the command to continue",
@@ -192,13 +182,9 @@ def _unseen(result: Result) -> list[str]:
             result.coverage.not_imported,
         ),
         *_enumerated(
-            "setup makes different inputs each time; seed it", result.coverage.random_inputs
-        ),
-        *_enumerated(
             "undecided, but none of them looks slower; give more time with --budget", open_rows
         ),
         *_enumerated("not run, since only documentation differs", only_documentation),
-        *_enumerated("not run, since no file that they use changed", same_files),
         *_enumerated("not timed, since both sides run the same program or code", identical),
     ]
     if lines:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from perfgate.budgets import UNKNOWN, BudgetFinding
 from perfgate.config import Rules
 from perfgate.report.coverage import Coverage
-from perfgate.stages import Judged, NotRun, Outcome
+from perfgate.rows import Judged, NotRun, Outcome
 from perfgate.verdict import BROKEN_BEFORE
 
 EXIT_WORDS = {0: "PASSED", 1: "FAILED", 3: "COULD NOT TELL"}
@@ -68,7 +68,7 @@ class Result:
 
     def not_run(self, why: NotRun) -> list[str]:
         """Return the names of the rows that were not run for this reason."""
-        return [row.name for row in self.rows if row.timed.inspected.not_run is why]
+        return [each.name for each in self.rows if each.row.not_run is why]
 
     def count_budgets(self, *words: str) -> int:
         """Return how many budgets have one of these results."""

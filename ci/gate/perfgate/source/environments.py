@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -115,28 +115,6 @@ def check_python(python: str) -> None:
         raise UsageError(
             f"--python {python} is Python {version}, but benchmarks run in Python 3.11 or newer."
         )
-
-
-def build_environments(
-    folder: Path, packages: Mapping[str, Path], config: SuiteConfig, *, shared: bool
-) -> dict[str, str]:
-    """Build an environment for each side, or head's for both, and return their interpreters.
-
-    Args:
-        folder: the folder in which to build them.
-        packages: the package's folder on each side.
-        config: the suite's configuration.
-        shared: whether one environment is enough, because both packages are the same.
-
-    Raises:
-        PreparationError: one could not be built.
-    """
-    if shared:
-        return dict.fromkeys(packages, build_environment(folder / "env", packages["head"], config))
-    return {
-        name: build_environment(folder / f"env-{name}", package, config)
-        for name, package in packages.items()
-    }
 
 
 def build_environment(place: Path, package: Path, config: SuiteConfig) -> str:

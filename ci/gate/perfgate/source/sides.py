@@ -8,7 +8,6 @@ package must be compiled, each side gets an environment of its own.
 
 import contextlib
 import dataclasses
-import functools
 import os
 import shutil
 import sys
@@ -18,15 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from perfgate.errors import UsageError
-from perfgate.process.channel import Launch
 from perfgate.source.asv_config import SuiteConfig, read_config
-from perfgate.source.changes import (
-    changed_code,
-    changed_lines,
-    is_same_code,
-    only_pages_differ,
-)
-from perfgate.source.environments import build_environments, check_python, why_built
+from perfgate.source.changes import changed_code, changed_lines, only_pages_differ
+from perfgate.source.environments import build_environment, check_python, why_built
 from perfgate.source.git import WORKING_TREE, commit_of, git, list_files, merge_base, submodules
 from perfgate.source.layout import (
     generated_modules,
@@ -93,7 +86,7 @@ class Sides:
 
     Attributes:
         base_suite: the base's own suite, to tell which benchmarks are new and which are gone.
-        same_code: whether the two differ in nothing that can matter.
+        changed_code: the differing files outside of the suite that can matter.
         changed_suite: by file of the suite, the lines in which head's differs from the base's own.
             Comments and layout don't count.
         only_documentation: whether the two differ in documentation only.
@@ -108,18 +101,12 @@ class Sides:
     folder: Path
     environments: str
     base_suite: Path
-    same_code: bool = False
+    changed_code: Sequence[PurePosixPath] = ()
     changed_suite: Mapping[str, Sequence[str]] = field(default_factory=dict)
     only_documentation: bool = False
     programs: str = "programs"
     notes: tuple[str, ...] = ()
     is_pytest: bool = False
-
-    @functools.cached_property
-    def changed_code(self) -> list[PurePosixPath]:
-        """The differing files outside of the suite that can matter; see `changes.changed_code`."""
-        suite = self.head.suite.relative_to(self.head.root)
-        return changed_code(self.base.root, self.head.root, suite)
 
     @property
     def edited_suite(self) -> list[str]:
@@ -130,26 +117,6 @@ class Sides:
             for name in self.changed_suite
             if (self.base_suite / Path(name).relative_to(suite)).exists()
         ]
-
-    def launch(
-        self, side: Side, *, core: int | None = None, suite: Path | None = None, hash_seed: int = 0
-    ) -> Launch:
-        """Return the settings for starting a worker of `side`."""
-        folders = {name: self.folder / f"{name}-{side.name}" for name in ("caches", "exchange")}
-        programs = self.folder / self.programs
-        for folder in (*folders.values(), programs):
-            folder.mkdir(exist_ok=True)
-        environment = side.environment(programs, hash_seed)
-        return Launch(
-            side.python,
-            suite or side.suite,
-            caches=folders["caches"],
-            exchange=folders["exchange"],
-            root=side.root,
-            environment=environment,
-            core=core,
-            is_pytest=self.is_pytest,
-        )
 
 
 @contextlib.contextmanager
@@ -289,7 +256,7 @@ def _made_ready(
     only_documentation = only_pages_differ(base_root, head_root, suite)
     base_suite = _exchange_suite(folder, base_root, head_root, suite)
     # compared before a build can leave files there
-    same_code = is_same_code(base_root, head_root, suite)
+    different = changed_code(base_root, head_root, suite)
     changed = changed_lines(base_suite, head_root / suite)
     changed_suite = {(suite / path).as_posix(): lines for path, lines in changed.items()}
     versions, generated = generated_modules(root, config.package_dir, suite)
@@ -299,11 +266,15 @@ def _made_ready(
         reason = f"a build makes {generated[0]}, which git ignores"
     packages = {name: place / config.package_dir for name, (place, _) in checkouts.items()}
     pythons = dict.fromkeys(packages, python)
-    environments = "one, shared: the declared dependencies are equal"
-    if python != sys.executable:
-        environments = f"one, shared, of {python}: the declared dependencies are equal"
+    of = "" if python == sys.executable else f" of {python}"
+    environments = f"one, shared{of}: the declared dependencies are equal"
     if reason:
-        pythons = build_environments(folder, packages, config, shared=only_documentation)
+        to_build = {"head": packages["head"]} if only_documentation else packages
+        built = {
+            name: build_environment(folder / f"env-{name}", package, config)
+            for name, package in to_build.items()
+        }
+        pythons = {"base": built["head"]} | built
         number = "one, built for both sides" if only_documentation else "one for each side"
         environments = f"{number}: {reason}"
     sides = []
@@ -322,7 +293,7 @@ def _made_ready(
         folder,
         environments,
         base_suite,
-        same_code,
+        different,
         changed_suite,
         only_documentation,
         notes=tuple(notes),

@@ -43,8 +43,8 @@ def unfollowed(
     Raises:
         UsageError: asv's `repo` is another repository.
     """
+    _refuse_other_repository(root, config)
     return [
-        *_other_repository(root, config),
         *_other_pythons(config, is_built=is_built),
         *_other_matrix(config),
         *([] if is_built else _missing_requirements(config)),
@@ -53,27 +53,14 @@ def unfollowed(
     ]
 
 
-def _other_repository(root: Path, config: SuiteConfig) -> Iterator[str]:
+def _refuse_other_repository(root: Path, config: SuiteConfig) -> None:
     repo = str(config.settings.get("repo", "."))
     place = root / config.folder / repo
-    if place.is_dir():
-        if Path(git("rev-parse", "--show-toplevel", cwd=place)) != root:
-            raise UsageError(
-                f"repo in asv.conf.json is {repo!r}, another repository; the gate compares commits "
-                "of the repository that holds asv.conf.json. Keep the suite beside the package."
-            )
-        return
-    names = {_last_word(line.split()[1]) for line in _remotes(root)} | {root.name}
-    if _last_word(repo) not in names:
-        yield f"repo in asv.conf.json ({repo}) was not used: both commits are from this repository."
-
-
-def _remotes(root: Path) -> list[str]:
-    return [line for line in git("remote", "--verbose", cwd=root).splitlines() if line.strip()]
-
-
-def _last_word(address: str) -> str:
-    return re.split(r"[/:]", address.rstrip("/"))[-1].removesuffix(".git")
+    if place.is_dir() and Path(git("rev-parse", "--show-toplevel", cwd=place)) != root:
+        raise UsageError(
+            f"repo in asv.conf.json is {repo!r}, another repository; the gate compares commits "
+            "of the repository that holds asv.conf.json. Keep the suite beside the package."
+        )
 
 
 def _other_pythons(config: SuiteConfig, *, is_built: bool) -> Iterator[str]:

@@ -16,9 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _SYSTEM_CALLS = {"x86_64": 298, "aarch64": 241, "riscv64": 241}
-INSTRUCTIONS = (0, 1)  # PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS
-# PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK: nanoseconds, which every kernel counts
-TASK_CLOCK = (1, 1)
+_HARDWARE, _INSTRUCTIONS = 0, 1  # PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS
 # size of struct perf_event_attr; the kernel also accepts a longer one that ends in zeros
 _SIZE = 128
 # inherit (threads and processes to come), exclude_kernel, exclude_hv
@@ -26,13 +24,12 @@ _FLAGS = 1 << 1 | 1 << 5 | 1 << 6
 
 
 class Counter:
-    """One event, counted while a block runs, in all threads of this process and what they start.
+    """The instructions while a block runs, of all threads of this process and what they start.
 
-    `count` is None if the machine can't count it.
+    `count` is None if the machine can't count them.
     """
 
-    def __init__(self, event: tuple[int, int] = INSTRUCTIONS):
-        self.event = event
+    def __init__(self) -> None:
         self.count: int | None = None
 
     @contextlib.contextmanager
@@ -41,7 +38,7 @@ class Counter:
         with contextlib.ExitStack() as stack:
             # The kernel includes threads that start from now on, but not those that already run.
             # Each of those needs its own counter.
-            counters = [_opened(thread, self.event) for thread in _threads()]
+            counters = [_opened(int(task.name)) for task in Path("/proc/self/task").glob("*")]
             for counter in counters:
                 if counter is not None:
                     stack.callback(os.close, counter)
@@ -51,28 +48,21 @@ class Counter:
         self.count = None if before is None or after is None else after - before
 
 
-def can_count(event: tuple[int, int] = INSTRUCTIONS) -> bool:
-    """Tell whether this machine can count the event, and nobody has turned counting off."""
-    counter = _opened(0, event)
+def can_count() -> bool:
+    """Tell whether this machine can count instructions, and nobody has turned counting off."""
+    counter = _opened(0)
     if counter is not None:
         os.close(counter)
     return counter is not None
 
 
-def _threads() -> list[int]:
-    try:
-        return [int(folder.name) for folder in Path("/proc/self/task").iterdir()]
-    except OSError:
-        return [0]
-
-
-def _opened(thread: int, event: tuple[int, int]) -> int | None:
+def _opened(thread: int) -> int | None:
     number = _SYSTEM_CALLS.get(platform.machine())
     if not sys.platform.startswith("linux") or number is None or os.environ.get("GATE_NO_COUNTERS"):
         return None
     attributes = bytearray(_SIZE)
-    kind, config = event
-    struct.pack_into("=IIQQQQQ", attributes, 0, kind, _SIZE, config, 0, 0, 0, _FLAGS)
+    fields = (_HARDWARE, _SIZE, _INSTRUCTIONS, 0, 0, 0, _FLAGS)
+    struct.pack_into("=IIQQQQQ", attributes, 0, *fields)
     buffer = (ctypes.c_char * _SIZE).from_buffer(attributes)
     descriptor = ctypes.CDLL(None).syscall(number, buffer, thread, -1, -1, 0)
     return descriptor if descriptor >= 0 else None

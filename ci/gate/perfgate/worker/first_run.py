@@ -1,6 +1,5 @@
 """Run a benchmark for the first time, in a worker: its value, or its first calls and program."""
 
-import dataclasses
 import hashlib
 import math
 import os
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..process import protocol
-from . import compiled, counters, inputs, listing, own_time, sampling, used_files
+from . import compiled, counters, listing, own_time, sampling, used_files
 from .suite import LoadedSuite
 
 
@@ -22,7 +21,7 @@ def inspect(
     compiled.import_jax_for(suite.folder)
     worked, waited = own_time.scheduled()
     with first.counted():
-        benchmark, setup_s = inputs.timed(lambda: suite.prepare(target))
+        benchmark = suite.prepare(target)
         if benchmark.type != "time":
             return _value(suite, benchmark)
         sampling.sample(benchmark, 1)
@@ -32,41 +31,25 @@ def inspect(
     share = _share(worked_now - worked, waited_now - waited)
     with (again := compiled.Compilations()).counted():
         second_s = sampling.own_s(benchmark)
-    # the footprint is added after the teardown, which may import something too
-    found = protocol.FirstRun(
-        seconds=sampling.quickest(benchmark, second_s),
-        compile_s=first.seconds * share,
-        compilations=first.count,
-        second_call_compilations=again.count if "jax" in sys.modules else None,
-        cpu_instructions=_instructions(benchmark),
-        program=_program(benchmark, suite.exchange, target.row),
-        footprint=None,
-        inputs_differ=inputs.differ(benchmark, setup_s),
-    )
-    suite.release(target.row)
-    return dataclasses.replace(found, footprint=_footprint(suite))
-
-
-def time_first_calls(suite: LoadedSuite, target: protocol.TimeFirstCalls) -> protocol.Seconds:
-    """Set up a benchmark that was inspected before, and time its first calls again."""
-    benchmark = suite.prepare(target)
-    sampling.sample(benchmark, 1)
-    seconds = sampling.quickest(benchmark, sampling.own_s(benchmark))
-    suite.release(target.row)
-    return protocol.Seconds(seconds)
+    seconds = sampling.quickest(benchmark, second_s)
+    numbers: dict[str, float] = {}
+    if "jax" in sys.modules:
+        numbers["second_call_compilations"] = float(again.count)
+        numbers["compilations"] = float(first.count)
+        numbers["compile_s"] = first.seconds * share
+    instructions = counters.Counter()
+    if counters.can_count():
+        sampling.call_within(benchmark, instructions.counted())
+    if instructions.count:
+        numbers["cpu_instructions"] = float(instructions.count)
+    program = _program(benchmark, suite.exchange, target.row)
+    suite.release(target.row)  # which may import something too
+    return protocol.FirstRun(seconds, numbers, program, _footprint(suite))
 
 
 def _share(worked: int, waited: int) -> float:
     """Return the share of the time with a core, of all time in which the process wanted one."""
     return worked / (worked + waited) if worked > 0 else 1.0
-
-
-def _instructions(benchmark: Any) -> int | None:
-    if not counters.can_count():
-        return None
-    instructions = counters.Counter()
-    sampling.call_within(benchmark, instructions.counted())
-    return instructions.count
 
 
 def _value(suite: LoadedSuite, benchmark: Any) -> protocol.Value | protocol.Skipped:

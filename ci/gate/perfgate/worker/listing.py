@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..process import protocol
+from . import counters
 
 
 class RunnerError(Exception):
@@ -31,7 +32,8 @@ def list_suite(folder: Path) -> protocol.Suite:
         broken[f"{folder.name}.mem_*"] = (
             "asv only finds mem_ benchmarks if pympler is installed; run `pip install pympler`"
         )
-    return protocol.Suite(tuple(_described(each) for each in found), broken, loaded_from())
+    listed = tuple(_described(each) for each in found)
+    return protocol.Suite(listed, broken, loaded_from(), counters.can_count())
 
 
 def find_benchmark(folder: Path, name: str, index: int | None) -> Any:

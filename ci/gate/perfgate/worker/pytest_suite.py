@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..process import protocol
-from . import listing
+from . import counters, listing
 
 # pytest-benchmark is not imported here: pytest warns of a plugin that it has not loaded itself.
 if importlib.util.find_spec("pytest_benchmark") is None:
@@ -44,7 +44,7 @@ def list_tests(folder: Path, root: Path) -> protocol.Suite:
         collected.check(code, " ".join(errors.getvalue().split()))
     listed = tuple(_described(item, folder) for item in collected.items)
     broken = {_module_of(file, folder): reason for file, reason in collected.broken.items()}
-    return protocol.Suite(listed, broken, listing.loaded_from())
+    return protocol.Suite(listed, broken, listing.loaded_from(), counters.can_count())
 
 
 def run_pytest(arguments: list[str], root: Path, plugin: "Plugin") -> int:

@@ -5,6 +5,7 @@ If the sides share a core, a clock of the process's own time replaces the wall c
 
 import contextlib
 import math
+import os
 import time
 import timeit
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from typing import Any, Protocol
 from ..process import protocol
 from . import own_time
 
+_WORKER = os.getpid()
 # A call that seems to sleep is checked this often, because a virtual machine's host that takes the
 # core away looks like sleep.
 _AGAIN = 2
@@ -76,7 +78,10 @@ def sample(benchmark: Any, calls: int, clock: Clock | None = None) -> float:
     benchmark.warmup_time = 0
     benchmark.min_run_count = 1
     with contextlib.nullcontext() if clock is None else _timed_by(benchmark, clock):
-        return float(benchmark.do_run()["samples"][0])
+        seconds = float(benchmark.do_run()["samples"][0])
+    if os.getpid() != _WORKER:  # a child of the benchmark: it must not call it again
+        raise ChildProcessError
+    return seconds
 
 
 def calibrate(benchmark: Any, target_s: float) -> protocol.Calibration:

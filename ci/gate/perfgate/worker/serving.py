@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from ..process import protocol
-from . import calls, counters, first_run, lines, listing, own_time, sampling
+from . import calls, first_run, listing, own_time, sampling
 from .suite import LoadedSuite, SkippedError
 
+_FORKED = "it forked, and the child returned from the benchmark instead of exiting"
 _LAST_RESORT_KILLED = "800"  # if memory runs out, the kernel should kill the worker, not the gate
 
 
@@ -51,14 +52,9 @@ def main() -> None:
     folders = (options.suite, options.caches, options.exchange, options.root)
     suite = LoadedSuite(*folders, is_pytest=options.pytest)
     me = os.getpid()
-    hello = protocol.Hello(protocol.VERSION, counters.can_count())
-    os.write(options.replies, protocol.encode(hello, 0))
     with os.fdopen(options.requests) as requests:
         for line in requests:
-            try:
-                number, request = protocol.decode(line, protocol.REQUESTS)
-            except protocol.ProtocolError as error:
-                sys.exit(f"the gate's request is not valid: {error}")
+            number, request = protocol.decode_request(line)
             os.write(options.replies, protocol.encode(_reply(suite, request), number))
             # This is a forked child that returned from a benchmark. It has reported itself, and the
             # next request is for its parent.
@@ -96,7 +92,7 @@ def _reply(suite: LoadedSuite, request: protocol.Request[Any]) -> protocol.Reply
         elif type(error).__name__ == "SkipNotImplemented":
             reply = protocol.Skipped(listing.sentence(error))
     if os.getpid() != me:
-        return protocol.Escaped(getattr(request, "row", None))
+        return protocol.Failed(_FORKED, is_fatal=True)  # parent and child share the pipes now
     if not suite.scratch.is_dir():
         return protocol.Failed("it deleted its working directory")
     return reply
@@ -119,30 +115,16 @@ def _sample(suite: LoadedSuite, request: protocol.Prepare | protocol.Sample) -> 
 
 
 def _watch(suite: LoadedSuite, request: protocol.Watch) -> protocol.Calls:
-    """Count a call's functions and trace another's lines, or count a statement's imports."""
+    """Profile a call, or count a statement's imports."""
     benchmark = suite.ready.get(request.row) or suite.prepare(request)
     if sampling.is_raw(benchmark):
         # the arguments that asv would pass
         code = benchmark.func(*benchmark._build_params())  # noqa: SLF001
         statement, setup = code if isinstance(code, tuple) else (code, "")
         variables = getattr(benchmark, "_timeraw_env", None) or {}
-        return protocol.Calls(calls.imported(statement, setup, variables))
+        return calls.imported(statement, setup, variables)
     sampling.sample(benchmark, 1)
-    watched = calls.CalledFunctions(Path(request.root))
-    sampling.call_within(benchmark, watched.counted())
-    by_line = lines.LineSeconds(Path(request.root))
-    sampling.call_within(benchmark, by_line.recorded())
-    return protocol.Calls(watched.first_counts(), by_line.most())
-
-
-def _repeat(suite: LoadedSuite, request: protocol.Repeat) -> protocol.Released:
-    benchmark = suite.prepare(request)
-    sampling.sample(benchmark, 1)
-    if request.left_out:
-        benchmark.func = lambda *params: None
-    sampling.sample(benchmark, request.calls)
-    suite.release(request.row)
-    return protocol.Released()
+    return calls.profiled(benchmark, suite.root)
 
 
 def _release(suite: LoadedSuite, request: protocol.Release) -> protocol.Released:
@@ -154,12 +136,10 @@ _ANSWERS: dict[type, Callable[[LoadedSuite, Any], protocol.Reply]] = {
     protocol.Discover: lambda suite, _: suite.listed(),
     protocol.Origins: lambda suite, _: protocol.Modules(listing.loaded_from()),
     protocol.Inspect: first_run.inspect,
-    protocol.TimeFirstCalls: first_run.time_first_calls,
     protocol.Watch: _watch,
     protocol.Calibrate: _calibrate,
     protocol.Prepare: _prepare,
     protocol.Sample: _sample,
-    protocol.Repeat: _repeat,
     protocol.Release: _release,
 }
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from gate_repository import make_repository
 from perfgate.config import MetricRule, Verdicts
 from perfgate.stats.rounds import LOOKS, weigh
 
@@ -122,35 +121,3 @@ def test_a_value_that_looked_equal_passes_once_its_spread_shows_that_it_is(noise
     assert np.mean(counts) < 9
     bad = [looked_again(2.0, noise, rng)[0] for _ in range(200)]
     assert np.mean(bad) >= 0.98
-
-
-FIRST_IS_GOOD = """import os
-import pathlib
-
-import smallsum
-
-SEEN = pathlib.Path(os.environ["SEEN"])
-
-
-def track_wait_s():
-    if smallsum.REPEATS == 1:
-        return 4.0
-    first = not SEEN.exists()
-    SEEN.touch()
-    return 4.1 if first else 6.0
-"""
-
-
-@pytest.mark.slow
-def test_a_tracked_value_that_looks_equal_once_is_measured_again(tmp_path, monkeypatch):
-    monkeypatch.setenv("SEEN", str(tmp_path / "seen"))
-    repository = make_repository(tmp_path)
-    repository.write("benchmarks/waits.py", FIRST_IS_GOOD)
-    repository.commit()
-    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2")
-    run = repository.gate("--base", "main", "--bench", "track_wait_s")
-    assert (run.code, run.verdicts()["waits.track_wait_s"]) == (1, "worse"), run.out
-    (tmp_path / "seen").unlink()
-    run = repository.gate("--base", "main", "--bench", "track_wait_s", "--budget", "0")
-    assert (run.code, run.verdicts()["waits.track_wait_s"]) == (0, "same"), run.out
-    assert "it was measured once" in run.out

@@ -1,17 +1,24 @@
 """Which rows are timed where there is no time for all of them, and how a run is spread."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from gate_repository import make_repository
 from perfgate.config import Verdicts
-from perfgate.measure.schedule import Prospect, affordable
+from perfgate.measure.pairing import affordable
 from perfgate.options import Shard
 from perfgate.stats.evidence import SLOWER, Evidence, Plan
 
-ROWS = [Prospect("calm", -1, 10.0), Prospect("even", 0, 10.0), Prospect("odd", 3, 20.0)]
+
+def undecided(name, suspicion, pairs_left, pair_s=1.0):
+    evidence = SimpleNamespace(pairs_left=lambda: pairs_left)
+    return SimpleNamespace(name=name, suspicion=suspicion, pair_s=pair_s, evidence=evidence)
+
+
+ROWS = [undecided("calm", -1, 10), undecided("even", 0, 10), undecided("odd", 3, 20)]
 
 
 @pytest.mark.parametrize(
@@ -24,7 +31,7 @@ ROWS = [Prospect("calm", -1, 10.0), Prospect("even", 0, 10.0), Prospect("odd", 3
     ],
 )
 def test_the_most_suspicious_rows_are_timed_first(left_s, names):
-    assert affordable(ROWS, left_s) == names
+    assert {row.name for row in affordable(ROWS, left_s)} == names
 
 
 def pairs_of(rows, budget_s, rng, launch_s=4.0, pair_s=2.0):
@@ -32,11 +39,11 @@ def pairs_of(rows, budget_s, rng, launch_s=4.0, pair_s=2.0):
     evidence = {name: Evidence(Plan.make(Verdicts().limits, len(rows))) for name in rows}
     while budget_s > 0 and (left := [name for name in rows if not evidence[name].done]):
         found = [
-            Prospect(name, np.nan_to_num(each.suspicion()), pair_s * each.pairs_left())
+            undecided(name, np.nan_to_num(each.suspicion()), each.pairs_left(), pair_s)
             for name, each in evidence.items()
             if name in left
         ]
-        chosen = affordable(found, budget_s)
+        chosen = {row.name for row in affordable(found, budget_s)}
         budget_s -= launch_s + pair_s * len(chosen)
         for name in sorted(chosen):
             evidence[name].add(rng.normal(*rows[name]))

@@ -113,12 +113,13 @@ def test_a_signal_to_the_gate_ends_all_that_its_workers_started(repository, pipe
         assert len(repository.git("worktree", "list").splitlines()) == 1
 
 
-SUPERVISING = """
-    import os, sys
-    from pathlib import Path
-    from perfgate.process.supervisor import Supervised
+STARTING = """
+    import os, subprocess, sys
+    from perfgate.process.reaper import reaper
 
-    child = Supervised([sys.executable, "-c", sys.argv[2]], os.environ, Path(sys.argv[1]))
+    environment = reaper().marked(os.environ)
+    command = [sys.executable, "-c", sys.argv[1]]
+    child = subprocess.Popen(command, env=environment, start_new_session=True)
     sys.stdin.read()
     {ending}
 """
@@ -126,14 +127,14 @@ ENDINGS = {"killed": "os.kill(os.getpid(), 9)", "left": "os._exit(0)", "forgotte
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_child_ends_with_whoever_supervises_it(tmp_path, pipe, ending):
+def test_what_is_marked_ends_with_whoever_started_it(pipe, ending):
     path, descriptor = pipe
     child = (
         f"import os, time\nos.write(os.open({str(path)!r}, os.O_WRONLY), b's')\ntime.sleep(3600)\n"
     )
-    program = textwrap.dedent(SUPERVISING.format(ending=ENDINGS[ending]))
-    command = [sys.executable, "-c", program, str(tmp_path), child]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as supervising:
+    program = textwrap.dedent(STARTING.format(ending=ENDINGS[ending]))
+    command = [sys.executable, "-c", program, child]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as starting:
         wait_for_start(descriptor)
-        supervising.communicate()
+        starting.communicate()
     wait_for_end(descriptor)

@@ -1,14 +1,12 @@
 """What a benchmark breaks costs that benchmark its row and no other."""
 
 import os
-import re
 import signal
 
 import pytest
 
 from gate_repository import make_repository
-from perfgate.measure import inspection
-from perfgate.process import supervisor
+from perfgate.measure import workers
 
 TROUBLE = """
 import os
@@ -172,23 +170,19 @@ time_loops.timeout = 3
 
 
 @pytest.mark.slow
-def test_a_hang_on_head_alone_is_a_slowdown_and_a_skip_keeps_its_words(repository, monkeypatch):
-    monkeypatch.setattr(inspection, "_LEAST_AGAIN_S", 1.0)
+def test_a_hang_or_a_skip_on_head_alone_does_not_pass(repository):
     repository.write("benchmarks/alone.py", HEAD_ALONE)
     repository.commit("alone")
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2")
     run = repository.gate("--base", "HEAD", "--bench", "alone", "--no-timing")
     repository.git("checkout", "--quiet", "smallsum")
-    assert run.code == 1, run.out
-    assert run.verdicts() == {
-        "alone.Needs.time_needs": "could not measure",
-        "alone.time_loops": "slower",
-    }
+    assert run.code == 3, run.out
+    assert set(run.verdicts().values()) == {"could not measure"}
     assert run.rows["alone.Needs.time_needs"]["reasons"] == [
         "it runs on the base, but is skipped on head: NotImplementedError: no GPU here"
     ]
     (reason,) = run.rows["alone.time_loops"]["reasons"]
-    assert re.match(r"the base answered in [\d.]+ s, but head did not within 3 s; ", reason)
+    assert reason.startswith("on head: no answer within 3 s; if it needs longer, raise")
 
 
 def test_a_package_imported_from_elsewhere_is_refused(repository, tmp_path):
@@ -207,7 +201,7 @@ def test_a_package_imported_from_elsewhere_is_refused(repository, tmp_path):
 def test_a_signal_that_is_ignored_stays_ignored_while_a_worker_starts():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with supervisor._interrupts_held():
+        with workers._interrupts_held():
             os.kill(os.getpid(), signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)

@@ -1,132 +1,40 @@
-"""The comment on a pull request, against a local server that plays GitHub's API."""
+"""The comment on a pull request: what GitHub says of the run, and a stranger's report."""
 
-import json
-import os
 import re
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from perfgate.report.comment import MARKER, harmless
+from perfgate.report.comment import harmless
 
 PACKAGE = Path(__file__).resolve().parents[2]
-OURS, STRANGER = "github-actions[bot]", "stranger"
-RUN = {
-    "head_sha": "a" * 40,
-    "head_branch": "topic",
-    "head_repository": {"owner": {"login": "forker"}},
-    "html_url": "https://github.com/o/r/actions/runs/1",
-    "conclusion": "failure",
-}
-
-
-class Github(BaseHTTPRequestHandler):
-    """Pull requests and comments of one repository; what is asked is noted in `server.asked`."""
-
-    def do_GET(self):
-        self.note()
-        address = urlsplit(self.path)
-        query = {name: values[0] for name, values in parse_qs(address.query).items()}
-        if address.path == "/repos/o/r/pulls":
-            pulls = [
-                pull
-                for pull in self.server.pulls
-                if (query["head"], query["state"]) == ("forker:topic", "open")
-            ]
-            return self.reply(200, pulls)
-        lists = {"issues/7/comments": self.server.comments, "pulls/7/files": self.server.files}
-        if (found := lists.get(address.path.removeprefix("/repos/o/r/"))) is not None:
-            start, count = (int(query["page"]) - 1) * int(query["per_page"]), int(query["per_page"])
-            return self.reply(200, found[start : start + count])
-        return self.reply(404, {"message": "Not Found"})
-
-    def do_POST(self):
-        body = self.note()["body"]
-        comment = {"id": 1000 + len(self.server.comments), "user": {"login": OURS}, "body": body}
-        self.server.comments.append(comment)
-        self.reply(201, comment)
-
-    def do_PATCH(self):
-        body = self.note()["body"]
-        number = int(self.path.rpartition("/")[2])
-        comment = next(each for each in self.server.comments if each["id"] == number)
-        comment["body"] = body
-        self.reply(200, comment)
-
-    def note(self):
-        length = int(self.headers.get("Content-Length") or 0)
-        self.server.asked.append((self.command, self.path, self.headers["Authorization"]))
-        return json.loads(self.rfile.read(length)) if length else {}
-
-    def reply(self, status, body):
-        data = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *arguments):
-        pass
+URL = "https://github.com/o/r/actions/runs/1"
 
 
 @pytest.fixture
-def github():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Github)
-    server.asked, server.comments, server.files = [], [], [{"filename": "a.py"}]
-    server.pulls = [
-        {"number": 6, "head": {"sha": "b" * 40}},
-        {"number": 7, "head": {"sha": "a" * 40}},
-    ]
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+def comment(tmp_path):
+    """Run the command as the action's step does, with Python alone."""
 
+    def run(report="# PASSED: no regression found\n", changed=("a.py",)):
+        (tmp_path / "changed.txt").write_text("".join(f"{name}\n" for name in changed))
+        if report is not None:
+            (tmp_path / "gate.md").write_text(report)
+        # -S leaves out all that is installed.
+        command = [sys.executable, "-S", "-m", "perfgate", "comment", "--report", "gate.md"]
+        command += ["--conclusion", "failure", "--run", URL, "--changed", "changed.txt"]
+        environment = {"PYTHONPATH": str(PACKAGE)}
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
-def comment(github, tmp_path, report="# PASSED: no regression found\n", event=None, **changes):
-    """Run the command as the workflow's step does, with Python alone."""
-    (tmp_path / "event.json").write_text(json.dumps(event or {"workflow_run": RUN}))
-    file = tmp_path / "gate.md"
-    if report is not None:
-        file.write_text(report)
-    environment = {
-        "PATH": os.environ["PATH"],
-        "PYTHONPATH": str(PACKAGE),
-        "GITHUB_API_URL": f"http://127.0.0.1:{github.server_port}",
-        "GITHUB_REPOSITORY": "o/r",
-        "GITHUB_TOKEN": "secret",
-        "GITHUB_EVENT_PATH": str(tmp_path / "event.json"),
-    }
-    # -S leaves out all that is installed.
-    command = [sys.executable, "-S", "-m", "perfgate", "comment", "--report", str(file)]
-    return subprocess.run(
-        command,
-        cwd=tmp_path,
-        env=environment | changes,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
-def test_the_gates_own_job_may_comment_too(github, tmp_path):
-    head = {"repo": RUN["head_repository"], "ref": RUN["head_branch"], "sha": RUN["head_sha"]}
-    event = {"pull_request": {"head": head}}
-    done = comment(github, tmp_path, event=event, GITHUB_RUN_ID="42", GATE_OUTCOME="success")
-    assert (done.returncode, done.stdout) == (0, "commented on pull request 7\n"), done.stderr
-    said = "GitHub's conclusion of [the run](https://github.com/o/r/actions/runs/42): **success**."
-    assert said in github.comments[0]["body"]
+    return run
 
 
 @pytest.mark.parametrize(
@@ -138,55 +46,27 @@ def test_the_gates_own_job_may_comment_too(github, tmp_path):
         (["a.py"] * 3_000, "changes more files than GitHub lists"),
     ],
 )
-def test_a_change_of_the_rules_is_named(github, tmp_path, files, said):
-    github.files = [{"filename": name} for name in files]
-    assert comment(github, tmp_path).returncode == 0
-    assert said in github.comments[0]["body"]
+def test_a_change_of_the_rules_is_named(comment, files, said):
+    assert said in comment(changed=files)
 
 
-def test_a_file_of_rules_that_is_moved_away_is_named(github, tmp_path):
-    github.files = [{"filename": "old.txt", "previous_filename": "ci/gate.toml"}]
-    assert comment(github, tmp_path).returncode == 0
-    assert "`ci/gate.toml`." in github.comments[0]["body"]
+def test_the_conclusion_is_githubs_and_not_the_reports(comment):
+    said = comment("# PASSED: no regression found\n")
+    assert said.startswith(f"GitHub's conclusion of [the run]({URL}): **failure**.")
+    assert said.endswith("# PASSED: no regression found\n")
 
 
-def test_one_comment_is_made_and_then_edited(github, tmp_path):
-    others = [{"id": number, "user": {"login": STRANGER}, "body": "hm"} for number in range(150)]
-    others.append({"id": 151, "user": {"login": STRANGER}, "body": f"{MARKER}\nmine"})
-    github.comments = [*others]
-    first = comment(github, tmp_path)
-    assert (first.returncode, first.stdout) == (0, "commented on pull request 7\n"), first.stderr
-    # The conclusion is GitHub's and not the report's.
-    assert f"[the run]({RUN['html_url']}): **failure**." in github.comments[-1]["body"]
-    second = comment(github, tmp_path, "# FAILED: 1 regressed\n")
-    assert second.stdout == "edited the comment on pull request 7\n", second.stderr
-    assert github.comments[:-1] == others
-    ours = [each["body"] for each in github.comments if each["user"]["login"] == OURS]
-    assert len(ours) == 1
-    assert ours[0].startswith(MARKER)
-    assert "# FAILED: 1 regressed" in ours[0]
-    assert {each[2] for each in github.asked} == {"Bearer secret"}
+def test_a_run_without_a_report_says_so_and_a_link_is_not_followed(comment, tmp_path):
+    assert "The gate made no report." in comment(report=None)
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "gate.md").symlink_to(tmp_path / "secret")
+    assert "secret" not in comment(report=None)
 
 
-def test_a_pull_request_that_has_moved_on_gets_no_comment(github, tmp_path):
-    github.pulls = [{"number": 7, "head": {"sha": "c" * 40}}]
-    done = comment(github, tmp_path)
-    assert (done.returncode, github.comments) == (0, [])
-    assert "nothing to do" in done.stdout
-
-
-def test_a_run_without_a_report_says_so_and_a_link_is_not_followed(github, tmp_path):
-    assert comment(github, tmp_path, report=None).returncode == 0
-    assert "The gate made no report." in github.comments[0]["body"]
-    (tmp_path / "gate.md").symlink_to(tmp_path / "event.json")
-    assert comment(github, tmp_path, report=None).returncode == 0
-    assert "head_sha" not in github.comments[0]["body"]
-
-
-def test_a_report_of_any_size_fits(github, tmp_path):
-    assert comment(github, tmp_path, "a line of a report\n" * 1_000_000).returncode == 0
-    assert len(github.comments[0]["body"]) < 65_536
-    assert "cut here" in github.comments[0]["body"]
+def test_a_report_of_any_size_fits(comment):
+    said = comment("a line of a report\n" * 1_000_000)
+    assert len(said) < 65_536
+    assert "cut here" in said
 
 
 # Pieces of Markdown that make text live, or that begin or end code where a careless reader of
@@ -247,12 +127,3 @@ perfgate --base a@b --bench '^a\\.b$' && echo #1
 
 def test_code_and_all_other_text_reads_as_it_was():
     assert list(leaves(harmless(REPORT))) == list(leaves(REPORT))
-
-
-def test_what_the_api_refuses_is_one_sentence(github, tmp_path):
-    done = comment(github, tmp_path, GITHUB_REPOSITORY="o/other")
-    assert (done.returncode, done.stderr) == (1, "GET pulls failed: HTTP Error 404: Not Found\n")
-    for changes in ({"GITHUB_EVENT_PATH": str(tmp_path / "absent.json")}, {"event": {"push": {}}}):
-        done = comment(github, tmp_path, **changes)
-        assert done.returncode == 1
-        assert len(done.stderr.splitlines()) == 1

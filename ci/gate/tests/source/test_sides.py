@@ -200,7 +200,7 @@ def test_both_sides_have_the_submodules_of_their_own_commit(with_submodule):
             for side, value in zip((sides.base, sides.head), values, strict=True):
                 assert (side.root / SUBMODULE / "value.py").read_text() == f"VALUE = {value}\n"
                 assert (side.root / SUBMODULE / "deepest/value.py").read_text() == "VALUE = 1\n"
-            assert sides.same_code == (values[0] == values[1])
+            assert bool(sides.changed_code) == (values[0] != values[1])
     for clone in (inner, Repository(inner.root / "deepest")):
         assert len(clone.git("worktree", "list").splitlines()) == 1
 

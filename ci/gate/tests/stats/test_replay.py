@@ -11,12 +11,13 @@ many pairs it took.
 """
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from perfgate.config import Rules
-from perfgate.stages import Benchmark, Inspected, Timed
+from perfgate.rows import Benchmark, Row
 from perfgate.stats.evidence import Evidence, Plan
 from perfgate.verdict import judge
 
@@ -28,14 +29,14 @@ NUM_ROWS = 5  # that share the error allowed, as in the runs that were recorded
 
 def judged(pairs):
     """Return the letter of the verdict on so many pairs at most, and how many were looked at."""
-    row = Inspected(Benchmark("suite.time_it", "suite.time_it", None, "time", 60.0))
+    row = Row(Benchmark("suite.time_it", "suite.time_it", None, "time", 60.0))
     evidence = Evidence(Plan.make(RULES.limits_of(row.name), NUM_ROWS))
     for pair in pairs:
         if evidence.done:
             break
         evidence.add(pair)
     evidence.end()
-    verdict = judge(Timed(row, evidence=evidence), RULES, timing=True).verdict
+    verdict = judge(replace(row, evidence=evidence), RULES, timing=True).verdict
     return f"{verdict[0]}{evidence.num_pairs}"
 
 

@@ -1,11 +1,11 @@
-"""The values that the gate's stages hand on. Each is frozen and made from the one before it.
+"""What the gate knows of one benchmark. Each stage hands on a `Row` with more of it filled in.
 
-    Listed      a benchmark that either side's suite has
-    Inspected   its first run on both sides, and the metrics that changed
-    Timed       its paired timing, or why there was none
-    Judged      its verdict, its effect on the exit code, and the reasons
+1. discovery: the benchmark, and which suite has it
+2. inspection: its first run on both sides, and the metrics that changed
+3. pairing: its paired timing
+4. explanation: why it is slower
 
-A benchmark that is new, gone, skipped or broken goes through the same stages.
+The verdict makes a `Judged` of it.
 """
 
 import dataclasses
@@ -23,20 +23,17 @@ from perfgate.stats.evidence import Evidence
 
 SIDES = ("base", "head")
 MODULE = "module"  # the kind of a row for a module that can't be imported
-# A side that takes more than this many times as long as the other does other work, or hangs.
-COMPARABLE = 10
 # The end of a sentence about something that the end of the run cut off.
 CONTINUES = "repeat the command to continue, or give more time with --budget"
-# Equal programs do not mean equal work if the first calls of one side take longer than this many
-# times those of the other.
-_ALIKE = 1.25
+# The cause of a slower row that the end of the run left without one.
+NO_TIME = "the run ended before its cause was found; repeat the command to find it"
 
 
 class NotRun(enum.Enum):
     """Why the gate doesn't run a benchmark that both sides have. The report shows the value."""
 
     DOCUMENTATION = "only documentation differs, so it was not run"
-    SAME_FILES = "the change alters no file that it used in an earlier run, so it was not run"
+    CLOCK = "it tracks seconds, and --no-timing asks for none"
     TIME = "the run ended before it was reached; repeat the command to continue"
 
 
@@ -86,7 +83,7 @@ class Benchmark:
         kind: `time`, `timeraw`, `memory`, `peakmemory`, or what a track_ benchmark calls itself.
         timeout_s: seconds it may take.
         unit: the unit of its value.
-        is_unchanged: whether head's suite still holds all of the base's suite, unedited.
+        is_unchanged: whether the base's suite has it with the same code.
     """
 
     row: str
@@ -116,25 +113,6 @@ class Benchmark:
 
 
 @dataclass(frozen=True)
-class Listed:
-    """A benchmark that either side's suite has.
-
-    Attributes:
-        state: whether both suites have it, or only one.
-        problem: why it can't be measured on head, if that is known already.
-    """
-
-    benchmark: Benchmark
-    state: Literal["both", "new", "gone"] = "both"
-    problem: str = ""
-
-    @property
-    def name(self) -> str:
-        """The row's unique name."""
-        return self.benchmark.row
-
-
-@dataclass(frozen=True)
 class SideRun:
     """The result of one side's first run of a benchmark. It is empty if the benchmark was not run.
 
@@ -145,8 +123,6 @@ class SideRun:
         skip_reason: the exception of its setup that skips it, if there is one.
         problem: why it could not be measured.
         by_runner: whether the problem is of what runs the benchmark, such as pytest.
-        answered_s: the seconds that the worker took to reply.
-        silent_s: the seconds after which the gate ended the worker, because it did not reply.
     """
 
     ran: FirstRun | Value | None = None
@@ -155,8 +131,6 @@ class SideRun:
     skip_reason: str = ""
     problem: str = ""
     by_runner: bool = False
-    answered_s: float = 0.0
-    silent_s: float = 0.0
 
     @property
     def seconds(self) -> float | None:
@@ -168,29 +142,37 @@ class SideRun:
         """How many programs its second call compiled."""
         if not isinstance(self.ran, FirstRun):
             return 0
-        return self.ran.second_call_compilations or 0
+        return int(self.ran.numbers.get("second_call_compilations", 0))
 
 
 @dataclass(frozen=True)
-class Inspected:
-    """A benchmark after its first run on both sides.
+class Row:
+    """A benchmark that either side's suite has, and what has been measured of it so far.
 
     Attributes:
+        state: whether both suites have it, or only one.
+        not_run: why it was not run; None if it was.
         base: the base's first run.
         head: head's first run.
         changes: the changes of every metric that both sides have, likely causes first.
-        put_off: whether the seconds that it tracks were left unmeasured, because nobody asked for
-            them or they can't have changed.
-        not_run: why it was not run; None if it was.
+        same: what is surely the same on both sides, so that its time is the same, too.
+        evidence: the evidence of its pairs; None if it was not to be timed.
+        timed_s: the seconds of one call, by side, one number for each pair.
+        shared: whether both sides were sampled at once on one core.
+        causes: why it takes longer, if it does.
     """
 
     benchmark: Benchmark
     state: Literal["both", "new", "gone"] = "both"
+    not_run: NotRun | None = None
     base: SideRun = SideRun()
     head: SideRun = SideRun()
     changes: tuple[Change, ...] = ()
-    put_off: bool = False
-    not_run: NotRun | None = None
+    same: Literal["", "code", "program"] = ""
+    evidence: Evidence | None = None
+    timed_s: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    shared: bool = False
+    causes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -208,14 +190,9 @@ class Inspected:
         return {name: side.problem for name, side in self.sides.items() if side.problem}
 
     @property
-    def hangs_on_head(self) -> bool:
-        """Whether head gave no answer in many times the seconds that the base took."""
-        return self.base.ran is not None and self.head.silent_s > COMPARABLE * self.base.answered_s
-
-    @property
-    def skipped(self) -> list[str]:
-        """The sides on which it is skipped."""
-        return [name for name, side in self.sides.items() if side.skipped]
+    def skipped(self) -> dict[str, str]:
+        """The sides on which it is skipped, with the reason."""
+        return {name: side.skip_reason for name, side in self.sides.items() if side.skipped}
 
     @property
     def programs(self) -> dict[str, Program]:
@@ -228,25 +205,10 @@ class Inspected:
         was_run = self.state == "both" and self.not_run is None
         return was_run and not self.problems and not self.skipped
 
-    @property
-    def has_one_program(self) -> bool:
-        """Whether the timed work is a program, and is the same one on both sides."""
-        base = self.base.program
-        head = self.head.program
-        if base is None or head is None or not head.timed_is_program:
-            return False
-        # If head compiles the program again at each call, the program is the same but the timed
-        # work is not.
-        recompiles_alike = self.base.recompilations == self.head.recompilations
-        return base.identity == head.identity and recompiles_alike
-
-    @property
-    def is_same_program(self) -> bool:
-        """Whether both sides time the same program, and their first calls take about as long."""
-        if not self.has_one_program:
-            return False
-        quicker, slower = sorted(side.seconds or 0.0 for side in (self.base, self.head))
-        return slower <= _ALIKE * quicker
+    def seconds_of(self, side: str) -> float | None:
+        """Return the seconds of one call, from the pairs where there were any."""
+        taken = self.timed_s.get(side)
+        return statistics.median(taken) if taken else self.sides[side].seconds
 
     def with_side(self, name: str, side: SideRun) -> Self:
         """Return a copy with another run of one side."""
@@ -264,75 +226,22 @@ class Inspected:
 
 
 @dataclass(frozen=True)
-class Timed:
-    """A benchmark after paired timing.
-
-    Attributes:
-        inspected: the benchmark's first runs.
-        is_identical: whether timing was skipped because both sides run the same program or code.
-        evidence: the evidence of its pairs; None if it was not to be timed.
-        seconds: the seconds of one call, by side, one number for each pair.
-        shared: whether both sides were sampled at once on one core.
-        broken: what went wrong during the timing, by side.
-        causes: why it takes longer, if it does.
-    """
-
-    inspected: Inspected
-    is_identical: bool = False
-    evidence: Evidence | None = None
-    seconds: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    shared: bool = False
-    broken: Mapping[str, str] = field(default_factory=dict)
-    causes: tuple[str, ...] = ()
-
-    @property
-    def benchmark(self) -> Benchmark:
-        """What discovery knows of it."""
-        return self.inspected.benchmark
-
-    @property
-    def name(self) -> str:
-        """The row's unique name."""
-        return self.benchmark.row
-
-    @property
-    def problems(self) -> dict[str, str]:
-        """Why a side could not be measured, by side."""
-        return {**self.inspected.problems, **self.broken}
-
-    @property
-    def changes(self) -> tuple[Change, ...]:
-        """Of every metric that both sides have, causes first."""
-        return self.inspected.changes
-
-    def median_s(self, side: str) -> float | None:
-        """Return the seconds of one call, from the pairs where there were any."""
-        taken = self.seconds.get(side)
-        return statistics.median(taken) if taken else self.inspected.sides[side].seconds
-
-
-@dataclass(frozen=True)
 class Judged:
-    """A benchmark with its verdict.
+    """A row with its verdict.
 
     Attributes:
-        timed: what it rests on.
+        row: what it rests on.
         verdict: in words.
         outcome: what it means for the exit code.
         reasons: a sentence each.
     """
 
-    timed: Timed
+    row: Row
     verdict: str
     outcome: Outcome
     reasons: tuple[str, ...] = ()
 
     @property
-    def benchmark(self) -> Benchmark:
-        """What discovery knows of it."""
-        return self.timed.benchmark
-
-    @property
     def name(self) -> str:
         """The row's unique name."""
-        return self.timed.name
+        return self.row.name

@@ -9,8 +9,8 @@ from dotenv.parser import parse_stream
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myriad.dotenv import variables_in
 from myriad.errors import InvalidArgumentError
+from myriad.settings import variables_in
 
 SIGNS = [" ", "\t", "=", "'", '"', "\\", "#", "\n", "\r", "\r\n", "\x0b", "\u2028", "$", "{", "}"]
 WORDS = ["A", "B", "é", "n", "export", "export A=1\n", "B='x y'\n", 'A="q\\n"\n', "A = 1 # one\n"]

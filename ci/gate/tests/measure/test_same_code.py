@@ -1,0 +1,117 @@
+"""A row that a change does not reach is not timed: what it used is known from its first run."""
+
+import pytest
+
+from gate_repository import make_repository
+
+SUITE = """
+import importlib.util
+import pathlib
+import subprocess
+import sys
+
+import smallsum
+
+ROOT = pathlib.Path(smallsum.__file__).parents[1]
+
+
+def time_table():
+    smallsum.table(1_000)
+
+
+class Cached:
+    def setup_cache(self):
+        from smallsum import cached
+
+        return cached.VALUES
+
+    def time_cached(self, values):
+        sum(values)
+
+
+def time_reads():
+    eval(pathlib.Path(smallsum.__file__).with_name("formula.py").read_text())
+
+
+class Torn:
+    def teardown(self):
+        import smallsum.late
+
+    def time_nothing(self):
+        pass
+
+
+class ZLast:
+    def setup(self):
+        program = "from smallsum import extra; print(extra.work())"
+        subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+
+    def time_child(self):
+        pass
+"""
+FILES = {
+    "benchmarks/uses.py": SUITE,
+    "smallsum/cached.py": "VALUES = [1, 2]\n",
+    "smallsum/extra.py": "def work():\n    return 1\n",
+    "smallsum/formula.py": "1 + 1\n",
+    "smallsum/late.py": "VALUE = 1\n",
+    "smallsum/other.py": "VALUE = 1\n",
+    "tests/test_other.py": "VALUE = 1\n",
+    "data/values.txt": "1\n",
+}
+ROWS = {
+    "uses.Cached.time_cached",
+    "uses.Torn.time_nothing",
+    "uses.ZLast.time_child",
+    "uses.time_reads",
+    "uses.time_table",
+}
+
+
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory):
+    repository = make_repository(tmp_path_factory.mktemp("uses"))
+    for name, text in FILES.items():
+        repository.write(name, text)
+    repository.commit()
+    return repository
+
+
+@pytest.fixture
+def repository(committed):
+    yield committed
+    committed.git("checkout", "--quiet", ".")
+    committed.git("clean", "--quiet", "--force", "-d")
+
+
+def reached(repository, *flags):
+    """Return the rows that would be timed."""
+    run = repository.gate("--base", "main", "--no-timing", "--bench", "^uses", *flags)
+    assert run.code == 0, run.out + run.err
+    assert run.verdicts().keys() == ROWS
+    return {name for name, verdict in run.verdicts().items() if verdict != "same code"}
+
+
+@pytest.mark.slow
+def test_only_a_row_that_starts_other_processes_is_timed_if_nobody_uses_what_changed(repository):
+    repository.replace("smallsum/other.py", "1", "2")
+    repository.replace("tests/test_other.py", "1", "2")
+    repository.write("smallsum/new.py", "VALUE = 1\n")
+    assert "uses.ZLast.time_child" in reached(repository)
+    assert "uses.time_table" not in reached(repository)
+    assert reached(repository, "--time-identical") == ROWS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("file", "old", "new", "row"),
+    [
+        ("smallsum/formula.py", "1 + 1", "2 + 1", "uses.time_reads"),
+        ("smallsum/cached.py", "[1, 2]", "[2, 1]", "uses.Cached.time_cached"),
+        ("smallsum/late.py", "1", "2", "uses.Torn.time_nothing"),
+        ("data/values.txt", "1", "2", "uses.time_table"),  # compiled code may read it
+    ],
+)
+def test_what_a_row_has_used_or_may_use_lets_it_be_timed(repository, file, old, new, row):
+    repository.replace(file, old, new)
+    assert row in reached(repository)
