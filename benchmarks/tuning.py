@@ -218,23 +218,25 @@ def _in_child(env: str, agent: str, num_steps: int, fields: dict[str, Any]) -> R
             space=None if space is None else Path(space),
             **fields,
         )
-        events: list[tuple[float, str]] = []
+        ended = []
 
-        def hear(event: Any) -> None:
-            events.append((time.perf_counter(), event.kind))
-            if event.kind == "confirming":
+        def hear(study: Any, trial: Any) -> None:
+            ended.append(time.perf_counter())
+            if len(ended) == settings.n_trials:
                 signal.raise_signal(signal.SIGTERM)  # ends the campaign here
 
-        with tune(settings, hear) as done:
+        with tune(settings, [hear]) as done:
             trials = done.study.get_trials()
             best = done.study.best_trial
-        ends = [at for at, kind in events if kind in ("completed", "pruned", "failed")]
         steps = [trial.user_attrs.get("steps", 0) for trial in trials]
+        spans = [(t.datetime_start, t.datetime_complete) for t in trials]
+        first = min(began for began, _ in spans if began is not None)
+        last = max(until for _, until in spans if until is not None)
         return {
-            "total_s": max(ends) - start,
-            "trials_s": max(ends) - min(at for at, kind in events if kind == "started"),
-            "trials": len(ends),
-            "failed": sum(kind == "failed" for _, kind in events),
+            "total_s": max(ended) - start,
+            "trials_s": (last - first).total_seconds(),
+            "trials": len(ended),
+            "failed": sum(trial.state.name == "FAIL" for trial in trials),
             "share_of_steps": sum(steps) / (len(steps) * num_steps),
             "best": best.value,
             "standard_error": best.user_attrs["standard_error"],

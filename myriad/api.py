@@ -15,29 +15,30 @@ from jax.core import Tracer
 
 from myriad import distributed, hardware
 from myriad.agents.controller import ControllerLearner, TrainedPolicy
-from myriad.arguments import checked, require
 from myriad.autotune import autotune
 from myriad.autotune.precision import warn_if_slower
+from myriad.envs import OBJECT, Environment
+from myriad.envs.environment import AnyEnvironment
 from myriad.errors import InvalidArgumentError, shown
 from myriad.files import announced
 from myriad.host import release_freed_memory
 from myriad.random import fast_key, make_key
-from myriad.ranges import SEED_LIST, Integer, Seed
+from myriad.ranges import SEED_LIST, Integer, Seed, checked, require
 from myriad.settings import wandb_names, xla_flags
 from myriad.signals import interrupts_kept
-from myriad.training.active import ActiveSetting, active_settings
+from myriad.training.active_settings import ActiveSetting, active_settings
 from myriad.training.callbacks import Callback, require_callbacks
+from myriad.training.callbacks.built_in import built_in_callbacks
+from myriad.training.callbacks.films import require_drawing
+from myriad.training.callbacks.trackers import require_trackers
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig, make_config, require_values
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
-from myriad.training.fits import compile_evaluation, require_restorable, shortage_named
-from myriad.training.logging.built_in import built_in_callbacks
-from myriad.training.logging.films import require_drawing
-from myriad.training.logging.run_folder import RunFolder
-from myriad.training.logging.trackers import require_trackers
 from myriad.training.loop import LearningLoop
+from myriad.training.memory import compile_evaluation, require_restorable, shortage_named
 from myriad.training.programs import CompiledTraining
 from myriad.training.results import SeedResults, TrainingResults, slot_of
+from myriad.training.run_folder import RunFolder
 from myriad.training.trainer import Trainer, Trainings, environment_record
 from myriad.xla import result_shapes
 
@@ -48,7 +49,7 @@ __all__ = ["create_config", "evaluate", "load_agent", "make_train", "resume", "t
 
 
 def create_config(
-    env: str,
+    env: str | Environment,
     agent: str,
     num_envs: int | None = None,
     steps_per_env: int | None = None,
@@ -60,7 +61,8 @@ def create_config(
     """Describe a training, and fill in everything that you leave open.
 
     The arguments are the fields of `TrainingConfig`, and options by dotted name, such as
-    `"agent.learning_rate"` or `"env.gravity"`. Two more decide what is filled in: `preset`, a name
+    `"agent.learning_rate"` or `"env.gravity"`. In place of the environment's name you can give an
+    environment that you built yourself. Two more decide what is filled in: `preset`, a name
     that `myriad presets` lists, sets what you leave open, and `total_steps` is the number of steps
     of all environments together, in place of `steps_per_env`. A field that is None is left open.
     With `auto_tune` the autotuner immediately chooses `scan_chunk_size` for this machine, and
@@ -192,6 +194,7 @@ def resume(
     quiet: bool = False,
     profile_chunks: Annotated[int, Integer(0)] = 0,
     trust: bool = False,
+    env: AnyEnvironment | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> TrainingResults:
     """Resume a run from its newest checkpoint, or from the start if there is none.
@@ -206,6 +209,7 @@ def resume(
         quiet: show no progress, not even on a terminal.
         profile_chunks: as in `train_and_evaluate`.
         trust: whether the run may name code of others to import, as `module:Class`.
+        env: the environment, if you gave `create_config` an object.
         callbacks: as in `train_and_evaluate`. The run remembers none.
 
     Raises:
@@ -219,7 +223,7 @@ def resume(
     with interrupts_kept():
         folder = RunFolder(_named(run_folder))
         config = TrainingConfig.from_toml(
-            folder.config_toml(), folder.path / "config.toml", trust=trust
+            folder.config_toml(), folder.path / "config.toml", trust=trust, env=env
         )
         _require_runnable("resume", config, profile_chunks)
         unsaid = config.fields().keys() - config.given.keys()
@@ -377,7 +381,11 @@ def load_training(
 
 @checked
 def load_agent(
-    run_folder: str | Path, seed: Seed | None = None, *, trust: bool = False
+    run_folder: str | Path,
+    seed: Seed | None = None,
+    *,
+    trust: bool = False,
+    env: AnyEnvironment | None = None,
 ) -> tuple[TrainingConfig, Any, Any]:
     """Return the configuration of a run, its environment and its trained agent.
 
@@ -388,6 +396,7 @@ def load_agent(
         run_folder: the folder that `train_and_evaluate` wrote.
         seed: the training's seed. A run of many seeds needs it.
         trust: whether the run may name code of others to import, as `module:Class`.
+        env: the environment, if you gave `create_config` an object.
 
     Raises:
         InvalidArgumentError: the folder holds no run, no checkpoint yet, or no training of this
@@ -395,7 +404,7 @@ def load_agent(
     """
     folder = RunFolder(_named(run_folder))
     config = TrainingConfig.from_toml(
-        folder.config_toml(), folder.path / "config.toml", trust=trust
+        folder.config_toml(), folder.path / "config.toml", trust=trust, env=env
     )
     seeds = config.seeds or [config.seed]
     if seed is None and len(seeds) > 1:
@@ -578,7 +587,7 @@ def _new_path(config: TrainingConfig) -> Path:
     now = time.strftime("%Y%m%d-%H%M%S")
     # The name of your own environment has a colon, which some file systems refuse.
     seeds = f"seed{config.seed}" if config.seeds is None else f"{len(config.seeds)}seeds"
-    stem = f"{config.env}-{config.agent}-{seeds}-{now}".replace(":", "-")
+    stem = f"{config.env.removeprefix(OBJECT)}-{config.agent}-{seeds}-{now}".replace(":", "-")
     path = Path("runs") / stem
     number = 1
     # Another process may still take the name first. `RunFolder.create` then refuses it here.

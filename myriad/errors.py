@@ -12,8 +12,8 @@
 
 Each error is also the built-in that you would expect, so `except ValueError` keeps working.
 
-A `ShortTrainingWarning` and a `SlowPrecisionWarning` are not errors: the training runs as you
-asked.
+An `EnvironmentWarning`, a `ShortTrainingWarning` and a `SlowPrecisionWarning` are not errors: the
+training runs as you asked.
 """
 
 import difflib
@@ -71,6 +71,10 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     alike = difflib.get_close_matches(given, by_lower, n=1)
     alike += [each for each in by_lower if len(given) > 2 and given in each]
     return by_lower[alike[0]] if alike else None
+
+
+class EnvironmentWarning(UserWarning):
+    """`check_env` found something that doesn't keep an environment from training."""
 
 
 class ShortTrainingWarning(UserWarning):

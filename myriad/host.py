@@ -1,4 +1,4 @@
-"""The machine as the operating system describes it: processor, cores and memory.
+"""The machine as the operating system describes it: processor, cores, and this process's memory.
 
 On Linux this is read from `/proc` and `/sys`, so that a container's limits count. Functions take
 the root of the file system as `root`, for tests.
@@ -6,6 +6,7 @@ the root of the file system as `root`, for tests.
 
 import contextlib
 import ctypes
+import gc
 import os
 import platform
 import re
@@ -99,6 +100,18 @@ def release_freed_memory() -> None:
     # Only glibc has this function, and only glibc needs it.
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+@contextlib.contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause Python's garbage collector where it would find nothing, as timeit does."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _left_by_ulimit(root: Path) -> Iterator[int]:

@@ -7,12 +7,13 @@ Myriad keeps things, at the end of this module, and for XLA's options to leave o
 """
 
 import dataclasses
+import io
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from myriad.dotenv import variables_in
 from myriad.errors import InvalidArgumentError, closest, shown
 from myriad.files import read_text
 
@@ -268,6 +269,44 @@ class Settings:
 
 # The settings of folders and of XLA's options, which every command uses.
 PLACES = ("home", "compilation_cache", "without_xla_options")
+
+
+def variables_in(text: str, file: object) -> dict[str, str]:
+    """Return the variables that a `.env` file sets, the last value of each.
+
+    A statement is `NAME=value`, optionally with `export` before it, quotes around the value or a
+    comment after it. A name alone sets nothing. `${OTHER}` is text like any other.
+
+    Args:
+        text: the content of the file.
+        file: the file's name, for errors.
+
+    Raises:
+        InvalidArgumentError: a line is not a statement. The message names the line but doesn't
+            repeat it, since it may hold a secret.
+    """
+    from dotenv.parser import parse_stream
+
+    variables: dict[str, str] = {}
+    for statement in parse_stream(io.StringIO(text, newline="")):
+        if statement.error:
+            raise InvalidArgumentError(
+                f"{file}, line {_line_of(statement.original)}, must be NAME=value or a comment; "
+                "correct or remove it."
+            )
+        if statement.key is None:
+            continue
+        variables.pop(statement.key, None)
+        if statement.value is not None:
+            variables[statement.key] = statement.value
+    return variables
+
+
+def _line_of(original: Any) -> int:
+    """Return the line of an invalid statement, whose original includes blank lines before it."""
+    text = original.string
+    blank = text[: len(text) - len(text.lstrip())]
+    return original.line + len(re.findall(r"\r\n|\n|\r", blank))
 
 
 def source_of(variable: str, file: str = "") -> str:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from myriad import timing
 from myriad.errors import InvalidArgumentError
-from myriad.timing import intervals, subject
 from myriad.xla import count_compilations
 
 ENOUGH = {"num_samples": 6, "min_sample_s": 0.001}
@@ -53,7 +52,7 @@ def test_the_interval_is_the_narrowest_that_keeps_its_confidence(num_samples, co
             / 2**num_samples
         )
 
-    rank = intervals._rank(num_samples, confidence)
+    rank = timing._rank(num_samples, confidence)
     assert rank == 0 or coverage(rank) >= confidence
     assert coverage(rank + 1) < confidence
 
@@ -123,7 +122,7 @@ def test_the_garbage_collector_rests_during_samples_and_is_left_as_it_was(enable
     try:
         timing.measure(lambda: states.append(gc.isenabled()), **ENOUGH)
         assert not any(states[1:])
-        monkeypatch.setattr(subject.Subject, "calibrate", lambda *_: 1 / 0)
+        monkeypatch.setattr(timing.Subject, "calibrate", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             timing.measure(len, ())
         assert gc.isenabled() == enabled
@@ -170,7 +169,7 @@ def test_nothing_compiles_within_a_sample(carry, num_programs, monkeypatch):
     # A carried state comes back on both devices whole, where it had one leaf on both and two on
     # one: a second program.
     fn = donating(lambda state: state | {"rows": state["rows"] + state["weak"]})
-    run_s, in_samples = subject.Subject._run_s, []
+    run_s, in_samples = timing.Subject._run_s, []
 
     def counted_run_s(subject):
         with count_compilations() as compilations:
@@ -178,8 +177,8 @@ def test_nothing_compiles_within_a_sample(carry, num_programs, monkeypatch):
         in_samples.extend(compilations.names)
         return seconds
 
-    monkeypatch.setattr(subject.Subject, "_run_s", counted_run_s)
-    timing.block_until_ready(subject._copied(state))  # copying compiles too
+    monkeypatch.setattr(timing.Subject, "_run_s", counted_run_s)
+    timing.block_until_ready(timing._copied(state))  # copying compiles too
     with count_compilations() as compilations:
         timing.measure(fn, state, carry=carry, **ENOUGH)
     assert compilations.names == ["jit(<lambda>)"] * num_programs
@@ -234,8 +233,8 @@ def test_every_way_of_donating_leaves_the_caller_s_arrays_alone(seen_through, ca
 def test_copies_are_made_while_the_clock_stands_and_a_sample_does_not_grow_without_end(
     clock, monkeypatch
 ):
-    copied = subject._copied
-    monkeypatch.setattr(subject, "_copied", lambda tree: (clock.work(100.0), copied(tree))[1])
+    copied = timing._copied
+    monkeypatch.setattr(timing, "_copied", lambda tree: (clock.work(100.0), copied(tree))[1])
     add = donating(lambda x: x + 1)
 
     def fn(x):

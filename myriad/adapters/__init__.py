@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from myriad.arguments import Like, checked, require
 from myriad.envs.environment import AnyEnvironment
 from myriad.errors import NotInstalledError
-from myriad.ranges import Integer
+from myriad.ranges import Integer, Like, checked, require
 from myriad.spaces import Box
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def to_gymnax(env: AnyEnvironment) -> "GymnaxEnvironment":
     return _import("gymnax", "myriad.adapters.gymnax").AsGymnax(env)
 
 
-def from_gymnax(name_or_env: "str | GymnaxEnvironment", **overrides: Any) -> "FromGymnax":
+def from_gymnax(name_or_env: "str | GymnaxEnvironment", /, **overrides: Any) -> "FromGymnax":
     """Return a gymnax environment as a Myriad environment, for rollouts and trainings.
 
     Args:

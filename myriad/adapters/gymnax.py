@@ -152,7 +152,7 @@ class FromGymnax:
         return jnp.asarray(action, space.dtype)
 
 
-def adapt(name_or_env: str | environment.Environment, **overrides: Any) -> FromGymnax:
+def adapt(name_or_env: str | environment.Environment, /, **overrides: Any) -> FromGymnax:
     """Build the environment for `myriad.adapters.from_gymnax`."""
     env = _make(name_or_env) if isinstance(name_or_env, str) else name_or_env
     params = {
@@ -211,7 +211,7 @@ def myriad_space(space: spaces.Space) -> Space:
     )
 
 
-def _make(name: str, **config: Any) -> environment.Environment:
+def _make(name: str, /, **config: Any) -> environment.Environment:
     if name not in gymnax.registered_envs:
         raise UnknownNameError("gymnax environment", name, gymnax.registered_envs)
     try:

@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from myriad.agents.agent import Agent, Learner
-from myriad.arguments import checked
 from myriad.envs.environment import AnyEnvironment, Environment
 from myriad.errors import InvalidArgumentError
-from myriad.ranges import ranges_of
+from myriad.ranges import checked, ranges_of
 from myriad.registry import Registry, check_overrides, refuse_unused
 
 __all__ = ["Agent", "Learner", "list_agents", "make_agent", "make_learner"]
@@ -36,7 +35,7 @@ def list_agents() -> list[str]:
 
 
 @checked
-def make_agent(name: str, env: AnyEnvironment, **overrides: Any) -> Any:
+def make_agent(name: str, env: AnyEnvironment, /, **overrides: Any) -> Any:
     """Build the agent called `name` for `env`: a fixed policy, a controller or a learner.
 
     Args:
@@ -83,6 +82,7 @@ def make_learner(
     env: Environment,
     num_envs: int | None = None,
     total_steps: int | None = None,
+    /,
     **overrides: Any,
 ) -> Learner:
     """Build the agent called `name` for the trainer. A fixed policy becomes a learner of nothing.

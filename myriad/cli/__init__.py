@@ -75,8 +75,8 @@ def _code_of(argv: Sequence[str] | None, *, is_ours: bool) -> int:
 
 
 def _run(argv: Sequence[str], *, is_ours: bool) -> int:
-    from myriad.collector import collector_paused
     from myriad.errors import InvalidArgumentError, MyriadError, RunFolderLostError
+    from myriad.host import collector_paused
 
     try:
         # The objects that modules make on import live on, so collecting would find nothing.

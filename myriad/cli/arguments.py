@@ -3,7 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, Protocol, get_args
 
 import tyro
 
@@ -13,25 +13,41 @@ from myriad.errors import InvalidArgumentError, UnknownNameError, closest, shown
 from myriad.ranges import require_ranges
 from myriad.registry import Registry
 
-if TYPE_CHECKING:
-    from myriad.cli.commands import Command
-
 _DESCRIPTION = (
     "Massively parallel reinforcement-learning environments on JAX. "
     "`myriad --version` prints the version."
 )
 
+
+class Command(Protocol):
+    """A subcommand, whose fields come from the command line."""
+
+    without_xla_option: tuple[str, ...]
+
+    def run(self) -> int | None:
+        """Do the work and print the result on standard output.
+
+        Returns:
+            the exit code. None means 0.
+
+        Raises:
+            MyriadError: the command can't do its work. `main` prints the sentence on standard
+                error and returns 2.
+        """
+        ...
+
+
 # A command is imported only when you give it, since importing all of them takes a while.
 COMMANDS: dict[str, str] = {
     "train": "myriad.cli.train:Train",
     "tune": "myriad.cli.tune:Tune",
-    "autotune": "myriad.cli.commands:Autotune",
-    "evaluate": "myriad.cli.commands:Evaluate",
-    "render": "myriad.cli.commands:Render",
-    "cite": "myriad.cli.commands:Cite",
-    "envs": "myriad.cli.commands:Envs",
-    "agents": "myriad.cli.commands:Agents",
-    "presets": "myriad.cli.commands:Presets",
+    "autotune": "myriad.cli.autotune:Autotune",
+    "evaluate": "myriad.cli.evaluate:Evaluate",
+    "render": "myriad.cli.render:Render",
+    "cite": "myriad.cli.cite:Cite",
+    "envs": "myriad.cli.lists:Envs",
+    "agents": "myriad.cli.lists:Agents",
+    "presets": "myriad.cli.presets:Presets",
     "doctor": "myriad.cli.doctor:Doctor",
     "settings": "myriad.cli.doctor:DoctorAlias",
 }
@@ -39,7 +55,7 @@ COMMANDS: dict[str, str] = {
 load_command = Registry("command", COMMANDS).load
 
 
-def parse(argv: Sequence[str]) -> "Command":
+def parse(argv: Sequence[str]) -> Command:
     """Turn arguments into a command.
 
     Raises:

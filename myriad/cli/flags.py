@@ -4,10 +4,12 @@ import dataclasses
 import inspect
 import re
 import types
+from collections.abc import Sequence
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import tyro
 
+from myriad.errors import InvalidArgumentError
 from myriad.files import parse_toml
 from myriad.ranges import Range, range_in
 from myriad.training.config import TrainingConfig
@@ -100,6 +102,15 @@ def _value(text: str) -> Any:
     except (ValueError, RecursionError):
         return text
     return table["value"] if len(table) == 1 else text
+
+
+def refuse_flags(command: Any, names: Sequence[str], why: str) -> None:
+    """Refuse flags that would be ignored. One that has its default passes."""
+    defaults = {field.name: field.default for field in dataclasses.fields(command)}
+    given = [name for name in names if getattr(command, name) != defaults[name]]
+    if given:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise InvalidArgumentError(f"{flags} can't be given {why}.")
 
 
 def hint_of(default: Any, declared: Range | None) -> str:

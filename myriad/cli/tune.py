@@ -1,20 +1,27 @@
 """`myriad tune`, whose flags are the fields of `TuneSettings`."""
 
 import dataclasses
-from typing import Any
+import logging
+import math
+import sys
+import time
+from collections import Counter
+from typing import Any, Self
 
 import tyro
 
 from myriad.cli.flags import XlaFlags
-from myriad.cli.switches import fields_of, name_attention
+from myriad.cli.training_flags import fields_of, name_attention
 from myriad.errors import InvalidArgumentError, MyriadError
-from myriad.files import unwritable
+from myriad.files import say, unwritable
 from myriad.settings import Settings
-from myriad.tuning.settings import TuneSettings
+from myriad.tuning.settings import GROWS, TuneSettings
 
 # The exit code if all trials failed, and the number that a shell adds to a fatal signal's.
 _FAILED = 1
 _BY_SIGNAL = 128
+# Seconds between two lines of progress if there is no terminal.
+_EVERY_S = 30.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,8 +57,7 @@ class Tune(TuneSettings, XlaFlags):
                 or if the output folder can't be written to.
         """
         from myriad.tuning import tune
-        from myriad.tuning.progress import CampaignProgress, summary
-        from myriad.tuning.report import write_report
+        from myriad.tuning.report import summary, write_report
 
         settings = self.settings().completed()
         if (problem := unwritable(settings.output)) is not None:
@@ -59,8 +65,8 @@ class Tune(TuneSettings, XlaFlags):
                 "output",
                 f"must be a folder that can be written to, but {settings.output} {problem}.",
             )
-        with CampaignProgress(settings) as progress:
-            result = tune(settings, progress.hear)
+        with TuneProgress(settings) as progress:
+            result = tune(settings, [progress.count])
         with result:
             try:
                 files = write_report(result)
@@ -71,6 +77,80 @@ class Tune(TuneSettings, XlaFlags):
         if result.is_interrupted:
             return _BY_SIGNAL + result.ended_by
         return _FAILED if result.best is None and settings.n_trials else 0
+
+
+class TuneProgress(logging.Handler):
+    """Shows what a campaign does, the trials that ended and the time left on standard error.
+
+    Args:
+        settings: the campaign.
+    """
+
+    def __init__(self, settings: TuneSettings):
+        super().__init__()
+        self._settings = settings
+        self._start = self._said_at = time.monotonic()
+        self._ended: list[Any] = []
+        self._bar: Any = None
+        self._logger = logging.getLogger("myriad.tuning")
+
+    def __enter__(self) -> Self:
+        if self._settings.quiet:
+            return self
+        self._logger.setLevel(logging.INFO)
+        self._logger.addHandler(self)
+        if sys.stderr is not None and sys.stderr.isatty():
+            from rich import console, progress
+
+            self._bar = progress.Progress(
+                progress.BarColumn(),
+                progress.TextColumn("{task.description}", markup=False),
+                console=console.Console(stderr=True),
+            )
+            self._task = self._bar.add_task(str(self), total=self._settings.n_trials)
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._logger.removeHandler(self)
+        if self._bar is not None:
+            self._bar.stop()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show a sentence, above the bar if there is one."""
+        if self._bar is not None:
+            self._bar.console.print(record.getMessage(), highlight=False, markup=False)
+        else:
+            say(record.getMessage())
+
+    def count(self, study: Any, trial: Any) -> None:
+        """Count a trial that has ended, as a callback of the study."""
+        self._ended.append(trial)
+        if trial.state.name == "FAIL":
+            self._logger.info("trial %d failed: %s", trial.number, trial.user_attrs["failure"])
+        if self._bar is not None:
+            self._bar.update(self._task, completed=len(self._ended), description=str(self))
+        elif not self._settings.quiet and time.monotonic() - self._said_at >= _EVERY_S:
+            self._said_at = time.monotonic()
+            say(str(self))
+
+    def __str__(self) -> str:
+        """Return the progress in one line."""
+        elapsed_s = time.monotonic() - self._start
+        states = Counter(trial.state.name for trial in self._ended)
+        objective = self._settings.objectives[0]
+        values = [trial.values[0] for trial in self._ended if trial.state.name == "COMPLETE"]
+        best = (max if GROWS[objective] else min)(values, default=None)
+        rate = len(self._ended) / elapsed_s
+        left_s = (self._settings.n_trials - len(self._ended)) / rate if rate else math.inf
+        left_s = max(0.0, min(left_s, (self._settings.timeout or math.inf) - elapsed_s))
+        left = "-" if left_s == math.inf else f"{left_s:.0f} s"
+        return (
+            f"{states['COMPLETE']} of {self._settings.n_trials} trials done, "
+            f"{states['PRUNED']} pruned, {states['FAIL']} failed, "
+            f"best {objective} {'-' if best is None else f'{best:.4g}'}, "
+            f"{3600 * rate:.0f} trials/hour, {left} left"
+        )
 
 
 def switched_options(settings: TuneSettings) -> dict[str, Any]:

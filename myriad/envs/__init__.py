@@ -2,12 +2,12 @@
 
 import dataclasses
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar, get_origin
 
-from myriad.arguments import checked, require
-from myriad.envs.environment import Environment, require_32_bits
-from myriad.ranges import ranges_of, require_ranges
+from myriad.envs.environment import AnyEnvironment, Environment, require_32_bits
+from myriad.errors import InvalidArgumentError, shown
+from myriad.ranges import checked, ranges_of, require, require_ranges
 from myriad.registry import Registry, check_overrides, refuse_unused
 
 __all__ = ["Environment", "list_envs", "make_env", "register_env"]
@@ -38,6 +38,8 @@ ENVIRONMENTS = Registry(
 
 # The prefixes of environments of other libraries. Such a name never stands for a module of yours.
 ADAPTERS = ("gymnax:",)
+# How a configuration calls an environment that you gave it as an object.
+OBJECT = "object:"
 
 
 def list_envs() -> list[str]:
@@ -46,49 +48,88 @@ def list_envs() -> list[str]:
 
 
 @checked
-def make_env(name: str, **overrides: Any) -> Environment:
-    """Build the environment called `name`.
+def make_env(env: str | AnyEnvironment, /, **overrides: Any) -> Environment:
+    """Build an environment by its name, or change fields of one that you built yourself.
 
     Args:
-        name: one of `list_envs()`, an alias such as `CartPole-v1`, `package.module:Name` for a
-            class of your own, or `gymnax:Name` for one of gymnax's.
-        **overrides: fields of the environment or of its parameters that differ from the defaults.
+        env: one of `list_envs()`, an alias such as `CartPole-v1`, `package.module:Name` for a
+            class of your own, or `gymnax:Name` for one of gymnax's. Or an environment.
+        **overrides: fields of the environment or of its parameters that differ from the defaults,
+            or from those of the environment that you give.
 
     Raises:
         UnknownNameError: there is no such environment or field.
-        InvalidArgumentError: `package.module:Name` can't be imported or is not an environment, or
-            `jax_enable_x64` is on.
+        InvalidArgumentError: `package.module:Name` can't be imported or is not an environment, the
+            environment can't be hashed, or `jax_enable_x64` is on.
 
     Example:
         >>> make_env("cartpole", gravity=3.7).default_params.gravity
         3.7
+        >>> make_env(make_env("cartpole"), gravity=1.6).default_params.gravity
+        1.6
     """
     require_32_bits()
-    if name.startswith(ADAPTERS):
+    if not isinstance(env, str):
+        return _changed(env, type(env).__name__, overrides)
+    if env.startswith(OBJECT):
+        raise InvalidArgumentError(
+            "env",
+            f"was an object of the class {env.removeprefix(OBJECT)}, which no name makes again: "
+            "give such an object as env, or name its class as package.module:Name.",
+        )
+    if env.startswith(ADAPTERS):
         adapters = importlib.import_module("myriad.adapters")
-        return adapters.from_gymnax(name.removeprefix("gymnax:"), **overrides)
-    kind: Any = ENVIRONMENTS.load(name)
+        return adapters.from_gymnax(env.removeprefix("gymnax:"), **overrides)
+    kind: Any = ENVIRONMENTS.load(env)
     for field in dataclasses.fields(kind):
         if field.name in overrides and (field.type is str or get_origin(field.type) is Literal):
             require(field.name, overrides[field.name], str)
-    config = {field.name for field in dataclasses.fields(kind)} - {"default_params"}
     # Set the configuration first, since the default parameters may depend on it, as those of a
     # scenario do.
-    env = kind(**{field: value for field, value in overrides.items() if field in config})
-    params = {
-        field.name: getattr(env.default_params, field.name)
-        for field in dataclasses.fields(env.default_params)
-    }
-    # The class itself has already checked the fields of the configuration.
-    known = dict.fromkeys(config) | params | dict.fromkeys(ranges_of(env.default_params))
-    check_overrides(ENVIRONMENTS.resolve(name), known, overrides)
-    defaults = {field.name: field.default for field in dataclasses.fields(env)}
+    config = {field.name for field in dataclasses.fields(kind)} - {"default_params"}
+    made = kind(**{field: value for field, value in overrides.items() if field in config})
+    return _changed(made, ENVIRONMENTS.resolve(env), overrides)
+
+
+def _changed(env: Any, name: str, overrides: Mapping[str, Any]) -> Any:
+    """Return an environment with other values of its fields and of its parameters' fields."""
+    from myriad.envs.wrappers import Wrapper
+
+    if isinstance(env, Wrapper):
+        own = {name: overrides[name] for name in _values(env).keys() & overrides.keys()}
+        rest = {name: value for name, value in overrides.items() if name not in own}
+        return dataclasses.replace(env, **own, env=_changed(env.env, name, rest))
+    own = _values(env)
+    own.pop("default_params", None)
+    params = _values(env.default_params)
+    # The class itself has already checked its own fields.
+    known = dict.fromkeys(own) | params | dict.fromkeys(ranges_of(env.default_params))
+    check_overrides(name, known, overrides)
+    defaults = {field.name: field.default for field in dataclasses.fields(env)} if own else {}
     refuse_unused(env, defaults | params, overrides)
-    chosen = {field: value for field, value in overrides.items() if field in params}
-    env = dataclasses.replace(env, default_params=dataclasses.replace(env.default_params, **chosen))
+    ours = {field: value for field, value in overrides.items() if field in own}
+    theirs = {field: value for field, value in overrides.items() if field in params}
+    if theirs:
+        ours["default_params"] = dataclasses.replace(env.default_params, **theirs)
+    if ours:
+        env = dataclasses.replace(env, **ours)
     require_ranges(env)
     require_ranges(env.default_params)
+    try:
+        hash(env)
+    except TypeError as error:
+        raise InvalidArgumentError(
+            "env",
+            "must be hashable, as a dataclass with frozen=True and without arrays is, but "
+            f"{shown(type(env))} is not: {error}.",
+        ) from None
     return env
+
+
+def _values(thing: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass by name. Any other object has none."""
+    fields = dataclasses.fields(thing) if dataclasses.is_dataclass(thing) else ()
+    return {field.name: getattr(thing, field.name) for field in fields}
 
 
 @checked

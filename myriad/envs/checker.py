@@ -1,8 +1,16 @@
-"""`check_env` finds the faults of an environment quickly, before a training does so slowly."""
+"""`check_env` finds the faults of an environment quickly, before a training does so slowly.
+
+It goes through stages and stops at the first with faults, since they would cause misleading ones in
+later stages. `require_trainable` runs the first three, which compile nothing, before a training.
+"""
 
 import dataclasses
-from collections.abc import Iterator
-from typing import Any
+import functools
+import traceback
+import warnings
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -10,199 +18,334 @@ import numpy as np
 
 from myriad.envs.environment import Environment
 from myriad.envs.vector import select_reset
-from myriad.errors import FaultyEnvironmentError, MyriadError
-from myriad.spaces import Space
-from myriad.xla import count_compilations
-
-_MEMBERS = ("default_params", "reset", "step", "observation_space", "action_space")
-_NUM_ENVS, _NUM_STEPS = 64, 256
-# The errors that JAX raises when Python needs the concrete value of a traced array.
-_TRACING_ERRORS = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerArrayConversionError,
-    TypeError,
-    ValueError,
+from myriad.errors import (
+    EnvironmentWarning,
+    FaultyEnvironmentError,
+    InvalidArgumentError,
+    MyriadError,
+    shown,
 )
+from myriad.spaces import Space
+from myriad.xla import count_compilations, numbers_of
+
+Stage = Literal["members", "reset", "step", "keys", "purity", "batches", "behaviour"]
+
+_NUM_ENVS, _NUM_STEPS = 64, 256
+# A jitted step may round otherwise than one that is run operation by operation.
+_TOLERANCE = 1e-5
+_NOT_YOURS = (__file__, *(str(Path(library.__file__ or "").parent) for library in (jax, np)))
 
 
-def check_env(env: Environment) -> None:
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """What a stage found.
+
+    Attributes:
+        sentence: what is wrong, and what to do.
+        cause: the error that your code raised.
+        is_warning: whether the environment trains all the same.
+    """
+
+    sentence: str
+    cause: Exception | None = None
+    is_warning: bool = False
+
+
+def check_env(env: Environment, *, skip: Collection[Stage] = ()) -> None:
     """Try `env` and list all its faults. This takes a few seconds, mostly for compilation.
 
-    It checks the members and the shapes and dtypes of their results, random keys that are used
-    twice or not at all, observations outside their space or not finite, batched parameters, time
-    limits that are reported as terminations, and steps that recompile.
+    The stages, in this order:
+
+    - members: what is missing, and what can't be hashed.
+    - reset and step: results of wrong shapes and dtypes, and code that JAX can't trace.
+    - keys: random keys that are used twice or not at all.
+    - purity: results that depend on more than the arguments, such as NumPy's random numbers.
+    - batches: a step that can't take parameters of their own for each environment.
+    - behaviour: 256 steps of 64 environments. It looks for numbers out of their space or not
+      finite, time limits that are reported as terminations, and steps that compile again.
+
+    Args:
+        env: the environment.
+        skip: stages to leave out.
 
     Raises:
-        FaultyEnvironmentError: the environment has faults. Its `faults` lists them as sentences.
+        FaultyEnvironmentError: the environment has faults. Its `faults` lists them as sentences,
+            and its `__cause__` is the error that your code raised.
+        InvalidArgumentError: there is no such stage.
+
+    Warns:
+        EnvironmentWarning: the environment trains, but something is slower, or may not be what you
+            want.
 
     Example:
         >>> from myriad import make_env
         >>> check_env(make_env("cartpole-control"))
     """
-    # Stop at the first stage with faults, since they would cause misleading ones in later stages.
-    for stage in (_members, _reset, _step, _keys, _batches, _behaviour):
-        if faults := list(stage(env)):
-            raise FaultyEnvironmentError(type(env).__name__, faults)
+    if unknown := set(skip) - _STAGES.keys():
+        raise InvalidArgumentError(
+            "skip", f"must name some of {', '.join(_STAGES)}, but got {shown(unknown.pop())}."
+        )
+    for name, stage in _STAGES.items():
+        if name in skip:
+            continue
+        findings = list(stage(env))
+        if faults := [each for each in findings if not each.is_warning]:
+            _raise(env, faults)
+        for each in findings:
+            warnings.warn(
+                f"{type(env).__name__}: {each.sentence}", EnvironmentWarning, stacklevel=2
+            )
 
 
-def _members(env: Any) -> Iterator[str]:
-    for name in _MEMBERS:
+@functools.lru_cache(maxsize=64)
+def require_trainable(env: Environment) -> None:
+    """Raise FaultyEnvironmentError if an environment lacks something that a training needs."""
+    for stage in (_members, _reset, _step):
+        if faults := [each for each in stage(env) if not each.is_warning]:
+            _raise(env, faults)
+
+
+def _raise(env: Environment, faults: list[Finding]) -> None:
+    cause = next((each.cause for each in faults if each.cause is not None), None)
+    raise FaultyEnvironmentError(type(env).__name__, [each.sentence for each in faults]) from cause
+
+
+def _members(env: Any) -> Iterator[Finding]:
+    for name in ("default_params", "reset", "step", "observation_space", "action_space"):
         if not hasattr(env, name):
-            yield f"{name} is missing."
+            yield Finding(f"{name} is missing.")
             return
     try:
         hash(env)
-    except TypeError:
-        yield (
-            "the environment must be hashable, as a dataclass with frozen=True and its "
-            "parameters in default_params is."
+    except TypeError as error:
+        yield Finding(
+            f"the environment must be hashable, but is not: {error}. Make it a dataclass with "
+            "frozen=True, keep its parameters in default_params and a table in a NumPy array of "
+            "the module, used as jnp.asarray(TABLE)[index].",
+            error,
         )
     for path, leaf in jax.tree_util.tree_leaves_with_path(env.default_params):
-        if not isinstance(leaf, int | float | np.ndarray | np.generic | jax.Array):
-            yield f"default_params{_at(path)} must be a number or an array, but is {leaf!r}."
-    if dataclasses.is_dataclass(env.default_params) and jax.tree.leaves(env.default_params) == [
-        env.default_params
-    ]:
-        yield (
-            "default_params must be a pytree: decorate its class with "
-            "jax.tree_util.register_dataclass."
-        )
+        if leaf is env.default_params:
+            yield Finding(
+                "default_params must be a pytree: decorate its class with "
+                "jax.tree_util.register_dataclass."
+            )
+        elif not isinstance(leaf, int | float | np.ndarray | np.generic | jax.Array):
+            yield Finding(
+                f"default_params{_at(path)} must be a number or an array, but is {shown(leaf)}."
+            )
+    yield from _space_faults(env)
 
 
-def _reset(env: Environment) -> Iterator[str]:
-    params = env.default_params
-    try:
-        result = jax.eval_shape(env.reset, jax.random.key(0), params)
-    except _TRACING_ERRORS as error:
-        yield _untraceable("reset", error)
+def _space_faults(env: Environment) -> Iterator[Finding]:
+    for name in ("observation_space", "action_space"):
+        space, fault = _called(name, lambda name=name: getattr(env, name)(env.default_params))
+        if fault is not None:
+            yield fault
+            continue
+        # An observation may be a dict or a tuple of spaces.
+        for each in jax.tree.leaves(space) if name == "observation_space" else [space]:
+            if missing := [x for x in ("shape", "dtype", "sample") if not hasattr(each, x)]:
+                yield Finding(
+                    f"{name} must return a space of myriad.spaces, but returns {_kind(each)}, "
+                    f"which has no {missing[0]}."
+                )
+
+
+def _reset(env: Environment) -> Iterator[Finding]:
+    result, fault = _traced("reset", env.reset, _key(), env.default_params)
+    if fault is not None:
+        yield fault
         return
     if not (isinstance(result, tuple) and len(result) == 2):
-        yield f"reset must return (obs, state), but returns {_kind(result)}."
+        yield Finding(f"reset must return (obs, state), but returns {_kind(result)}.")
         return
     obs, state = result
-    yield from _array_faults("obs of reset", obs, env.observation_space(params))
-    yield from _weak_faults("reset", state)
+    yield from _array_faults("obs of reset", obs, env.observation_space(env.default_params))
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+        if getattr(leaf, "weak_type", False):
+            yield Finding(
+                f"state{_at(path)} of reset is of a weak type, so that a chunk would "
+                f"compile twice: make it jnp.{leaf.dtype}(...).",
+                is_warning=True,
+            )
 
 
-def _step(env: Environment) -> Iterator[str]:
-    params = env.default_params
-    key = jax.random.key(0)
-    state = jax.eval_shape(env.reset, key, params)[1]
-    space = env.action_space(params)
-    action = jax.ShapeDtypeStruct(space.shape, space.dtype)
-    try:
-        result = jax.eval_shape(env.step, key, state, action, params)
-    except _TRACING_ERRORS as error:
-        yield _untraceable("step", error)
+def _step(env: Environment) -> Iterator[Finding]:
+    state = jax.eval_shape(env.reset, _key(), env.default_params)[1]
+    result, fault = _traced("step", env.step, _key(), state, _action(env), env.default_params)
+    if fault is not None:
+        yield fault
         return
     if not (isinstance(result, tuple) and len(result) == 6):
-        yield (
+        yield Finding(
             "step must return (obs, state, reward, terminated, truncated, info), but returns "
             f"{_kind(result)}."
         )
         return
     obs, next_state, reward, terminated, truncated, info = result
-    yield from _array_faults("obs of step", obs, env.observation_space(params))
-    yield from _scalar_faults("reward", reward, np.float32)
-    yield from _scalar_faults("terminated", terminated, np.bool_)
-    yield from _scalar_faults("truncated", truncated, np.bool_)
+    yield from _array_faults("obs of step", obs, env.observation_space(env.default_params))
+    for name, value, dtype in (
+        ("reward", reward, np.float32),
+        ("terminated", terminated, np.bool_),
+        ("truncated", truncated, np.bool_),
+    ):
+        if getattr(value, "shape", None) != () or value.dtype != dtype:
+            yield Finding(
+                f"{name} must be a scalar of {np.dtype(dtype).name}, but is {_kind(value)}."
+            )
     if not isinstance(info, dict):
-        yield f"info must be a dict, but is {_kind(info)}."
+        yield Finding(f"info must be a dict, but is {_kind(info)}.")
     yield from _state_faults(state, next_state)
 
 
-def _keys(env: Environment) -> Iterator[str]:
+def _keys(env: Environment) -> Iterator[Finding]:
     """Trace with JAX's checker of key reuse, which follows only JAX's own kinds of keys."""
     params = env.default_params
-    key = jax.random.key(0)
-    state = jax.eval_shape(env.reset, key, params)[1]
-    space = env.action_space(params)
-    action = jax.ShapeDtypeStruct(space.shape, space.dtype)
-    calls = {"reset": (env.reset, (key, params)), "step": (env.step, (key, state, action, params))}
+    state = jax.eval_shape(env.reset, _key(), params)[1]
+    calls = {
+        "reset": (env.reset, (_key(), params)),
+        "step": (env.step, (_key(), state, _action(env), params)),
+    }
     for name, (function, arguments) in calls.items():
         with jax.debug_key_reuse(new_val=True):
-            try:
-                jax.jit(lambda *arguments, function=function: function(*arguments)).lower(
-                    *arguments
-                )
-            except jax.errors.KeyReuseError:
-                yield (
-                    f"{name} uses one random key for several draws, which makes them equal or "
-                    "dependent: split it."
-                )
-    program = str(jax.make_jaxpr(env.reset)(key, params))
+            jitted = jax.jit(lambda *arguments, function=function: function(*arguments))
+            _, fault = _called(name, lambda jitted=jitted, given=arguments: jitted.lower(*given))
+        if fault is None:
+            continue
+        if isinstance(fault.cause, jax.errors.KeyReuseError):
+            fault = Finding(
+                f"{name} uses one random key for several draws, which makes them equal or "
+                "dependent: split it.",
+                fault.cause,
+            )
+        yield fault
+        return
+    program = str(jax.make_jaxpr(env.reset)(_key(), params))
     if "random_" in program:
-        keys = jax.random.split(key, _NUM_ENVS)
-        states = jax.tree.leaves(jax.vmap(env.reset, in_axes=(0, None))(keys, params))
-        if all(bool((leaf == leaf[0]).all()) for leaf in states):
-            yield (
+        keys = jax.random.split(_key(), _NUM_ENVS)
+        states = _numbers(jax.vmap(env.reset, in_axes=(0, None))(keys, params))
+        if all((leaf == leaf[0]).all() for leaf in states):
+            yield Finding(
                 f"reset draws, but {_NUM_ENVS} resets with different keys are all equal: draw "
                 "from the key it gets."
             )
 
 
-def _batches(env: Environment) -> Iterator[str]:
+def _purity(env: Environment) -> Iterator[Finding]:
+    """Call `reset` and `step` operation by operation, twice, and once compiled."""
+    params = env.default_params
+    state = env.reset(_key(), params)[1]
+    action = env.action_space(params).sample(_key())
+    calls: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+        "reset": (env.reset, (_key(), params)),
+        "step": (env.step, (_key(), state, action, params)),
+    }
+    for name, (function, arguments) in calls.items():
+        results, fault = _called(name, lambda f=function, given=arguments: (f(*given), f(*given)))
+        if fault is not None:
+            yield fault
+            return
+        first, second = results
+        if not _are_close(first, second, tolerance=0):
+            yield Finding(
+                f"{name} returns something else when it is called again with the same arguments: "
+                "draw from the key with jax.random, not from Python's or NumPy's generators, and "
+                "keep what changes in the state."
+            )
+        elif not _are_close(first, jax.jit(function)(*arguments), tolerance=_TOLERANCE):
+            yield Finding(
+                f"{name} returns something else when it is compiled: it must not depend on what "
+                "changes outside of it, nor on whether JAX traces it."
+            )
+
+
+def _batches(env: Environment) -> Iterator[Finding]:
     params = jax.tree.map(
         lambda leaf: jnp.broadcast_to(leaf, (_NUM_ENVS, *np.shape(leaf))), env.default_params
     )
-    keys = jax.random.split(jax.random.key(0), _NUM_ENVS)
-    space = env.action_space(env.default_params)
-    action = jax.vmap(space.sample)(keys)
-    try:
-        jax.eval_shape(
-            lambda: jax.vmap(env.step)(keys, jax.vmap(env.reset)(keys, params)[1], action, params)
-        )
-    except _TRACING_ERRORS as error:
-        yield (
-            f"{_untraceable('step', error)} Each environment had its own parameters, as in "
-            "domain randomisation."
+    keys = jax.random.split(_key(), _NUM_ENVS)
+    action = jax.vmap(env.action_space(env.default_params).sample)(keys)
+
+    def batch() -> Any:
+        return jax.vmap(env.step)(keys, jax.vmap(env.reset)(keys, params)[1], action, params)
+
+    _, fault = _traced("step", batch)
+    if fault is not None:
+        yield Finding(
+            f"{fault.sentence} Each environment had its own parameters, as in domain "
+            "randomisation.",
+            fault.cause,
+            is_warning=True,
         )
 
 
-def _behaviour(env: Environment) -> Iterator[str]:
+def _behaviour(env: Environment) -> Iterator[Finding]:
     """Step `_NUM_ENVS` environments with random actions and check all results."""
     params = env.default_params
-    key = jax.random.key(0)
     space = env.action_space(params)
-    obs_space = env.observation_space(params)
     step = jax.jit(jax.vmap(env.step, in_axes=(0, 0, 0, None)))
     reset = jax.jit(jax.vmap(env.reset, in_axes=(0, None)))
     sample = jax.jit(jax.vmap(space.sample))
     replace_done = jax.jit(select_reset)
-    _, state = reset(jax.random.split(key, _NUM_ENVS), params)
-    trace = []
+    _, state = reset(jax.random.split(_key(), _NUM_ENVS), params)
+    before, after = [], []
     with count_compilations() as compilations:
         for index in range(_NUM_STEPS):
-            keys = jax.random.split(jax.random.fold_in(key, index), (3, _NUM_ENVS))
-            after = step(keys[0], state, sample(keys[1]), params)
-            trace.append(jax.device_get((state, after[:5])))
-            state = replace_done(after[3] | after[4], reset(keys[2], params)[1], after[1])
+            keys = jax.random.split(jax.random.fold_in(_key(), index), (3, _NUM_ENVS))
+            result = step(keys[0], state, sample(keys[1]), params)
+            before.append(state)
+            after.append(result[:5])
+            state = replace_done(result[3] | result[4], reset(keys[2], params)[1], result[1])
     if compilations.names.count("jit(step)") > 1:
-        yield (
-            "step compiles again for the state that it returned itself: its leaves must keep "
-            "shape and dtype."
+        yield Finding(
+            "step compiles again for the state that it returned itself: give each leaf of the "
+            "state of reset a dtype.",
+            is_warning=True,
         )
-        return
-    before, after = jax.tree.map(lambda *rows: np.stack(rows), *trace)
+    before, after = (jax.tree.map(lambda *rows: jnp.stack(rows), *rows) for rows in (before, after))
     obs, after_state, reward, terminated, truncated = after
-    for name, values in (("obs", obs), ("reward", reward)):
-        if not np.isfinite(values).all():
-            yield (
-                f"{name} is not finite after step {_first(~np.isfinite(values))} of random actions."
+    parts = list(_parts("obs", env.observation_space(params), obs))
+    for name, values in [*((name, part) for name, _, part in parts), ("reward", reward)]:
+        if not (is_finite := np.isfinite(values)).all():
+            yield Finding(
+                f"{name} is not finite after step {_first(~is_finite)} of random actions."
             )
-    obs_fits = np.asarray(jax.vmap(jax.vmap(obs_space.contains))(obs))
-    if not obs_fits.all():
-        value = np.array2string(obs[tuple(np.argwhere(~obs_fits)[0])])
-        yield (
-            f"obs leaves observation_space after step {_first(~obs_fits)} of random actions: "
-            f"{value}."
+    for name, space, part in parts:
+        yield from _bound_faults(name, np.asarray(part), space)
+    done = np.asarray(terminated | truncated)
+    yield from _time_limit_faults(env, step, before, after_state, done)
+
+
+def _bound_faults(name: str, obs: np.ndarray, space: Space) -> Iterator[Finding]:
+    """Name the first number of an observation, `[T, N, *O]`, that lies outside its space."""
+    if not hasattr(space, "low"):
+        fits = np.asarray(jax.vmap(jax.vmap(space.contains))(jnp.asarray(obs)))
+        if not fits.all():
+            value = shown(obs[tuple(np.argwhere(~fits)[0])].tolist())
+            yield Finding(
+                f"{name} leaves observation_space after step {_first(~fits)} of random actions: "
+                f"{value} is not in {space}."
+            )
+        return
+    box: Any = space
+    low, high = (np.broadcast_to(np.asarray(x), box.shape) for x in (box.low, box.high))
+    outside = (obs < low) | (obs > high)
+    if outside.any():
+        first = np.argwhere(outside)[0]
+        element = tuple(int(index) for index in first[2:])
+        value = obs[tuple(first)]
+        side, bound = ("below", low) if value < low[element] else ("above", high)
+        yield Finding(
+            f"{name} leaves observation_space after step {first[0] + 1} of random actions: "
+            f"{name}[{', '.join(map(str, element))}] is {value}, {side} its bound of "
+            f"{bound[element]}."
         )
-    yield from _time_limit_faults(env, step, before, after_state, terminated | truncated)
 
 
 def _time_limit_faults(
     env: Environment, step: Any, before: Any, after: Any, done: np.ndarray
-) -> Iterator[str]:
+) -> Iterator[Finding]:
     """Set the state's clocks far ahead, and check whether every state is then terminated."""
     leaves, structure = jax.tree.flatten(after)
     is_clock = [
@@ -211,9 +354,9 @@ def _time_limit_faults(
     if not any(is_clock) or (~done).sum() < _NUM_ENVS:
         return
     going = np.random.default_rng(0).permutation(np.argwhere(~done))[:_NUM_ENVS]
-    picked = [np.stack([leaf[step, env_index] for step, env_index in going]) for leaf in leaves]
+    picked = [leaf[going[:, 0], going[:, 1]] for leaf in leaves]
     late = [
-        np.full_like(leaf, 1_000_000) if clock else leaf
+        jnp.full_like(leaf, 1_000_000) if clock else leaf
         for leaf, clock in zip(picked, is_clock, strict=True)
     ]
     space = env.action_space(env.default_params)
@@ -224,20 +367,21 @@ def _time_limit_faults(
     then = step(keys, jax.tree.unflatten(structure, late), action, params)
     # If most states end at the next step anyway, the clock proves nothing. A number that the agent
     # sees, such as the height of a falling object, is part of the task and not a clock.
-    is_seen = bool((then[0] != now[0]).any())
+    is_seen = not _are_close(then[0], now[0], tolerance=0)
     ends = bool(then[3].all()) and not bool(then[4].any())
     if ends and not is_seen and float(np.mean(now[3])) < 0.5:
-        yield (
+        yield Finding(
             "step reports a time limit as terminated: with the state's clock far ahead "
             "every episode terminates. Return it "
-            "as truncated, so that a learner still bootstraps from the last value."
+            "as truncated, so that a learner still bootstraps from the last value.",
+            is_warning=True,
         )
 
 
-def _is_clock(old: np.ndarray, new: np.ndarray, done: np.ndarray) -> bool:
-    if old.ndim != 2 or not np.issubdtype(old.dtype, np.number):
+def _is_clock(old: jax.Array, new: jax.Array, done: np.ndarray) -> bool:
+    if old.ndim != 2 or not jnp.issubdtype(old.dtype, np.number):
         return False
-    change = (new - old)[~done]
+    change = (np.asarray(new) - np.asarray(old))[~done]
     return (
         change.size > 0
         and bool(change[0] != 0)
@@ -245,40 +389,34 @@ def _is_clock(old: np.ndarray, new: np.ndarray, done: np.ndarray) -> bool:
     )
 
 
-def _array_faults(name: str, value: Any, space: Space) -> Iterator[str]:
-    if not hasattr(value, "shape") or not hasattr(value, "dtype"):
-        yield f"{name} must be an array, but is {_kind(value)}."
-    elif value.shape != space.shape:
-        yield (
-            f"{name} must have the shape of observation_space, {space.shape}, but has "
-            f"{value.shape}."
+def _array_faults(name: str, value: Any, space: Any) -> Iterator[Finding]:
+    if jax.tree.structure(value) != jax.tree.structure(space):
+        yield Finding(
+            f"{name} must have the structure of observation_space, {jax.tree.structure(space)}, "
+            f"but is {_kind(value)}."
         )
-    elif value.dtype != space.dtype:
-        yield (
-            f"{name} must have the dtype of observation_space, {space.dtype}, but has "
-            f"{value.dtype}."
-        )
+        return
+    for part_name, part_space, part in _parts(name, space, value):
+        for kind in ("shape", "dtype"):
+            if getattr(part, kind) != getattr(part_space, kind):
+                yield Finding(
+                    f"{part_name} must have the {kind} of observation_space, "
+                    f"{getattr(part_space, kind)}, but has {getattr(part, kind)}."
+                )
+                break
 
 
-def _scalar_faults(name: str, value: Any, dtype: type) -> Iterator[str]:
-    value = jax.eval_shape(lambda: value) if isinstance(value, bool | int | float) else value
-    if getattr(value, "shape", None) != () or value.dtype != dtype:
-        yield f"{name} must be a scalar of {np.dtype(dtype).name}, but is {_kind(value)}."
+def _parts(name: str, space: Any, value: Any) -> Iterator[tuple[str, Space, Any]]:
+    """Yield the name of each part of an observation, its space and its value."""
+    for (path, part_space), part in zip(
+        jax.tree_util.tree_leaves_with_path(space), jax.tree.leaves(value), strict=True
+    ):
+        yield name + jax.tree_util.keystr(path), part_space, part
 
 
-def _weak_faults(function: str, state: Any) -> Iterator[str]:
-    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
-        if getattr(leaf, "weak_type", False):
-            yield (
-                f"state{_at(path)} of {function} is of a weak type, so that a chunk would "
-                "compile twice: make it "
-                f"jnp.{leaf.dtype}(...)."
-            )
-
-
-def _state_faults(state: Any, next_state: Any) -> Iterator[str]:
+def _state_faults(state: Any, next_state: Any) -> Iterator[Finding]:
     if jax.tree.structure(state) != jax.tree.structure(next_state):
-        yield (
+        yield Finding(
             "step must return a state of the same structure as reset, but returns "
             f"{_kind(next_state)}."
         )
@@ -287,16 +425,76 @@ def _state_faults(state: Any, next_state: Any) -> Iterator[str]:
         jax.tree_util.tree_leaves_with_path(state), jax.tree.leaves(next_state), strict=True
     ):
         if (old.shape, old.dtype) != (new.shape, new.dtype):
-            yield f"state{_at(path)} is {_kind(old)} after reset, but {_kind(new)} after step."
+            yield Finding(
+                f"state{_at(path)} is {_kind(old)} after reset, but {_kind(new)} after step."
+            )
 
 
-def _untraceable(function: str, error: Exception) -> str:
-    if isinstance(error, MyriadError):
-        return f"{function} refused its own action space's action: {error}"
-    reason = str(error).strip().splitlines()[0]
-    return (
-        f"{function} can't be compiled: {reason} Use jnp.where in place of if, and jnp in "
-        "place of math and numpy."
+def _traced(name: str, function: Callable[..., Any], *arguments: Any) -> tuple[Any, Finding | None]:
+    """Return the shapes of a function's results, or the fault that keeps JAX from tracing it."""
+    return _called(name, lambda: jax.eval_shape(function, *arguments))
+
+
+def _called(name: str, call: Callable[[], Any]) -> tuple[Any, Finding | None]:
+    try:
+        return call(), None
+    except MyriadError as error:
+        return None, Finding(f"{name} refused what it was given: {error}", error)
+    except Exception as error:  # noqa: BLE001 (your environment may raise anything)
+        remedy = next((text for kind, text in _REMEDIES.items() if isinstance(error, kind)), None)
+        reason = str(error).strip().partition("\n")[0]
+        sentence = f"{name} raises {type(error).__name__}{_where(error)}: {reason}"
+        return None, Finding(f"{sentence} {remedy}" if remedy else sentence, error)
+
+
+# What to do about the errors that JAX raises for traced arrays, from the most special one on.
+_REMEDIES: dict[type[Exception], str] = {
+    jax.errors.UnexpectedTracerError: (
+        "An array that was made while JAX traced was kept, as a cache or an import inside reset "
+        "does: make it when you build the environment."
+    ),
+    jax.errors.TracerBoolConversionError: "Use jnp.where in place of if, and & in place of and.",
+    jax.errors.TracerIntegerConversionError: (
+        "Use jnp.asarray(table)[index] in place of a list that is indexed."
+    ),
+    jax.errors.TracerArrayConversionError: (
+        "Use jnp in place of numpy, and jnp.asarray(TABLE)[index] for a NumPy array."
+    ),
+    jax.errors.ConcretizationTypeError: "Use jnp in place of math and of float() and int().",
+}
+
+
+def _where(error: Exception) -> str:
+    """Return the last line of your own code that an error went through."""
+    yours = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(_NOT_YOURS)
+    ]
+    return f" in {yours[-1].filename}, line {yours[-1].lineno}" if yours else ""
+
+
+def _key() -> jax.Array:
+    return jax.random.key(0)
+
+
+def _action(env: Environment) -> jax.ShapeDtypeStruct:
+    space = env.action_space(env.default_params)
+    return jax.ShapeDtypeStruct(space.shape, space.dtype)
+
+
+def _numbers(tree: Any) -> list[np.ndarray]:
+    """Return the leaves of a tree as NumPy arrays, keys as their words."""
+    return [np.asarray(numbers_of(jnp.asarray(leaf))) for leaf in jax.tree.leaves(tree)]
+
+
+def _are_close(one: Any, other: Any, tolerance: float) -> bool:
+    pairs = zip(_numbers(one), _numbers(other), strict=True)
+    return all(
+        np.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
+        if np.issubdtype(a.dtype, np.inexact)
+        else (a == b).all()
+        for a, b in pairs
     )
 
 
@@ -313,5 +511,16 @@ def _at(path: Any) -> str:
     return f".{name}" if name else ""
 
 
-def _first(mask: np.ndarray) -> int:
+def _first(mask: Any) -> int:
     return int(np.argwhere(mask)[0][0]) + 1
+
+
+_STAGES: dict[Stage, Callable[[Environment], Iterator[Finding]]] = {
+    "members": _members,
+    "reset": _reset,
+    "step": _step,
+    "keys": _keys,
+    "purity": _purity,
+    "batches": _batches,
+    "behaviour": _behaviour,
+}

@@ -38,7 +38,7 @@ class Preset:
     file: Path
 
 
-def load_preset(name: str, agent: str, env: str) -> Preset:
+def load_preset(name: str, agent: str, env: str | None) -> Preset:
     """Return the preset called `name` of an agent in an environment.
 
     Raises:

@@ -16,11 +16,10 @@ import pydantic
 import tomli_w
 from pydantic import ConfigDict, Field, ValidationError
 
-from myriad.arguments import checked, require
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.files import parse_toml
 from myriad.presets import Preset, load_preset
-from myriad.ranges import HOST, INT64, SEED_LIST, Integer, Number, Seed, ranges_of
+from myriad.ranges import HOST, INT64, SEED_LIST, Integer, Number, Seed, checked, ranges_of, require
 
 if TYPE_CHECKING:
     from myriad.agents.agent import Learner
@@ -72,7 +71,8 @@ class TrainingConfig:
     `create_config(**config.fields() | changes)` keeps all other values.
 
     Attributes:
-        env: Environment: a name that `myriad envs` lists, or package.module:Name for your own.
+        env: Environment: a name that `myriad envs` lists, or package.module:Name for your own. If
+            you gave an object that no name makes, it is object: and the name of its class.
         agent: Agent: a name that `myriad agents` lists.
         num_envs: Environments in parallel. By default the agent's own number.
         steps_per_env: Steps of every environment in the whole training. By default it follows from
@@ -149,10 +149,11 @@ class TrainingConfig:
 
     @functools.cached_property
     def environment(self) -> "Environment":
-        """The environment."""
+        """The environment, wrapped if its observations are no `Box`."""
         from myriad.envs import make_env
+        from myriad.envs.wrappers import with_box_observations
 
-        return make_env(self.env, **with_tuples(self.env_options))
+        return with_box_observations(make_env(self.env, **with_tuples(self.env_options)))
 
     @functools.cached_property
     def learner(self) -> "Learner[Any]":
@@ -219,7 +220,12 @@ class TrainingConfig:
     @classmethod
     @checked
     def from_toml(
-        cls, text: str, file: Path | None = None, *, trust: bool = False
+        cls,
+        text: str,
+        file: Path | None = None,
+        *,
+        trust: bool = False,
+        env: "Environment | None" = None,
     ) -> "TrainingConfig":
         """Read a configuration that `to_toml` or a person wrote, and fill in what it leaves open.
 
@@ -227,13 +233,15 @@ class TrainingConfig:
             text: the configuration.
             file: where it comes from, for error messages.
             trust: whether the file may name code to import, as `module:Class`.
+            env: the environment, in place of the one that the text names.
 
         Raises:
             InvalidArgumentError: the text is not TOML, or not a configuration, or it comes from a
                 file that names code to import, and you don't trust it.
         """
+        given = {} if env is None else {"env": env}
         try:
-            return _made(read_fields(text, trust=trust or file is None))
+            return _made(read_fields(text, trust=trust or file is None, known=given) | given)
         except InvalidArgumentError as error:
             if file is None:
                 raise
@@ -261,7 +269,7 @@ FIELDS = [each.name for each in dataclasses.fields(TrainingConfig)] + ["preset",
 
 
 def make_config(
-    env: str,
+    env: "str | Environment",
     agent: str,
     num_envs: int | None = None,
     steps_per_env: int | None = None,
@@ -300,11 +308,11 @@ def read_fields(text: str, *, trust: bool, known: Container[str] = ()) -> dict[s
     """
     fields = _flat(_parsed(text))
     if not trust:
-        from myriad.envs import ADAPTERS
+        from myriad.envs import ADAPTERS, OBJECT
 
         for name, value in fields.items():
-            is_adapter = name == "env" and str(value).startswith(ADAPTERS)
-            if name in ("env", "agent", "agent.network") and name not in known and not is_adapter:
+            is_no_code = name == "env" and str(value).startswith((*ADAPTERS, OBJECT))
+            if name in ("env", "agent", "agent.network") and name not in known and not is_no_code:
                 require_no_code(name, value)
     return fields
 
@@ -352,10 +360,10 @@ def options_of(thing: Any) -> dict[str, Any]:
     """Return the fields of an environment, its parameters or an agent that a file can hold.
 
     These are no arrays and no nested objects. Fields marked as derived are left out, since they
-    follow from other fields or from the machine.
+    follow from other fields or from the machine. An object that is no dataclass has none.
     """
     options = {}
-    for field in dataclasses.fields(thing):
+    for field in dataclasses.fields(thing) if dataclasses.is_dataclass(thing) else ():
         value = getattr(thing, field.name)
         if isinstance(value, tuple):
             value = list(value)
@@ -375,12 +383,14 @@ def with_tuples(value: Any) -> Any:
 def _made(given: dict[str, Any]) -> TrainingConfig:
     """Make the configuration of what you gave and of what your preset adds to it."""
     _require_known(given)
-    for name in ("env", "agent"):
+    from myriad.envs.environment import AnyEnvironment
+
+    for name, kind in (("env", str | AnyEnvironment), ("agent", str)):
         if name not in given:
             raise InvalidArgumentError(
                 f"the configuration has no {name}; `myriad {name}s` lists the names."
             )
-        require(name, given[name], str)
+        require(name, given[name], kind)
     added = _of_preset(given)
     whose = f" of preset {given.get('preset')!r}"
     names = {name: f"{name}{whose}" for name in added}
@@ -424,7 +434,9 @@ def _preset_of(given: Mapping[str, Any]) -> Preset | None:
 
     if "preset" not in given:
         return None
-    agent, env = AGENTS.resolve(given["agent"]), ENVIRONMENTS.resolve(given["env"])
+    agent, env = AGENTS.resolve(given["agent"]), given["env"]
+    is_name = isinstance(env, str)
+    env = ENVIRONMENTS.resolve(env) if is_name else ENVIRONMENTS.name_of(type(env))
     return load_preset(given["preset"], agent, env)
 
 
@@ -453,6 +465,8 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
         owner, _, option = name.partition(".")
         if option:
             options[owner][option] = value
+    from myriad.envs.wrappers import with_box_observations
+
     env, learner, num_envs = _built(fields, options)
     num_devices = fields.get("num_devices") or _default_num_devices(fields, learner, num_envs)
     _require_devices(fields, learner, num_envs, num_devices)
@@ -464,9 +478,10 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
             f"steps_per_env x num_envs must be at most {INT64:,}, but is {steps * num_envs:,}."
         )
     window = fields.get("eval_frequency") or -(-steps // _EVALUATIONS)
-    of_env = options_of(env) | options_of(env.default_params)
+    of_env = options["env"] | options_of(env) | options_of(env.default_params)
     of_agent = options_of(learner.agent)
     complete = {
+        "env": fields["env"] if isinstance(fields["env"], str) else _name_of(env, of_env),
         "num_envs": num_envs,
         "steps_per_env": steps,
         "scan_chunk_size": _chunk_size(fields.get("scan_chunk_size"), num_envs, steps, unit),
@@ -475,7 +490,7 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
         # None if the agent has no such field. `num_minibatches` says an on-policy agent's batch.
         **{name: of_agent.pop(name, None) for name in SHARED_WITH_AGENT},
         # Keep all options that you chose: an adapter may hold one where no field shows it.
-        "env_options": options["env"] | of_env,
+        "env_options": of_env,
         "agent_options": options["agent"] | of_agent,
     }
     if "seeds" in fields:
@@ -488,8 +503,21 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
         first = error.errors(include_url=False)[0]
         says = f"can't be {shown(first['input'])}. {first['msg']}."
         raise InvalidArgumentError(str(first["loc"][0]), says) from None
-    config.__dict__.update(environment=env, learner=learner)
+    config.__dict__.update(environment=with_box_observations(env), learner=learner)
     return config
+
+
+def _name_of(env: "Environment", options: Mapping[str, Any]) -> str:
+    """Return the name from which `make_env(name, **options)` builds an environment again.
+
+    If there is none, it is "object:" and the name of its class.
+    """
+    from myriad.envs import ENVIRONMENTS, OBJECT, make_env
+
+    name = ENVIRONMENTS.name_of(type(env))
+    if name is not None and make_env(name, **with_tuples(options)) == env:
+        return name
+    return OBJECT + type(env).__name__
 
 
 def _built(
@@ -498,16 +526,24 @@ def _built(
     """Build the environment and the learner for a number of environments, the third result."""
     from myriad.agents import default_num_envs, make_learner
     from myriad.envs import make_env
+    from myriad.envs.wrappers import with_box_observations
 
     with _named("env", options):
         env = make_env(fields["env"], **with_tuples(options["env"]))
+    if not type(env).__module__.startswith("myriad."):
+        from myriad.envs.checker import require_trainable
+
+        require_trainable(env)
     given = {name: fields[name] for name in SHARED_WITH_AGENT if name in fields}
     given |= with_tuples(options["agent"])
     num_envs = fields.get("num_envs") or default_num_envs(fields["agent"])
     steps = fields.get("steps_per_env")
     total_steps = fields.get("total_steps") or (steps and steps * num_envs)
     with _named("agent", options):
-        return env, make_learner(fields["agent"], env, num_envs, total_steps, **given), num_envs
+        learner = make_learner(
+            fields["agent"], with_box_observations(env), num_envs, total_steps, **given
+        )
+    return env, learner, num_envs
 
 
 @contextlib.contextmanager
@@ -554,7 +590,7 @@ def _require_devices(
     fields: Mapping[str, Any], learner: Any, num_envs: int, num_devices: int
 ) -> None:
     """Raise InvalidArgumentError if so many devices can't train together."""
-    from myriad.agents.agent import learner_of_device
+    from myriad.training.loop import learner_of_device
 
     is_off = fields.get("compile_mode") == "off"
     for name, needed, given in (

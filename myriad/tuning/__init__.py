@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from myriad.tuning.session import TuneResult, tune
+    from myriad.tuning.campaign import TuneResult, tune
     from myriad.tuning.settings import TuneSettings
     from myriad.tuning.space import SearchSpace
 
@@ -15,16 +15,16 @@ __all__ = ["SearchSpace", "TuneResult", "TuneSettings", "tune"]
 
 _HOMES = {
     "SearchSpace": "myriad.tuning.space",
-    "TuneResult": "myriad.tuning.session",
+    "TuneResult": "myriad.tuning.campaign",
     "TuneSettings": "myriad.tuning.settings",
-    "tune": "myriad.tuning.session",
+    "tune": "myriad.tuning.campaign",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'myriad.tuning' has no attribute {name!r}")
-    if _HOMES[name] == "myriad.tuning.session":
+    if _HOMES[name] == "myriad.tuning.campaign":
         # Check for Optuna first, since importing these modules without it would end in a traceback.
         from myriad.tuning.storage import require_optuna
 

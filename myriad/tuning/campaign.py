@@ -1,250 +1,351 @@
-"""The ask-and-tell loop of a campaign: Optuna draws trials, and those of one shape train together.
+"""One call of `myriad tune`: a study, its trials in one process or several, and the conclusion.
 
-`run` is called in each process that runs trials. It records heartbeats, which Optuna does only in
-its own loop, so that the trials of a killed process are tried again.
+One process per core is faster than one process on all cores, since nothing waits for the slower
+half. The processes share the study's storage, and those that are killed are replaced.
 """
 
 import contextlib
 import dataclasses
+import logging
 import math
-import threading
+import multiprocessing
+import os
+import secrets
+import signal
 import time
-import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from multiprocessing.connection import Connection, wait
+from typing import Any, Self
 
 import optuna
-from optuna.exceptions import UpdateFinishedTrialError
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
-from myriad.tuning.objective import Boundary
+from myriad.errors import MyriadError
+from myriad.host import core_numbers
+from myriad.ranges import checked
+from myriad.signals import interrupts_kept
+from myriad.training.interrupts import interrupt_noted
+from myriad.tuning.confirmation import (
+    Confirmation,
+    Ensemble,
+    confirm_best,
+    evaluate_ensemble,
+    validate,
+)
+from myriad.tuning.objective import Programs, Score
 from myriad.tuning.settings import TuneSettings
-from myriad.tuning.space import SearchSpace
-from myriad.tuning.storage import HEARTBEAT_S
-from myriad.tuning.study import FAILURE, MEMORY, STANDARD_ERROR, retry
-from myriad.tuning.trainings import Programs, Shape, Source, Training, train_all
+from myriad.tuning.space import SearchSpace, load_space
+from myriad.tuning.storage import MOST_RETRIES, disconnect, storage_errors
+from myriad.tuning.study import (
+    BEST_CONFIRMED,
+    COMPILE_S,
+    FAILURE,
+    WORKER,
+    Callback,
+    TrialLoop,
+    best_trials,
+    open_study,
+    retry,
+)
 
-# Trials that are asked for ahead, to find some that share a program. More of them would make the
-# sampler draw without the results of the trials before.
-_AHEAD = 4
+# How many workers may end early, with no trial done in between, before the campaign gives up. A
+# trial that ends its process each time is given up after four.
+_MOST_RESTARTS = 8
+# Seconds that a worker may take to end cleanly, for a call of its program or a compilation.
+_PATIENCE_S = 90.0
+_LOOK_S = 0.5
+_LOG = logging.getLogger(__name__)
 
-# The events that end a trial for good, and the trial's state.
-ENDINGS = {
-    "completed": TrialState.COMPLETE,
-    "pruned": TrialState.PRUNED,
-    "failed": TrialState.FAIL,
-}
+
+class WorkersLostError(MyriadError, RuntimeError):
+    """The worker processes of a campaign ended again and again before their trials."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Event:
-    """Something that happened in a campaign.
+class TuneResult:
+    """The results of a campaign.
 
     Attributes:
-        kind: resumed (a study that has trials), confirming (the best train again), compiling and
-            compiled (a trial's programs, which others of its shape share), or what became of a
-            trial: asked, started, evaluated, completed, pruned, failed or lost. One that is lost
-            runs again.
-        trial: the trial's number; None for a study.
-        step: the step count, over all environments, under which the evaluation is reported.
-        value: the mean return of the evaluation, or the best one of a study.
-        standard_error: the standard error of the value.
-        seconds: the seconds of compiling.
-        reason: why a trial failed or was lost, or what a study already has.
-    """
-
-    kind: str
-    trial: int | None = None
-    step: int = 0
-    value: float = math.nan
-    standard_error: float = math.nan
-    seconds: float = 0.0
-    reason: str = ""
-
-
-OnEvent = Callable[[Event], None]
-
-
-def run(
-    study: optuna.Study,
-    settings: TuneSettings,
-    space: SearchSpace,
-    on_event: OnEvent = lambda event: None,
-    *,
-    is_interrupted: Callable[[], bool] = lambda: False,
-    permits: Any = None,
-) -> None:
-    """Run trials in this process until there are `n_trials` more.
-
-    A trial that has a NaN or crashes is FAILED, with the reason in its user attribute `failure`.
-    The other trials continue.
-
-    Args:
-        study: the study, from `open_study`.
         settings: the campaign, `completed`.
-        space: the search space.
-        on_event: called with everything that happens.
-        is_interrupted: returns whether to stop now. Running trials are queued again.
-        permits: a semaphore that processes share, with a permit for each trial.
+        space: its search space.
+        study: the study, open. Close it, or use the result as a context manager.
+        best: the winner; None if no trial was completed. It is the best trial of the confirmation
+            on fresh seeds, or without a confirmation the best of the study.
+        fields: the winner's fields, as `create_config` takes them.
+        confirmation: the best few trials next to the default; None if there was no confirmation.
+        validation: the winner's score over `settings.validate` seeds.
+        ensemble: the best policies together.
+        ended_by: the signal that ended the campaign early, SIGINT or SIGTERM; 0 if none did.
+        num_ended: trials that were completed, pruned or failed in this call.
+        total_s: seconds of the whole call.
+        compile_s: seconds that compiling the trials took, in all processes together.
     """
-    programs = Programs(settings, space, settings.num_seeds)
-    permits = permits or threading.Semaphore(settings.n_trials)
-    ends_at = time.monotonic() + (settings.timeout or math.inf)
-    trials = _Trials(study, settings, space, programs, on_event, permits, ends_at)
-    with trials.alive():
-        train_all(programs, trials, is_interrupted)
 
-
-@dataclasses.dataclass
-class _Trials(Source):
-    """The trials of a study as a source of trainings: those that wait, and those that run."""
-
-    study: optuna.Study
     settings: TuneSettings
     space: SearchSpace
-    programs: Programs
-    on_event: OnEvent
-    permits: Any
-    ends_at: float
-    waiting: list[Training] = dataclasses.field(default_factory=list)
-    running: list[Training] = dataclasses.field(default_factory=list)
+    study: optuna.Study
+    best: FrozenTrial | None
+    fields: dict[str, Any]
+    confirmation: Confirmation | None
+    validation: Score | None
+    ensemble: Ensemble | None
+    ended_by: int
+    num_ended: int
+    total_s: float
+    compile_s: float
 
-    @contextlib.contextmanager
-    def alive(self) -> Iterator[None]:
-        """Record heartbeats in the block, and then queue again the trials that have not ended."""
-        ended = threading.Event()
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether a signal ended it early."""
+        return self.ended_by != 0
 
-        def beat() -> None:
-            while not ended.wait(HEARTBEAT_S):
-                # If the database is unreachable for a while, the campaign reports it.
-                with contextlib.suppress(Exception):
-                    self._beat([*self.running, *self.waiting])
-            self.study._storage.remove_session()
+    def __enter__(self) -> Self:
+        return self
 
-        beating = threading.Thread(target=beat, daemon=True)
-        beating.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            beating.join()
-            for training in [*self.running, *self.waiting]:
-                retry(self.study, training.origin.number)
+    def __exit__(self, *_: object) -> None:
+        disconnect(self.study._storage)
 
-    def _beat(self, trainings: Sequence[Training]) -> None:
-        storage: Any = self.study._storage
-        if hasattr(storage, "record_heartbeat"):  # only databases have it
-            for training in trainings:
-                storage.record_heartbeat(training.origin._trial_id)
 
-    def take(self, shape: Shape | None) -> Training | None:
-        while time.monotonic() < self.ends_at:
-            shapes = [self.programs.shape(each.fields) for each in self.waiting]
-            wanted = shape
-            if shape is None and shapes:
-                count = Counter(shapes)
-                wanted = max(count, key=lambda each: (count[each], self.programs.has(each)))
-            if wanted in shapes:
-                training = self.waiting.pop(shapes.index(wanted))
-                self.running.append(training)
-                self.on_event(Event("started", training.origin.number))
-                return training
-            most = 1 if shape is None else _AHEAD
-            if len(self.waiting) >= most or not self.permits.acquire(False):  # noqa: FBT003
-                return None
-            self._ask()
-        return None
+@checked
+def tune(settings: TuneSettings, callbacks: Sequence[Callback] = ()) -> TuneResult:
+    """Search for hyperparameters in trials, and train the best few again to name a winner.
 
-    def _ask(self) -> None:
-        """Ask for a trial, first for those of processes that have fallen silent."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Optuna knows only the heartbeats of its own loop.
-            optuna.storages.fail_stale_trials(self.study)
-            trial = self.study.ask()
-        training = Training({}, tuple(self.settings.seeds()), origin=trial)
-        self.waiting.append(training)
-        self._beat([training])
-        self.on_event(Event("asked", trial.number))
-        # Two processes may get one trial of an SQLite file, which locks no rows.
-        with self._unless_lost(training):
-            try:
-                training.fields = self.space.suggest(trial)
-            except (ValueError, TypeError) as error:
-                # Queued parameters may not belong to this space.
-                self.failed(training, f"its parameters are not of this space: {error}")
+    With `n_jobs` above 1, trials run in several processes. Then call this from a script's
+    `if __name__ == "__main__":`. An interrupt or SIGTERM ends it cleanly: running trials are queued
+    again, and the result holds the best so far. A second signal, at least a second later, ends it
+    at once.
+
+    Args:
+        settings: the campaign.
+        callbacks: as those of `study.optimize`: called in this process with the study and each
+            trial that was completed, pruned or failed.
+
+    Raises:
+        InvalidArgumentError: a setting can't be used. No study is made then.
+        NotInstalledError: Optuna or a driver is missing.
+        WorkersLostError: worker processes were killed again and again.
+
+    Example (of a script)::
+
+        from myriad import configure
+        from myriad.tuning import TuneSettings, tune
+
+        configure()
+        with tune(TuneSettings(env="bucket-brigade", scenario="easy", n_trials=20)) as result:
+            print(result.fields, result.confirmation.verdict)
+    """
+    start = time.monotonic()
+    settings = settings.completed()
+    space = load_space(settings)
+    programs = Programs(settings, space)
+    ended: list[FrozenTrial] = []
+    hear: list[Callback] = [lambda study, trial: ended.append(trial), *callbacks]
+    study = open_study(settings, space)
+    try:
+        with interrupts_kept(), interrupt_noted() as interrupt, storage_errors(only_theirs=True):
+            before = [each for each in study.get_trials(deepcopy=False) if each.state.is_finished()]
+            if before:
+                said = (settings.study_name, len(before))
+                _LOG.info("study %s is resumed: %d trials of it have ended", *said)
+            ends_at = time.time() + (settings.timeout or math.inf)
+            if settings.n_jobs == 1:
+                TrialLoop(study, programs, hear, ends_at=ends_at).run(interrupt.is_set)
             else:
-                trial.set_user_attr("seeds", list(training.seeds))
+                _Workers(study, programs, hear, ends_at).run(interrupt.is_set)
+            concluded = _conclude(study, programs, interrupt.is_set)
+    except BaseException:
+        disconnect(study._storage)
+        raise
+    return TuneResult(
+        settings,
+        space,
+        study,
+        **concluded,
+        ended_by=interrupt.number,
+        num_ended=len(ended),
+        total_s=time.monotonic() - start,
+        compile_s=sum(trial.user_attrs.get(COMPILE_S, 0.0) for trial in ended),
+    )
 
-    def admits(self, training: Training, num_bytes: int) -> bool:
-        limit_gib = self.settings.max_memory_gib
-        over = -math.inf if limit_gib is None else num_bytes - limit_gib * 2**30
-        with self._unless_lost(training):
-            # A trial that begins again has them already, and a constraint can be set only once.
-            if MEMORY not in training.origin.user_attrs:
-                training.origin.set_user_attr(MEMORY, num_bytes)
-                if math.isfinite(over):
-                    training.origin.set_constraint(MEMORY, over)
-            if over <= 0:
-                return True
-            self._end(training, Event("pruned", reason="it needs too much memory"))
-        return False
 
-    def compiling(self, training: Training) -> None:
-        self.on_event(Event("compiling", training.origin.number))
+def _conclude(
+    study: optuna.Study, programs: Programs, is_interrupted: Callable[[], bool]
+) -> dict[str, Any]:
+    """Return the conclusion of the trials, as fields of a `TuneResult`."""
+    settings = programs.settings
+    best = next(iter(best_trials(study, settings)), None)
+    found: dict[str, Any] = dict.fromkeys(("confirmation", "validation", "ensemble"))
+    if best is not None and "return" in settings.objectives and not is_interrupted():
+        _LOG.info("the best trials train again beside the default, on fresh seeds")
+        found["confirmation"] = confirmed = confirm_best(study, programs, is_interrupted)
+        if confirmed is not None and confirmed.candidates:
+            number = confirmed.candidates[0].number
+            best = next(each for each in study.get_trials(deepcopy=False) if each.number == number)
+            study.set_user_attr(BEST_CONFIRMED, number)
+    fields = {} if best is None else programs.space.fields(best.params)
+    if best is not None and settings.validate and not is_interrupted():
+        found["validation"] = validate(fields, programs, is_interrupted)
+    if best is not None and settings.ensemble > 1 and not is_interrupted():
+        found["ensemble"] = evaluate_ensemble(study, programs, is_interrupted)
+    return {"best": best, "fields": fields, **found}
 
-    def compiled(self, training: Training, seconds: float) -> None:
-        self.on_event(Event("compiled", training.origin.number, seconds=seconds))
 
-    def evaluated(self, training: Training, boundary: Boundary, *, is_last: bool) -> bool:
-        trial, score, steps = training.origin, training.score, boundary.steps[-1]
-        assert score is not None
-        prunes = self.settings.objectives == ("return",)
-        with self._unless_lost(training):
-            with warnings.catch_warnings():
-                # A trial that begins again, after a crash of another one, has the same values.
-                warnings.filterwarnings("ignore", message="The reported value is ignored")
-                for step in boundary.steps if prunes else ():
-                    trial.report(score.value, step)
-            is_pruned = prunes and not is_last and trial.should_prune()
-            event = Event("evaluated", trial.number, steps, score.value, score.standard_error)
-            self.on_event(event)
-            if not is_pruned and not is_last:
-                return True
-            trial.set_user_attr(STANDARD_ERROR, score.standard_error)
-            trial.set_user_attr("by_seed", list(score.by_seed))
-            trial.set_user_attr("steps", steps)
-            if score.num_unfinished:
-                trial.set_user_attr("unfinished_episodes", score.num_unfinished)
-            kind = "pruned" if is_pruned else "completed"
-            # The time of all seeds together, which train one after another on a CPU.
-            rate = steps * len(training.seeds) / max(training.train_s, 1e-9)
-            known = {"return": score.value, "train_s": training.train_s, "steps_per_s": rate}
-            values = None if is_pruned else [known[name] for name in self.settings.objectives]
-            self._end(training, dataclasses.replace(event, kind=kind), values)
-            return not is_pruned
-        return False
+class _Workers:
+    """Processes that run trials, one pinned to each core, by the parent's connection to each.
 
-    def failed(self, training: Training, reason: str) -> None:
-        with self._unless_lost(training):
-            training.origin.set_user_attr(FAILURE, reason)
-            self._end(training, Event("failed", reason=reason))
+    They share permits for trials. Each has its own connection: a queue that several processes share
+    would stay locked for good if its holder is killed.
+    """
 
-    def put_back(self, training: Training) -> None:
-        self.waiting.insert(0, training)
-        self.running.remove(training)
+    def __init__(
+        self,
+        study: optuna.Study,
+        programs: Programs,
+        callbacks: Sequence[Callback],
+        ends_at: float,
+    ):
+        self._study = study
+        self._settings = programs.settings
+        self._space = programs.space
+        self._callbacks = callbacks
+        self._ends_at = ends_at
+        self._context = multiprocessing.get_context("spawn")
+        self._permits = self._context.Semaphore(self._settings.n_trials)
+        # The processes, each with its core and the name that its trials carry.
+        self._workers: dict[Connection, tuple[Any, int, str]] = {}
+        self._names: set[str] = set()
+        self._seen: set[int] = set()
+        self._restarts = 0
 
-    def _end(self, training: Training, event: Event, values: list[float] | None = None) -> None:
-        state = ENDINGS.get(event.kind, TrialState.FAIL)
-        self.study.tell(training.origin, values, state, skip_if_finished=True)
-        (self.running if training in self.running else self.waiting).remove(training)
-        self.on_event(dataclasses.replace(event, trial=training.origin.number))
+    def run(self, is_interrupted: Callable[[], bool]) -> None:
+        """Run trials in `n_jobs` processes until there are `n_trials` more.
 
-    @contextlib.contextmanager
-    def _unless_lost(self, training: Training) -> Iterator[None]:
-        """Leave a trial that has ended to the other process that ended it."""
+        Raises:
+            MyriadError: a worker can't continue, or workers were killed again and again.
+        """
+        count = min(self._settings.n_jobs, self._settings.n_trials)
+        _LOG.info("%d processes start, each of which compiles the programs that it needs", count)
         try:
-            yield
-        except UpdateFinishedTrialError:
-            self.permits.release()
-            self._end(training, Event("lost", reason="another process took it"))
+            for index in range(count):
+                self._start(index)
+            while self._workers and not is_interrupted():
+                for connection in wait(list(self._workers), timeout=_LOOK_S):
+                    self._end_of(connection, is_ending=False)
+                self._hear()
+        finally:
+            self._end()
+            self._hear()
+
+    def _start(self, index: int) -> None:
+        cores = core_numbers()
+        here, there = self._context.Pipe()
+        name = secrets.token_hex(8)
+        self._names.add(name)
+        core = cores[index % len(cores)]
+        arguments = (self._settings, self._space, core, there, self._permits, self._ends_at, name)
+        process = self._context.Process(target=_work, args=arguments, daemon=True)
+        with _interrupts_blocked():
+            process.start()
+        # Now only the worker holds its end, so the connection closes when the worker ends.
+        there.close()
+        self._workers[here] = (process, index, name)
+
+    def _hear(self) -> None:
+        """Call the callbacks with the trials that workers ended since."""
+        for trial in self._study.get_trials(deepcopy=False):
+            if trial.number in self._seen or trial.user_attrs.get(WORKER) not in self._names:
+                continue
+            # A trial that failed for no reason of its own is tried again.
+            is_failed = trial.state == TrialState.FAIL and FAILURE in trial.user_attrs
+            if trial.state in (TrialState.COMPLETE, TrialState.PRUNED) or is_failed:
+                self._seen.add(trial.number)
+                self._restarts = 0
+                for callback in self._callbacks:
+                    callback(self._study, trial)
+
+    def _end_of(self, connection: Any, *, is_ending: bool) -> None:
+        """Replace a worker that was killed, whose trials are tried again."""
+        process, index, name = self._workers.pop(connection)
+        with contextlib.suppress(EOFError, OSError):
+            raise WorkersLostError(connection.recv())  # Why it can't continue.
+        connection.close()
+        process.join()
+        if process.exitcode == 0:
+            return
+        for trial in self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+            if trial.user_attrs.get(WORKER) == name:
+                _LOG.info("trial %d is run again, since its process ended", trial.number)
+                retry(self._study, trial.number, MOST_RETRIES)
+                self._permits.release()
+        self._restarts += 1
+        if is_ending:
+            return
+        if self._restarts > _MOST_RESTARTS:
+            raise WorkersLostError(
+                f"{self._restarts} worker processes ended before their trials, the last with "
+                f"exit code {process.exitcode}; the study keeps all finished trials."
+            )
+        self._start(index)
+
+    def _end(self) -> None:
+        """End the workers: ask them first, then kill them."""
+        try:
+            for connection in self._workers:
+                with contextlib.suppress(OSError):
+                    connection.send("give your trials back and end")
+            until = time.monotonic() + _PATIENCE_S
+            while time.monotonic() < until and self._workers:
+                for connection in wait(list(self._workers), timeout=_LOOK_S):
+                    with contextlib.suppress(WorkersLostError):
+                        self._end_of(connection, is_ending=True)
+        finally:
+            for connection, (process, *_) in self._workers.items():
+                process.kill()
+                process.join()
+                connection.close()
+
+
+def _work(
+    settings: TuneSettings,
+    space: SearchSpace,
+    core: int,
+    connection: Connection,
+    permits: Any,
+    ends_at: float,
+    name: str,
+) -> None:
+    """Run trials in a worker process, until the parent says something or is gone."""
+    # Ignore the interrupt here, where it couldn't be blocked before the start.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(os, "sched_setaffinity"):
+        # Pin the process before JAX counts the cores for its threads.
+        os.sched_setaffinity(0, {core})
+    from myriad.hardware import configure
+
+    configure(cpu_devices=1)
+    try:
+        study = open_study(dataclasses.replace(settings, fail_if_exists=False), space)
+        loop = TrialLoop(study, Programs(settings, space), (), permits, ends_at, name)
+        with storage_errors(only_theirs=True):
+            loop.run(connection.poll)
+        disconnect(study._storage)
+    except MyriadError as error:
+        with contextlib.suppress(OSError):
+            connection.send(str(error))
+
+
+@contextlib.contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Block interrupts in processes that start now, since the parent asks them to end.
+
+    An interrupt of the terminal reaches all processes, and one that is still importing would print
+    a traceback. This process gets its own interrupt afterwards.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,25 +1,38 @@
-"""The value of a trial: greedy episodes on held-out seeds, and whether a winner is more than luck.
+"""What a trial is worth: its trainings in compiled programs, scored by greedy episodes.
 
-Steps count all environments of a training together. `S` is the number of training seeds, and `E`
-the number of episodes for each.
+Trainings of one shape run side by side in the slots of one `Population`, and a slot that becomes
+free is filled again. Steps count all environments of a training together. `S` is the number of
+training seeds, and `E` the number of episodes for each.
 """
 
 import dataclasses
+import functools
 import math
-from collections.abc import Sequence
-from typing import Literal
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+
+from myriad.errors import MyriadError
+from myriad.training.evaluation import key_alone
+from myriad.training.loop import PARTS
+from myriad.training.population import Population
+from myriad.tuning.settings import TuneSettings
+from myriad.tuning.space import SearchSpace
 
 # The least number of episodes in an evaluation, over all training seeds of a trial.
 NUM_EPISODES = 128
-# The distance between the seeds of the trials, of the confirmation and of the validation.
-FRESH_SEEDS = 1_000
-VALIDATION_SEEDS = 2_000
 CONFIDENCE = 0.95
-NOT_DISTINGUISHABLE = "not distinguishable from the default"
+# Trainings in the slots of one program, for each device. On a CPU, slots run one after another.
+# With two, one can be refilled while the other continues. More would only end later.
+_ON_CPU, _ELSEWHERE = 2, 16
+# The length of a call. Longer calls would keep an interrupt waiting.
+_CALL_S = 0.5
 
-Verdict = Literal["better", "worse", "not distinguishable from the default"]
+Shape = tuple[tuple[str, str], ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,175 +84,309 @@ class Score:
         return self.value - reach, self.value + reach
 
 
-@dataclasses.dataclass(frozen=True)
-class Boundary:
-    """An evaluation of a trial.
-
-    Attributes:
-        update: the update after which it comes.
-        steps: the step counts under which it is reported. A long update may reach several at once.
-    """
-
-    update: int
-    steps: tuple[int, ...]
-
-
-def boundaries(num_steps: int, eval_interval: int, steps_per_update: int) -> list[Boundary]:
-    """Return the evaluations of a trial.
+def boundaries(num_steps: int, eval_interval: int, steps_per_update: int) -> dict[int, list[int]]:
+    """Return the updates after which a trial is evaluated, with the steps that each reports.
 
     Evaluation `k` comes after the first update that ends at or past `k * eval_interval` steps and
     is reported as step `k * eval_interval`, so that a pruner can compare trials of all batch sizes.
-    The last evaluation follows the whole training, and is reported as `num_steps`.
+    The last evaluation follows the whole training, and is reported as `num_steps`. A long update
+    may reach several steps at once.
 
     Example:
-        >>> for each in boundaries(num_steps=12_000, eval_interval=5_000, steps_per_update=4_096):
-        ...     print(each.update, each.steps)
-        2 (5000,)
-        3 (10000, 12000)
+        >>> boundaries(num_steps=12_000, eval_interval=5_000, steps_per_update=4_096)
+        {2: [5000], 3: [10000, 12000]}
     """
     reported: dict[int, list[int]] = {}
     for steps in dict.fromkeys([*range(eval_interval, num_steps + 1, eval_interval), num_steps]):
         reported.setdefault(-(-steps // steps_per_update), []).append(steps)
-    return [Boundary(update, tuple(steps)) for update, steps in reported.items()]
+    return reported
 
 
-def episodes_per_seed(num_seeds: int) -> int:
-    """Return in how many episodes each training seed is evaluated."""
-    return -(-NUM_EPISODES // num_seeds)
-
-
-@dataclasses.dataclass(frozen=True)
-class ConfirmedConfig:
-    """A configuration that was trained again on fresh seeds.
+@dataclasses.dataclass(eq=False)
+class Training:
+    """A configuration that is trained over its seeds.
 
     Attributes:
-        number: the number of the trial that found it; None for the default.
-        score: the score on the fresh seeds.
-        difference: its mean minus the default's.
-        low: the lower end of the difference's interval, which holds for all candidates at once.
-        high: the upper end.
-        verdict: whether it is better or worse than the default, by whether the interval excludes 0.
+        fields: fields of the configuration, as `SearchSpace.suggest` returns them.
+        seeds: the training seeds.
+        origin: what it is for, such as Optuna's trial.
+        keeps_agents: keep the agents' states at the end.
+        num_bytes: the bytes that it needs for all of its seeds, once its programs are compiled.
+        compile_s: seconds that compiling its programs took; 0 if another training did it.
+        update: updates done, in every seed.
+        train_s: seconds of training, if they are measured.
+        steps: the steps that the last evaluation reports.
+        returns: the returns of its episodes, `[S, E]`.
+        ended: whether each episode ended, `[S, E]`.
+        agents: the agents' states at the end, one for each seed, if they are kept.
+        failure: why it can't continue.
+        is_over: whether it has ended. Set it to end it early.
     """
 
-    number: int | None
-    score: Score
-    difference: float = 0.0
-    low: float = 0.0
-    high: float = 0.0
-    verdict: Verdict = NOT_DISTINGUISHABLE
-
-
-@dataclasses.dataclass(frozen=True)
-class Failure:
-    """A configuration that could not be trained again.
-
-    Attributes:
-        number: the number of the trial that found it; None for the default.
-        reason: why it failed.
-    """
-
-    number: int | None
-    reason: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Confirmation:
-    """The best few trials, trained again on fresh seeds beside the default.
-
-    Attributes:
-        default: the agent's defaults; None if they failed.
-        candidates: the trials, best first by their scores on the fresh seeds. If the default
-            failed, no difference from it is known.
-        seeds: the fresh seeds.
-        failures: the configurations that failed.
-    """
-
-    default: ConfirmedConfig | None
-    candidates: tuple[ConfirmedConfig, ...]
+    fields: Mapping[str, Any]
     seeds: tuple[int, ...]
-    failures: tuple[Failure, ...] = ()
+    origin: Any = None
+    keeps_agents: bool = False
+    num_bytes: int = 0
+    compile_s: float = 0.0
+    update: int = 0
+    train_s: float = 0.0
+    steps: Sequence[int] = ()
+    returns: Any = None
+    ended: Any = None
+    agents: Sequence[Any] = ()
+    failure: str = ""
+    is_over: bool = False
 
     @property
-    def winner(self) -> ConfirmedConfig | None:
-        """The best trial that is better than the default, or None if no trial is."""
-        return next((each for each in self.candidates if each.verdict == "better"), None)
+    def score(self) -> Score:
+        """The score of the last evaluation."""
+        return Score.of(self.returns, self.ended)
 
-    @property
-    def verdict(self) -> str:
-        """The result in one sentence."""
-        if (winner := self.winner) is not None:
-            return (
-                f"trial {winner.number} is better than the default by {winner.difference:.4g} "
-                f"({winner.low:.4g} to {winner.high:.4g})"
-            )
-        if self.default is None:
-            return "the default failed on fresh seeds, so nothing is compared with it"
-        if not self.candidates:
-            return "no trial could be trained again on fresh seeds"
-        best = self.candidates[0]
-        return (
-            f"trial {best.number} is {best.verdict}"
-            + (" by" if best.verdict == "worse" else ":")
-            + f" {best.difference:.4g} ({best.low:.4g} to {best.high:.4g})"
-        )
+    def fail(self, reason: str | Exception) -> None:
+        """End it for a reason."""
+        if isinstance(reason, Exception):
+            first = str(reason).strip().partition("\n")[0]
+            kind = "" if isinstance(reason, MyriadError) else f"{type(reason).__name__}: "
+            reason = f"{kind}{first}"
+        self.failure = reason
+        self.is_over = True
 
 
-def confirm(
-    default: Score | None,
-    scores: Sequence[tuple[int, Score]],
-    seeds: Sequence[int],
-    failures: Sequence[Failure] = (),
-) -> Confirmation:
-    """Compare candidates with the default, by Welch's interval of the means over seeds.
+# Returns the next training of a shape, or of any; None if there is no more.
+Take = Callable[[Shape | None], Training | None]
 
-    All intervals hold together with 95% confidence. Each has its share of the error (Bonferroni),
-    so that trying more candidates doesn't make a lucky one a winner.
+
+class Programs:
+    """The compiled programs of a study, one set for each shape, and the loop that trains in them.
 
     Args:
-        default: the default's score; None if it failed.
-        scores: the candidates' numbers and scores, on as many seeds.
-        seeds: the fresh seeds.
-        failures: those that could not be trained again.
+        settings: the campaign.
+        space: its search space.
     """
-    confidence = 1 - (1 - CONFIDENCE) / max(1, len(scores))
-    candidates = [
-        ConfirmedConfig(number, score, math.nan, -math.inf, math.inf)
-        if default is None
-        else _compared(number, score, default, confidence)
-        for number, score in scores
-    ]
-    candidates.sort(key=lambda each: -each.score.value)
-    beside = None if default is None else ConfirmedConfig(None, default)
-    return Confirmation(beside, tuple(candidates), tuple(seeds), tuple(failures))
+
+    def __init__(self, settings: TuneSettings, space: SearchSpace):
+        self.settings = settings
+        self.space = space
+        self._slots: dict[Shape, _Slots] = {}
+
+    def has(self, shape: Shape) -> bool:
+        """Return whether a shape's programs are compiled."""
+        return shape in self._slots
+
+    def train(
+        self,
+        take: Take,
+        is_interrupted: Callable[[], bool] = lambda: False,
+    ) -> Iterator[tuple[str, Training]]:
+        """Train until there are no more trainings, and yield each that something happens to.
+
+        What happens is "compiling", "compiled", "ready" before it trains, "evaluated", or "failed".
+        A training that you end while it is yielded leaves its slots to others. If a program crashes
+        with several trainings in it, they start again one at a time, so that only the one at fault
+        fails.
+
+        Args:
+            take: called for the next training.
+            is_interrupted: returns whether to stop now.
+        """
+        again: list[Training] = []
+        while not is_interrupted():
+            is_alone = bool(again)
+            first = again.pop(0) if again else take(None)
+            if first is None:
+                return
+            shape = self.space.shape(first.fields)
+            if shape not in self._slots:
+                yield "compiling", first
+                try:
+                    self._slots[shape] = _Slots(self, shape, first.fields)
+                except Exception as error:  # noqa: BLE001 (the compiler may raise anything)
+                    first.fail(error)
+                    yield "failed", first
+                    continue
+                first.compile_s = self._slots[shape].population.compile_s
+                yield "compiled", first
+            slots = self._slots[shape]
+            yield from slots.begin(first)
+            again += yield from slots.train(None if is_alone else take, is_interrupted)
 
 
-def _compared(number: int, score: Score, default: Score, confidence: float) -> ConfirmedConfig:
-    low, high = difference_interval(score.by_seed, default.by_seed, confidence)
-    verdict: Verdict = NOT_DISTINGUISHABLE
-    if low > 0:
-        verdict = "better"
-    elif high < 0:
-        verdict = "worse"
-    return ConfirmedConfig(number, score, score.value - default.value, low, high, verdict)
+class _Slots:
+    """The slots of a population for trainings of one shape, each in as many as it has seeds.
 
-
-def difference_interval(
-    first: Sequence[float], second: Sequence[float], confidence: float = CONFIDENCE
-) -> tuple[float, float]:
-    """Return Welch's interval of a difference of means.
-
-    It is infinite if either side has fewer than two values.
-
-    Example:
-        >>> difference_interval([5.0, 5.0], [3.0, 3.0])
-        (2.0, 2.0)
+    Attributes:
+        shape: the shape.
+        population: the compiled programs.
+        num_bytes: the bytes that a training needs for all of its seeds.
     """
-    if min(len(first), len(second)) < 2:
-        return -math.inf, math.inf
-    if np.ptp(first) == np.ptp(second) == 0:
-        difference = float(np.mean(first) - np.mean(second))
-        return difference, difference
-    from scipy.stats import ttest_ind
 
-    found = ttest_ind(first, second, equal_var=False).confidence_interval(confidence)
-    return float(found.low), float(found.high)
+    def __init__(self, programs: Programs, shape: Shape, fields: Mapping[str, Any]):
+        settings, space = programs.settings, programs.space
+        self.shape = shape
+        self._programs = programs
+        self._num_devices = jax.local_device_count()
+        each = _ON_CPU if jax.default_backend() == "cpu" else _ELSEWHERE
+        self._capacity = each * self._num_devices
+        num_slots = -(-self._capacity * settings.num_seeds // self._num_devices)
+        traced = [name for name in space.parameters if name not in space.static]
+        # A conditional parameter that isn't drawn has its default, whatever others drew.
+        alike = {name: value for name, value in fields.items() if name not in traced}
+        episodes = -(-NUM_EPISODES // settings.num_seeds)
+        config = settings.config(**{**alike, "eval_rollouts": episodes})
+        self._defaults = {
+            name: getattr(config.learner.agent, name.removeprefix("agent.")) for name in traced
+        }
+        names = [name.removeprefix("agent.") for name in traced]
+        self.population = Population(config, num_slots * self._num_devices, names)
+        self.population.compile()
+        self.num_bytes = self.population.needs().bytes(settings.num_seeds, 1)
+        self._boundaries = boundaries(
+            settings.num_steps, settings.eval_interval, self.population.steps_per_update
+        )
+        self._is_timed = bool({"train_s", "steps_per_s"} & set(settings.objectives))
+        self._state: Any = None
+        self._slots: dict[Training, list[int]] = {}
+        self._per_call = 1
+
+    def train(
+        self, take: Take | None, is_interrupted: Callable[[], bool]
+    ) -> Generator[tuple[str, Training], None, list[Training]]:
+        """Train until no training is left, filled by others of this shape if there is `take`.
+
+        Returns:
+            the trainings to start again, one at a time, since one of them crashed the program.
+        """
+        while self._slots and not is_interrupted():
+            while take is not None and len(self._slots) < self._capacity:
+                if (more := take(self.shape)) is None:
+                    break
+                yield from self.begin(more)
+            try:
+                due = self._advance()
+            except Exception as error:  # noqa: BLE001 (your own environment may raise anything)
+                due = self._clear()
+                if len(due) > 1:
+                    return due
+                due[0].fail(error)
+            for training in due:
+                yield ("failed" if training.failure else "evaluated"), training
+                if training.is_over:
+                    self._slots.pop(training, None)
+        self._clear()  # Otherwise its state would stay on the device with the next shape's.
+        return []
+
+    def _clear(self) -> list[Training]:
+        """Take all trainings out of the slots, and return them."""
+        left = list(self._slots)
+        self._slots.clear()
+        self._state = None
+        return left
+
+    def begin(self, training: Training) -> Iterator[tuple[str, Training]]:
+        """Begin a training, unless you end it when it is yielded, or it can't begin."""
+        training.num_bytes = self.num_bytes
+        yield "ready", training
+        if training.is_over:
+            return
+        try:
+            self._fill(training)
+        except Exception as error:  # noqa: BLE001 (your own environment may raise anything)
+            training.fail(error)
+            yield "failed", training
+
+    def _fill(self, training: Training) -> None:
+        """Fill free slots with a training, spread over the devices."""
+        num_slots = self.population.num_slots
+        taken = {slot for slots in self._slots.values() for slot in slots}
+        # The first slot of each device comes first.
+        by_device = np.arange(num_slots).reshape(self._num_devices, -1).T.ravel().tolist()
+        slots = [slot for slot in by_device if slot not in taken][: len(training.seeds)]
+        values = {
+            name.removeprefix("agent."): np.full(len(slots), training.fields.get(name, default))
+            for name, default in self._defaults.items()
+        }
+        if self._state is None:
+            everywhere = {name: [array[0]] * num_slots for name, array in values.items()}
+            self._state = self.population.first_state([0] * num_slots, everywhere)
+        self._state = self.population.refill(self._state, slots, training.seeds, values)
+        training.update = 0
+        training.train_s = 0.0
+        self._slots[training] = slots
+
+    def _advance(self) -> list[Training]:
+        """Train for about half a second, and evaluate trainings that reached a boundary.
+
+        Returns:
+            those that were evaluated or failed.
+        """
+        start = time.perf_counter()
+        if self._is_timed:
+            for training in self._slots:
+                began = time.perf_counter()
+                self._run([training])
+                training.train_s += time.perf_counter() - began
+        else:
+            self._run(list(self._slots))
+        seconds = max(time.perf_counter() - start, 1e-6)
+        self._per_call = max(1, min(2 * self._per_call, round(self._per_call * _CALL_S / seconds)))
+        due = [
+            training
+            for training in self._slots
+            if not training.failure and training.update in self._boundaries
+        ]
+        if due:
+            self._evaluate(due)
+        return [training for training in self._slots if training.failure or training in due]
+
+    def _run(self, trainings: Sequence[Training]) -> None:
+        trips = np.zeros(self.population.num_slots, np.int32)
+        begin = np.zeros(self.population.num_slots, bool)
+        for training in trainings:
+            slots = self._slots[training]
+            ahead = next(update for update in self._boundaries if update > training.update)
+            trips[slots] = min(self._per_call, ahead - training.update)
+            begin[slots] = True
+        self._state, report = self.population.run(self._state, trips, begin)
+        is_bad = np.asarray(report.is_bad)
+        for training in trainings:
+            slots = self._slots[training]
+            training.update += int(trips[slots[0]])
+            bad = [part for i, part in enumerate(PARTS) if is_bad[slots, i].any()]
+            if bad:
+                training.fail(f"{', '.join(bad)} by step {self._steps(training):,}")
+
+    def _evaluate(self, trainings: Sequence[Training]) -> None:
+        first_seed = self._programs.settings.seed
+        active = np.zeros(self.population.num_slots, bool)
+        keys = [_evaluation_key(first_seed, first_seed)] * self.population.num_slots
+        for training in trainings:
+            for slot, seed in zip(self._slots[training], training.seeds, strict=True):
+                active[slot] = True
+                keys[slot] = _evaluation_key(first_seed, seed)
+        returns, ended = self.population.evaluate(self._state, active, jnp.stack(keys))
+        for training in trainings:
+            slots = self._slots[training]
+            if not np.isfinite(returns[slots]).all():
+                steps = self._steps(training)
+                training.fail(f"NaN or infinity in an evaluation at step {steps:,}")
+                continue
+            training.returns = returns[slots]
+            training.ended = ended[slots]
+            training.steps = self._boundaries[training.update]
+            training.is_over = training.update == max(self._boundaries)
+            if training.is_over and training.keeps_agents:
+                members = [self.population.member(self._state, slot) for slot in slots]
+                training.agents = [each.agent for each in members]
+
+    def _steps(self, training: Training) -> int:
+        return training.update * self.population.steps_per_update
+
+
+@functools.cache
+def _evaluation_key(first_seed: int, seed: int) -> jax.Array:
+    """Return the key of a seed's evaluation episodes: the same in every trial, used by no training.
+
+    Fresh seeds have fresh episodes, so a winner isn't judged by the episodes that selected it.
+    """
+    return jax.random.fold_in(key_alone(first_seed), seed - first_seed)

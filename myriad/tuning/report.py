@@ -1,6 +1,7 @@
-"""The files of a campaign: all trials as JSON, pages that open offline, and the best as TOML.
+"""What a campaign leaves: its files, and its summary for the terminal.
 
-Every file name begins with the study's name. One `plotly.min.js` lies next to the pages.
+The files are all trials as JSON, pages that open offline, and the best as TOML. Every file name
+begins with the study's name. One `plotly.min.js` lies next to the pages.
 """
 
 import dataclasses
@@ -8,7 +9,8 @@ import json
 import math
 import shlex
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
@@ -22,12 +24,12 @@ from optuna.trial import FrozenTrial, TrialState
 from myriad import __version__
 from myriad.errors import InvalidArgumentError
 from myriad.files import replacing
-from myriad.settings import Settings
 from myriad.training.config import TrainingConfig
-from myriad.tuning.session import TuneResult
+from myriad.tuning.campaign import TuneResult
+from myriad.tuning.objective import Score
 from myriad.tuning.settings import TuneSettings
-from myriad.tuning.storage import read_storage
-from myriad.tuning.study import FAILURE, STANDARD_ERROR
+from myriad.tuning.storage import shown_storage
+from myriad.tuning.study import FAILURE, STANDARD_ERROR, best_trials, retried
 
 # The most parameters that a page of contours shows. Each pair of them is a plot.
 _MOST_IN_CONTOUR = 4
@@ -46,22 +48,29 @@ def write_report(result: TuneResult) -> list[Path]:
         InvalidArgumentError: a file can't be written.
     """
     folder = result.settings.output
-    name = str(result.settings.study_name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidArgumentError(f"{folder} can't be made: {error.strerror}.") from error
-    written = [_write(folder / f"{name}_results.json", to_json(result))]
+    written = []
+
+    def write(name: str, text: str) -> None:
+        with replacing(folder / name) as new:
+            new.write_text(text, encoding="utf-8")
+        written.append(folder / name)
+
+    study = str(result.settings.study_name)
+    write(f"{study}_results.json", to_json(result))
     if result.best is not None:
-        config = best_config(result).to_toml()
-        written.append(_write(folder / f"{name}_best.toml", config))
+        write(f"{study}_best.toml", best_config(result).to_toml())
     pages = dict(_pages(result.study, result.settings))
+    for kind, page in pages.items():
+        write(f"{study}_{kind}.html", page)
     if pages:
         from plotly.offline import get_plotlyjs
 
-        _write(folder / _BUNDLE, get_plotlyjs())
-    written += [_write(folder / f"{name}_{kind}.html", page) for kind, page in pages.items()]
-    return written
+        write(_BUNDLE, get_plotlyjs())
+    return [path for path in written if path.name != _BUNDLE]
 
 
 def best_config(result: TuneResult) -> TrainingConfig:
@@ -71,24 +80,13 @@ def best_config(result: TuneResult) -> TrainingConfig:
     """
     fields = {"seed": result.settings.seed} | result.fields
     config = result.settings.config(**fields)
-    return result.settings.config(**fields | _against_settings(config))
-
-
-def _against_settings(config: TrainingConfig) -> dict[str, Any]:
-    """Return the trials' values of the fields that variables and `.env` could change."""
-    switches = Settings.read().switches()
-    kept: dict[str, Any] = {"compile_mode": config.compile_mode} if "compile" in switches else {}
-    options = [
-        name
-        for switch, name in (("bf16", "compute_dtype"), ("flash_attention", "attention"))
-        if switch in switches
-    ]
-    if "batch_size" in switches and config.batch_size is not None:
-        kept["batch_size"] = config.batch_size
-    elif "batch_size" in switches:
-        options.append("num_minibatches")
-    agent = config.agent_options
-    return kept | {f"agent.{name}": agent[name] for name in options if name in agent}
+    fields["compile_mode"] = config.compile_mode
+    if config.batch_size is not None:
+        fields["batch_size"] = config.batch_size
+    for name in ("compute_dtype", "attention", "num_minibatches"):
+        if name in config.agent_options and (name != "num_minibatches" or not config.batch_size):
+            fields[f"agent.{name}"] = config.agent_options[name]
+    return result.settings.config(**fields)
 
 
 def train_command(config: TrainingConfig) -> str:
@@ -125,7 +123,7 @@ def command_to_go_on(settings: TuneSettings, left: int) -> str | None:
     for name, before in default.items():
         value = getattr(shown, name)
         if name == "storage":
-            value = read_storage(settings.storage)
+            value = shown_storage(settings.storage)
         if name == "options" or (value == before and name not in ("n_trials", "agent")):
             continue
         flag = f"--{name.replace('_', '-')}"
@@ -140,6 +138,8 @@ def command_to_go_on(settings: TuneSettings, left: int) -> str | None:
 
 def to_json(result: TuneResult) -> str:
     """Return everything about a campaign as JSON. Non-finite numbers become null."""
+    from pydantic_core import to_json as written
+
     from myriad.hardware import fingerprint, package_versions
 
     settings = result.settings
@@ -155,20 +155,20 @@ def to_json(result: TuneResult) -> str:
             for field in dataclasses.fields(settings)
             if field.name not in _UNSHOWN
         },
-        "storage": str(read_storage(settings.storage)),
+        "storage": shown_storage(settings.storage),
         "best": None if best is None else _trial(best) | {"fields": result.fields},
         "command": None if best is None else train_command(best_config(result)),
-        "confirmation": _plain(result.confirmation),
-        "validation": _plain(result.validation),
-        "ensemble": _plain(result.ensemble),
+        "confirmation": result.confirmation,
+        "validation": result.validation,
+        "ensemble": result.ensemble,
         "is_interrupted": result.is_interrupted,
         "total_s": result.total_s,
         "compile_s": result.compile_s,
         "versions": {"myriad": __version__} | package_versions() | packages,
-        "hardware": _plain(fingerprint()),
+        "hardware": fingerprint(),
         "trials": [_trial(trial) for trial in result.study.get_trials(deepcopy=False)],
     }
-    return json.dumps(_finite(table), indent=1, default=str, allow_nan=False) + "\n"
+    return written(table, indent=1, inf_nan_mode="null", fallback=str).decode() + "\n"
 
 
 def _trial(trial: FrozenTrial) -> dict[str, Any]:
@@ -188,27 +188,34 @@ def _trial(trial: FrozenTrial) -> dict[str, Any]:
     }
 
 
-def _plain(thing: Any) -> Any:
-    return dataclasses.asdict(thing) if dataclasses.is_dataclass(thing) else thing  # pyright: ignore[reportArgumentType]
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(name): _finite(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _write(path: Path, text: str) -> Path:
-    with replacing(path) as new:
-        new.write_text(text, encoding="utf-8")
-    return path
-
-
 def _pages(study: optuna.Study, settings: TuneSettings) -> Iterator[tuple[str, str]]:
     """Yield the pages for which there are enough trials, each with its kind."""
-    for kind, draw in _figures(study, settings).items():
+    done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    if not done:
+        return
+    objectives: list[str] = [*settings.objectives]
+    several = len(objectives) > 1
+    target = (lambda trial: trial.values[0]) if several else None
+    same: dict[str, Any] = {"target": target, "target_name": objectives[0]}
+    varied = [name for name in done[0].params if len({str(t.params.get(name)) for t in done}) > 1]
+    evaluator = PedAnovaImportanceEvaluator()
+
+    def contour() -> Any:
+        if len(varied) < 2:
+            return None
+        shares = get_param_importances(study, evaluator=evaluator, target=target)
+        return visualization.plot_contour(study, list(shares)[:_MOST_IN_CONTOUR], **same)
+
+    figures: dict[str, Callable[[], Any]] = {
+        "history": lambda: visualization.plot_optimization_history(study, **same),
+        "importances": lambda: visualization.plot_param_importances(study, evaluator, **same),
+        "parallel": lambda: visualization.plot_parallel_coordinate(study, **same),
+        "slice": lambda: visualization.plot_slice(study, **same),
+        "contour": contour,
+    }
+    if several:
+        figures["pareto"] = lambda: visualization.plot_pareto_front(study, target_names=objectives)
+    for kind, draw in figures.items():
         with warnings.catch_warnings():
             # Optuna warns of experimental plots and of plots that it leaves empty.
             warnings.simplefilter("ignore")
@@ -221,48 +228,81 @@ def _pages(study: optuna.Study, settings: TuneSettings) -> Iterator[tuple[str, s
             yield kind, figure.to_html(include_plotlyjs="directory")
 
 
-def _figures(study: optuna.Study, settings: TuneSettings) -> dict[str, Callable[[], Any]]:
-    done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    if not done:
-        return {}
-    objective = settings.objectives[0]
-    arguments: dict[str, Any] = {"target_name": objective}
+def summary(result: TuneResult, files: Sequence[Path]) -> str:
+    """Return the results of a campaign: the best next to the default, and how to train it."""
+    settings = result.settings
+    trials = result.study.get_trials(deepcopy=False)
+    again = retried(trials)
+    trials = [trial for trial in trials if trial.number not in again]
+    states = Counter(trial.state for trial in trials)
+    counted = [
+        f"{states[state]} {word}"
+        for state, word in (
+            (TrialState.COMPLETE, "completed"),
+            (TrialState.PRUNED, "pruned"),
+            (TrialState.FAIL, "failed"),
+            (TrialState.WAITING, "waiting"),
+        )
+        if states[state]
+    ]
+    took = f"{result.total_s:.1f} s, compiling {result.compile_s:.1f} s"
+    lines = [f"study {settings.study_name}: {', '.join(counted) or 'no trials'}; {took}"]
+    if result.best is not None:
+        lines += _best_lines(result, result.best)
+    else:
+        lines.append("no trial was completed, so there is no best")
+        failures = [each.user_attrs[FAILURE] for each in trials if FAILURE in each.user_attrs]
+        lines += [f"{count} failed: {why}" for why, count in Counter(failures).most_common(1)]
+    if result.is_interrupted:
+        command = command_to_go_on(settings, max(0, settings.n_trials - result.num_ended))
+        where = "; the study was in memory: name a --storage to be able to go on"
+        lines.append("interrupted" + (f"; go on with: {command}" if command else where))
+    return "\n".join([*lines, *map(str, files)])
+
+
+def _best_lines(result: TuneResult, best: FrozenTrial) -> list[str]:
+    settings, confirmed = result.settings, result.confirmation
+    lines = []
+    candidates = confirmed.candidates if confirmed is not None else ()
+    chosen = next((each for each in candidates if each.number == best.number), None)
+    if chosen is not None:
+        lines.append(f"best: trial {best.number}, return {_interval(chosen.score)} on fresh seeds")
+    else:
+        values = _values(settings, best)
+        lines.append(f"best: trial {best.number}, {values}; not confirmed on fresh seeds")
+    if confirmed is not None:
+        if confirmed.default is not None:
+            lines.append(f"default: return {_interval(confirmed.default.score)} on the same")
+        lines += [f"{who} failed on fresh seeds: {why}" for who, why in confirmed.failures.items()]
+        lines.append(confirmed.verdict)
     if len(settings.objectives) > 1:
-        arguments["target"] = lambda trial: trial.values[0]
-    varied = [name for name in done[0].params if len({str(t.params.get(name)) for t in done}) > 1]
-
-    def contour() -> Any:
-        if len(varied) < 2:
-            return None
-        params = list(_importances(study, arguments))[:_MOST_IN_CONTOUR]
-        return visualization.plot_contour(study, params, **arguments)
-
-    figures: dict[str, Callable[[], Any]] = {
-        "history": lambda: visualization.plot_optimization_history(study, **arguments),
-        "importances": lambda: _bars(_importances(study, arguments), objective),
-        "parallel": lambda: visualization.plot_parallel_coordinate(study, **arguments),
-        "slice": lambda: visualization.plot_slice(study, **arguments),
-        "contour": contour,
-    }
-    if len(settings.objectives) in (2, 3):
-        names: list[str] = [*settings.objectives]
-        figures["pareto"] = lambda: visualization.plot_pareto_front(study, target_names=names)
-    return figures
-
-
-def _importances(study: optuna.Study, arguments: Mapping[str, Any]) -> dict[str, float]:
-    """Return PED-ANOVA's share of every parameter, the greatest first."""
-    return get_param_importances(
-        study, evaluator=PedAnovaImportanceEvaluator(), target=arguments.get("target")
-    )
+        front = best_trials(result.study, settings)
+        lines += ["Pareto front:"]
+        lines += [f"  trial {each.number}: {_values(settings, each)}" for each in front]
+    if result.validation is not None:
+        count = len(result.validation.by_seed)
+        lines.append(f"validated: return {_interval(result.validation)} over {count} seeds")
+    elif settings.validate and not result.is_interrupted:
+        lines.append("not validated: it failed on one of the seeds")
+    if result.ensemble is not None:
+        together = result.ensemble
+        lines.append(
+            f"ensemble: return {_interval(together.score)} by {together.combined} of trials "
+            f"{', '.join(map(str, together.trials))}; trial {together.trials[0]} alone "
+            f"{together.alone[0].value:.5g}"
+        )
+    elif settings.ensemble and not result.is_interrupted:
+        lines.append("no ensemble: fewer than two of the best could be trained again")
+    width = max(map(len, result.fields), default=0)
+    lines += [f"  {name.ljust(width)}  {value}" for name, value in result.fields.items()]
+    return [*lines, train_command(best_config(result))]
 
 
-def _bars(importances: Mapping[str, float], objective: str) -> Any:
-    from plotly.graph_objects import Bar, Figure
+def _values(settings: TuneSettings, trial: FrozenTrial) -> str:
+    named = zip(settings.objectives, trial.values, strict=True)
+    return ", ".join(f"{name} {value:.5g}" for name, value in named)
 
-    names = list(importances)[::-1]
-    shares = list(importances.values())[::-1]
-    figure = Figure(Bar(x=shares, y=names, orientation="h", marker_color="#0072B2"))
-    return figure.update_layout(
-        xaxis_title=f"share of the {objective} that it explains (PED-ANOVA)", yaxis_title=None
-    )
+
+def _interval(score: Score) -> str:
+    low, high = score.interval()
+    return f"{score.value:.5g} ({low:.5g} to {high:.5g})"

@@ -4,25 +4,120 @@ A key is a field of the configuration, or a hyperparameter such as `"agent.learn
 """
 
 import dataclasses
+import functools
 import hashlib
-import itertools
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from myriad.errors import InvalidArgumentError, shown
-from myriad.tuning.parameter import Parameter, Value, assignments, written
-from myriad.tuning.space_file import read_space
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from myriad.errors import InvalidArgumentError, UnknownNameError, shown
+from myriad.files import parse_toml, read_text
+from myriad.ranges import ranges_of
+from myriad.training.config import FIELDS, TrainingConfig, canonical, make_config, require_no_code
+from myriad.tuning.settings import TuneSettings
 
 if TYPE_CHECKING:
     from optuna.trial import BaseTrial
 
-    from myriad.training.config import TrainingConfig
-
 FOLDER = Path(__file__).parent / "spaces"
 # The most shapes, each of which is a set of programs that must be compiled.
 MOST_SHAPES = 16
+# Fields of the configuration that a space may set. The study sets the others, or only runs use
+# them. `eval_max_steps` defines evaluations, so it must be the same in all trials.
+_FIELDS = ("num_envs", "rollout_steps", "buffer_size", "batch_size", "scan_chunk_size")
+_FIXED_ALONE = "eval_max_steps"
+
+# The values that TOML can hold: a number, a string, a boolean or a list of them.
+Value = Any
+_Number = (
+    Annotated[int, Field(gt=-(2**62), lt=2**62)] | Annotated[float, Field(allow_inf_nan=False)]
+)
+_STRICT = ConfigDict(extra="forbid", strict=True, title="the search space")
+
+
+class Parameter(BaseModel):
+    """One dimension of a space: choices, or numbers from `low` to `high`.
+
+    Attributes:
+        choices: the values to choose among; empty for a range.
+        low: the least number.
+        high: the greatest number.
+        log: draw from the logarithm.
+        step: the distance between numbers; None for any number, and 1 for integers.
+        when: earlier parameters, with those of their values for which this one is drawn.
+    """
+
+    model_config = _STRICT
+
+    choices: Annotated[list[Value], Field(min_length=1)] = []
+    low: _Number = 0
+    high: _Number = 0
+    log: bool = False
+    step: Annotated[_Number, Field(gt=0)] | None = None
+    when: dict[str, Value] = {}
+
+    @model_validator(mode="after")
+    def _require_values(self) -> Self:
+        from optuna.distributions import FloatDistribution, IntDistribution
+
+        given = self.model_fields_set - {"when"}
+        if given != {"choices"} and not {"low", "high"} <= given <= {"low", "high", "log", "step"}:
+            raise ValueError("must have either choices, or low and high")
+        if len({json.dumps(each, default=str) for each in self.choices}) < len(self.choices):
+            raise ValueError("its choices must differ")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Optuna says that it ends a range at its last step.
+            if self.is_whole:
+                IntDistribution(int(self.low), int(self.high), self.log, int(self.step or 1))
+            elif not self.choices:
+                FloatDistribution(self.low, self.high, self.log, self.step)
+        return self
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a range of integers."""
+        ends = (self.low, self.high, self.step or 1)
+        return not self.choices and all(isinstance(each, int) for each in ends)
+
+    def applies(self, values: Mapping[str, Value]) -> bool:
+        """Return whether it is drawn, given these values of earlier parameters."""
+        return _holds(self.when, values)
+
+    def holds(self, value: Value) -> bool:
+        """Return whether a value can be drawn."""
+        if self.choices:
+            return value in self.choices
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        if not self.low <= value <= self.high or (self.is_whole and value != int(value)):
+            return False
+        steps = (value - self.low) / self.step if self.step else 0
+        # Within the rounding of decimals.
+        return abs(steps - round(steps)) < 1e-6
+
+    def suggest(self, trial: "BaseTrial", name: str) -> Value:
+        """Let an Optuna trial draw a value."""
+        if self.choices:
+            drawn = trial.suggest_categorical(name, [_written(each) for each in self.choices])
+            return next(each for each in self.choices if _written(each) == drawn)
+        if self.is_whole:
+            ends = (int(self.low), int(self.high))
+            return trial.suggest_int(name, *ends, step=int(self.step or 1), log=self.log)
+        return trial.suggest_float(name, self.low, self.high, step=self.step, log=self.log)
+
+
+class _Table(BaseModel):
+    """A file: the fixed fields, the parameters and tables of known values."""
+
+    model_config = _STRICT
+
+    fixed: dict[str, Value] = {}
+    parameters: Annotated[dict[str, Parameter], Field(min_length=1)]
+    known: list[dict[str, Value]] = []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,25 +127,22 @@ class SearchSpace:
     Attributes:
         agent: the agent that it is for.
         fixed: fields that are the same in every trial.
-        parameters: the dimensions, in the order in which they are drawn.
+        parameters: the dimensions by name, in the order in which they are drawn.
         known: parameters to try first, as `study.enqueue_trial` takes them. Parameters that are
             left out are drawn.
-        static: parameters that change shapes or the program. Trials that differ only in other
-            parameters train in one program.
         file: the file that defines it.
 
     Example:
         >>> space = SearchSpace.load("ppo")
         >>> space.static
-        ('agent.hidden_sizes', 'rollout_steps')
+        ['agent.hidden_sizes', 'rollout_steps']
     """
 
     agent: str
     fixed: Mapping[str, Value]
-    parameters: tuple[Parameter, ...]
-    known: tuple[Mapping[str, Value], ...]
-    static: tuple[str, ...]
-    file: Path
+    parameters: Mapping[str, Parameter]
+    known: tuple[Mapping[str, Value], ...] = ()
+    file: Path = Path("space.toml")
 
     @classmethod
     def load(cls, agent: str, env: str | None = None, file: Path | str | None = None) -> Self:
@@ -76,38 +168,54 @@ class SearchSpace:
                 f"must be one with a search space ({', '.join(agents_with_space())}), but "
                 f"got {shown(agent)}; name a file of your own to tune it.",
             )
-        fixed, parameters, values = read_space(path, agent, env)
-        static = tuple(each.name for each in parameters if not is_traced(agent, each.name))
-        space = cls(agent, fixed, parameters, (), static, path)
-        space._require_few_shapes()
-        return space.with_known(values)
-
-    def require_no_code(self) -> None:
-        """Refuse networks that would be imported from a module of the user's.
-
-        Raises:
-            InvalidArgumentError: the file names such a network.
-        """
-        from myriad.training.config import require_no_code
-
-        choices = {each.name: each.choices for each in self.parameters}
-        network = "agent.network"
-        for name in (self.fixed.get(network), *choices.get(network, ())):
-            require_no_code(f"{self.file}: {network}", name)
+        text = read_text(path)
+        try:
+            table = _Table.model_validate(parse_toml(text))
+            space = cls(agent, table.fixed, table.parameters, file=path)
+            space._require_names()
+            space.shapes()
+            entries = [each for each in table.known if each.get("env") in (None, env)]
+            known = [
+                {name: value for name, value in entry.items() if name != "env"} for entry in entries
+            ]
+            space._require_known(known)
+            return space.with_known(known)
+        # (an ArithmeticError is of the decimals in which Optuna counts steps)
+        except (ValueError, ArithmeticError, RecursionError) as error:
+            raise InvalidArgumentError(f"{path}: {error}") from None
 
     @property
     def names(self) -> list[str]:
         """The names that it sets in a trial: the fixed fields and the parameters."""
-        return [*self.fixed, *(each.name for each in self.parameters)]
+        return [*self.fixed, *self.parameters]
+
+    @functools.cached_property
+    def static(self) -> list[str]:
+        """Parameters that change shapes or the program.
+
+        Trials that differ only in other parameters train in one program.
+        """
+        from myriad.agents import AGENTS
+        from myriad.training.loop import traced_fields
+
+        kind = AGENTS.load(self.agent)
+        ranges = ranges_of(kind)
+        # A hyperparameter that may be a word such as None is not always a number.
+        traced = {f"agent.{name}" for name in traced_fields(kind) if not ranges[name].words}
+        return [name for name in self.parameters if name not in traced]
 
     def with_known(self, values: Sequence[Mapping[str, Value]]) -> Self:
         """Return the space with these fields to try before those that it has."""
         known = [self.params(each) for each in values] + list(self.known)
         return dataclasses.replace(self, known=tuple(known))
 
-    def defaults(self, config: "TrainingConfig") -> dict[str, Value]:
+    def defaults(self, config: TrainingConfig) -> dict[str, Value]:
         """Return a configuration's values of all names in the space."""
-        values = {name: _value_of(config, name) for name in self.names}
+        values = {}
+        for name in self.names:
+            owner, _, option = name.partition(".")
+            options = config.agent_options
+            values[name] = options.get(option) if owner == "agent" else config.value_of(name)
         return {name: value for name, value in values.items() if value is not None}
 
     def suggest(self, trial: "BaseTrial") -> dict[str, Value]:
@@ -116,19 +224,18 @@ class SearchSpace:
         Names are those of `create_config`: `num_envs`, `"agent.learning_rate"`.
         """
         drawn: dict[str, Value] = {}
-        for each in self.parameters:
+        for name, each in self.parameters.items():
             if each.applies(drawn):
-                drawn[each.name] = each.suggest(trial)
+                drawn[name] = each.suggest(trial, name)
         return {**self.fixed, **drawn}
 
     def fields(self, params: Mapping[str, Value]) -> dict[str, Value]:
         """Return the result of `suggest` in a trial, from the `params` that Optuna keeps."""
         drawn = {}
-        for each in self.parameters:
-            if each.name in params:
-                value = params[each.name]
-                choices = {written(choice): choice for choice in each.choices}
-                drawn[each.name] = choices.get(value, value) if each.choices else value
+        for name, each in self.parameters.items():
+            if name in params:
+                choices = {_written(choice): choice for choice in each.choices}
+                drawn[name] = choices.get(params[name], params[name]) if choices else params[name]
         return {**self.fixed, **drawn}
 
     def params(self, fields: Mapping[str, Value]) -> dict[str, Value]:
@@ -137,15 +244,14 @@ class SearchSpace:
         Pass them to `study.enqueue_trial`. A field outside the space is left out, so that it is
         drawn.
         """
-        params = {}
         values = {}
-        for each in self.parameters:
-            if each.name in fields and each.applies(values) and each.holds(fields[each.name]):
-                values[each.name] = fields[each.name]
-                params[each.name] = (
-                    written(values[each.name]) if each.choices else values[each.name]
-                )
-        return params
+        for name, each in self.parameters.items():
+            if name in fields and each.applies(values) and each.holds(fields[name]):
+                values[name] = fields[name]
+        return {
+            name: _written(value) if self.parameters[name].choices else value
+            for name, value in values.items()
+        }
 
     def shape(self, fields: Mapping[str, Value]) -> tuple[tuple[str, str], ...]:
         """Return a key of the program in which fields train. Fields with equal keys share one."""
@@ -153,33 +259,43 @@ class SearchSpace:
         return tuple((name, json.dumps(fields[name])) for name in names if name in fields)
 
     def shapes(self) -> list[dict[str, Value]]:
-        """Return the static fields of every program that the space can need."""
-        found = assignments([each for each in self.parameters if each.name in self.static], {})
-        return list(itertools.islice(found, MOST_SHAPES + 1))
+        """Return the static fields of every program that the space can need.
+
+        Raises:
+            InvalidArgumentError: there are more than `MOST_SHAPES`.
+        """
+        shapes: list[dict[str, Value]] = [{}]
+        for name in self.static:
+            each = self.parameters[name]
+            if not each.choices and not each.is_whole:
+                raise InvalidArgumentError(
+                    f"{name} must have choices, since each of its values is compiled by itself."
+                )
+            # A range may hold billions of numbers.
+            whole = range(int(each.low), int(each.high) + 1, int(each.step or 1))
+            values = (each.choices or whole)[: MOST_SHAPES + 1]
+            # A condition on a parameter that is not static may hold or not.
+            inside = {other: among for other, among in each.when.items() if other in self.static}
+            found = []
+            for shape in shapes:
+                if _holds(inside, shape):
+                    found += [{**shape, name: value} for value in values]
+                if not _holds(inside, shape) or len(inside) < len(each.when):
+                    found.append(shape)
+            shapes = found
+            if len(shapes) > MOST_SHAPES:
+                raise InvalidArgumentError(
+                    f"{' and '.join(self.static)} must have at most {MOST_SHAPES} "
+                    "combinations, since each is compiled by itself, but there are more."
+                )
+        return shapes
 
     @property
     def fingerprint(self) -> str:
         """A hash of the space, 16 hexadecimal digits. Known values don't count."""
-        parameters = [dataclasses.asdict(each) for each in self.parameters]
-        told = json.dumps([self.agent, dict(self.fixed), parameters], sort_keys=True, default=list)
+        parameters = {name: each.model_dump() for name, each in self.parameters.items()}
+        told = json.dumps([self.agent, dict(self.fixed), parameters], sort_keys=True, default=str)
         return hashlib.sha256(told.encode()).hexdigest()[:16]
-
-    def require_free(self, options: Mapping[str, Value]) -> None:
-        """Refuse options for all trials that the space sets itself.
-
-        Args:
-            options: the options by dotted name.
-
-        Raises:
-            InvalidArgumentError: a trial would take the space's value in place of yours.
-        """
-        for name in self.names:
-            if name in options:
-                raise InvalidArgumentError(
-                    name,
-                    f"must be left out, since {self.file} sets it in every trial, but got "
-                    f"{shown(options[name])}; name a --space without it.",
-                )
 
     def require_usable(self, base: Mapping[str, Value]) -> None:
         """Build the configuration of every shape, so that no trial can fail for a wrong name.
@@ -190,42 +306,83 @@ class SearchSpace:
         Raises:
             InvalidArgumentError: a parameter can't be set, or a batch doesn't divide.
         """
-        from myriad.training.config import make_config
-
         make_config(**base)  # First, so that your own mistake isn't blamed on the file.
         shapes = self.shapes()
-        tried = [*shapes, *({**shapes[0], **end} for end in self._ends())]
+        # All choices and the ends of ranges of the other parameters, several at a time.
+        ends = {
+            name: each.choices or [each.low, each.high]
+            for name, each in self.parameters.items()
+            if name not in self.static
+        }
+        tried = [
+            shapes[0] | {name: values[min(i, len(values) - 1)] for name, values in ends.items()}
+            for i in range(max(map(len, ends.values()), default=0))
+        ]
         try:
-            for fields in tried:
+            for fields in [*shapes, *tried]:
                 make_config(**{**base, **self.fixed, **fields})
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"{self.file}: {error}") from None
 
-    def _ends(self) -> list[dict[str, Value]]:
-        """Return values of parameters that are not static: all choices, and the ends of ranges."""
-        tried = {
-            each.name: each.choices or (each.low, each.high)
-            for each in self.parameters
-            if each.name not in self.static
-        }
-        most = max(map(len, tried.values()), default=0)
-        return [
-            {name: values[min(index, len(values) - 1)] for name, values in tried.items()}
-            for index in range(most)
-        ]
+    def _require_names(self) -> None:
+        """Refuse names that a space can't set, and conditions that can't hold."""
+        from myriad.agents import AGENTS, options_of
 
-    def _require_few_shapes(self) -> None:
-        for each in self.parameters:
-            if each.name in self.static and not each.choices and not each.is_whole:
+        options = [f"agent.{each.name}" for each in options_of(AGENTS.load(self.agent))]
+        known = [*_FIELDS, *(each for each in options if canonical(each) == each)]
+        for name in [*self.parameters, *(each for each in self.fixed if each != _FIXED_ALONE)]:
+            if name.startswith("env.") or (name in FIELDS and name not in known):
+                raise InvalidArgumentError(name, "must be left to the study, which sets it.")
+            if name not in known:
+                raise UnknownNameError("parameter", name, known)
+        before: dict[str, Parameter] = {}
+        for name, each in self.parameters.items():
+            if name in self.fixed:
+                raise InvalidArgumentError(name, "must be in fixed or parameters, not in both.")
+            for other, among in each.when.items():
+                if other not in before:
+                    raise InvalidArgumentError(
+                        f"when of {name} must name parameters above it, but names {shown(other)}."
+                    )
+                if not all(map(before[other].holds, among if isinstance(among, list) else [among])):
+                    raise InvalidArgumentError(
+                        f"when of {name} must hold values of {other}, but holds {shown(among)}."
+                    )
+            before[name] = each
+
+    def _require_known(self, entries: Sequence[Mapping[str, Value]]) -> None:
+        for name, value in ((name, value) for entry in entries for name, value in entry.items()):
+            if name not in self.parameters:
+                raise UnknownNameError("parameter", name, self.parameters, owner="known")
+            if not self.parameters[name].holds(value):
                 raise InvalidArgumentError(
-                    f"{self.file}: {each.name} must have choices, since each of its values is "
-                    "compiled by itself."
+                    f"known {name} must be a value of the space, but is {shown(value)}."
                 )
-        if len(self.shapes()) > MOST_SHAPES:
+
+
+def load_space(settings: TuneSettings) -> SearchSpace:
+    """Return the space of a campaign, with the agent's defaults to try first.
+
+    Raises:
+        InvalidArgumentError: the file has a mistake, one of its values can't be used, or it sets
+            one of your options.
+    """
+    config = settings.config()
+    space = SearchSpace.load(settings.agent, config.env, settings.space)
+    if not settings.trust:
+        network = "agent.network"
+        choices = space.parameters[network].choices if network in space.parameters else []
+        for name in (space.fixed.get(network), *choices):
+            require_no_code(f"{space.file}: {network}", name)
+    for name in space.names:
+        if name in settings.options:
             raise InvalidArgumentError(
-                f"{self.file}: {' and '.join(self.static)} must have at most {MOST_SHAPES} "
-                "combinations, since each is compiled by itself, but there are more."
+                name,
+                f"must be left out, since {space.file} sets it in every trial, but got "
+                f"{shown(settings.options[name])}; name a --space without it.",
             )
+    space.require_usable(settings.fields())
+    return space.with_known([space.defaults(config)])
 
 
 def agents_with_space() -> list[str]:
@@ -233,23 +390,13 @@ def agents_with_space() -> list[str]:
     return sorted(file.stem for file in FOLDER.glob("*.toml"))
 
 
-def _value_of(config: "TrainingConfig", name: str) -> Value:
-    owner, _, option = name.partition(".")
-    return config.agent_options.get(option) if owner == "agent" else config.value_of(name)
+def _holds(when: Mapping[str, Value], values: Mapping[str, Value]) -> bool:
+    return all(
+        name in values and values[name] in (among if isinstance(among, list) else [among])
+        for name, among in when.items()
+    )
 
 
-def is_traced(agent: str, name: str) -> bool:
-    """Return whether trainings that differ in a field can share a program.
-
-    They can in a hyperparameter that is a plain number or a count of repetitions.
-    """
-    from myriad.agents import AGENTS
-    from myriad.ranges import ranges_of
-
-    owner, _, field = name.partition(".")
-    kind = AGENTS.load(agent)
-    declared = ranges_of(kind).get(field)
-    structural = getattr(kind, "structural", ())
-    if owner != "agent" or declared is None or declared.words or field in structural:
-        return False
-    return not declared.whole or field == "num_epochs"
+def _written(choice: Value) -> bool | int | float | str | None:
+    """Return a choice as Optuna keeps it: a list as its text."""
+    return json.dumps(choice) if isinstance(choice, list | tuple) else choice

@@ -4,7 +4,6 @@ A file that exists must be Optuna's already, or nothing is written to it.
 """
 
 import contextlib
-import dataclasses
 import json
 import re
 import sqlite3
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 # Seconds that a writer waits for others, each of which writes for milliseconds.
 _PATIENCE_S = 120
 _CONNECT_S = 10
-_MOST_OF_A_LINE = 16 * 2**20
 # Seconds between heartbeats, and seconds without one after which a process loses its trials.
 HEARTBEAT_S, _GRACE_S = 10, 60
 # A trial whose process ends more often than this is at fault itself.
@@ -36,74 +34,30 @@ MOST_RETRIES = 3
 _SQLITE, _JOURNAL = (".db", ".sqlite", ".sqlite3"), ".journal"
 
 
-@dataclasses.dataclass(frozen=True)
-class Place:
-    """A place for studies, read from `--storage`. Nothing has been made yet.
-
-    Attributes:
-        file: the file of an SQLite or journal storage.
-        url: the address of a database, with its password; None for memory and a journal.
-    """
-
-    file: Path | None = None
-    url: str | None = dataclasses.field(default=None, repr=False)
-
-    def __str__(self) -> str:
-        """Return the storage as it may be shown, without password and options."""
-        if self.url is None:
-            return str(self.file or "memory")
-        address = re.sub(r"(://[^:/@]*):.*@", r"\1@", self.url.partition("?")[0])
-        return address.replace("+psycopg", "", 1)
-
-    def open(self) -> "BaseStorage":
-        """Connect, and make missing files, folders and tables.
-
-        Raises:
-            InvalidArgumentError: the storage can't be reached or used.
-            NotInstalledError: Optuna is missing.
-        """
-        require_optuna()
-        from optuna.storages import InMemoryStorage
-
-        with storage_errors(), warnings.catch_warnings():
-            # Optuna warns that heartbeats are experimental, but Myriad tests them.
-            warnings.simplefilter("ignore")
-            if self.file is not None:
-                self.file.parent.mkdir(parents=True, exist_ok=True)
-                regular(self.file)
-            if self.url is not None:
-                return _open_database(self.url, self.file)
-            return InMemoryStorage() if self.file is None else _open_journal(self.file)
-
-
-def read_storage(storage: str | None) -> Place:
-    """Parse the place of a study, without making anything.
+def storage_url(storage: str | None) -> str | None:
+    """Return what Optuna takes for a `--storage`: an address, or the name of a journal file.
 
     Raises:
-        InvalidArgumentError: it is not valid. The message shows no password.
+        InvalidArgumentError: it is neither. The message shows no password.
 
     Example:
-        >>> print(read_storage("postgresql://me:secret@host/studies"))
-        postgresql://me@host/studies
-        >>> read_storage("sqlite:///studies.db")
-        Place(file=PosixPath('studies.db'))
+        >>> storage_url("studies.db")
+        'sqlite:///studies.db'
     """
     if storage is None:
-        return Place()
+        return None
     scheme, is_address, rest = storage.partition("://")
-    ending = Path(storage).suffix
     # A colon or an @ is of an address that lacks its slashes.
     is_file = not is_address and not re.search(r"[@:?\0]", storage)
-    if is_file and ending == _JOURNAL:
-        return Place(Path(storage))
-    if is_file and ending in _SQLITE:
-        return Place(Path(storage), f"sqlite:///{storage}")
-    if scheme.startswith("sqlite") and is_address:
-        file = rest.removeprefix("/")
-        if rest.startswith("/") and file.strip("/") and not re.search(r"[?\0]", file):
-            return Place(Path(file), storage)
-    elif is_address and rest.partition("?")[0].count("@") <= 1:
-        return Place(url=re.sub("^postgresql://", "postgresql+psycopg://", storage))
+    if is_file and Path(storage).suffix == _JOURNAL:
+        return storage
+    if is_file and Path(storage).suffix in _SQLITE:
+        return f"sqlite:///{storage}"
+    is_sqlite = scheme.startswith("sqlite")
+    if is_sqlite and re.fullmatch(r"/[^?\0]*[^/?\0]", rest):
+        return storage
+    if is_address and not is_sqlite and rest.partition("?")[0].count("@") <= 1:
+        return re.sub("^postgresql://", "postgresql+psycopg://", storage)
     # Anything but a plain name may hold a password.
     is_plain = re.fullmatch(r"[\w./~+-]*", storage)
     got = storage if is_plain else f"{scheme[:20]}://..." if is_address else "..."
@@ -113,6 +67,53 @@ def read_storage(storage: str | None) -> Place:
         "as postgresql://USER@HOST/DATABASE, where an @ of a password is written as %40, but got "
         f"{shown(got)}.",
     )
+
+
+def shown_storage(storage: str | None) -> str:
+    """Return a storage as it may be shown: without its password and options.
+
+    Example:
+        >>> shown_storage("postgresql://me:secret@host/studies")
+        'postgresql://me@host/studies'
+    """
+    return re.sub(r"(://[^:/@]*):.*@", r"\1@", (storage or "memory").partition("?")[0])
+
+
+def open_storage(storage: str | None) -> "BaseStorage":
+    """Connect to a `--storage`, and make missing files, folders and tables.
+
+    Raises:
+        InvalidArgumentError: the storage can't be reached or used.
+        NotInstalledError: Optuna is missing.
+    """
+    require_optuna()
+    from optuna.storages import InMemoryStorage, JournalStorage
+    from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
+
+    url = storage_url(storage)
+    if url is None:
+        return InMemoryStorage()
+    with storage_errors(), warnings.catch_warnings():
+        # Optuna warns that heartbeats are experimental, but Myriad tests them.
+        warnings.simplefilter("ignore")
+        if "://" in url and not url.startswith("sqlite"):
+            # Reopen a connection that a restart of the server has closed.
+            engine = {"connect_args": {"connect_timeout": _CONNECT_S}, "pool_pre_ping": True}
+            return _open_database(url, engine)
+        file = Path(url.partition("://")[2].removeprefix("/") if "://" in url else url)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        regular(file)
+        if "://" in url:
+            _require_optunas_database(file)
+            return _open_database(url, {"connect_args": {"timeout": _PATIENCE_S}})
+        lock = JournalFileSymlinkLock(str(file))
+        if file.exists():
+            lock.acquire()  # Nobody is in the middle of a record then.
+            try:
+                _require_optunas_journal(file)
+            finally:
+                lock.release()
+        return JournalStorage(JournalFileBackend(str(file), lock))
 
 
 def require_optuna() -> None:
@@ -155,17 +156,10 @@ def disconnect(storage: "BaseStorage") -> None:
         backend.engine.dispose()
 
 
-def _open_database(url: str, file: Path | None) -> "BaseStorage":
+def _open_database(url: str, engine: dict[str, Any]) -> "BaseStorage":
     from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
     from sqlalchemy.exc import DatabaseError
 
-    engine: dict[str, Any] = {"connect_args": {"timeout": _PATIENCE_S}}
-    if file is None:
-        # Reopen a connection that a restart of the server has closed.
-        engine = {"connect_args": {"connect_timeout": _CONNECT_S}, "pool_pre_ping": True}
-    else:
-        _require_optunas(file)
-    retry = RetryHeartbeatStaleTrialCallback(max_retry=MOST_RETRIES)
     for attempts_left in (2, 1, 0):
         try:
             return RDBStorage(
@@ -173,7 +167,7 @@ def _open_database(url: str, file: Path | None) -> "BaseStorage":
                 engine,
                 heartbeat_interval=HEARTBEAT_S,
                 grace_period=_GRACE_S,
-                heartbeat_stale_trial_callback=retry,
+                heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(MOST_RETRIES),
             )
         except DatabaseError:
             # Several processes may make the tables at the same time.
@@ -182,7 +176,7 @@ def _open_database(url: str, file: Path | None) -> "BaseStorage":
     raise AssertionError
 
 
-def _require_optunas(file: Path) -> None:
+def _require_optunas_database(file: Path) -> None:
     """Refuse a file that is neither empty nor a database of Optuna's, without writing to it.
 
     Only SQLite may open it: closing it again drops all locks that this process has on it.
@@ -204,32 +198,21 @@ def _require_optunas(file: Path) -> None:
         raise InvalidArgumentError(f"{file} is not a database of Optuna's; name a new file.")
 
 
-def _open_journal(file: Path) -> "BaseStorage":
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
-
-    lock = JournalFileSymlinkLock(str(file))
-    if file.exists():
-        lock.acquire()  # Nobody is in the middle of a record then.
-        try:
-            _require_records(file)
-        finally:
-            lock.release()
-    return JournalStorage(JournalFileBackend(str(file), lock))
-
-
-def _require_records(file: Path) -> None:
-    """Refuse a file that holds anything but whole records of Optuna's, before one is added."""
+def _require_optunas_journal(file: Path) -> None:
+    """Refuse a file that doesn't begin and end with a record of Optuna's, before one is added."""
     with file.open("rb") as journal:
-        # The limit is for a file that has no lines.
-        lines = iter(lambda: journal.readline(_MOST_OF_A_LINE), b"")
-        for number, line in enumerate(lines, 1):
-            try:
-                is_record = {"op_code", "worker_id"} <= json.loads(line).keys()
-            except (ValueError, AttributeError, RecursionError):
-                is_record = False
-            if not is_record or not line.endswith(b"\n"):
-                raise InvalidArgumentError(
-                    f"{file}: line {number} is not a whole record of Optuna's journal, "
-                    f"{shown(line)}; correct the file, or name another one."
-                )
+        first = journal.readline(2**20)
+        if not first:
+            return
+        journal.seek(-1, 2)
+        is_whole = journal.read() == b"\n"
+    try:
+        is_optunas = {"op_code", "worker_id"} <= json.loads(first).keys()
+    except (ValueError, AttributeError, RecursionError):
+        is_optunas = False
+    if not is_optunas:
+        raise InvalidArgumentError(f"{file} is not a journal of Optuna's; name a new file.")
+    if not is_whole:
+        raise InvalidArgumentError(
+            f"{file}: its last record is not whole; remove that line, or name another file."
+        )

@@ -1,51 +1,216 @@
-"""Create or resume the study of a campaign, with its sampler, its pruner and its first trials."""
+"""A study: created or resumed, and the loop that asks Optuna for trials, trains and tells them.
 
+Each process that runs trials has a `TrialLoop`. A trial that has a NaN or crashes is FAILED, with
+the reason in its user attribute `failure`. The other trials continue.
+"""
+
+import contextlib
+import dataclasses
 import json
+import logging
+import math
+import threading
+import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import optuna
 from optuna import pruners, samplers
-from optuna.storages import BaseStorage, RetryHeartbeatStaleTrialCallback
+from optuna.exceptions import DuplicatedStudyError, UpdateFinishedTrialError
+from optuna.storages import RetryHeartbeatStaleTrialCallback
+from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.files import read_text, require_free
+from myriad.tuning.objective import Programs, Shape, Training
 from myriad.tuning.settings import GROWS, TuneSettings
 from myriad.tuning.space import SearchSpace
-from myriad.tuning.storage import disconnect, read_storage, storage_errors
+from myriad.tuning.storage import HEARTBEAT_S, disconnect, open_storage, storage_errors
 
 # The attribute of a study with the trial that was best on fresh seeds in the last confirmation.
 BEST_CONFIRMED = "best_confirmed"
 # Attributes of a trial.
 FAILURE = "failure"  # Why it failed.
 STANDARD_ERROR = "standard_error"  # The standard error of its value.
-MEMORY = "memory_bytes"  # The bytes that one of its trainings needs.
+MEMORY = "memory_bytes"  # The bytes that its trainings need.
 SOURCE = "source"  # Why its parameters were tried first: known, or another study's name.
+COMPILE_S = "compile_s"  # Seconds of compiling its programs, if they were new.
+WORKER = "worker"  # The process of a campaign that runs it.
+
+# Trials that are asked for ahead, to find some that share a program. More of them would make the
+# sampler draw without the results of the trials before.
+_AHEAD = 4
+_LOG = logging.getLogger(__name__)
+
+# As Optuna's: called with the study and each trial that has ended.
+Callback = Callable[[optuna.Study, FrozenTrial], None]
 
 
-def open_study(settings: TuneSettings, space: SearchSpace) -> optuna.Study:
-    """Create the study of a campaign, or resume it. `storage.disconnect` closes its storage.
+@dataclasses.dataclass
+class TrialLoop:
+    """The ask-and-tell loop of one process: trials of one shape train together.
 
-    Args:
-        settings: the campaign, `completed`.
-        space: its search space, with a `fingerprint` and the `known` good configurations.
-
-    Raises:
-        InvalidArgumentError: the storage can't be used, or the study is of another campaign.
-        UnknownNameError: there is no environment, agent, scenario or study to start from.
-        NotInstalledError: Optuna is missing.
+    Attributes:
+        study: the study, from `open_study`.
+        programs: the programs in which trials train.
+        callbacks: called after each trial that has ended.
+        permits: a semaphore that processes share, with a permit for each trial.
+        ends_at: the time after which no further trial starts.
+        worker: the name of this process, if the campaign has several.
+        asked: the trials that were asked for and not told.
+        waiting: those of them that have not begun to train.
     """
-    identity = _identity(settings, space)
-    storage = read_storage(settings.storage).open()
-    try:
-        with storage_errors():
-            return _study(settings, space, storage, identity)
-    except BaseException:
-        disconnect(storage)
-        raise
+
+    study: optuna.Study
+    programs: Programs
+    callbacks: Sequence[Callback] = ()
+    permits: Any = None
+    ends_at: float = math.inf
+    worker: str = ""
+    asked: list[Training] = dataclasses.field(default_factory=list)
+    waiting: list[Training] = dataclasses.field(default_factory=list)
+
+    def run(self, is_interrupted: Callable[[], bool] = lambda: False) -> None:
+        """Run trials until there are `n_trials` more. After an interrupt, queue again what runs."""
+        self.permits = self.permits or threading.Semaphore(self.programs.settings.n_trials)
+        ended = threading.Event()
+        beating = threading.Thread(target=self._beat_until, args=(ended,), daemon=True)
+        beating.start()
+        try:
+            for happened, training in self.programs.train(self._take, is_interrupted):
+                with self._unless_lost(training):
+                    self._hear(happened, training)
+        finally:
+            ended.set()
+            beating.join()
+            for training in self.asked:
+                retry(self.study, training.origin.number)
+
+    def _beat_until(self, ended: threading.Event) -> None:
+        """Record heartbeats, which Optuna does only in its own loop."""
+        while not ended.wait(HEARTBEAT_S):
+            # If the database is unreachable for a while, the loop reports it.
+            with contextlib.suppress(Exception):
+                self._beat(self.asked)
+        self.study._storage.remove_session()
+
+    def _beat(self, trainings: Iterable[Training]) -> None:
+        storage: Any = self.study._storage
+        for training in list(trainings):
+            if hasattr(storage, "record_heartbeat"):  # Only databases have it.
+                storage.record_heartbeat(training.origin._trial_id)
+
+    def _take(self, shape: Shape | None) -> Training | None:
+        """Return a trial of a shape, or by default of the shape that most trials wait for."""
+        while time.time() < self.ends_at:
+            shapes = [self.programs.space.shape(each.fields) for each in self.waiting]
+            wanted = shape
+            if shape is None and shapes:
+                count = Counter(shapes)
+                wanted = max(count, key=lambda each: (count[each], self.programs.has(each)))
+            if wanted in shapes:
+                return self.waiting.pop(shapes.index(wanted))
+            most = 1 if shape is None else _AHEAD
+            if len(self.waiting) >= most or not self.permits.acquire(False):  # noqa: FBT003
+                return None
+            self._ask()
+        return None
+
+    def _ask(self) -> None:
+        """Ask for a trial, first for those of processes that have fallen silent."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Optuna knows only the heartbeats of its own loop.
+            optuna.storages.fail_stale_trials(self.study)
+            trial = self.study.ask()
+        training = Training({}, tuple(self.programs.settings.seeds()), origin=trial)
+        self.asked.append(training)
+        # Two processes may get one trial of an SQLite file, which locks no rows.
+        with self._unless_lost(training):
+            if self.worker:
+                trial.set_user_attr(WORKER, self.worker)
+            self._beat([training])
+            try:
+                training.fields = self.programs.space.suggest(trial)
+            except (ValueError, TypeError) as error:
+                # Queued parameters may not belong to this space.
+                training.fail(f"its parameters are not of this space: {error}")
+                self._hear("failed", training)
+                return
+            trial.set_user_attr("seeds", list(training.seeds))
+            self.waiting.append(training)
+
+    def _hear(self, happened: str, training: Training) -> None:
+        trial, limit_gib = training.origin, self.programs.settings.max_memory_gib
+        if happened == "compiling":
+            _LOG.info("compiling the programs of trial %d ...", trial.number)
+        elif happened == "compiled":
+            spent = (trial.number, training.compile_s)
+            _LOG.info("the programs of trial %d are ready after %.1f s", *spent)
+            trial.set_user_attr(COMPILE_S, training.compile_s)
+        # (after a crash it is ready again, and a constraint can be set only once)
+        elif happened == "ready" and MEMORY not in trial.user_attrs:
+            trial.set_user_attr(MEMORY, training.num_bytes)
+            if limit_gib is not None:
+                trial.set_constraint(MEMORY, training.num_bytes - limit_gib * 2**30)
+                if training.num_bytes > limit_gib * 2**30:
+                    self._tell(training, TrialState.PRUNED)
+        elif happened == "evaluated":
+            self._report(training)
+        elif happened == "failed":
+            trial.set_user_attr(FAILURE, training.failure)
+            self._tell(training, TrialState.FAIL)
+
+    def _report(self, training: Training) -> None:
+        """Report an evaluation, and tell the trial if it is the last one or the pruner says so."""
+        trial, score = training.origin, training.score
+        objectives = self.programs.settings.objectives
+        is_pruned = False
+        if objectives == ("return",):
+            with warnings.catch_warnings():
+                # A trial that begins again, after a crash of another one, has the same values.
+                warnings.filterwarnings("ignore", message="The reported value is ignored")
+                for step in training.steps:
+                    trial.report(score.value, step)
+            is_pruned = not training.is_over and trial.should_prune()
+        if not training.is_over and not is_pruned:
+            return
+        steps = training.steps[-1]
+        trial.set_user_attr(STANDARD_ERROR, score.standard_error)
+        trial.set_user_attr("by_seed", list(score.by_seed))
+        trial.set_user_attr("steps", steps)
+        if score.num_unfinished:
+            trial.set_user_attr("unfinished_episodes", score.num_unfinished)
+        if is_pruned:
+            self._tell(training, TrialState.PRUNED)
+            return
+        # The time of all seeds together, which train one after another on a CPU.
+        rate = steps * len(training.seeds) / max(training.train_s, 1e-9)
+        known = {"return": score.value, "train_s": training.train_s, "steps_per_s": rate}
+        self._tell(training, TrialState.COMPLETE, [known[name] for name in objectives])
+
+    def _tell(
+        self, training: Training, state: TrialState, values: list[float] | None = None
+    ) -> None:
+        training.is_over = True
+        told = self.study.tell(training.origin, values, state, skip_if_finished=True)
+        self.asked.remove(training)
+        for callback in self.callbacks:
+            callback(self.study, told)
+
+    @contextlib.contextmanager
+    def _unless_lost(self, training: Training) -> Iterator[None]:
+        """Leave a trial that has ended to the other process that ended it, and run another one."""
+        try:
+            yield
+        except UpdateFinishedTrialError:
+            _LOG.info("trial %d was taken by another process", training.origin.number)
+            training.is_over = True
+            self.asked.remove(training)
+            self.permits.release()
 
 
 def retry(study: optuna.Study, number: int, most: int | None = None) -> None:
@@ -69,52 +234,72 @@ def retried(trials: Iterable[FrozenTrial]) -> set[int]:
     return {number for trial in trials for number in trial.system_attrs.get("retry_history", [])}
 
 
-def _study(
-    settings: TuneSettings, space: SearchSpace, storage: BaseStorage, identity: Mapping[str, Any]
-) -> optuna.Study:
-    assert settings.study_name is not None
-    warm = _warm_start(settings, space, storage)
-    directions: list[Literal["maximize", "minimize"]] = [
-        "maximize" if GROWS[each] else "minimize" for each in settings.objectives
-    ]
-    named: dict[str, Any] = {"study_name": settings.study_name, "storage": storage}
-    if settings.study_name not in optuna.get_all_study_names(storage):
-        for kind in ("results.json", "best.toml"):
-            require_free(settings.output / f"{settings.study_name}_{kind}", force=settings.force)
+def best_trials(study: optuna.Study, settings: TuneSettings) -> list[FrozenTrial]:
+    """Return the completed trials, of several objectives those of the Pareto front.
+
+    The best by the first objective come first.
+    """
+    several = len(settings.objectives) > 1
+    done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    sign = -1 if GROWS[settings.objectives[0]] else 1
+    return sorted(study.best_trials if several else done, key=lambda trial: sign * trial.values[0])
+
+
+def open_study(settings: TuneSettings, space: SearchSpace) -> optuna.Study:
+    """Create the study of a campaign, or resume it. `storage.disconnect` closes its storage.
+
+    Args:
+        settings: the campaign, `completed`.
+        space: its search space, with a `fingerprint` and the `known` good configurations.
+
+    Raises:
+        InvalidArgumentError: the storage can't be used, or the study is of another campaign.
+        UnknownNameError: there is no environment, agent, scenario or study to start from.
+        NotInstalledError: Optuna is missing.
+    """
+    identity = _identity(settings, space)
+    storage = open_storage(settings.storage)
     try:
-        study = optuna.create_study(**named, directions=directions)
-        is_new = True
-    except optuna.exceptions.DuplicatedStudyError:
-        if settings.fail_if_exists:
-            raise
-        study = optuna.load_study(**named)
-        is_new = False
-    trials = study.get_trials(deepcopy=False)
-    _require_whole(trials, len(directions))
-    if not study.user_attrs.get("identity") and not trials:
-        # The study is new, or it was created by a process that was killed here.
-        study.set_user_attr("identity", identity)
-    _require_same(study, identity)
-    study.sampler = _sampler(settings, is_first=is_new)
-    study.pruner = _pruner(settings)
-    known = [("known", dict(params)) for params in space.known] if is_new else []
-    for source, params in [*known, *warm]:
-        study.enqueue_trial(params, {SOURCE: source}, skip_if_exists=True)
-    return study
-
-
-def _require_whole(trials: Iterable[FrozenTrial], num_values: int) -> None:
-    """Raise the error that a trial would cause later if somebody edited its rows."""
-    retried(trials)
-    for trial in trials:
-        trial._validate()
-        values = trial.values or [0.0] * num_values
-        if not all(
-            isinstance(each, float) for each in [*values, *trial.intermediate_values.values()]
-        ):
-            raise TypeError(f"a value of trial {trial.number} is not a number")
-        if len(values) != num_values:
-            raise ValueError(f"trial {trial.number} has {len(values)} values, not {num_values}")
+        with storage_errors():
+            name = str(settings.study_name)
+            names = optuna.get_all_study_names(storage)
+            warm = [
+                (source, params)
+                for source in settings.warm_start
+                for params in _warm_start(source, settings, space, storage, names)
+            ]
+            if name not in names:
+                for kind in ("results.json", "best.toml"):
+                    require_free(settings.output / f"{name}_{kind}", force=settings.force)
+            is_new = True
+            try:
+                study = optuna.create_study(
+                    storage=storage,
+                    study_name=name,
+                    directions=[
+                        StudyDirection.MAXIMIZE if GROWS[each] else StudyDirection.MINIMIZE
+                        for each in settings.objectives
+                    ],
+                )
+            except DuplicatedStudyError:
+                if settings.fail_if_exists:
+                    raise
+                study = optuna.load_study(study_name=name, storage=storage)
+                is_new = False
+            trials = study.get_trials(deepcopy=False)
+            if not study.user_attrs.get("identity") and not trials:
+                # The study is new, or it was created by a process that was killed here.
+                study.set_user_attr("identity", identity)
+            _require_same(study, identity)
+            study.sampler = _sampler(settings, is_first=is_new)
+            study.pruner = _pruner(settings)
+            known = [("known", dict(params)) for params in space.known] if is_new else []
+            for source, params in [*known, *warm]:
+                study.enqueue_trial(params, {SOURCE: source}, skip_if_exists=True)
+            return study
+    except BaseException:
+        disconnect(storage)
+        raise
 
 
 def _identity(settings: TuneSettings, space: SearchSpace) -> dict[str, Any]:
@@ -192,64 +377,48 @@ def _pruner(settings: TuneSettings) -> pruners.BasePruner:
 
 
 def _warm_start(
-    settings: TuneSettings, space: SearchSpace, storage: BaseStorage
-) -> list[tuple[str, dict[str, Any]]]:
-    """Return the best parameters of other studies, each with the study's name."""
-    found = []
-    for name in settings.warm_start:
-        for params in _best_of(name, settings, storage):
-            # From another space, take only values that this one can draw.
-            ours = space.params(space.fields(params))
-            if not ours:
-                raise InvalidArgumentError(
-                    "warm_start",
-                    f"must name a study whose best can be drawn from {space.file}, but "
-                    f"nothing of {shown(name)} can.",
-                )
-            found.append((name, ours))
-    return found
-
-
-def _best_of(name: str, settings: TuneSettings, storage: BaseStorage) -> list[dict[str, Any]]:
-    """Return the best parameters of another study, which may be in a file of results."""
-    if name.endswith(".json"):
-        return _best_of_file(Path(name), settings.agent)
-    if name == settings.study_name:
+    source: str,
+    settings: TuneSettings,
+    space: SearchSpace,
+    storage: optuna.storages.BaseStorage,
+    names: Sequence[str],
+) -> list[dict[str, Any]]:
+    """Return what the space holds of the best parameters of another study or file of results."""
+    if source == settings.study_name:
         raise InvalidArgumentError(
-            "warm_start", f"must name another study than {shown(name)} itself, which is resumed."
+            "warm_start", f"must name another study than {shown(source)} itself, which is resumed."
         )
-    known = {study.study_name for study in storage.get_all_studies()} - {settings.study_name}
-    if name not in known:
-        raise UnknownNameError("study", name, known)
-    other = optuna.load_study(study_name=name, storage=storage)
-    _require_agent(name, other.user_attrs.get("identity", {}).get("agent"), settings.agent)
-    # If no campaign got to a confirmation, take the best by its value.
-    number = other.user_attrs.get(BEST_CONFIRMED)
-    confirmed = [trial for trial in other.get_trials(deepcopy=False) if trial.number == number]
-    best = [trial.params for trial in confirmed or other.best_trials]
-    if not best:
-        raise InvalidArgumentError(f"study {name} has no finished trial to start from.")
-    return best
-
-
-def _best_of_file(file: Path, agent: str) -> list[dict[str, Any]]:
-    text = read_text(file)
-    try:
-        results = json.loads(text)
-        whose = results["agent"]
-        best = results["best"]["params"]
-        is_plain = all(isinstance(each, bool | int | float | str) for each in best.values())
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        whose, best, is_plain = None, {}, False
-    if not is_plain:
-        raise InvalidArgumentError(f"{file} has no best trial to start from.")
-    _require_agent(str(file), whose, agent)
-    return [best]
-
-
-def _require_agent(name: str, whose: str | None, agent: str) -> None:
-    if whose != agent:
+    if source.endswith(".json"):
+        text = read_text(Path(source))
+        try:
+            results = json.loads(text)
+            agent, best = results["agent"], [dict(results["best"]["params"])]
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise InvalidArgumentError(f"{source} has no best trial to start from.") from None
+    elif source in names:
+        other = optuna.load_study(study_name=source, storage=storage)
+        agent = other.user_attrs.get("identity", {}).get("agent")
+        # If no campaign got to a confirmation, take the best by its value.
+        confirmed = other.user_attrs.get(BEST_CONFIRMED)
+        trials = other.get_trials(deepcopy=False)
+        chosen = [trial for trial in trials if trial.number == confirmed] or other.best_trials
+        best = [trial.params for trial in chosen]
+    else:
+        raise UnknownNameError("study", source, set(names) - {settings.study_name})
+    if agent != settings.agent:
         raise InvalidArgumentError(
             "warm_start",
-            f"must name a study of {agent}, but {name} is of {whose or 'another agent'}.",
+            f"must name a study of {settings.agent}, but {source} is of "
+            f"{agent or 'another agent'}.",
         )
+    if not best:
+        raise InvalidArgumentError(f"study {source} has no finished trial to start from.")
+    # From another space, take only values that this one can draw.
+    fitting = [space.params(space.fields(params)) for params in best]
+    if not all(fitting):
+        raise InvalidArgumentError(
+            "warm_start",
+            f"must name a study whose best can be drawn from {space.file}, but nothing of "
+            f"{shown(source)} can.",
+        )
+    return fitting

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad import Rollout, check_env, list_envs, make_agent, make_env, make_key
+from myriad import Rollout, check_env, create_config, list_envs, make_agent, make_env, make_key
 from myriad.envs import ENVIRONMENTS
 from myriad.envs.cartpole import CartPole, CartPoleState
-from myriad.errors import FaultyEnvironmentError, InvalidArgumentError
-from myriad.spaces import Box
+from myriad.errors import EnvironmentWarning, FaultyEnvironmentError, InvalidArgumentError
+from myriad.spaces import Box, Discrete
 from myriad.xla import count_compilations
 
 ROOT = Path(__file__).parents[2]
@@ -133,6 +133,17 @@ class Changed(CartPole):
         return result if self.change is None else self.change(key, state, *result)
 
 
+TABLE = np.ones(500, np.float32)
+KEPT: list[jax.Array] = []
+
+
+def kept(state):
+    """Return an array that the first call keeps for all others."""
+    if not KEPT:
+        KEPT.append(jnp.ones(()) * state.x)
+    return KEPT[0]
+
+
 def step_fault(change) -> str:
     with pytest.raises(FaultyEnvironmentError) as caught:
         check_env(Changed(change=change))
@@ -164,7 +175,7 @@ STEP_FAULTS = {
             obs, dataclasses.replace(state, time=state.time * 1.0), *rest,
         )
     ),
-    "step can't be compiled": (
+    "step raises TracerBoolConversionError in": (
         lambda key, old, obs, state, reward, *rest: (
             obs, state, reward if state.x > 0 else -reward, *rest,
         )
@@ -177,10 +188,29 @@ STEP_FAULTS = {
     "reward is not finite after step": (
         lambda key, old, obs, state, reward, *rest: (obs, state, jnp.log(state.theta), *rest)
     ),
-    "obs leaves observation_space after step": lambda key, old, obs, *rest: (obs + 100.0, *rest),
-    "step reports a time limit as terminated": (
-        lambda key, old, obs, state, reward, terminated, truncated, info: (
-            obs, state, reward, terminated | truncated, jnp.zeros((), bool), info,
+    "obs leaves observation_space after step 1 of random actions: obs[0] is 9": (
+        lambda key, old, obs, *rest: (obs + 99.0, *rest)
+    ),
+    "Use jnp.asarray(table)[index] in place of a list": (
+        lambda key, old, obs, state, reward, *rest: (obs, state, reward * [1, 2][old.time], *rest)
+    ),
+    "jnp.asarray(TABLE)[index] for a NumPy array": (
+        lambda key, old, obs, state, reward, *rest: (obs, state, reward * TABLE[old.time], *rest)
+    ),
+    "An array that was made while JAX traced was kept": (
+        lambda key, old, obs, state, reward, *rest: (obs, state, reward * kept(old), *rest)
+    ),
+    "step raises AttributeError in " + __file__: (
+        lambda key, old, obs, state, reward, *rest: (obs, state, reward.no_such, *rest)
+    ),
+    "step returns something else when it is called again": (
+        lambda key, old, obs, state, reward, *rest: (
+            obs, state, reward * jnp.float32(np.random.default_rng().random()), *rest,
+        )
+    ),
+    "step returns something else when it is compiled": (
+        lambda key, old, obs, state, reward, *rest: (
+            obs, state, reward + isinstance(reward, jax.core.Tracer), *rest,
         )
     ),
 }  # fmt: skip
@@ -223,7 +253,6 @@ class WideCartPole(CartPole):
     ("kind", "sentence"),
     [
         (UnhashableCartPole, "the environment must be hashable"),
-        (WeakCartPole, "state.x of reset is of a weak type"),
         (EqualCartPole, "64 resets with different keys are all equal"),
         (TwinCartPole, "reset uses one random key for several draws"),
         (WideCartPole, "shape of observation_space, (5,), but has (4,)"),
@@ -234,6 +263,73 @@ def test_a_fault_of_reset_or_of_the_class_is_said(kind, sentence):
     with pytest.raises(FaultyEnvironmentError) as caught:
         check_env(kind())
     assert sentence in " ".join(caught.value.faults)
+
+
+def test_what_trains_all_the_same_is_a_warning():
+    with pytest.warns(EnvironmentWarning, match="state.x of reset is of a weak type"):
+        check_env(WeakCartPole(), skip=["behaviour"])
+    never = jnp.zeros((), bool)
+    late = Changed(change=lambda key, old, *x: (*x[:3], x[3] | x[4], never, x[5]))
+    with pytest.warns(EnvironmentWarning, match="reports a time limit as terminated"):
+        check_env(late, skip=["purity", "batches"])
+    with pytest.raises(InvalidArgumentError, match=r"skip must name some of .*, but got 'key'"):
+        check_env(late, skip=["key"])
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class KeyedState:
+    key: jax.Array
+    time: jax.Array
+
+
+class Keyed:
+    """An object of no dataclass, with a key in its state and a dict as parameters."""
+
+    def __init__(self):
+        self.default_params = {"length": 9}
+
+    def reset(self, key, params):
+        own, first = jax.random.split(key)
+        return jax.random.uniform(first, (3,)), KeyedState(own, jnp.int32(0))
+
+    def step(self, key, state, action, params):
+        own, first = jax.random.split(state.key)
+        state = KeyedState(own, state.time + 1)
+        no = jnp.zeros((), bool)
+        return (
+            jax.random.uniform(first, (3,)),
+            state,
+            jnp.float32(action),
+            no,
+            state.time >= params["length"],
+            {},
+        )
+
+    def observation_space(self, params):
+        return Box(0.0, 1.0, (3,))
+
+    def action_space(self, params):
+        return Discrete(2)
+
+
+def test_any_object_is_an_environment_and_its_state_may_hold_keys():
+    check_env(Keyed())
+
+
+def test_an_error_in_your_code_is_the_cause():
+    def step(key, old, obs, state, reward, *rest):
+        return obs, state, reward.no_such, *rest
+
+    with pytest.raises(FaultyEnvironmentError) as caught:
+        check_env(Changed(change=step))
+    assert isinstance(caught.value.__cause__, AttributeError)
+
+
+def test_a_training_refuses_a_faulty_environment_before_it_compiles():
+    five = Changed(change=lambda key, old, *results: (*results[:4], results[5]))
+    with pytest.raises(FaultyEnvironmentError, match="but returns a tuple of 5"):
+        create_config(five, "dqn")
 
 
 @pytest.mark.parametrize(

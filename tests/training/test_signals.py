@@ -16,11 +16,10 @@ import pytest
 from myriad import create_config, train_and_evaluate
 from myriad.cli import main
 from myriad.training import interrupts
-from myriad.training.callbacks import Run
+from myriad.training.callbacks import Run, progress
+from myriad.training.callbacks.progress import Progress
 from myriad.training.interrupts import interrupt_noted
-from myriad.training.logging import progress
-from myriad.training.logging.progress import Progress
-from myriad.training.logging.run_folder import RunFolder, rows_of
+from myriad.training.run_folder import RunFolder, rows_of
 
 ROOT = Path(__file__).parents[2]
 MYRIAD = [sys.executable, "-m", "myriad.cli"]
@@ -124,7 +123,7 @@ def test_a_file_that_fails_is_named_and_not_taken_for_standard_output(
     def fail(*_):
         (tmp_path / "gone").read_text()
 
-    monkeypatch.setattr("myriad.cli.commands.Envs.run", fail)
+    monkeypatch.setattr("myriad.cli.lists.Envs.run", fail)
     assert main(["envs"]) == 2
     assert capsys.readouterr().err.startswith(f"{tmp_path / 'gone'} can't be used: ")
 
@@ -133,7 +132,7 @@ def test_a_command_inside_another_program_leaves_its_signals_alone(monkeypatch):
     def interrupt(*_):
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr("myriad.cli.commands.Envs.run", interrupt)
+    monkeypatch.setattr("myriad.cli.lists.Envs.run", interrupt)
     before = signal.getsignal(signal.SIGINT)
     assert main(["envs"]) == 130
     assert signal.getsignal(signal.SIGINT) is before

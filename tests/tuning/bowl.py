@@ -7,26 +7,30 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import optuna
 
-from myriad.tuning import campaign
-from myriad.tuning.campaign import Event
-from myriad.tuning.objective import Boundary, Score
-from myriad.tuning.parameter import Parameter
+from myriad.tuning.objective import Programs, Training
 from myriad.tuning.settings import TuneSettings
-from myriad.tuning.space import SearchSpace
+from myriad.tuning.space import Parameter, SearchSpace
 from myriad.tuning.storage import disconnect
-from myriad.tuning.study import open_study
+from myriad.tuning.study import TrialLoop, open_study
 
 MIDDLE = {"x": 0.5, "y": 0.5}
 
 
 def bowl(known: Mapping[str, Any] = MIDDLE, reach: float = 1.0) -> SearchSpace:
     """Return a search space of two numbers."""
-    parameters = tuple(Parameter(name, low=-reach, high=reach) for name in ("x", "y"))
-    return SearchSpace("ppo", {}, parameters, (known,), (), Path("bowl.toml"))
+    parameters = {name: Parameter(low=-reach, high=reach) for name in ("x", "y")}
+    return Bowl("ppo", {}, parameters, (known,), Path("bowl.toml"))
+
+
+class Bowl(SearchSpace):
+    """A space whose trials have one shape."""
+
+    static: ClassVar = []
 
 
 def settings(storage: str | None, study: str = "bowl", **fields: Any) -> TuneSettings:
@@ -36,42 +40,52 @@ def settings(storage: str | None, study: str = "bowl", **fields: Any) -> TuneSet
     ).completed()
 
 
+class Values(Programs):
+    """A trainer in whose place a bowl has values: three before the last, each after some time."""
+
+    trial_s = 0.0
+
+    def train(self, take, is_interrupted=lambda: False):
+        while not is_interrupted() and (training := take(None)):
+            yield "ready", training
+            for number in range(1, 4):
+                time.sleep(self.trial_s / 3)
+                if not training.is_over and not is_interrupted():
+                    self.evaluate(training, number)
+                    yield "evaluated", training
+
+    def evaluate(self, training: Training, number: int) -> None:
+        value = -(training.fields["x"] ** 2) - training.fields["y"] ** 2
+        training.returns = np.array([[value - 3 + number]])
+        training.steps = [number * self.settings.eval_interval]
+        training.is_over = number == 3
+
+
 def run(
     made: TuneSettings,
     trials: int,
     trial_s: float = 0.0,
     stop_after: int = 10**9,
-    on_event: Callable[[Event, optuna.Study], None] = lambda event, study: None,
+    on_event: Callable[[str, Training, optuna.Study], None] = lambda *_: None,
 ) -> None:
-    """Run trials that report three values before their last, and stop after so many evaluations."""
+    """Run trials, and stop after so many evaluations."""
     heard = []
 
-    def train_all(programs, source, is_interrupted):
-        while not is_interrupted() and (training := source.take(None)):
-            if not source.admits(training, 0):
-                continue
-            value = -(training.fields["x"] ** 2) - training.fields["y"] ** 2
-            for number in range(1, 4):
-                time.sleep(trial_s / 3)
-                training.score = Score(value - 3 + number, 0.0, (value,), 1)
-                step = Boundary(number, (number * made.eval_interval,))
-                heard.append(number)
-                goes_on = source.evaluated(training, step, is_last=number == 3)
-                if not goes_on or len(heard) >= stop_after:
-                    break
+    class Heard(Values):
+        def train(self, take, is_interrupted=lambda: False):
+            for happened, training in super().train(take, is_interrupted):
+                on_event(happened, training, study)
+                yield happened, training
+                on_event("over" if training.is_over else "", training, study)
+                heard.extend([happened] if happened == "evaluated" else [])
 
     study = open_study(made, bowl())
-    trainer, campaign.train_all = campaign.train_all, train_all
+    programs = Heard(TuneSettings(**{**vars(made), "n_trials": trials}), bowl())
+    programs.trial_s = trial_s
+    ends_at = time.time() + (made.timeout or 1e9)
     try:
-        campaign.run(
-            study,
-            TuneSettings(**{**vars(made), "n_trials": trials}),
-            bowl(),
-            lambda event: on_event(event, study),
-            is_interrupted=lambda: len(heard) >= stop_after,
-        )
+        TrialLoop(study, programs, ends_at=ends_at).run(lambda: len(heard) >= stop_after)
     finally:
-        campaign.train_all = trainer
         disconnect(study._storage)
 
 

@@ -1,161 +1,123 @@
-"""Trials side by side in one program: pruned, refilled, failed alone and judged on fresh seeds."""
+"""A whole campaign: trials in processes, the best few again beside the default, and its end."""
 
 import dataclasses
+import multiprocessing
+import os
+import signal
 
-import jax
-import numpy as np
 import pytest
 from optuna.trial import TrialState
 
-from myriad import make_env
-from myriad.tuning.campaign import run
-from myriad.tuning.conclusion import EnsemblePolicy, train_again
-from myriad.tuning.space import SearchSpace
-from myriad.tuning.storage import disconnect
-from myriad.tuning.study import open_study
+from myriad.tuning import tune
+from myriad.tuning.confirmation import confirm
+from myriad.tuning.report import summary
+from myriad.tuning.study import retried
 from tests.tuning import small_space
-from tests.tuning.small_space import SPACE
+from tests.tuning.test_study import until
 
-pytestmark = pytest.mark.slow
-GOOD = {"agent.learning_rate": 1e-3, "agent.num_epochs": 1, "agent.gamma": 0.99}
-
-
-def campaign(tmp_path, text=SPACE, **fields):
-    """Return settings and space of a small campaign."""
-    made = small_space.settings(tmp_path, text, **fields).completed()
-    return made, SearchSpace.load("ppo", file=made.space)
+pytestmark = pytest.mark.long
 
 
-def run_all(settings, space):
-    """Run a campaign; return its trials and what was heard of them."""
-    events = []
-    study = open_study(settings, space)
-    try:
-        run(study, settings, space, events.append)
-        return study.get_trials(), events
-    finally:
-        disconnect(study._storage)
-
-
-def test_trials_of_one_shape_share_a_program_and_those_that_are_pruned_make_room(tmp_path):
-    settings, space = campaign(tmp_path, n_trials=16)
-    trials, events = run_all(settings, space)
-    pruned = [trial for trial in trials if trial.state == TrialState.PRUNED]
-    done = [trial for trial in trials if trial.state == TrialState.COMPLETE]
-    assert pruned
-    assert len(done) + len(pruned) == 16
-    for trial in trials:
-        reported = list(trial.intermediate_values)
-        assert reported == [256, 512, 768, 1024, 1280][: len(reported)]
-        assert trial.user_attrs["standard_error"] >= 0
-    for trial in done:
-        assert trial.value == trial.intermediate_values[1280]
-    order = [(event.kind, event.trial) for event in events]
-    assert order[:4] == [(kind, 0) for kind in ("asked", "started", "compiling", "compiled")]
-    assert sum(event.kind == "compiled" for event in events) == 1
-    # Others began and ended while a trial trained.
-    assert any(
-        order.index(("started", trial.number))
-        < order.index(("pruned", other.number))
-        < order.index(("completed", trial.number))
-        for trial in done
-        for other in pruned
+def settings(tmp_path, **fields):
+    """Return a small campaign."""
+    return small_space.settings(
+        tmp_path, **{"n_trials": 4, "seed": 5, "output": tmp_path, **fields}
     )
 
 
-def test_what_fails_a_trial_fails_it_alone_and_says_so(tmp_path):
-    text = SPACE.replace("1e-2, log", "1e30, log").replace("high = 0.999", "high = 1.5")
-    text += '"agent.activation" = { choices = ["tanh", "wobble"] }\n'
-    good = GOOD | {"agent.activation": "tanh"}
-    wrong = {
-        "NaN or infinity": {"agent.learning_rate": 1e30},
-        "gamma must be": {"agent.gamma": 1.4},
-        "wobble": {"agent.activation": "wobble"},
-    }
-    settings, space = campaign(tmp_path, text, pruner="none", n_trials=5)
-    known = [good, *(good | values for values in wrong.values()), good | {"agent.gamma": 0.9}]
-    trials, events = run_all(settings, space.with_known(known))
-    assert [trial.state.name for trial in trials] == ["COMPLETE", *["FAIL"] * 3, "COMPLETE"]
-    for says, trial in zip(wrong, trials[1:], strict=False):
-        assert says in trial.user_attrs["failure"]
-    assert {event.trial for event in events if event.kind == "failed"} == {1, 2, 3}
+def test_a_campaign_confirms_validates_and_combines_its_best(tmp_path):
+    with tune(settings(tmp_path, validate=2, ensemble=2)) as result:
+        trials = result.study.get_trials()
+        # The agent's defaults come first, as far as the space holds them.
+        first = trials[0].params
+        assert first.pop("agent.num_epochs") in (1, 2, 3)
+        assert first == {"agent.learning_rate": 5e-4, "agent.gamma": 0.99}
+        numbers = {each.number for each in result.confirmation.candidates}
+        assert result.best.number in numbers
+        assert result.confirmation.default.number is None
+        # Five fresh seeds, which no trial trained on.
+        assert len(result.confirmation.default.score.by_seed) == 5
+        assert not {*result.confirmation.seeds} & {*trials[0].user_attrs["seeds"]}
+        assert len(result.validation.by_seed) == 2
+        assert result.ensemble.combined == "majority vote"
+        assert result.fields["agent.learning_rate"] == result.best.params["agent.learning_rate"]
+        assert result.fields["num_envs"] == 4
+        assert not result.is_interrupted
+        assert result.num_ended == 4
+        assert result.study.user_attrs["best_confirmed"] == result.best.number
+        assert_failures_are_told(result)
 
 
-def test_a_parameter_that_is_not_drawn_has_its_default_and_not_what_others_drew(tmp_path):
-    rate = '"agent.learning_rate" = { low = 1e-5, high = '
-    text = SPACE.replace(f"{rate}1e-2, log = true }}\n", "")
-    text += f'{rate}1e-1, log = true, when = {{ "agent.num_epochs" = 1 }} }}\n'
-    settings, space = campaign(tmp_path, text, n_trials=2, pruner="none")
-    without = {"agent.num_epochs": 2, "agent.gamma": 0.99}
-    values = []
-    # The program is made with the values of the trial that comes first.
-    for drawn in (1e-5, 1e-1):
-        known = [GOOD | {"agent.learning_rate": drawn}, without]
-        trials, _ = run_all(settings, space.with_known(known))
-        values.append([trial.value for trial in trials])
-    (first, same), (second, again) = values
-    assert first != second
-    assert same == again
+def assert_failures_are_told(result):
+    """Say what became of a confirmation in which some or all failed."""
+    score = result.confirmation.default.score
+    number = result.best.number
+    cases = [
+        (None, {}, {"the default": "a NaN", f"trial {number}": "a crash"}),
+        (score, {}, {f"trial {number}": "a crash"}),
+        (None, {number: score}, {"the default": "a NaN"}),
+    ]
+    for default, scores, failures in cases:
+        confirmation = confirm(default, scores, [1, 2], failures)
+        said = summary(dataclasses.replace(result, confirmation=confirmation), [])
+        assert (f"trial {number} failed on fresh seeds: a crash" in said) is not bool(scores)
+        assert ("the default failed on fresh seeds: a NaN" in said) is (default is None)
+        assert f"best: trial {number}, return" in said
+        assert ("not confirmed on fresh seeds" in said) is not bool(scores)
 
 
-def test_fresh_seeds_have_episodes_of_their_own(tmp_path):
-    settings, space = campaign(tmp_path, num_seeds=2)
-    seeds = [settings.seed, settings.seed + 1, settings.seed + 1_000, settings.seed + 1_001]
-    again = train_again(settings, space, {0: space.fields(GOOD)}, seeds, lambda: False)
-    returns = np.concatenate([training.returns for training in again.trainings[0]])
-    assert len({tuple(of_seed) for of_seed in returns.tolist()}) == 4
+def running(study):
+    return study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
 
 
-def test_several_objectives_give_a_front_and_prune_nothing(tmp_path):
-    settings, space = campaign(
-        tmp_path, n_trials=3, objectives=("return", "train_s", "steps_per_s")
-    )
-    trials, _ = run_all(settings, space)
-    assert len(trials) == 3
-    for trial in trials:
-        value, train_s, steps_per_s = trial.values
-        assert value > 0
-        assert train_s > 0
-        assert steps_per_s == pytest.approx(1_280 / train_s)
+def test_trials_of_killed_processes_are_run_again_by_others(tmp_path):
+    ended = []
+    killed = []
+
+    def kill_them(study, trial):
+        ended.append(trial.number)
+        if not killed:
+            until(lambda: sum("seeds" in each.user_attrs for each in running(study)) == 2)
+            killed.extend(multiprocessing.active_children())
+            for each in killed:
+                each.kill()
+
+    made = settings(tmp_path, n_jobs=2, n_trials=8, num_steps=20_480, pruner="none")
+    with tune(made, [kill_them]) as result:
+        require_all_done(result.study.get_trials())
+        assert result.num_ended == len({*ended}) == 8
+    assert len(killed) == 2
+    assert not multiprocessing.active_children()
 
 
-def test_a_shape_that_needs_too_much_memory_is_pruned_before_it_trains(tmp_path):
-    text = SPACE.replace('"agent.hidden_sizes" = [8]\n', "")
-    text += '"agent.hidden_sizes" = { choices = [[8], [512, 512]] }\n'
-    settings, space = campaign(tmp_path, text, n_trials=3, pruner="none", max_memory_gib=4 / 1024)
-    known = [GOOD | {"agent.hidden_sizes": sizes} for sizes in ([8], [512, 512], [512, 512])]
-    known[-1] |= {"agent.gamma": 0.9}
-    (small, *large), events = run_all(settings, space.with_known(known))
-    assert small.state == TrialState.COMPLETE
-    assert small.user_attrs["memory_bytes"] < settings.max_memory_gib * 2**30
-    for trial in large:
-        assert trial.state == TrialState.PRUNED
-        assert trial.user_attrs["memory_bytes"] > settings.max_memory_gib * 2**30
-        assert not trial.intermediate_values
-        assert trial.constraints["memory_bytes"] > 0
-    # Its programs are compiled once, to learn what they need.
-    assert len([event for event in events if event.kind == "compiled"]) == 2
+def require_all_done(trials):
+    """Check that eight trials were completed, and all that were lost are among them."""
+    complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
+    failed = [trial for trial in trials if trial.state == TrialState.FAIL]
+    assert len(complete) == 8
+    assert failed
+    assert len(complete) + len(failed) == len(trials)
+    again = {number: trial.params for trial in complete for number in retried([trial])}
+    for trial in failed:
+        # Parameters that were not drawn yet are drawn when it is run again.
+        assert again[trial.number] == again[trial.number] | trial.params
 
 
-@dataclasses.dataclass(frozen=True)
-class Fixed:
-    """A policy whose actions are its state."""
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_an_interrupt_ends_a_campaign_with_its_best_so_far(tmp_path, n_jobs):
+    done = []
 
-    def act(self, state, key, obs, *, greedy):
-        return state
+    def interrupt(study, trial):
+        # Once: a second interrupt is raised.
+        done.append(trial.number)
+        if len(done) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
 
-
-def together(env, *actions):
-    policy = EnsemblePolicy(make_env(env), (Fixed(),) * len(actions))
-    states = tuple(map(np.asarray, actions))
-    return np.asarray(policy.act(states, jax.random.key(0), None, greedy=True))
-
-
-def test_an_ensemble_takes_the_mean_in_a_box_and_elsewhere_a_vote_in_doubt_that_of_the_best():
-    mean = together("pendulum", np.array([[1.0]]), np.array([[2.0]]))
-    assert mean.tolist() == [[1.5]]
-    votes = together("cartpole-control", [0, 1, 1], [1, 1, 0], [1, 0, 0])
-    assert votes.tolist() == [1, 1, 0]
-    assert together("cartpole-control", [1, 0], [0, 1]).tolist() == [1, 0]
-    several = together("bucket-brigade", [[3, 1, 0]], [[3, 0, 1]], [[7, 0, 1]])
-    assert several.tolist() == [[3, 0, 1]]
+    made = settings(tmp_path, n_jobs=n_jobs, n_trials=1_000, pruner="none")
+    with tune(made, [interrupt]) as result:
+        trials = result.study.get_trials()
+        assert result.is_interrupted
+        assert result.best.state == TrialState.COMPLETE
+        assert result.confirmation is None
+    assert not [trial for trial in trials if trial.state == TrialState.RUNNING]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

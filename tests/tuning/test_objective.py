@@ -1,90 +1,177 @@
-"""What a trial is worth, when it is evaluated, and whether a winner is more than luck."""
-
-import math
+"""Trials side by side in one program: pruned, refilled, failed alone and judged on fresh seeds."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
+from optuna.trial import TrialState
 
-from myriad.tuning.objective import (
-    NUM_EPISODES,
-    Score,
-    boundaries,
-    confirm,
-    difference_interval,
-    episodes_per_seed,
-)
+from myriad.tuning import objective
+from myriad.tuning.confirmation import train_again
+from myriad.tuning.objective import NUM_EPISODES, Programs, boundaries
+from myriad.tuning.space import SearchSpace
+from myriad.tuning.storage import disconnect
+from myriad.tuning.study import TrialLoop, open_study
+from tests.tuning import small_space
+from tests.tuning.small_space import SPACE
+
+GOOD = {"agent.learning_rate": 1e-3, "agent.num_epochs": 1, "agent.gamma": 0.99}
 
 
-def score(*by_seed):
-    return Score.of(np.array(by_seed)[:, None] + np.array([-1.0, 1.0]))
+def campaign(tmp_path, text=SPACE, **fields):
+    """Return settings and space of a small campaign."""
+    made = small_space.settings(tmp_path, text, **fields).completed()
+    return made, SearchSpace.load("ppo", file=made.space)
+
+
+def run_all(settings, space):
+    """Run a campaign; return its trials, and what happened to which in order."""
+    events = []
+
+    class Heard(Programs):
+        def train(self, take, is_interrupted=lambda: False):
+            for happened, training in super().train(take, is_interrupted):
+                events.append((happened, training.origin.number))
+                yield happened, training
+
+    study = open_study(settings, space)
+    try:
+        ended = [lambda _, trial: events.append((trial.state.name, trial.number))]
+        TrialLoop(study, Heard(settings, space), ended).run()
+        return study.get_trials(), events
+    finally:
+        disconnect(study._storage)
 
 
 @given(st.integers(1, 10_000), st.integers(1, 10_000), st.integers(1, 5_000))
 def test_an_evaluation_comes_after_the_first_update_at_or_past_its_step(most, interval, unit):
     interval = min(interval, most)
     found = boundaries(most, interval, unit)
-    reported = [step for each in found for step in each.steps]
-    multiples = list(range(interval, most + 1, interval))
-    assert reported == sorted({*multiples, most})
-    for each in found:
-        assert all((each.update - 1) * unit < step <= each.update * unit for step in each.steps)
+    reported = [step for steps in found.values() for step in steps]
+    assert reported == sorted({*range(interval, most + 1, interval), most})
+    for update, steps in found.items():
+        assert all((update - 1) * unit < step <= update * unit for step in steps)
 
 
-@pytest.mark.parametrize("num_seeds", [1, 2, 3, 5, 200])
-def test_all_seeds_together_have_at_least_128_episodes(num_seeds):
-    assert episodes_per_seed(num_seeds) * num_seeds >= NUM_EPISODES
+@pytest.mark.slow
+def test_trials_of_one_shape_share_a_program_and_those_that_are_pruned_make_room(tmp_path):
+    settings, space = campaign(tmp_path, n_trials=16)
+    trials, events = run_all(settings, space)
+    pruned = [trial for trial in trials if trial.state == TrialState.PRUNED]
+    done = [trial for trial in trials if trial.state == TrialState.COMPLETE]
+    assert pruned
+    assert len(done) + len(pruned) == 16
+    for trial in trials:
+        reported = list(trial.intermediate_values)
+        assert reported == [256, 512, 768, 1024, 1280][: len(reported)]
+        assert trial.user_attrs["standard_error"] >= 0
+    for trial in done:
+        assert trial.value == trial.intermediate_values[1280]
+    assert events[:3] == [(kind, 0) for kind in ("compiling", "compiled", "ready")]
+    assert sum(kind == "compiled" for kind, _ in events) == 1
+    # Others began and ended while a trial trained.
+    assert any(
+        events.index(("ready", trial.number))
+        < events.index(("PRUNED", other.number))
+        < events.index(("COMPLETE", trial.number))
+        for trial in done
+        for other in pruned
+    )
 
 
-def test_the_standard_error_is_that_of_seeds_or_of_the_episodes_of_one():
-    returns = np.random.default_rng(0).normal(10, 1, (4, 50))
-    found = Score.of(returns)
-    assert found.value == pytest.approx(returns.mean())
-    assert found.standard_error == pytest.approx(stats.sem(returns.mean(axis=1)))
-    expected = stats.t.interval(0.95, 3, found.value, found.standard_error)
-    assert found.interval() == pytest.approx(expected)
-    assert Score.of(returns[:1]).standard_error == pytest.approx(stats.sem(returns[0]))
-    assert Score.of(np.ones((2, 3)), np.eye(2, 3, dtype=bool)).num_unfinished == 4
+@pytest.mark.slow
+def test_of_trials_whose_program_crashes_only_the_one_at_fault_fails(tmp_path, monkeypatch):
+    advance = objective._Slots._advance
+
+    def crash(slots):
+        if any(training.fields["agent.gamma"] == 0.95 for training in slots._slots):
+            raise RuntimeError("the environment divides by zero")
+        return advance(slots)
+
+    monkeypatch.setattr(objective._Slots, "_advance", crash)
+    settings, space = campaign(tmp_path, n_trials=5, pruner="none")
+    known = [GOOD | {"agent.gamma": gamma} for gamma in (0.91, 0.95, 0.93, 0.94, 0.96)]
+    trials, events = run_all(settings, space.with_known(known))
+    assert [trial.state.name for trial in trials] == ["COMPLETE", "FAIL", *["COMPLETE"] * 3]
+    assert trials[1].user_attrs["failure"] == "RuntimeError: the environment divides by zero"
+    assert events.count(("ready", 0)) == 2
 
 
-@given(st.lists(st.floats(-100, 100), min_size=3, max_size=8, unique=True), st.floats(-5, 5))
-def test_the_interval_of_a_difference_is_welchs(first, shift):
-    second = [each * 0.5 + shift for each in first[1:]]
-    if np.var(first) < 1e-6 or np.var(second) < 1e-6:
-        return
-    low, high = difference_interval(first, second)
-    expected = stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
-    assert (low, high) == pytest.approx((expected.low, expected.high), rel=1e-6)
+@pytest.mark.slow
+def test_what_fails_a_trial_fails_it_alone_and_says_so(tmp_path):
+    text = SPACE.replace("1e-2, log", "1e30, log").replace("high = 0.999", "high = 1.5")
+    text += '"agent.activation" = { choices = ["tanh", "wobble"] }\n'
+    good = GOOD | {"agent.activation": "tanh"}
+    wrong = {
+        "NaN or infinity": {"agent.learning_rate": 1e30},
+        "gamma must be": {"agent.gamma": 1.4},
+        "wobble": {"agent.activation": "wobble"},
+    }
+    settings, space = campaign(tmp_path, text, pruner="none", n_trials=5)
+    known = [good, *(good | values for values in wrong.values()), good | {"agent.gamma": 0.9}]
+    trials, events = run_all(settings, space.with_known(known))
+    assert [trial.state.name for trial in trials] == ["COMPLETE", *["FAIL"] * 3, "COMPLETE"]
+    for says, trial in zip(wrong, trials[1:], strict=False):
+        assert says in trial.user_attrs["failure"]
+    assert {number for kind, number in events if kind == "failed"} == {1, 2, 3}
 
 
-def test_one_seed_tells_nothing_of_a_difference():
-    assert difference_interval([1.0], [5.0]) == (-math.inf, math.inf)
+@pytest.mark.slow
+def test_a_parameter_that_is_not_drawn_has_its_default_and_not_what_others_drew(tmp_path):
+    rate = '"agent.learning_rate" = { low = 1e-5, high = '
+    text = SPACE.replace(f"{rate}1e-2, log = true }}\n", "")
+    text += f'{rate}1e-1, log = true, when = {{ "agent.num_epochs" = 1 }} }}\n'
+    settings, space = campaign(tmp_path, text, n_trials=2, pruner="none")
+    without = {"agent.num_epochs": 2, "agent.gamma": 0.99}
+    values = []
+    # The program is made with the values of the trial that comes first.
+    for drawn in (1e-5, 1e-1):
+        known = [GOOD | {"agent.learning_rate": drawn}, without]
+        trials, _ = run_all(settings, space.with_known(known))
+        values.append([trial.value for trial in trials])
+    (first, same), (second, again) = values
+    assert first != second
+    assert same == again
 
 
-def test_a_candidate_within_the_error_is_not_distinguishable_from_the_default():
-    found = confirm(score(10.0, 12.0, 11.0), [(3, score(11.0, 13.0, 10.0))], [1, 2, 3])
-    assert found.winner is None
-    assert found.verdict.startswith("trial 3 is not distinguishable from the default")
+@pytest.mark.slow
+def test_fresh_seeds_have_episodes_of_their_own(tmp_path):
+    settings, space = campaign(tmp_path, num_seeds=2)
+    seeds = [settings.seed, settings.seed + 1, settings.seed + 1_000, settings.seed + 1_001]
+    again = train_again(Programs(settings, space), {0: space.fields(GOOD)}, seeds)
+    returns = np.concatenate([training.returns for training in again[0]])
+    assert returns[:2].size >= NUM_EPISODES
+    assert len({tuple(of_seed) for of_seed in returns.tolist()}) == 4
 
 
-def test_a_candidate_far_above_the_default_wins_and_one_far_below_does_not():
-    default = score(10.0, 12.0, 11.0)
-    found = confirm(default, [(1, score(0.0, 1.0, 2.0)), (2, score(90.0, 91.0, 92.0))], [1, 2, 3])
-    assert found.winner is found.candidates[0]
-    assert found.winner.number == 2
-    assert found.candidates[1].verdict == "worse"
-    assert found.verdict.startswith("trial 2 is better than the default by 80")
+@pytest.mark.slow
+def test_several_objectives_give_a_front_and_prune_nothing(tmp_path):
+    settings, space = campaign(
+        tmp_path, n_trials=3, objectives=("return", "train_s", "steps_per_s")
+    )
+    trials, _ = run_all(settings, space)
+    assert len(trials) == 3
+    for trial in trials:
+        value, train_s, steps_per_s = trial.values
+        assert value > 0
+        assert train_s > 0
+        assert steps_per_s == pytest.approx(1_280 / train_s)
 
 
-def test_more_candidates_make_no_lucky_one_a_winner():
-    # Nothing differs, so that any winner is luck. Each error would be 5% if candidates had a whole
-    # interval each.
-    draw = np.random.default_rng(7)
-    wins = 0
-    for _ in range(400):
-        default, *others = (score(*draw.normal(0, 1, 5)) for _ in range(6))
-        found = confirm(default, list(enumerate(others)), range(5))
-        wins += found.winner is not None
-    assert wins / 400 < 0.05
+@pytest.mark.slow
+def test_a_shape_that_needs_too_much_memory_is_pruned_before_it_trains(tmp_path):
+    text = SPACE.replace('"agent.hidden_sizes" = [8]\n', "")
+    text += '"agent.hidden_sizes" = { choices = [[8], [512, 512]] }\n'
+    settings, space = campaign(tmp_path, text, n_trials=3, pruner="none", max_memory_gib=4 / 1024)
+    known = [GOOD | {"agent.hidden_sizes": sizes} for sizes in ([8], [512, 512], [512, 512])]
+    known[-1] |= {"agent.gamma": 0.9}
+    (small, *large), events = run_all(settings, space.with_known(known))
+    assert small.state == TrialState.COMPLETE
+    assert small.user_attrs["memory_bytes"] < settings.max_memory_gib * 2**30
+    for trial in large:
+        assert trial.state == TrialState.PRUNED
+        assert trial.user_attrs["memory_bytes"] > settings.max_memory_gib * 2**30
+        assert not trial.intermediate_values
+        assert trial.constraints["memory_bytes"] > 0
+    # Its programs are compiled once, to learn what they need.
+    assert len([kind for kind, _ in events if kind == "compiled"]) == 2

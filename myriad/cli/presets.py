@@ -1,0 +1,68 @@
+"""`myriad presets`: a table of values for each agent."""
+
+import dataclasses
+
+from myriad.cli.flags import XlaFlags, config_flags
+from myriad.errors import InvalidArgumentError, UnknownNameError
+
+
+@dataclasses.dataclass(frozen=True)
+class Presets(config_flags("env", "agent"), XlaFlags):
+    """List the presets and the values that each sets, next to those of the baseline."""
+
+    def run(self) -> None:
+        """Print a table for each agent."""
+        from myriad.presets import list_presets
+
+        presets = list_presets(self.agent)
+        agents = sorted({preset.agent for preset in presets})
+        if not agents:
+            known = sorted({preset.agent for preset in list_presets()})
+            raise UnknownNameError("agent with presets", self.agent, known)
+        env = self.env or _SHOWN_ENV
+        print("\n\n".join(_table_or_reason(agent, env) for agent in agents))
+
+
+# Effective values depend on the environment as well, and every agent can act in this one.
+_SHOWN_ENV = "cartpole-control"
+
+
+def _table_or_reason(agent: str, env: str) -> str:
+    """Return the table of an agent, or why it can't act in the environment."""
+    from myriad.agents import make_agent
+    from myriad.envs import make_env
+
+    made = make_env(env)
+    try:
+        make_agent(agent, made)
+    except InvalidArgumentError as error:
+        return f"{agent} on {env}: {error}"
+    return _table_of_presets(agent, env)
+
+
+def _table_of_presets(agent: str, env: str) -> str:
+    """Return a line for each field that a preset of the agent sets, a column for each preset."""
+    from myriad.presets import list_presets, load_preset
+    from myriad.training.config import make_config
+
+    every = list_presets(agent)
+    here = [preset for preset in every if preset.env in (None, env)]
+    names = list(dict.fromkeys(preset.name for preset in here))
+    fields = list(dict.fromkeys(field for preset in here for field in preset.fields))
+    columns = [["field", *fields, "auto_tune"]]
+    for name in names:
+        config = make_config(env, agent, preset=name)
+        tunes = load_preset(name, agent, env).auto_tune
+        values = [str(config.value_of(field)) for field in fields]
+        columns.append([name, *values, str(tunes).lower()])
+    widths = [max(map(len, column)) for column in columns]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in zip(*columns, strict=True)
+    ]
+    elsewhere = [
+        f"{preset.name} has values of its own for {preset.env}: `--env {preset.env}` shows them"
+        for preset in every
+        if preset not in here
+    ]
+    return "\n".join([f"{agent} on {env}", *lines, *elsewhere])

@@ -1,0 +1,379 @@
+"""The flags that describe a training, and what they come to with a file and the settings.
+
+`myriad train` and `myriad doctor` take them. A flag overrides the file of `--config`, which
+overrides variables and `.env`.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from myriad.cli.flags import (
+    NAMES,
+    XlaFlags,
+    config_flags,
+    field_flag,
+    hint_of,
+    option_flag,
+    sentences,
+)
+from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.files import read_text, say
+from myriad.ranges import ranges_of
+from myriad.settings import FLAG, Settings
+from myriad.training.config import (
+    FIELDS,
+    SAME,
+    TOTAL_STEPS,
+    TrainingConfig,
+    canonical,
+    make_config,
+    options_of,
+    read_fields,
+    with_tuples,
+)
+
+# A flag with a positive and a negative form. Without either, `.env` or a file may say it.
+Switch = Annotated[bool, tyro.conf.arg(help_behavior_hint="")]
+# The one network that has attention.
+ATTENTION = "attention"
+# The field of a training that each switch sets. `SWITCH_OF` is the inverse.
+_FIELD_OF = {
+    "batch_size": "batch_size",
+    "compile": "compile_mode",
+    "bf16": "agent.compute_dtype",
+    "flash_attention": "agent.attention",
+}
+# A placeholder: which implementation is right depends on the dtype, which a later layer may set.
+IN_BLOCKS = "in blocks"
+SWITCH_OF = {field: switch for switch, field in _FIELD_OF.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingFlags(config_flags(*NAMES), XlaFlags):
+    """The flags that describe a training."""
+
+    preset: Annotated[str | None, tyro.conf.arg(metavar="STR", help_behavior_hint="")] = None
+    """Preset of the agent, a name that `myriad presets` lists. It sets what you leave open."""
+
+    total_steps: Annotated[
+        int | None, tyro.conf.arg(metavar="INT", help_behavior_hint=hint_of(None, TOTAL_STEPS))
+    ] = None
+    """Steps of all environments together, in place of steps_per_env.
+    Rounded up to whole updates."""
+
+    config: Path | None = None
+    """Configuration in TOML, such as a run's config.toml. Other flags override it."""
+
+    trust: bool = False
+    """Import code that the file of --config or the resumed run names as module:Class."""
+
+    compile: Switch = True
+    """Compile the training.
+    --no-compile runs it operation by operation, so that you can debug it at tiny sizes."""
+
+    flash_attention: Switch = False
+    """Compute attention in blocks, which never hold all attention weights at once.
+    --no-flash-attention chooses plain attention."""
+
+    bf16: Switch = False
+    """Compute networks in bfloat16. --no-bf16 chooses float32."""
+
+    wandb: Switch = False
+    """Log to Weights & Biases. --no-wandb takes it out of log_to."""
+
+    auto_tune: Switch = False
+    """Let the autotuner choose the chunk size first.
+    --no-auto-tune stops a preset from doing that."""
+
+    options: tyro.conf.Suppress[dict[str, Any]] = dataclasses.field(default_factory=dict)
+    """The options given by dotted name."""
+
+    given: tyro.conf.Suppress[dict[str, str]] = dataclasses.field(default_factory=dict)
+    """The flags that were given, as you wrote them, by name. `--no-compile` is one of `compile`."""
+
+    @functools.cached_property
+    def settings(self) -> Settings:
+        """The settings of variables and `.env`, read once."""
+        return Settings.read()
+
+    def training(self) -> TrainingConfig:
+        """Return the training that flags, file and settings describe; see `described`."""
+        return self.described()[0]
+
+    def described(self) -> tuple[TrainingConfig, dict[str, str]]:
+        """Return the training that flags, file and settings describe, and the sources of `fields`.
+
+        Raises:
+            InvalidArgumentError: see `fields`, or a value can't be used.
+        """
+        from myriad.api import create_config
+
+        fields, sources = self.fields()
+        auto_tune = self.auto_tune if "auto_tune" in self.given else None
+        config = self.made(lambda: create_config(**fields, auto_tune=auto_tune), sources)
+        return config, sources
+
+    def made(self, make: Callable[[], TrainingConfig], sources: Mapping[str, str]) -> Any:
+        """Return what `make` returns. If it fails, the error says where the value was set."""
+        try:
+            config = make()
+        except InvalidArgumentError as error:
+            raise _placed(error, sources, self.config) from None
+        _warn_if_tuned_for_another(self.settings, sources, config)
+        return config
+
+    def fields(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return the fields of a training that flags, file and settings give.
+
+        Returns:
+            the values, and where each was set, both keyed as in `TrainingConfig.given`. A setting
+            that the agent has no use for has a source but no value.
+
+        Raises:
+            InvalidArgumentError: the file or a setting can't be read, the environment or the agent
+                is missing, or the agent has no use for a flag.
+        """
+        of_file, flags = self._of_file_and_flags()
+        known = of_file | flags
+        for name in ("env", "agent"):
+            if name not in known:
+                raise InvalidArgumentError(
+                    f"--{name} is missing; `myriad {name}s` lists the names."
+                )
+        network = known.get("agent.network")
+        switches = {
+            name: getattr(self, name)
+            for name in ("compile", "flash_attention", "bf16")
+            if name in self.given
+        }
+        switched = fields_of(switches, known["agent"], network)
+        require_used(switches | flags, switched, known["agent"])
+        if twice := switched.keys() & flags.keys():
+            name = min(twice)
+            raise InvalidArgumentError(
+                f"{self.given[SWITCH_OF[name]]} and {self.given[name]} say the same, so only one "
+                "of them can be given."
+            )
+        settings = self.settings
+        # A setting of `.env` may be meant for trainings with another network, so it is not refused.
+        of_settings = fields_of(settings.switches(), known["agent"], network)
+        layers = [
+            (of_settings, {name: settings.sources[SWITCH_OF[name]] for name in of_settings}),
+            (of_file, dict.fromkeys(of_file, str(self.config))),
+            (switched, {name: self.given[SWITCH_OF[name]] for name in switched}),
+            (flags, dict.fromkeys(flags, FLAG)),
+        ]
+        fields, sources = _merged(layers)
+        name_attention(fields, fields.get("agent.compute_dtype", "float32"))
+        for name in without_use(settings.switches(), of_settings) - fields.keys():
+            sources[name] = settings.sources[SWITCH_OF[name]]
+        self._add_wandb(fields, sources, settings)
+        return fields, sources
+
+    def _add_wandb(
+        self, fields: dict[str, Any], sources: dict[str, str], settings: Settings
+    ) -> None:
+        """Add or remove Weights & Biases, and name its run as the settings do."""
+        if "wandb" in self.given:
+            others = [name for name in fields.get("log_to") or () if name != "wandb"]
+            fields["log_to"] = [*others, "wandb"] if self.wandb else others
+            sources["log_to"] = self.given["wandb"]
+        names = [name for name in NAMES if name.startswith("wandb_")]
+        if "wandb" not in (fields.get("log_to") or ()):
+            if useless := [name for name in names if name in self.given]:
+                raise InvalidArgumentError(
+                    f"{self.given[useless[0]]} is for a run that logs to Weights & Biases: give "
+                    "--wandb as well."
+                )
+            return
+        for name in names:
+            if name in settings.sources and name not in fields:
+                fields[name] = getattr(settings, name)
+                sources[name] = settings.sources[name]
+
+    def _of_file_and_flags(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the fields that the file gives and those that flags give, options dotted."""
+        flags = {name: getattr(self, name) for name in FIELDS if name in self.given}
+        flags |= {canonical(name): value for name, value in self.options.items()}
+        if self.config is None:
+            return {}, flags
+        text = read_text(self.config)
+        try:
+            # Names of code that flags replace need no trust.
+            of_file = read_fields(text, trust=self.trust, known=flags)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{self.config}: {error}") from error
+        return _for_network(of_file, flags), flags
+
+    def with_effective_defaults(self) -> type:
+        """Return the class for `--help`, with the defaults of the training that flags describe.
+
+        Raises:
+            InvalidArgumentError: see `described`.
+        """
+        kind = type(self)
+        of_file, flags = self._of_file_and_flags()
+        if not {"env", "agent"} <= of_file.keys() | flags.keys():
+            return kind
+        fields, sources = self.fields()
+        config = self.made(lambda: make_config(**fields), sources)
+        shown = [(name, field_flag(name, getattr(config, name)), None) for name in NAMES]
+        env = config.environment
+        owners = [("agent", config.learner.agent), ("env", env), ("env", env.default_params)]
+        for owner, thing in owners:
+            described = sentences(type(thing))
+            ranges = ranges_of(thing)
+            for name, value in options_of(thing).items():
+                if name in NAMES:
+                    continue
+                sentence = described.get(name, "")
+                flag = option_flag(f"{owner}.{name}", value, sentence, ranges.get(name))
+                shown.append((f"{owner}_option_{name}", flag, None))
+        return dataclasses.make_dataclass(
+            kind.__name__, shown, bases=(kind,), frozen=True, namespace={"__doc__": kind.__doc__}
+        )
+
+
+def fields_of(switches: Mapping[str, Any], agent: str, network: str | None) -> dict[str, Any]:
+    """Return the fields of a training that switches set, with options by dotted name.
+
+    The value of `agent.attention` may be `IN_BLOCKS`, see `name_attention`.
+
+    Args:
+        switches: values of the fields of `Settings`.
+        agent: the agent's name. Switches that it has no use for are left out.
+        network: the network's name; None for the agent's default. A network without attention has
+            no use for the switch of attention.
+    """
+    from myriad.agents import AGENTS
+
+    options = {field.name for field in dataclasses.fields(AGENTS.load(agent))}
+    fields: dict[str, Any] = {}
+    if (batch_size := switches.get("batch_size")) and options & {"batch_size", "num_minibatches"}:
+        fields["batch_size"] = batch_size
+    if (compiles := switches.get("compile")) is not None:
+        fields["compile_mode"] = "aot" if compiles else "off"
+    if (bf16 := switches.get("bf16")) is not None and "compute_dtype" in options:
+        fields["agent.compute_dtype"] = "bfloat16" if bf16 else "float32"
+    attends = "attention" in options and network == ATTENTION
+    if (flash := switches.get("flash_attention")) is not None and attends:
+        fields["agent.attention"] = IN_BLOCKS if flash else "xla"
+    return fields
+
+
+def name_attention(fields: dict[str, Any], dtype: str) -> None:
+    """Replace `IN_BLOCKS`, if a field has it, by the implementation for a dtype."""
+    if fields.get("agent.attention") == IN_BLOCKS:
+        from myriad.agents.networks.kernels import attention_in_blocks
+
+        fields["agent.attention"] = attention_in_blocks(dtype)
+
+
+def without_use(switches: Mapping[str, Any], fields: Mapping[str, Any]) -> set[str]:
+    """Return the fields of those switches that are on although the agent has no use for them.
+
+    Args:
+        switches: values of the fields of `Settings`.
+        fields: the result of `fields_of` for these switches.
+    """
+    return {
+        _FIELD_OF[name]
+        for name, value in switches.items()
+        if value and _FIELD_OF[name] not in fields
+    }
+
+
+def require_used(given: Mapping[str, Any], fields: Mapping[str, Any], agent: str) -> None:
+    """Refuse flags that turn on what an agent has no use for. Turning it off changes nothing.
+
+    Settings from `.env` are exempt, since they may be meant for other agents.
+    """
+    networks = {"bf16": "a network", "flash_attention": "the network attention"}
+    for name, network in networks.items():
+        if given.get(name) and _FIELD_OF[name] not in fields:
+            raise InvalidArgumentError(
+                f"--{name.replace('_', '-')} is for agents with {network}, and this {agent} has "
+                "none."
+            )
+    if given.get("batch_size") is not None and not fields_of({"batch_size": 1}, agent, None):
+        raise InvalidArgumentError(
+            f"--batch-size is for agents that learn from batches, and {agent} has none."
+        )
+
+
+def _merged(
+    layers: Sequence[tuple[dict[str, Any], dict[str, str]]],
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Merge layers of values and sources. Later layers override earlier ones."""
+    fields: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for values, of_values in layers:
+        for names in SAME:
+            if names & values.keys():
+                for name in names & fields.keys():
+                    del fields[name], sources[name]
+        fields |= values
+        sources |= of_values
+    return fields, sources
+
+
+def _placed(
+    error: InvalidArgumentError, sources: Mapping[str, str], file: Path | None
+) -> InvalidArgumentError:
+    """Return the error, with the place where its subject was set unless that was its own flag."""
+    subjects = [error.field or ""]
+    if isinstance(error, UnknownNameError):
+        # Either the option itself is unknown, or the name that it has as its value.
+        subjects = [error.name, error.kind, f"agent.{error.kind}"]
+    subject = next((name for name in subjects if canonical(name) in sources), subjects[0])
+    source = sources.get(canonical(subject), FLAG)
+    if source == FLAG:
+        return error
+    owner, _, option = subject.partition(".")
+    if option and source == str(file):
+        error = error.renamed({subject: f"{owner}_options.{option}"})
+    return InvalidArgumentError(f"{source}: {error}")
+
+
+def _for_network(of_file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop the defaults of a file's network, if flags choose another network.
+
+    A run's `config.toml` spells out every default, and those of its network may not suit another.
+    """
+    of_both = {**of_file, **flags}
+    name = "agent.network"
+    before = of_file.get(name, "mlp")
+    now = of_both.get(name, "mlp")
+    if before == now or "agent" not in of_both:
+        return dict(of_file)
+    from myriad.agents import AGENTS
+    from myriad.agents.networks import NETWORKS, network_defaults
+
+    kind = AGENTS.load(of_both["agent"])
+    defaults = {field.name: field.default for field in dataclasses.fields(kind)}
+    defaults |= network_defaults(kind, {"network": before})
+    dependent = {field for each in NETWORKS.names() for field in NETWORKS.load(each).DEFAULTS}
+    unchosen = {f"agent.{field}": defaults[field] for field in dependent & defaults.keys()}
+    return {
+        name: value
+        for name, value in of_file.items()
+        if name not in unchosen or with_tuples(value) != unchosen[name]
+    }
+
+
+def _warn_if_tuned_for_another(
+    settings: Settings, sources: Mapping[str, str], config: TrainingConfig
+) -> None:
+    """Warn if the batch size of `.env` was measured for another training."""
+    source = settings.sources.get("batch_size")
+    if source is None or sources.get("batch_size") != source or settings.tuned_for is None:
+        return
+    from myriad.autotune.batch import tuned_for
+
+    if settings.tuned_for != (now := tuned_for(config)):
+        say(f"{source} was tuned for {settings.tuned_for}, but this is {now}.")

@@ -1,0 +1,172 @@
+"""Wrappers of environments. Their names and meanings are Gymnasium's.
+
+A wrapper is an environment: pass it wherever you would pass the one inside. A training wraps an
+environment whose observations are no `Box` in `FlattenObservation` by itself.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from myriad.envs.environment import Environment
+from myriad.spaces import Box, Discrete, MultiDiscrete, Space
+
+
+@dataclasses.dataclass(frozen=True)
+class Wrapper:
+    """An environment that passes everything on to `env`. Change what you need in a subclass."""
+
+    env: Environment
+
+    @property
+    def default_params(self) -> Any:
+        return self.env.default_params
+
+    def reset(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
+        return self.env.reset(key, params)
+
+    def step(
+        self, key: jax.Array, state: Any, action: jax.Array, params: Any
+    ) -> tuple[Any, Any, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+        return self.env.step(key, state, action, params)
+
+    def observation_space(self, params: Any) -> Any:
+        return self.env.observation_space(params)
+
+    def action_space(self, params: Any) -> Space:
+        return self.env.action_space(params)
+
+    def inner_state(self, state: Any) -> Any:
+        """Return the state of the environment inside."""
+        return state
+
+    def __getattr__(self, name: str) -> Any:
+        # Only what draws a state. A wrapped observation has no `control_error`.
+        if name != "render":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        render = self.env.render  # pyright: ignore[reportAttributeAccessIssue]
+        return lambda state: render(self.inner_state(state))
+
+
+@dataclasses.dataclass(frozen=True)
+class FlattenObservation(Wrapper):
+    """Turn any observation into one vector.
+
+    A choice of a `Discrete` or `MultiDiscrete` becomes a vector of zeros and a one. The parts of a
+    dict, in the order of its sorted keys, or of a tuple follow each other. The vector is uint8 if
+    all parts are, and float32 otherwise.
+
+    Example:
+        >>> from myriad import make_env
+        >>> taxi = FlattenObservation(make_env("cartpole"))
+        >>> taxi.observation_space(taxi.default_params).shape
+        (4,)
+    """
+
+    def reset(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
+        obs, state = self.env.reset(key, params)
+        return self._flat(obs, params), state
+
+    def step(
+        self, key: jax.Array, state: Any, action: jax.Array, params: Any
+    ) -> tuple[jax.Array, Any, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+        result = self.env.step(key, state, action, params)
+        return self._flat(result[0], params), *result[1:]
+
+    def observation_space(self, params: Any) -> Box:
+        parts = [_box(each) for each in jax.tree.leaves(self.env.observation_space(params))]
+        low, high = (
+            np.concatenate([np.broadcast_to(bound, box.shape).ravel() for box, bound in bounds])
+            for bounds in ([(x, x.low) for x in parts], [(x, x.high) for x in parts])
+        )
+        return Box(low, high, low.shape, _dtype(parts))
+
+    def _flat(self, obs: Any, params: Any) -> jax.Array:
+        spaces = self.env.observation_space(params)
+        dtype = _dtype([_box(each) for each in jax.tree.leaves(spaces)])
+        parts = jax.tree.map(lambda space, part: _one_hot(space, part, dtype), spaces, obs)
+        return jnp.concatenate(jax.tree.leaves(parts))
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class FrameStackState:
+    """The state of the environment inside, and the last observations, `[num_frames, *O]`."""
+
+    env_state: Any
+    frames: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class FrameStackObservation(Wrapper):
+    """Show the last `num_frames` observations at once, the newest last.
+
+    They are joined along the last axis, as the channels of a picture: `[*O]` becomes
+    `[*O[:-1], num_frames * O[-1]]`. The first observation of an episode fills all frames.
+
+    Example:
+        >>> from myriad import make_env
+        >>> env = FrameStackObservation(make_env("cartpole"), num_frames=4)
+        >>> env.observation_space(env.default_params).shape
+        (16,)
+    """
+
+    num_frames: int = 4
+
+    def reset(self, key: jax.Array, params: Any) -> tuple[jax.Array, FrameStackState]:
+        obs, state = self.env.reset(key, params)
+        frames = jnp.stack([obs] * self.num_frames)
+        return _joined(frames), FrameStackState(state, frames)
+
+    def step(
+        self, key: jax.Array, state: FrameStackState, action: jax.Array, params: Any
+    ) -> tuple[jax.Array, FrameStackState, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+        result = self.env.step(key, state.env_state, action, params)
+        frames = jnp.concatenate([state.frames[1:], result[0][None]])
+        return _joined(frames), FrameStackState(result[1], frames), *result[2:]
+
+    def observation_space(self, params: Any) -> Box:
+        one: Any = self.env.observation_space(params)
+        low, high = (
+            np.concatenate([np.broadcast_to(x, one.shape)] * self.num_frames, -1)
+            for x in (one.low, one.high)
+        )
+        return Box(low, high, low.shape, one.dtype)
+
+    def inner_state(self, state: FrameStackState) -> Any:
+        return state.env_state
+
+
+def with_box_observations(env: Environment) -> Environment:
+    """Return the environment, wrapped in `FlattenObservation` if its observations are no `Box`."""
+    space: Any = env.observation_space(env.default_params)
+    is_choice = isinstance(space, Discrete | MultiDiscrete)
+    return FlattenObservation(env) if is_choice or not hasattr(space, "shape") else env
+
+
+def _box(space: Any) -> Box:
+    """Return the space of a part once it is flat, or its own if it is a `Box`."""
+    if isinstance(space, Discrete | MultiDiscrete):
+        size = space.n if isinstance(space, Discrete) else sum(space.nvec)
+        return Box(0, 1, (size,), np.uint8)
+    return space
+
+
+def _dtype(boxes: list[Box]) -> Any:
+    return np.uint8 if all(box.dtype == np.uint8 for box in boxes) else np.float32
+
+
+def _one_hot(space: Any, part: Any, dtype: Any) -> jax.Array:
+    if isinstance(space, Discrete):
+        return jax.nn.one_hot(part, space.n, dtype=dtype)
+    if isinstance(space, MultiDiscrete):
+        choices = [jax.nn.one_hot(part[i], n, dtype=dtype) for i, n in enumerate(space.nvec)]
+        return jnp.concatenate(choices)
+    return jnp.ravel(part).astype(dtype)
+
+
+def _joined(frames: jax.Array) -> jax.Array:
+    return jnp.concatenate(list(frames), axis=-1)

@@ -1,0 +1,562 @@
+"""The one way to time: suites, scripts and the autotuner all measure through these functions.
+
+`measure` times one function, and `compare` times two in alternation. `interleave` takes samples of
+any number of sides, and `timed` times a single call. All of them wait for the device after a call.
+`measure` and `compare` also separate compilation, choose how many calls make a sample, give an
+interval that assumes nothing about the distribution, and leave the caller's arrays alive.
+"""
+
+import functools
+import inspect
+import itertools
+import math
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from numbers import Real
+from operator import itemgetter
+from typing import Annotated, Any
+
+import jax
+
+from myriad.errors import InvalidArgumentError, shown
+from myriad.host import collector_paused
+from myriad.ranges import INT64, Integer, Number, Seconds, Seed, checked, require
+
+__all__ = [
+    "Comparison",
+    "Timing",
+    "block_until_ready",
+    "collector_paused",
+    "compare",
+    "interleave",
+    "measure",
+    "median_interval",
+    "timed",
+    "warmup",
+]
+
+# The most samples. More would take minutes in exact integers.
+MOST = 100_000
+Confidence = Annotated[float, Number(0, 1)]
+SampleSeconds = Annotated[float, Number(0, 86_400, positive=True)]
+Samples = Annotated[int, Integer(1, MOST)]
+Function = Callable[..., Any]
+Clock = Callable[[], float]
+
+# Donated arguments are copied while the clock is stopped. If copying takes far longer than the
+# call, a sample stops growing at this many times `min_sample_s`. Otherwise copying a gigabyte for
+# each call of a microsecond would take an hour.
+_MAX_OVERHEAD = 10
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds per call of one function.
+
+    Attributes:
+        samples_s: each sample's seconds divided by its calls, in the order they were taken.
+        calls_per_sample: calls in one sample.
+        median_s: the median of the samples.
+        low_s: lower end of the interval that holds the true median with probability `confidence`.
+        high_s: its upper end.
+        confidence: see `median_interval`.
+        compile_s: for a jitted function the seconds of `lower().compile()`, which are close to 0 if
+            it was compiled before. For any other function, the first call's seconds above the
+            median, whatever it compiled, loaded or allocated.
+    """
+
+    samples_s: tuple[float, ...]
+    calls_per_sample: int
+    median_s: float
+    low_s: float
+    high_s: float
+    confidence: float
+    compile_s: float
+
+    def __str__(self) -> str:
+        interval = f"{_readable(self.low_s)} to {_readable(self.high_s)}"
+        samples = f"{len(self.samples_s)} samples of {self.calls_per_sample} calls"
+        compiled = f"compiled in {_readable(self.compile_s)}"
+        return f"{_readable(self.median_s)} ({interval}; {samples}; {compiled})"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Seconds of `b` over seconds of `a`, pair by pair. Above 1, `a` is faster.
+
+    The interval is about this process. Processes differ by chance (addresses, cores), so a claim
+    about two versions of a program needs pairs from several launches.
+
+    Attributes:
+        a: the timing of the first side.
+        b: the timing of the second side.
+        pair_ratios: one ratio per pair, in the order they were taken.
+        b_over_a: the median of the ratios.
+        b_over_a_low: lower end of the interval that holds the true median ratio with probability
+            `confidence`.
+        b_over_a_high: its upper end.
+        confidence: see `median_interval`.
+    """
+
+    a: Timing
+    b: Timing
+    pair_ratios: tuple[float, ...]
+    b_over_a: float
+    b_over_a_low: float
+    b_over_a_high: float
+    confidence: float
+
+    def __str__(self) -> str:
+        interval = f"{self.b_over_a_low:.3g} to {self.b_over_a_high:.3g}"
+        pairs = f"{len(self.pair_ratios)} pairs"
+        return f"b takes {self.b_over_a:.3g} times as long as a ({interval}; {pairs})"
+
+
+def block_until_ready(tree: Any) -> Any:
+    """Wait for every array in a pytree and return the tree. Other leaves pass through."""
+    return jax.block_until_ready(tree)
+
+
+@checked
+def warmup(fn: Function, *args: Any) -> Any:
+    """Call `fn` once, so that it is compiled, and return its result when that is ready.
+
+    Arrays that it donates survive.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> double = jax.jit(lambda x: 2 * x, donate_argnums=0)
+        >>> x = jnp.ones(3)
+        >>> warmup(double, x).tolist(), x.tolist()
+        ([2.0, 2.0, 2.0], [1.0, 1.0, 1.0])
+    """
+    return Subject(fn, args).prepare()
+
+
+@checked
+def measure(
+    fn: Function,
+    *args: Any,
+    carry: bool = False,
+    num_samples: Samples = 15,
+    min_sample_s: SampleSeconds = 0.01,
+    confidence: Confidence = 0.95,
+    clock: Clock = time.perf_counter,
+) -> Timing:
+    """Time `fn(*args)`, each call until its result is ready.
+
+    A jitted function may donate arguments, which are gone after one call. By default every call
+    gets the same values: an argument that the first call deleted is copied on its device before
+    each further call, while the clock is stopped. With `carry=True` a call gets the result of the
+    call before, as in a rollout or a training, and the carried value is not copied. The two time
+    different things, so the choice is yours. Your own arrays survive either way, so memory must
+    hold them and one working copy.
+
+    Args:
+        fn: a function, jitted or not, that returns the arrays to wait for, or nothing.
+        *args: its positional arguments.
+        carry: pass each call's result, or the first item of a tuple, as the next call's first
+            argument.
+        num_samples: samples to take.
+        min_sample_s: the least seconds of a sample. Calls are added until it is reached.
+        confidence: probability that the interval holds the true median.
+        clock: returns seconds; for tests.
+
+    Raises:
+        InvalidArgumentError: an option is out of range, an array was deleted before, or `carry`
+            doesn't fit `fn`.
+
+    Example:
+        >>> timing = measure(sorted, range(1000), num_samples=7, min_sample_s=0.001)
+        >>> timing.low_s <= timing.median_s <= timing.high_s
+        True
+    """
+    require_enough("num_samples", num_samples, confidence)
+    subject = Subject(fn, args, carry=carry, clock=clock)
+    subject.prepare()
+    with collector_paused():
+        subject.calibrate(min_sample_s)
+        samples = [subject.sample_s() for _ in range(num_samples)]
+    return _summary(subject, samples, confidence)
+
+
+@checked
+def compare(
+    a: Function,
+    b: Function,
+    *args: Any,
+    carry: bool = False,
+    num_pairs: Samples = 21,
+    min_sample_s: SampleSeconds = 0.01,
+    confidence: Confidence = 0.95,
+    seed: Seed = 0,
+    clock: Clock = time.perf_counter,
+) -> Comparison:
+    """Time two functions in pairs of samples in random order, so that drift affects both equally.
+
+    If their arguments differ, pass each as `functools.partial(fn, *own_args)`. A partial is
+    unwrapped, so that donation and `carry` work as in `measure`.
+
+    Args:
+        a: the first side.
+        b: the second side.
+        *args: positional arguments of both, after those of a partial.
+        carry: as in `measure`, for both sides.
+        num_pairs: pairs of samples to take.
+        min_sample_s: as in `measure`.
+        confidence: probability that the interval holds the true median ratio.
+        seed: seed of the order within the pairs.
+        clock: returns seconds; for tests.
+
+    Raises:
+        InvalidArgumentError: as in `measure`.
+    """
+    require_enough("num_pairs", num_pairs, confidence)
+    sides = [Subject(fn, args, carry=carry, clock=clock) for fn in (a, b)]
+    for side in sides:
+        side.prepare()
+    with collector_paused():
+        for side in sides:
+            side.calibrate(min_sample_s)
+        samplers = [side.sample_s for side in sides]
+        a_s, b_s = interleave(samplers, least_rounds=num_pairs, most_rounds=num_pairs, seed=seed)
+    ratios = tuple(of_b / of_a for of_a, of_b in zip(a_s, b_s, strict=True))
+    low, high = median_interval(ratios, confidence)
+    return Comparison(
+        _summary(sides[0], a_s, confidence),
+        _summary(sides[1], b_s, confidence),
+        ratios,
+        statistics.median(ratios),
+        low,
+        high,
+        confidence,
+    )
+
+
+@checked
+def interleave(
+    samplers: Sequence[Callable[[], float]],
+    *,
+    least_rounds: Annotated[int, Integer(0, INT64)],
+    most_rounds: Annotated[int, Integer(0, INT64)],
+    budget_s: Seconds = math.inf,
+    seed: Seed = 0,
+) -> list[list[float]]:
+    """Take a sample of every side in each round, in a new random order, so that drift cancels.
+
+    Samples of one round belong together. Compare sides by their ratios round by round.
+
+    Args:
+        samplers: one per side. A call takes one sample and returns its seconds.
+        least_rounds: rounds that are taken however long they last.
+        most_rounds: the most rounds.
+        budget_s: seconds after which no further round begins, once `least_rounds` are taken.
+        seed: seed of the orders.
+
+    Returns:
+        for each side its samples, one per round.
+    """
+    for each in samplers:
+        require("every sampler", each, Function)
+    order = random.Random(seed)  # noqa: S311  (an order, not a secret)
+    samples: list[list[float]] = [[] for _ in samplers]
+    start = time.perf_counter()
+    with collector_paused():
+        for num_rounds in range(most_rounds):
+            if num_rounds >= least_rounds and time.perf_counter() - start >= budget_s:
+                break
+            for side in order.sample(range(len(samplers)), len(samplers)):
+                samples[side].append(samplers[side]())
+    return samples
+
+
+def _summary(subject: "Subject", samples: Sequence[float], confidence: float) -> Timing:
+    median_s = statistics.median(samples)
+    low_s, high_s = median_interval(samples, confidence)
+    compile_s = subject.compile_s
+    if compile_s is None:
+        compile_s = max(0.0, subject.first_s - median_s)
+    return Timing(
+        tuple(samples), subject.calls_per_sample, median_s, low_s, high_s, confidence, compile_s
+    )
+
+
+def _readable(seconds: float) -> str:
+    units = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+    scale, unit = next((pair for pair in units if seconds >= pair[0]), (1e-9, "ns"))
+    return f"{seconds / scale:.3g} {unit}"
+
+
+@checked
+def timed(fn: Function, *args: Any, clock: Clock = time.perf_counter) -> tuple[Any, float]:
+    """Call `fn(*args)` once. Return its result, when that is ready, and the seconds that it took.
+
+    Donated arguments are gone afterwards, and a call that compiles includes the compiler's time.
+    """
+    start = clock()
+    result = jax.block_until_ready(fn(*args))
+    return result, clock() - start
+
+
+class Subject:
+    """A function, its arguments, and what the first call showed about both.
+
+    Args:
+        fn: as in `measure`.
+        args: as in `measure`.
+        carry: as in `measure`.
+        clock: returns seconds; for tests.
+
+    Attributes:
+        calls_per_sample: calls in one sample, once `calibrate` has been called.
+        first_s: seconds of the first call, once `prepare` has been called.
+        compile_s: seconds that compiling took before the first call; None if `fn` is not jitted,
+            since then they are unknown.
+
+    Raises:
+        InvalidArgumentError: `fn` is not a function that does its work when called, an array of
+            `args` was deleted before, or there is nothing to carry.
+    """
+
+    def __init__(
+        self,
+        fn: Function,
+        args: Sequence[Any],
+        *,
+        carry: bool = False,
+        clock: Clock = time.perf_counter,
+    ):
+        if isinstance(fn, functools.partial) and not fn.keywords:
+            args = (*fn.args, *args)
+            fn = fn.func
+        if inspect.iscoroutinefunction(fn) or inspect.isgeneratorfunction(fn):
+            raise InvalidArgumentError(
+                "fn", f"must do its work when called, but {fn!r} only prepares it; call it in fn."
+            )
+        if carry and not args:
+            raise InvalidArgumentError(
+                "carry=True needs a first argument to carry, but none was given."
+            )
+        if any(map(_any_deleted, args)):
+            raise InvalidArgumentError(
+                "args", "must hold live arrays, but one was deleted or donated before."
+            )
+        self.calls_per_sample = 1
+        self.first_s = 0.0
+        self.compile_s: float | None = None
+        self._fn = fn
+        self._args = list(args)
+        self._carry = carry
+        self._clock = clock
+        self._donated: set[int] = set()  # Indices into `args`.
+        self._waits = True
+        self._next_first: Function = _itself
+
+    def prepare(self) -> Any:
+        """Compile, make the first call and return its result.
+
+        The call shows what is donated, and whether there is anything to wait for.
+        """
+        if self._may_donate():
+            # Copy all arguments once. The call shows which of the copies it deletes.
+            self._donated = {index for index, arg in enumerate(self._args) if _arrays(arg)}
+        args = self._renewed_args()
+        result, self.first_s = timed(self._fn, *args, clock=self._clock)
+        self._donated = {index for index in self._donated if _any_deleted(args[index])}
+        self._waits = any(hasattr(leaf, "block_until_ready") for leaf in jax.tree.leaves(result))
+        if self._carry:
+            self._next_first = _find_carry(self._args[0], result)
+            self._args[0] = self._next_first(result)
+            # Nobody else uses a result, so it may be donated without a copy.
+            self._donated.discard(0)
+        return result
+
+    def calibrate(self, min_sample_s: float) -> None:
+        """Add calls to the sample until it lasts `min_sample_s`."""
+        if self._carry:
+            # The second call is the first to get a result, whose sharding or weak types may differ
+            # from the caller's arrays. Then it compiles again.
+            self._call_s()
+        while True:
+            start = self._clock()
+            seconds = self._run_s()
+            if seconds >= min_sample_s or self._clock() - start >= _MAX_OVERHEAD * min_sample_s:
+                return
+            # Aim for a fifth more than needed, since the next sample may run faster. Grow at most
+            # tenfold, since a short sample says little.
+            growth = min(10.0, 1.2 * min_sample_s / seconds) if seconds > 0 else 10.0
+            self.calls_per_sample = math.ceil(self.calls_per_sample * growth)
+
+    def sample_s(self) -> float:
+        """Take one sample; return its seconds per call."""
+        return self._run_s() / self.calls_per_sample
+
+    def _may_donate(self) -> bool:
+        """Ask a jitted function, which compiles it. Any other may donate until its first call."""
+        if not isinstance(self._fn, jax.stages.Wrapped):
+            return True
+        start = self._clock()
+        lowered = self._fn.lower(*self._args)
+        lowered.compile()  # JAX caches this, so that calling the function compiles nothing.
+        self.compile_s = self._clock() - start
+        return any(info.donated for info in jax.tree.leaves(lowered.args_info))
+
+    def _run_s(self) -> float:
+        """Time the calls of one sample. No result outlives its call, so memory holds one."""
+        num_calls = self.calls_per_sample
+        if self._carry or self._donated:
+            return sum(self._call_s() for _ in range(num_calls))
+        fn = self._fn
+        args = self._args
+        clock = self._clock
+        # Read the clock once per sample, and don't wait if there is nothing to wait for. Either
+        # would distort calls of nanoseconds.
+        start = clock()
+        if self._waits:
+            for _ in range(num_calls):
+                jax.block_until_ready(fn(*args))
+        else:
+            for _ in range(num_calls):
+                fn(*args)
+        return clock() - start
+
+    def _call_s(self) -> float:
+        """Time one call, its arguments made ready before and carried on after."""
+        result, seconds = timed(self._fn, *self._renewed_args(), clock=self._clock)
+        if self._carry:
+            self._args[0] = self._next_first(result)
+        return seconds
+
+    def _renewed_args(self) -> list[Any]:
+        """Return the arguments of one call, with a copy of each that it may delete."""
+        return [
+            _copied(arg) if index in self._donated else arg for index, arg in enumerate(self._args)
+        ]
+
+
+def _itself(result: Any) -> Any:
+    return result
+
+
+def _find_carry(first: Any, result: Any) -> Function:
+    """Return a function that picks the next first argument: the result, or its first item."""
+    wanted = jax.tree.structure(first)
+    found = jax.tree.structure(result)
+    if found == wanted:
+        return _itself
+    if isinstance(result, tuple) and result and jax.tree.structure(result[0]) == wanted:
+        return itemgetter(0)
+    raise InvalidArgumentError(
+        f"carry=True needs a result like the first argument, {wanted}, but got {found}."
+    )
+
+
+def _arrays(tree: Any) -> list[jax.Array]:
+    return [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]
+
+
+def _any_deleted(tree: Any) -> bool:
+    return any(array.is_deleted() for array in _arrays(tree))
+
+
+def _copied(tree: Any) -> Any:
+    """Copy the arrays of a pytree on their devices."""
+    # `copy` keeps sharding, weak type and commitment to a device, so the copy compiles nothing new.
+    return jax.block_until_ready(
+        jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, jax.Array) else leaf, tree)
+    )
+
+
+@checked
+def median_interval(samples: Iterable[float], confidence: Confidence = 0.95) -> tuple[float, float]:
+    """Return two of the samples that enclose the true median with at least this probability.
+
+    The k-th smallest of n independent samples lies above the true median only if fewer than k of
+    n fair coins show heads, whatever the distribution is. The same holds for the k-th largest
+    (Conover, Practical Nonparametric Statistics, 3.2). The interval takes the largest such k.
+
+    Args:
+        samples: independent samples, in any order.
+        confidence: the least probability that the interval holds the true median.
+
+    Raises:
+        InvalidArgumentError: there are too few samples for any interval of this confidence, too
+            many, or one is not a number.
+
+    Example:
+        >>> median_interval([3.0, 1.0, 2.0, 6.0, 5.0, 4.0])
+        (1.0, 6.0)
+    """
+    ordered: list[float] = list(samples)
+    if not all(isinstance(each, Real) and each == each for each in ordered):  # noqa: PLR0124
+        raise InvalidArgumentError("samples", f"must be numbers, but got {shown(samples)}.")
+    if len(ordered) > MOST:
+        raise InvalidArgumentError(
+            "samples", f"must be at most {MOST:,}, but got {len(ordered):,}."
+        )
+    require_enough("samples", len(ordered), confidence)
+    ordered.sort()
+    rank = _rank(len(ordered), confidence)
+    return ordered[rank - 1], ordered[-rank]
+
+
+def mean_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
+    """Return Student's interval of the mean; NaNs for fewer than two samples.
+
+    Args:
+        samples: independent samples, such as the returns of trainings with different seeds.
+        confidence: the probability that the interval holds the mean, if means are normal.
+
+    Example:
+        >>> low, high = mean_interval([1.0, 2.0, 3.0])
+        >>> round(low, 2), round(high, 2)
+        (-0.48, 4.48)
+    """
+    if len(samples) < 2:
+        return math.nan, math.nan
+    # scipy.stats would take a second to import.
+    from scipy.special import stdtrit
+
+    quantile = float(stdtrit(len(samples) - 1, (1 + confidence) / 2))
+    half = quantile * statistics.stdev(samples) / math.sqrt(len(samples))
+    mean = statistics.fmean(samples)
+    return mean - half, mean + half
+
+
+def require_enough(name: str, num_samples: int, confidence: float) -> None:
+    """Raise unless `num_samples` samples have an interval of this confidence.
+
+    Args:
+        name: the caller's name for the number of samples, for the message.
+        num_samples: how many samples there are.
+        confidence: see `median_interval`.
+
+    Raises:
+        InvalidArgumentError: there are too few, or `confidence` is not between 0 and 1.
+    """
+    if not 0 < confidence < 1:
+        raise InvalidArgumentError(
+            "confidence", f"must lie between 0 and 1, both excluded, but got {confidence}."
+        )
+    if not _rank(num_samples, confidence):
+        least = next(count for count in itertools.count(2) if _rank(count, confidence))
+        raise InvalidArgumentError(
+            name, f"must be at least {least} for confidence {confidence}, but got {num_samples}."
+        )
+
+
+def _rank(num_samples: int, confidence: float) -> int:
+    """Return the largest k with `2 P(Binomial(n, 1/2) < k) <= 1 - confidence`, or 0."""
+    # Use exact integers, since with a thousand samples a float loses the difference that decides.
+    allowed = (1 - Fraction(confidence)) * 2**num_samples / 2
+    rank = 0
+    below = term = 1  # `term` is the binomial coefficient of `rank`.
+    while below <= allowed:
+        term = term * (num_samples - rank) // (rank + 1)
+        rank += 1
+        below += term
+    return rank

@@ -1,0 +1,61 @@
+"""A trace of some chunks of a training, for Perfetto."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+
+from myriad.errors import InvalidArgumentError
+from myriad.files import say, write_errors_explained
+from myriad.training.callbacks import Callback, Run
+from myriad.training.run_folder import RunFolder
+
+
+class Profile(Callback):
+    """Traces the first chunks of a training into its run folder.
+
+    Args:
+        folder: the run's folder.
+        num_chunks: number of chunks to trace, at least 1.
+    """
+
+    def __init__(self, folder: RunFolder, num_chunks: int):
+        self._path = folder.path / "profile"
+        self._left = num_chunks
+
+    def on_start(self, run: Run) -> None:
+        """Start the trace."""
+        with write_errors_explained(self._path), _refusals_named():
+            jax.profiler.start_trace(str(self._path), create_perfetto_trace=True)
+
+    def on_update(self, run: Run) -> None:
+        """Count a chunk, and end the trace after the last one."""
+        self._left -= 1
+        if self._left == 0:
+            self._end()
+
+    def on_end(self, run: Run) -> None:
+        """End the trace, if the training ended before it."""
+        if self._left > 0:
+            self._end()
+
+    def _end(self) -> None:
+        with write_errors_explained(self._path), _refusals_named():
+            jax.profiler.stop_trace()
+        # The folder may also hold traces from before the run was resumed.
+        trace = max(self._traces(), key=lambda path: path.stat().st_mtime_ns)
+        size = trace.stat().st_size / 2**20
+        say(f"{trace}: {size:.1f} MiB; open it at ui.perfetto.dev")
+
+    def _traces(self) -> list[Path]:
+        return list(self._path.glob("**/perfetto_trace.json.gz"))
+
+
+@contextlib.contextmanager
+def _refusals_named() -> Iterator[None]:
+    """Turn JAX's error into Myriad's, for example if another trace is running."""
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        raise InvalidArgumentError(f"the training can't be traced: {error}") from error

@@ -1,0 +1,286 @@
+"""A run's folder on disk: its configuration, its metrics line by line, and its lock."""
+
+import contextlib
+import itertools
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from myriad.errors import InvalidArgumentError, RunFolderLostError
+from myriad.files import (
+    holder_of,
+    read_text,
+    readable,
+    replacing,
+    watched,
+    write_errors_explained,
+)
+from myriad.training.metrics import Row
+
+# JSON has no such numbers. metrics.jsonl holds these strings instead, as protobuf's JSON does.
+_NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+# The temporary names that `replacing` gives the first files of a run until they are whole.
+_TEMPORARY = re.compile(r"\.(config\.\d+\.toml|environment\.\d+\.json)")
+
+
+class RunFolder:
+    """A run's folder.
+
+    It holds `config.toml`, `environment.json`, `metrics.jsonl`, `monitor.jsonl` and `checkpoints/`.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._is_in_place: Callable[[], bool] | None = None
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of checkpoints."""
+        return self.path / "checkpoints"
+
+    @classmethod
+    def create(cls, path: Path, config_toml: str, environment: Mapping[str, Any]) -> "RunFolder":
+        """Make the folder. If several processes make the same one, only one of them succeeds.
+
+        Args:
+            path: the folder. Missing parents are made, too.
+            config_toml: the text of `config.toml`.
+            environment: what `environment.json` holds: hardware, versions, precision.
+
+        Raises:
+            InvalidArgumentError: the folder already holds a run or anything else, is in use, or
+                can't be written.
+        """
+        folder = cls(path)
+        if path.exists() and not path.is_dir():
+            raise InvalidArgumentError(
+                f"run folder {path} is a file: name a new or an empty folder."
+            )
+        with write_errors_explained(f"run folder {path}"):
+            path.mkdir(parents=True, exist_ok=True)
+            _require_own(path)
+        with folder.held():
+            if (path / "config.toml").exists():
+                raise InvalidArgumentError(
+                    f"run folder {path} already holds a run: name another folder, or go on with "
+                    f"`myriad train --resume {path}`."
+                )
+            with replacing(path / "environment.json") as new:
+                new.write_text(json.dumps(environment, indent=2), encoding="utf-8")
+            # The configuration comes last, since its presence makes the folder a run.
+            with replacing(path / "config.toml") as new:
+                new.write_text(config_toml, encoding="utf-8")
+        return folder
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Lock the folder during the block. The lock also ends if the process is killed.
+
+        Raises:
+            InvalidArgumentError: another process holds the folder, or it can't be written.
+            RunFolderLostError: the folder was removed, moved or replaced during the block.
+        """
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(self.path / ".lock")
+        with write_errors_explained(self.path / ".lock"):
+            try:
+                lock.acquire(timeout=0)
+            except Timeout as error:
+                raise InvalidArgumentError(
+                    f"run folder {self.path} is in use by {holder_of(self.path / '.lock')}: "
+                    "wait until it ends, or name another folder."
+                ) from error
+        try:
+            with watched(self.path) as self._is_in_place:
+                try:
+                    yield
+                except Exception as error:
+                    # Whatever failed did so because of it.
+                    self._require_held(error)
+                    raise
+                self._require_held()
+        finally:
+            lock.release()
+
+    def _require_held(self, cause: Exception | None = None) -> None:
+        """Raise if the folder is not the one that was locked, so that no other one is written."""
+        if self._is_in_place is not None and not self._is_in_place():
+            raise RunFolderLostError(
+                f"run folder {self.path} was removed, moved or replaced while the run trained; "
+                "if you moved it, `myriad train --resume` with its new name goes on."
+            ) from cause
+
+    def config_toml(self) -> str:
+        """Read the configuration.
+
+        Raises:
+            InvalidArgumentError: the folder holds no run, or the file can't be read.
+        """
+        path = self.path / "config.toml"
+        # Unlike pathlib's, these don't raise if the name is too long for the system.
+        if not os.path.exists(path):  # noqa: PTH110
+            names = ((each, each / "environment.json") for each in self.path.parents[:2])
+            runs = [each for each, record in names if os.path.exists(record)]  # noqa: PTH110
+            name_it = f"did you mean {runs[0]}?" if runs else "name a folder that a training wrote."
+            is_there = os.path.exists(self.path)  # noqa: PTH110
+            why = "it holds no config.toml" if is_there else "it does not exist"
+            raise InvalidArgumentError(f"{self.path} is not a run folder: {why}; {name_it}")
+        return read_text(path)
+
+    @property
+    def metrics(self) -> Path:
+        """The file of rows, one line of JSON each."""
+        return self.path / "metrics.jsonl"
+
+    def append(self, row: Row) -> None:
+        """Add a line to `metrics.jsonl`.
+
+        Raises:
+            InvalidArgumentError: the line can't be written. The lines before it stay.
+        """
+        self._require_held()
+        size = self.metrics.stat().st_size if self.metrics.exists() else 0
+        with write_errors_explained(self.metrics):
+            try:
+                with self.metrics.open("a", encoding="utf-8") as file:
+                    file.write(lines_of([row]))
+            except OSError:
+                # A full disk may have accepted only the first part of the line, so cut it off.
+                with contextlib.suppress(OSError):
+                    os.truncate(self.metrics, size)
+                raise
+
+    def append_monitor(self, row: Row) -> None:
+        """Add a line to `monitor.jsonl`. A resumed run appends to the same file.
+
+        Raises:
+            InvalidArgumentError: the line can't be written.
+        """
+        self._require_held()
+        path = self.path / "monitor.jsonl"
+        with write_errors_explained(path), path.open("a+b") as file:
+            # If the process was killed, the last line may lack its end.
+            if file.tell() and not _ends_line(file):
+                file.write(b"\n")
+            file.write(lines_of([row]).encode())
+
+    def flush(self) -> None:
+        """Wait until the rows are on the disk, before a checkpoint is written.
+
+        Raises:
+            InvalidArgumentError: they can't be written.
+            RunFolderLostError: the folder was removed, moved or replaced.
+        """
+        self._require_held()
+        if self.metrics.exists():
+            with write_errors_explained(self.metrics), self.metrics.open("rb+") as file:
+                os.fsync(file.fileno())
+
+    def go_back_to(self, rows: Sequence[Row]) -> bool:
+        """Cut `metrics.jsonl` back to the rows of the checkpoint from which the run resumes.
+
+        The resumed run writes the later rows again. If the file is missing or empty, it is made
+        again from the checkpoint.
+
+        Returns:
+            whether the file was made again.
+
+        Raises:
+            InvalidArgumentError: the file contradicts the checkpoint. It stays as it is.
+        """
+        kept = lines_of(rows).encode()
+        try:
+            found = readable(self.metrics).read_bytes()
+        except FileNotFoundError:
+            found = b""
+        except OSError as error:
+            raise InvalidArgumentError(
+                f"{self.metrics} can't be read: {error.strerror}."
+            ) from error
+        if found and not found.startswith(kept):
+            pairs = zip(kept.splitlines(), found.splitlines(), strict=False)
+            same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+            raise InvalidArgumentError(
+                f"{self.metrics} is damaged: line {same + 1} is not what the checkpoint holds; "
+                "move the file away, and resuming makes it again from the checkpoint."
+            )
+        if found != kept:
+            with replacing(self.metrics) as new:
+                new.write_bytes(kept)
+        return not found and bool(kept)
+
+    def leftovers(self) -> list[Path]:
+        """Return the files of a run that has not trained yet."""
+        return list(filter(_is_of_new_run, self.path.iterdir()))
+
+    def discard(self) -> None:
+        """Remove the folder of a run that has not trained yet, unless it holds anything else."""
+        with contextlib.suppress(OSError, RunFolderLostError):
+            self._require_held()
+            leftovers = self.leftovers()
+            if len(leftovers) == len(list(self.path.iterdir())):
+                for path in leftovers:
+                    path.unlink()
+                self.path.rmdir()
+                self._is_in_place = None  # Nobody else removed it.
+
+
+def lines_of(rows: Sequence[Row]) -> str:
+    """Return rows as `metrics.jsonl` holds them."""
+    return "".join(map(_line, rows))
+
+
+def rows_of(text: str) -> list[dict[str, Any]]:
+    """Read the rows that `lines_of` wrote."""
+    rows = map(json.loads, text.splitlines())
+    return [{name: _NON_FINITE.get(value, value) for name, value in row.items()} for row in rows]
+
+
+def _ends_line(file: BinaryIO) -> bool:
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) == b"\n"
+
+
+def _is_record(path: Path) -> bool:
+    """Return whether a run wrote this `environment.json`."""
+    try:
+        return "versions" in json.loads(readable(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return False
+
+
+def _is_of_new_run(path: Path) -> bool:
+    """Return whether this is a file of a run that has not trained yet."""
+    return (
+        path.name in (".lock", "config.toml")
+        or _TEMPORARY.fullmatch(path.name) is not None
+        or (path.name == "environment.json" and _is_record(path))
+    )
+
+
+def _require_own(path: Path) -> None:
+    """Refuse a folder that holds files which no run wrote."""
+    # List the folder only once: files of another process that makes it may come and go.
+    foreign = {each.name for each in path.iterdir() if not _is_of_new_run(each)}
+    lock = path / ".lock"
+    if lock.exists() and (not lock.is_file() or lock.stat().st_size):
+        foreign.add(lock.name)  # Our locks are empty. Taking this one would erase its content.
+    if foreign and not (path / "config.toml").exists():
+        raise InvalidArgumentError(
+            f"run folder {path} holds {min(foreign)}, which no run wrote: "
+            "name a new or an empty folder."
+        )
+
+
+def _line(row: Row) -> str:
+    shown = {
+        name: json.dumps(value) if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in row.items()
+    }
+    return json.dumps(shown, allow_nan=False) + "\n"

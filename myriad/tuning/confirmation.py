@@ -1,0 +1,334 @@
+"""The end of a campaign: its best trials are trained again, on fresh seeds and as an ensemble.
+
+A winner must differ from the agent's defaults by more than luck.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optuna
+
+from myriad.spaces import Box, Discrete
+from myriad.training.evaluation import Evaluation, key_alone
+from myriad.tuning.objective import CONFIDENCE, NUM_EPISODES, Programs, Score, Shape, Training
+from myriad.tuning.study import best_trials
+
+# The distance between the seeds of the trials, of the confirmation and of the validation.
+FRESH_SEEDS = 1_000
+VALIDATION_SEEDS = 2_000
+# How many trials are trained again, and on how many fresh seeds at least.
+_BEST_FEW, _LEAST_SEEDS = 3, 5
+_NOT_DISTINGUISHABLE = "not distinguishable from the default"
+_DEFAULT = -1
+
+IsInterrupted = Callable[[], bool]
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A configuration that was trained again on fresh seeds.
+
+    Attributes:
+        number: the number of the trial that found it; None for the default.
+        score: the score on the fresh seeds.
+        difference: its mean minus the default's.
+        low: the lower end of the difference's interval, which holds for all candidates at once.
+        high: the upper end.
+    """
+
+    number: int | None
+    score: Score
+    difference: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    verdict: str = dataclasses.field(init=False)
+    """Whether it is better or worse than the default, by whether the interval excludes 0."""
+
+    def __post_init__(self):
+        verdict = _NOT_DISTINGUISHABLE
+        if self.low > 0:
+            verdict = "better"
+        elif self.high < 0:
+            verdict = "worse"
+        object.__setattr__(self, "verdict", verdict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Confirmation:
+    """The best few trials, trained again on fresh seeds beside the default.
+
+    Attributes:
+        default: the agent's defaults; None if they failed.
+        candidates: the trials, best first by their scores on the fresh seeds. If the default
+            failed, no difference from it is known.
+        seeds: the fresh seeds.
+        failures: why a configuration failed, by "the default" or "trial NUMBER".
+    """
+
+    default: Candidate | None
+    candidates: tuple[Candidate, ...]
+    seeds: tuple[int, ...]
+    failures: Mapping[str, str]
+
+    @property
+    def winner(self) -> Candidate | None:
+        """The best trial that is better than the default, or None if no trial is."""
+        return next((each for each in self.candidates if each.verdict == "better"), None)
+
+    @property
+    def verdict(self) -> str:
+        """The result in one sentence."""
+        if self.default is None and not self.winner:
+            return "the default failed on fresh seeds, so nothing is compared with it"
+        if not self.candidates:
+            return "no trial could be trained again on fresh seeds"
+        best = self.winner or self.candidates[0]
+        says = {"better": "better than the default by", "worse": "worse by"}
+        return (
+            f"trial {best.number} is {says.get(best.verdict, f'{best.verdict}:')} "
+            f"{best.difference:.4g} ({best.low:.4g} to {best.high:.4g})"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Ensemble:
+    """The best policies together, evaluated on the same episodes as each of them alone.
+
+    Attributes:
+        trials: numbers of the trials, best first. Each was trained on the first training seed.
+        combined: how they act together: by the mean of their actions in a Box, and otherwise by the
+            action that most of them choose. In a tie, the best member among those decides.
+        score: the score of all together.
+        alone: the score of each alone.
+    """
+
+    trials: tuple[int, ...]
+    combined: str
+    score: Score
+    alone: tuple[Score, ...]
+
+
+def confirm_best(
+    study: optuna.Study, programs: Programs, is_interrupted: IsInterrupted = lambda: False
+) -> Confirmation | None:
+    """Train the best few trials and the agent's defaults again, on fresh seeds.
+
+    Returns:
+        the confirmation, or None if no trial was completed or the confirmation was interrupted.
+    """
+    settings, space = programs.settings, programs.space
+    fields = {
+        trial.number: space.fields(trial.params)
+        for trial in best_trials(study, settings)[:_BEST_FEW]
+    }
+    if not fields:
+        return None
+    fields[_DEFAULT] = space.defaults(settings.config())
+    # Whole groups of as many seeds as a trial has.
+    count = -(-_LEAST_SEEDS // settings.num_seeds) * settings.num_seeds
+    seeds = [settings.seed + FRESH_SEEDS + index for index in range(count)]
+    again = train_again(programs, fields, seeds, is_interrupted)
+    if again is None:
+        return None
+    failures = {
+        "the default" if number == _DEFAULT else f"trial {number}": each.failure
+        for number, trainings in again.items()
+        for each in trainings
+        if each.failure
+    }
+    scores = scores_of(again)
+    return confirm(scores.pop(_DEFAULT, None), scores, seeds, failures)
+
+
+def confirm(
+    default: Score | None,
+    scores: Mapping[int, Score],
+    seeds: Sequence[int],
+    failures: Mapping[str, str] | None = None,
+) -> Confirmation:
+    """Compare candidates with the default, by Welch's interval of the means over seeds.
+
+    All intervals hold together with 95% confidence. Each has its share of the error (Bonferroni),
+    so that trying more candidates doesn't make a lucky one a winner.
+
+    Args:
+        default: the default's score; None if it failed.
+        scores: the candidates' scores by number, on as many seeds.
+        seeds: the fresh seeds.
+        failures: why others could not be trained again.
+    """
+    confidence = 1 - (1 - CONFIDENCE) / max(1, len(scores))
+    candidates = []
+    for number, score in sorted(scores.items(), key=lambda item: -item[1].value):
+        if default is None:
+            candidates.append(Candidate(number, score, math.nan, -math.inf, math.inf))
+            continue
+        ends = difference_interval(score.by_seed, default.by_seed, confidence)
+        candidates.append(Candidate(number, score, score.value - default.value, *ends))
+    beside = None if default is None else Candidate(None, default)
+    return Confirmation(beside, tuple(candidates), tuple(seeds), failures or {})
+
+
+def difference_interval(
+    first: Sequence[float], second: Sequence[float], confidence: float = CONFIDENCE
+) -> tuple[float, float]:
+    """Return Welch's interval of a difference of means.
+
+    It is infinite if either side has fewer than two values.
+
+    Example:
+        >>> difference_interval([5.0, 5.0], [3.0, 3.0])
+        (2.0, 2.0)
+    """
+    if min(len(first), len(second)) < 2:
+        return -math.inf, math.inf
+    if np.ptp(first) == np.ptp(second) == 0:
+        difference = float(np.mean(first) - np.mean(second))
+        return difference, difference
+    from scipy.stats import ttest_ind
+
+    found = ttest_ind(first, second, equal_var=False).confidence_interval(confidence)
+    return float(found.low), float(found.high)
+
+
+def validate(
+    fields: Mapping[str, Any], programs: Programs, is_interrupted: IsInterrupted = lambda: False
+) -> Score | None:
+    """Train a configuration over `settings.validate` seeds that played no part in any choice.
+
+    Returns:
+        None if it failed or was interrupted.
+    """
+    settings = programs.settings
+    seeds = [settings.seed + VALIDATION_SEEDS + index for index in range(settings.validate)]
+    return scores_of(train_again(programs, {0: fields}, seeds, is_interrupted) or {}).get(0)
+
+
+def evaluate_ensemble(
+    study: optuna.Study, programs: Programs, is_interrupted: IsInterrupted = lambda: False
+) -> Ensemble | None:
+    """Train the `settings.ensemble` best trials again, and evaluate their policies together.
+
+    Returns:
+        None if fewer than two could be trained, or it was interrupted.
+    """
+    settings, space = programs.settings, programs.space
+    best = best_trials(study, settings)[: settings.ensemble]
+    fields = {trial.number: space.fields(trial.params) for trial in best}
+    seeds = [settings.seed]
+    again = train_again(programs, fields, seeds, is_interrupted, keeps_agents=True) or {}
+    trained = {number: each for number, (each,) in again.items() if not each.failure}
+    if len(trained) < 2:
+        return None
+    states = tuple(each.agents[0] for each in trained.values())
+    configs = [settings.config(**fields[number]) for number in trained]
+    env = configs[0].environment
+    together = EnsemblePolicy(env, tuple(each.learner for each in configs))
+    key = key_alone(settings.seed + VALIDATION_SEEDS)
+
+    def score(learner: Any, state: Any) -> Score:
+        evaluation = Evaluation(env, learner, NUM_EPISODES, max_steps=configs[0].eval_max_steps)
+        returns, ended = jax.device_get(jax.jit(evaluation.returns)(state, key))
+        return Score.of(returns[None], ended[None])
+
+    alone = tuple(score(each.learner, state) for each, state in zip(configs, states, strict=True))
+    combined = "mean action" if together.is_box else "majority vote"
+    return Ensemble(tuple(trained), combined, score(together, states), alone)
+
+
+@dataclasses.dataclass(frozen=True)
+class EnsemblePolicy:
+    """Several policies as one, for an evaluation. Its state is the tuple of their states.
+
+    Attributes:
+        env: the environment.
+        members: the learners, the best first.
+    """
+
+    env: Any
+    members: tuple[Any, ...]
+
+    @property
+    def is_box(self) -> bool:
+        """Whether actions are averaged, in place of a vote."""
+        return isinstance(self.env.action_space(self.env.default_params), Box)
+
+    def act(self, state: Any, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
+        actions = jnp.stack(
+            [
+                member.act(of_member, jax.random.fold_in(key, index), obs, greedy=greedy)
+                for index, (member, of_member) in enumerate(zip(self.members, state, strict=True))
+            ]
+        )
+        if self.is_box:
+            return jnp.mean(actions, axis=0)
+        # The choice of most members, component by component.
+        space = self.env.action_space(self.env.default_params)
+        most = space.n if isinstance(space, Discrete) else max(space.nvec)
+        count = len(self.members)
+        # Better members' votes count slightly more, to break ties. All the extra together is less
+        # than one vote.
+        weights = 1 + (count - jnp.arange(count)) / (count * (count + 1))
+        votes = jax.nn.one_hot(actions, int(most)) * weights.reshape(-1, *[1] * actions.ndim)
+        return jnp.argmax(votes.sum(axis=0), axis=-1).astype(actions.dtype)
+
+
+def train_again(
+    programs: Programs,
+    fields: Mapping[int, Mapping[str, Any]],
+    seeds: Sequence[int],
+    is_interrupted: IsInterrupted = lambda: False,
+    *,
+    keeps_agents: bool = False,
+) -> dict[int, list[Training]] | None:
+    """Train configurations over seeds, in the programs of the trials.
+
+    Args:
+        programs: the programs.
+        fields: the configurations, by numbers of your choice.
+        seeds: the training seeds.
+        is_interrupted: returns whether to stop now.
+        keeps_agents: keep the agents' states.
+
+    Returns:
+        the trainings of each configuration in the order of the seeds, some of which may have
+        failed; None after an interrupt.
+    """
+    each = programs.settings.num_seeds
+    groups = [tuple(seeds[first : first + each]) for first in range(0, len(seeds), each)]
+    trainings = [
+        Training(values, group, number, keeps_agents)
+        for number, values in fields.items()
+        for group in groups
+    ]
+    waiting = list(trainings)
+
+    def take(shape: Shape | None) -> Training | None:
+        for training in waiting:
+            if shape in (None, programs.space.shape(training.fields)):
+                waiting.remove(training)
+                return training
+        return None
+
+    for _ in programs.train(take, is_interrupted):
+        pass
+    if not all(training.is_over for training in trainings):
+        return None
+    return {number: [each for each in trainings if each.origin == number] for number in fields}
+
+
+def scores_of(again: Mapping[int, Sequence[Training]]) -> dict[int, Score]:
+    """Return the scores of the configurations of which no training failed."""
+    return {
+        number: Score.of(
+            np.concatenate([each.returns for each in trainings]),
+            np.concatenate([each.ended for each in trainings]),
+        )
+        for number, trainings in again.items()
+        if not any(each.failure for each in trainings)
+    }

@@ -1,0 +1,129 @@
+"""Wrappers: what they show of the environment inside, and that learners learn behind them."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from myriad import check_env, create_config, make_agent, make_env, train_and_evaluate
+from myriad.envs.wrappers import FlattenObservation, FrameStackObservation, Wrapper
+from myriad.errors import FaultyEnvironmentError, InvalidArgumentError
+from myriad.spaces import Box, Discrete, MultiDiscrete
+
+
+@dataclasses.dataclass(frozen=True)
+class Taxi:
+    """Find the goal in a row of `size` places. An observation is the number of the place."""
+
+    size: int = 20
+    default_params: tuple[()] = ()
+
+    def reset(self, key, params):
+        place = jax.random.randint(key, (), 0, self.size)
+        return place, (place, jnp.int32(0))
+
+    def step(self, key, state, action, params):
+        place, time = state
+        goal = self.size // 3  # no monotone function of the place leads there
+        place = jnp.clip(place + 2 * action - 1, 0, self.size - 1)
+        found = place == goal
+        late = (time + 1 >= 2 * self.size) & ~found
+        return place, (place, time + 1), jnp.where(found, 1.0, -0.02), found, late, {}
+
+    def observation_space(self, params):
+        return Discrete(self.size)
+
+    def action_space(self, params):
+        return Discrete(2)
+
+
+class Parts(Taxi):
+    """The same, as a dict of a choice, choices and a vector."""
+
+    def parts(self, place):
+        digits = jnp.stack([place // 10, place % 10])
+        return {"place": place, "digits": digits, "far": jnp.float32(place)[None] / self.size}
+
+    def reset(self, key, params):
+        place, state = super().reset(key, params)
+        return self.parts(place), state
+
+    def step(self, key, state, action, params):
+        place, *rest = super().step(key, state, action, params)
+        return self.parts(place), *rest
+
+    def observation_space(self, params):
+        return {
+            "place": Discrete(self.size),
+            "digits": MultiDiscrete((3, 10)),
+            "far": Box(0.0, 1.0, (1,)),
+        }
+
+
+def test_choices_become_zeros_and_a_one_and_parts_follow_each_other_by_name():
+    env = FlattenObservation(Parts())
+    space = env.observation_space(())
+    obs, _ = env.reset(jax.random.key(3), ())
+    place = int(Taxi().reset(jax.random.key(3), ())[0])
+    assert space.shape == obs.shape == (13 + 1 + 20,)
+    assert obs.dtype == space.dtype == np.float32
+    digits, far, one_hot = np.split(np.asarray(obs), [13, 14])
+    assert far[0] == np.float32(place) / np.float32(20)
+    assert [np.flatnonzero(digits).tolist(), np.flatnonzero(one_hot)] == [
+        [place // 10, 3 + place % 10], [place],
+    ]  # fmt: skip
+    assert FlattenObservation(Taxi()).observation_space(()).dtype == np.uint8
+
+
+def test_the_last_frames_are_joined_along_the_last_axis():
+    inner = make_env("cartpole")
+    env = FrameStackObservation(inner, num_frames=3)
+    params = env.default_params
+    obs, state = env.reset(jax.random.key(0), params)
+    first, inner_state = inner.reset(jax.random.key(0), params)
+    np.testing.assert_array_equal(obs, np.tile(first, 3))
+    obs, state, *_ = env.step(jax.random.key(1), state, 1, params)
+    second, *_ = inner.step(jax.random.key(1), inner_state, 1, params)
+    np.testing.assert_array_equal(obs, np.concatenate([first, first, second]))
+    np.testing.assert_array_equal(env.render(state), inner.render(state.env_state))
+    assert not hasattr(env, "control_error")
+
+
+@pytest.mark.parametrize("env", [Taxi(), Parts()])
+def test_a_wrapped_environment_has_no_fault(env):
+    check_env(env)
+    check_env(FlattenObservation(env))
+    check_env(FrameStackObservation(FlattenObservation(env), 2))
+
+
+def test_a_part_out_of_its_space_is_named():
+    class Far(Parts):
+        def parts(self, place):
+            return super().parts(place) | {"far": jnp.full(1, 2.0)}
+
+    with pytest.raises(FaultyEnvironmentError, match=r"obs\['far'\]\[0\] is 2.0, above its bound"):
+        check_env(Far())
+
+
+@pytest.mark.parametrize("agent", ["ppo", "dqn", "pqn"])
+def test_learners_refuse_an_observation_that_is_no_box(agent):
+    with pytest.raises(InvalidArgumentError, match=r"env must have observations in a Box.*Discr"):
+        make_agent(agent, Taxi())
+    make_agent(agent, FlattenObservation(Taxi()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("env", [Taxi(), Parts()])
+def test_a_training_wraps_such_an_environment_and_solves_it(env, tmp_path):
+    config = create_config(env, "ppo", num_envs=64, total_steps=100_000, eval_rollouts=64)
+    assert isinstance(config.environment, FlattenObservation)
+    results = train_and_evaluate(config, tmp_path / "run", quiet=True)
+    assert results.evaluations[-1]["return"] > 0.8
+
+
+def test_overrides_reach_the_environment_inside():
+    env = make_env(FrameStackObservation(make_env("cartpole")), gravity=1.6, num_frames=2)
+    assert (env.num_frames, env.default_params.gravity) == (2, 1.6)
+    assert isinstance(env, Wrapper)

@@ -1,0 +1,131 @@
+"""The monitor, films and traces: each at its interval, none in the way of the results."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from myriad import create_config, train_and_evaluate
+from myriad.cli import main
+from myriad.errors import InvalidArgumentError
+from myriad.training.callbacks import PHASES
+from myriad.training.callbacks.monitor import summary
+from myriad.training.run_folder import RunFolder
+
+# Ten evaluations.
+TINY = {
+    "num_envs": 4,
+    "steps_per_env": 80,
+    "eval_frequency": 8,
+    "eval_rollouts": 2,
+    "eval_max_steps": 8,
+    "rollout_steps": 8,
+    "agent.num_minibatches": 2,
+    "agent.num_epochs": 1,
+    "agent.hidden_sizes": (8,),
+}
+
+
+def train(folder, **options):
+    config = create_config("cartpole-control", "ppo", **TINY | options)
+    return train_and_evaluate(config, folder, quiet=True)
+
+
+def rows(folder: Path):
+    lines = (folder / "monitor.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("monitor") / "plain"
+    train(folder, monitor_every=0)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory):
+    """The folder of a run with a monitor, films and a tracker."""
+    pytest.importorskip("tensorboardX")
+    folder = tmp_path_factory.mktemp("monitor") / "watched"
+    train(folder, monitor_every=3, film_every=4, log_to=["tensorboard"])
+    return folder
+
+
+@pytest.mark.slow
+def test_rows_films_and_what_trackers_get_come_at_their_intervals(watched):
+    found = rows(watched)
+    assert [row["update"] for row in found] == [3, 6, 9]
+    for row in found:
+        shares = [row[f"{name}_share"] for name in (*PHASES, "host")]
+        assert sum(shares) == pytest.approx(1, abs=1e-6)
+        assert row["steps_per_s"] > 0
+        assert 0 < row["device_utilisation"] <= 1
+        assert row["process_memory_bytes"] > 1 << 20
+    films = sorted(watched.glob("films/*.gif"), key=lambda path: int(path.stem))
+    assert [int(path.stem) for path in films] == [4, 8]
+    assert all(path.read_bytes().startswith(b"GIF8") for path in films)
+    events = b"".join(path.read_bytes() for path in (watched / "tensorboard").iterdir())
+    assert events.count(b"monitor/train_share") == 3
+
+
+@pytest.mark.slow
+def test_they_change_no_result_and_can_be_left_out(watched, plain):
+    one, other = ((folder / "metrics.jsonl").read_bytes() for folder in (watched, plain))
+    assert one == other
+    left_out = {"monitor.jsonl", "films", "tensorboard"}
+    assert not left_out & {path.name for path in plain.iterdir()}
+    assert left_out <= {path.name for path in watched.iterdir()}
+
+
+def test_rows_are_added_behind_a_line_that_a_kill_cut(tmp_path):
+    folder = RunFolder.create(tmp_path / "run", 'env = "cartpole"\n', {})
+    (folder.path / "monitor.jsonl").write_text('{"update": 1')
+    folder.append_monitor({"update": 11})
+    lines = (folder.path / "monitor.jsonl").read_text().splitlines()
+    assert lines == ['{"update": 1', '{"update": 11}']
+
+
+def test_what_the_machine_cannot_tell_is_called_unavailable():
+    row = {"train_share": 0.9, "evaluate_share": 0.1}
+    row |= {"device_utilisation": None, "device_memory_bytes": None}
+    assert summary(row).endswith("device unavailable, memory unavailable")
+
+
+def test_a_film_of_what_cannot_be_drawn_is_refused_before_anything_is_written(tmp_path):
+    config = create_config("gene-circuit-sysid", "ppo", film_every=2)
+    with pytest.raises(InvalidArgumentError, match="film_every must be 0 for gene-circuit-sysid"):
+        train_and_evaluate(config, tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_a_profile_holds_a_trace_and_the_command_says_how_large_it_is(tmp_path, capsys):
+    flags = ["--num-envs", "4", "--steps-per-env", "80", "--rollout-steps", "8"]
+    small = [
+        "--agent.hidden-sizes",
+        "[8]",
+        "--agent.num-minibatches",
+        "2",
+        "--eval-rollouts",
+        "2",
+        "--eval-max-steps",
+        "8",
+    ]
+    folder = str(tmp_path / "run")
+    command = ["train", "--env", "cartpole-control", "--agent", "ppo", *flags, *small]
+    assert main([*command, "--run-folder", folder, "--profile", "2", "--quiet"]) == 0
+    said = capsys.readouterr()
+    (trace,) = Path(folder).glob("profile/**/perfetto_trace.json.gz")
+    assert f"{trace}: {trace.stat().st_size / 2**20:.1f} MiB" in said.err
+    assert "an update: collecting" in said.out
+    assert main(["train", "--resume", folder, "--profile", "1", "--quiet"]) == 0
+
+
+@pytest.mark.slow
+def test_an_agent_whose_updates_have_no_halves_is_traced_all_the_same(tmp_path, capsys):
+    folder = str(tmp_path / "run")
+    command = ["train", "--env", "cartpole-control", "--agent", "pid", "--num-envs", "2"]
+    small = ["--steps-per-env", "64", "--eval-rollouts", "2", "--profile", "1", "--quiet"]
+    assert main([*command, *small, "--run-folder", folder]) == 0
+    assert "has no collect and learn" in capsys.readouterr().err

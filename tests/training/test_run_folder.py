@@ -1,0 +1,494 @@
+"""A run's folder is one process's, its metrics are strict JSON, and trackers' files can be read."""
+
+import contextlib
+import itertools
+import json
+import math
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from myriad import create_config, load_agent, resume, train_and_evaluate
+from myriad.errors import (
+    InvalidArgumentError,
+    NotInstalledError,
+    RunFolderLostError,
+    UnknownNameError,
+)
+from myriad.files import replacing
+from myriad.training import checkpoint
+from myriad.training.callbacks.trackers import TensorBoard, require_trackers
+from myriad.training.metrics import History
+from myriad.training.run_folder import RunFolder, lines_of, rows_of
+
+ROOT = Path(__file__).parents[3]
+ROWS = [
+    {"update": 1, "loss": 0.1},
+    {"update": 2, "loss": math.nan, "low": -math.inf},
+    {"update": 3, "loss": math.inf},
+]
+
+
+def new_folder(path):
+    return RunFolder.create(path, 'env = "cartpole"\n', {"versions": {}})
+
+
+def start(script, *args):
+    """Start a Python program that imports the package."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, args)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+    )
+
+
+def strict(text):
+    """Read JSON as the standard has it, which knows no NaN."""
+
+    def refuse(name):
+        raise ValueError(name)
+
+    return json.loads(text, parse_constant=refuse)
+
+
+# --- one process at a time ---
+
+HOLD = """
+import sys
+from pathlib import Path
+from myriad.training.run_folder import RunFolder
+with RunFolder(Path(sys.argv[1])).held():
+    print("in", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_folder_is_one_processs_until_it_ends_or_is_killed(tmp_path):
+    folder = new_folder(tmp_path / "run")
+    with start(HOLD, folder.path) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "in\n"
+        with pytest.raises(
+            InvalidArgumentError, match=r"^run folder .*run is in use by .*process.*: .*\.$"
+        ):
+            folder.held().__enter__()
+        process.send_signal(signal.SIGKILL)
+        process.wait(60)
+        with folder.held():
+            pass
+    with folder.held():
+        pass
+
+
+def test_a_folder_is_let_go_by_an_error_and_held_against_the_same_process(tmp_path):
+    folder = new_folder(tmp_path / "run")
+    with contextlib.suppress(ZeroDivisionError), folder.held():
+        with pytest.raises(InvalidArgumentError, match="in use"):
+            RunFolder(folder.path).held().__enter__()
+        raise ZeroDivisionError
+    with folder.held():
+        pass
+
+
+CREATE = """
+import sys
+from pathlib import Path
+from myriad.errors import InvalidArgumentError
+from myriad.training.run_folder import RunFolder
+print("ready", flush=True)
+sys.stdin.readline()
+for i in range(10):
+    try:
+        RunFolder.create(Path(sys.argv[1]) / str(i), sys.argv[2], {"versions": sys.argv[2]})
+        print(i, flush=True)
+    except InvalidArgumentError as error:
+        assert "in use" in str(error) or "already holds a run" in str(error), error
+"""
+
+
+@pytest.mark.long
+def test_of_several_creators_exactly_one_wins(tmp_path):
+    processes = [start(CREATE, tmp_path, number) for number in range(3)]
+    for process in processes:
+        process.stdout.readline()
+    for process in processes:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    won = [process.communicate(timeout=60)[0].split() for process in processes]
+    assert all(process.returncode == 0 for process in processes)
+    assert sorted(itertools.chain(*won), key=int) == [str(i) for i in range(10)]
+    for number, folders in enumerate(won):
+        for name in folders:
+            assert RunFolder(tmp_path / name).config_toml() == str(number)
+            assert json.loads((tmp_path / name / "environment.json").read_text()) == {
+                "versions": str(number)
+            }
+
+
+def test_a_folder_that_cannot_be_is_refused(tmp_path):
+    new_folder(tmp_path / "run")
+    (tmp_path / "file").write_text("")
+    for path, why in [
+        (tmp_path / "run", "already holds a run: name another folder"),
+        (tmp_path / "file", "is a file: name a new or an empty folder"),
+        (tmp_path / "file" / "run", "can't be written: Not a directory"),
+    ]:
+        with pytest.raises(InvalidArgumentError, match=f"^run folder .* {why}"):
+            new_folder(path)
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "/tmp/\udcff"])  # noqa: S108
+def test_a_name_that_no_folder_can_have_is_refused(name):
+    config = create_config("cartpole", "random", steps_per_env=8)
+    for take in (resume, load_agent, lambda folder: train_and_evaluate(config, folder)):
+        with pytest.raises(InvalidArgumentError, match=r"^run_folder must "):
+            take(name)
+
+
+def test_what_is_not_a_run_is_refused_with_the_run_that_it_lies_in(tmp_path):
+    run = new_folder(tmp_path / "run").path
+    (run / "checkpoints" / "7").mkdir(parents=True)
+    for path in (run / "checkpoints" / "7", run / "checkpoints", run / "config.toml"):
+        with pytest.raises(
+            InvalidArgumentError, match=f"{path} is not a run .*; did you mean {run}\\?$"
+        ):
+            RunFolder(path).config_toml()
+    for path, why in [(tmp_path, "it holds no config.toml"), (run.parent / "x", "it does not exi")]:
+        with pytest.raises(InvalidArgumentError, match=f"{why}.*; name a folder that a training"):
+            RunFolder(path).config_toml()
+
+
+# --- metrics.jsonl ---
+
+
+def test_every_line_is_strict_json_and_reads_back_as_it_was(tmp_path):
+    folder = new_folder(tmp_path / "run")
+    for row in ROWS:
+        folder.append(row)
+    text = folder.metrics.read_text()
+    assert [strict(line) for line in text.splitlines()][1:] == [
+        {"update": 2, "loss": "NaN", "low": "-Infinity"},
+        {"update": 3, "loss": "Infinity"},
+    ]
+    assert repr(rows_of(text)) == repr(ROWS)
+    frame = pd.read_json(folder.metrics, lines=True)
+    assert pd.to_numeric(frame["loss"]).tolist()[::2] == [0.1, math.inf]
+
+
+def test_rows_beyond_the_checkpoint_and_a_line_cut_short_are_dropped(tmp_path):
+    folder = new_folder(tmp_path / "run")
+    for row in ROWS:
+        folder.append(row)
+    with folder.metrics.open("a") as file:
+        file.write('{"update": 4, "lo')
+    for number in (3, 2, 2, 0):
+        assert not folder.go_back_to(ROWS[:number])
+        assert folder.metrics.read_text() == lines_of(ROWS[:number])
+
+
+@pytest.mark.parametrize("content", [None, b""])
+def test_rows_that_are_gone_come_back_from_the_checkpoint(content, tmp_path):
+    folder = new_folder(tmp_path / "run")
+    if content is not None:
+        folder.metrics.write_bytes(content)
+    assert not folder.go_back_to([])
+    assert folder.go_back_to(ROWS)
+    assert folder.metrics.read_text() == lines_of(ROWS)
+
+
+@pytest.mark.parametrize(
+    "content", [b"null\n", b"\xff\xfe\n", lines_of(ROWS).replace("loss", "lost", 1).encode()]
+)
+def test_rows_that_the_run_did_not_write_are_named_and_the_file_is_kept(content, tmp_path):
+    folder = new_folder(tmp_path / "run")
+    folder.metrics.write_bytes(content)
+    with pytest.raises(InvalidArgumentError, match=r"is damaged: line 1 is not what"):
+        folder.go_back_to(ROWS)
+    assert folder.metrics.read_bytes() == content
+
+
+# --- what was there before ---
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    ["metrics.jsonl", "checkpoints/best_model/weights", "notes.txt", "environment.json"],
+)
+def test_a_folder_that_holds_anything_else_is_refused_and_left_as_it_is(foreign, tmp_path):
+    path = tmp_path / "run" / foreign
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    with pytest.raises(InvalidArgumentError, match=rf"holds {foreign.split('/')[0]}, which no run"):
+        new_folder(tmp_path / "run")
+    assert path.read_text() == "mine"
+    assert [each.name for each in (tmp_path / "run").iterdir()] == [foreign.split("/")[0]]
+
+
+def test_an_empty_folder_and_what_an_early_kill_leaves_are_taken(tmp_path):
+    (tmp_path / ".lock").touch()
+    (tmp_path / "environment.json").write_text('{"versions": {}}')
+    (tmp_path / ".config.123.toml").write_text("env = ")
+    folder = new_folder(tmp_path)
+    assert folder.config_toml() == 'env = "cartpole"\n'
+
+
+def test_a_run_that_has_not_trained_is_discarded_and_one_that_has_is_not(tmp_path):
+    early, late = (new_folder(tmp_path / name) for name in ("early", "late"))
+    late.append(ROWS[0])
+    for folder in (early, late):
+        folder.discard()
+    assert not early.path.exists()
+    assert late.config_toml()
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+from myriad.errors import InvalidArgumentError
+from myriad.training.callbacks.trackers import TensorBoard
+from myriad.training.run_folder import RunFolder
+folder, what = RunFolder(Path(sys.argv[1])), sys.argv[2]
+row = {"update": 5, "a_long_name" * 90: 0.5}
+trackers = [TensorBoard(folder, {})] if what == "tensorboard" else []
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+try:
+    if trackers:
+        trackers[0].log(row, 5)
+    folder.append({"update": 4})
+    folder.append(row)
+except InvalidArgumentError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+def test_a_disk_that_takes_no_more_leaves_what_was_written(tmp_path):
+    folder = new_folder(tmp_path / "run")
+    folder.append(ROWS[0])
+    with start(FULL, folder.path, "append") as process:
+        said, _ = process.communicate(timeout=60)
+    assert said == f"{folder.metrics} can't be written: File too large.\n"
+    assert [strict(line)["update"] for line in folder.metrics.read_text().splitlines()] == [1, 4]
+
+
+def removed(path):
+    shutil.rmtree(path)
+
+
+def moved(path):
+    path.rename(path.with_name("elsewhere"))
+
+
+def replaced_by_a_folder(path):
+    moved(path)
+    path.mkdir()
+
+
+def replaced_by_a_run(path):
+    moved(path)
+    shutil.copytree(path.with_name("elsewhere"), path)
+
+
+APPEND, SAVE, WRITE = (RunFolder, "append"), (RunFolder, "flush"), (checkpoint, "_write")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("lose", "step"),
+    [(removed, APPEND), (replaced_by_a_folder, APPEND), (replaced_by_a_run, SAVE), (moved, WRITE)],
+)
+def test_a_folder_that_goes_away_ends_the_training_and_no_other_is_written(
+    lose, step, tmp_path, monkeypatch
+):
+    config = create_config("cartpole-control", "random", 8, 64, eval_frequency=16)
+    path = tmp_path / "run"
+    do = getattr(*step)
+
+    def lose_it_first(*args):
+        if not found:
+            lose(path)
+            found.append(contents(tmp_path))
+        return do(*args)
+
+    found = []
+    monkeypatch.setattr(*step, lose_it_first)
+    with pytest.raises(RunFolderLostError, match=r"run was removed, moved or replaced while the"):
+        train_and_evaluate(config, path, quiet=True)
+    assert contents(tmp_path) == found[0]
+
+
+def contents(folder):
+    """Return the content of every file below a folder, and every folder."""
+    return {each: each.is_file() and each.read_bytes() for each in folder.rglob("*")}
+
+
+def test_replacing_keeps_the_old_file_where_the_block_fails(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("old")
+    with contextlib.suppress(ZeroDivisionError), replacing(path) as new:
+        new.write_text("new")
+        raise ZeroDivisionError
+    assert path.read_text() == "old"
+    with replacing(path) as new:
+        new.write_bytes(b"new")
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+# --- tables ---
+
+
+def test_a_table_becomes_a_frame_and_a_csv_with_every_column(tmp_path):
+    table = History(ROWS)
+    assert table.columns == ["update", "loss", "low"]
+    assert table.to_pandas()["update"].dtype == "int64"
+    table.to_csv(tmp_path / "table.csv")
+    assert (tmp_path / "table.csv").read_text() == "update,loss,low\n1,0.1,\n2,nan,-inf\n3,inf,\n"
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "table.csv"), table.to_pandas())
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"nowhere/table.csv can't be written: No such file or directory\.$",
+    ):
+        table.to_csv(tmp_path / "nowhere" / "table.csv")
+
+
+def test_a_table_prints_its_ends():
+    assert repr(History(ROWS)).splitlines()[1:] == [
+        "     1   0.1      ",
+        "     2   nan  -inf",
+        "     3   inf      ",
+    ]
+    long = repr(History([{"steps": 1_000 * i, "return": i / 7} for i in range(50)]))
+    assert [line.split()[0] for line in long.splitlines()] == [
+        "steps", "0", "1,000", "2,000", "3,000", "4,000", "...",
+        "45,000", "46,000", "47,000", "48,000", "49,000",
+    ]  # fmt: skip
+    assert repr(History([])) == "no rows yet"
+
+
+def test_a_table_survives_parquet(tmp_path):
+    pytest.importorskip("pyarrow")
+    History(ROWS).to_parquet(tmp_path / "table.parquet")
+    read = pd.read_parquet(tmp_path / "table.parquet")
+    pd.testing.assert_frame_equal(
+        read, History(ROWS).to_pandas(), check_index_type=False, check_column_type=False
+    )
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(NotInstalledError, match="pip install pyarrow"):
+        History(ROWS).to_parquet(tmp_path / "table.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- other trackers ---
+
+
+def test_an_unknown_or_missing_tracker_is_named(monkeypatch):
+    with pytest.raises(
+        UnknownNameError, match="unknown tracker 'tensorbord'; did you mean 'tensorboard'"
+    ):
+        require_trackers(["tensorbord"])
+    for module, name in [("tensorboardX.event_file_writer", "tensorboard"), ("wandb", "wandb")]:
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(NotInstalledError, match=rf"log_to '{name}' needs .*: pip install "):
+            require_trackers([name])
+
+
+def read_events(path):
+    """Read an event file: records of a length, its checksum, an event and its checksum."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    content, events = path.read_bytes(), []
+    while content:
+        (length,) = struct.unpack("<Q", content[:8])
+        events.append(Event.FromString(content[12 : 12 + length]))
+        content = content[16 + length :]
+    return events
+
+
+def test_tensorboard_has_every_row_at_once(tmp_path):
+    pytest.importorskip("tensorboardX")
+    folder = new_folder(tmp_path / "run")
+    tracker = TensorBoard(folder, {"seed": 0})
+    for row in ROWS:
+        tracker.log(row, 100 * row["update"])
+    (path,) = (folder.path / "tensorboard").iterdir()
+    # before it is closed, as a viewer or a kill would find it
+    _, described, *events = read_events(path)
+    assert described.summary.value[0].tensor.string_val == [b'    {\n      "seed": 0\n    }\n']
+    assert [event.step for event in events] == [100, 200, 300]
+    read = [{value.tag: value.simple_value for value in event.summary.value} for event in events]
+    assert read[0] == {"update": 1.0, "loss": pytest.approx(0.1)}
+    assert math.isnan(read[1]["loss"])
+    tracker.close()
+    assert len(read_events(path)) == 5
+
+
+@pytest.mark.slow
+def test_tensorboard_on_a_disk_that_takes_no_more_says_so(tmp_path):
+    pytest.importorskip("tensorboardX")
+    folder = new_folder(tmp_path / "run")
+    with start(FULL, folder.path, "tensorboard") as process:
+        said, _ = process.communicate(timeout=60)
+    assert said == f"{folder.path / 'tensorboard'} can't be written: File too large.\n"
+
+
+@pytest.mark.slow
+def test_a_run_and_its_resumption_are_one_of_weights_and_biases_with_the_names_of_flags(tmp_path):
+    pytest.importorskip("wandb")
+    argv = ["train", "--env", "cartpole", "--agent", "pid", "--num-envs", "2", "--steps-per-env"]
+    argv += ["8", "--wandb", "--wandb-project", "poles", "--wandb-name", "upright"]
+    argv += ["--wandb-tags", "short", "fixed", "--run-folder", "run", "--quiet"]
+    environ = os.environ | {"WANDB_MODE": "offline", "HOME": str(tmp_path)}
+    environ |= {"WANDB_PROJECT": "elsewhere", "WANDB_TAGS": "others"}
+    for command in (argv, ["train", "--resume", "run"]):
+        subprocess.run(
+            [sys.executable, "-m", "myriad.cli", *command],
+            capture_output=True,
+            check=True,
+            cwd=tmp_path,
+            env=environ,
+        )
+    files = [*(tmp_path / "run" / "wandb").glob("offline-run-*/run-*.wandb")]
+    assert len({file.name for file in files}) == 1
+    for file in files:
+        stored = file.read_bytes()
+        for word in (b"return", b"poles", b"upright", b"short", b"fixed", b"matmul precision"):
+            assert word in stored
+        assert b"elsewhere" not in stored
+        assert b"others" not in stored
+
+
+WANDB = """
+import sys
+from pathlib import Path
+from myriad.training.callbacks.trackers import WeightsAndBiases
+from myriad.training.run_folder import RunFolder
+WeightsAndBiases(RunFolder(Path(sys.argv[1])), {})
+"""
+
+
+@pytest.mark.slow
+def test_weights_and_biases_without_a_login_says_what_to_do(tmp_path, monkeypatch):
+    pytest.importorskip("wandb")
+    for name in [name for name in os.environ if name.startswith("WANDB_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with start(WANDB, new_folder(tmp_path / "run").path) as process:
+        said = process.communicate(timeout=120)[1]
+    assert process.returncode == 1
+    assert "log_to 'wandb' can't start: " in said
+    assert "; WANDB_MODE=offline keeps the run on this machine." in said

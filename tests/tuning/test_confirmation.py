@@ -1,0 +1,95 @@
+"""Whether a winner is more than luck, trained again on fresh seeds, and the best together."""
+
+import dataclasses
+import math
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from myriad import make_env
+from myriad.tuning.confirmation import EnsemblePolicy, confirm, difference_interval
+from myriad.tuning.objective import Score
+
+
+def score(*by_seed):
+    return Score.of(np.array(by_seed)[:, None] + np.array([-1.0, 1.0]))
+
+
+def test_the_standard_error_is_that_of_seeds_or_of_the_episodes_of_one():
+    returns = np.random.default_rng(0).normal(10, 1, (4, 50))
+    found = Score.of(returns)
+    assert found.value == pytest.approx(returns.mean())
+    assert found.standard_error == pytest.approx(stats.sem(returns.mean(axis=1)))
+    expected = stats.t.interval(0.95, 3, found.value, found.standard_error)
+    assert found.interval() == pytest.approx(expected)
+    assert Score.of(returns[:1]).standard_error == pytest.approx(stats.sem(returns[0]))
+    assert Score.of(np.ones((2, 3)), np.eye(2, 3, dtype=bool)).num_unfinished == 4
+
+
+@given(st.lists(st.floats(-100, 100), min_size=3, max_size=8, unique=True), st.floats(-5, 5))
+def test_the_interval_of_a_difference_is_welchs(first, shift):
+    second = [each * 0.5 + shift for each in first[1:]]
+    if np.var(first) < 1e-6 or np.var(second) < 1e-6:
+        return
+    low, high = difference_interval(first, second)
+    expected = stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
+    assert (low, high) == pytest.approx((expected.low, expected.high), rel=1e-6)
+
+
+def test_one_seed_tells_nothing_of_a_difference():
+    assert difference_interval([1.0], [5.0]) == (-math.inf, math.inf)
+
+
+def test_a_candidate_within_the_error_is_not_distinguishable_from_the_default():
+    found = confirm(score(10.0, 12.0, 11.0), {3: score(11.0, 13.0, 10.0)}, [1, 2, 3])
+    assert found.winner is None
+    assert found.verdict.startswith("trial 3 is not distinguishable from the default")
+
+
+def test_a_candidate_far_above_the_default_wins_and_one_far_below_does_not():
+    default = score(10.0, 12.0, 11.0)
+    found = confirm(default, {1: score(0.0, 1.0, 2.0), 2: score(90.0, 91.0, 92.0)}, [1, 2, 3])
+    assert found.winner is found.candidates[0]
+    assert found.winner.number == 2
+    assert found.candidates[1].verdict == "worse"
+    assert found.verdict.startswith("trial 2 is better than the default by 80")
+
+
+def test_more_candidates_make_no_lucky_one_a_winner():
+    # Nothing differs, so that any winner is luck. Each error would be 5% if candidates had a whole
+    # interval each.
+    draw = np.random.default_rng(7)
+    wins = 0
+    for _ in range(400):
+        default, *others = (score(*draw.normal(0, 1, 5)) for _ in range(6))
+        found = confirm(default, dict(enumerate(others)), range(5))
+        wins += found.winner is not None
+    assert wins / 400 < 0.05
+
+
+@dataclasses.dataclass(frozen=True)
+class Fixed:
+    """A policy whose actions are its state."""
+
+    def act(self, state, key, obs, *, greedy):
+        return state
+
+
+def together(env, *actions):
+    policy = EnsemblePolicy(make_env(env), (Fixed(),) * len(actions))
+    states = tuple(map(np.asarray, actions))
+    return np.asarray(policy.act(states, jax.random.key(0), None, greedy=True))
+
+
+def test_an_ensemble_takes_the_mean_in_a_box_and_elsewhere_a_vote_in_doubt_that_of_the_best():
+    mean = together("pendulum", np.array([[1.0]]), np.array([[2.0]]))
+    assert mean.tolist() == [[1.5]]
+    votes = together("cartpole-control", [0, 1, 1], [1, 1, 0], [1, 0, 0])
+    assert votes.tolist() == [1, 1, 0]
+    assert together("cartpole-control", [1, 0], [0, 1]).tolist() == [1, 0]
+    several = together("bucket-brigade", [[3, 1, 0]], [[3, 0, 1]], [[7, 0, 1]])
+    assert several.tolist() == [[3, 0, 1]]
