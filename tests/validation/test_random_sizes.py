@@ -29,7 +29,7 @@ def test_a_comment_is_no_change_and_a_run_may_measure_all_the_same(tmp_path, few
     unmeasured, measured = read(tmp_path)
     assert unmeasured["exit_code"] == "0"
     assert unmeasured["pairs"] == "0"
-    assert "2 same code" in unmeasured["verdicts"]
+    assert "4 same code" in unmeasured["verdicts"]
     assert measured["benchmarks"] == "4"
     assert "same code" not in measured["verdicts"]
     assert "1 runs: 1 with 0" in capsys.readouterr().out

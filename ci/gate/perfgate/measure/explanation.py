@@ -111,7 +111,8 @@ def _profiled(row: Row, sides: Sides, core: int | None, deadline: float) -> Roun
 def _added_calls(rounds: Rounds, root: Path) -> list[str]:
     """Name what every call of head calls more often than any call of the base.
 
-    The repository's own functions come first, and the new ones among these.
+    The repository's own functions come first, and the new ones among these. A caller comes before
+    its callees.
     """
     base = {name: max(counts) for name, counts in _by_name(rounds["base"], "counts").items()}
     head = {name: min(counts) for name, counts in _by_name(rounds["head"], "counts").items()}
@@ -120,10 +121,12 @@ def _added_calls(rounds: Rounds, root: Path) -> list[str]:
     if not added:
         return []
 
-    def importance(name: str) -> tuple[bool, bool, int]:
-        return not (root / name.partition(":")[0]).is_file(), name in base, -added[name]
-
     is_import = all(name.startswith("import ") for name in added)
+
+    def importance(name: str) -> tuple[bool, bool, int]:
+        is_own = (root / name.partition(":")[0]).is_file()
+        return not is_own, name in base, -added[name] if is_import else 0
+
     unit = "modules are imported" if is_import else "functions are called"
     shown = ", ".join(
         f"`{name}` (+{added[name]:,})" for name in sorted(added, key=importance)[:_MOST_NAMES]

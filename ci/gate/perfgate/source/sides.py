@@ -266,7 +266,7 @@ def _made_ready(
         reason = f"a build makes {generated[0]}, which git ignores"
     packages = {name: place / config.package_dir for name, (place, _) in checkouts.items()}
     pythons = dict.fromkeys(packages, python)
-    of = "" if python == sys.executable else f" of {python}"
+    of = "" if python == sys.executable else f", of {python}"
     environments = f"one, shared{of}: the declared dependencies are equal"
     if reason:
         to_build = {"head": packages["head"]} if only_documentation else packages

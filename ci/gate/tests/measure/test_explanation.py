@@ -23,7 +23,7 @@ RULES = read_rules(DEFAULT_FILE, DEFAULT_FILE.with_name("accepted.toml"))
 
 
 def _leaf(number):
-    return abs(number)
+    return abs(int(number))
 
 
 def _busy():
@@ -32,7 +32,7 @@ def _busy():
 
 def _caller():
     _busy()
-    return [_leaf(number) for number in (1, -2, 3)]
+    return [_leaf(number) for number in list({"1": 1, "2": 2, "3": 3}.keys())]
 
 
 def test_a_profile_counts_calls_and_charges_each_function_its_own_seconds(monkeypatch):
@@ -45,6 +45,9 @@ def test_a_profile_counts_calls_and_charges_each_function_its_own_seconds(monkey
     assert found.counts[f"{HERE}:_caller"] == 1
     assert found.counts[f"{HERE}:_leaf"] == 3
     assert found.counts["builtins.abs"] == 3
+    assert found.counts["dict.keys"] == 1
+    order = list(found.counts)
+    assert order.index(f"{HERE}:_caller") < order.index(f"{HERE}:_busy")
     assert found.seconds[f"{HERE}:_caller"] < 0.5 * sum(found.seconds.values())
     assert set(found.seconds) >= {f"{HERE}:_busy", f"{HERE}:_leaf"}
 
