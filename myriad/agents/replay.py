@@ -236,7 +236,7 @@ class Experience:
 
     Attributes:
         obs: the observation from which `action` was chosen.
-        action: the action, int32.
+        action: the action, or the learner's choice of one.
         reward: the discounted sum of up to n rewards.
         discount: the factor of the value of `next_obs`: `gamma` to the power of the number of
             rewards, or 0 after a termination.
