@@ -173,28 +173,38 @@ class SquashedGaussianPolicy:
     """The hyperbolic tangent of a diagonal Gaussian whose deviations depend on observations, too.
 
     The `P = 2 C` outputs are the means, then the logarithms of the deviations. Choices from -1 to 1
-    span a bounded box, so draws need no clipping and the density is that of the actions themselves.
-    Source: Haarnoja et al. (2018), "Soft actor-critic algorithms and applications", appendix C.
+    span the box, so no draw is clipped. Source: Haarnoja et al. (2018), "Soft actor-critic
+    algorithms and applications", appendix C.
+
+    Raises:
+        InvalidArgumentError: the space is not a bounded Box.
     """
 
     space: Box
+
+    def __post_init__(self) -> None:
+        bounds = (self.space.low, self.space.high) if isinstance(self.space, Box) else (np.inf,)
+        if not all(np.isfinite(bound).all() for bound in bounds):
+            raise InvalidArgumentError(
+                f"an action space must be a Box with bounds here, but is {self.space!r}."
+            )
 
     @property
     def num_choices(self) -> int:
         return math.prod(self.space.shape)
 
-    def sample(self, noise: jax.Array, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Return choices, `[N, C]`, and their log densities, `[N]`, for standard normal `noise`."""
+    def sample(self, outputs: jax.Array, noise: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return choices, `[N, C]`, and their log densities, `[N]`, for standard normal noise."""
         mean, log_std = jnp.split(outputs, 2, axis=1)
         log_std = jnp.clip(log_std, *_LOG_STD_RANGE)
-        unbounded = mean + jnp.exp(log_std) * noise
+        drawn = mean + jnp.exp(log_std) * noise
         log_prob = -0.5 * jnp.square(noise) - log_std - 0.5 * math.log(2 * math.pi)
-        # The logarithm of the tangent's derivative, 1 - tanh(u)^2, which rounds to 0 for large u.
-        log_slope = 2 * (math.log(2) - unbounded - jax.nn.softplus(-2 * unbounded))
-        return jnp.tanh(unbounded), jnp.sum(log_prob - log_slope, axis=1)
+        # The logarithm of 1 - tanh(drawn)^2, which itself rounds to 0 where the tangent is flat.
+        log_slope = 2 * (math.log(2) - drawn - jax.nn.softplus(-2 * drawn))
+        return jnp.tanh(drawn), jnp.sum(log_prob - log_slope, axis=1)
 
     def mode(self, outputs: jax.Array) -> jax.Array:
-        """Return the choice in the middle of the distribution, `[N, C]`."""
+        """Return the middle of the distribution, `[N, C]`."""
         return jnp.tanh(outputs[:, : self.num_choices])
 
     def action(self, choice: jax.Array) -> jax.Array:
