@@ -186,7 +186,8 @@ class SquashedGaussianPolicy:
         bounds = (self.space.low, self.space.high) if isinstance(self.space, Box) else (np.inf,)
         if not all(np.isfinite(bound).all() for bound in bounds):
             raise InvalidArgumentError(
-                f"an action space must be a Box with bounds here, but is {self.space!r}."
+                f"SAC learns actions in a Box with bounds, but those here are {self.space!r}; "
+                "ppo learns such actions."
             )
 
     @property
