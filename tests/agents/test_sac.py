@@ -54,7 +54,7 @@ def q_value(critic, obs, action):
 
 
 def drawn(actor, obs, noise):
-    """Return actions by the reparameterisation, and their densities by equation 26."""
+    """Return actions by the reparameterisation, and their densities as in appendix C."""
     mean, log_std = jnp.split(apply(actor, obs), 2, axis=1)
     unsquashed = mean + jnp.exp(log_std) * noise
     density = jax.scipy.stats.norm.logpdf(unsquashed, mean, jnp.exp(log_std))
