@@ -3,7 +3,7 @@
 import dataclasses
 import importlib
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar, get_origin
+from typing import Any, Literal, NamedTuple, TypeVar, get_origin
 
 from myriad.arguments import checked, require
 from myriad.envs.environment import AnyEnvironment, Environment, require_32_bits
@@ -37,8 +37,22 @@ ENVIRONMENTS = Registry(
 )
 
 
-# The prefixes of environments of other libraries. Such a name never stands for a module of yours.
-ADAPTERS = ("gymnax:",)
+class Library(NamedTuple):
+    """The module that adapts a library's environments, and how to import and install the library.
+
+    Its `adapt(name, **overrides)` returns an environment. `docs/adapters.md` has a row for each.
+    """
+
+    module: str
+    package: str
+    extra: str
+
+
+# Environments of other libraries, by prefix. Such a name never stands for a module of yours.
+ADAPTERS = {
+    "brax:": Library("myriad.adapters.brax", "brax", "brax"),
+    "gymnax:": Library("myriad.adapters.gymnax", "gymnax", "bench"),
+}
 # How a configuration calls an environment that you gave it as an object.
 OBJECT = "object:"
 
@@ -54,7 +68,8 @@ def make_env(env: str | AnyEnvironment, /, **overrides: Any) -> Environment:
 
     Args:
         env: one of `list_envs()`, an alias such as `CartPole-v1`, `package.module:Name` for a
-            class of your own, or `gymnax:Name` for one of gymnax's. Or an environment.
+            class of your own, or a library and its name for an environment, such as `brax:ant` or
+            `gymnax:CartPole-v1`. Or an environment.
         **overrides: fields of the environment or of its parameters that differ from the defaults,
             or from those of the environment that you give.
 
@@ -78,9 +93,10 @@ def make_env(env: str | AnyEnvironment, /, **overrides: Any) -> Environment:
             f"was an object of the class {env.removeprefix(OBJECT)}, which no name makes again: "
             "give such an object as env, or name its class as package.module:Name.",
         )
-    if env.startswith(ADAPTERS):
+    prefix, colon, name = env.partition(":")
+    if library := ADAPTERS.get(prefix + colon):
         adapters = importlib.import_module("myriad.adapters")
-        return adapters.from_gymnax(env.removeprefix("gymnax:"), **overrides)
+        return adapters.import_adapter(*library).adapt(name, **overrides)
     kind: Any = ENVIRONMENTS.load(env)
     for field in dataclasses.fields(kind):
         if field.name in overrides and (field.type is str or get_origin(field.type) is Literal):
@@ -137,7 +153,10 @@ def name_of(env: Environment, options: Mapping[str, Any]) -> str:
 
     If there is none, it is "object:" and the name of its class.
     """
+    prefixes = {library.module: prefix for prefix, library in ADAPTERS.items()}
     name = ENVIRONMENTS.name_of(type(env))
+    if prefix := prefixes.get(type(env).__module__):
+        name = f"{prefix}{env.name}"  # pyright: ignore[reportAttributeAccessIssue]
     if name is not None and make_env(name, **options) == env:
         return name
     return OBJECT + type(env).__name__
