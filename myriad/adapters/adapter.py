@@ -94,6 +94,12 @@ class Adapter:
         options = sorted((key, value) for key, value in overrides.items() if key not in fields)
         return cls(name, options=tuple(options), **own)
 
+    def changed(self, **overrides: Any) -> Self:
+        """Return the environment with other fields or arguments. Raises the errors of `adapt`."""
+        fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        chosen = fields.pop("options")
+        return self.adapt(**{**fields, **dict(chosen), **overrides})
+
     @property
     def default_params(self) -> Any:
         return None

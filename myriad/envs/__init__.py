@@ -51,7 +51,12 @@ class Library(NamedTuple):
 # Environments of other libraries, by prefix. Such a name never stands for a module of yours.
 ADAPTERS = {
     "brax:": Library("myriad.adapters.brax", "brax", "brax"),
+    "craftax:": Library("myriad.adapters.craftax", "craftax", "craftax"),
     "gymnax:": Library("myriad.adapters.gymnax", "gymnax", "bench"),
+    "jumanji:": Library("myriad.adapters.jumanji", "jumanji", "jumanji"),
+    "pgx:": Library("myriad.adapters.pgx", "pgx", "pgx"),
+    "playground:": Library("myriad.adapters.playground", "mujoco_playground", "playground"),
+    "xland:": Library("myriad.adapters.xland", "xminigrid", "xland"),
 }
 # How a configuration calls an environment that you gave it as an object.
 OBJECT = "object:"
@@ -112,6 +117,8 @@ def _changed(env: Any, name: str, overrides: Mapping[str, Any]) -> Any:
     """Return an environment with other values of its fields and of its parameters' fields."""
     from myriad.envs.wrappers import Wrapper
 
+    if isinstance(env, importlib.import_module("myriad.adapters.adapter").Adapter):
+        return env.changed(**overrides)
     if isinstance(env, Wrapper):
         own = {name: overrides[name] for name in _fields(env) & overrides.keys()}
         rest = {name: value for name, value in overrides.items() if name not in own}

@@ -23,6 +23,10 @@ pytestmark = pytest.mark.filterwarnings("default")
 # One small environment of each library, and fields with other values than the defaults.
 SMALL = {
     "brax:inverted_pendulum": {"backend": "positional", "episode_length": 7},
+    "craftax:Craftax-Classic-Symbolic-v1": {"max_timesteps": 7},
+    "jumanji:Snake-v1": {"num_rows": 4, "num_cols": 4, "time_limit": 7},
+    "pgx:2048": {},
+    "xland:MiniGrid-Empty-5x5": {"max_steps": 7},
 }
 
 
@@ -79,9 +83,11 @@ def test_an_environment_rolls_out_and_compiles_once(name):
 
 def test_the_same_fields_make_an_equal_environment(name):
     env = make_env(name, **SMALL[name])
-    assert make_env(name, **SMALL[name]) == env != make_env(name)
+    assert make_env(name, **SMALL[name]) == make_env(make_env(name), **SMALL[name]) == env
+    assert not SMALL[name] or env != make_env(name)
 
 
+@pytest.mark.long
 def test_the_checker_finds_no_fault(name):
     check_env(make_env(name, **SMALL[name]))
 
@@ -139,3 +145,79 @@ def test_arguments_of_a_brax_class_are_fields_and_a_wrong_value_is_refused():
     ):
         with pytest.raises(InvalidArgumentError, match=sentence):
             make_env("brax:hopper", **changes)
+
+
+# --- Jumanji, Pgx, XLand-MiniGrid and Craftax -----------------------------------------------------
+
+
+@pytest.mark.slow
+def test_jumanji_steps_are_its_own_and_a_discount_of_zero_terminates():
+    required("jumanji:")
+    import jumanji
+
+    name = "jumanji:Snake-v1"
+    env, own = make_env(name, **SMALL[name]), jumanji.make("Snake-v1", **SMALL[name])
+    own_step = jax.jit(own.step)
+    theirs, _ = jax.jit(own.reset)(make_key(0))
+    for _, _, action, (obs, _, reward, terminated, truncated, _) in steps_of(env, 7):
+        theirs, timestep = own_step(theirs, action)
+        jax.tree.map(np.testing.assert_array_equal, obs, timestep.observation)
+        assert reward == timestep.reward
+        assert bool(terminated) == bool(timestep.last() & (timestep.discount == 0))
+        assert not truncated
+    assert jax.tree.structure(obs) == jax.tree.structure(env.observation_space(None))
+    # The spec of Jumanji leaves out the last count of steps, our space does not.
+    assert env.observation_space(None).step_count.high == 7
+
+
+@pytest.mark.slow
+def test_a_team_of_jumanji_shares_the_sum_of_its_rewards():
+    required("jumanji:")
+    env = make_env("jumanji:Connector-v3")
+    *_, results = next(steps_of(env, 1))
+    assert results[2].shape == ()
+
+
+@pytest.mark.slow
+def test_pgx_ends_a_game_after_an_illegal_move_and_refuses_two_players():
+    required("pgx:")
+    env = make_env("pgx:2048")
+    obs, state = jax.jit(env.reset)(make_key(0), None)
+    assert obs.dtype == np.uint8
+    illegal = int(jnp.argmin(state.legal_action_mask))
+    while state.legal_action_mask[illegal]:
+        state = env.step(make_key(1), state, jnp.int32(illegal), None)[1]
+        illegal = int(jnp.argmin(state.legal_action_mask))
+    results = env.step(make_key(1), state, jnp.int32(illegal), None)
+    assert (float(results[2]), bool(results[3]), bool(results[4])) == (-1.0, True, False)
+    with pytest.raises(
+        InvalidArgumentError, match="must be a game for one player, but pgx's chess"
+    ):
+        make_env("pgx:chess")
+
+
+@pytest.mark.slow
+def test_the_time_limit_of_xland_truncates_and_its_fields_change_the_observation():
+    required("xland:")
+    env = make_env("xland:MiniGrid-EmptyRandom-16x16", max_steps=7, view_size=5)
+    assert env.observation_space(None).shape == (5, 5, 2)
+    ends = [(bool(r[3]), bool(r[4])) for *_, r in steps_of(env, 7)]
+    assert ends == [(False, False)] * 6 + [(False, True)]
+
+
+@pytest.mark.slow
+def test_the_time_limit_of_craftax_terminates_as_in_craftax():
+    required("craftax:")
+    env = make_env("craftax:Craftax-Classic-Symbolic-v1", max_timesteps=7)
+    assert env.default_params.max_timesteps == 7
+    assert [bool(r[3]) for *_, r in steps_of(env, 8)][-1]
+
+
+@pytest.mark.slow
+def test_a_state_is_drawn(name):
+    env = make_env(name)
+    if name.startswith("brax:"):
+        pytest.skip("needs OpenGL")
+    picture = env.render(jax.jit(lambda key: env.reset(key, env.default_params))(make_key(0))[1])
+    assert picture.dtype == np.uint8
+    assert picture.shape[2:] == (3,)
