@@ -45,7 +45,7 @@ class FromPlayground(WithBraxState):
 
 
 def _registry() -> Any:
-    return importlib.import_module("mujoco_playground.registry")
+    return importlib.import_module("mujoco_playground").registry
 
 
 def _flat(config: Any, prefix: str = "") -> dict[str, Any]:

@@ -16,7 +16,7 @@ from myriad.spaces import Box, Discrete
 class FromXLand(Adapter):
     """An environment of XLand-MiniGrid. Its parameters are static fields, as `view_size` is."""
 
-    library: ClassVar[str] = "xminigrid"
+    library: ClassVar[str] = "xland"
 
     @classmethod
     def names(cls) -> Iterable[str]:

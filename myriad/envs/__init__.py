@@ -54,6 +54,7 @@ ADAPTERS = {
     "craftax:": Library("myriad.adapters.craftax", "craftax", "craftax"),
     "gymnax:": Library("myriad.adapters.gymnax", "gymnax", "bench"),
     "jumanji:": Library("myriad.adapters.jumanji", "jumanji", "jumanji"),
+    "navix:": Library("myriad.adapters.navix", "navix", "navix"),
     "pgx:": Library("myriad.adapters.pgx", "pgx", "pgx"),
     "playground:": Library("myriad.adapters.playground", "mujoco_playground", "playground"),
     "xland:": Library("myriad.adapters.xland", "xminigrid", "xland"),
