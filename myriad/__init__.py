@@ -49,34 +49,28 @@ __all__ = [
     "train_and_evaluate",
 ]
 
+# The module of each name.
 _HOMES = {
-    "MyriadError": "myriad.errors",
-    "Rollout": "myriad.rollout",
-    "check_env": "myriad.envs.checker",
-    "configure": "myriad.hardware",
-    "create_config": "myriad.api",
-    "evaluate": "myriad.api",
-    "from_gymnax": "myriad.adapters",
-    "list_agents": "myriad.agents",
-    "list_envs": "myriad.envs",
-    "load_agent": "myriad.api",
-    "make_agent": "myriad.agents",
-    "make_env": "myriad.envs",
-    "make_key": "myriad.random",
-    "make_train": "myriad.api",
-    "register_env": "myriad.envs",
-    "resume": "myriad.api",
-    "to_gymnasium": "myriad.adapters",
-    "to_gymnasium_vector": "myriad.adapters",
-    "to_gymnax": "myriad.adapters",
-    "train_and_evaluate": "myriad.api",
+    name: module
+    for module, names in {
+        "adapters": "from_gymnax to_gymnasium to_gymnasium_vector to_gymnax",
+        "agents": "list_agents make_agent",
+        "api": "create_config evaluate load_agent make_train resume train_and_evaluate",
+        "envs": "list_envs make_env register_env",
+        "envs.checker": "check_env",
+        "errors": "MyriadError",
+        "hardware": "configure",
+        "random": "make_key",
+        "rollout": "Rollout",
+    }.items()
+    for name in names.split()
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'myriad' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
+    value = getattr(importlib.import_module(f"myriad.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
 

@@ -15,7 +15,6 @@ from jax.core import Tracer
 
 from myriad import distributed, hardware
 from myriad.agents.controller import ControllerLearner, TrainedPolicy
-from myriad.arguments import checked, require
 from myriad.autotune import autotune
 from myriad.autotune.precision import warn_if_slower
 from myriad.envs import OBJECT, Environment
@@ -24,22 +23,22 @@ from myriad.errors import InvalidArgumentError, shown
 from myriad.files import announced
 from myriad.host import release_freed_memory
 from myriad.random import fast_key, make_key
-from myriad.ranges import SEED_LIST, Integer, Seed
+from myriad.ranges import SEED_LIST, Integer, Seed, checked, require
 from myriad.settings import wandb_names, xla_flags
 from myriad.signals import interrupts_kept
-from myriad.training.active import ActiveSetting, active_settings
+from myriad.training.active_settings import ActiveSetting, active_settings
 from myriad.training.callbacks import Callback, require_callbacks
+from myriad.training.callbacks.built_in import built_in_callbacks
+from myriad.training.callbacks.films import require_drawing
+from myriad.training.callbacks.trackers import require_trackers
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig, make_config, require_values
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
-from myriad.training.fits import compile_evaluation, require_restorable, shortage_named
-from myriad.training.logging.built_in import built_in_callbacks
-from myriad.training.logging.films import require_drawing
-from myriad.training.logging.run_folder import RunFolder
-from myriad.training.logging.trackers import require_trackers
 from myriad.training.loop import LearningLoop
+from myriad.training.memory import compile_evaluation, require_restorable, shortage_named
 from myriad.training.programs import CompiledTraining
 from myriad.training.results import SeedResults, TrainingResults, slot_of
+from myriad.training.run_folder import RunFolder
 from myriad.training.trainer import Trainer, Trainings, environment_record
 from myriad.xla import result_shapes
 

@@ -7,9 +7,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from myriad.arguments import checked
 from myriad.errors import InvalidArgumentError
 from myriad.files import read_text, readable
+from myriad.ranges import checked
 
 Row = Mapping[str, str]
 

@@ -17,7 +17,6 @@ from typing import Annotated, Any
 import jax
 
 from myriad import settings
-from myriad.arguments import checked
 from myriad.distributed import Launch, connect
 from myriad.errors import (
     BackendStartedError,
@@ -32,7 +31,7 @@ from myriad.host import (
     resident_bytes,
     usable_cores,
 )
-from myriad.ranges import Integer
+from myriad.ranges import Integer, checked
 
 _WHOLE_LOOPS = "xla_cpu_small_while_loop_byte_threshold"
 _FUSED_OUTPUTS = "xla_cpu_use_multi_output_fusion"

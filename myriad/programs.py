@@ -15,16 +15,15 @@ import jax
 
 from myriad.agents.controller import ControllerLearner, controller_of
 from myriad.timing import block_until_ready
+from myriad.training.callbacks.built_in import built_in_callbacks
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig
 from myriad.training.evaluation import Evaluation, key_alone
-from myriad.training.halves import Halves
-from myriad.training.logging.built_in import built_in_callbacks
-from myriad.training.logging.run_folder import RunFolder
 from myriad.training.loop import LearningLoop
 from myriad.training.memory import program_bytes
-from myriad.training.programs import CompiledTraining
+from myriad.training.programs import CompiledTraining, Halves
 from myriad.training.results import TrainingResults
+from myriad.training.run_folder import RunFolder
 from myriad.training.trainer import Trainer, Trainings
 from myriad.xla import ProgramReport, describe
 

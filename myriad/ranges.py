@@ -1,18 +1,25 @@
 """The range of every number that you can set, declared in the annotation of its field or argument.
 
 The command line, TOML files and Python all use the same check. A field that declares no range, as
-in your own environment, is not checked.
+in your own environment, is not checked. `checked` has a public function check all its arguments.
 """
 
 import dataclasses
+import functools
+import inspect
 import math
+import os
 import sys
-import types
-from collections.abc import Iterator
+from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Annotated, Any, Union, cast, get_args, get_origin
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, ParamSpec, TypeVar, Union, cast, get_args, get_origin
 
 from myriad.errors import InvalidArgumentError, shown
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 INT32 = 2**31 - 1
 INT64 = 2**63 - 1
@@ -126,15 +133,12 @@ class Range:
     def _lost(self, value: Any) -> str:
         """Say why a number that seems to be in the range is refused."""
         kind: Any = Real
-        if self.whole or self.most > _LARGEST or not isinstance(value, kind):
+        if self.whole or isinstance(value, bool) or not isinstance(value, kind):
             return ""
-        if not -math.inf < value < math.inf:
-            return ""
-        is_too_large = self.most == _LARGEST and abs(value) > _LARGEST
-        if is_too_large or (self.positive and 0 < value < _SMALLEST):
-            return ", which float32 can't hold"
-        is_wide = isinstance(value, int) and abs(value) <= _LARGEST and _is_wide(value)
-        return "; write it with a decimal point" if is_wide and self._holds(float(value)) else ""
+        most = math.inf if self.most == _LARGEST else self.most
+        is_above = value > 0 if self.positive else value >= self.least
+        seems_in = is_above and value <= most and value != math.inf
+        return ", which 32 bits can't hold" if seems_in else ""
 
     def _holds_all(self, array: Any) -> bool:
         is_numbers = hasattr(array, "min") and array.size > 0 and array.dtype.kind in "iuf"
@@ -184,7 +188,7 @@ FramesPerSecond = Annotated[int, Integer(1, 1_000)]
 
 def range_in(annotation: Any) -> Range | None:
     """Return the range that an annotation declares, if it declares one."""
-    if get_origin(annotation) in (Union, types.UnionType):
+    if get_origin(annotation) in (Union, UnionType):
         found = [each for each in map(range_in, get_args(annotation)) if each is not None]
         return found[0] if len(found) == 1 else None
     if get_origin(annotation) is not Annotated:
@@ -213,16 +217,96 @@ def require_ranges(instance: Any) -> None:
             declared.require(name, value)
 
 
-def undeclared(kind: Any) -> Iterator[str]:
-    """Yield the fields of a dataclass that hold numbers and declare no range."""
-    for field in dataclasses.fields(kind):
-        if range_in(field.type) is None and numbers_in(field.type):
-            yield field.name
+# How messages call an annotation whose own name says too little.
+_NAMES = {
+    "bool": "True or False",
+    "int": "an integer",
+    "float": "a number",
+    "tuple": "a list",
+    "str": "a string",
+    "Path": "a path",
+    "Iterable": "a list",
+    "Sequence": "a list",
+    "Callable": "a function",
+    "TrainingConfig": "a TrainingConfig, as create_config builds it",
+}
 
 
-def numbers_in(annotation: Any) -> bool:
-    """Return whether an annotation is a number, or holds one."""
-    return annotation in (int, float) or any(map(numbers_in, get_args(annotation)))
+class Like:
+    """The members that an object must have: `Annotated[Environment, Like("an env", "reset")]`.
+
+    Args:
+        kind: the words for such an object, and where it comes from.
+        *members: the attributes that it must have.
+    """
+
+    def __init__(self, kind: str, *members: str):
+        self.kind = kind
+        self.members = members
+
+    def holds(self, value: Any) -> bool:
+        """Return whether an object has the members. A class has them too, but doesn't count."""
+        return not isinstance(value, type) and all(hasattr(value, name) for name in self.members)
+
+
+def checked(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Make a function raise InvalidArgumentError if an argument doesn't match its annotation.
+
+    It checks ranges, `Like` and types that `isinstance` understands. None passes if it is the
+    default.
+    """
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def wrapper(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError:
+            return function(*args, **kwargs)  # Python itself says best which argument is missing.
+        for argument, value in given.items():
+            parameter = signature.parameters[argument]
+            if parameter.kind is parameter.VAR_KEYWORD:
+                continue
+            if value is not None or parameter.default is not None:
+                require(argument, value, parameter.annotation)
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+def require(name: str, value: Any, annotation: Any) -> None:
+    """Raise InvalidArgumentError unless a value matches an annotation."""
+    if (declared := range_in(annotation)) is not None:
+        declared.require(name, value)
+    elif not _fits(value, annotation):
+        raise InvalidArgumentError(
+            name, f"must be {_described(annotation)}, but got {shown(value)}."
+        )
+
+
+def _fits(value: Any, annotation: Any) -> bool:
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        like = next((each for each in annotation.__metadata__ if isinstance(each, Like)), None)
+        return like is None or like.holds(value)
+    if origin in (Union, UnionType):
+        return any(_fits(value, each) for each in get_args(annotation))
+    kind = origin or annotation
+    if kind is Any or kind is inspect.Parameter.empty or not isinstance(kind, type):
+        return True
+    if kind in (int, float):
+        return isinstance(value, int | kind) and not isinstance(value, bool)
+    return isinstance(value, {Path: os.PathLike, tuple: tuple | list}.get(kind, kind))
+
+
+def _described(annotation: Any) -> str:
+    if get_origin(annotation) is Annotated:
+        return next(each.kind for each in annotation.__metadata__ if isinstance(each, Like))
+    if get_origin(annotation) in (Union, UnionType):
+        kinds = [_described(each) for each in get_args(annotation) if each is not NoneType]
+        return " or ".join(dict.fromkeys(kinds))
+    name = (get_origin(annotation) or annotation).__name__
+    return _NAMES.get(name, f"a {name}")
 
 
 def _is_traced(value: Any) -> bool:

@@ -1,11 +1,12 @@
 """Registries of things that you choose by name, whose targets are imported on first use."""
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from numbers import Integral
 from typing import Any
 
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
+from myriad.ranges import require
 
 
 class Registry:
@@ -123,13 +124,10 @@ def check_overrides(owner: str, defaults: Mapping[str, Any], overrides: Mapping[
     for name, value in overrides.items():
         if name not in defaults:
             raise UnknownNameError("field", name, defaults, owner=owner)
-        kind = next((kind for kind, fits in _KINDS.items() if fits(defaults[name])), None)
-        if (
-            kind is not None
-            and not _KINDS[kind](value)
-            and not (kind in _NUMBERS and hasattr(value, "dtype"))
-        ):
-            raise InvalidArgumentError(name, f"must be {kind}, but got {shown(value)}.")
+        kind = type(defaults[name])
+        is_array = kind in (int, float) and hasattr(value, "dtype")
+        if kind in (bool, int, float, str, tuple, list) and not is_array:
+            require(name, value, kind)
 
 
 def refuse_unused(thing: Any, defaults: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
@@ -159,22 +157,3 @@ def refuse_unused(thing: Any, defaults: Mapping[str, Any], overrides: Mapping[st
 def is_integer(value: Any) -> bool:
     """Return whether `value` is an integer of Python or NumPy. True and False are not."""
     return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def require_integer(name: str, value: Any, least: int) -> None:
-    """Raise InvalidArgumentError unless `value` is an integer of at least `least`."""
-    if not is_integer(value) or value < least:
-        raise InvalidArgumentError(
-            name, f"must be an integer of at least {least}, but got {shown(value)}."
-        )
-
-
-# From the narrowest kind on, since a default has the first kind that it fits.
-_KINDS: dict[str, Callable[[Any], bool]] = {
-    "true or false": lambda value: isinstance(value, bool),
-    "an integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "a number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
-    "a string": lambda value: isinstance(value, str),
-    "a list": lambda value: isinstance(value, tuple | list),
-}
-_NUMBERS = ("an integer", "a number")

@@ -20,7 +20,6 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from myriad import loops
 from myriad.agents import Learner
 from myriad.agents.controller import AnyAgent, WithMemory
-from myriad.arguments import checked, require
 from myriad.counters import Counter
 from myriad.distributed import all_gather
 from myriad.envs.environment import AnyEnvironment
@@ -28,7 +27,7 @@ from myriad.envs.vector import BatchState, Transition, VectorEnv
 from myriad.errors import InvalidArgumentError, shown
 from myriad.hardware import compiles_loops_whole
 from myriad.random import MIX2X32, is_key, make_key
-from myriad.ranges import INT64, Integer, Seed
+from myriad.ranges import INT64, Integer, Seed, checked, require
 from myriad.xla import (
     OuterJit,
     Stated,

@@ -39,7 +39,7 @@ SLOW_EXAMPLES = {
     "myriad.agents.networks.cnn.CNN",
     "myriad.envs.checker.check_env",
     "myriad.rollout.Rollout",
-    "myriad.training.population.population.Population",
+    "myriad.training.population.Population",
 }
 
 

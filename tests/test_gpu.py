@@ -21,7 +21,7 @@ from myriad import (
     make_key,
     train_and_evaluate,
 )
-from myriad.agents.networks import sum_rows
+from myriad.agents.networks.mlp import sum_rows
 from myriad.xla import describe
 
 pytestmark = [

@@ -9,7 +9,7 @@ from myriad.cli import main
 from myriad.cli.arguments import parse
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.presets import list_presets, load_preset
-from myriad.training.active import active_settings
+from myriad.training.active_settings import active_settings
 from myriad.training.config import TrainingConfig
 from myriad.training.trainer import environment_record
 

@@ -44,7 +44,7 @@ class _TrainingProgram:
         import_module("jax").block_until_ready(returns)
 
     def train(self, path: Any) -> None:
-        run = import_module("myriad.training.logging.run_folder").RunFolder.create(path, "", {})
+        run = import_module("myriad.training.run_folder").RunFolder.create(path, "", {})
         trainer = import_module("myriad.training.trainer").Trainer(self._resolved, run, quiet=True)
         trainer.programs, self._training.compile = self._training, lambda *_, **__: None
         trainer.run()
@@ -56,7 +56,7 @@ class _TrainingProgram:
 
 class _LearningProgram:
     def __init__(self, config: Any):
-        halves = import_module("myriad.training.halves").Halves(config.resolve())
+        halves = import_module("myriad.training.programs").Halves(config.resolve())
         self._state, self._experience = halves.arguments()
         self.compiled = halves.learn.lower(self._state, self._experience).compile()
 

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from myriad.arguments import Like, checked, require
 from myriad.envs.environment import AnyEnvironment
 from myriad.errors import NotInstalledError
-from myriad.ranges import Integer
+from myriad.ranges import Integer, Like, checked, require
 from myriad.spaces import Box
 
 if TYPE_CHECKING:

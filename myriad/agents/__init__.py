@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from myriad.agents.agent import Agent, Learner
-from myriad.arguments import checked
 from myriad.envs.environment import AnyEnvironment, Environment
 from myriad.errors import InvalidArgumentError
-from myriad.ranges import ranges_of
+from myriad.ranges import checked, ranges_of
 from myriad.registry import Registry, check_overrides, refuse_unused
 
 __all__ = ["Agent", "Learner", "list_agents", "make_agent", "make_learner"]

@@ -5,16 +5,30 @@ of an action.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import jax
 
 from myriad.envs.vector import BatchState, Transition
 from myriad.errors import InvalidArgumentError
+from myriad.ranges import INT64, Integer, Number
 
 State = TypeVar("State")
 # Averages every leaf of a tree over the devices that train together.
 Mean = Callable[[Any], Any]
+
+# Types of hyperparameters with their ranges, which a learner's `create` checks.
+Fraction = Annotated[float, Number(0, 1)]
+Positive = Annotated[float, Number(positive=True)]
+PositiveOrOff = Annotated[float | None, Number(positive=True, words=(None,))]
+Limit = Annotated[float, Number(positive=True, infinity=True)]
+Weight = Annotated[float, Number(0)]
+Count = Annotated[int, Integer(1)]
+ManySteps = Annotated[int, Integer(1, INT64)]
+# How often an update repeats something. It is bounded, since an update can't be interrupted.
+Repetitions = Annotated[int, Integer(1, 100_000)]
+# The initial weights of a layer are orthogonal, and drawing wider ones takes minutes.
+Widths = Annotated[tuple[int, ...], Integer(1, 16_384, items=(0, 64))]
 
 # Steps of all environments together, for agents without a default of their own.
 DEFAULT_TOTAL_STEPS = 500_000
@@ -188,24 +202,3 @@ class Learner(Generic[State]):
             InvalidArgumentError: a hyperparameter can't be shared among so many.
         """
         return self
-
-
-def learner_of_device(learner: Any, num_envs: int, num_devices: int) -> Any:
-    """Return the learner of one of the devices that share `num_envs` environments.
-
-    Raises:
-        InvalidArgumentError: the devices can't share them, or it can't learn from so many.
-    """
-    if num_devices > 1 and learner.per_device is None:
-        raise InvalidArgumentError(
-            "num_devices",
-            f"must be 1 with {type(learner.agent).__name__}, which trains on one "
-            f"device, but is {num_devices}.",
-        )
-    if num_envs % num_devices:
-        raise InvalidArgumentError(
-            "num_devices", f"must divide num_envs = {num_envs:,}, but is {num_devices}."
-        )
-    shared = learner.on_each_of(num_devices)
-    shared.require_num_envs(num_envs // num_devices)
-    return shared

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from myriad.agents.agent import Agent, Environments, Learner
-from myriad.arguments import Like
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, select_reset
 from myriad.errors import InvalidArgumentError
+from myriad.ranges import Like
 from myriad.spaces import Box, Discrete, Space
 
 _ACT, _STEP = range(2)

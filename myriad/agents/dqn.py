@@ -14,32 +14,36 @@ import jax.numpy as jnp
 import optax
 
 from myriad.agents import q_learning
-from myriad.agents.agent import DEFAULT_TOTAL_STEPS, Environments, Learner, Mean
-from myriad.agents.gradients import (
-    GRADIENT_METRICS,
-    Learned,
-    LossScale,
-    before_learning,
-    clip_by_norm,
-    gradient_step,
-)
-from myriad.agents.hyperparameters import (
-    WHOLE_TRAINING,
+from myriad.agents.agent import (
+    DEFAULT_TOTAL_STEPS,
     Count,
+    Environments,
     Fraction,
+    Learner,
     Limit,
     ManySteps,
-    ManyUpdates,
+    Mean,
     Positive,
     PositiveOrOff,
     Repetitions,
     Weight,
     Widths,
+)
+from myriad.agents.gradients import (
+    GRADIENT_METRICS,
+    WHOLE_TRAINING,
+    Learned,
+    LossScale,
+    ManyUpdates,
     annealed,
     annealed_over,
+    before_learning,
+    clip_by_norm,
+    gradient_step,
 )
 from myriad.agents.minibatches import MANY_ENVS, require_whole_parts, steps_for_many
-from myriad.agents.networks import NetworkSpec, flatten, network_defaults
+from myriad.agents.networks import NetworkSpec, network_defaults
+from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import (
     RunningMoments,
     discounted_return,

@@ -2,13 +2,13 @@
 
 What a learner need not know is here: blocks of rows that fit into the caches, gradient
 accumulation, the average over devices, parameters that are narrower than float32, and the scaled
-loss that keeps float16's gradients from vanishing.
+loss that keeps float16's gradients from vanishing. So are learning rates that fall.
 """
 
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +16,14 @@ import optax
 
 from myriad.agents.agent import Mean
 from myriad.agents.minibatches import mean_over_blocks
-from myriad.agents.networks import EXACT
+from myriad.agents.networks.mlp import EXACT
 from myriad.agents.precision import Precision
+from myriad.counters import Counter
+from myriad.ranges import INT64, Integer
 
+# The value of `anneal_updates` that means the length of the training.
+WHOLE_TRAINING = "training"
+ManyUpdates = Annotated[int | str | None, Integer(1, INT64, words=(WHOLE_TRAINING, None))]
 # The metrics that a learner with `gradient_statistics` reports in addition to its losses.
 GRADIENT_METRICS = ("gradient_norm", "update_norm", "parameter_norm")
 # Dynamic loss scaling as in Micikevicius et al. (2018), "Mixed precision training", with the usual
@@ -135,6 +140,20 @@ def gradient_step(
         metrics = metrics | dict(zip(GRADIENT_METRICS, norms, strict=True))
     rounded = (params - change).astype(learned.params.dtype)
     return Learned(rounded, opt_state, loss_scale), metrics
+
+
+def annealed_over(learner: Any, num_updates: int) -> Any:
+    """Return the learner with `anneal_updates` set, or as it is if you chose the field."""
+    if learner.anneal_updates != WHOLE_TRAINING:
+        return learner
+    return dataclasses.replace(learner, anneal_updates=num_updates)
+
+
+def annealed(rate: float, num_updates: Counter, anneal_updates: Any) -> jax.Array | float:
+    """Return a rate that falls linearly to 0 over `anneal_updates`, or is constant without them."""
+    if anneal_updates is None or isinstance(anneal_updates, str):
+        return rate
+    return rate * jnp.maximum(1 - num_updates.as_float() / jnp.float32(anneal_updates), 0)
 
 
 def clip_by_norm(max_norm: float | jax.Array) -> optax.GradientTransformation:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from myriad.agents.agent import Mean, alone
-from myriad.agents.networks import EXACT
+from myriad.agents.networks.mlp import EXACT
 
 # Added to a variance before the root, so that a constant is divided by 1e-4 and not by 0.
 _EPSILON = 1e-8

@@ -15,28 +15,30 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
-from myriad.agents.agent import Environments, Learner, Mean
-from myriad.agents.gradients import (
-    GRADIENT_METRICS,
-    Learned,
-    LossScale,
-    before_learning,
-    clip_by_norm,
-    gradient_step,
-)
-from myriad.agents.hyperparameters import (
-    WHOLE_TRAINING,
+from myriad.agents.agent import (
     Count,
+    Environments,
     Fraction,
+    Learner,
     Limit,
-    ManyUpdates,
+    Mean,
     Positive,
     PositiveOrOff,
     Repetitions,
     Weight,
     Widths,
+)
+from myriad.agents.gradients import (
+    GRADIENT_METRICS,
+    WHOLE_TRAINING,
+    Learned,
+    LossScale,
+    ManyUpdates,
     annealed,
     annealed_over,
+    before_learning,
+    clip_by_norm,
+    gradient_step,
 )
 from myriad.agents.minibatches import (
     MANY_ENVS,
@@ -47,7 +49,8 @@ from myriad.agents.minibatches import (
     shapes_for_many,
     steps_for_many,
 )
-from myriad.agents.networks import NetworkSpec, flatten, network_defaults
+from myriad.agents.networks import NetworkSpec, network_defaults
+from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import (
     RunningMoments,
     first_or,

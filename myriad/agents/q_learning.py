@@ -15,7 +15,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from myriad.agents.minibatches import MANY_ENVS, map_over_blocks
-from myriad.agents.networks import ACTIVATIONS, EXACT, MLP, NetworkSpec, affine, sum_rows
+from myriad.agents.networks import NetworkSpec
+from myriad.agents.networks.mlp import ACTIVATIONS, EXACT, MLP, affine, sum_rows
 from myriad.agents.normalization import RunningMoments, normalize_obs
 from myriad.agents.precision import FLOAT32, Precision
 from myriad.envs import Environment

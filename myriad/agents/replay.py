@@ -13,7 +13,7 @@ from jax.experimental.compute_on import compute_on
 from jax.typing import DTypeLike
 
 from myriad.errors import InvalidArgumentError, UnknownNameError
-from myriad.registry import require_integer
+from myriad.ranges import Integer
 
 # Where the columns may lie.
 MEMORIES = ("device", "host")
@@ -74,7 +74,7 @@ class ReplayRing:
 
     def __post_init__(self) -> None:
         for name in ("capacity", "num_envs"):
-            require_integer(name, getattr(self, name), 1)
+            Integer(1).require(name, getattr(self, name))
         if self.memory not in MEMORIES:
             raise UnknownNameError("replay_memory", self.memory, MEMORIES)
 

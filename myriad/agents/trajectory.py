@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from myriad.agents.agent import Environments
 from myriad.agents.minibatches import is_narrow
-from myriad.agents.networks import flatten
+from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import discounted_return
 from myriad.envs.vector import BatchState, Transition
 

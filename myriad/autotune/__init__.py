@@ -2,8 +2,7 @@
 
 from myriad.autotune.cache import ProfileCache
 from myriad.autotune.search import Candidate
-from myriad.autotune.suggest import suggest_config, suggest_scan_chunk_size
-from myriad.autotune.tuner import AutotuneResult, autotune
+from myriad.autotune.tuner import AutotuneResult, autotune, suggest_config, suggest_scan_chunk_size
 
 __all__ = [
     "AutotuneResult",

@@ -1,44 +1,25 @@
 """The autotuner's results, in one readable JSON file that identical machines may share."""
 
 import contextlib
-import dataclasses
-import itertools
+import hashlib
 import json
-import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from myriad import settings
-from myriad.arguments import checked
-from myriad.autotune.keys import digest
-from myriad.autotune.search import Candidate
 from myriad.errors import InvalidArgumentError
 from myriad.files import holder_of, readable, replacing, write_errors_explained
+from myriad.ranges import checked
 
-# Raise it when entries get a new field, since an entry with an unknown field counts as damaged.
+# Raise it when entries change.
 SCHEMA_VERSION = 1
 _NAME = "autotune_profiles.json"
-# The field of each entry's checksum. An entry without it was written by hand.
+# The field of each entry's checksum.
 _CHECKSUM = "checksum"
 SECTIONS = ("hardware", "env_profiles", "agent_profiles", "chunk_size_configs")
-# The fields of every answer. An entry with others was changed by hand or by another version.
-_ANSWER = {
-    "optimal_chunk_size": int,
-    "throughput_steps_per_s": float,
-    "throughput_low": float,
-    "throughput_high": float,
-    "memory_bytes": int,
-    "validated_at": str,
-    "candidates": dict,
-    "stretch_steps": int,
-    "rounds_s": dict,
-}
-# The fields that an answer may also have. Any other name was changed by a fault.
-_ENTRY_NAMES = {*_ANSWER, "details", _CHECKSUM}
-_CANDIDATE: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(Candidate)}
 # Writing takes milliseconds, so a process that holds the lock for longer is stopped or hangs.
 _LOCK_WAIT_S = 30.0
 
@@ -50,8 +31,8 @@ class ProfileCache:
 
     Writers take turns by a lock and replace the whole file, so readers need no lock. A file of this
     name that can't be understood is renamed with a warning, and a new one is started. One of
-    another name is refused. An entry that is not Myriad's, or that doesn't match its checksum,
-    counts as missing and is replaced.
+    another name is refused. An entry that doesn't match its checksum counts as missing and is
+    replaced.
     """
 
     @checked
@@ -152,7 +133,7 @@ class ProfileCache:
             section: {
                 key: {name: value for name, value in entry.items() if name != _CHECKSUM}
                 for key, entry in entries.items()
-                if _is_entry(section, entry) and _is_whole(entry)
+                if isinstance(entry, dict) and entry.get(_CHECKSUM) == _checksum(entry)
             }
             for section, entries in sections.items()
         }
@@ -200,59 +181,18 @@ def _warn(error: InvalidArgumentError, consequence: str) -> None:
     warnings.warn(f"{str(error).removesuffix('.')}; {consequence}.", stacklevel=3)
 
 
-def _is_entry(section: str, entry: Any) -> bool:
-    if section != "chunk_size_configs":
-        return isinstance(entry, dict)
-    if not _has(entry, _ANSWER) or not entry.keys() <= _ENTRY_NAMES:
-        return False
-    if not entry["optimal_chunk_size"] * entry["stretch_steps"]:
-        return False
-    if not _are_rounds(entry["rounds_s"]):
-        return False
-    return all(
-        _has(candidate, _CANDIDATE) and candidate.keys() == _CANDIDATE.keys()
-        for candidate in entry["candidates"].values()
-    )
+def digest(value: Any) -> str:
+    """Return eight hexadecimal digits that stand for a JSON value."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def _are_rounds(rounds: Mapping[str, Any]) -> bool:
-    """Tell whether these are chunk sizes and as many seconds of each, as text."""
-    try:
-        sizes = [int(size) for size in rounds]
-        seconds = [[float(sample) for sample in samples.split()] for samples in rounds.values()]
-    except (ValueError, AttributeError):
-        return False
-    samples = list(itertools.chain.from_iterable(seconds))
-    return (
-        bool(samples)
-        and min(sizes) > 0
-        and len(set(map(len, seconds))) == 1
-        and all(0 < sample <= sys.float_info.max for sample in samples)
-    )
-
-
-def _is_whole(entry: Entry) -> bool:
-    rest = {name: value for name, value in entry.items() if name != _CHECKSUM}
-    return entry.get(_CHECKSUM, digest(rest)) == digest(rest)
-
-
-def _has(entry: Any, kinds: Mapping[str, Any]) -> bool:
-    """Tell whether an object has these values, each of its type."""
-    return isinstance(entry, dict) and all(
-        _is_a(kind, entry.get(name)) for name, kind in kinds.items()
-    )
-
-
-def _is_a(kind: Any, value: Any) -> bool:
-    """Tell whether a value is of a type. A number is finite and not negative, and no bool."""
-    if kind is float:
-        return type(value) in (int, float) and 0 <= value <= sys.float_info.max
-    return type(value) is kind and (kind is not int or 0 <= value < 2**63)
+def _checksum(entry: Entry) -> str:
+    return digest({name: value for name, value in entry.items() if name != _CHECKSUM})
 
 
 def _dump(path: Path, content: dict[str, dict[str, Entry]]) -> None:
     signed = {
-        section: {key: entry | {_CHECKSUM: digest(entry)} for key, entry in entries.items()}
+        section: {key: entry | {_CHECKSUM: _checksum(entry)} for key, entry in entries.items()}
         for section, entries in content.items()
     }
     with replacing(path) as new, new.open("w", encoding="utf-8") as file:

@@ -14,17 +14,15 @@ import numpy as np
 
 from myriad import settings
 from myriad.agents.minibatches import block_size
-from myriad.autotune.cache import Entry, ProfileCache
-from myriad.autotune.keys import digest
+from myriad.autotune.cache import Entry, ProfileCache, digest
 from myriad.autotune.profiles import hardware_profile
 from myriad.errors import SlowPrecisionWarning
 from myriad.hardware import available_bytes, fingerprint, is_configured, package_versions
 from myriad.random import make_key
 from myriad.timing import compare
-from myriad.training.active import gradient_rows
+from myriad.training.active_settings import gradient_rows
 from myriad.training.config import TrainingConfig
-from myriad.training.fits import require_fit
-from myriad.training.memory import least_needs
+from myriad.training.memory import least_needs, require_fit
 
 # Pairs of samples, and the least seconds of each. They take half a second, unless a pass is long.
 _PAIRS = 9

@@ -166,7 +166,7 @@ class Autotune(config_flags("env", "agent", "num_envs", "buffer_size"), XlaFlags
     def run(self) -> None:
         """Tune, or manage the cache as the flags say."""
         from myriad.autotune import ProfileCache, autotune
-        from myriad.autotune.suggest import STEPS_PER_ENV
+        from myriad.autotune.tuner import STEPS_PER_ENV
         from myriad.training.config import make_config
 
         cache = ProfileCache()
@@ -188,8 +188,13 @@ class Autotune(config_flags("env", "agent", "num_envs", "buffer_size"), XlaFlags
         autotune(config, force_revalidate=self.force, memory_limit=self.memory_limit)
 
     def _tune_batch(self) -> None:
-        from myriad.autotune.batch import SIZES, measure_batches, smallest_near_best, with_batch
-        from myriad.autotune.env_file import write_batch_size
+        from myriad.autotune.batch import (
+            SIZES,
+            measure_batches,
+            smallest_near_best,
+            with_batch,
+            write_batch_size,
+        )
         from myriad.dotenv import variables_in
         from myriad.files import read_text, say, write_errors_explained
         from myriad.training.config import make_config

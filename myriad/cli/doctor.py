@@ -33,7 +33,7 @@ class Doctor(TrainingFlags):
     def _print_training(self) -> list[str]:
         """Print what is active in the training, and return the problems."""
         from myriad.autotune.precision import dtype_speed
-        from myriad.training.active import ActiveSetting, active_settings
+        from myriad.training.active_settings import ActiveSetting, active_settings
         from myriad.training.config import make_config
 
         flags = self
@@ -80,8 +80,8 @@ class DoctorAlias(Doctor):
 
 
 def _trackers(names: list[str], source: str) -> Any:
-    from myriad.training.active import ActiveSetting
-    from myriad.training.logging.trackers import require_trackers
+    from myriad.training.active_settings import ActiveSetting
+    from myriad.training.callbacks.trackers import require_trackers
 
     reason = "rows go there, too" if names else "rows go to the run's folder"
     denied = False

@@ -343,8 +343,8 @@ class Train(TrainingFlags):
 
     def _print_halves(self, config: TrainingConfig) -> None:
         """Print the shares of collecting and learning, which a trace of chunks doesn't show."""
-        from myriad.training.fits import shortage_named
-        from myriad.training.halves import collect_share, measure_halves
+        from myriad.training.memory import shortage_named
+        from myriad.training.programs import collect_share, measure_halves
 
         try:
             with shortage_named():
@@ -427,14 +427,17 @@ def _for_network(of_file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[s
     if before == now or "agent" not in of_both:
         return dict(of_file)
     from myriad.agents import AGENTS
-    from myriad.agents.networks import all_defaults
+    from myriad.agents.networks import NETWORKS, network_defaults
 
-    defaults = all_defaults(AGENTS.load(of_both["agent"]), before)
-    unchosen = {f"agent.{name}" for name in defaults}
+    kind = AGENTS.load(of_both["agent"])
+    defaults = {field.name: field.default for field in dataclasses.fields(kind)}
+    defaults |= network_defaults(kind, {"network": before})
+    dependent = {field for each in NETWORKS.names() for field in NETWORKS.load(each).DEFAULTS}
+    unchosen = {f"agent.{field}": defaults[field] for field in dependent & defaults.keys()}
     return {
         name: value
         for name, value in of_file.items()
-        if name not in unchosen or with_tuples(value) != defaults[name.partition(".")[2]]
+        if name not in unchosen or with_tuples(value) != unchosen[name]
     }
 
 
@@ -445,7 +448,7 @@ def _warn_if_tuned_for_another(
     source = settings.sources.get("batch_size")
     if source is None or sources.get("batch_size") != source or settings.tuned_for is None:
         return
-    from myriad.autotune.env_file import tuned_for
+    from myriad.autotune.batch import tuned_for
 
     if settings.tuned_for != (now := tuned_for(config)):
         say(f"{source} was tuned for {settings.tuned_for}, but this is {now}.")

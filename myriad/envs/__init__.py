@@ -5,10 +5,9 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, TypeVar, get_origin
 
-from myriad.arguments import checked, require
 from myriad.envs.environment import AnyEnvironment, Environment, require_32_bits
 from myriad.errors import InvalidArgumentError, shown
-from myriad.ranges import ranges_of, require_ranges
+from myriad.ranges import checked, ranges_of, require, require_ranges
 from myriad.registry import Registry, check_overrides, refuse_unused
 
 __all__ = ["Environment", "list_envs", "make_env", "register_env"]
@@ -121,11 +120,12 @@ def _changed(env: Any, name: str, overrides: Mapping[str, Any]) -> Any:
     if isinstance(env, importlib.import_module("myriad.adapters.adapter").Adapter):
         return env.changed(**overrides)
     if isinstance(env, Wrapper):
-        own = {name: overrides[name] for name in _fields(env) & overrides.keys()}
+        own = {name: overrides[name] for name in _values(env).keys() & overrides.keys()}
         rest = {name: value for name, value in overrides.items() if name not in own}
         return dataclasses.replace(env, **own, env=_changed(env.env, name, rest))
-    own = _fields(env) - {"default_params"}
-    params = {name: getattr(env.default_params, name) for name in _fields(env.default_params)}
+    own = _values(env)
+    own.pop("default_params", None)
+    params = _values(env.default_params)
     # The class itself has already checked its own fields.
     known = dict.fromkeys(own) | params | dict.fromkeys(ranges_of(env.default_params))
     check_overrides(name, known, overrides)
@@ -150,24 +150,10 @@ def _changed(env: Any, name: str, overrides: Mapping[str, Any]) -> Any:
     return env
 
 
-def _fields(thing: Any) -> set[str]:
-    """Return the names of a dataclass's fields, and none of any other object."""
-    is_dataclass = dataclasses.is_dataclass(thing)
-    return {field.name for field in dataclasses.fields(thing)} if is_dataclass else set()
-
-
-def name_of(env: Environment, options: Mapping[str, Any]) -> str:
-    """Return the name from which `make_env(name, **options)` builds this environment again.
-
-    If there is none, it is "object:" and the name of its class.
-    """
-    prefixes = {library.module: prefix for prefix, library in ADAPTERS.items()}
-    name = ENVIRONMENTS.name_of(type(env))
-    if prefix := prefixes.get(type(env).__module__):
-        name = f"{prefix}{env.name}"  # pyright: ignore[reportAttributeAccessIssue]
-    if name is not None and make_env(name, **options) == env:
-        return name
-    return OBJECT + type(env).__name__
+def _values(thing: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass by name. Any other object has none."""
+    fields = dataclasses.fields(thing) if dataclasses.is_dataclass(thing) else ()
+    return {field.name: getattr(thing, field.name) for field in fields}
 
 
 @checked

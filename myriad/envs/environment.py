@@ -10,9 +10,8 @@ from typing import Annotated, Any, Protocol, TypeVar
 import jax
 import numpy as np
 
-from myriad.arguments import Like
 from myriad.errors import InvalidArgumentError
-from myriad.ranges import Integer, Number
+from myriad.ranges import Integer, Like, Number
 from myriad.spaces import Space
 
 # Types of parameters with their ranges, which `make_env` checks. Values may be batched or traced.

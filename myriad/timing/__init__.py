@@ -16,9 +16,8 @@ from typing import Annotated, Any
 
 import jax
 
-from myriad.arguments import checked, require
 from myriad.collector import collector_paused
-from myriad.ranges import INT64, Integer, Number, Seconds, Seed
+from myriad.ranges import INT64, Integer, Number, Seconds, Seed, checked, require
 from myriad.timing.intervals import MOST, Confidence, median_interval, require_enough
 from myriad.timing.subject import Clock, Function, Subject, timed
 

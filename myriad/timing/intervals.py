@@ -8,9 +8,8 @@ from fractions import Fraction
 from numbers import Real
 from typing import Annotated
 
-from myriad.arguments import checked
 from myriad.errors import InvalidArgumentError, shown
-from myriad.ranges import Number
+from myriad.ranges import Number, checked
 
 # The most samples. More would take minutes in exact integers.
 MOST = 100_000

@@ -10,8 +10,8 @@ from typing import Any
 
 import jax
 
-from myriad.arguments import checked
 from myriad.errors import InvalidArgumentError
+from myriad.ranges import checked
 
 Function = Callable[..., Any]
 Clock = Callable[[], float]

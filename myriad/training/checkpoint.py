@@ -1,6 +1,8 @@
 """Checkpoints hold all that a run needs to resume bit for bit. Each appears whole or not at all.
 
-The trainer saves and restores them, and `evaluate` reads the newest.
+The trainer saves and restores them, and `evaluate` reads the newest. The rows lie beside orbax's
+files and not in a `Composite`, since checksums and our own rename would still be needed for both,
+and every run folder so far has this layout.
 """
 
 import contextlib

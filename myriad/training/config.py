@@ -16,11 +16,10 @@ import pydantic
 import tomli_w
 from pydantic import ConfigDict, Field, ValidationError
 
-from myriad.arguments import checked, require
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.files import parse_toml
 from myriad.presets import Preset, load_preset
-from myriad.ranges import HOST, INT64, SEED_LIST, Integer, Number, Seed, ranges_of
+from myriad.ranges import HOST, INT64, SEED_LIST, Integer, Number, Seed, checked, ranges_of, require
 
 if TYPE_CHECKING:
     from myriad.agents.agent import Learner
@@ -468,7 +467,6 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
         owner, _, option = name.partition(".")
         if option:
             options[owner][option] = value
-    from myriad.envs import name_of
     from myriad.envs.wrappers import with_box_observations
 
     env, learner, num_envs = _built(fields, options)
@@ -485,7 +483,7 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
     of_env = options["env"] | options_of(env) | options_of(env.default_params)
     of_agent = options_of(learner.agent)
     complete = {
-        "env": fields["env"] if isinstance(fields["env"], str) else name_of(env, of_env),
+        "env": fields["env"] if isinstance(fields["env"], str) else _name_of(env, of_env),
         "num_envs": num_envs,
         "steps_per_env": steps,
         "scan_chunk_size": _chunk_size(fields.get("scan_chunk_size"), num_envs, steps, unit),
@@ -509,6 +507,22 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
         raise InvalidArgumentError(str(first["loc"][0]), says) from None
     config.__dict__.update(environment=with_box_observations(env), learner=learner)
     return config
+
+
+def _name_of(env: "Environment", options: Mapping[str, Any]) -> str:
+    """Return the name from which `make_env(name, **options)` builds an environment again.
+
+    If there is none, it is "object:" and the name of its class.
+    """
+    from myriad.envs import ADAPTERS, ENVIRONMENTS, OBJECT, make_env
+
+    prefixes = {library.module: prefix for prefix, library in ADAPTERS.items()}
+    name = ENVIRONMENTS.name_of(type(env))
+    if prefix := prefixes.get(type(env).__module__):
+        name = f"{prefix}{env.name}"  # pyright: ignore[reportAttributeAccessIssue]
+    if name is not None and make_env(name, **with_tuples(options)) == env:
+        return name
+    return OBJECT + type(env).__name__
 
 
 def _built(
@@ -581,7 +595,7 @@ def _require_devices(
     fields: Mapping[str, Any], learner: Any, num_envs: int, num_devices: int
 ) -> None:
     """Raise InvalidArgumentError if so many devices can't train together."""
-    from myriad.agents.agent import learner_of_device
+    from myriad.training.loop import learner_of_device
 
     is_off = fields.get("compile_mode") == "off"
     for name, needed, given in (

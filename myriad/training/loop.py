@@ -12,12 +12,13 @@ from jax.extend.core import ClosedJaxpr
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from myriad.agents.agent import Learner, learner_of_device
-from myriad.agents.hyperparameters import traced_names
+from myriad.agents.agent import Learner
 from myriad.counters import Counter, exact_sum
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, Transition, VectorEnv
+from myriad.errors import InvalidArgumentError
 from myriad.random import make_key
+from myriad.ranges import ranges_of
 from myriad.xla import holds_keys, is_on_host, output_fusion, put_everywhere, result_shapes
 
 # Folded into a key for each purpose, so that no two draws share a stream.
@@ -25,6 +26,8 @@ _AGENT, _ENVIRONMENTS, _UPDATE = range(3)
 # The axis of the devices that train together.
 DEVICE = "device"
 _STEP, _RESET = range(2)
+# Integers that are arguments of a compiled training, as all floats are. The others shape it.
+_COUNTS = ("num_epochs", "anneal_updates", "exploration_steps")
 # Above the purposes that learners fold in.
 _OWN = 0xDE
 
@@ -397,6 +400,42 @@ class LearningLoop:
             num_episodes, return_sum, is_bad = jax.lax.psum(of_device, DEVICE)
             of_device = num_episodes, return_sum, is_bad > 0
         return Report(state.metric_sums, *of_device)
+
+
+def learner_of_device(learner: Any, num_envs: int, num_devices: int) -> Any:
+    """Return the learner of one of the devices that share `num_envs` environments.
+
+    Raises:
+        InvalidArgumentError: the devices can't share them, or it can't learn from so many.
+    """
+    if num_devices > 1 and learner.per_device is None:
+        raise InvalidArgumentError(
+            "num_devices",
+            f"must be 1 with {type(learner.agent).__name__}, which trains on one "
+            f"device, but is {num_devices}.",
+        )
+    if num_envs % num_devices:
+        raise InvalidArgumentError(
+            "num_devices", f"must divide num_envs = {num_envs:,}, but is {num_devices}."
+        )
+    shared = learner.on_each_of(num_devices)
+    shared.require_num_envs(num_envs // num_devices)
+    return shared
+
+
+def traced_names(learner: Any) -> list[str]:
+    """Return the hyperparameters that are arguments of a compiled training and no constants.
+
+    These are all floats and some counts, unless they switch a part of the program off.
+    """
+    structural = getattr(learner, "structural", ())
+    return [
+        name
+        for name, declared in ranges_of(type(learner)).items()
+        if (not declared.whole or name in _COUNTS)
+        and name not in structural
+        and isinstance(getattr(learner, name), int | float)
+    ]
 
 
 def _spec(is_own: bool) -> PartitionSpec:  # noqa: FBT001

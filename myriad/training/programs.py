@@ -1,11 +1,12 @@
 """A training's three compiled programs, and the loop over chunks between two evaluations.
 
-The trainer runs this loop and the autotuner times it, so the autotuner measures what will run.
+The trainer runs this loop and the autotuner times it, so the autotuner measures what will run. No
+clock can run inside a compiled chunk, so `Halves` compiles the halves of an update apart.
 """
 
-import dataclasses
+import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ from myriad import settings
 from myriad.collector import collector_paused
 from myriad.counters import Counter
 from myriad.random import make_key
+from myriad.timing import Comparison, compare
 from myriad.training.config import TrainingConfig
 from myriad.training.evaluation import Evaluation, evaluation_key
 from myriad.training.loop import LearningLoop, Report, TrainState
@@ -29,6 +31,8 @@ from myriad.xla import (
 )
 
 OnReport = Callable[[Report, int], None]
+# Pairs of samples of the two halves of an update.
+_NUM_PAIRS = 7
 
 
 class Flag(Protocol):
@@ -39,31 +43,13 @@ class Flag(Protocol):
         ...
 
 
-@dataclasses.dataclass(frozen=True)
-class ProgramSize:
-    """The size of a traced program, including the programs nested in it.
-
-    Attributes:
-        operations: number of operations.
-        products: how many of the operations multiply matrices.
-        product_bytes: bytes of the largest matrix that they multiply.
-    """
-
-    operations: int
-    products: int
-    product_bytes: int
-
-    @classmethod
-    def of(cls, traced: jax.stages.Traced) -> "ProgramSize":
-        """Count the operations of a traced program."""
-        operations = 0
-        products = []
-        for each in equations(traced.jaxpr.jaxpr):
-            operations += 1
-            if each.primitive.name == "dot_general":
-                matrices: Any = [operand.aval for operand in each.invars]
-                products.append(max(x.size * x.dtype.itemsize for x in matrices))
-        return cls(operations, len(products), max(products, default=0))
+def product_bytes(traced: jax.stages.Traced) -> int:
+    """Return the bytes of the largest matrix that a program multiplies."""
+    products = (
+        each for each in equations(traced.jaxpr.jaxpr) if str(each.primitive) == "dot_general"
+    )
+    matrices: Any = [operand.aval for product in products for operand in product.invars]
+    return max((x.size * x.dtype.itemsize for x in matrices), default=0)
 
 
 class CompiledTraining:
@@ -80,7 +66,7 @@ class CompiledTraining:
         eval_every: updates between two evaluations.
         chunk: updates in one call of `run`. The autotuner changes it.
         state_shapes: the shapes of a `TrainState`, once compiled.
-        sizes: the sizes of `init`, `run` and `evaluate`, once compiled.
+        product_bytes: `product_bytes` of `run`, once compiled.
         compile_s: seconds that tracing and compiling took, or loading what was compiled before.
     """
 
@@ -104,22 +90,16 @@ class CompiledTraining:
         self.run: Any = None
         self.evaluate: Any = None
         self.state_shapes: Any = None
-        self.sizes: tuple[ProgramSize, ...] = ()
+        self.product_bytes = 0
         self.compile_s = 0.0
 
-    def compile(
-        self,
-        meanwhile: Callable[[], None] = lambda: None,
-        at_a_time: Callable[[Sequence[ProgramSize]], int] = len,
-    ) -> None:
+    def compile(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Compile the three programs side by side. After that nothing compiles while they run.
 
         With any `compile_mode` but aot, programs compile at their first call instead, or never.
 
         Args:
             meanwhile: called while the compiler works.
-            at_a_time: called with the programs' sizes before the compiler works; returns how many
-                it may work on at a time.
         """
         start = time.perf_counter()
         mode = self.config.compile_mode
@@ -137,13 +117,11 @@ class CompiledTraining:
             of_first = self.loop.of_first_device(state)
             evaluation = evaluate.trace(of_first.agent, of_first.key, of_first.num_updates)
             running = run.trace(state, np.int32(0), np.bool_(False))  # noqa: FBT003
-            traced = (first, running, evaluation)
-            self.sizes = tuple(ProgramSize.of(each) for each in traced)
-            workers = at_a_time(self.sizes)
+            self.product_bytes = product_bytes(running)
             # The slowest compilation starts first. While the compiler works, Python is free to
             # lower the next program and to import modules. The collector is paused, since it would
             # take a sixth of tracing and find nothing.
-            with ThreadPoolExecutor(workers) as pool:
+            with ThreadPoolExecutor(3) as pool:
                 compiling = [
                     pool.submit(running.lower().compile),
                     pool.submit(first.lower().compile),
@@ -211,6 +189,82 @@ class CompiledTraining:
         self, agent: Any, key: jax.Array, num_updates: Counter
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         return self._evaluation.episodes(agent, evaluation_key(key, num_updates))
+
+
+class Halves:
+    """The halves of a training's updates on one device, with their arguments.
+
+    Args:
+        config: the training.
+
+    Attributes:
+        init: maps a key to a `TrainState`, jitted.
+        collect: maps a `TrainState` to the next one and the experience to learn from, jitted.
+        learn: maps a `TrainState` and that experience to the next state, jitted. Both donate the
+            state, as a training does, since otherwise a replay buffer would be copied.
+
+    Raises:
+        InvalidArgumentError: the agent has no `collect` and `learn`.
+    """
+
+    def __init__(self, config: TrainingConfig):
+        learner = config.learner.scheduled(config.num_updates)
+        loop = LearningLoop(config.environment, learner, config.num_envs)
+        self.collect: Any = jax.jit(loop.collect, donate_argnums=0)
+        self.learn: Any = jax.jit(loop.learn, donate_argnums=0)
+        self.init: Any = jax.jit(loop.init)
+        self._run: Any = jax.jit(loop.run, donate_argnums=0)
+        self._seed = config.seed
+        # A replay buffer must be filled before an agent learns from it.
+        self._before = learner.first_learning_update(config.num_envs) - 1
+        self.shapes()  # Raises now, before anything takes long.
+
+    def shapes(self) -> tuple[Any, Any]:
+        """Return the shapes of a state and of the experience that the agent learns from."""
+        return result_shapes(self._traced_collect())
+
+    def traced(self) -> list[jax.stages.Traced]:
+        """Return the traced programs of `arguments` and then of `learn`."""
+        collect = self._traced_collect()
+        state, experience = result_shapes(collect)
+        fill = [self._run.trace(state, *self._fill())] if self._before else []
+        first = self.init.trace(make_key(self._seed))
+        return [first, *fill, collect, self.learn.trace(state, experience)]
+
+    def arguments(self) -> tuple[Any, Any]:
+        """Return a state in which the agent learns, and the experience that it learns from."""
+        state = self.init(make_key(self._seed))
+        if self._before:
+            state, _ = self._run(state, *self._fill())
+        return self.collect(state)
+
+    def _traced_collect(self) -> jax.stages.Traced:
+        return self.collect.trace(result_shapes(self.init.trace(make_key(self._seed))))
+
+    def _fill(self) -> tuple[np.int32, np.bool_]:
+        """Return the other arguments of `run`, with the updates before the first that learns."""
+        return np.int32(self._before), np.bool_(True)  # noqa: FBT003
+
+
+def measure_halves(config: TrainingConfig) -> Comparison:
+    """Time collecting (`a`) and learning (`b`) in alternation on one device.
+
+    Raises:
+        InvalidArgumentError: the agent has no `collect` and `learn`.
+    """
+    halves = Halves(config)
+    state, experience = halves.arguments()
+    return compare(
+        functools.partial(halves.collect, state),
+        functools.partial(halves.learn, state, experience),
+        num_pairs=_NUM_PAIRS,
+        min_sample_s=0.02,
+    )
+
+
+def collect_share(halves: Comparison) -> float:
+    """Return the share of an update that collecting takes, from 0 to 1."""
+    return 1 / (1 + halves.b_over_a)
 
 
 def _called_under(

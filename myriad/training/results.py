@@ -11,7 +11,7 @@ import jax
 from myriad.errors import InvalidArgumentError, shown
 from myriad.timing.intervals import mean_interval
 from myriad.training.config import TrainingConfig
-from myriad.training.logging.history import History
+from myriad.training.metrics import History
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Timings:
     steps_per_s: float
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class TrainingResults:
-    """The results of a training.
+    """The results of a training. Printed, they are a summary of some lines.
 
     Attributes:
         agent_state: the learner's state with its parameters.
@@ -57,8 +57,37 @@ class TrainingResults:
     run_folder: Path
     stopped: str
 
+    def __repr__(self) -> str:
+        config, timings = self.config, self.timings
+        if not self.evaluations:
+            return f"{config.agent} on {config.env}: no evaluation yet, in {self.run_folder}"
+        steps = config.num_envs * self.training[-1]["update"] * config.learner.steps_per_update
+        best = max(row["return"] for row in self.evaluations)
+        lines = {
+            "stopped at": self.stopped,
+            "final return": self._final_return(),
+            "evaluations": f"{len(self.evaluations)}, the best with a return of {best:.4g}",
+            "steps/s": f"{timings.steps_per_s:,.0f}",
+            "seconds": f"{timings.total_s:.2f}: compiling {timings.compile_s:.2f}, training "
+            f"{timings.train_s:.2f}, evaluating {timings.evaluate_s:.2f}",
+            "run folder": str(self.run_folder),
+        }
+        title = (
+            f"{config.agent} on {config.env}, {config.num_envs:,} environments, "
+            f"{steps:,} steps{self._of_seeds()}"
+        )
+        return "\n".join([title, *(f"{name:<15}{value}" for name, value in lines.items())])
 
-@dataclasses.dataclass(frozen=True)
+    def _of_seeds(self) -> str:
+        return ""
+
+    def _final_return(self) -> str:
+        last = self.evaluations[-1]
+        episodes = f"{self.config.eval_rollouts} episodes"
+        return f"{last['return']:.4g} +- {last['return_std']:.2g} over {episodes}"
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
 class SeedResults(TrainingResults):
     """The results of many seeds of one training.
 
@@ -75,6 +104,13 @@ class SeedResults(TrainingResults):
     seeds: tuple[int, ...]
     final_returns: tuple[float, ...]
     reached_target: tuple[bool, ...]
+
+    def _of_seeds(self) -> str:
+        return f" of each of {len(self.seeds)} seeds"
+
+    def _final_return(self) -> str:
+        low, high = self.return_interval
+        return f"{self.mean_return:.4g}, of seeds {low:.4g} to {high:.4g} (95%)"
 
     @property
     def mean_return(self) -> float:

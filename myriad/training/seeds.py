@@ -8,17 +8,20 @@ import numpy as np
 
 from myriad.agents.controller import ControllerLearner
 from myriad.errors import InvalidArgumentError, shown
+from myriad.host import release_freed_memory
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig, require_values
 from myriad.training.loop import Report
+from myriad.training.memory import EPISODE_BYTES, least_needs
 from myriad.training.population import (
     Population,
     PopulationState,
+    SlotNeeds,
     require_seeds,
 )
-from myriad.training.population.memory import compile_seeds_within_memory
 from myriad.training.programs import Flag, OnReport
 from myriad.training.trainer import Trainings
+from myriad.xla import require_room
 
 # The most steps of all trainings of a device in one call: a few seconds, so that an interrupt
 # doesn't wait long. If one training alone has smaller chunks, these are smaller as well.
@@ -71,13 +74,42 @@ class SeedTrainings(Trainings):
         return f"{len(self.seeds)} seeds of {each}, {together} on {self.devices}"
 
     def compile(self, *, resumes: bool, meanwhile: Callable[[], None]) -> None:
-        compile_seeds_within_memory(self.programs, resumes=resumes, meanwhile=meanwhile)
+        config = self.programs.config
+        least = least_needs(config)
+        self._require_room(SlotNeeds(least.state + EPISODE_BYTES * config.eval_rollouts, 0))
+        self.programs.compile(meanwhile)
+        release_freed_memory()
+        needs = self.programs.needs(saves=True, resumes=resumes)
+        self._require_room(needs, at_most="at most about")
+
+    def _require_room(self, needs: SlotNeeds, at_most: str = "fewer than") -> None:
+        population = self.programs
+        # All devices of a CPU share its memory. Each other device has its own.
+        share = 1 if jax.default_backend() == "cpu" else population.num_devices
+        num_devices = population.num_devices // share
+
+        def remedy(room: int) -> str:
+            fits = needs.most(room, num_devices) * share
+            return f"{at_most} {fits:,} seeds fit" if fits else "not even one seed fits"
+
+        config = population.config
+        require_room(
+            f"{population.num_slots:,} seeds of num_envs = {config.num_envs:,} and eval_rollouts = "
+            f"{config.eval_rollouts:,}",
+            needs.bytes(-(-population.num_slots // share), num_devices),
+            remedy,
+        )
 
     def first_state(self) -> PopulationState:
         return self.programs.first_state(self.seeds)
 
     def restored(self, checkpoints: Checkpoints, done: int) -> PopulationState:
-        saved = checkpoints.restore(done, self.programs.saved_shapes)
+        # Unused slots of the last device are not saved.
+        shapes = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct((len(self.seeds), *leaf.shape[1:]), leaf.dtype),
+            self.programs.state_shapes,
+        )
+        saved = checkpoints.restore(done, shapes)
         require_seeds(checkpoints.folder.parent, self.seeds, saved.key)
         return self.programs.scattered(saved)
 

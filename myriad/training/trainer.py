@@ -20,18 +20,17 @@ from myriad import distributed, hardware
 from myriad.errors import DivergedError, ShortTrainingWarning
 from myriad.files import say
 from myriad.host import release_freed_memory
-from myriad.training.active import ActiveSetting, in_short
+from myriad.training.active_settings import ActiveSetting, in_short
 from myriad.training.callbacks import Callback, Run
 from myriad.training.checkpoint import Checkpoints, import_orbax
 from myriad.training.config import TrainingConfig
-from myriad.training.fits import compile_within_memory, shortage_named
 from myriad.training.interrupts import end_interrupted, interrupt_noted
-from myriad.training.logging.history import History
-from myriad.training.logging.run_folder import RunFolder, lines_of, rows_of
 from myriad.training.loop import Report
+from myriad.training.memory import compile_within_memory, shortage_named
+from myriad.training.metrics import History, bad_parts, evaluation_row, row_of_window, training_row
 from myriad.training.programs import Flag, OnReport
 from myriad.training.results import SeedResults, Timings, TrainingResults
-from myriad.training.rows import bad_parts, evaluation_row, row_of_window, training_row
+from myriad.training.run_folder import RunFolder, lines_of, rows_of
 from myriad.xla import default_dtype, matmul_precision
 
 # With fewer updates than this, no agent learns much.

@@ -9,7 +9,7 @@ from typing import Any, Self
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from myriad.arguments import checked
+from myriad.ranges import checked
 from myriad.signals import interrupts_kept
 from myriad.training.interrupts import interrupt_noted
 from myriad.tuning.campaign import ENDINGS, Event, OnEvent, run

@@ -11,10 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from myriad.arguments import require
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.host import usable_cores
-from myriad.ranges import INT64, Integer, Number, Seed, require_ranges
+from myriad.ranges import INT64, Integer, Number, Seed, require, require_ranges
 from myriad.training.config import TrainingConfig, make_config
 
 Sampler = Literal["tpe", "random", "qmc", "nsgaii"]

@@ -20,7 +20,6 @@ from myriad.training.config import TrainingConfig
 from myriad.training.evaluation import key_alone
 from myriad.training.loop import PARTS
 from myriad.training.population import Population
-from myriad.training.population.memory import seed_needs
 from myriad.tuning.objective import Boundary, Score, boundaries, episodes_per_seed
 from myriad.tuning.settings import TuneSettings
 from myriad.tuning.space import SearchSpace
@@ -183,8 +182,7 @@ class Group:
         names = [name.removeprefix("agent.") for name in traced]
         self.population = Population(config, num_slots, names)
         self.population.compile()
-        needs = seed_needs(self.population, saves=False, resumes=False)
-        self.bytes_per_training = needs.bytes(programs.num_seeds, 1)
+        self.bytes_per_training = self.population.needs().bytes(programs.num_seeds, 1)
         self._boundaries = boundaries(
             programs.settings.num_steps,
             programs.settings.eval_interval,
@@ -347,7 +345,7 @@ def _next_group(programs: Programs, source: Source) -> Group | None:
             source.failed(training, _reason(error))
             continue
         if is_new:
-            source.compiled(training, group.population.programs.compile_s)
+            source.compiled(training, group.population.compile_s)
         if _add(group, training, source):
             return group
     return None

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myriad.agents.networks import MLP
+from myriad.agents.networks.mlp import MLP
 from myriad.agents.normalization import (
     RunningMoments,
     discounted_return,

@@ -10,7 +10,7 @@ import pytest
 
 from myriad import make_env, make_key
 from myriad.agents import make_learner
-from myriad.agents.hyperparameters import annealed
+from myriad.agents.gradients import annealed
 from myriad.agents.minibatches import (
     BLOCK_ROWS,
     draw_permutation,

@@ -17,7 +17,9 @@ from myriad import create_config, make_env, make_key, resume, train_and_evaluate
 from myriad.agents import make_learner
 from myriad.agents.agent import alone
 from myriad.agents.gradients import Learned, LossScale, gradient_step
-from myriad.agents.networks import MLP, NetworkSpec, affine
+from myriad.agents.networks import NetworkSpec
+from myriad.agents.networks.attention import chosen_attention
+from myriad.agents.networks.mlp import MLP, affine
 from myriad.agents.precision import Precision
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError
@@ -158,7 +160,7 @@ def test_attention_without_float16_on_a_cpu_is_refused_and_auto_takes_another():
     if jax.default_backend() != "cpu":
         pytest.skip("a GPU has it")
     options = {"network": "attention", "compute_dtype": "float16"}
-    chosen, why = NetworkSpec.of(learner_of("dqn", "snake", **options)).chosen_attention
+    chosen, why = chosen_attention(NetworkSpec.of(learner_of("dqn", "snake", **options)))
     assert (chosen, why) == ("chunked", "xla has no float16 on a CPU")
     with pytest.raises(InvalidArgumentError, match="attention must be auto, reference or chunked"):
         learner_of("dqn", "snake", **options, attention="xla")

@@ -163,7 +163,7 @@ def test_n_step_returns_stop_at_terminations_and_go_on_past_truncations(num_step
 @pytest.mark.parametrize(("field", "value"), [("capacity", 0), ("num_envs", 1.5)])
 def test_sizes_that_cannot_be_are_refused_by_name(field, value):
     with pytest.raises(
-        InvalidArgumentError, match=f"{field} must be an integer of at least 1, but got {value}"
+        InvalidArgumentError, match=f"{field} must be an integer from 1 to .*, but got {value}"
     ):
         dataclasses.replace(ReplayRing(4, 4), **{field: value})
 

@@ -15,14 +15,12 @@ from myriad import create_config
 from myriad.autotune import (
     ProfileCache,
     autotune,
-    keys,
-    suggest,
+    profiles,
     suggest_config,
     suggest_scan_chunk_size,
     tuner,
 )
-from myriad.autotune.search import CANDIDATES, Rounds, choose
-from myriad.autotune.stretch import Stretch
+from myriad.autotune.search import CANDIDATES, Rounds, Stretch, choose
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError, MyriadError
 from myriad.hardware import available_bytes, fingerprint
@@ -339,13 +337,13 @@ def test_the_candidates_of_a_learner_are_whole_updates():
 @pytest.mark.parametrize(("agent", "num_envs"), [("dqn", 100_000), ("ppo", 102_400), ("pid", 8)])
 def test_every_way_to_ask_has_the_same_key(agent, num_envs):
     asked = [
-        make_config("cartpole-control", agent, num_envs, suggest.STEPS_PER_ENV),
+        make_config("cartpole-control", agent, num_envs, tuner.STEPS_PER_ENV),
         create_config("cartpole-control", agent, num_envs),
         create_config("cartpole-control", agent, num_envs, 5_000, eval_frequency=100),
         create_config("cartpole-control", agent, num_envs, total_steps=10**9, target_return=9.0),
     ]
     machine = fingerprint()
-    found = {keys.key(each, machine, keys.details(each, machine)) for each in asked}
+    found = {profiles.key_of(each, machine, profiles.details(each, machine)) for each in asked}
     assert len(found) == 1
 
 

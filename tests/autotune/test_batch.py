@@ -8,8 +8,15 @@ import pytest
 
 from myriad import create_config
 from myriad.autotune import batch
-from myriad.autotune.batch import BatchRate, measure_batches, smallest_near_best, with_batch
-from myriad.autotune.env_file import VARIABLE, value_of, write_batch_size
+from myriad.autotune.batch import (
+    VARIABLE,
+    BatchRate,
+    measure_batches,
+    smallest_near_best,
+    value_of,
+    with_batch,
+    write_batch_size,
+)
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError
 from myriad.host import resident_bytes

@@ -7,7 +7,7 @@ import pytest
 
 from myriad import create_config, train_and_evaluate
 from myriad.agents.minibatches import block_size
-from myriad.autotune import keys, precision
+from myriad.autotune import precision, profiles
 from myriad.autotune.cache import ProfileCache
 from myriad.autotune.precision import DtypeSpeed, dtype_speed, warn_if_slower
 from myriad.autotune.profiles import record_profiles
@@ -100,10 +100,10 @@ def test_only_an_interval_above_one_is_slower():
 
 def test_the_autotuners_key_names_the_dtype_that_networks_compute_in():
     details = [
-        keys.details(config_of(dtype=dtype), fingerprint()) for dtype in ("float32", "bfloat16")
+        profiles.details(config_of(dtype=dtype), fingerprint()) for dtype in ("float32", "bfloat16")
     ]
     assert [each["dtype"] for each in details] == ["float32", "bfloat16"]
-    assert len({keys.digest(each) for each in details}) == 2
+    assert len({profiles.digest(each) for each in details}) == 2
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ and the run continues from its newest checkpoint.
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -202,8 +203,8 @@ def test_two_processes_come_to_the_same_as_one_with_as_many_devices(agent, tmp_p
     assert_same_run(tmp_path / "one" / "run", tmp_path / "two" / "run")
 
 
-STOPS = """
-import sys
+CALLBACK = """
+import sys, time
 from myriad import configure, create_config, train_and_evaluate
 from myriad.distributed import Launch
 from myriad.training.callbacks import Callback
@@ -213,30 +214,51 @@ class Stops(Callback):
         print("called at", run.update, flush=True)
         run.stop()
 
+class Raises(Callback):
+    def on_evaluation(self, run):
+        raise RuntimeError(f"a mistake of yours at {time.time()}")
+
 number, port = map(int, sys.argv[1:3])
-configure(distributed=Launch(f"127.0.0.1:{port}", 2, number))
+configure(distributed=Launch(f"127.0.0.1:{port}", 2, number, heartbeat_timeout_s=HEARTBEAT_S))
 fields = {"rollout_steps": 8, "eval_frequency": 80, "agent.hidden_sizes": (4,)}
 config = create_config("cartpole", "pqn", num_envs=32, steps_per_env=800, **fields)
-results = train_and_evaluate(config, sys.argv[3], callbacks=[Stops()])
+results = train_and_evaluate(config, sys.argv[3], callbacks=[CALLBACK()])
 print(results.stopped, len(results.evaluations))
 """
 
 
-@pytest.mark.slow
-def test_process_0_alone_calls_the_callbacks_and_one_of_them_ends_all(tmp_path):
+def both_with_callback(name, folder):
+    """Start two processes of a training with one of the callbacks."""
     port = free_port()
-    both = [
+    code = CALLBACK.replace("CALLBACK", name).replace("HEARTBEAT_S", str(HEARTBEAT_S))
+    return [
         subprocess.Popen(
-            [sys.executable, "-c", STOPS, str(number), str(port), tmp_path / "run"],
+            [sys.executable, "-c", code, str(number), str(port), folder / "run"],
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             env=os.environ | {"JAX_NUM_CPU_DEVICES": "1", "XLA_FLAGS": ""},
         )
         for number in range(2)
     ]
+
+
+@pytest.mark.slow
+def test_process_0_alone_calls_the_callbacks_and_one_of_them_ends_all(tmp_path):
+    both = both_with_callback("Stops", tmp_path)
     printed = [process.communicate(timeout=TIMEOUT_S)[0].splitlines() for process in both]
     said = [[line for line in lines if not line.startswith("[Gloo]")] for lines in printed]
     assert said == [["called at 10", "callback 1"], ["callback 1"]]
+
+
+@pytest.mark.slow
+def test_an_exception_of_a_callback_ends_all_processes_within_the_heartbeat(tmp_path):
+    both = both_with_callback("Raises", tmp_path)
+    said = [process.communicate(timeout=TIMEOUT_S)[1] for process in both]
+    ended_at = time.time()
+    assert all(process.returncode for process in both)
+    raised_at = float(re.search("RuntimeError: a mistake of yours at (.*)", said[0])[1])
+    assert ended_at - raised_at < HEARTBEAT_S + SLACK_S
 
 
 ROLLOUT = """

@@ -18,10 +18,9 @@ from myriad.cli import main
 from myriad.errors import DivergedError, InvalidArgumentError
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig
-from myriad.training.logging.run_folder import RunFolder
 from myriad.training.population import Population
-from myriad.training.population.memory import seed_needs
 from myriad.training.results import SeedResults
+from myriad.training.run_folder import RunFolder
 from myriad.xla import most_bytes
 
 SEEDS = (3, -5, 2**40)
@@ -230,11 +229,9 @@ def test_seeds_that_do_not_fit_are_refused_with_a_number_that_does(tmp_path, mon
     config = small_config(num_envs=1024)
     population = Population(config, 16)
     population.compile()
-    needs = seed_needs(population, saves=True, resumes=False)
+    needs = population.needs(saves=True)
     room = most_bytes(needs.bytes(10, 2))
     monkeypatch.setattr(hardware, "host_memory", lambda: (room, room))
-    # What the compiler takes is not the question here.
-    monkeypatch.setattr("myriad.training.population.memory.programs_at_a_time", lambda *_: 1)
     says = r"16 seeds of num_envs = 1,024 .* at most about 8 seeds fit"  # as many on each device
     with pytest.raises(InvalidArgumentError, match=says):
         train(config, tmp_path / "run", seeds=range(16))

@@ -16,11 +16,10 @@ import pytest
 from myriad import create_config, train_and_evaluate
 from myriad.cli import main
 from myriad.training import interrupts
-from myriad.training.callbacks import Run
+from myriad.training.callbacks import Run, progress
+from myriad.training.callbacks.progress import Progress
 from myriad.training.interrupts import interrupt_noted
-from myriad.training.logging import progress
-from myriad.training.logging.progress import Progress
-from myriad.training.logging.run_folder import RunFolder, rows_of
+from myriad.training.run_folder import RunFolder, rows_of
 
 ROOT = Path(__file__).parents[2]
 MYRIAD = [sys.executable, "-m", "myriad.cli"]

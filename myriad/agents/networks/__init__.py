@@ -1,28 +1,164 @@
-"""The learners' networks: an MLP, networks for grids and your own. `spec` builds them by name."""
+"""The learners' networks by name: an MLP, networks for grids and your own.
 
-from myriad.agents.networks.mlp import (
-    ACTIVATIONS,
-    EXACT,
-    MLP,
-    Dense,
-    affine,
-    flatten,
-    orthogonal,
-    sum_rows,
+`NetworkSpec` builds one for the observations of a learner's environment.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from myriad.agents.networks.mlp import ACTIVATIONS
+from myriad.agents.precision import Precision
+from myriad.errors import InvalidArgumentError, UnknownNameError, shown
+from myriad.registry import Registry
+from myriad.spaces import Discrete, MultiDiscrete
+
+NETWORKS = Registry(
+    "network",
+    {
+        "attention": "myriad.agents.networks.attention:Transformer",
+        "cnn": "myriad.agents.networks.cnn:CNN",
+        "mlp": "myriad.agents.networks.mlp:MLP",
+    },
 )
-from myriad.agents.networks.spec import NETWORKS, NetworkSpec, all_defaults, network_defaults
 
-__all__ = [
-    "ACTIVATIONS",
-    "EXACT",
-    "MLP",
-    "NETWORKS",
-    "Dense",
-    "NetworkSpec",
-    "affine",
-    "all_defaults",
-    "flatten",
-    "network_defaults",
-    "orthogonal",
-    "sum_rows",
-]
+# Hyperparameters that a network of your own does not take.
+_OF_OURS = ("hidden_sizes", "activation", "layer_norm")
+
+
+def network_defaults(kind: type, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the hyperparameters that a learner has by default with the chosen network.
+
+    Args:
+        kind: the learner's class.
+        overrides: the hyperparameters that you chose.
+
+    Raises:
+        InvalidArgumentError: you chose one that a network of your own does not take.
+    """
+    name = overrides.get("network", "mlp")
+    known = {field.name: field.default for field in dataclasses.fields(kind)}
+    if ":" not in name:
+        defaults = NETWORKS.load(name).DEFAULTS
+    else:
+        defaults = {"preserve_outputs": False}
+        for field in _OF_OURS:
+            # The default may be given, since a run's config.toml spells it out.
+            if field in known and overrides.get(field, known[field]) != known[field]:
+                raise InvalidArgumentError(
+                    field,
+                    f"must be left out with network {shown(name)}, which has layers of its "
+                    f"own, but got {shown(overrides[field])}.",
+                )
+    return {field: value for field, value in defaults.items() if field in known}
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkSpec:
+    """A network as a learner's hyperparameters describe it.
+
+    Attributes:
+        name: a name in `NETWORKS`, or `module:Class` of your own.
+        obs_shape: the shape of an observation. Networks get observations flat.
+        hidden_sizes: the widths of dense layers.
+        activation: a name in `ACTIVATIONS`.
+        layer_norm: whether hidden layers are normalised.
+        attention: auto, or an implementation of attention.
+        attention_patch: the side of a token in cells.
+        precision: the dtypes.
+    """
+
+    name: str
+    obs_shape: tuple[int, ...]
+    hidden_sizes: tuple[int, ...]
+    activation: str
+    layer_norm: bool = False
+    attention: str = "auto"
+    attention_patch: int = 2
+    precision: Precision = dataclasses.field(default_factory=Precision)
+
+    @classmethod
+    def of(cls, learner: Any) -> "NetworkSpec":
+        """Return the network that a learner's fields describe. Raises `Precision.of`'s errors."""
+        env = learner.env
+        space = env.observation_space(env.default_params)
+        if isinstance(space, Discrete | MultiDiscrete) or not hasattr(space, "shape"):
+            raise InvalidArgumentError(
+                "env",
+                "must have observations in a Box, as "
+                f"myriad.envs.wrappers.FlattenObservation(env) has, but has {shown(space)}.",
+            )
+        return cls(
+            learner.network,
+            tuple(space.shape),
+            tuple(learner.hidden_sizes),
+            learner.activation,
+            getattr(learner, "layer_norm", False),
+            learner.attention,
+            learner.attention_patch,
+            Precision.of(learner),
+        )
+
+    def build(self, num_outputs: int, output_scale: float = 1.0) -> Any:
+        """Return the network: flax's `init` and `apply`, from flat `[B, D]` to `[B, num_outputs]`.
+
+        Args:
+            num_outputs: the width of the last layer.
+            output_scale: the gain of its initial weights. A network of your own ignores it.
+
+        Raises:
+            UnknownNameError: there is no such network, activation or implementation of attention.
+            InvalidArgumentError: the network doesn't suit the observations or the settings.
+        """
+        for field in ("attention", "attention_patch"):
+            chosen = getattr(self, field)
+            default = getattr(NetworkSpec, field)
+            if self.name != "attention" and chosen != default:
+                raise InvalidArgumentError(
+                    field,
+                    f"must be {default!r} with network {shown(self.name)}, which has no "
+                    f"attention, but got {shown(chosen)}.",
+                )
+        network = NETWORKS.load(self.name)
+        if ":" in self.name:
+            from myriad.agents.networks.own import own_network
+
+            return own_network(network, self, num_outputs)
+        if self.activation not in ACTIVATIONS:
+            raise UnknownNameError("activation", self.activation, ACTIVATIONS)
+        return network.of(
+            self,
+            hidden_sizes=self.hidden_sizes,
+            num_outputs=num_outputs,
+            activation=self.activation,
+            layer_norm=self.layer_norm,
+            output_scale=output_scale,
+            precision=self.precision,
+        )
+
+    def require_outputs(self, *sizes: int) -> None:
+        """Raise the errors of `build`, or InvalidArgumentError if your own network is unfit.
+
+        Args:
+            sizes: the widths of the outputs that the learner will ask for.
+        """
+        for num_outputs in sizes:
+            network = self.build(num_outputs)
+            if ":" in self.name:
+                network.require_outputs(self.name, num_outputs)
+
+    def grid(self, least_side: int = 1) -> tuple[int, int, int]:
+        """Return the observation's height, width and channels.
+
+        Raises:
+            InvalidArgumentError: it is no grid, or a side is shorter.
+        """
+        shape = self.obs_shape if len(self.obs_shape) == 3 else (*self.obs_shape, 1)
+        if len(shape) != 3 or min(shape[:2]) < least_side:
+            raise InvalidArgumentError(
+                "network",
+                f"must suit observations of shape {list(self.obs_shape)}, but got {self.name!r}, "
+                "which needs a grid [height, width] or [height, width, channels] of at least "
+                f"{least_side} x {least_side} cells.",
+            )
+        return shape

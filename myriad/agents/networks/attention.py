@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from myriad.agents.networks.kernels import attend
+from myriad.agents.networks.kernels import attend, choose_attention
 from myriad.agents.networks.layers import ON_A_GRID, hidden_layers, linear, normalized
 from myriad.agents.networks.mlp import ACTIVATIONS, Dense
 from myriad.agents.precision import Precision
@@ -60,7 +60,7 @@ class Transformer(nn.Module):
     @classmethod
     def of(cls, spec: Any, **fields: Any) -> "Transformer":
         """Build the network that a `NetworkSpec` describes."""
-        implementation, _ = spec.chosen_attention
+        implementation, _ = chosen_attention(spec)
         return cls(spec.grid(), spec.attention_patch, attention=implementation, **fields)
 
     @nn.compact
@@ -112,3 +112,12 @@ def patches(cells: jax.Array, patch: int) -> jax.Array:
     rows, columns = cells.shape[1] // patch, cells.shape[2] // patch
     cut = cells.reshape(batch, rows, patch, columns, patch, channels).swapaxes(2, 3)
     return cut.reshape(batch, rows * columns, patch * patch * channels)
+
+
+def chosen_attention(spec: Any) -> tuple[str, str]:
+    """Return the implementation of attention of a `NetworkSpec`, and why it is that one.
+
+    Raises the errors of `choose_attention`.
+    """
+    num_tokens = num_patches(spec.grid(), spec.attention_patch)
+    return choose_attention(spec.attention, num_tokens, spec.precision)

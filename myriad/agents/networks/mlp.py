@@ -10,8 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from myriad.agents.precision import FLOAT32, Precision
-from myriad.errors import InvalidArgumentError, UnknownNameError
-from myriad.registry import is_integer
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "elu": jax.nn.elu,
@@ -39,10 +37,6 @@ class MLP(nn.Module):
         output_scale: the gain of the last layer's initial weights.
         precision: the dtypes. Layer norm is in float32.
 
-    Raises:
-        InvalidArgumentError: a width is not an integer of at least 1.
-        UnknownNameError: no such activation.
-
     Example:
         >>> network = MLP((64, 64), 2)
         >>> params = network.init(jax.random.key(0), jnp.zeros((1, 4)))
@@ -63,18 +57,6 @@ class MLP(nn.Module):
     def of(cls, _: Any, **fields: Any) -> "MLP":
         """Build the network that a `NetworkSpec` describes."""
         return cls(**fields)
-
-    def __post_init__(self) -> None:
-        if self.activation not in ACTIVATIONS:
-            raise UnknownNameError("activation", self.activation, ACTIVATIONS)
-        if not all(
-            is_integer(size) and size >= 1 for size in (*self.hidden_sizes, self.num_outputs)
-        ):
-            raise InvalidArgumentError(
-                "hidden_sizes and num_outputs must be integers of at least 1, but got "
-                f"{self.hidden_sizes} and {self.num_outputs}."
-            )
-        super().__post_init__()
 
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:

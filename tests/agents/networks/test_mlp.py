@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad.agents.networks import MLP
-from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.agents.networks.mlp import MLP
 
 
 def parameters(network, num_inputs=5):
@@ -48,14 +47,3 @@ def test_the_first_weights_are_orthogonal_with_the_gain_asked_for():
     np.testing.assert_allclose(first @ first.T, 2 * np.eye(5), atol=1e-5)
     np.testing.assert_allclose(last.T @ last, 1e-4 * np.eye(3), atol=1e-8)
     assert not params["Dense_0"]["bias"].any()
-
-
-@pytest.mark.parametrize("sizes", [(0,), ("a",), (True,)])
-def test_a_width_that_is_no_integer_of_at_least_one_is_refused(sizes):
-    with pytest.raises(InvalidArgumentError, match="must be integers of at least 1"):
-        MLP(sizes, 2)
-
-
-def test_an_unknown_activation_is_answered_with_the_nearest():
-    with pytest.raises(UnknownNameError, match="did you mean 'tanh'"):
-        MLP((8,), 2, activation="tan")

@@ -12,15 +12,15 @@ import pytest
 from myriad import create_config
 from myriad.cli import main, parse
 from myriad.errors import InvalidArgumentError
-from myriad.training.logging.run_folder import RunFolder
 from myriad.training.programs import CompiledTraining
+from myriad.training.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[3]
 # Stands in for the process that trains.
 HOLD = """
 import sys
 from pathlib import Path
-from myriad.training.logging.run_folder import RunFolder
+from myriad.training.run_folder import RunFolder
 with RunFolder(Path(sys.argv[1])).held():
     print("in", flush=True)
     sys.stdin.read()

@@ -9,7 +9,7 @@ import jax
 from myriad.errors import InvalidArgumentError
 from myriad.files import say, write_errors_explained
 from myriad.training.callbacks import Callback, Run
-from myriad.training.logging.run_folder import RunFolder
+from myriad.training.run_folder import RunFolder
 
 
 class Profile(Callback):

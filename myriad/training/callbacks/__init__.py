@@ -1,6 +1,6 @@
 """Callbacks: what a training tells while it runs, and how you end it early.
 
-The trainer calls those of `myriad.training.logging` and then yours.
+The trainer calls those of `built_in.py` and then yours.
 """
 
 import dataclasses

@@ -10,7 +10,7 @@ from typing import Any
 from myriad.files import say
 from myriad.timing.intervals import mean_interval
 from myriad.training.callbacks import Callback, Run
-from myriad.training.logging.monitor import summary
+from myriad.training.callbacks.monitor import summary
 
 # Seconds between two lines if there is no terminal.
 _EVERY_S = 30.0

@@ -24,9 +24,9 @@ from myriad.errors import (
 )
 from myriad.files import replacing
 from myriad.training import checkpoint
-from myriad.training.logging.history import History
-from myriad.training.logging.run_folder import RunFolder, lines_of, rows_of
-from myriad.training.logging.trackers import TensorBoard, require_trackers
+from myriad.training.callbacks.trackers import TensorBoard, require_trackers
+from myriad.training.metrics import History
+from myriad.training.run_folder import RunFolder, lines_of, rows_of
 
 ROOT = Path(__file__).parents[3]
 ROWS = [
@@ -67,7 +67,7 @@ def strict(text):
 HOLD = """
 import sys
 from pathlib import Path
-from myriad.training.logging.run_folder import RunFolder
+from myriad.training.run_folder import RunFolder
 with RunFolder(Path(sys.argv[1])).held():
     print("in", flush=True)
     sys.stdin.read()
@@ -105,7 +105,7 @@ CREATE = """
 import sys
 from pathlib import Path
 from myriad.errors import InvalidArgumentError
-from myriad.training.logging.run_folder import RunFolder
+from myriad.training.run_folder import RunFolder
 print("ready", flush=True)
 sys.stdin.readline()
 for i in range(10):
@@ -256,8 +256,8 @@ FULL = """
 import resource, sys
 from pathlib import Path
 from myriad.errors import InvalidArgumentError
-from myriad.training.logging.trackers import TensorBoard
-from myriad.training.logging.run_folder import RunFolder
+from myriad.training.callbacks.trackers import TensorBoard
+from myriad.training.run_folder import RunFolder
 folder, what = RunFolder(Path(sys.argv[1])), sys.argv[2]
 row = {"update": 5, "a_long_name" * 90: 0.5}
 trackers = [TensorBoard(folder, {})] if what == "tensorboard" else []
@@ -363,6 +363,20 @@ def test_a_table_becomes_a_frame_and_a_csv_with_every_column(tmp_path):
         table.to_csv(tmp_path / "nowhere" / "table.csv")
 
 
+def test_a_table_prints_its_ends():
+    assert repr(History(ROWS)).splitlines()[1:] == [
+        "     1   0.1      ",
+        "     2   nan  -inf",
+        "     3   inf      ",
+    ]
+    long = repr(History([{"steps": 1_000 * i, "return": i / 7} for i in range(50)]))
+    assert [line.split()[0] for line in long.splitlines()] == [
+        "steps", "0", "1,000", "2,000", "3,000", "4,000", "...",
+        "45,000", "46,000", "47,000", "48,000", "49,000",
+    ]  # fmt: skip
+    assert repr(History([])) == "no rows yet"
+
+
 def test_a_table_survives_parquet(tmp_path):
     pytest.importorskip("pyarrow")
     History(ROWS).to_parquet(tmp_path / "table.parquet")
@@ -461,8 +475,8 @@ def test_a_run_and_its_resumption_are_one_of_weights_and_biases_with_the_names_o
 WANDB = """
 import sys
 from pathlib import Path
-from myriad.training.logging.trackers import WeightsAndBiases
-from myriad.training.logging.run_folder import RunFolder
+from myriad.training.callbacks.trackers import WeightsAndBiases
+from myriad.training.run_folder import RunFolder
 WeightsAndBiases(RunFolder(Path(sys.argv[1])), {})
 """
 

@@ -167,7 +167,9 @@ def _attention(learner: Any, source: str) -> ActiveSetting:
     if network != "attention":
         what = "this agent has no network" if network is None else f"network {network} has none"
         return _without("attention", source, what, "--flash-attention")
-    value, reason = NetworkSpec.of(learner).chosen_attention
+    from myriad.agents.networks.attention import chosen_attention
+
+    value, reason = chosen_attention(NetworkSpec.of(learner))
     return ActiveSetting(
         "attention", value, source, active=True, reason=reason, flag="--flash-attention"
     )

@@ -19,7 +19,7 @@ from myriad.files import (
     watched,
     write_errors_explained,
 )
-from myriad.training.logging.history import Row
+from myriad.training.metrics import Row
 
 # JSON has no such numbers. metrics.jsonl holds these strings instead, as protobuf's JSON does.
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}

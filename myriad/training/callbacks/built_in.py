@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from myriad.training.active import ActiveSetting
+from myriad.training.active_settings import ActiveSetting
 from myriad.training.callbacks import Callback, Run
+from myriad.training.callbacks.films import Films
+from myriad.training.callbacks.monitor import Monitor
+from myriad.training.callbacks.profile import Profile
+from myriad.training.callbacks.progress import Progress
+from myriad.training.callbacks.trackers import Trackers
 from myriad.training.config import TrainingConfig
-from myriad.training.logging.films import Films
-from myriad.training.logging.monitor import Monitor
-from myriad.training.logging.profile import Profile
-from myriad.training.logging.progress import Progress
-from myriad.training.logging.run_folder import RunFolder
-from myriad.training.logging.trackers import Trackers
+from myriad.training.run_folder import RunFolder
 
 
 class Metrics(Callback):

@@ -9,7 +9,7 @@ import jax
 
 from myriad.host import resident_bytes, usable_cores
 from myriad.training.callbacks import PHASES, Callback, Run
-from myriad.training.logging.run_folder import RunFolder
+from myriad.training.run_folder import RunFolder
 
 
 class Monitor(Callback):

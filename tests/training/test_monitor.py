@@ -9,8 +9,8 @@ from myriad import create_config, train_and_evaluate
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError
 from myriad.training.callbacks import PHASES
-from myriad.training.logging.monitor import summary
-from myriad.training.logging.run_folder import RunFolder
+from myriad.training.callbacks.monitor import summary
+from myriad.training.run_folder import RunFolder
 
 # Ten evaluations.
 TINY = {

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
 from myriad.files import write_errors_explained
-from myriad.training.active import ActiveSetting
+from myriad.training.active_settings import ActiveSetting
 from myriad.training.callbacks import Callback, Run
-from myriad.training.logging.history import Row
-from myriad.training.logging.run_folder import RunFolder
+from myriad.training.metrics import Row
+from myriad.training.run_folder import RunFolder
 
 
 class Trackers(Callback):

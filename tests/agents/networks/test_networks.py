@@ -12,7 +12,7 @@ from myriad.api import resume
 from myriad.cli import main, parse
 from myriad.cli.switches import fields_of
 from myriad.errors import InvalidArgumentError
-from myriad.training.active import active_settings, in_short
+from myriad.training.active_settings import active_settings, in_short
 
 SMALL = {
     "env.height": 6,

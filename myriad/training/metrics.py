@@ -1,0 +1,140 @@
+"""The metrics of a training: a row for each window between two evaluations, and their history."""
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from myriad.counters import whole
+from myriad.errors import NotInstalledError
+from myriad.files import replacing
+from myriad.training.loop import PARTS, Report
+
+Row = Mapping[str, Any]
+
+
+class History(Sequence[Row]):
+    """The rows of a training in order, each a mapping from column to number.
+
+    A row may lack a column. Its cell is then empty in every file.
+    """
+
+    def __init__(self, rows: Sequence[Row]):
+        self._rows = [dict(row) for row in rows]
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __repr__(self) -> str:
+        """Return a table of the rows. Of more than ten, the first and the last five."""
+        rows = self._rows if len(self) <= 10 else [*self._rows[:5], {}, *self._rows[-5:]]
+        cells = [
+            [_cell(row.get(name, "" if row else "...")) for name in self.columns] for row in rows
+        ]
+        table = [self.columns, *cells]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = ("  ".join(map(str.rjust, row, widths)) for row in table)
+        return "\n".join(lines) if self.columns else "no rows yet"
+
+    @property
+    def columns(self) -> list[str]:
+        """Every column, in the order of first appearance."""
+        return list(dict.fromkeys(name for row in self._rows for name in row))
+
+    def to_pandas(self) -> Any:
+        """Return a pandas DataFrame."""
+        import pandas as pd
+
+        return pd.DataFrame(self._rows, columns=pd.Index(self.columns))
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write a CSV file.
+
+        Raises:
+            InvalidArgumentError: the file can't be written. An older one stays as it was.
+        """
+        with (
+            replacing(Path(path)) as new,
+            new.open("w", encoding="utf-8", newline="") as file,
+        ):
+            writer = csv.DictWriter(file, self.columns)
+            writer.writeheader()
+            writer.writerows(self._rows)
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write a Parquet file.
+
+        Raises:
+            InvalidArgumentError: the file can't be written. An older one stays as it was.
+            NotInstalledError: pyarrow is not installed.
+        """
+        try:
+            with replacing(Path(path)) as new, new.open("wb") as file:
+                self.to_pandas().to_parquet(file, engine="pyarrow")
+        except ImportError as error:
+            raise NotInstalledError("Parquet needs pyarrow: pip install pyarrow") from error
+
+
+def _cell(value: Any) -> str:
+    """Return a number as people read it: whole numbers with commas, others with four digits."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def row_of_window(
+    programs: Any, done: int, report: Report, returns: np.ndarray, ended: np.ndarray
+) -> dict[str, Any]:
+    """Return the figures of a window and of the evaluation at its end.
+
+    Args:
+        programs: the programs that trained, `CompiledTraining` or a `Population`.
+        done: updates done.
+        report: the window's report, in the host's memory.
+        returns: the returns of the evaluation's episodes, `[E]`.
+        ended: whether each episode ended, `[E]`.
+    """
+    window = done % programs.eval_every or programs.eval_every
+    episodes = whole(report.num_episodes)
+    row: dict[str, Any] = {
+        "update": done,
+        "steps": done * programs.steps_per_update,
+        "episodes": episodes,
+    }
+    if episodes:
+        row["return"] = float(report.return_sum) / episodes
+    row |= {name: float(total) / window for name, total in report.metric_sums.items()}
+    return row | {
+        "eval_return": float(np.mean(returns, dtype=np.float64)),
+        "eval_return_std": float(np.std(returns, dtype=np.float64)),
+        "eval_unfinished": int((~ended).sum()),
+    }
+
+
+def training_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a row that is about the training."""
+    return {name: value for name, value in row.items() if not name.startswith("eval_")}
+
+
+def evaluation_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a row that is about the evaluation."""
+    placed = {name: row[name] for name in ("seed", "update", "steps") if name in row}
+    measured = {
+        name.removeprefix("eval_"): value for name, value in row.items() if name.startswith("eval_")
+    }
+    return placed | measured
+
+
+def bad_parts(report: Report) -> str | None:
+    """Say where a report contains a NaN or an infinity, or return None."""
+    bad = [part for part, is_bad in zip(PARTS, report.is_bad, strict=True) if is_bad]
+    if not bad:
+        return None
+    metrics = [name for name, value in report.metric_sums.items() if not math.isfinite(value)]
+    return f"{', '.join(bad)} ({', '.join(metrics)})" if metrics else ", ".join(bad)

@@ -1,0 +1,556 @@
+"""Many trainings of one shape in one compiled program: seeds side by side, or a study's trials.
+
+The trainer's host loop over seeds and the trials of `myriad tune` call the same programs.
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import SingleDeviceSharding
+
+from myriad import settings
+from myriad.collector import collector_paused
+from myriad.counters import Counter
+from myriad.errors import InvalidArgumentError, UnknownNameError, shown
+from myriad.hardware import resolve_platform
+from myriad.random import MIX2X32, make_key, seed_key, words_of_seed
+from myriad.ranges import INT32, Integer, ranges_of
+from myriad.training.config import TrainingConfig, default_mapping
+from myriad.training.evaluation import Evaluation, evaluation_key
+from myriad.training.loop import LearningLoop, Report, TrainState, traced_names
+from myriad.training.memory import COPIES, SAVING_SHARE, bytes_of, restoring_bytes
+from myriad.training.programs import product_bytes
+from myriad.xla import (
+    Stated,
+    holds_keys,
+    numbers_of,
+    output_fusion,
+    result_shapes,
+    use_compilation_cache,
+)
+
+# One state for each device.
+PopulationState = tuple[TrainState, ...]
+Options = Mapping[str, Any]
+Mapped = Literal["map", "vmap"]
+
+
+class Population:
+    """Trainings of one shape side by side, each in a slot of one compiled program.
+
+    The loss and the gradient of a given batch agree with those of the same training alone within
+    1e-5. Slots are spread over the devices, which run the same program at the same time. By default
+    the slots of one device run one after another on a CPU, whose caches hold one training better
+    than all of them, and side by side on other devices.
+
+    Args:
+        config: the trainings. Its seed is not read.
+        num_slots: trainings side by side.
+        traced: hyperparameters of the agent that differ by slot: floats, such as `learning_rate`,
+            and `num_epochs`. Others compile as constants.
+        mapping: "map" or "vmap"; by default what suits the device.
+        num_devices: devices to spread the slots over; by default all of this process.
+
+    Attributes:
+        config: the trainings.
+        num_slots: trainings side by side, `M`.
+        traced: names of the hyperparameters that differ by slot.
+        mapping: how slots share a device: "map" or "vmap".
+        num_devices: devices that the slots are spread over.
+        num_updates: updates in one whole training.
+        steps_per_update: steps of all environments of one training in one update.
+        eval_every: updates between two evaluations.
+        state_shapes: the shapes of a device's `TrainState` with the axis of its slots first, once
+            compiled.
+        compile_s: seconds that tracing and compiling took, or loading what was compiled before.
+
+    Raises:
+        InvalidArgumentError: a number can't be used, or a hyperparameter can't differ by slot.
+        UnknownNameError: the agent has no such hyperparameter.
+
+    Example:
+        >>> from myriad import create_config
+        >>> config = create_config("cartpole-control", "ppo", 16, 1024, **{"agent.num_epochs": 1})
+        >>> population = Population(config, 2, traced=["learning_rate"])
+        >>> population.compile()
+        >>> state = population.first_state([0, 1], {"learning_rate": [1e-3, 3e-4]})
+        >>> state, report = population.run(state, [1, 2], [True, True])
+        >>> population.updates_done(state).tolist()
+        [1, 2]
+    """
+
+    def __init__(
+        self,
+        config: TrainingConfig,
+        num_slots: int,
+        traced: Sequence[str] = (),
+        *,
+        mapping: Mapped | None = None,
+        num_devices: int | None = None,
+    ):
+        Integer(1).require("num_slots", num_slots)
+        if num_devices is not None:
+            Integer(1, jax.local_device_count()).require("num_devices", num_devices)
+        if mapping not in (None, "map", "vmap"):
+            raise InvalidArgumentError("mapping", f"must be map or vmap, but got {shown(mapping)}.")
+        shared = config.given.get("num_devices", 1)
+        if shared > 1:
+            raise InvalidArgumentError(
+                "num_devices",
+                f"must be 1 where trainings run side by side, each on one device, but is {shared}.",
+            )
+        learner = config.learner.scheduled(config.num_updates)
+        traceable = traced_names(learner)
+        for name in traced:
+            if not hasattr(learner, name):
+                raise UnknownNameError("hyperparameter", name, traceable)
+            if name not in traceable:
+                raise InvalidArgumentError(
+                    f"{name} of {config.agent} can't differ by slot, since it is "
+                    f"part of the compiled program; {', '.join(traceable)} can."
+                )
+        self.config = config
+        self.num_slots = num_slots
+        self.traced = tuple(traced)
+        self.mapping: Mapped = mapping or default_mapping()
+        self.num_updates = config.num_updates
+        self.steps_per_update = config.num_envs * config.learner.steps_per_update
+        self.eval_every = config.updates_per_eval
+        self.num_devices = min(num_slots, num_devices or jax.local_device_count())
+        # Every device has as many slots. Those beyond num_slots do nothing.
+        self._slots_per_device = -(-num_slots // self.num_devices)
+        self._padded = self._slots_per_device * self.num_devices
+        self._loop = LearningLoop(config.environment, learner, config.num_envs)
+        self._evaluation = Evaluation(
+            config.environment, learner, config.eval_rollouts, max_steps=config.eval_max_steps
+        )
+        self._programs: list[dict[str, Any]] = []
+        self.state_shapes: Any = None
+        self._product_bytes: list[int] = []
+        self.compile_s = 0.0
+
+    def compile(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Compile all programs side by side. After that nothing compiles while the trainings run.
+
+        Args:
+            meanwhile: called while the compiler works.
+        """
+        start = time.perf_counter()
+        if (cache := settings.compilation_cache()) is not None:
+            use_compilation_cache(cache)
+        with collector_paused():
+            traced = [self._trace(device) for device in jax.local_devices()[: self.num_devices]]
+            self._product_bytes = [product_bytes(each) for each, _ in traced[0].values()]
+            with ThreadPoolExecutor(len(traced[0])) as pool:
+                # Each device has its own programs. One program of 2 partitions would be fused
+                # differently, and end in other bits than a training alone.
+                compiling = [
+                    {
+                        name: pool.submit(each.lower().compile, options)
+                        for name, (each, options) in programs.items()
+                    }
+                    for programs in traced
+                ]
+                meanwhile()
+                self._programs = [
+                    {name: each.result() for name, each in programs.items()}
+                    for programs in compiling
+                ]
+        self.compile_s = time.perf_counter() - start
+
+    def _trace(self, device: Any) -> dict[str, tuple[jax.stages.Traced, Any]]:
+        """Return a device's traced programs, with the compiler options of each."""
+        slots = self._slots_per_device
+        low, high = (np.zeros(slots, np.uint32) for _ in range(2))
+        options = {name: np.zeros(slots, np.float32) for name in self._loop.options}
+        counts = np.zeros(slots, np.int32)
+        flags = np.zeros(slots, bool)
+        keys = np.zeros((slots, 2), np.uint32)
+        there = SingleDeviceSharding(device)
+
+        def jitted(of_slot: Any, *, donate: bool = False) -> Any:
+            def of_device(*slots: Any) -> Any:
+                if self.mapping == "vmap":
+                    return jax.vmap(of_slot)(*slots)
+                return jax.lax.map(lambda slot: of_slot(*slot), slots)
+
+            donated = 0 if donate else ()
+            return jax.jit(
+                of_device, donate_argnums=donated, in_shardings=there, out_shardings=there
+            )
+
+        def first(low: jax.Array, high: jax.Array, options: dict[str, jax.Array]) -> TrainState:
+            return self._loop.init(seed_key(low, high), options)
+
+        def refill(state: TrainState, is_new: jax.Array, *of_new: Any) -> TrainState:
+            # With "map", a slot skips the branch that it doesn't need. Under vmap, every slot
+            # computes both branches and selects one.
+            return jax.lax.cond(is_new, lambda: first(*of_new), lambda: state)
+
+        def zeros(leaf: Any) -> jax.Array:
+            return jnp.zeros(leaf.shape, leaf.dtype)
+
+        # Traced only for its shapes. `refill` resets a training, even the first in a slot.
+        state = self.state_shapes = result_shapes(jitted(first).trace(low, high, options))
+        blank = jax.jit(lambda: jax.tree.map(zeros, state), out_shardings=there).trace()
+        run = jitted(self._loop.run, donate=True).trace(state, counts, flags)
+        of_agents = (state.agent, state.key, state.num_updates)
+        evaluate = jitted(self._evaluate).trace(*of_agents, flags, flags, keys)
+        refilled = jitted(refill, donate=True).trace(state, flags, low, high, options)
+        return {
+            "run": (run, output_fusion(lambda: run.jaxpr)),
+            "blank": (blank, {}),
+            "refill": (refilled, {}),
+            "evaluate": (evaluate, output_fusion(lambda: evaluate.jaxpr)),
+        }
+
+    def _evaluate(
+        self,
+        agent: Any,
+        key: jax.Array,
+        num_updates: Counter,
+        active: jax.Array,
+        own: jax.Array,
+        words: jax.Array,
+    ) -> tuple[jax.Array, jax.Array]:
+        """Run the episodes of one slot if it is active, with its own key or that of the words."""
+        own_key = evaluation_key(key, num_updates)
+        data = jnp.where(own, jax.random.key_data(own_key), words)
+        key = jax.random.wrap_key_data(data, impl=MIX2X32)
+
+        def episodes() -> tuple[jax.Array, jax.Array]:
+            return self._evaluation.returns(agent, key)
+
+        shapes = jax.eval_shape(episodes)
+        nothing = lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)  # noqa: E731
+        return jax.lax.cond(active, episodes, nothing)
+
+    def first_state(
+        self, seeds: Sequence[int] | np.ndarray, options: Options | None = None
+    ) -> PopulationState:
+        """Return the state before the first update.
+
+        Args:
+            seeds: one for each training, `[M]`.
+            options: for each name in `traced`, a value for each slot, `[M]`.
+
+        Raises:
+            InvalidArgumentError: a seed or a value can't be used.
+        """
+        # Refill all slots of a blank state, so that no second program for a first state compiles.
+        new = self._new_trainings(np.arange(self.num_slots), seeds, options)
+        return tuple(self._on_each("refill", *new, state=self._on_each("blank")))
+
+    def refill(
+        self,
+        state: PopulationState,
+        slots: Sequence[int] | np.ndarray,
+        seeds: Sequence[int] | np.ndarray,
+        options: Options | None = None,
+    ) -> PopulationState:
+        """Begin new trainings in some slots. The others stay as they are.
+
+        Args:
+            state: the state of the population. It is donated.
+            slots: the slots that begin anew, int `[K]`, each once.
+            seeds: one for each new training, `[K]`.
+            options: for each name in `traced`, a value for each new training, `[K]`.
+
+        Raises:
+            InvalidArgumentError: a seed or a value can't be used.
+        """
+        slots = _as_array("slots", slots)
+        is_whole = slots.ndim == 1 and (slots.dtype.kind in "iu" or not slots.size)
+        if (
+            not is_whole
+            or len(set(slots.tolist())) < len(slots)
+            or any(not 0 <= slot < self.num_slots for slot in slots)
+        ):
+            raise InvalidArgumentError(
+                "slots",
+                f"must be different integers from 0 to {self.num_slots - 1}, "
+                f"but got {shown(slots.tolist())}.",
+            )
+        new = self._new_trainings(slots.astype(np.int64), seeds, options)
+        return tuple(self._on_each("refill", *new, state=state))
+
+    def _new_trainings(
+        self, slots: np.ndarray, seeds: Any, options: Options | None
+    ) -> tuple[Any, ...]:
+        """Return what `refill` takes for every slot: whether it is new, its seed, its values."""
+
+        def everywhere(values: np.ndarray) -> np.ndarray:
+            every = np.zeros((self._padded, *values.shape[1:]), values.dtype)
+            every[slots] = values
+            return every
+
+        given = {} if options is None else options
+        if not isinstance(given, Mapping):
+            raise InvalidArgumentError(
+                "options", f"must be a dict of hyperparameters and values, but got {shown(given)}."
+            )
+        if set(given) != set(self.traced):
+            raise InvalidArgumentError(
+                "options",
+                f"must give values of {', '.join(self.traced) or 'nothing'}, "
+                f"but gave those of {', '.join(given) or 'nothing'}.",
+            )
+        ranges = ranges_of(type(self._loop.learner))
+        found = {name: np.full(len(slots), each) for name, each in self._loop.options.items()}
+        for name in self.traced:
+            values = _as_array(name, given[name])
+            if values.shape != (len(slots),):
+                raise InvalidArgumentError(
+                    name, f"must have {len(slots)} values, but has the shape {values.shape}."
+                )
+            for value in values.tolist():
+                ranges[name].require(name, value)
+            found[name] = values.astype(np.float32)
+        words = everywhere(_words_of_seeds(seeds, len(slots)))
+        values = {name: everywhere(each) for name, each in found.items()}
+        return everywhere(np.ones(len(slots), bool)), *words.T, values
+
+    def run(
+        self, state: PopulationState, num_updates: Any, begin: Any
+    ) -> tuple[PopulationState, Report]:
+        """Do some updates in every slot, and wait for them.
+
+        Args:
+            state: the state of the population. It is donated.
+            num_updates: updates of each training, int `[M]`. A slot with 0 stays as it is and costs
+                almost nothing with mapping "map".
+            begin: whether a new window of sums begins in a slot, boolean `[M]`.
+
+        Returns:
+            the next state, and a report in the host's memory with leaves `[M, ...]`.
+
+        Raises:
+            InvalidArgumentError: an array has another shape or kind.
+        """
+        counts = self._of_slots("num_updates", num_updates, np.int32)
+        begins = self._of_slots("begin", begin, np.bool_)
+        results = self._on_each("run", counts, begins, state=state)
+        return tuple(state for state, _ in results), self._gathered(each for _, each in results)
+
+    def evaluate(
+        self, state: PopulationState, active: Any = None, keys: jax.Array | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Run the episodes of an evaluation with the policy of every active slot.
+
+        Args:
+            state: the state of the population.
+            active: which slots to evaluate, boolean `[M]`; by default all. The others give zeros
+                and, with mapping "map", cost nothing.
+            keys: one key for all slots, or one for each, `[M]`, from `make_key`. None uses each
+                training's own key, as when it is evaluated alone.
+
+        Returns:
+            returns, float32 `[M, E]`, and whether an episode ended, boolean `[M, E]`.
+
+        Raises:
+            InvalidArgumentError: an array has another shape or kind.
+        """
+        active = np.ones(self.num_slots, bool) if active is None else active
+        flags = self._of_slots("active", active, np.bool_)
+        words = np.zeros((self._padded, 2), np.uint32)
+        if keys is not None:
+            if getattr(keys, "dtype", None) != make_key(0).dtype:
+                raise InvalidArgumentError(
+                    "keys", f"must be as make_key makes, but got {shown(keys)}."
+                )
+            if keys.shape not in ((), (self.num_slots,)):
+                raise InvalidArgumentError(
+                    "keys", f"must be one or {self.num_slots}, but have the shape {keys.shape}."
+                )
+            words[: self.num_slots] = np.asarray(jax.random.key_data(keys))
+        own = np.full(self._padded, keys is None)
+        agents = [(x.agent, x.key, x.num_updates) for x in state]
+        results = self._on_each("evaluate", flags, own, words, state=agents, unpack=True)
+        return self._gathered(results)
+
+    def updates_done(self, state: PopulationState) -> np.ndarray:
+        """Return how many updates each training has done, int64 `[M]`."""
+        count = self._gathered(each.num_updates for each in state)
+        return count.high.astype(np.int64) << 32 | count.low.astype(np.int64)
+
+    def member(self, state: PopulationState, slot: int) -> TrainState:
+        """Return the state of one training as NumPy arrays, with its key as its two words."""
+
+        def taken(leaf: jax.Array) -> np.ndarray:
+            return np.asarray(jax.device_get(numbers_of(leaf)))[slot % self._slots_per_device]
+
+        return jax.tree.map(taken, state[slot // self._slots_per_device])
+
+    def gathered(self, state: PopulationState) -> TrainState:
+        """Fetch all trainings as a checkpoint holds them, the same for any number of devices.
+
+        Returns:
+            NumPy arrays with leaves `[M, ...]`. A key is an array of its two words.
+        """
+        return self._gathered(jax.tree.map(numbers_of, each) for each in state)
+
+    def scattered(self, trainings: TrainState) -> PopulationState:
+        """Spread trainings from `gathered` or from a checkpoint over the devices."""
+
+        def share_of(index: int) -> TrainState:
+            first = index * self._slots_per_device
+            # Unused slots of the last device hold copies of the last training.
+            slots = np.minimum(np.arange(first, first + self._slots_per_device), self.num_slots - 1)
+            device = jax.local_devices()[index]
+
+            def placed(leaf: Any) -> jax.Array:
+                share = leaf[slots] if holds_keys(leaf) else np.asarray(leaf)[slots]
+                return jax.device_put(share, device)
+
+            return jax.tree.map(placed, trainings)
+
+        return tuple(map(share_of, range(self.num_devices)))
+
+    def agents(self, state: PopulationState) -> Any:
+        """Fetch the agents' states, leaves `[M, ...]`."""
+        return self._gathered(jax.tree.map(numbers_of, each.agent) for each in state)
+
+    def needs(self, *, saves: bool = False, resumes: bool = False) -> "SlotNeeds":
+        """Return what the compiled programs need.
+
+        Args:
+            saves: whether checkpoints are saved.
+            resumes: whether it begins with a checkpoint.
+        """
+        is_cpu = resolve_platform() == "cpu"
+        state = bytes_of(self.state_shapes)
+        scaling = []
+        fixed = [0]
+        programs = self._programs[0].values()
+        for largest, program in zip(self._product_bytes, programs, strict=True):
+            stated = Stated.of(program)
+            held = state + stated.results - stated.aliases
+            temporaries = stated.temporaries
+            if is_cpu:
+                temporaries += COPIES * largest
+            # With "map" one slot runs at a time, but all states are copied although donated.
+            copied = min(temporaries, state) if self.mapping == "map" else temporaries
+            scaling.append(held + copied)
+            fixed.append(temporaries - copied)
+        # On other devices, a checkpoint is made in the host's memory and not where the states lie.
+        if is_cpu and saves:
+            joined = state if self.num_devices > 1 else 0
+            scaling.append(state + joined + round(SAVING_SHARE * state))
+        if is_cpu and resumes:
+            scaling.append(2 * state + restoring_bytes(self.state_shapes))
+        return SlotNeeds(-(-max(scaling) // self._slots_per_device), max(fixed))
+
+    def _on_each(
+        self, program: str, *arrays: Any, state: Sequence[Any] = (), unpack: bool = False
+    ) -> list[Any]:
+        """Call a program on every device with its share of the arrays, without waiting for it."""
+        results = []
+        for i, programs in enumerate(self._programs):
+            share = slice(i * self._slots_per_device, (i + 1) * self._slots_per_device)
+            own = jax.tree.map(lambda array, share=share: array[share], arrays)
+            of_state: tuple[Any, ...] = ()
+            if state:
+                of_state = state[i] if unpack else (state[i],)
+            results.append(programs[program](*of_state, *own))
+        return results
+
+    def _gathered(self, shares: Iterable[Any]) -> Any:
+        """Fetch the results of each device, `[K, ...]`, as one tree with leaves `[M, ...]`."""
+        fetched = jax.device_get(list(shares))
+        if len(fetched) == 1:  # Avoid a copy, since a state may be large.
+            return jax.tree.map(lambda leaf: leaf[: self.num_slots], fetched[0])
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves)[: self.num_slots], *fetched)
+
+    def _of_slots(self, name: str, values: Any, kind: type[np.generic]) -> np.ndarray:
+        """Return a value for each slot as an array of a kind, with zeros for unused slots."""
+        array = _as_array(name, values)
+        if array.shape != (self.num_slots,) or not np.can_cast(array.dtype, kind, "same_kind"):
+            raise InvalidArgumentError(
+                name,
+                f"must be {self.num_slots} values of {np.dtype(kind)}, but got an array of "
+                f"{array.dtype} with the shape {array.shape}.",
+            )
+        if not all(0 <= value <= INT32 for value in array.tolist()):
+            raise InvalidArgumentError(
+                name, f"must be from 0 to {INT32:,}, but got {shown(array.tolist())}."
+            )
+        return np.pad(array.astype(kind), (0, self._padded - self.num_slots))
+
+
+@dataclasses.dataclass(frozen=True)
+class SlotNeeds:
+    """The most bytes that trainings side by side hold.
+
+    Attributes:
+        per_slot: bytes that each training adds.
+        per_device: bytes that a device holds in addition to its trainings.
+    """
+
+    per_slot: int
+    per_device: int
+
+    def bytes(self, num_slots: int, num_devices: int) -> int:
+        """Return the bytes of `num_slots` trainings. Every device has equally many slots."""
+        slots = -(-num_slots // num_devices) * num_devices
+        return slots * self.per_slot + num_devices * self.per_device
+
+    def most(self, room: int, num_devices: int) -> int:
+        """Return how many trainings fit into `room` bytes."""
+        slots = max(0, room - num_devices * self.per_device) // self.per_slot
+        if slots >= num_devices:
+            return slots // num_devices * num_devices
+        # With fewer trainings than devices, each has its own device.
+        return min(num_devices - 1, max(0, room // (self.per_slot + self.per_device)))
+
+
+def saved_shapes(one: TrainState, num_trainings: int) -> TrainState:
+    """Return the shapes of a checkpoint of `M` trainings, from those of one training."""
+    return jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct((num_trainings, *leaf.shape), leaf.dtype), one
+    )
+
+
+def require_seeds(run_folder: Path, seeds: Sequence[int], keys: jax.Array) -> None:
+    """Refuse saved trainings that began from other seeds than these.
+
+    Args:
+        run_folder: where they are saved, for the message.
+        seeds: one for each training, `[M]`.
+        keys: the saved key of each training, `[M]`.
+
+    Raises:
+        InvalidArgumentError: a seed or the order of the seeds has changed.
+    """
+    expected = jax.vmap(seed_key)(*_words_of_seeds(seeds, len(seeds)).T)
+    if (jax.random.key_data(keys) != jax.random.key_data(expected)).any():
+        raise InvalidArgumentError(
+            f"{run_folder} holds trainings of other seeds than seeds = {shown([*seeds])} in its "
+            "config.toml; put back what the run was started with, in the same order."
+        )
+
+
+def _words_of_seeds(seeds: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
+    """Return the low and the high 32 bits of seeds, uint32 `[count, 2]`."""
+    array = _as_array("seeds", seeds)
+    if array.shape != (count,):
+        raise InvalidArgumentError(
+            "seeds", f"must be one for each of {count} slots, but got {shown(seeds)}."
+        )
+    words = [words_of_seed(seed) for seed in array.tolist()]
+    return np.array(words, np.uint32).reshape(count, 2)
+
+
+def _as_array(name: str, values: Any) -> np.ndarray:
+    try:
+        return np.asarray(values)
+    except ValueError:  # The rows have different lengths.
+        raise InvalidArgumentError(
+            name, f"must be a list of values, but got {shown(values)}."
+        ) from None

@@ -1,0 +1,96 @@
+"""An environment that you built yourself goes wherever a name goes, and a run needs it again."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from myriad import create_config, evaluate, load_agent, make_env, resume, train_and_evaluate
+from myriad.autotune import autotune
+from myriad.autotune.cache import ProfileCache
+from myriad.cli import main
+from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.spaces import Box, Discrete
+
+SIZES = {"num_envs": 8, "steps_per_env": 64, "agent.rollout_steps": 16, "eval_max_steps": 30}
+
+
+class Walk:
+    """A walk to 0 from up to `far`, as an object of no dataclass."""
+
+    def __init__(self, far):
+        self.far = far
+        self.default_params = {"step": 0.25}
+
+    def reset(self, key, params):
+        x = jax.random.uniform(key, minval=-self.far, maxval=self.far)
+        return x[None], (x, jnp.int32(0))
+
+    def step(self, key, state, action, params):
+        x, time = state
+        x = jnp.clip(x + params["step"] * (2 * action - 1), -9, 9)
+        return x[None], (x, time + 1), -abs(x), jnp.zeros((), bool), time >= 20, {}
+
+    def observation_space(self, params):
+        return Box(-9.0, 9.0, (1,))
+
+    def action_space(self, params):
+        return Discrete(2)
+
+
+def test_a_run_of_an_object_goes_on_with_the_object_and_not_without(tmp_path, capsys):
+    env = Walk(2.0)
+    config = create_config(env, "ppo", **SIZES)
+    assert (config.env, config.env_options) == ("object:Walk", {})
+    assert config.environment is config.changed(seed=3).environment is env
+    run = tmp_path / "run"
+    results = train_and_evaluate(config, run, quiet=True)
+    for call in (resume, load_agent):
+        with pytest.raises(InvalidArgumentError, match=r"object of the class Walk.*give such"):
+            call(run)
+    assert main(["evaluate", str(run)]) == 2
+    assert "object of the class Walk" in capsys.readouterr().err
+    again, its_env, agent = load_agent(run, env=env)
+    assert its_env is env
+    same = evaluate(again, agent.state, 4), evaluate(config, results.agent_state, 4)
+    np.testing.assert_array_equal(*same)
+    assert resume(run, env=env, quiet=True).evaluations[-1] == results.evaluations[-1]
+
+
+def test_an_object_that_a_name_makes_is_called_so():
+    config = create_config(make_env("cartpole", gravity=3.7), "ppo", **{"env.force": 4.0})
+    assert config.env == "cartpole-control"
+    assert (config.env_options["gravity"], config.env_options["force"]) == (3.7, 4.0)
+    assert config == create_config(**config.fields())
+
+
+@pytest.mark.parametrize(
+    ("env", "options", "sentence"),
+    [
+        (Walk, {}, "env must be a string or an environment, as make_env builds it, but got <class"),
+        (7, {}, "env must be a string or an environment"),
+        (None, {}, "the configuration has no env"),
+        ("object:Walk", {}, "was an object of the class Walk"),
+        (Walk(1.0), {"env.far": 2.0}, "no field 'far'|unknown field 'env.far'|unknown field 'far'"),
+    ],
+)
+def test_what_is_no_environment_is_refused(env, options, sentence):
+    with pytest.raises((InvalidArgumentError, UnknownNameError), match=sentence):
+        create_config(env, "ppo", **options)
+
+
+def test_a_parameter_may_have_the_name_of_an_argument():
+    with pytest.raises(UnknownNameError, match="name"):
+        make_env("cartpole", name=3)
+    with pytest.raises(UnknownNameError, match="env"):
+        make_env("cartpole", env=3)
+
+
+def test_the_autotuner_times_an_object(tmp_path):
+    cache = ProfileCache(tmp_path / "profiles.json")
+    first, again = (
+        autotune(create_config(Walk(2.0), "ppo", **SIZES), seconds=0.5, verbose=False, cache=cache)
+        for _ in range(2)
+    )
+    assert (first.from_cache, again.from_cache) == (False, True)
+    assert first.scan_chunk_size == again.scan_chunk_size
