@@ -91,8 +91,13 @@ class Adapter:
         known = {**arguments, **fields, **dict.fromkeys(ranges_of(cls))}
         check_overrides(f"{cls.library}'s {name}", known, overrides)
         own = {key: value for key, value in overrides.items() if key in fields}
-        options = sorted((key, value) for key, value in overrides.items() if key not in fields)
-        return cls(name, options=tuple(options), **own)
+        # Without defaults: a file names them all, and must make an equal adapter.
+        options = {
+            key: value
+            for key, value in overrides.items()
+            if key not in fields and value != arguments[key]
+        }
+        return cls(name, options=tuple(sorted(options.items())), **own)
 
     def changed(self, **overrides: Any) -> Self:
         """Return the environment with other fields or arguments. Raises the errors of `adapt`."""

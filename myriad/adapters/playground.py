@@ -41,7 +41,7 @@ class FromPlayground(WithBraxState):
 
     def render(self, state: Any) -> np.ndarray:
         """Draw the bodies with MuJoCo: uint8 `[240, 320, 3]`, on the host."""
-        return np.asarray(self.env.render([state])[0])
+        return np.asarray(self.env.render(state))
 
 
 def _registry() -> Any:

@@ -372,7 +372,12 @@ def options_of(thing: Any) -> dict[str, Any]:
             values[field.name] = value
     values = {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
     plain = bool | int | float | str | list | None
-    return {k: v for k, v in values.items() if isinstance(v, plain)}
+    # TOML has no null, and only None by itself is written as a word.
+    return {
+        k: v
+        for k, v in values.items()
+        if isinstance(v, plain) and not (isinstance(v, list) and None in v)
+    }
 
 
 def with_tuples(value: Any) -> Any:
