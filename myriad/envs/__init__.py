@@ -3,7 +3,7 @@
 import dataclasses
 import importlib
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar, get_origin
+from typing import Any, Literal, NamedTuple, TypeVar, get_origin
 
 from myriad.envs.environment import AnyEnvironment, Environment, require_32_bits
 from myriad.errors import InvalidArgumentError, shown
@@ -36,8 +36,28 @@ ENVIRONMENTS = Registry(
 )
 
 
-# The prefixes of environments of other libraries. Such a name never stands for a module of yours.
-ADAPTERS = ("gymnax:",)
+class Library(NamedTuple):
+    """The module that adapts a library's environments, and how to import and install the library.
+
+    Its `adapt(name, **overrides)` returns an environment. `docs/adapters.md` has a row for each.
+    """
+
+    module: str
+    package: str
+    extra: str
+
+
+# Environments of other libraries, by prefix. Such a name never stands for a module of yours.
+ADAPTERS = {
+    "brax:": Library("myriad.adapters.brax", "brax", "brax"),
+    "craftax:": Library("myriad.adapters.craftax", "craftax", "craftax"),
+    "gymnax:": Library("myriad.adapters.gymnax", "gymnax", "bench"),
+    "jumanji:": Library("myriad.adapters.jumanji", "jumanji", "jumanji"),
+    "navix:": Library("myriad.adapters.navix", "navix", "navix"),
+    "pgx:": Library("myriad.adapters.pgx", "pgx", "pgx"),
+    "playground:": Library("myriad.adapters.playground", "mujoco_playground", "playground"),
+    "xland:": Library("myriad.adapters.xland", "xminigrid", "xland"),
+}
 # How a configuration calls an environment that you gave it as an object.
 OBJECT = "object:"
 
@@ -53,7 +73,8 @@ def make_env(env: str | AnyEnvironment, /, **overrides: Any) -> Environment:
 
     Args:
         env: one of `list_envs()`, an alias such as `CartPole-v1`, `package.module:Name` for a
-            class of your own, or `gymnax:Name` for one of gymnax's. Or an environment.
+            class of your own, or a library and its name for an environment, such as `brax:ant` or
+            `gymnax:CartPole-v1`. Or an environment.
         **overrides: fields of the environment or of its parameters that differ from the defaults,
             or from those of the environment that you give.
 
@@ -77,9 +98,10 @@ def make_env(env: str | AnyEnvironment, /, **overrides: Any) -> Environment:
             f"was an object of the class {env.removeprefix(OBJECT)}, which no name makes again: "
             "give such an object as env, or name its class as package.module:Name.",
         )
-    if env.startswith(ADAPTERS):
+    prefix, colon, name = env.partition(":")
+    if library := ADAPTERS.get(prefix + colon):
         adapters = importlib.import_module("myriad.adapters")
-        return adapters.from_gymnax(env.removeprefix("gymnax:"), **overrides)
+        return adapters.import_adapter(*library).adapt(name, **overrides)
     kind: Any = ENVIRONMENTS.load(env)
     for field in dataclasses.fields(kind):
         if field.name in overrides and (field.type is str or get_origin(field.type) is Literal):
@@ -95,6 +117,8 @@ def _changed(env: Any, name: str, overrides: Mapping[str, Any]) -> Any:
     """Return an environment with other values of its fields and of its parameters' fields."""
     from myriad.envs.wrappers import Wrapper
 
+    if isinstance(env, importlib.import_module("myriad.adapters.adapter").Adapter):
+        return env.changed(**overrides)
     if isinstance(env, Wrapper):
         own = {name: overrides[name] for name in _values(env).keys() & overrides.keys()}
         rest = {name: value for name, value in overrides.items() if name not in own}
