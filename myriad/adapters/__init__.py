@@ -7,7 +7,7 @@ need neither library before.
 
 import importlib
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,30 @@ _GYMNAX_ENVIRONMENT = Annotated[
     Any, Like("a gymnax environment", "default_params", "reset_env", "step_env")
 ]
 _NO_BOUND = np.finfo(np.float32).max
+
+
+class Library(NamedTuple):
+    """The module that adapts a library's environments, and how to import and install the library.
+
+    Its `adapt(name, **overrides)` returns an environment. `docs/adapters.md` has a row for each.
+    """
+
+    module: str
+    package: str
+    extra: str
+
+
+# Environments of other libraries, by prefix. Such a name never stands for a module of yours.
+ADAPTERS = {
+    "brax:": Library("myriad.adapters.brax", "brax", "brax"),
+    "craftax:": Library("myriad.adapters.craftax", "craftax", "craftax"),
+    "gymnax:": Library("myriad.adapters.gymnax", "gymnax", "bench"),
+    "jumanji:": Library("myriad.adapters.jumanji", "jumanji", "jumanji"),
+    "navix:": Library("myriad.adapters.navix", "navix", "navix"),
+    "pgx:": Library("myriad.adapters.pgx", "pgx", "pgx"),
+    "playground:": Library("myriad.adapters.playground", "mujoco_playground", "playground"),
+    "xland:": Library("myriad.adapters.xland", "xminigrid", "xland"),
+}
 
 
 @checked

@@ -1,7 +1,8 @@
 """`Adapter`, the base class of environments of other JAX libraries, one file for each library.
 
-`myriad.envs.ADAPTERS` lists the libraries, and `make_env("brax:ant")` calls `adapt`. The modules of
-the adapters import their libraries when they build an environment, since few users have them all.
+`myriad.adapters.ADAPTERS` lists the libraries, and `make_env("brax:ant")` calls `adapt`. The
+modules of the adapters import their libraries when they build an environment, since few users have
+them all.
 """
 
 import dataclasses

@@ -37,10 +37,10 @@ from myriad.agents.minibatches import MANY_ENVS, require_whole_parts, steps_for_
 from myriad.agents.networks import NetworkSpec, network_defaults
 from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import RunningMoments, normalize_obs, update_moments
-from myriad.agents.policies import SquashedGaussianPolicy
 from myriad.agents.precision import DYNAMIC
 from myriad.agents.q_learning import QNetwork
 from myriad.agents.replay import Experience, ReplayRing, ReplayState, share_replay
+from myriad.agents.squashed_gaussian import SquashedGaussianPolicy
 from myriad.agents.trajectory import act_and_step
 from myriad.counters import Counter
 from myriad.envs import Environment

@@ -3,7 +3,7 @@
 import dataclasses
 import importlib
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, TypeVar, get_origin
+from typing import Any, Literal, TypeVar, get_origin
 
 from myriad.envs.environment import AnyEnvironment, Environment, require_32_bits
 from myriad.errors import InvalidArgumentError, shown
@@ -36,28 +36,6 @@ ENVIRONMENTS = Registry(
 )
 
 
-class Library(NamedTuple):
-    """The module that adapts a library's environments, and how to import and install the library.
-
-    Its `adapt(name, **overrides)` returns an environment. `docs/adapters.md` has a row for each.
-    """
-
-    module: str
-    package: str
-    extra: str
-
-
-# Environments of other libraries, by prefix. Such a name never stands for a module of yours.
-ADAPTERS = {
-    "brax:": Library("myriad.adapters.brax", "brax", "brax"),
-    "craftax:": Library("myriad.adapters.craftax", "craftax", "craftax"),
-    "gymnax:": Library("myriad.adapters.gymnax", "gymnax", "bench"),
-    "jumanji:": Library("myriad.adapters.jumanji", "jumanji", "jumanji"),
-    "navix:": Library("myriad.adapters.navix", "navix", "navix"),
-    "pgx:": Library("myriad.adapters.pgx", "pgx", "pgx"),
-    "playground:": Library("myriad.adapters.playground", "mujoco_playground", "playground"),
-    "xland:": Library("myriad.adapters.xland", "xminigrid", "xland"),
-}
 # How a configuration calls an environment that you gave it as an object.
 OBJECT = "object:"
 
@@ -99,8 +77,8 @@ def make_env(env: str | AnyEnvironment, /, **overrides: Any) -> Environment:
             "give such an object as env, or name its class as package.module:Name.",
         )
     prefix, colon, name = env.partition(":")
-    if library := ADAPTERS.get(prefix + colon):
-        adapters = importlib.import_module("myriad.adapters")
+    adapters = importlib.import_module("myriad.adapters") if colon else None
+    if adapters and (library := adapters.ADAPTERS.get(prefix + colon)):
         return adapters.import_adapter(*library).adapt(name, **overrides)
     kind: Any = ENVIRONMENTS.load(env)
     for field in dataclasses.fields(kind):

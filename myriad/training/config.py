@@ -300,7 +300,8 @@ def read_fields(text: str, *, trust: bool, known: Container[str] = ()) -> dict[s
     """
     fields = _flat(_parsed(text))
     if not trust:
-        from myriad.envs import ADAPTERS, OBJECT
+        from myriad.adapters import ADAPTERS
+        from myriad.envs import OBJECT
 
         for name, value in fields.items():
             is_no_code = name == "env" and str(value).startswith((*ADAPTERS, OBJECT))
@@ -507,7 +508,8 @@ def _name_of(env: "Environment", options: Mapping[str, Any]) -> str:
 
     If there is none, it is "object:" and the name of its class.
     """
-    from myriad.envs import ADAPTERS, ENVIRONMENTS, OBJECT, make_env
+    from myriad.adapters import ADAPTERS
+    from myriad.envs import ENVIRONMENTS, OBJECT, make_env
 
     prefixes = {library.module: prefix for prefix, library in ADAPTERS.items()}
     name = ENVIRONMENTS.name_of(type(env))

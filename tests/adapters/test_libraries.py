@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from myriad import Rollout, create_config, make_agent, make_env, make_key, train_and_evaluate
-from myriad.envs import ADAPTERS
+from myriad.adapters import ADAPTERS
 from myriad.envs.checker import check_env
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
 from myriad.training.config import TrainingConfig

@@ -14,9 +14,9 @@ from scipy import stats
 from myriad import make_env
 from myriad.agents import make_learner
 from myriad.agents.agent import alone
-from myriad.agents.policies import SquashedGaussianPolicy
 from myriad.agents.replay import Experience, ReplayRing
 from myriad.agents.sac import SAC
+from myriad.agents.squashed_gaussian import SquashedGaussianPolicy
 from myriad.envs.vector import Transition
 from myriad.errors import InvalidArgumentError
 from myriad.random import make_key
