@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import traceback
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +25,7 @@ from myriad.errors import (
     MyriadError,
     shown,
 )
+from myriad.ranges import require
 from myriad.spaces import Space
 from myriad.xla import count_compilations, numbers_of
 
@@ -52,7 +53,7 @@ class Finding:
     is_warning: bool = False
 
 
-def check_env(env: Environment, *, skip: Collection[Stage] = ()) -> None:
+def check_env(env: Environment, *, skip: Sequence[Stage] = ()) -> None:
     """Try `env` and list all its faults. This takes a few seconds, mostly for compilation.
 
     The stages, in this order:
@@ -82,10 +83,12 @@ def check_env(env: Environment, *, skip: Collection[Stage] = ()) -> None:
         >>> from myriad import make_env
         >>> check_env(make_env("cartpole-control"))
     """
-    if unknown := set(skip) - _STAGES.keys():
-        raise InvalidArgumentError(
-            "skip", f"must name some of {', '.join(_STAGES)}, but got {shown(unknown.pop())}."
-        )
+    require("skip", skip, Sequence)
+    for name in skip:
+        if not isinstance(name, str) or name not in _STAGES:
+            raise InvalidArgumentError(
+                "skip", f"must name some of {', '.join(_STAGES)}, but got {shown(name)}."
+            )
     for name, stage in _STAGES.items():
         if name in skip:
             continue
