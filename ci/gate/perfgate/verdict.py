@@ -160,7 +160,7 @@ def _judge_changes(row: Row, opinion: Judged, rules: Rules) -> Judged:
         outcome = max(outcome, Outcome.WARNED)
     elif verdict == "same" and any(change.word == BETTER for change in row.changes):
         verdict = "better"
-    reasons = [*opinion.reasons, *(_describe_worse(each, rules) for each in worse)]
+    reasons = [*(_describe_worse(each, rules) for each in worse), *opinion.reasons]
     reasons += map(_describe_untold, untold)
     doubts = [] if row.same == "code" else _doubts(row, rules)
     if doubts and outcome is Outcome.PASSED:
