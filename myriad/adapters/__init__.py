@@ -7,7 +7,7 @@ need neither library before.
 
 import importlib
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,30 @@ _GYMNAX_ENVIRONMENT = Annotated[
 _NO_BOUND = np.finfo(np.float32).max
 
 
+class Library(NamedTuple):
+    """The module that adapts a library's environments, and how to import and install the library.
+
+    Its `adapt(name, **overrides)` returns an environment. `docs/adapters.md` has a row for each.
+    """
+
+    module: str
+    package: str
+    extra: str
+
+
+# Environments of other libraries, by prefix. Such a name never stands for a module of yours.
+ADAPTERS = {
+    "brax:": Library("myriad.adapters.brax", "brax", "brax"),
+    "craftax:": Library("myriad.adapters.craftax", "craftax", "craftax"),
+    "gymnax:": Library("myriad.adapters.gymnax", "gymnax", "bench"),
+    "jumanji:": Library("myriad.adapters.jumanji", "jumanji", "jumanji"),
+    "navix:": Library("myriad.adapters.navix", "navix", "navix"),
+    "pgx:": Library("myriad.adapters.pgx", "pgx", "pgx"),
+    "playground:": Library("myriad.adapters.playground", "mujoco_playground", "playground"),
+    "xland:": Library("myriad.adapters.xland", "xminigrid", "xland"),
+}
+
+
 @checked
 def to_gymnax(env: AnyEnvironment) -> "GymnaxEnvironment":
     """Return `env` as a gymnax environment, with auto-reset and `info["final_observation"]`.
@@ -43,7 +67,7 @@ def to_gymnax(env: AnyEnvironment) -> "GymnaxEnvironment":
         >>> len(env.step(jax.random.key(1), state, 1, env.default_params))
         6
     """
-    return _import("gymnax", "myriad.adapters.gymnax").AsGymnax(env)
+    return import_adapter("myriad.adapters.gymnax", "gymnax").AsGymnax(env)
 
 
 def from_gymnax(name_or_env: "str | GymnaxEnvironment", /, **overrides: Any) -> "FromGymnax":
@@ -65,7 +89,7 @@ def from_gymnax(name_or_env: "str | GymnaxEnvironment", /, **overrides: Any) -> 
         200
     """
     require("name_or_env", name_or_env, str | _GYMNAX_ENVIRONMENT)
-    return _import("gymnax", "myriad.adapters.gymnax").adapt(name_or_env, **overrides)
+    return import_adapter("myriad.adapters.gymnax", "gymnax").adapt(name_or_env, **overrides)
 
 
 @checked
@@ -94,7 +118,7 @@ def to_gymnasium(
         >>> reward
         1.0
     """
-    module = _import("gymnasium", "myriad.adapters.gymnasium")
+    module = import_adapter("myriad.adapters.gymnasium", "gymnasium")
     return module.AsGymnasium(env, render_mode=render_mode, normalize_actions=normalize_actions)
 
 
@@ -133,7 +157,7 @@ def to_gymnasium_vector(
         >>> obs.shape
         (3, 4)
     """
-    module = _import("gymnasium", "myriad.adapters.gymnasium_vector")
+    module = import_adapter("myriad.adapters.gymnasium_vector", "gymnasium")
     return module.AsGymnasiumVector(
         env,
         num_envs,
@@ -166,12 +190,17 @@ def infinite_bounds(low: Any, high: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.where(low <= -_NO_BOUND, -np.inf, low), np.where(high >= _NO_BOUND, np.inf, high)
 
 
-def _import(library: str, module: str) -> ModuleType:
+def import_adapter(module: str, library: str, extra: str = "bench") -> ModuleType:
+    """Return a module of `myriad.adapters`, which needs a library that an extra installs.
+
+    Raises:
+        NotInstalledError: the library can't be imported.
+    """
     try:
         importlib.import_module(library)
     except ImportError as error:
         raise NotInstalledError(
             f"this adapter needs {library}, which can't be imported ({error}); "
-            "`pip install 'myriad[bench]'` installs it."
+            f"`pip install 'myriad[{extra}]'` installs it."
         ) from error
     return importlib.import_module(module)

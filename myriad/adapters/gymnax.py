@@ -13,6 +13,7 @@ from gymnax.environments import environment, spaces
 from jax.extend.core import ClosedJaxpr, Var
 
 from myriad.adapters import finite_bounds, infinite_bounds
+from myriad.adapters.adapter import strongly_typed
 from myriad.envs.environment import Environment
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.registry import check_overrides
@@ -105,9 +106,13 @@ class FromGymnax:
     default_params: Any
     out_of_line: bool = dataclasses.field(default=False, metadata={"derived": True})
 
+    @property
+    def name(self) -> str:
+        return self.env.name
+
     def reset(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
         obs, state = self.env.reset_env(key, params)
-        return self._observed(obs), _strongly_typed(state)
+        return self._observed(obs), strongly_typed(state)
 
     def step(
         self, key: jax.Array, state: Any, action: jax.Array, params: Any
@@ -126,11 +131,11 @@ class FromGymnax:
         )
         return (
             self._observed(obs),
-            _strongly_typed(state),
+            strongly_typed(state),
             reward,
             terminated,
             truncated,
-            _strongly_typed(info),
+            strongly_typed(info),
         )
 
     def observation_space(self, params: Any) -> Space:
@@ -257,11 +262,3 @@ def _operations_behind(program: ClosedJaxpr, behind_inputs: list[float]) -> list
 def _typed(key: jax.Array) -> jax.Array:
     """Return a typed key, since gymnax's users may still pass raw keys of `jax.random.PRNGKey`."""
     return key if holds_keys(key) else jax.random.wrap_key_data(key)
-
-
-def _strongly_typed(tree: Any) -> Any:
-    # A Python number in the first state is weakly typed, but not in the next state. A loop would
-    # then be compiled for each.
-    return jax.tree.map(
-        lambda leaf: jax.lax.convert_element_type(leaf, jnp.asarray(leaf).dtype), tree
-    )

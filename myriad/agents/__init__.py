@@ -21,6 +21,7 @@ AGENTS = Registry(
         "ppo": "myriad.agents.ppo:PPO",
         "pqn": "myriad.agents.pqn:PQN",
         "random": "myriad.agents.random:RandomAgent",
+        "sac": "myriad.agents.sac:SAC",
     },
     member="create",
 )

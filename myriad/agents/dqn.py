@@ -53,7 +53,7 @@ from myriad.agents.normalization import (
 )
 from myriad.agents.precision import DYNAMIC
 from myriad.agents.priorities import Priorities, importance_weights
-from myriad.agents.replay import Experience, ReplayRing, ReplayState, Step, n_step
+from myriad.agents.replay import Experience, ReplayRing, ReplayState, Step, n_step, share_replay
 from myriad.agents.trajectory import act_and_step
 from myriad.counters import Counter
 from myriad.envs import Environment
@@ -302,20 +302,7 @@ class DQN(Learner[DQNState]):
                 f"must be 'device' with num_devices = {num_devices}, "
                 f"but got {shown(self.replay_memory)}.",
             )
-        for name in ("batch_size", "buffer_size"):
-            if (size := getattr(self, name)) % num_devices:
-                raise InvalidArgumentError(
-                    "num_devices", f"must divide {name} = {size:,}, but is {num_devices}."
-                )
-        learner = dataclasses.replace(
-            self,
-            batch_size=self.batch_size // num_devices,
-            buffer_size=self.buffer_size // num_devices,
-            learning_starts=-(-self.learning_starts // num_devices),
-            exploration_steps=-(-self.exploration_steps // num_devices),
-        )
-        require_whole_parts(learner.batch_size, learner.gradient_accumulation)
-        return learner
+        return share_replay(self, num_devices, "learning_starts", "exploration_steps")
 
     def first_learning_update(self, num_envs: int) -> int:
         """Return the first update that learns, from 1. An n-step return must be complete then."""

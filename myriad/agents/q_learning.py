@@ -1,5 +1,6 @@
 """The parts that DQN and PQN share: Q-networks on one parameter vector, and the choice of actions.
 
+SAC has its networks from here, too: a critic has one output, and an actor those of its policy.
 In docstrings `B` is any batch, `D` the size of a flat observation, `A` the number of actions and
 `P` the number of parameters.
 """

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax.experimental.compute_on import compute_on
 from jax.typing import DTypeLike
 
+from myriad.agents.minibatches import require_whole_parts
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.ranges import Integer
 
@@ -205,6 +206,32 @@ def _require_host_memory() -> None:
         )
 
 
+def share_replay(learner: Any, num_devices: int, *counts: str) -> Any:
+    """Return a learner with one device's share of the batch, of the buffer and of the counts.
+
+    Args:
+        learner: the learner of all devices.
+        num_devices: the devices.
+        counts: names of its fields that count steps of all environments.
+
+    Raises:
+        InvalidArgumentError: the devices can't share the batch or the buffer.
+    """
+    for name in ("batch_size", "buffer_size"):
+        if (size := getattr(learner, name)) % num_devices:
+            raise InvalidArgumentError(
+                "num_devices", f"must divide {name} = {size:,}, but is {num_devices}."
+            )
+    learner = dataclasses.replace(
+        learner,
+        batch_size=learner.batch_size // num_devices,
+        buffer_size=learner.buffer_size // num_devices,
+        **{name: -(-getattr(learner, name) // num_devices) for name in counts},
+    )
+    require_whole_parts(learner.batch_size, learner.gradient_accumulation)
+    return learner
+
+
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Step:
@@ -236,7 +263,7 @@ class Experience:
 
     Attributes:
         obs: the observation from which `action` was chosen.
-        action: the action, int32.
+        action: the action, or the learner's choice of one.
         reward: the discounted sum of up to n rewards.
         discount: the factor of the value of `next_obs`: `gamma` to the power of the number of
             rewards, or 0 after a termination.

@@ -1,8 +1,8 @@
 """Collecting experience: how every learner steps the batch of environments and what it keeps.
 
-PPO and PQN collect whole trajectories. DQN takes single steps and writes them into its buffer. In
-docstrings `T` is the number of steps, `N` the number of environments and `D` the size of a
-flattened observation.
+PPO and PQN collect whole trajectories. DQN and SAC take single steps and write them into their
+buffers. In docstrings `T` is the number of steps, `N` the number of environments and `D` the size
+of a flattened observation.
 """
 
 import dataclasses

@@ -36,8 +36,6 @@ ENVIRONMENTS = Registry(
 )
 
 
-# The prefixes of environments of other libraries. Such a name never stands for a module of yours.
-ADAPTERS = ("gymnax:",)
 # How a configuration calls an environment that you gave it as an object.
 OBJECT = "object:"
 
@@ -53,7 +51,8 @@ def make_env(env: str | AnyEnvironment, /, **overrides: Any) -> Environment:
 
     Args:
         env: one of `list_envs()`, an alias such as `CartPole-v1`, `package.module:Name` for a
-            class of your own, or `gymnax:Name` for one of gymnax's. Or an environment.
+            class of your own, or a library and its name for an environment, such as `brax:ant` or
+            `gymnax:CartPole-v1`. Or an environment.
         **overrides: fields of the environment or of its parameters that differ from the defaults,
             or from those of the environment that you give.
 
@@ -77,9 +76,10 @@ def make_env(env: str | AnyEnvironment, /, **overrides: Any) -> Environment:
             f"was an object of the class {env.removeprefix(OBJECT)}, which no name makes again: "
             "give such an object as env, or name its class as package.module:Name.",
         )
-    if env.startswith(ADAPTERS):
-        adapters = importlib.import_module("myriad.adapters")
-        return adapters.from_gymnax(env.removeprefix("gymnax:"), **overrides)
+    prefix, colon, name = env.partition(":")
+    adapters = importlib.import_module("myriad.adapters") if colon else None
+    if adapters and (library := adapters.ADAPTERS.get(prefix + colon)):
+        return adapters.import_adapter(*library).adapt(name, **overrides)
     kind: Any = ENVIRONMENTS.load(env)
     for field in dataclasses.fields(kind):
         if field.name in overrides and (field.type is str or get_origin(field.type) is Literal):
@@ -95,6 +95,8 @@ def _changed(env: Any, name: str, overrides: Mapping[str, Any]) -> Any:
     """Return an environment with other values of its fields and of its parameters' fields."""
     from myriad.envs.wrappers import Wrapper
 
+    if isinstance(env, importlib.import_module("myriad.adapters.adapter").Adapter):
+        return env.changed(**overrides)
     if isinstance(env, Wrapper):
         own = {name: overrides[name] for name in _values(env).keys() & overrides.keys()}
         rest = {name: value for name, value in overrides.items() if name not in own}

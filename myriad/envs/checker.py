@@ -31,8 +31,9 @@ from myriad.xla import count_compilations, numbers_of
 Stage = Literal["members", "reset", "step", "keys", "purity", "batches", "behaviour"]
 
 _NUM_ENVS, _NUM_STEPS = 64, 256
-# A jitted step may round otherwise than one that is run operation by operation.
-_TOLERANCE = 1e-5
+# A jitted step may round otherwise than one that is run operation by operation. Contacts of bodies
+# make much of that: 1e-4 of the largest observation in a step of brax's ant.
+_TOLERANCE = 1e-3
 _NOT_YOURS = (__file__, *(str(Path(library.__file__ or "").parent) for library in (jax, np)))
 
 
@@ -253,7 +254,8 @@ def _purity(env: Environment) -> Iterator[Finding]:
                 "draw from the key with jax.random, not from Python's or NumPy's generators, and "
                 "keep what changes in the state."
             )
-        elif not _are_close(first, jax.jit(function)(*arguments), tolerance=_TOLERANCE):
+        # Not the state: it may hold what is left of a solver's error.
+        elif not _are_close(_seen(first), _seen(jax.jit(function)(*arguments)), _TOLERANCE):
             yield Finding(
                 f"{name} returns something else when it is compiled: it must not depend on what "
                 "changes outside of it, nor on whether JAX traces it."
@@ -488,14 +490,22 @@ def _numbers(tree: Any) -> list[np.ndarray]:
     return [np.asarray(numbers_of(jnp.asarray(leaf))) for leaf in jax.tree.leaves(tree)]
 
 
+def _seen(results: tuple[Any, ...]) -> Any:
+    """Return what an agent sees of the results of `reset` or `step`: all but state and info."""
+    return results[0], results[2:5]
+
+
 def _are_close(one: Any, other: Any, tolerance: float) -> bool:
-    pairs = zip(_numbers(one), _numbers(other), strict=True)
-    return all(
-        np.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
-        if np.issubdtype(a.dtype, np.inexact)
-        else (a == b).all()
-        for a, b in pairs
-    )
+    """Return whether the numbers of two trees agree, each array relative to its largest number."""
+    for a, b in zip(_numbers(one), _numbers(other), strict=True):
+        if not np.issubdtype(a.dtype, np.inexact):
+            if (a != b).any():
+                return False
+            continue
+        largest = np.abs(a[np.isfinite(a)]).max(initial=1)
+        if not np.allclose(a, b, rtol=0, atol=tolerance * largest, equal_nan=True):
+            return False
+    return True
 
 
 def _kind(value: Any) -> str:

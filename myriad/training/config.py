@@ -300,7 +300,8 @@ def read_fields(text: str, *, trust: bool, known: Container[str] = ()) -> dict[s
     """
     fields = _flat(_parsed(text))
     if not trust:
-        from myriad.envs import ADAPTERS, OBJECT
+        from myriad.adapters import ADAPTERS
+        from myriad.envs import OBJECT
 
         for name, value in fields.items():
             is_no_code = name == "env" and str(value).startswith((*ADAPTERS, OBJECT))
@@ -352,17 +353,24 @@ def options_of(thing: Any) -> dict[str, Any]:
     """Return the fields of an environment, its parameters or an agent that a file can hold.
 
     These are no arrays and no nested objects. Fields marked as derived are left out, since they
-    follow from other fields or from the machine. An object that is no dataclass has none.
+    follow from other fields or from the machine. An object that is no dataclass has none. A field
+    marked as arguments holds pairs of names and values, as an adapter's does.
     """
-    options = {}
+    values = {}
     for field in dataclasses.fields(thing) if dataclasses.is_dataclass(thing) else ():
         value = getattr(thing, field.name)
-        if isinstance(value, tuple):
-            value = list(value)
-        is_plain = value is None or isinstance(value, bool | int | float | str | list)
-        if is_plain and not field.metadata.get("derived"):
-            options[field.name] = value
-    return options
+        if field.metadata.get("arguments"):
+            values |= dict(value)
+        elif not field.metadata.get("derived"):
+            values[field.name] = value
+    values = {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
+    plain = bool | int | float | str | list | None
+    # TOML has no null, and only None by itself is written as a word.
+    return {
+        k: v
+        for k, v in values.items()
+        if isinstance(v, plain) and not (isinstance(v, list) and None in v)
+    }
 
 
 def with_tuples(value: Any) -> Any:
@@ -500,9 +508,13 @@ def _name_of(env: "Environment", options: Mapping[str, Any]) -> str:
 
     If there is none, it is "object:" and the name of its class.
     """
+    from myriad.adapters import ADAPTERS
     from myriad.envs import ENVIRONMENTS, OBJECT, make_env
 
+    prefixes = {library.module: prefix for prefix, library in ADAPTERS.items()}
     name = ENVIRONMENTS.name_of(type(env))
+    if prefix := prefixes.get(type(env).__module__):
+        name = f"{prefix}{env.name}"  # pyright: ignore[reportAttributeAccessIssue]
     if name is not None and make_env(name, **with_tuples(options)) == env:
         return name
     return OBJECT + type(env).__name__

@@ -19,11 +19,13 @@ SMALL = {
     "ppo": {"rollout_steps": 32, "num_epochs": 2, "num_minibatches": 2, "hidden_sizes": (8,)},
     "pqn": {"rollout_steps": 32, "num_epochs": 2, "num_minibatches": 2, "hidden_sizes": (8,)},
     "dqn": {"batch_size": 64, "buffer_size": 256, "learning_starts": 32, "hidden_sizes": (8,)},
+    "sac": {"batch_size": 64, "buffer_size": 256, "learning_starts": 32, "hidden_sizes": (8,)},
 }
 
 
 def after(agent, num_updates, **options):
-    learner = make_learner(agent, make_env("cartpole-control"), **SMALL[agent] | options)
+    env = make_env("pendulum-control" if agent == "sac" else "cartpole-control")
+    learner = make_learner(agent, env, **SMALL[agent] | options)
     loop = LearningLoop(learner.env, learner, 8)
     state = jax.jit(loop.init)(make_key(0))
     return jax.jit(loop.run)(state, np.int32(num_updates), BEGIN)[0]
@@ -32,7 +34,7 @@ def after(agent, num_updates, **options):
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", SMALL)
 def test_parts_of_a_minibatch_have_its_gradient_and_statistics_change_nothing(agent):
-    updates = 8 if agent == "dqn" else 1
+    updates = {"dqn": 8, "sac": 5}.get(agent, 1)
     whole = after(agent, updates)
     parts = after(agent, updates, gradient_accumulation=4, gradient_statistics=True)
     for a, b in zip(

@@ -52,10 +52,12 @@ def keys_drawn_from_twice(run):
         ("ppo", {"rollout_steps": 4, "num_epochs": 2, "num_minibatches": 2}),
         ("pqn", {"rollout_steps": 4, "num_epochs": 2, "num_minibatches": 2}),
         ("dqn", {"learning_starts": 1, "batch_size": 4, "buffer_size": 16, "priority_alpha": 0.6}),
+        ("sac", {"learning_starts": 1, "batch_size": 4, "buffer_size": 16, "gradient_steps": 2}),
     ],
 )
 def test_a_training_draws_from_no_key_twice(agent, options, snake):
-    loop = LearningLoop(snake, make_learner(agent, snake, hidden_sizes=(4,), **options), num_envs=2)
+    env = make_env("pendulum-control") if agent == "sac" else snake
+    loop = LearningLoop(env, make_learner(agent, env, hidden_sizes=(4,), **options), num_envs=2)
 
     def train(key):
         state = jax.jit(loop.init)(key)

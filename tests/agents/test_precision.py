@@ -29,6 +29,7 @@ SMALL = {
     "ppo": {"rollout_steps": 32, "num_epochs": 2, "num_minibatches": 2},
     "pqn": {"rollout_steps": 32, "num_epochs": 2, "num_minibatches": 2},
     "dqn": {"batch_size": 64, "buffer_size": 512, "learning_starts": 32},
+    "sac": {"batch_size": 64, "buffer_size": 512, "learning_starts": 32},
 }
 SHORT = {"bfloat16": "bf16", "float16": "f16"}
 
@@ -139,6 +140,8 @@ PRIORITIES = {"priority_alpha": 0.6, "n_step": 3, "layer_norm": True}
         ("ppo", "pendulum-control", NARROW),
         ("pqn", "cartpole-control", HALF | {"gradient_accumulation": 2}),
         ("dqn", "cartpole-control", {"compute_dtype": "float16"} | PRIORITIES),
+        ("sac", "pendulum-control", NARROW),
+        ("sac", "pendulum-control", HALF | {"gradient_accumulation": 2}),
         ("ppo", "snake", HALF | {"network": "cnn"}),
         ("dqn", "snake", NARROW | {"network": "attention"}),
     ],
@@ -151,7 +154,7 @@ def test_parameters_have_their_dtype_and_the_optimiser_has_float32(agent, env, o
     assert kept == {jnp.dtype(learner.param_dtype)}
     moments = {leaf.dtype for leaf in jax.tree.leaves(state.agent.opt_state)}
     assert moments == {jnp.dtype("float32"), jnp.dtype("int32")}
-    if agent == "dqn":
+    if agent in ("dqn", "sac"):
         assert state.agent.target_params.dtype == jnp.float32
     assert (state.agent.loss_scale is None) == ("float16" not in options.values())
 

@@ -23,6 +23,7 @@ SMALL = {
     "dqn": ("dqn", REPLAY),
     "dqn with priorities": ("dqn", REPLAY | {"priority_alpha": 0.6, "n_step": 1, "dueling": True}),
     "dqn with four steps": ("dqn", REPLAY | {"train_every": 4, "target_period": 2}),
+    "sac": ("sac", REPLAY | {"gradient_steps": 2, "target_entropy": -1.0}),
 }
 every_learner = pytest.mark.parametrize("learner", SMALL)
 # A new learner needs small options above.
@@ -32,10 +33,11 @@ every_agent = pytest.mark.parametrize("learner", LEARNERS)
 UPDATES = 6
 
 
-def loop_of(learner, num_envs=8, num_devices=1, env="cartpole", **options):
+def loop_of(learner, num_envs=8, num_devices=1, env=None, **options):
     agent, small = SMALL[learner]
     options = small | options
-    env_options = {"discrete_torques": 5} if env == "pendulum" and agent != "ppo" else {}
+    env = env or ("pendulum" if agent == "sac" else "cartpole")
+    env_options = {"discrete_torques": 5} if env == "pendulum" and agent in ("dqn", "pqn") else {}
     env = make_env(env, **env_options)
     return LearningLoop(env, make_learner(agent, env, **options), num_envs, num_devices=num_devices)
 
@@ -107,6 +109,7 @@ OTHERS = {
     "ppo": {"clip_epsilon": 0.3, "gae_lambda": 0.9, "entropy_coef": 0.03, "value_coef": 0.3},
     "pqn": {"td_lambda": 0.5, "epsilon_end": 0.13},
     "dqn": {"polyak": 0.93, "epsilon_end": 0.13},
+    "sac": {"polyak": 0.93, "target_entropy": -3.0},
 }
 
 
@@ -136,6 +139,7 @@ def test_float_hyperparameters_may_be_arguments_of_the_program(learner):
         ("pqn", "snake"),
         ("dqn", "gene-circuit"),
         ("dqn", "cartpole-sysid"),
+        ("sac", "pendulum"),
     ],
 )
 def test_it_learns_and_acts_in_every_environment(learner, env):
@@ -231,6 +235,7 @@ def test_one_device_computes_the_shares_of_two_as_they_do(learner, monkeypatch):
         ("ppo", {"num_devices": 3}, "num_devices must divide num_envs = 8, but is 3"),
         ("pqn", {"num_devices": 8, "num_minibatches": 16}, "num_minibatches must divide"),
         ("dqn", {"num_devices": 8, "batch_size": 12}, "must divide batch_size = 12, but is 8"),
+        ("sac", {"num_devices": 8, "buffer_size": 44}, "must divide buffer_size = 44, but is 8"),
         ("dqn", {"num_devices": 2, "replay_memory": "host"}, "replay_memory must be 'device'"),
     ],
 )

@@ -35,7 +35,7 @@ from myriad.errors import (
     UnknownNameError,
 )
 from myriad.random import make_key
-from myriad.spaces import Discrete
+from myriad.spaces import Box, Discrete
 from myriad.training.loop import LearningLoop
 from myriad.training.programs import CompiledTraining
 from myriad.training.trainer import warn_if_short
@@ -267,8 +267,9 @@ def refuses(agent, name):
     env = make_env(name)
     if agent in ("pid", "bangbang"):
         return not hasattr(env, "control_error")
-    is_discrete = isinstance(env.action_space(env.default_params), Discrete)
-    return agent in ("pqn", "dqn") and not is_discrete
+    space = env.action_space(env.default_params)
+    kind = {"pqn": Discrete, "dqn": Discrete, "sac": Box}.get(agent)
+    return kind is not None and not isinstance(space, kind)
 
 
 @pytest.mark.parametrize(("agent", "env"), list(itertools.product(list_agents(), list_envs())))

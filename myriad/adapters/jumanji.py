@@ -1,0 +1,98 @@
+"""Environments of Jumanji, such as `jumanji:Snake-v1`."""
+
+import dataclasses
+import importlib
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+
+from myriad.adapters.adapter import Adapter, Built, defaults_of, results, strongly_typed
+from myriad.spaces import Box, Discrete, MultiDiscrete, Space
+
+
+@dataclasses.dataclass(frozen=True)
+class FromJumanji(Adapter):
+    """An environment of Jumanji. Agents of a team share the sum of their rewards.
+
+    An episode whose discount is 0 at its end is terminated, and any other is truncated. So a time
+    limit is a termination in most of Jumanji's environments, whose observations tell the time.
+    """
+
+    library: ClassVar[str] = "jumanji"
+
+    @classmethod
+    def names(cls) -> Iterable[str]:
+        return sorted(importlib.import_module("jumanji").registered_environments())
+
+    @classmethod
+    def arguments(cls, name: str) -> Mapping[str, Any]:
+        registration = importlib.import_module("jumanji.registration")
+        spec = registration._REGISTRY[name]  # noqa: SLF001 (it has no public one)
+        return defaults_of(registration.load(spec.entry_point)) | spec.kwargs
+
+    def build(self) -> Built:
+        env = importlib.import_module("jumanji").make(self.name, **dict(self.options))
+        if env.reward_spec.shape:
+            env = importlib.import_module("jumanji.wrappers").MultiToSingleWrapper(env)
+        return Built(env, _space(env.observation_spec), _action_space(env.action_spec))
+
+    def reset(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
+        state, timestep = self.env.reset(key)
+        return strongly_typed(timestep.observation), strongly_typed(state)
+
+    def step(
+        self, key: jax.Array, state: Any, action: jax.Array, params: Any
+    ) -> tuple[Any, Any, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+        state, timestep = self.env.step(state, action.astype(self.env.action_spec.dtype))
+        ends = timestep.discount == 0
+        return results(
+            timestep.observation,
+            state,
+            timestep.reward,
+            timestep.last() & ends,
+            timestep.last() & ~ends,
+            timestep.extras,
+        )
+
+    def render(self, state: Any) -> np.ndarray:
+        """Draw the state with Matplotlib as Jumanji does: uint8 `[H, W, 3]`, on the host."""
+        pyplot = importlib.import_module("matplotlib.pyplot")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # It tries to show a window, too.
+            self.env.render(state)
+        figure = pyplot.gcf()
+        figure.set_dpi(50)
+        figure.canvas.draw()
+        return np.array(figure.canvas.buffer_rgba())[..., :3]
+
+
+def _action_space(spec: Any) -> Space:
+    space = _space(spec)
+    if isinstance(space, Box) and not np.issubdtype(space.dtype, np.floating):
+        return MultiDiscrete(tuple(int(n) + 1 for n in np.broadcast_to(space.high, space.shape)))
+    return space
+
+
+def _space(spec: Any) -> Any:
+    """Convert a spec of one array, or a tree of specs into the same tree of spaces."""
+    specs = importlib.import_module("jumanji.specs")
+    if isinstance(spec, specs.MultiDiscreteArray) and len(spec.shape) == 1:
+        return MultiDiscrete(tuple(int(n) for n in np.asarray(spec.num_values)))
+    if isinstance(spec, specs.DiscreteArray) and spec.name != "step_count":
+        return Discrete(int(spec.num_values))
+    if isinstance(spec, specs.DiscreteArray):
+        # A number, since a choice of 4,000 would be 4,000 inputs of a network. Its last value is
+        # one above what the spec says.
+        return Box(0, int(spec.num_values), (), spec.dtype)
+    if isinstance(spec, specs.BoundedArray):
+        return Box(np.asarray(spec.minimum), np.asarray(spec.maximum), spec.shape, spec.dtype)
+    if isinstance(spec, specs.Array):
+        return Box(-np.inf, np.inf, spec.shape, spec.dtype)
+    children = spec._specs.items()  # noqa: SLF001 (the only list of its parts)
+    return spec._constructor(**{name: _space(each) for name, each in children})  # noqa: SLF001
+
+
+adapt = FromJumanji.adapt

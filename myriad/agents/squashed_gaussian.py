@@ -1,0 +1,60 @@
+"""The policy of soft actor-critic. `N` is the batch and `C` the components of an action."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from myriad.agents.policies import GaussianPolicy
+from myriad.errors import InvalidArgumentError
+from myriad.spaces import Box
+
+# The logarithms of deviations that a network may choose, as in the paper's own program.
+_LOG_STD_RANGE = (-20.0, 2.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class SquashedGaussianPolicy:
+    """The hyperbolic tangent of a diagonal Gaussian whose deviations depend on observations, too.
+
+    The `P = 2 C` outputs are the means, then the logarithms of the deviations. Choices from -1 to 1
+    span the box, so no draw is clipped. Source: Haarnoja et al. (2018), "Soft actor-critic
+    algorithms and applications", appendix C.
+
+    Raises:
+        InvalidArgumentError: the space is not a bounded Box.
+    """
+
+    space: Box
+
+    def __post_init__(self) -> None:
+        bounds = (self.space.low, self.space.high) if isinstance(self.space, Box) else (np.inf,)
+        if not all(np.isfinite(bound).all() for bound in bounds):
+            raise InvalidArgumentError(
+                f"SAC learns actions in a Box with bounds, but those here are {self.space!r}; "
+                "ppo learns such actions."
+            )
+
+    @property
+    def num_choices(self) -> int:
+        return math.prod(self.space.shape)
+
+    def sample(self, outputs: jax.Array, noise: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return choices, `[N, C]`, and their log densities, `[N]`, for standard normal noise."""
+        mean, log_std = jnp.split(outputs, 2, axis=1)
+        log_std = jnp.clip(log_std, *_LOG_STD_RANGE)
+        drawn = mean + jnp.exp(log_std) * noise
+        log_prob = -0.5 * jnp.square(noise) - log_std - 0.5 * math.log(2 * math.pi)
+        # The logarithm of 1 - tanh(drawn)^2, which itself rounds to 0 where the tangent is flat.
+        log_slope = 2 * (math.log(2) - drawn - jax.nn.softplus(-2 * drawn))
+        return jnp.tanh(drawn), jnp.sum(log_prob - log_slope, axis=1)
+
+    def mode(self, outputs: jax.Array) -> jax.Array:
+        """Return the middle of the distribution, `[N, C]`."""
+        return jnp.tanh(outputs[:, : self.num_choices])
+
+    def action(self, choice: jax.Array) -> jax.Array:
+        """Return the environment's actions `[N, *A]` for choices `[N, C]`."""
+        return GaussianPolicy(self.space).action(choice)

@@ -1,0 +1,234 @@
+"""Environments of other JAX libraries by name. Each library that is not installed is skipped."""
+
+import sys
+import tomllib
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from myriad import Rollout, create_config, make_agent, make_env, make_key, train_and_evaluate
+from myriad.adapters import ADAPTERS
+from myriad.envs.checker import check_env
+from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
+from myriad.training.config import TrainingConfig
+from myriad.xla import count_compilations
+
+ROOT = Path(__file__).parents[2]
+# These libraries warn of each other and of what they will change.
+pytestmark = pytest.mark.filterwarnings("default")
+
+# One small environment of each library, and fields with other values than the defaults.
+SMALL = {
+    "brax:inverted_pendulum": {"backend": "positional", "episode_length": 7},
+    "craftax:Craftax-Classic-Symbolic-v1": {"max_timesteps": 7},
+    "jumanji:Snake-v1": {"num_rows": 4, "num_cols": 4, "time_limit": 7},
+    "navix:Navix-Empty-5x5-v0": {"max_steps": 7},
+    "pgx:2048": {},
+    "playground:CartpoleBalance": {"episode_length": 7},
+    "xland:MiniGrid-Empty-5x5": {"max_steps": 7},
+}
+
+
+def required(name):
+    pytest.importorskip(ADAPTERS[name.partition(":")[0] + ":"].package)
+
+
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow) for name in SMALL])
+def name(request):
+    required(request.param)
+    return request.param
+
+
+def steps_of(env, num_steps):
+    """Yield the state, the action and the results of each step of a random episode."""
+    params = env.default_params
+    step = jax.jit(lambda key, state, action: env.step(key, state, action, params))
+    state = jax.jit(lambda key: env.reset(key, params))(make_key(0))[1]
+    for index in range(num_steps):
+        key, action_key = jax.random.split(make_key(index + 1))
+        action = env.action_space(params).sample(action_key)
+        results = step(key, state, action)
+        yield key, state, action, results
+        state = results[1]
+
+
+# --- every library --------------------------------------------------------------------------------
+
+
+def test_every_library_has_an_extra_and_a_row_on_the_page():
+    page = (ROOT / "docs" / "adapters.md").read_text()
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for prefix, library in ADAPTERS.items():
+        assert f"`{prefix}" in page
+        assert library.extra in extras["optional-dependencies"]
+
+
+@pytest.mark.parametrize("prefix", ADAPTERS)
+def test_a_library_that_is_missing_is_named_with_its_extra(prefix, monkeypatch):
+    monkeypatch.setitem(sys.modules, ADAPTERS[prefix].package, None)
+    with pytest.raises(NotInstalledError, match=rf"'myriad\[{ADAPTERS[prefix].extra}\]'"):
+        make_env(f"{prefix}any")
+
+
+def test_an_environment_rolls_out_and_compiles_once(name):
+    env = make_env(name, **SMALL[name])
+    rollout = Rollout(env, make_agent("random", env), num_envs=16, scan_chunk_size=4)
+    state = rollout.run_chunk(rollout.init(0))
+    with count_compilations() as compilations:
+        state = rollout.run(state, num_steps=8)
+    assert compilations.count == 0
+    assert rollout.summary(state).num_steps == 16 * 12
+
+
+def test_the_same_fields_make_an_equal_environment(name):
+    env = make_env(name, **SMALL[name])
+    assert make_env(name, **SMALL[name]) == make_env(make_env(name), **SMALL[name]) == env
+    assert not SMALL[name] or env != make_env(name)
+
+
+@pytest.mark.long
+def test_the_checker_finds_no_fault(name):
+    # Playground splits the key of its reset twice, and both splits are equal.
+    skip = ("keys",) if name.startswith("playground:") else ()
+    check_env(make_env(name, **SMALL[name]), skip=skip)
+
+
+def test_an_environment_trains_and_its_file_makes_it_again_without_trust(name, tmp_path):
+    options = {f"env.{field}": value for field, value in SMALL[name].items()}
+    sizes = {"num_envs": 16, "rollout_steps": 8, "steps_per_env": 16, "eval_rollouts": 2}
+    config = create_config(name, "ppo", **sizes, eval_max_steps=16, **options)
+    results = train_and_evaluate(config, tmp_path / "run", quiet=True)
+    assert np.isfinite(results.evaluations[-1]["return"])
+    file = tmp_path / "run" / "config.toml"
+    assert TrainingConfig.from_toml(file.read_text(), file).environment == config.environment
+    # An object is recorded by the name that makes it again.
+    assert create_config(make_env(name, **SMALL[name]), "ppo").env == name
+
+
+def test_a_name_or_field_that_is_unknown_is_refused(name):
+    with pytest.raises(UnknownNameError, match=f"unknown {name.partition(':')[0]} environment"):
+        make_env(name + "x")
+    with pytest.raises(UnknownNameError, match="unknown field 'no_such_field'"):
+        make_env(name, no_such_field=1)
+
+
+# --- brax -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_brax_steps_are_its_own_and_its_time_limit_truncates():
+    required("brax:")
+    import brax.envs
+
+    env = make_env("brax:inverted_pendulum", **SMALL["brax:inverted_pendulum"])
+    own = brax.envs.get_environment("inverted_pendulum", backend="positional")
+    own_step = jax.jit(own.step)
+    theirs = jax.jit(own.reset)(make_key(0))
+    for index, (_, _, action, results) in enumerate(steps_of(env, 7)):
+        theirs = own_step(theirs, action)
+        obs, _, reward, terminated, truncated, _ = results
+        np.testing.assert_allclose(obs, theirs.obs, rtol=1e-5, atol=1e-5)
+        assert reward == theirs.reward
+        assert bool(terminated) == bool(theirs.done)
+        assert bool(truncated) == (index == 6 and not terminated)
+
+
+@pytest.mark.slow
+def test_arguments_of_a_brax_class_are_fields_and_a_wrong_value_is_refused():
+    required("brax:")
+    env = make_env("brax:hopper", reset_noise_scale=0.0, backend="spring")
+    one, other = (env.reset(make_key(seed), None)[0] for seed in (0, 1))
+    assert jnp.array_equal(one, other)
+    for changes, sentence in (
+        ({"backend": "warp"}, "brax can't build 'hopper' as configured: .*backend"),
+        ({"episode_length": 0}, "episode_length must be an integer from 1 to"),
+        ({"reset_noise_scale": "much"}, "reset_noise_scale must be a number"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=sentence):
+            make_env("brax:hopper", **changes)
+
+
+# --- the other libraries --------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_jumanji_steps_are_its_own_and_a_discount_of_zero_terminates():
+    required("jumanji:")
+    import jumanji
+
+    name = "jumanji:Snake-v1"
+    env, own = make_env(name, **SMALL[name]), jumanji.make("Snake-v1", **SMALL[name])
+    own_step = jax.jit(own.step)
+    theirs, _ = jax.jit(own.reset)(make_key(0))
+    for _, _, action, (obs, _, reward, terminated, truncated, _) in steps_of(env, 7):
+        theirs, timestep = own_step(theirs, action)
+        jax.tree.map(np.testing.assert_array_equal, obs, timestep.observation)
+        assert reward == timestep.reward
+        assert bool(terminated) == bool(timestep.last() & (timestep.discount == 0))
+        assert not truncated
+    assert jax.tree.structure(obs) == jax.tree.structure(env.observation_space(None))
+    # The spec of Jumanji leaves out the last count of steps, our space does not.
+    assert env.observation_space(None).step_count.high == 7
+
+
+@pytest.mark.slow
+def test_a_team_of_jumanji_shares_the_sum_of_its_rewards():
+    required("jumanji:")
+    env = make_env("jumanji:Connector-v3")
+    *_, results = next(steps_of(env, 1))
+    assert results[2].shape == ()
+
+
+@pytest.mark.slow
+def test_pgx_ends_a_game_after_an_illegal_move_and_refuses_two_players():
+    required("pgx:")
+    env = make_env("pgx:2048")
+    obs, state = jax.jit(env.reset)(make_key(0), None)
+    assert obs.dtype == np.uint8
+    illegal = int(jnp.argmin(state.legal_action_mask))
+    while state.legal_action_mask[illegal]:
+        state = env.step(make_key(1), state, jnp.int32(illegal), None)[1]
+        illegal = int(jnp.argmin(state.legal_action_mask))
+    results = env.step(make_key(1), state, jnp.int32(illegal), None)
+    assert (float(results[2]), bool(results[3]), bool(results[4])) == (-1.0, True, False)
+    with pytest.raises(
+        InvalidArgumentError, match="must be a game for one player, but pgx's chess"
+    ):
+        make_env("pgx:chess")
+
+
+@pytest.mark.slow
+def test_the_time_limit_of_navix_truncates_and_its_own_reset_is_off():
+    required("navix:")
+    env = make_env("navix:Navix-Empty-16x16-v0", max_steps=7)
+    ends = [(bool(r[3]), bool(r[4]), int(r[1].t)) for *_, r in steps_of(env, 8)]
+    assert ends == [(False, False, t) for t in range(1, 7)] + [(False, True, 7), (False, True, 8)]
+
+
+@pytest.mark.slow
+def test_the_time_limit_of_xland_truncates_and_its_fields_change_the_observation():
+    required("xland:")
+    env = make_env("xland:MiniGrid-EmptyRandom-16x16", max_steps=7, view_size=5)
+    assert env.observation_space(None).shape == (5, 5, 2)
+    ends = [(bool(r[3]), bool(r[4])) for *_, r in steps_of(env, 7)]
+    assert ends == [(False, False)] * 6 + [(False, True)]
+
+
+@pytest.mark.slow
+def test_the_time_limit_of_craftax_terminates_as_in_craftax():
+    required("craftax:")
+    env = make_env("craftax:Craftax-Classic-Symbolic-v1", max_timesteps=7)
+    assert env.default_params.max_timesteps == 7
+    assert [bool(r[3]) for *_, r in steps_of(env, 8)][-1]
+
+
+def test_a_state_is_drawn(name):
+    env = make_env(name)
+    if name.startswith(("brax:", "playground:")):
+        pytest.skip("needs OpenGL")
+    picture = env.render(jax.jit(lambda key: env.reset(key, env.default_params))(make_key(0))[1])
+    assert picture.dtype == np.uint8
+    assert picture.shape[2:] == (3,)
