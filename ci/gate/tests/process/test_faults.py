@@ -194,6 +194,31 @@ def test_a_hang_on_head_alone_is_slower_and_a_skip_keeps_its_words(repository):
     (repository.root / "accepted.toml").unlink()
 
 
+LONG = """
+import time
+
+import smallsum
+
+
+def time_long():
+    time.sleep(0.01 if smallsum.REPEATS == 1 else 0.5)
+
+
+time_long.timeout = 3
+time_long.number = 10  # in a pair, but the first run has two calls
+"""
+
+
+@pytest.mark.slow
+def test_a_call_of_head_that_is_too_long_for_a_pair_is_slower(repository):
+    repository.write("benchmarks/long.py", LONG)
+    repository.commit("long")
+    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2")
+    run = repository.gate("--base", "HEAD", "--bench", "long")
+    repository.git("checkout", "--quiet", "smallsum")
+    assert (run.code, run.verdicts()) == (1, {"long.time_long": "slower"}), run.out
+
+
 def test_a_package_imported_from_elsewhere_is_refused(repository, tmp_path):
     (tmp_path / "smallsum.py").write_text(
         "def table(size): return [size]\ndef total(values): return 0\n"
