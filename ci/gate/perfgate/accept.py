@@ -58,7 +58,9 @@ def _failed_metrics(options: argparse.Namespace, rules: Rules) -> list[str]:
     """Return the metrics that failed in the last report, each cost before its stand-ins."""
     row = _reported_row(options)
     changes = [each["metric"] for each in row["changes"] if each["word"] == WORSE]
-    failed = ["time"] if row["verdict"].startswith("slower") else []
+    # A row that hangs on head is slower too, but has no ratio.
+    found = "time" if "ratio" in row else "missing"
+    failed = [found] if row["verdict"].startswith("slower") else []
     failed += [
         metric
         for metric in changes
@@ -87,7 +89,7 @@ def _reported_ratio(options: argparse.Namespace, metric: str) -> float:
             f"the last report has no ratio of {metric} for {options.benchmark}; "
             "give one with --ratio."
         )
-    return round(found + math.copysign(0.0005, found - 1), 3)
+    return round(found + math.copysign(0.0005, found - 1), 3) or 0.0  # and not -0.0
 
 
 def _reported_row(options: argparse.Namespace) -> dict[str, Any]:

@@ -84,6 +84,7 @@ class Benchmark:
         timeout_s: seconds it may take.
         unit: the unit of its value.
         is_unchanged: whether the base's suite has it with the same code.
+        own_index: the number of its parameters in the base's own suite.
     """
 
     row: str
@@ -93,6 +94,7 @@ class Benchmark:
     timeout_s: float
     unit: str = ""
     is_unchanged: bool = False
+    own_index: int | None = None
 
     @property
     def is_timed(self) -> bool:
@@ -123,6 +125,7 @@ class SideRun:
         skip_reason: the exception of its setup that skips it, if there is one.
         problem: why it could not be measured.
         by_runner: whether the problem is of what runs the benchmark, such as pytest.
+        timed_out: whether the problem is that it gave no answer in time.
     """
 
     ran: FirstRun | Value | None = None
@@ -131,6 +134,7 @@ class SideRun:
     skip_reason: str = ""
     problem: str = ""
     by_runner: bool = False
+    timed_out: bool = False
 
     @property
     def seconds(self) -> float | None:
@@ -204,6 +208,11 @@ class Row:
         """Whether both sides have run it and nothing has gone wrong so far."""
         was_run = self.state == "both" and self.not_run is None
         return was_run and not self.problems and not self.skipped
+
+    @property
+    def hangs_on_head(self) -> bool:
+        """Whether it ends on the base, but runs into its timeout on head."""
+        return self.head.timed_out and self.base.ran is not None and not self.base.problem
 
     def seconds_of(self, side: str) -> float | None:
         """Return the seconds of one call, from the pairs where there were any."""

@@ -51,7 +51,8 @@ def discover(
     for name, each in after.items():
         apart = _why_apart(each, kept) if name in before and each.name in changed else ""
         state = "both" if name in before or name.startswith(lost) else "new"
-        rows.append(Row(each, state, head=SideRun(problem=apart)))
+        benchmark = dataclasses.replace(each, own_index=before.get(name, each).index)
+        rows.append(Row(benchmark, state, head=SideRun(problem=apart)))
     rows += [
         Row(each, "gone")
         for name, each in before.items()

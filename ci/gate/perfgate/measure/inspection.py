@@ -11,7 +11,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from perfgate import machine
@@ -20,15 +20,15 @@ from perfgate.hlo import read_program
 from perfgate.measure.discovery import check_origin
 from perfgate.measure.progress import Progress
 from perfgate.measure.workers import TimeSpentError, WorkerError, WorkerPool, ask_sides
-from perfgate.metrics import compare_metrics
+from perfgate.metrics import compare_metrics, lost_work
 from perfgate.process import protocol
-from perfgate.rows import MODULE, SIDES, Benchmark, NotRun, Row, SideRun
+from perfgate.rows import MODULE, Benchmark, Change, NotRun, Row, SideRun
 from perfgate.source.sides import Side, Sides
 
 # Equal programs do not mean equal work if the calls of one side take longer than this many times
 # those of the other.
 _ALIKE = 1.25
-_ROUNDS = 3  # how often calls that differ are timed again
+_ROUNDS = 3  # how often calls or workloads that differ are measured
 NO_PROGRAM_NOW = "it offers a compiled program on the base, but none on head"
 
 
@@ -63,8 +63,11 @@ def inspect(
     with contextlib.ExitStack() as stack:
         # head gets the idler core, because budgets judge head alone
         aside = machine.other_core(core)
-        apart = stack.enter_context(WorkerPool(sides, aside, head_core=core, deadline=deadline))
-        free = stack.enter_context(WorkerPool(sides, None, deadline=deadline))
+        # two pools each: the second one's base runs its own suite
+        suites = (sides, _with_own_suite(sides))
+        apart = [WorkerPool(each, aside, head_core=core, deadline=deadline) for each in suites]
+        free = [WorkerPool(each, None, deadline=deadline) for each in suites]
+        every = [stack.enter_context(each) for each in (*apart, *free)]
         start = None  # when the first benchmark of this run began
         for row in rows:
             known = progress.rows.get(row.name) or _without_run(row, rules, clocks=clocks)
@@ -76,17 +79,14 @@ def inspect(
             begun = time.monotonic()
             start = start or begun
             # On several cores both sides would get in each other's way, so they run in turn.
-            pool = free if rules.cores_of(row.name) > 1 else apart
+            pool, own = free if rules.cores_of(row.name) > 1 else apart
             try:
                 pool.check_time()
                 progress.say(f"running {row.name}")
-                found = _inspect(row, pool, rules)
-                if not time_identical:
-                    same = _what_is_same(found, pool, rules, progress)
-                    found = dataclasses.replace(found, same=same)
-                seen.append(dataclasses.replace(found, changes=_changes(found, rules)))
+                found = _inspect(row, pool, rules, progress, time_identical=time_identical)
+                seen.append(_with_lost_work(found, pool, own, rules, progress))
             except TimeSpentError:
-                for each in (apart, free):
+                for each in every:
                     each.close_all()  # one of them may still be at work
                 if begun == start < deadline:
                     # It had all the time there is, so it would stop each later run, too.
@@ -96,7 +96,7 @@ def inspect(
                     seen.append(dataclasses.replace(row, not_run=NotRun.TIME))
                     continue
             progress.keep(seen[-1:])
-        for pool in (apart, free):
+        for pool in every:
             # A run that checks nothing could compare a package with itself.
             pool.deadline = math.inf
             _check_origins(pool, rules)
@@ -114,18 +114,39 @@ def _without_run(row: Row, rules: Rules, *, clocks: bool) -> Row | None:
     return dataclasses.replace(row, not_run=NotRun.CLOCK) if is_put_off else None
 
 
-def _inspect(row: Row, pool: WorkerPool, rules: Rules) -> Row:
+def _inspect(
+    row: Row, pool: WorkerPool, rules: Rules, progress: Progress, *, time_identical: bool
+) -> Row:
+    """Run a benchmark once on each side that has it, and compare all metrics except time."""
+    found = _first_runs(row, pool, rules)
+    if found.hangs_on_head:
+        progress.say(f"running {row.name} again, because head did not answer")
+        # If the base needs more than half of the timeout, head may only be a little slower.
+        timeout_s = row.benchmark.timeout_s / 2
+        hasty = dataclasses.replace(row.benchmark, timeout_s=timeout_s)
+        again = _first_runs(dataclasses.replace(row, benchmark=hasty), pool, rules)
+        head = dataclasses.replace(found.head, timed_out=again.hangs_on_head)
+        found = found.with_side("head", head)
+    if not time_identical:
+        found = dataclasses.replace(found, same=_what_is_same(found, pool, rules, progress))
+    return dataclasses.replace(found, changes=_changes(found, rules))
+
+
+def _first_runs(row: Row, pool: WorkerPool, rules: Rules) -> Row:
     sides = pool.sides
     asked = [sides.head] if row.state == "new" else [sides.base, sides.head]
     groups = [[side] for side in asked] if rules.cores_of(row.name) > 1 else [asked]
     runs: dict[str, SideRun] = {}
     for group in groups:
-        if row.benchmark.kind == "peakmemory":
-            cores = {side: pool.cores[side.name] for side in group}
-            runs |= _run_afresh(row.benchmark, cores, sides, pool.deadline)
-        else:
-            runs |= _run_in(row.benchmark, dict.fromkeys(group, pool))
+        runs |= _run(row.benchmark, group, pool)
     return _with_runs(row, runs)
+
+
+def _run(benchmark: Benchmark, group: Sequence[Side], pool: WorkerPool) -> dict[str, SideRun]:
+    if benchmark.kind == "peakmemory":
+        cores = {side: pool.cores[side.name] for side in group}
+        return _run_afresh(benchmark, cores, pool.sides, pool.deadline)
+    return _run_in(benchmark, dict.fromkeys(group, pool))
 
 
 def inspect_afresh(
@@ -161,7 +182,8 @@ def _run_in(benchmark: Benchmark, pools: Mapping[Side, WorkerPool]) -> dict[str,
     for side in pools:
         reply = replies[side.name]
         if isinstance(reply, WorkerError):
-            run = SideRun(problem=str(reply), by_runner=reply.by_runner)
+            problem = str(reply)
+            run = SideRun(problem=problem, by_runner=reply.by_runner, timed_out=reply.timed_out)
         elif isinstance(reply, protocol.Skipped):
             run = SideRun(skipped=True, skip_reason=reply.reason)
         else:
@@ -189,7 +211,7 @@ def _what_is_same(
     """Say what is the same on both sides, so that the row need not be timed."""
     if not row.is_comparable:
         return ""
-    if _is_same_code(row, pool.sides):
+    if not _may_use(row, pool.sides, pool.sides.changed_code):
         return "code"
     base, head = row.base.program, row.head.program
     if base is None or head is None or not head.timed_is_program:
@@ -205,22 +227,22 @@ def _what_is_same(
     return "program" if _are_alike(seconds) else ""
 
 
-def _is_same_code(row: Row, sides: Sides) -> bool:
-    """Tell whether the change reaches nothing that the row has used.
+def _may_use(row: Row, sides: Sides, files: Sequence[PurePosixPath]) -> bool:
+    """Tell whether the row may have used one of these files.
 
-    So it is if every changed file is a Python file that neither side's process has imported or
-    opened. A process that has started another one may have used any file.
+    It has not if each is a Python file that neither side's process has imported or opened. A
+    process that has started another one may have used any file.
     """
-    if not sides.changed_code:
-        return True
+    if not files:
+        return False
     used: set[str] = set()
     for side, run in ((sides.base, row.base), (sides.head, row.head)):
         footprint = footprint_of(run)
         # An environment of its own has the package installed, so that other files are used.
         if footprint is None or not footprint.has_all_imports or not side.import_from:
-            return False
+            return True
         used |= {*footprint.imported}
-    return all(path.suffix == ".py" and str(path) not in used for path in sides.changed_code)
+    return any(path.suffix != ".py" or str(path) in used for path in files)
 
 
 def footprint_of(run: SideRun) -> protocol.Footprint | None:
@@ -238,22 +260,79 @@ def _timed_again(benchmark: Benchmark, pool: WorkerPool, target_s: float) -> lis
     If anything goes wrong here, return nothing. The row is timed then, and its pairs show the
     problem.
     """
-    sides = pool.sides
-    core = pool.cores["head"]
-    taken: dict[str, list[float]] = {name: [] for name in SIDES}
+    taken: dict[Side, list[float]] = {pool.sides.base: [], pool.sides.head: []}
     for _ in range(_ROUNDS):
-        for side in (sides.base, sides.head):
-            calibrate = protocol.Calibrate(*benchmark.target, target_s=target_s, core=core)
-            reply: Any = ask_sides({side: pool}, calibrate, benchmark.timeout_s)[side.name]
-            if not isinstance(reply, protocol.Calibration):
+        for side, seconds in taken.items():
+            found = _call_s(benchmark, side, pool, target_s)
+            if found is None:
                 return []
-            taken[side.name].append(reply.seconds)
-            release = protocol.Release(*benchmark.target)
-            ask_sides({side: pool}, release, benchmark.timeout_s)
+            seconds.append(found)
     return [statistics.median(seconds) for seconds in taken.values()]
 
 
-def _changes(row: Row, rules: Rules) -> tuple[Any, ...]:
+def _call_s(benchmark: Benchmark, side: Side, pool: WorkerPool, target_s: float) -> float | None:
+    """Return the seconds of one of many calls, on the core of head; None if anything goes wrong."""
+    core = pool.cores["head"]
+    calibrate = protocol.Calibrate(*benchmark.target, target_s=target_s, core=core)
+    reply: Any = ask_sides({side: pool}, calibrate, benchmark.timeout_s)[side.name]
+    if not isinstance(reply, protocol.Calibration):
+        return None
+    ask_sides({side: pool}, protocol.Release(*benchmark.target), benchmark.timeout_s)
+    return reply.seconds
+
+
+def _with_own_suite(sides: Sides) -> Sides:
+    """Return sides whose base runs its own suite, with the results of its own setup_cache."""
+    folder = sides.folder / "own"
+    folder.mkdir(exist_ok=True)
+    base = dataclasses.replace(sides.base, suite=sides.base_suite)
+    programs = f"../{sides.programs}"
+    return dataclasses.replace(sides, base=base, folder=folder, programs=programs)
+
+
+def _with_lost_work(
+    row: Row, pool: WorkerPool, own: WorkerPool, rules: Rules, progress: Progress
+) -> Row:
+    """Add the work that the base's code no longer does because the change edits the suite.
+
+    Both sides run head's suite, so a benchmark that measures next to nothing any more would pass.
+    So the base's code also runs with its own suite.
+    """
+    sides = pool.sides
+    edited = [PurePosixPath(name) for name in sides.edited_suite]
+    is_cut = any(not (sides.head.root / path).exists() for path in edited)
+    are_skipped = row.base.skipped and row.head.skipped
+    if not (row.is_comparable or are_skipped) or not (is_cut or _may_use(row, sides, edited)):
+        return row
+    progress.say(f"running {row.name} with the base's own suite")
+    benchmark = dataclasses.replace(row.benchmark, index=row.benchmark.own_index)
+    changes = row.changes
+    for _ in range(_ROUNDS):
+        before = _work_of(benchmark, own, rules)
+        if before is not None and are_skipped:
+            return row.with_problems({"head": f"the edited suite skips it: {row.head.skip_reason}"})
+        now = _work_of(row.benchmark, pool, rules)
+        if before is None or now is None:
+            return row
+        lost = lost_work(row.benchmark, before, now, rules)
+        if lost is None:
+            return row
+        changes = (*row.changes, lost)
+        for each in (own, pool):
+            each.close("base")  # new processes have the next look
+    return dataclasses.replace(row, changes=changes)
+
+
+def _work_of(benchmark: Benchmark, pool: WorkerPool, rules: Rules) -> float | None:
+    """Return what tells how much the base's code does: the seconds of a call, or the value."""
+    base = pool.sides.base
+    if benchmark.is_timed:
+        return _call_s(benchmark, base, pool, rules.timing.sample_s)
+    ran = _run(benchmark, [base], pool)["base"].ran
+    return ran.value if isinstance(ran, protocol.Value) else None
+
+
+def _changes(row: Row, rules: Rules) -> tuple[Change, ...]:
     """Compare both sides of a row.
 
     If both sides run the same code, any difference in a clock's or the system's values is noise.

@@ -43,6 +43,8 @@ R = TypeVar("R")
 _FIRST_CALLS_SD = 0.1  # about how much the log ratio of first calls scatters
 # If one side takes more than this many times as long as the other, one turn is enough to see it.
 _COMPARABLE = 10
+# If head runs into its timeout and its first calls took this many times as long, it is slower.
+_HANGS = 2
 # Calls at once that take more than this many times the seconds alone push each other out of a
 # cache. Their times say nothing about the change.
 _CROWDED = 1.25
@@ -58,10 +60,12 @@ class _BrokenError(Exception):
     Attributes:
         reasons: why, by side.
         alive: whether both workers can go on.
+        timed_out: the sides that gave no answer in time.
     """
 
     reasons: dict[str, str]
     alive: bool
+    timed_out: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -231,6 +235,12 @@ class Session:
         except _BrokenError as error:
             reasons = {side: f"while it was timed: {why}" for side, why in error.reasons.items()}
             row.row = row.row.with_problems(reasons)
+            base_s = row.row.base.seconds
+            head_s = row.row.head.seconds
+            # Head's calls may last so long that only a few of them end in time.
+            if error.timed_out == ["head"] and base_s and head_s and head_s > _HANGS * base_s:
+                head = dataclasses.replace(row.row.head, timed_out=True)
+                row.row = row.row.with_side("head", head)
             if not error.alive:
                 pool.close_all()  # a worker is never replaced alone, because a pair launches both
                 return
@@ -331,6 +341,7 @@ class Session:
             if isinstance(reply, WorkerError):
                 broken.reasons[name] = str(reply)
                 broken.alive &= reply.alive
+                broken.timed_out += [name] if reply.timed_out else []
             elif isinstance(reply, protocol.Skipped):
                 broken.reasons[name] = f"{SKIPPED_NOW}: {reply.reason}"
             else:
