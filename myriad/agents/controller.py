@@ -60,7 +60,8 @@ class ControllerLearner(Learner[Any]):
 
     def control(self, memory: Any, key: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
         """Choose actions `[N, *A]`, and return them with the next memories."""
-        return jax.vmap(self.controller.control)(memory, jax.random.split(key, obs.shape[0]), obs)
+        num_envs = jax.tree.leaves(obs)[0].shape[0]  # An observation may be a dict here.
+        return jax.vmap(self.controller.control)(memory, jax.random.split(key, num_envs), obs)
 
     def init(self, key: jax.Array, num_envs: int) -> Any:
         return self.first_memory(num_envs)

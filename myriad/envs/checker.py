@@ -293,7 +293,9 @@ def _behaviour(env: Environment) -> Iterator[Finding]:
     reset = jax.jit(jax.vmap(env.reset, in_axes=(0, None)))
     sample = jax.jit(jax.vmap(space.sample))
     replace_done = jax.jit(select_reset)
-    _, state = reset(jax.random.split(_key(), _NUM_ENVS), params)
+    first_obs, state = reset(jax.random.split(_key(), _NUM_ENVS), params)
+    for name, space, part in _parts("obs", env.observation_space(params), first_obs):
+        yield from _bound_faults(name, np.asarray(part)[None], space, "reset")
     before, after = [], []
     with count_compilations() as compilations:
         for index in range(_NUM_STEPS):
@@ -317,19 +319,22 @@ def _behaviour(env: Environment) -> Iterator[Finding]:
                 f"{name} is not finite after step {_first(~is_finite)} of random actions."
             )
     for name, space, part in parts:
-        yield from _bound_faults(name, np.asarray(part), space)
+        yield from _bound_faults(name, np.asarray(part), space, "step {} of random actions")
     done = np.asarray(terminated | truncated)
     yield from _time_limit_faults(env, step, before, after_state, done)
 
 
-def _bound_faults(name: str, obs: np.ndarray, space: Space) -> Iterator[Finding]:
-    """Name the first number of an observation, `[T, N, *O]`, that lies outside its space."""
+def _bound_faults(name: str, obs: np.ndarray, space: Space, when: str) -> Iterator[Finding]:
+    """Name the first number of an observation, `[T, N, *O]`, that lies outside its space.
+
+    `when` says after what, with the number of the step in place of braces.
+    """
     if not hasattr(space, "low"):
         fits = np.asarray(jax.vmap(jax.vmap(space.contains))(jnp.asarray(obs)))
         if not fits.all():
             value = shown(obs[tuple(np.argwhere(~fits)[0])].tolist())
             yield Finding(
-                f"{name} leaves observation_space after step {_first(~fits)} of random actions: "
+                f"{name} leaves observation_space after {when.format(_first(~fits))}: "
                 f"{value} is not in {space}."
             )
         return
@@ -342,7 +347,7 @@ def _bound_faults(name: str, obs: np.ndarray, space: Space) -> Iterator[Finding]
         value = obs[tuple(first)]
         side, bound = ("below", low) if value < low[element] else ("above", high)
         yield Finding(
-            f"{name} leaves observation_space after step {first[0] + 1} of random actions: "
+            f"{name} leaves observation_space after {when.format(first[0] + 1)}: "
             f"{name}[{', '.join(map(str, element))}] is {value}, {side} its bound of "
             f"{bound[element]}."
         )
@@ -448,7 +453,8 @@ def _called(name: str, call: Callable[[], Any]) -> tuple[Any, Finding | None]:
     except Exception as error:  # noqa: BLE001 (your environment may raise anything)
         remedy = next((text for kind, text in _REMEDIES.items() if isinstance(error, kind)), None)
         reason = str(error).strip().partition("\n")[0]
-        sentence = f"{name} raises {type(error).__name__}{_where(error)}: {reason}"
+        stop = "" if reason.endswith(".") else "."
+        sentence = f"{name} raises {type(error).__name__}{_where(error)}: {reason}{stop}"
         return None, Finding(f"{sentence} {remedy}" if remedy else sentence, error)
 
 

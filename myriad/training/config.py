@@ -143,9 +143,8 @@ class TrainingConfig:
     def environment(self) -> "Environment":
         """The environment, wrapped if its observations are no `Box`."""
         from myriad.envs import make_env
-        from myriad.envs.wrappers import with_box_observations
 
-        return with_box_observations(make_env(self.env, **with_tuples(self.env_options)))
+        return _seen_by(self.agent, make_env(self.env, **with_tuples(self.env_options)))
 
     @functools.cached_property
     def learner(self) -> "Learner[Any]":
@@ -461,8 +460,6 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
         owner, _, option = name.partition(".")
         if option:
             options[owner][option] = value
-    from myriad.envs.wrappers import with_box_observations
-
     env, learner, num_envs = _built(fields, options)
     num_devices = fields.get("num_devices") or _default_num_devices(fields, learner, num_envs)
     _require_devices(fields, learner, num_envs, num_devices)
@@ -499,8 +496,19 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
         first = error.errors(include_url=False)[0]
         says = f"can't be {shown(first['input'])}. {first['msg']}."
         raise InvalidArgumentError(str(first["loc"][0]), says) from None
-    config.__dict__.update(environment=with_box_observations(env), learner=learner)
+    config.__dict__.update(environment=_seen_by(config.agent, env), learner=learner)
     return config
+
+
+def _seen_by(agent: str, env: "Environment") -> "Environment":
+    """Return the environment as an agent gets it: a learner's observations are a `Box`."""
+    from myriad.agents import AGENTS
+    from myriad.agents.agent import Learner
+    from myriad.envs.wrappers import with_box_observations
+
+    kind = AGENTS.load(agent)
+    is_learner = isinstance(kind, type) and issubclass(kind, Learner)
+    return with_box_observations(env) if is_learner else env
 
 
 def _name_of(env: "Environment", options: Mapping[str, Any]) -> str:
@@ -526,7 +534,6 @@ def _built(
     """Build the environment and the learner for a number of environments, the third result."""
     from myriad.agents import default_num_envs, make_learner
     from myriad.envs import make_env
-    from myriad.envs.wrappers import with_box_observations
 
     with _named("env", options):
         env = make_env(fields["env"], **with_tuples(options["env"]))
@@ -541,7 +548,7 @@ def _built(
     total_steps = fields.get("total_steps") or (steps and steps * num_envs)
     with _named("agent", options):
         learner = make_learner(
-            fields["agent"], with_box_observations(env), num_envs, total_steps, **given
+            fields["agent"], _seen_by(fields["agent"], env), num_envs, total_steps, **given
         )
     return env, learner, num_envs
 

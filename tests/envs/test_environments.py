@@ -244,6 +244,12 @@ class TwinCartPole(CartPole):
         return jnp.stack([x, zero, theta, zero]), state
 
 
+class FarCartPole(CartPole):
+    def reset(self, key, params):
+        obs, state = super().reset(key, params)
+        return obs.at[0].set(99.0), state
+
+
 class WideCartPole(CartPole):
     def observation_space(self, params):
         return Box(-1.0, 1.0, (5,))
@@ -255,6 +261,7 @@ class WideCartPole(CartPole):
         (UnhashableCartPole, "the environment must be hashable"),
         (EqualCartPole, "64 resets with different keys are all equal"),
         (TwinCartPole, "reset uses one random key for several draws"),
+        (FarCartPole, "obs leaves observation_space after reset: obs[0] is 99"),
         (WideCartPole, "shape of observation_space, (5,), but has (4,)"),
         (object, "default_params is missing"),
     ],

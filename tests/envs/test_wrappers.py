@@ -123,6 +123,22 @@ def test_a_training_wraps_such_an_environment_and_solves_it(env, tmp_path):
     assert results.evaluations[-1]["return"] > 0.8
 
 
+@dataclasses.dataclass(frozen=True)
+class Thermostat(Taxi):
+    """A choice that a controller can hold at 10."""
+
+    def control_error(self, obs):
+        return jnp.float32(10 - obs)
+
+
+def test_only_a_learner_sees_a_flat_observation(tmp_path):
+    sizes = {"num_envs": 2, "steps_per_env": 4, "eval_frequency": 4, "eval_max_steps": 8}
+    for agent, env in (("bangbang", Thermostat()), ("random", Parts())):
+        config = create_config(env, agent, **sizes)
+        assert config.environment is env
+        train_and_evaluate(config, tmp_path / agent, quiet=True)
+
+
 def test_overrides_reach_the_environment_inside():
     env = make_env(FrameStackObservation(make_env("cartpole")), gravity=1.6, num_frames=2)
     assert (env.num_frames, env.default_params.gravity) == (2, 1.6)
