@@ -81,6 +81,7 @@ class TracedTrial(AsvSuite):
 
 def _population(declared: Training, traced: Mapping[str, Any], **fields: Any) -> Any:
     """Compile the program of a training, with these hyperparameters as its arguments."""
+    import myriad.programs  # noqa: F401 (commits without it build a population otherwise)
     from myriad import create_config
     from myriad.training.population import Population
 

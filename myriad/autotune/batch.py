@@ -50,7 +50,8 @@ class BatchRate:
         rows_per_s: rows/s that were learned from; None if the size was refused.
         low: the lower end of the 95% interval.
         high: the upper end.
-        memory_bytes: the most bytes that the measurement holds, as predicted before it ran.
+        memory_bytes: the most bytes of arrays that the measurement holds, without what the compiler
+            takes.
         refused: why it did not run; empty if it ran.
     """
 

@@ -5,6 +5,7 @@ A winner must differ from the agent's defaults by more than luck.
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -188,7 +189,10 @@ def difference_interval(
         return difference, difference
     from scipy.stats import ttest_ind
 
-    found = ttest_ind(first, second, equal_var=False).confidence_interval(confidence)
+    with warnings.catch_warnings():
+        # SciPy warns where one configuration's returns are all equal. Their variance is 0 then.
+        warnings.filterwarnings("ignore", "Precision loss occurred", RuntimeWarning)
+        found = ttest_ind(first, second, equal_var=False).confidence_interval(confidence)
     return float(found.low), float(found.high)
 
 
