@@ -42,6 +42,9 @@ def test_the_interval_of_a_difference_is_welchs(first, shift):
 
 def test_one_seed_tells_nothing_of_a_difference():
     assert difference_interval([1.0], [5.0]) == (-math.inf, math.inf)
+    # One that always reaches the most, such as CartPole's 500, beside one that varies.
+    low, high = difference_interval([500.0] * 5, [480.0, 490.0, 500.0, 470.0, 495.0])
+    assert low < 13.0 < high
 
 
 def test_a_candidate_within_the_error_is_not_distinguishable_from_the_default():
