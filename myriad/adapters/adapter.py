@@ -151,6 +151,17 @@ def results(
     )
 
 
+def timestep_results(
+    timestep: Any, state: Any, info: Mapping[str, Any]
+) -> tuple[Any, Any, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+    """Return what `step` returns for a timestep of dm_env's kind.
+
+    Its last step is a termination if the discount is 0, and a truncation otherwise.
+    """
+    ends, last = timestep.discount == 0, timestep.last()
+    return results(timestep.observation, state, timestep.reward, last & ends, last & ~ends, info)
+
+
 def strongly_typed(tree: Any) -> Any:
     """Return a tree without weak types.
 

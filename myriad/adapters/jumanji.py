@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from myriad.adapters.adapter import Adapter, Built, defaults_of, results, strongly_typed
+from myriad.adapters.adapter import Adapter, Built, defaults_of, strongly_typed, timestep_results
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
 
 
@@ -47,15 +47,7 @@ class FromJumanji(Adapter):
         self, key: jax.Array, state: Any, action: jax.Array, params: Any
     ) -> tuple[Any, Any, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
         state, timestep = self.env.step(state, action.astype(self.env.action_spec.dtype))
-        ends = timestep.discount == 0
-        return results(
-            timestep.observation,
-            state,
-            timestep.reward,
-            timestep.last() & ends,
-            timestep.last() & ~ends,
-            timestep.extras,
-        )
+        return timestep_results(timestep, state, timestep.extras)
 
     def render(self, state: Any) -> np.ndarray:
         """Draw the state with Matplotlib as Jumanji does: uint8 `[H, W, 3]`, on the host."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from myriad.adapters.adapter import Adapter, Built, results, strongly_typed
+from myriad.adapters.adapter import Adapter, Built, strongly_typed, timestep_results
 from myriad.spaces import Box, Discrete
 
 
@@ -48,15 +48,7 @@ class FromXLand(Adapter):
     ) -> tuple[Any, Any, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
         env, own_params = self.env
         timestep = env.step(own_params, state, action)
-        ends = timestep.discount == 0
-        return results(
-            timestep.observation,
-            timestep,
-            timestep.reward,
-            timestep.last() & ends,
-            timestep.last() & ~ends,
-            {},
-        )
+        return timestep_results(timestep, timestep, {})
 
     def render(self, state: Any) -> np.ndarray:
         """Draw the grid: uint8 `[H, W, 3]`, on the host."""
