@@ -19,35 +19,31 @@ from myriad.agents.agent import (
     Count,
     Environments,
     Fraction,
-    Learner,
     ManySteps,
     Mean,
     Positive,
     Repetitions,
-    Widths,
 )
 from myriad.agents.gradients import (
-    GRADIENT_METRICS,
+    GradientLearner,
     Learned,
     LossScale,
     before_learning,
     gradient_step,
 )
 from myriad.agents.minibatches import MANY_ENVS, require_whole_parts, steps_for_many
-from myriad.agents.networks import NetworkSpec, network_defaults
+from myriad.agents.networks import NetworkSpec
 from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import RunningMoments, normalize_obs, update_moments
-from myriad.agents.precision import DYNAMIC
 from myriad.agents.q_learning import QNetwork
 from myriad.agents.replay import Experience, ReplayRing, ReplayState, share_replay
 from myriad.agents.squashed_gaussian import SquashedGaussianPolicy
 from myriad.agents.trajectory import act_and_step
 from myriad.counters import Counter
-from myriad.envs import Environment
 from myriad.envs.vector import BatchState
 from myriad.loops import repeat_or_skip
 from myriad.random import make_key
-from myriad.ranges import Integer, Number, require_ranges
+from myriad.ranges import Number
 
 # Folded into a key for each purpose, so that no two draws share a stream.
 _COLLECT, _SAMPLE, _NOISE = range(3)
@@ -83,7 +79,7 @@ class SACState:
 
 
 @dataclasses.dataclass(frozen=True)
-class SAC(Learner[SACState]):
+class SAC(GradientLearner[SACState]):
     """Haarnoja et al. (2018), "Soft actor-critic algorithms and applications", algorithm 1.
 
     An update is one step of every environment, then `gradient_steps` steps on samples of the
@@ -93,7 +89,6 @@ class SAC(Learner[SACState]):
     axis, as further numbers or channels.
 
     Attributes:
-        env: the environment, for its spaces. Its actions must be a bounded Box.
         gradient_steps: gradient steps in an update.
         batch_size: transitions of a gradient step, `B`.
         buffer_size: transitions that the buffer holds.
@@ -103,21 +98,8 @@ class SAC(Learner[SACState]):
         polyak: the share of the target networks that stays in a gradient step.
         target_entropy: the policy's entropy, in nats, that the temperature is learned to keep; None
             for minus the number of an action's components.
-        gradient_accumulation: parts that a batch is cut into, so that activations take less memory.
-        gradient_statistics: report the norms of the gradient, of each step and of the parameters.
-        network: mlp, another name in docs/networks.md, or `module:Class` of your own.
-        attention: how network attention attends: auto, reference, xla, chunked or cudnn.
-        attention_patch: side of a token in cells, in network attention.
-        hidden_sizes: widths of the hidden layers, as docs/networks.md describes them.
-        activation: a name in `myriad.agents.networks.ACTIVATIONS`.
-        param_dtype: dtype of the parameters. Each step is computed in float32 and rounded to it.
-        compute_dtype: dtype of the networks' products and activations.
-        output_dtype: dtype of the networks' outputs. Losses convert them to float32.
-        loss_scaling: dynamic or off. It must be dynamic if gradients pass through float16.
-        normalize_observations: shift and scale observations by their running moments.
     """
 
-    env: Environment
     gradient_steps: Repetitions = 8
     batch_size: Count = 256
     buffer_size: Count = 100_000
@@ -126,40 +108,21 @@ class SAC(Learner[SACState]):
     gamma: Fraction = 0.99
     polyak: Fraction = 0.995
     target_entropy: Annotated[float | None, Number(words=(None,))] = None
-    gradient_accumulation: Count = 1
-    gradient_statistics: bool = False
-    network: str = "mlp"
-    attention: str = "auto"
-    attention_patch: Annotated[int, Integer(1, 64)] = 2
-    hidden_sizes: Widths = (64, 64)
     activation: str = "relu"
-    param_dtype: str = "float32"
-    compute_dtype: str = "float32"
-    output_dtype: str = "float32"
-    loss_scaling: str = DYNAMIC
-    normalize_observations: bool = True
+    losses: ClassVar[tuple[str, ...]] = _METRICS
     default_num_envs: ClassVar[int] = 8
     per_device: ClassVar[frozenset[str] | None] = frozenset({"replay"})
-
-    @property
-    def metric_names(self) -> tuple[str, ...]:
-        """The names of the metrics that `update` reports."""
-        return _METRICS + GRADIENT_METRICS if self.gradient_statistics else _METRICS
 
     @property
     def steps_per_update(self) -> int:
         """Steps of every environment in one update."""
         return 1
 
-    @classmethod
-    def create(cls, env: Environment, **overrides: Any) -> "SAC":
-        """Build the learner for `env`. Raises InvalidArgumentError if a value can't be used."""
-        learner = cls(env, **network_defaults(cls, overrides) | overrides)
-        require_ranges(learner)
-        require_whole_parts(learner.batch_size, learner.gradient_accumulation)
-        for network in (learner._actor, learner._critic):
+    def require_fit(self) -> None:
+        """Raise InvalidArgumentError if actions have no bounds or the networks can't be used."""
+        require_whole_parts(self.batch_size, self.gradient_accumulation)
+        for network in (self._actor, self._critic):
             network.require_outputs()
-        return learner
 
     @classmethod
     def defaults_for(
