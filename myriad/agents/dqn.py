@@ -40,7 +40,6 @@ from myriad.agents.gradients import (
     gradient_step,
 )
 from myriad.agents.minibatches import MANY_ENVS, require_whole_parts, steps_for_many
-from myriad.agents.networks import NetworkSpec
 from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import (
     RunningMoments,
@@ -499,14 +498,7 @@ class DQN(GradientLearner[DQNState]):
 
     @property
     def _network(self) -> q_learning.QNetwork:
-        return q_learning.QNetwork.create(
-            self.env,
-            self.hidden_sizes,
-            self.activation,
-            self.layer_norm,
-            dueling=self.dueling,
-            spec=NetworkSpec.of(self),
-        )
+        return q_learning.QNetwork.of(self, dueling=self.dueling)
 
     @property
     def optimizer(self) -> optax.GradientTransformation:

@@ -45,7 +45,6 @@ from myriad.agents.minibatches import (
     shapes_for_many,
     steps_for_many,
 )
-from myriad.agents.networks import NetworkSpec
 from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import RunningMoments, normalize_obs, scale_rewards, update_moments
 from myriad.agents.trajectory import Trajectory, collect
@@ -333,9 +332,7 @@ class PQN(GradientLearner[PQNState]):
 
     @property
     def _network(self) -> q_learning.QNetwork:
-        return q_learning.QNetwork.create(
-            self.env, self.hidden_sizes, self.activation, self.layer_norm, spec=NetworkSpec.of(self)
-        )
+        return q_learning.QNetwork.of(self)
 
     @property
     def optimizer(self) -> optax.GradientTransformation:

@@ -19,7 +19,6 @@ from myriad.agents.minibatches import MANY_ENVS, map_over_blocks
 from myriad.agents.networks import NetworkSpec
 from myriad.agents.networks.mlp import ACTIVATIONS, EXACT, MLP, affine, sum_rows
 from myriad.agents.normalization import RunningMoments, normalize_obs
-from myriad.agents.precision import FLOAT32, Precision
 from myriad.envs import Environment
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Discrete
@@ -34,25 +33,18 @@ class QNetwork:
 
     On one vector an optimiser is a loop or two, whatever the number of layers. With `dueling`, the
     last layer outputs a value and advantages whose mean is subtracted (Wang et al. 2016, equation
-    9), and both share all hidden layers. The network is an `MLP` unless `spec` names another.
+    9), and both share all hidden layers.
     """
 
-    obs_size: int
+    spec: NetworkSpec
     num_actions: int
-    hidden_sizes: tuple[int, ...]
-    activation: str
-    layer_norm: bool
     dueling: bool = False
-    spec: NetworkSpec | None = None
 
     @classmethod
-    def create(cls, env: Environment, *args: Any, **kwargs: Any) -> "QNetwork":
-        """Build the network for `env`'s flat observations and actions. Other fields are given."""
-        space = env.action_space(env.default_params)
-        assert isinstance(space, Discrete), "create has refused the others"
-        return cls(
-            math.prod(env.observation_space(env.default_params).shape), space.n, *args, **kwargs
-        )
+    def of(cls, learner: Any, *, dueling: bool = False) -> "QNetwork":
+        """Build the network of a learner of discrete actions."""
+        space = learner.env.action_space(learner.env.default_params)
+        return cls(NetworkSpec.of(learner), space.n, dueling)
 
     def init(self, key: jax.Array) -> jax.Array:
         """Draw initial parameters, `[P]`."""
@@ -88,38 +80,30 @@ class QNetwork:
         A layer's mean over its features is linear in its inputs, so it is subtracted from the
         weights and the bias instead.
         """
-        hidden = obs
-        for i in range(len(self.hidden_sizes)):
+        hidden, spec = obs, self.spec
+        for i in range(len(spec.hidden_sizes)):
             layer = params[f"Dense_{i}"]
-            if self.layer_norm:
+            if spec.layer_norm:
                 norm = params[f"LayerNorm_{i}"]
                 kernel = _centre(layer["kernel"])
                 bias = _centre(layer["bias"][None])[0]
-                centred = affine(hidden, kernel, bias, self.precision.before_norm)
+                centred = affine(hidden, kernel, bias, spec.precision.before_norm)
                 hidden = _normalize(centred, norm["scale"], norm["bias"])
             else:
-                hidden = affine(hidden, layer["kernel"], layer["bias"], self.precision.hidden)
-            hidden = ACTIVATIONS[self.activation](hidden.astype(self.precision.compute_dtype))
-        last = params[f"Dense_{len(self.hidden_sizes)}"]
-        return affine(hidden, last["kernel"], last["bias"], self.precision)
+                hidden = affine(hidden, layer["kernel"], layer["bias"], spec.precision.hidden)
+            hidden = ACTIVATIONS[spec.activation](hidden.astype(spec.precision.compute_dtype))
+        last = params[f"Dense_{len(spec.hidden_sizes)}"]
+        return affine(hidden, last["kernel"], last["bias"], spec.precision)
 
     @cached_property
     def module(self) -> Any:
         """The network in flax. Small last weights give no action much of an advantage at first."""
-        if self.spec is not None:
-            return self.spec.build(self.num_outputs, output_scale=0.01)
-        return MLP(
-            self.hidden_sizes,
-            self.num_outputs,
-            self.activation,
-            self.layer_norm,
-            output_scale=0.01,
-        )
+        return self.spec.build(self.num_outputs, output_scale=0.01)
 
     @property
-    def precision(self) -> Precision:
-        """The dtypes."""
-        return FLOAT32 if self.spec is None else self.spec.precision
+    def obs_size(self) -> int:
+        """The size of a flat observation, `D`."""
+        return math.prod(self.spec.obs_shape)
 
     @property
     def num_outputs(self) -> int:
@@ -128,8 +112,7 @@ class QNetwork:
 
     def require_outputs(self) -> None:
         """Raise the errors of `NetworkSpec.require_outputs`."""
-        if self.spec is not None:
-            self.spec.require_outputs(self.num_outputs)
+        self.spec.require_outputs(self.num_outputs)
 
     @cached_property
     def _no_obs(self) -> np.ndarray:

@@ -47,7 +47,6 @@ from myriad.ranges import Number
 
 # Folded into a key for each purpose, so that no two draws share a stream.
 _COLLECT, _SAMPLE, _NOISE = range(3)
-_METRICS = ("actor_loss", "critic_loss", "entropy", "temperature")
 
 
 @jax.tree_util.register_dataclass
@@ -109,7 +108,7 @@ class SAC(GradientLearner[SACState]):
     polyak: Fraction = 0.995
     target_entropy: Annotated[float | None, Number(words=(None,))] = None
     activation: str = "relu"
-    losses: ClassVar[tuple[str, ...]] = _METRICS
+    losses: ClassVar[tuple[str, ...]] = ("actor_loss", "critic_loss", "entropy", "temperature")
     default_num_envs: ClassVar[int] = 8
     per_device: ClassVar[frozenset[str] | None] = frozenset({"replay"})
 
@@ -246,7 +245,7 @@ class SAC(GradientLearner[SACState]):
         value = jnp.min(self._values(jax.lax.stop_gradient(critics), obs, choice), axis=0)
         actor_loss = jnp.mean(temperature * log_prob - value)
         metrics = (actor_loss, critic_loss, -jnp.mean(log_prob), temperature)
-        return actor_loss + critic_loss, dict(zip(_METRICS, metrics, strict=True))
+        return actor_loss + critic_loss, dict(zip(self.losses, metrics, strict=True))
 
     def temperature_loss(self, log_temperature: jax.Array, entropy: jax.Array) -> jax.Array:
         """Return the loss of the temperature (equation 18) for the policy's mean entropy."""
@@ -276,7 +275,7 @@ class SAC(GradientLearner[SACState]):
 
     def _values(self, critics: jax.Array, obs: jax.Array, choice: jax.Array) -> jax.Array:
         """Return the values of both critics, `[2, B]`, of prepared observations `[B, D]`."""
-        shape = NetworkSpec.of(self).obs_shape
+        shape = self._actor.spec.obs_shape
         choice = choice.reshape(-1, *[1] * (len(shape) - 1), choice.shape[1])
         choices = jnp.broadcast_to(choice, (obs.shape[0], *shape[:-1], choice.shape[-1]))
         inputs = flatten(jnp.concatenate([obs.reshape(-1, *shape), choices], axis=-1))
@@ -295,20 +294,13 @@ class SAC(GradientLearner[SACState]):
 
     @cached_property
     def _actor(self) -> QNetwork:
-        return self._network(0, 2 * self.policy.num_choices)
+        return QNetwork(NetworkSpec.of(self), 2 * self.policy.num_choices)
 
     @cached_property
     def _critic(self) -> QNetwork:
-        return self._network(self.policy.num_choices, 1)
-
-    def _network(self, more_inputs: int, num_outputs: int) -> QNetwork:
-        spec = NetworkSpec.of(self)
-        *axes, last = spec.obs_shape
-        spec = dataclasses.replace(spec, obs_shape=(*axes, last + more_inputs))
-        inputs = math.prod(spec.obs_shape)
-        return QNetwork(
-            inputs, num_outputs, spec.hidden_sizes, spec.activation, spec.layer_norm, spec=spec
-        )
+        *axes, last = self._actor.spec.obs_shape
+        shape = (*axes, last + self.policy.num_choices)
+        return QNetwork(dataclasses.replace(self._actor.spec, obs_shape=shape), 1)
 
     @property
     def optimizer(self) -> optax.GradientTransformation:
