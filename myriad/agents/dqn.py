@@ -265,7 +265,8 @@ class DQN(GradientLearner[DQNState]):
         """Draw the network's parameters and allocate the buffer."""
         obs_size = self._network.obs_size
         first = before_learning(self, self._network.init(key))
-        window = Step.zeros((self.n_step, num_envs), obs_size, self._obs_dtype)
+        space: Any = self.env.observation_space(self.env.default_params)
+        window = Step.zeros((self.n_step, num_envs), math.prod(space.shape), self._obs_dtype)
         return DQNState(
             *first,
             # A copy, since the trainer donates the state and can donate a buffer only once. It is
@@ -387,7 +388,9 @@ class DQN(GradientLearner[DQNState]):
         return self._explored(state, jax.random.split(key, obs.shape[0]), obs)
 
     def _explored(self, state: DQNState, keys: jax.Array, obs: jax.Array) -> jax.Array:
-        return q_learning.epsilon_greedy(keys, self._values(state, obs), self._epsilon(state))
+        return q_learning.epsilon_greedy(
+            keys, self._values(state, obs), self._epsilon(state), masked=self.is_masked
+        )
 
     def _values(self, state: DQNState, obs: jax.Array) -> jax.Array:
         return self._network.values_in_blocks(state.params, flatten(obs), state.obs_stats)

@@ -21,6 +21,7 @@ from myriad.agents.networks.mlp import EXACT
 from myriad.agents.precision import DYNAMIC, Precision
 from myriad.counters import Counter
 from myriad.envs import Environment
+from myriad.envs.wrappers import MaskedObservation
 from myriad.ranges import INT64, Integer, require_ranges
 
 # The value of `anneal_updates` that means the length of the training.
@@ -85,6 +86,11 @@ class GradientLearner(Learner[State]):
     def metric_names(self) -> tuple[str, ...]:
         """The names of the metrics that `update` reports."""
         return self.losses + GRADIENT_METRICS if self.gradient_statistics else self.losses
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether a mask of the legal actions follows each observation."""
+        return isinstance(self.env, MaskedObservation)
 
     @classmethod
     def create(cls, env: Environment, **overrides: Any) -> Self:

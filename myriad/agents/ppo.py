@@ -57,7 +57,7 @@ from myriad.agents.normalization import (
     scale_rewards,
     update_moments,
 )
-from myriad.agents.policies import Policy, make_policy
+from myriad.agents.policies import Policy, legal_outputs, make_policy
 from myriad.agents.trajectory import Trajectory, collect
 from myriad.counters import Counter
 from myriad.envs.vector import BatchState
@@ -415,10 +415,12 @@ class PPO(GradientLearner[PPOState]):
         return jnp.concatenate([self._outputs(params, inputs), value[:, None]], axis=1)
 
     def _outputs(self, params: dict[str, Any], inputs: jax.Array) -> jax.Array:
-        return self._actor.apply(params["actor"], inputs).astype(jnp.float32)
+        obs, mask = jnp.split(inputs, [self._obs_size], axis=1)
+        return legal_outputs(self._actor.apply(params["actor"], obs).astype(jnp.float32), mask)
 
     def _values(self, params: dict[str, Any], inputs: jax.Array) -> jax.Array:
-        return self._critic.apply(params["critic"], inputs)[..., 0].astype(jnp.float32)
+        obs = inputs[:, : self._obs_size]
+        return self._critic.apply(params["critic"], obs)[..., 0].astype(jnp.float32)
 
     def _log_std(self, params: dict[str, Any]) -> jax.Array:
         return params["log_std"].astype(jnp.float32)
@@ -441,7 +443,7 @@ class PPO(GradientLearner[PPOState]):
 
     @property
     def _obs_size(self) -> int:
-        return math.prod(self.env.observation_space(self.env.default_params).shape)
+        return math.prod(NetworkSpec.of(self).obs_shape)
 
 
 def gae(

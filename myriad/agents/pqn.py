@@ -219,7 +219,7 @@ class PQN(GradientLearner[PQNState]):
 
         def choose(keys: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
             values = self._values(state, flatten(obs))
-            action = q_learning.epsilon_greedy(keys, values, epsilons)
+            action = q_learning.epsilon_greedy(keys, values, epsilons, masked=self.is_masked)
             return action, (action, jnp.max(values, axis=1))
 
         batch_state, running_return, trajectory = collect(
@@ -292,7 +292,8 @@ class PQN(GradientLearner[PQNState]):
         if greedy:
             return q_learning.best_action(values)
         keys = jax.random.split(key, obs.shape[0])
-        return q_learning.epsilon_greedy(keys, values, self._epsilons(state, obs.shape[0]))
+        epsilons = self._epsilons(state, obs.shape[0])
+        return q_learning.epsilon_greedy(keys, values, epsilons, masked=self.is_masked)
 
     def _batch(self, state: PQNState, trajectory: Trajectory, last_obs: jax.Array) -> PQNBatch:
         """Add the targets, from the best values that were computed to choose the actions."""

@@ -19,6 +19,7 @@ from myriad.agents.minibatches import MANY_ENVS, map_over_blocks
 from myriad.agents.networks import NetworkSpec
 from myriad.agents.networks.mlp import ACTIVATIONS, EXACT, MLP, affine, sum_rows
 from myriad.agents.normalization import RunningMoments, normalize_obs
+from myriad.agents.policies import ILLEGAL, legal_outputs
 from myriad.envs import Environment
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Discrete
@@ -55,18 +56,19 @@ class QNetwork:
         return self._unravel(params)
 
     def values(self, params: jax.Array, obs: jax.Array) -> jax.Array:
-        """Return Q-values, float32 `[B, A]`, of flat observations `[B, D]`."""
+        """Return Q-values, float32 `[B, A]`, of flat observations `[B, D]`, also with a mask."""
+        obs, mask = jnp.split(obs, [self.obs_size], axis=1)
         layers = self.unravel(params.astype(jnp.float32))
         outputs = (
             self._outputs(layers["params"], obs)
             if isinstance(self.module, MLP)
             else self.module.apply(layers, obs)
         ).astype(jnp.float32)
-        if not self.dueling:
-            return outputs
-        value = outputs[:, :1]
-        advantage = outputs[:, 1:]
-        return value + advantage - jnp.mean(advantage, axis=1, keepdims=True)
+        if self.dueling:
+            value = outputs[:, :1]
+            advantage = outputs[:, 1:]
+            outputs = value + advantage - jnp.mean(advantage, axis=1, keepdims=True)
+        return legal_outputs(outputs, mask)
 
     def values_in_blocks(
         self, params: jax.Array, obs: jax.Array, stats: RunningMoments | None
@@ -191,15 +193,23 @@ def best_action(values: jax.Array) -> jax.Array:
     return jnp.argmax(values, axis=1).astype(jnp.int32)
 
 
-def epsilon_greedy(keys: jax.Array, values: jax.Array, epsilon: jax.Array) -> jax.Array:
+def epsilon_greedy(
+    keys: jax.Array, values: jax.Array, epsilon: jax.Array, *, masked: bool = False
+) -> jax.Array:
     """Choose the best action under `values`, `[B, A]`, or with probability `epsilon` any action.
 
-    `keys` is `[B]`, `epsilon` is `[]` or `[B]`, and the actions are int32 `[B]`.
+    `keys` is `[B]`, `epsilon` is `[]` or `[B]`, and the actions are int32 `[B]`. With `masked`, no
+    action of value `ILLEGAL` is chosen.
     """
     num_actions = values.shape[1]
     explore, which = jax.vmap(lambda key: jax.random.bits(key, (2,)))(keys).T
     # The bias of the remainder is below num_actions / 2**32.
     anything = (which % np.uint32(num_actions)).astype(jnp.int32)
+    if masked:
+        rank = jnp.cumsum(values > ILLEGAL, axis=1, dtype=jnp.uint32)
+        # The first action with more legal ones up to it than the number that was drawn.
+        drawn = which % rank[:, -1]
+        anything = jnp.sum(rank <= drawn[:, None], axis=1, dtype=jnp.int32)
     # float32 holds 24 bits exactly, so epsilon 0 never explores and epsilon 1 always does.
     explores = (explore >> 8).astype(jnp.float32) < epsilon * np.float32(1 << 24)
     return jnp.where(explores, anything, best_action(values))

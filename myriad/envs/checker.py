@@ -18,6 +18,7 @@ import numpy as np
 
 from myriad.envs.environment import Environment
 from myriad.envs.vector import select_reset
+from myriad.envs.wrappers import nvec_of
 from myriad.errors import (
     EnvironmentWarning,
     FaultyEnvironmentError,
@@ -26,7 +27,7 @@ from myriad.errors import (
     shown,
 )
 from myriad.ranges import require
-from myriad.spaces import Space
+from myriad.spaces import Discrete, MultiDiscrete, Space
 from myriad.xla import count_compilations, numbers_of
 
 Stage = Literal["members", "reset", "step", "keys", "purity", "batches", "behaviour"]
@@ -172,6 +173,23 @@ def _reset(env: Environment) -> Iterator[Finding]:
                 f"state{_at(path)} of reset is of a weak type, so that a chunk would "
                 f"compile twice: make it jnp.{leaf.dtype}(...).",
                 is_warning=True,
+            )
+    if hasattr(env, "action_mask"):
+        yield from _mask_faults(env, state)
+
+
+def _mask_faults(env: Any, state: Any) -> Iterator[Finding]:
+    mask, fault = _traced("action_mask", env.action_mask, state)
+    if fault is not None:
+        yield fault
+    elif mask is not None:
+        space = env.action_space(env.default_params)
+        is_choice = isinstance(space, Discrete | MultiDiscrete)
+        expected = (sum(nvec_of(space)),) if is_choice else None
+        if getattr(mask, "shape", None) != expected or mask.dtype != bool:
+            yield Finding(
+                "action_mask must return a boolean for each action of a Discrete or for each "
+                f"choice of a MultiDiscrete, but returns {_kind(mask)} for {space}."
             )
 
 

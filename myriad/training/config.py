@@ -501,14 +501,16 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
 
 
 def _seen_by(agent: str, env: "Environment") -> "Environment":
-    """Return the environment as an agent gets it: a learner's observations are a `Box`."""
+    """Return the environment as an agent gets it. A controller gets the user's observations."""
     from myriad.agents import AGENTS
     from myriad.agents.agent import Learner
-    from myriad.envs.wrappers import with_box_observations
+    from myriad.agents.random import RandomAgent
+    from myriad.envs.wrappers import for_learner, with_mask
 
     kind = AGENTS.load(agent)
-    is_learner = isinstance(kind, type) and issubclass(kind, Learner)
-    return with_box_observations(env) if is_learner else env
+    if isinstance(kind, type) and issubclass(kind, Learner):
+        return for_learner(env)
+    return with_mask(env) if kind is RandomAgent else env
 
 
 def _name_of(env: "Environment", options: Mapping[str, Any]) -> str:
