@@ -142,6 +142,7 @@ class _Informed:
             return step(key, state, env.action_space(params).sample(key), params)[5]
 
         info = jax.eval_shape(first, make_key(0))
+        info.pop("discount", None)  # gymnax's factor of each step says nothing of an episode.
         scalars = {name: leaf for name, leaf in info.items() if _is_number(leaf)}
         return cls(env, step, scalars)
 

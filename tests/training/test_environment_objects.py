@@ -80,6 +80,7 @@ class Told(Walk):
         obs, state, reward, terminated, _, _ = super().step(key, state, action, params)
         _, time = state
         info = {"is_success": time == 13, "time": time, "two": jnp.zeros(2), "key": key}
+        info["discount"] = jnp.ones(())
         return obs, state, reward, terminated, time >= 13, info
 
 
