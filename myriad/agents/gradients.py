@@ -21,7 +21,6 @@ from myriad.agents.networks.mlp import EXACT
 from myriad.agents.precision import DYNAMIC, Precision
 from myriad.counters import Counter
 from myriad.envs import Environment
-from myriad.envs.wrappers import MaskedObservation
 from myriad.ranges import INT64, Integer, require_ranges
 
 # The value of `anneal_updates` that means the length of the training.
@@ -90,7 +89,7 @@ class GradientLearner(Learner[State]):
     @property
     def is_masked(self) -> bool:
         """Whether a mask of the legal actions follows each observation."""
-        return isinstance(self.env, MaskedObservation)
+        return hasattr(self.env, "unmasked")
 
     @classmethod
     def create(cls, env: Environment, **overrides: Any) -> Self:
