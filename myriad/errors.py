@@ -3,7 +3,8 @@
     MyriadError
     ├── InvalidArgumentError (ValueError)      names the field, its value and what is allowed
     │   ├── UnknownNameError (ValueError)      lists the known names and the closest one
-    │   └── FaultyEnvironmentError (ValueError)  has a sentence for each fault
+    │   ├── FaultyEnvironmentError (ValueError)  has a sentence for each fault
+    │   └── FaultyAgentError (ValueError)        likewise
     ├── BackendStartedError (RuntimeError)     an XLA option came after JAX had read its options
     ├── DivergedError (ArithmeticError)        a NaN or an infinity stopped a training
     ├── RunFolderLostError (RuntimeError)      the folder was removed, moved or replaced meanwhile
@@ -12,8 +13,8 @@
 
 Each error is also the built-in that you would expect, so `except ValueError` keeps working.
 
-An `EnvironmentWarning`, a `ShortTrainingWarning` and a `SlowPrecisionWarning` are not errors: the
-training runs as you asked.
+An `EnvironmentWarning`, an `AgentWarning`, a `ShortTrainingWarning` and a `SlowPrecisionWarning`
+are not errors: the training runs as you asked.
 """
 
 import difflib
@@ -75,6 +76,10 @@ def closest(name: str, known: Iterable[str]) -> str | None:
 
 class EnvironmentWarning(UserWarning):
     """`check_env` found something that doesn't keep an environment from training."""
+
+
+class AgentWarning(UserWarning):
+    """`check_agent` found something that doesn't keep an agent from training."""
 
 
 class ShortTrainingWarning(UserWarning):
@@ -193,6 +198,10 @@ class FaultyEnvironmentError(InvalidArgumentError):
         self.faults = list(faults)
         lines = [f"{name} has {len(self.faults)} fault(s):", *(f"- {x}" for x in self.faults)]
         super().__init__("\n".join(lines))
+
+
+class FaultyAgentError(FaultyEnvironmentError):
+    """An agent that breaks the contract of `Learner`. It has `faults`, too."""
 
 
 class BackendStartedError(MyriadError, RuntimeError):
