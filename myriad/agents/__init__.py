@@ -24,6 +24,7 @@ AGENTS = Registry(
         "pqn": "myriad.agents.pqn:PQN",
         "random": "myriad.agents.random:RandomAgent",
         "sac": "myriad.agents.sac:SAC",
+        "td3": "myriad.agents.td3:TD3",
     },
     member="create",
 )

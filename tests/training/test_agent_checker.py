@@ -7,11 +7,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from myriad import check_agent, list_agents, register_agent
+from myriad import check_agent, register_agent
 from myriad.agents import AGENTS, Learner
 from myriad.errors import AgentWarning, FaultyAgentError, UnknownNameError
-
-LEARNERS = [name for name in list_agents() if issubclass(AGENTS.load(name), Learner)]
+from tests.learners import SMALL, env_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +118,6 @@ def test_what_trains_all_the_same_is_a_warning():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", SMALL)
 def test_every_learner_passes(name):
-    small = {"learning_starts": 16} if name in ("dqn", "sac") else {"rollout_steps": 8}
-    check_agent(name, "pendulum" if name == "sac" else "cartpole", **small)
+    check_agent(name, env_of(name), **SMALL[name])
