@@ -128,9 +128,7 @@ def test_actions_are_uniform_before_learning_and_near_the_actors_after():
 def test_actions_without_bounds_and_noise_below_zero_are_refused():
     with pytest.raises(InvalidArgumentError, match="TD3 learn actions in a Box with bounds"):
         TD3.create(make_env("cartpole-control"))
-    with pytest.raises(
-        InvalidArgumentError, match="target_noise must be a finite number"
-    ):
+    with pytest.raises(InvalidArgumentError, match="target_noise must be a finite number"):
         td3(target_noise=-0.1)
 
 
