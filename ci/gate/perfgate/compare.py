@@ -28,10 +28,9 @@ from perfgate.measure.inspection import inspect
 from perfgate.measure.pairing import Session
 from perfgate.measure.progress import Progress, run_key
 from perfgate.options import DEFAULT_OUTPUT
-from perfgate.report.coverage import cover
 from perfgate.report.gate_json import as_json
 from perfgate.report.markdown import markdown
-from perfgate.report.result import Result
+from perfgate.report.result import Result, cover
 from perfgate.rows import MODULE, NO_TIME, Judged, NotRun, Row
 from perfgate.source.git import WORKING_TREE
 from perfgate.source.installed import describe_python
@@ -50,14 +49,13 @@ def run(options: argparse.Namespace) -> int:
     """Compare both sides, write the report and return the exit code."""
     start = time.monotonic()
     _make_output(options.output)
-    before = machine.observe()
+    load = machine.load_average()  # before the gate itself does any work
     core = machine.pick_core()
     place = (options.suite_config, options.base, options.head, options.pytest_benchmark)
     with checked_out(*place, python=options.python) as sides:
         rules = _rules_of(sides, options)
         progress = Progress(_say, start + first_runs_s(rules.timing))
-        discovered, counts_instructions = discover(sides, rules, options.bench, progress)
-        rows = _selected(discovered, options)
+        rows = _selected(discover(sides, rules, options.bench, progress), options)
         # Somebody who passes --time-identical or --rules wants to see the benchmarks run.
         if sides.only_documentation and not options.time_identical and not options.rules:
             rows = [_not_run(row, NotRun.DOCUMENTATION) for row in rows]
@@ -69,10 +67,6 @@ def run(options: argparse.Namespace) -> int:
             """Write the report on the run so far. What was not reached says so."""
             missing = {row.name: _not_run(row, NotRun.TIME) for row in rows}
             found = list((missing | progress.rows).values())
-            after = machine.observe()
-            notes = machine.uncontrolled(
-                before, after, core, counts_instructions=counts_instructions
-            )
             is_part = bool(options.bench) or options.shard.count > 1
             budgets = check_budgets(found, rules)
             result = Result(
@@ -85,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
                 coverage=cover(found, sides),
                 environments=sides.environments,
                 machine=machine.describe() | {"python": describe_python(options.python)["version"]},
-                notes=[*_same_commit(sides), *sides.notes, *notes],
+                notes=_notes(sides, load, core),
                 timing=options.timing,
                 pairs=pairs,
                 elapsed_s=time.monotonic() - start,
@@ -201,10 +195,16 @@ def _is_to_time(row: Row) -> bool:
     return row.benchmark.is_timed and row.is_comparable and not row.same
 
 
-def _same_commit(sides: Sides) -> list[str]:
-    if sides.base.commit != sides.head.commit:
-        return []
-    return ["Base and head are the same commit, so this run only measures the machine's noise."]
+def _notes(sides: Sides, load: float | None, core: int | None) -> list[str]:
+    """Return a sentence for each thing that a reader of the numbers should know."""
+    notes = [*sides.notes]
+    if sides.base.commit == sides.head.commit:
+        notes.append("Base and head are the same commit, so this run only measures noise.")
+    if core is None:
+        notes.append("Processes can't be pinned to a core here, which makes timings much noisier.")
+    if load is not None and load > 0.5:
+        notes.append(f"The 1-minute load average was {load:.1f} when the run began.")
+    return notes
 
 
 def _rules_of(sides: Sides, options: argparse.Namespace) -> Rules:

@@ -18,7 +18,7 @@ from typing import Literal, Self
 
 from perfgate.config import Accepted
 from perfgate.hlo import Program
-from perfgate.process.protocol import FirstRun, Value
+from perfgate.process.protocol import FirstRun, Footprint
 from perfgate.stats.evidence import Evidence
 
 SIDES = ("base", "head")
@@ -128,7 +128,7 @@ class SideRun:
         timed_out: whether the problem is that it gave no answer in time.
     """
 
-    ran: FirstRun | Value | None = None
+    ran: FirstRun | None = None
     program: Program | None = None
     skipped: bool = False
     skip_reason: str = ""
@@ -139,14 +139,17 @@ class SideRun:
     @property
     def seconds(self) -> float | None:
         """Seconds of the quickest of its first calls."""
-        return self.ran.seconds if isinstance(self.ran, FirstRun) else None
+        return self.ran.seconds if self.ran else None
+
+    @property
+    def footprint(self) -> Footprint | None:
+        """The part of its checkout that it used; None if unknown."""
+        return self.ran.footprint if self.ran else None
 
     @property
     def recompilations(self) -> int:
         """How many programs its second call compiled."""
-        if not isinstance(self.ran, FirstRun):
-            return 0
-        return int(self.ran.numbers.get("second_call_compilations", 0))
+        return int(self.ran.numbers.get("second_call_compilations", 0)) if self.ran else 0
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,7 @@ def _judge_evidence(row: Row, evidence: Evidence, rules: Rules) -> Judged:
         reasons = (f"suspicious: {times}; do both sides measure the same work?",)
     if evidence.verdict != SLOWER:
         verdict = "faster" if evidence.is_faster() else "not slower"
-        return Judged(row, verdict, Outcome.PASSED, reasons)
+        return Judged(row, verdict, Outcome.WARNED if reasons else Outcome.PASSED, reasons)
     entry = rules.acceptance(row.name, "time")
     if entry and low <= entry.ratio:
         accepted = f"accepted up to {entry.ratio:g} times until {entry.expires}: {entry.reason}"

@@ -281,7 +281,6 @@ def test_instructions_decide_only_where_a_repository_asks_for_it(
         repository.write("gate.toml", (repository.root / "gate.toml").read_text() + ASKED)
     run = repository.gate("--base", "main", "--bench", "time_total", "--no-timing")
     assert (run.code, run.verdicts()["basics.Total.time_total(1000)"]) == expected, run.out
-    assert ("The processor's instructions can't be counted here." in run.out) != counted
 
 
 @pytest.mark.slow

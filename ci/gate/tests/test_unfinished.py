@@ -140,7 +140,7 @@ def test_pairs_of_a_run_that_was_cut_off_count_in_the_next(tmp_path):
     benchmark = Benchmark("suite.time_it", "suite.time_it", None, "time", 60.0)
     footprint = Footprint(("a.py",), has_all_imports=True)
     program = Program("hash", {"copies": 1.0}, instructions=(Instruction("add", "f32", "", "a"),))
-    run = SideRun(FirstRun(0.1, {"compile_s": 1.0}, footprint=footprint), program)
+    run = SideRun(FirstRun(0.1, numbers={"compile_s": 1.0}, footprint=footprint), program)
     change = Change("compile_s", 1.0, math.inf, "worse", rounds=((1.0, 2.0),))
     evidence = Evidence(Plan.make(Verdicts().limits, 5))
     for pair in (0.2, 0.21, 0.2, 0.19, 0.2, 0.22, 0.2, 0.2, 0.2, 0.21):

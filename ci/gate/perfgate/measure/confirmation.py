@@ -40,7 +40,6 @@ class _Suspect:
     miss_beta: float | None
     alpha: float
     rounds: list[tuple[float, float]] = field(default_factory=list)
-    is_lost: bool = False
 
     @property
     def direction(self) -> Direction:
@@ -54,8 +53,6 @@ class _Suspect:
 
     def verdict(self, *, is_last: bool = False) -> bool | None:
         """Say whether it is worse; None if it takes another round to tell."""
-        if self.is_lost:
-            return False
         excess = [self.rule.excess(base, head, self.direction) for base, head in self.rounds]
         return weigh(excess, self.alpha, is_last=is_last, miss_beta=self.miss_beta)
 
@@ -117,8 +114,6 @@ class Confirmation:
 
     def _confirm(self, row: Row, suspects: dict[str, _Suspect]) -> Row:
         core = None if self.rules.cores_of(row.name) > 1 else self.core
-        if all(each.verdict() is not None for each in suspects.values()):
-            return row  # an unfinished run has settled them
         launched = 0
         while time.monotonic() < self.progress.deadline:
             still_open = [each for each in suspects.values() if each.verdict() is None]
@@ -141,12 +136,11 @@ class Confirmation:
                 skipped = {side: f"{SKIPPED_NOW}: {why}" for side, why in again.skipped.items()}
                 return row.with_problems({**skipped, **again.problems})
             found = {each.metric: each for each in compare_metrics(again, self.rules)}
+            if any(each.change.metric not in found for each in still_open):
+                break  # it stays unsure: the machine may not count it any more
             for suspect in still_open:
-                if suspect.change.metric in found:
-                    each = found[suspect.change.metric]
-                    suspect.rounds.append((each.base, each.head))
-                else:  # the machine may not count it any more
-                    suspect.is_lost = True
+                each = found[suspect.change.metric]
+                suspect.rounds.append((each.base, each.head))
         settled = {name: each.settled() for name, each in suspects.items()}
         changes = tuple(settled.get(each.metric, each) for each in row.changes)
         return dataclasses.replace(row, changes=changes)

@@ -17,12 +17,8 @@ from perfgate.rows import MODULE, Benchmark, Row, SideRun
 from perfgate.source.sides import Side, Sides
 
 
-def discover(
-    sides: Sides, rules: Rules, pattern: str, progress: Progress
-) -> tuple[list[Row], bool]:
+def discover(sides: Sides, rules: Rules, pattern: str, progress: Progress) -> list[Row]:
     """Return each benchmark of either suite whose name `pattern` matches, head's first.
-
-    Also return whether workers can count the processor's instructions.
 
     Raises:
         PreparationError: a side's suite can't be listed.
@@ -59,8 +55,7 @@ def discover(
         if name not in after and not name.startswith(broken_now)
     ]
     rows = [row for row in rows if re.search(pattern, row.name)]
-    rows += [_broken_module(name, reason, base.broken) for name, reason in head.broken.items()]
-    return rows, head.counts_instructions
+    return rows + [_broken_module(*each, base.broken) for each in head.broken.items()]
 
 
 def _keep_own_modules(

@@ -187,7 +187,7 @@ def _run_in(benchmark: Benchmark, pools: Mapping[Side, WorkerPool]) -> dict[str,
         elif isinstance(reply, protocol.Skipped):
             run = SideRun(skipped=True, skip_reason=reply.reason)
         else:
-            files = reply.program if isinstance(reply, protocol.FirstRun) else None
+            files = reply.program
             run = SideRun(reply, read_program(files, side.root) if files else None)
         runs[side.name] = run
     return runs
@@ -237,17 +237,12 @@ def _may_use(row: Row, sides: Sides, files: Sequence[PurePosixPath]) -> bool:
         return False
     used: set[str] = set()
     for side, run in ((sides.base, row.base), (sides.head, row.head)):
-        footprint = footprint_of(run)
+        footprint = run.footprint
         # An environment of its own has the package installed, so that other files are used.
         if footprint is None or not footprint.has_all_imports or not side.import_from:
             return True
         used |= {*footprint.imported}
     return any(path.suffix != ".py" or str(path) in used for path in files)
-
-
-def footprint_of(run: SideRun) -> protocol.Footprint | None:
-    """Return the part of its checkout that a benchmark's first run used; None if unknown."""
-    return run.ran.footprint if run.ran else None
 
 
 def _are_alike(seconds: Sequence[float]) -> bool:
@@ -329,7 +324,7 @@ def _work_of(benchmark: Benchmark, pool: WorkerPool, rules: Rules) -> float | No
     if benchmark.is_timed:
         return _call_s(benchmark, base, pool, rules.timing.sample_s)
     ran = _run(benchmark, [base], pool)["base"].ran
-    return ran.value if isinstance(ran, protocol.Value) else None
+    return ran.value if ran else None
 
 
 def _changes(row: Row, rules: Rules) -> tuple[Change, ...]:

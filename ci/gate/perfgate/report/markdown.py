@@ -36,7 +36,6 @@ def markdown(result: Result) -> str:
     parts += [
         *_broken_before(result),
         *_budgets(result),
-        *_suspicious(result),
         *_expired(result),
         *_unseen(result),
         *_table(result),
@@ -101,7 +100,7 @@ def measured(row: Row) -> str:
     """Return the ratio with its interval, or the change of a value that isn't timed."""
     if row.evidence is not None and row.evidence.num_pairs > 1:
         ratio, low, high = row.evidence.ratio()
-        if high > 10 * low:  # Two pairs that differ have an interval of almost any ratio.
+        if row.evidence.num_pairs < row.evidence.plan.suspect.looks[0]:
             return f"{ratio:.3f} (too few pairs for an interval)"
         return f"{ratio:.3f} ({low:.3f} to {high:.3f})"
     values = [change for change in row.changes if change.metric == row.benchmark.metric]
@@ -143,17 +142,6 @@ def _budgets(result: Result) -> list[str]:
         what = f"`{found.row}` {budget.metric} {' '.join(limits)} {budget.unit}"
         lines.append(f"| {what} | {shown} | {found.word} |")
     return ["## Budgets", "\n".join(lines)]
-
-
-def _suspicious(result: Result) -> list[str]:
-    found = [
-        (row.name, reason)
-        for row in result.rows
-        for reason in row.reasons
-        if reason.startswith("suspicious")
-    ]
-    lines = [f"- `{name}`: {reason}" for name, reason in found]
-    return ["## Suspicious", "\n".join(lines)] if found else []
 
 
 def _expired(result: Result) -> list[str]:

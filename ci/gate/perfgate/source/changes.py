@@ -67,7 +67,7 @@ def changed_files(base: Path, head: Path) -> list[PurePosixPath]:
     return sorted(
         path
         for path in {*_files(base), *_files(head)}
-        if "__pycache__" not in path.parts and not _has_same_bytes(base / path, head / path)
+        if "__pycache__" not in path.parts and not has_same_bytes(base / path, head / path)
     )
 
 
@@ -106,7 +106,7 @@ def _files(root: Path) -> Iterator[PurePosixPath]:
 
 
 def _is_same(before: Path, after: Path) -> bool:
-    if _has_same_bytes(before, after):
+    if has_same_bytes(before, after):
         return True
     if before.suffix != ".py" or before.is_symlink() or after.is_symlink():
         return False
@@ -116,7 +116,8 @@ def _is_same(before: Path, after: Path) -> bool:
         return False
 
 
-def _has_same_bytes(before: Path, after: Path) -> bool:
+def has_same_bytes(before: Path, after: Path) -> bool:
+    """Tell whether two files are equal, or neither exists. A link equals a link to the same."""
     if before.is_symlink() or after.is_symlink():
         return before.is_symlink() and after.is_symlink() and before.readlink() == after.readlink()
     try:

@@ -127,6 +127,7 @@ def checked_out(
     tests: Path | None = None,
     *,
     python: str = sys.executable,
+    suite: str | None = None,
 ) -> Iterator[Sides]:
     """Check out both sides into a temporary folder, which is always removed at the end.
 
@@ -136,6 +137,7 @@ def checked_out(
         head: a commit, or the working tree.
         tests: a folder of tests that use pytest-benchmark's fixture, to use as the suite.
         python: the interpreter that has what the suite imports.
+        suite: a commit whose suite and configuration both sides run, instead of head's.
 
     Raises:
         UsageError: a commit, the configuration or the suite is missing, the two commits have no
@@ -165,6 +167,9 @@ def checked_out(
                     head_commit = f"{head_commit[:12]} with local changes"
             else:
                 head_root = _worktree(stack, root, folder / "head", head_commit)
+            if suite is not None:
+                source = _worktree(stack, root, folder / "suite", suite)
+                _share_suite(root, source, (base_root, head_root), location)
             checkouts = {"base": (base_root, base_commit), "head": (head_root, head_commit)}
             is_pytest = tests is not None
             yield _made_ready(folder, root, checkouts, location, python, is_pytest=is_pytest)
@@ -264,27 +269,20 @@ def _made_ready(
     reason = why_built(base_root, head_root, config, location)
     if not reason and generated:
         reason = f"a build makes {generated[0]}, which git ignores"
-    packages = {name: place / config.package_dir for name, (place, _) in checkouts.items()}
-    pythons = dict.fromkeys(packages, python)
     of = "" if python == sys.executable else f", of {python}"
     environments = f"one, shared{of}: the declared dependencies are equal"
     if reason:
-        to_build = {"head": packages["head"]} if only_documentation else packages
-        built = {
-            name: build_environment(folder / f"env-{name}", package, config)
-            for name, package in to_build.items()
-        }
-        pythons = {"base": built["head"]} | built
-        number = "one, built for both sides" if only_documentation else "one for each side"
-        environments = f"{number}: {reason}"
+        environments = f"one for each side: {reason}"
     sides = []
     for name, (place, commit) in checkouts.items():
-        python = pythons[name]
-        imports = () if reason else import_roots(packages[name])
+        package = place / config.package_dir
+        if reason:
+            python = build_environment(folder / f"env-{name}", package, config)
+        imports = () if reason else import_roots(package)
         module = "" if reason else module_name(config.project)
         side = Side(name, commit, place, python, place / suite, imports, config.environment, module)
         sides.append(side)
-    notes += unfollowed(root, roots, config, is_built=bool(reason))
+    notes += unfollowed(root, roots, config)
     base, head = sides
     return Sides(
         base,
@@ -309,6 +307,16 @@ def _share_config(root: Path, roots: Sequence[Path], location: Path) -> list[str
         if not (place / location).exists():
             _copy(location, root, place)
     return [f"{location} is not part of head; both sides used the one in your working tree."]
+
+
+def _share_suite(root: Path, source: Path, roots: Sequence[Path], location: Path) -> None:
+    """Give both sides the suite and the configuration of another checkout."""
+    _share_config(root, (source, source), location)
+    suite = suite_of(read_config(source / location, source), location)
+    for place in roots:
+        _copy(location, source, place)
+        shutil.rmtree(place / suite, ignore_errors=True)
+        shutil.copytree(source / suite, place / suite, symlinks=True)
 
 
 def _exchange_suite(folder: Path, base_root: Path, head_root: Path, suite: Path) -> Path:

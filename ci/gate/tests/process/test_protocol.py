@@ -20,7 +20,6 @@ REQUESTED = [
     protocol.Inspect("a(1)", "a", 0, core=1),
     protocol.Watch("a", "a", None),
     protocol.Calibrate("a", "a", None, target_s=0.02),
-    protocol.Prepare("a", "a", None, calls=3, own_time=True),
     protocol.Sample("a", "a", None, calls=3, own_time=False),
     protocol.Release("a", "a", None),
 ]
@@ -29,8 +28,7 @@ REPLIED = [
         (protocol.Listing("a", "time", "s", (("1", "2"), ("'x'",)), None, 3.0),), {"b": "why"}, {}
     ),
     protocol.Modules({"numpy": "/numpy/__init__.py"}),
-    protocol.FirstRun(0.5, {"compile_s": 1.5}, FILES, FOOTPRINT),
-    protocol.Value(-3.25),
+    protocol.FirstRun(0.5, None, {"compile_s": 1.5}, FILES, FOOTPRINT),
     protocol.Seconds(1e-9),
     protocol.Calibration(7, fixed=False, seconds=0.1, wall_s=0.8, is_work=True),
     protocol.Calls({"f": 2}, {"f": 0.5}),
