@@ -61,9 +61,7 @@ def keep_known(
     if is_part:
         found = [e for e in found if e.word != NO_SUCH_BENCHMARK and e.budget.over in names]
     if not timing:
-        put_off = {row.name for row in rows if row.not_run is NotRun.CLOCK}
-        counted = [each for each in found if each.budget.metric not in _CLOCKS]
-        found = [each for each in counted if each.row not in put_off]
+        found = [each for each in found if each.budget.metric not in _CLOCKS]
     if rows and all(row.not_run is NotRun.DOCUMENTATION for row in rows):
         return []
     return list(found)

@@ -90,8 +90,9 @@ def run(options: argparse.Namespace) -> int:
 
         report()  # an interrupted run must not leave an older report behind
         progress.kept = report
-        flags = {"clocks": options.timing, "time_identical": options.time_identical}
-        inspected = inspect(rows, sides, rules, core, progress, **flags)
+        inspected = inspect(
+            rows, sides, rules, core, progress, time_identical=options.time_identical
+        )
         pairs = _measure(inspected, sides, rules, options, core, progress, start)
         result = report(pairs)
         if not any(map(_has_more_to_do, result.rows)):

@@ -33,7 +33,6 @@ class NotRun(enum.Enum):
     """Why the gate doesn't run a benchmark that both sides have. The report shows the value."""
 
     DOCUMENTATION = "only documentation differs, so it was not run"
-    CLOCK = "it tracks seconds, and --no-timing asks for none"
     TIME = "the run ended before it was reached; repeat the command to continue"
 
 

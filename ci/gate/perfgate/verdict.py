@@ -8,11 +8,6 @@ from perfgate.stats.evidence import NOT_SLOWER, SLOWER, UNDECIDED, Evidence
 
 _ALIKE = 1.03  # above this ratio of instructions, head does other work than the base
 
-_NOT_RUN = {
-    NotRun.DOCUMENTATION: "same code",
-    NotRun.CLOCK: "not timed",
-    NotRun.TIME: "not reached",
-}
 _MOST_LINES = 5
 BROKEN_BEFORE = "broken before"  # it can't be measured on the base either
 
@@ -27,13 +22,11 @@ def judge(row: Row, rules: Rules, *, timing: bool) -> Judged:
     """
     if row.problems or row.state == "gone" or row.head.skipped:
         opinion = _judge_unmeasured(row, rules)
-    elif row.not_run is NotRun.CLOCK:
-        opinion = Judged(row, "not timed", Outcome.NEUTRAL)
-    elif row.not_run is not None:
-        outcome = Outcome.PASSED
-        if row.not_run is NotRun.TIME:  # it was not looked at, so it may be worse
-            outcome = _undecided(rules, looks_worse=True)
-        opinion = Judged(row, _NOT_RUN[row.not_run], outcome, (row.not_run.value,))
+    elif row.not_run is NotRun.DOCUMENTATION:
+        opinion = Judged(row, "same code", Outcome.PASSED, (row.not_run.value,))
+    elif row.not_run is NotRun.TIME:  # it was not looked at, so it may be worse
+        outcome = _undecided(rules, looks_worse=True)
+        opinion = Judged(row, "not reached", outcome, (row.not_run.value,))
     elif row.state == "new" or row.base.skipped:
         reason = "it ran on head, and the base has nothing to compare it with"
         opinion = Judged(row, "new", Outcome.PASSED, (reason,))

@@ -392,22 +392,6 @@ def test_a_repository_without_rules_is_held_to_ours_but_not_to_our_budgets(repos
     assert "Budgets" not in run.out
 
 
-@pytest.mark.parametrize(
-    ("returned", "flags", "expected"),
-    [
-        ("1.0", [], (0, "new")),
-        ("1.0", ["--no-timing"], (0, "not timed")),
-        ("1 / 0", [], (3, "could not measure")),
-    ],
-)
-def test_seconds_that_are_put_off_pass_for_nothing_that_has_not_run(
-    repository, returned, flags, expected
-):
-    repository.write("benchmarks/waits.py", f"def track_wait_s():\n    return {returned}\n")
-    run = repository.gate("--base", "main", "--bench", "track_wait_s", *flags)
-    assert (run.code, run.verdicts()["waits.track_wait_s"]) == expected, run.out
-
-
 @pytest.mark.slow
 def test_tracked_seconds_that_grew_are_worse_and_same_code_is_not_compared(repository):
     waits = "import smallsum\n\n\ndef track_wait_s():\n    return 4 * smallsum.REPEATS\n"

@@ -39,7 +39,6 @@ def inspect(
     core: int | None,
     progress: Progress,
     *,
-    clocks: bool = True,
     time_identical: bool = False,
 ) -> list[Row]:
     """Run every benchmark once on each side that has it, and compare all metrics except time.
@@ -55,7 +54,6 @@ def inspect(
         rules: they say what got worse, and which benchmarks need several cores.
         core: the core that single-core benchmarks are pinned to; None if pinning isn't possible.
         progress: the rows so far, and when the first runs end.
-        clocks: whether benchmarks run that track seconds by themselves.
         time_identical: whether rows are timed, too, whose code or program is the same.
     """
     deadline = progress.deadline
@@ -70,11 +68,11 @@ def inspect(
         every = [stack.enter_context(each) for each in (*apart, *free)]
         start = None  # when the first benchmark of this run began
         for row in rows:
-            known = progress.rows.get(row.name) or _without_run(row, rules, clocks=clocks)
-            if known is not None:
-                seen.append(known)
-                if row.name not in progress.rows:
-                    progress.keep([known])
+            known = progress.rows.get(row.name)
+            if known or row.not_run or row.state == "gone" or row.benchmark.kind == MODULE:
+                seen.append(known or row)
+                if not known:
+                    progress.keep([row])
                 continue
             begun = time.monotonic()
             start = start or begun
@@ -102,16 +100,6 @@ def inspect(
             _check_origins(pool, rules)
             pool.close_all()
     return seen
-
-
-def _without_run(row: Row, rules: Rules, *, clocks: bool) -> Row | None:
-    """Return a row that need not run as it is; None if it must run."""
-    if row.not_run or row.state == "gone" or row.benchmark.kind == MODULE:
-        return row
-    rule = rules.rule_of(row.benchmark.metric, row.name)
-    tracks_seconds = row.benchmark.metric == "track" and rule.is_measured and rule.unit == "s"
-    is_put_off = tracks_seconds and not clocks
-    return dataclasses.replace(row, not_run=NotRun.CLOCK) if is_put_off else None
 
 
 def _inspect(

@@ -32,7 +32,8 @@ _VARIABLES = ("JAX_", "XLA_", "OMP_", "PYTHON")  # those whose change makes old 
 FOLDER = "unfinished"  # in the folder of the reports
 # A row without its evidence, and the log ratios of its pairs. Evidence is made from them again.
 _RECORD = TypeAdapter(
-    tuple[Row, tuple[float, ...]], config=ConfigDict(ser_json_inf_nan="constants")
+    tuple[Row, tuple[float, ...]],
+    config=ConfigDict(ser_json_inf_nan="constants", arbitrary_types_allowed=True),
 )
 
 

@@ -24,17 +24,17 @@ def markdown(result: Result) -> str:
         f"# {result.headline}",
         f"Base `{result.base[:12]}` (merge base), head `{_short(result.head)}`.",
     ]
-    for title, outcomes in (
-        ("What got worse", {Outcome.FAILED}),
-        ("What could not be decided", {Outcome.UNMEASURED, Outcome.UNDECIDED}),
-        ("Passed with a warning", {Outcome.WARNED}),
+    rows = [row for row in result.rows if row.row.not_run is not NotRun.TIME]
+    undecided = {Outcome.UNMEASURED, Outcome.UNDECIDED}
+    for title, found in (
+        ("What got worse", [row for row in rows if row.outcome is Outcome.FAILED]),
+        ("What could not be decided", [row for row in rows if row.outcome in undecided]),
+        ("Passed with a warning", [row for row in rows if row.outcome is Outcome.WARNED]),
+        ("Broken on the base too", [row for row in rows if row.verdict == BROKEN_BEFORE]),
     ):
-        found = [row for row in result.rows if row.outcome in outcomes]
-        rows = [row for row in found if row.row.not_run is not NotRun.TIME]
-        if rows:
-            parts += [f"## {title}", *(_section(row, result) for row in rows)]
+        if found:
+            parts += [f"## {title}", *(_section(row, result) for row in found)]
     parts += [
-        *_broken_before(result),
         *_budgets(result),
         *_expired(result),
         *_unseen(result),
@@ -47,15 +47,6 @@ def markdown(result: Result) -> str:
 def _short(head: str) -> str:
     """Shorten a commit's hash, and keep the words that follow it for a working tree."""
     return head[:12] if " " not in head else head
-
-
-def _broken_before(result: Result) -> list[str]:
-    lines = [
-        f"- `{row.name}`: {'; '.join(row.reasons)}"
-        for row in result.rows
-        if row.verdict == BROKEN_BEFORE
-    ]
-    return ["## Broken on the base too", "\n".join(lines)] if lines else []
 
 
 def _section(row: Judged, result: Result) -> str:
