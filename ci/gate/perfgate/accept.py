@@ -8,11 +8,18 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from perfgate.config import WORSE, Accepted, Rules, find_rules, read_accepted, read_rules
+from perfgate.config import (
+    WORSE,
+    Accepted,
+    Rules,
+    find_rules,
+    read_accepted,
+    read_rules,
+    validated,
+)
 from perfgate.errors import UsageError
 from perfgate.files import read_text, replace_text
 from perfgate.options import DEFAULT_OUTPUT, Parser, add_suite_config, guarded
-from perfgate.validation import validated
 
 _HEADER = "# Regressions that were accepted, each with its reason and last day.\n"
 

@@ -26,11 +26,11 @@ from pathlib import Path, PurePosixPath
 from perfgate import machine
 from perfgate.config import CHANGED, UNSURE, WORSE, Rules, find_rules, read_rules
 from perfgate.errors import PreparationError, UsageError, closest
-from perfgate.measure.confirmation import Confirmation
+from perfgate.measure.confirmation import confirm
 from perfgate.measure.discovery import discover
 from perfgate.measure.inspection import inspect
 from perfgate.measure.pairing import Session
-from perfgate.measure.progress import Progress
+from perfgate.measure.progress import Progress, Run
 from perfgate.metrics import describe_change, numbers_of
 from perfgate.options import Parser, add_python, add_suite_config, guarded
 from perfgate.report.markdown import measured
@@ -232,15 +232,15 @@ class Search:
             return None, str(error), row
 
     def _measure(self, row: Row, sides: Sides) -> tuple[bool | None, str, Row]:
-        (row,) = inspect([row], sides, self.rules, self.core, Progress(_say))
+        (row,) = inspect(Run(sides, self.rules, self.core, Progress(_say)), [row])
         if not row.is_comparable:
             return None, _why_unknown(row), row
         progress = Progress(_say, time.monotonic() + self.rules.timing.budget_s)
+        run = Run(sides, self.rules, self.core, progress)
         if self.metric == "time":
-            return self._compare_time(row, sides, progress)
+            return _compare_time(run, row)
         changes = tuple(each for each in row.changes if each.metric == self.metric)
-        confirmation = Confirmation(sides, self.rules, self.core, progress)
-        (row,) = confirmation.run([dataclasses.replace(row, changes=changes)], num_tests=1)
+        (row,) = confirm(run, [dataclasses.replace(row, changes=changes)], num_tests=1)
         if row.problems or not row.changes:
             return None, _why_unknown(row) or f"it has no {self.metric} here", row
         word = row.changes[0].word
@@ -248,19 +248,17 @@ class Search:
             return None, "it needs a longer timing.budget_s", row
         return word in (WORSE, CHANGED), word, row
 
-    def _compare_time(
-        self, row: Row, sides: Sides, progress: Progress
-    ) -> tuple[bool | None, str, Row]:
-        if row.same:
-            return False, f"the same {row.same}, not timed", row
-        rng = random.Random()  # noqa: S311 - orders, no secrets
-        (row,) = Session(sides, self.rules, self.core, rng, progress).run([row], num_tests=1)
-        if row.problems or row.evidence is None or row.evidence.verdict == UNDECIDED:
-            undecided = "undecided: this noise needs more pairs or a longer timing.budget_s"
-            return None, _why_unknown(row) or undecided, row
-        program = "its program differs" if row.head.program else "its program is unknown"
-        is_worse = row.evidence.verdict != NOT_SLOWER
-        return is_worse, f"{'slower' if is_worse else 'not slower'}; timed, for {program}", row
+
+def _compare_time(run: Run, row: Row) -> tuple[bool | None, str, Row]:
+    if row.same:
+        return False, f"the same {row.same}, not timed", row
+    (row,) = Session(run, random.Random()).time([row], num_tests=1)  # noqa: S311 - orders
+    if row.problems or row.evidence is None or row.evidence.verdict == UNDECIDED:
+        undecided = "undecided: this noise needs more pairs or a longer timing.budget_s"
+        return None, _why_unknown(row) or undecided, row
+    program = "its program differs" if row.head.program else "its program is unknown"
+    is_worse = row.evidence.verdict != NOT_SLOWER
+    return is_worse, f"{'slower' if is_worse else 'not slower'}; timed, for {program}", row
 
 
 def _why_unknown(row: Row) -> str:

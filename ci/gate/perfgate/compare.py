@@ -17,16 +17,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from perfgate import machine
-from perfgate.budgets import check_budgets, keep_known
+from perfgate.budgets import check_budgets
 from perfgate.config import UNSURE, Rules, Timing, find_rules, read_rules
 from perfgate.errors import UsageError
 from perfgate.files import replace_text
-from perfgate.measure.confirmation import Confirmation, tested_changes
+from perfgate.measure.confirmation import confirm, tested_changes
 from perfgate.measure.discovery import discover
 from perfgate.measure.explanation import explain
 from perfgate.measure.inspection import inspect
 from perfgate.measure.pairing import Session
-from perfgate.measure.progress import Progress, run_key
+from perfgate.measure.progress import Progress, Run, run_key
 from perfgate.options import DEFAULT_OUTPUT
 from perfgate.report.gate_json import as_json
 from perfgate.report.markdown import markdown
@@ -68,10 +68,9 @@ def run(options: argparse.Namespace) -> int:
             missing = {row.name: _not_run(row, NotRun.TIME) for row in rows}
             found = list((missing | progress.rows).values())
             is_part = bool(options.bench) or options.shard.count > 1
-            budgets = check_budgets(found, rules)
             result = Result(
                 rows=[judge(row, rules, timing=options.timing) for row in found],
-                budgets=keep_known(budgets, found, is_part=is_part, timing=options.timing),
+                budgets=check_budgets(found, rules, is_part=is_part, timing=options.timing),
                 rules=rules,
                 base=sides.base.commit,
                 head=sides.head.commit,
@@ -90,10 +89,9 @@ def run(options: argparse.Namespace) -> int:
 
         report()  # an interrupted run must not leave an older report behind
         progress.kept = report
-        inspected = inspect(
-            rows, sides, rules, core, progress, time_identical=options.time_identical
-        )
-        pairs = _measure(inspected, sides, rules, options, core, progress, start)
+        whole = Run(sides, rules, core, progress)
+        inspected = inspect(whole, rows, time_identical=options.time_identical)
+        pairs = _measure(whole, inspected, options, start)
         result = report(pairs)
         if not any(map(_has_more_to_do, result.rows)):
             progress.remove()
@@ -157,38 +155,29 @@ def timing_budget_s(timing: Timing, elapsed_s: float, asked_s: float | None = No
     return max(0.0, min(timing.budget_s, left_s))
 
 
-def _measure(
-    rows: Sequence[Row],
-    sides: Sides,
-    rules: Rules,
-    options: argparse.Namespace,
-    core: int | None,
-    progress: Progress,
-    start: float,
-) -> int:
+def _measure(whole: Run, rows: Sequence[Row], options: argparse.Namespace, start: float) -> int:
     """Confirm suspect values, time every benchmark that may differ, and find the causes.
 
     All of them spend one time budget. The run's allowed error is shared among all tests that can
     fail it. Return how many pairs were launched.
     """
     now = time.monotonic()
-    budget_s = timing_budget_s(rules.timing, now - start, options.budget)
+    progress = whole.progress
+    budget_s = timing_budget_s(whole.rules.timing, now - start, options.budget)
     names = {row.name for row in rows if options.timing and _is_to_time(row)}
-    num_tests = len(names) + sum(len(tested_changes(row, rules)) for row in rows)
+    num_tests = len(names) + sum(len(tested_changes(row, whole.rules)) for row in rows)
     # The other shards test the same change, so they share the error too.
     num_tests *= options.shard.count
     # Fresh processes take seconds each. Without a limit they would leave no time for timing.
     progress.deadline = now + (_CONFIRMATION_SHARE if names else 1.0) * budget_s
-    confirmation = Confirmation(sides, rules, core, progress)
-    confirmed = confirmation.run(rows, num_tests)
+    confirmed = confirm(whole, rows, num_tests)
     progress.deadline = now + (1 - _CAUSES_SHARE) * budget_s
-    rng = random.Random(options.seed)  # noqa: S311 - orders, no secrets
-    session = Session(sides, rules, core, rng, progress)
-    timed = session.run(
+    session = Session(whole, random.Random(options.seed))  # noqa: S311 - orders, no secrets
+    timed = session.time(
         [row for row in confirmed if row.name in names and _is_to_time(row)], num_tests
     )
     progress.deadline = now + budget_s
-    explain(timed, sides, rules, core, progress)
+    explain(whole, timed)
     return session.launched
 
 

@@ -25,25 +25,10 @@ def pick_core() -> int | None:
 
 
 def other_core(core: int | None) -> int | None:
-    """Return another core, on the same socket if there is one.
-
-    Returns `core` itself if there is no other, and None if pinning isn't possible.
-    """
+    """Return another core: `core` itself if there is no other, None if pinning isn't possible."""
     if core is None:
         return None
-    return max(
-        os.sched_getaffinity(0) - {core},
-        key=lambda each: (_socket(each) == _socket(core), each),
-        default=core,
-    )
-
-
-def _socket(core: int) -> str:
-    file = Path(f"/sys/devices/system/cpu/cpu{core}/topology/physical_package_id")
-    try:
-        return file.read_text()
-    except OSError:
-        return ""
+    return max(os.sched_getaffinity(0) - {core}, default=core)
 
 
 def _idle_ticks() -> dict[int, int]:

@@ -120,8 +120,7 @@ class SideRun:
     Attributes:
         ran: what the worker replied.
         program: the compiled program that its class offers.
-        skipped: whether the benchmark is skipped on this side.
-        skip_reason: the exception of its setup that skips it, if there is one.
+        skipped: why the benchmark is skipped on this side, maybe empty; None if it is not.
         problem: why it could not be measured.
         by_runner: whether the problem is of what runs the benchmark, such as pytest.
         timed_out: whether the problem is that it gave no answer in time.
@@ -129,8 +128,7 @@ class SideRun:
 
     ran: FirstRun | None = None
     program: Program | None = None
-    skipped: bool = False
-    skip_reason: str = ""
+    skipped: str | None = None
     problem: str = ""
     by_runner: bool = False
     timed_out: bool = False
@@ -198,7 +196,8 @@ class Row:
     @property
     def skipped(self) -> dict[str, str]:
         """The sides on which it is skipped, with the reason."""
-        return {name: side.skip_reason for name, side in self.sides.items() if side.skipped}
+        sides = self.sides.items()
+        return {name: side.skipped for name, side in sides if side.skipped is not None}
 
     @property
     def programs(self) -> dict[str, Program]:

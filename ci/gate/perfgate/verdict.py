@@ -20,14 +20,14 @@ def judge(row: Row, rules: Rules, *, timing: bool) -> Judged:
         rules: the rules that decide.
         timing: whether this run times anything.
     """
-    if row.problems or row.state == "gone" or row.head.skipped:
+    if row.problems or row.state == "gone" or "head" in row.skipped:
         opinion = _judge_unmeasured(row, rules)
     elif row.not_run is NotRun.DOCUMENTATION:
         opinion = Judged(row, "same code", Outcome.PASSED, (row.not_run.value,))
     elif row.not_run is NotRun.TIME:  # it was not looked at, so it may be worse
         outcome = _undecided(rules, looks_worse=True)
         opinion = Judged(row, "not reached", outcome, (row.not_run.value,))
-    elif row.state == "new" or row.base.skipped:
+    elif row.state == "new" or "base" in row.skipped:
         reason = "it ran on head, and the base has nothing to compare it with"
         opinion = Judged(row, "new", Outcome.PASSED, (reason,))
     else:
@@ -39,7 +39,7 @@ def judge(row: Row, rules: Rules, *, timing: bool) -> Judged:
 
 
 def _judge_unmeasured(row: Row, rules: Rules) -> Judged:
-    why = f": {row.head.skip_reason}" if row.head.skip_reason else ""
+    why = f": {row.head.skipped}" if row.head.skipped else ""
     if row.state == "gone":
         outcome = Outcome.WARNED if rules.verdict.gone == "warn" else Outcome.UNMEASURED
         opinion = Judged(row, "gone", outcome, ("the base's suite has it, but head's does not",))
@@ -51,7 +51,7 @@ def _judge_unmeasured(row: Row, rules: Rules) -> Judged:
         opinion = Judged(row, "slower", Outcome.FAILED, (reason, *_problems(row.problems)))
     elif row.problems:
         opinion = Judged(row, "could not measure", Outcome.UNMEASURED, _problems(row.problems))
-    elif row.base.skipped or row.state == "new":
+    elif "base" in row.skipped or row.state == "new":
         return Judged(row, "skipped", Outcome.NEUTRAL, (f"it is skipped{why}",))
     else:
         reason = f"it runs on the base, but is skipped on head{why}"
@@ -136,8 +136,7 @@ def _judge_evidence(row: Row, evidence: Evidence, rules: Rules) -> Judged:
 def _judge_changes(row: Row, opinion: Judged, rules: Rules) -> Judged:
     """Let metrics that got worse fail the row, except those whose cost has not grown."""
     found_worse = [each for each in row.changes if each.word == WORSE]
-    outweighed = [each for each in found_worse if _is_outweighed(each, row, rules)]
-    worse = [each for each in found_worse if each not in outweighed]
+    worse = [each for each in found_worse if not _is_outweighed(each, row, rules)]
     untold = [each for each in row.changes if each.word in (CHANGED, UNSURE)]
     verdict = opinion.verdict
     outcome = opinion.outcome
@@ -161,8 +160,6 @@ def _judge_changes(row: Row, opinion: Judged, rules: Rules) -> Judged:
         reasons += doubts
     if outcome is Outcome.FAILED:
         reasons += _added_lines(row)
-    else:
-        reasons += [_describe_outweighed(each, rules, row.name) for each in outweighed]
     reasons += _disagreement(row, opinion.verdict)
     return Judged(row, verdict, outcome, tuple(reasons))
 
@@ -202,11 +199,6 @@ def _is_outweighed(change: Change, row: Row, rules: Rules) -> bool:
     if rules.rule_of(cost, row.name).is_measured:
         return known.word not in (WORSE, UNSURE)
     return known.head <= known.base
-
-
-def _describe_outweighed(change: Change, rules: Rules, row: str) -> str:
-    cost = rules.rule_of(change.metric, row).stands_for
-    return f"{rules.cause_of(change.metric)}: {describe_change(change)}, but {cost} has not grown"
 
 
 def _describe_untold(change: Change) -> str:

@@ -95,18 +95,6 @@ def test_long_work_runs_on_both_sides_at_once_and_whatever_waits_in_turn(long):
     assert run.rows["long.time_wait"]["seconds"]["head"] > 0.049
 
 
-@pytest.mark.long
-def test_on_one_core_long_work_runs_in_turn(long):
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})
-    try:
-        run = long.gate("--base", "main", "--bench", "time_work")
-    finally:
-        os.sched_setaffinity(0, cores)
-    row = run.rows["long.Prepared.time_work"]
-    assert (row["shared"], row["verdict"]) == (False, "slower"), run.out
-
-
 def test_the_base_is_where_the_branch_left_not_where_main_went(repository):
     repository.git("switch", "--quiet", "--create", "topic")
     repository.write("note.txt", "topic")
@@ -320,6 +308,8 @@ def test_pages_tests_and_comments_need_no_timing(repository):
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "# Once is enough.\nREPEATS = (1)")
     run = repository.gate("--base", "main", "--bench", "time", "--budget", "0")
     assert (run.code, run.verdicts()[CACHED]) == (0, "same code"), run.out
+    assert "- not timed, since both sides run the same program or code (3): `basics" in run.out
+    assert "- Nothing was timed. The run took" in run.out
     run = repository.gate("--base", "main", "--bench", CACHED, "--budget", "0", "--time-identical")
     assert (run.code, run.verdicts()[CACHED]) == (3, "undecided")
 

@@ -15,7 +15,7 @@ from gate_repository import LAST_RESORT_S, RULES, make_repository
 from perfgate.config import Rules, Verdicts
 from perfgate.hlo import Instruction, Program
 from perfgate.measure.pairing import Session
-from perfgate.measure.progress import Progress
+from perfgate.measure.progress import Progress, Run
 from perfgate.process.protocol import FirstRun, Footprint
 from perfgate.rows import Benchmark, Change, Row, SideRun
 from perfgate.stats.evidence import Evidence, Plan
@@ -154,7 +154,7 @@ def test_pairs_of_a_run_that_was_cut_off_count_in_the_next(tmp_path):
     continued = Progress(pytest.fail)
     continued.read(tmp_path, "key")
     rng = random.Random(0)  # noqa: S311
-    session = Session(None, Rules(), None, rng, continued)
+    session = Session(Run(None, Rules(), None, continued), rng)
     opened = session._opened(continued.rows[row.name], 5)
     assert replace(opened.so_far(), evidence=None) == replace(row, evidence=None)
     assert (opened.evidence.first, opened.evidence.fresh) == (evidence.first, evidence.fresh)

@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from perfgate import machine
-from perfgate.config import Rules, Timing
-from perfgate.measure.progress import Progress
+from perfgate.config import Timing
+from perfgate.measure.progress import Run
 from perfgate.measure.workers import (
     SKIPPED_NOW,
     TimeSpentError,
@@ -36,7 +36,7 @@ from perfgate.measure.workers import (
 from perfgate.process import protocol
 from perfgate.process.protocol import Calibration
 from perfgate.rows import SIDES, Benchmark, Row
-from perfgate.source.sides import Side, Sides
+from perfgate.source.sides import Side
 from perfgate.stats.evidence import Evidence, Plan
 
 R = TypeVar("R")
@@ -134,22 +134,16 @@ class Session:
     """The paired timing of one run.
 
     Attributes:
-        sides: the two commits.
-        rules: they say how long to time and how much error is allowed.
-        core: the core that single-core benchmarks are pinned to; None if pinning isn't possible.
+        run: the run. Timing ends at the deadline of its progress.
         rng: it draws every random order.
-        progress: the rows so far, and when timing ends.
         launched: how many pairs were launched.
     """
 
-    sides: Sides
-    rules: Rules
-    core: int | None
+    run: Run
     rng: random.Random
-    progress: Progress
     launched: int = 0
 
-    def run(self, rows: Sequence[Row], num_tests: int) -> list[Row]:
+    def time(self, rows: Sequence[Row], num_tests: int) -> list[Row]:
         """Relaunch pairs until every row is decided or has no pairs left, or the time is spent.
 
         Args:
@@ -159,29 +153,29 @@ class Session:
         timed = [self._opened(row, num_tests) for row in rows]
         while not self._is_over() and (left := [row for row in timed if row.is_open]):
             self.launched += 1
-            self.progress.say(
+            self.run.progress.say(
                 f"pair {self.launched}: {len(left)} of {len(rows)} benchmarks undecided"
             )
-            left_s = self.progress.deadline - time.monotonic()
+            left_s = self.run.progress.deadline - time.monotonic()
             chosen = affordable(left, left_s)
             with contextlib.suppress(TimeSpentError):
                 self._run_pair(chosen)
-            self.progress.keep([row.so_far() for row in chosen])
+            self.run.progress.keep([row.so_far() for row in chosen])
         for row in timed:
             if row.is_open:
                 row.evidence.end()
         found = [row.so_far() for row in timed]
-        self.progress.keep(found)
+        self.run.progress.keep(found)
         return found
 
     def _opened(self, row: Row, num_tests: int) -> Open:
         first_s = sum(side.seconds or 0.0 for side in (row.base, row.head))
-        evidence = Evidence(Plan.make(self.rules.limits_of(row.name), num_tests))
-        for pair in self.progress.pairs.get(row.name, ()):  # of an unfinished run
+        evidence = Evidence(Plan.make(self.run.rules.limits_of(row.name), num_tests))
+        for pair in self.run.progress.pairs.get(row.name, ()):  # of an unfinished run
             if not evidence.done:
                 evidence.add(pair)
         # Until a pair has been timed this is an estimate: preparing takes as long as sampling.
-        opened = Open(row, evidence, 2 * self.rules.timing.pair_s + first_s)
+        opened = Open(row, evidence, 2 * self.run.rules.timing.pair_s + first_s)
         opened.timed_s = {name: [*row.timed_s.get(name, ())] for name in SIDES}
         return opened
 
@@ -190,19 +184,19 @@ class Session:
         # Both sides of a pair hash alike, so they iterate over sets in the same order. Pairs hash
         # differently, so that no verdict rests on one order.
         hash_seed = self.rng.randrange(1 << 32)
-        many = [row for row in rows if self.rules.cores_of(row.benchmark.row) > 1]
+        many = [row for row in rows if self.run.rules.cores_of(row.benchmark.row) > 1]
         single = [row for row in rows if row not in many]
-        for group, core in ((single, self.core), (many, None)):
+        for group, core in ((single, self.run.core), (many, None)):
             self.rng.shuffle(group)
             # Both sides are sampled on `core`. Which of them is also prepared there is drawn at
             # random, because memory stays near the core that first touches it.
             first, second = self.rng.sample([core, machine.other_core(core)], 2)
             place = WorkerPool(
-                self.sides,
+                self.run.sides,
                 first,
                 head_core=second,
                 hash_seed=hash_seed,
-                deadline=self.progress.deadline,
+                deadline=self.run.progress.deadline,
             )
             with place as pool:
                 for row in group:
@@ -250,7 +244,7 @@ class Session:
         Both sides prepare at once, each on a core of its own.
         """
         target = row.benchmark.target
-        timing = self.rules.timing
+        timing = self.run.rules.timing
         found = self._ask(row, pool, protocol.Calibrate(*target, target_s=timing.sample_s))
         if not row.ways:
             has_two_cores = core is not None and pool.cores["base"] != pool.cores["head"]
@@ -289,7 +283,7 @@ class Session:
         Raises:
             _BrokenError: a side failed, or is skipped now.
         """
-        order: list[Side] = self.rng.sample([self.sides.base, self.sides.head], 2)
+        order: list[Side] = self.rng.sample([self.run.sides.base, self.run.sides.head], 2)
         replies = ask_sides(
             dict.fromkeys(order, pool),
             request,
@@ -310,7 +304,7 @@ class Session:
         return fit
 
     def _is_over(self) -> bool:
-        return time.monotonic() >= self.progress.deadline
+        return time.monotonic() >= self.run.progress.deadline
 
 
 def choose_ways(

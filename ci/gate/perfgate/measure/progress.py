@@ -91,6 +91,23 @@ class Progress:
             shutil.rmtree(self.folder.parent, ignore_errors=True)
 
 
+@dataclass(frozen=True)
+class Run:
+    """What all stages of a run share.
+
+    Attributes:
+        sides: the two commits.
+        rules: they say what is worse, how long to time, and how much error is allowed.
+        core: the core that single-core benchmarks are pinned to; None if pinning isn't possible.
+        progress: the rows so far, and when the current stage ends.
+    """
+
+    sides: Sides
+    rules: Rules
+    core: int | None
+    progress: Progress
+
+
 def run_key(sides: Sides, rules: Rules, options: argparse.Namespace) -> str:
     """Return a hash of everything that decides what a run measures."""
     changed = {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from perfgate.budgets import UNKNOWN, BudgetFinding
 from perfgate.config import Rules, find_rules
 from perfgate.rows import Judged, NotRun, Outcome, Row
-from perfgate.source.changes import changed_lines
+from perfgate.source.changes import has_same_bytes
 from perfgate.source.sides import Sides
 from perfgate.verdict import BROKEN_BEFORE
 
@@ -21,13 +21,13 @@ class Coverage:
     Attributes:
         not_imported: changed Python files that none of the benchmarks with known imports imported.
         num_known: how many benchmarks have known imports, since they started no other process.
-        measures: by file, the lines that this change adds to or removes from the suite and its
-            rules. A reviewer should look at a change that alters its own measurement.
+        measures: the changed files of the suite and its rules. A reviewer should look at a change
+            that alters its own measurement.
     """
 
     not_imported: Sequence[str] = ()
     num_known: int = 0
-    measures: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    measures: Sequence[str] = ()
 
 
 def cover(rows: Sequence[Row], sides: Sides) -> Coverage:
@@ -40,12 +40,12 @@ def cover(rows: Sequence[Row], sides: Sides) -> Coverage:
         for path in sides.changed_code
         if path.suffix == ".py" and str(path) not in imported and (sides.head.root / path).is_file()
     ]
-    measures = dict(sides.changed_suite)
+    measures = [*sides.changed_suite]
     for file in find_rules(sides.head.root / sides.config.folder):
         if file.is_relative_to(sides.head.root):
             name = file.relative_to(sides.head.root)
-            lines = changed_lines(sides.base.root / name, file)
-            measures |= {name.as_posix(): each for each in lines.values()}
+            if not has_same_bytes(sides.base.root / name, file):
+                measures.append(name.as_posix())
     return Coverage(not_imported if num_known else (), num_known, measures)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 
 from perfgate.errors import UsageError
 from perfgate.source.asv_config import SuiteConfig, read_config
-from perfgate.source.changes import changed_code, changed_lines, only_pages_differ
+from perfgate.source.changes import changed_code, changed_python, only_pages_differ
 from perfgate.source.environments import build_environment, check_python, why_built
 from perfgate.source.git import WORKING_TREE, commit_of, git, list_files, merge_base, submodules
 from perfgate.source.layout import (
@@ -87,7 +87,7 @@ class Sides:
     Attributes:
         base_suite: the base's own suite, to tell which benchmarks are new and which are gone.
         changed_code: the differing files outside of the suite that can matter.
-        changed_suite: by file of the suite, the lines in which head's differs from the base's own.
+        changed_suite: the files of the suite in which head's differs from the base's own.
             Comments and layout don't count.
         only_documentation: whether the two differ in documentation only.
         programs: the folder of compiled programs that workers load from.
@@ -102,7 +102,7 @@ class Sides:
     environments: str
     base_suite: Path
     changed_code: Sequence[PurePosixPath] = ()
-    changed_suite: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    changed_suite: Sequence[str] = ()
     only_documentation: bool = False
     programs: str = "programs"
     notes: tuple[str, ...] = ()
@@ -262,8 +262,8 @@ def _made_ready(
     base_suite = _exchange_suite(folder, base_root, head_root, suite)
     # compared before a build can leave files there
     different = changed_code(base_root, head_root, suite)
-    changed = changed_lines(base_suite, head_root / suite)
-    changed_suite = {(suite / path).as_posix(): lines for path, lines in changed.items()}
+    changed = changed_python(base_suite, head_root / suite)
+    changed_suite = [(suite / path).as_posix() for path in changed]
     versions, generated = generated_modules(root, config.package_dir, suite)
     notes += _share_versions(root, roots, versions)
     reason = why_built(base_root, head_root, config, location)

@@ -25,6 +25,7 @@ is left out with the outliers.
 
 import functools
 import math
+import statistics
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -242,26 +243,18 @@ class Evidence:
         """Return the ratio of head to base and its interval, valid at the look that ended the test.
 
         The interval uses the quantile for passing on both sides. It misses the true ratio with a
-        probability of at most 2 x `miss_beta`.
+        probability of at most 2 x `miss_beta`. Before the first look it holds every ratio.
         """
         pairs = self._estimated_from()
-        if len(pairs) < 2:
-            return (math.exp(pairs[0]) if pairs else math.nan), 0.0, math.inf
         test = self.ended or (self.plan.confirm if pairs is self.fresh else self.plan.suspect)
-        look = max(
-            (index for index, count in enumerate(test.looks) if count <= len(pairs)), default=0
-        )
+        looks = [index for index, count in enumerate(test.looks) if count <= len(pairs)]
+        if not looks:
+            return (math.exp(statistics.mean(pairs)) if pairs else math.nan), 0.0, math.inf
         mean, error = map(float, trimmed_mean(np.asarray(pairs)))
-        # Before the first look, its quantile belongs to more pairs and would make the interval too
-        # narrow.
-        early = len(pairs) < test.looks[0]
-        t = t_quantile(0.001, degrees_of_freedom(len(pairs))) if early else test.pass_t[look]
-        return (
-            math.exp(mean),
-            # exp(x) overflows a float for x above 709.
-            math.exp(min(mean - t * error, 700.0)),
-            math.exp(min(mean + t * error, 700.0)),
-        )
+        reach = test.pass_t[looks[-1]] * error
+        # exp(x) overflows a float for x above 709.
+        low, high = (math.exp(min(mean + each, 700.0)) for each in (-reach, reach))
+        return math.exp(mean), low, high
 
     def is_faster(self) -> bool:
         """Whether head is surely faster, with the margin and level of a suspicion."""
