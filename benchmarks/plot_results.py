@@ -31,9 +31,7 @@ SCRIPT = Script(
         "--input": text(
             "CSV file, or folder of CSV files (default: results/csv)", CSV_FOLDER, type=Path
         ),
-        "--plot-type": text(
-            f"plot to draw: {', '.join(PLOTS)} (default: all that the rows allow)", metavar="NAME"
-        ),
+        "--plot-type": text("plot to draw (default: all that the rows allow)", choices=[*PLOTS]),
         "--output": text("folder for the plots (default: results/plots)", PLOTS_FOLDER, type=Path),
     },
 )

@@ -4,7 +4,6 @@ Each function takes the rows of one machine and returns a figure. Its title is t
 computed from the rows. Names are listed from top to bottom, and values lie along the x axis.
 """
 
-import textwrap
 from collections.abc import Sequence
 from statistics import median
 from typing import Any
@@ -20,7 +19,6 @@ from benchmarks.plots.style import (
     environments,
     interval,
     label_of,
-    legend_below_title,
     measured,
     median_of,
     number,
@@ -91,10 +89,8 @@ def _standings(axes: Any, rows: Sequence[TextRow]) -> None:
             labels[place].set_fontweight("bold")
     for place, row in enumerate(absent, len(ranked)):
         labels[place].set_color("#888888")
-        reason = f"{row['status']}: {row['reason']}".rstrip(": ")
-        reason = textwrap.shorten(reason, 100, placeholder=" ...")
-        beside = ("axes fraction", "data")
-        axes.annotate(reason, (0.01, place), xycoords=beside, fontsize=8, color=GREY, va="center")
+        beside = {"xycoords": ("axes fraction", "data"), "va": "center"}
+        axes.annotate(row["status"], (0.01, place), fontsize=8, color=GREY, **beside)
 
 
 def _name(library: str) -> str:
@@ -119,17 +115,11 @@ def _times_ours(row: TextRow, rows: Sequence[TextRow]) -> float | None:
 def _compared(rows: Sequence[TextRow]) -> str:
     """Describe the comparison, and how a starred library differs."""
     notes = {library_of(row["library"]): row["reason"] for row in measured(rows) if row["reason"]}
-    stars = [
-        f"* {name}: {textwrap.shorten(note, 110, placeholder=' ...')}"
-        for name, note in notes.items()
-    ]
-    calls = f"Auto-reset; median and 95% interval of {calls_of(rows)} calls."
-    return "\n".join(
-        [
-            f"{calls} Each library in its own process, called in turn; ratios are of the medians.",
-            *stars,
-        ]
+    shown = (
+        f"Auto-reset; median and 95% interval of {calls_of(rows)} calls. "
+        "Each library in its own process, called in turn; ratios are of the medians."
     )
+    return "\n".join([shown, *(f"* {name}: {note}" for name, note in notes.items())])
 
 
 def comparison_finding(rows: Sequence[TextRow]) -> str:
@@ -152,18 +142,14 @@ def comparison_finding(rows: Sequence[TextRow]) -> str:
         for row, ratio in closest.values()
         if ratio < 1
     ]
-    ahead = sorted((ratio for _, ratio in closest.values() if ratio >= 1))
-    names = {_name(row["library"]) for row, _ in closest.values()}
-    fastest = names.pop() if len(names) == 1 else "the fastest other library"
     if not slower:
-        many = span([short_times(ratio) for ratio in ahead])
+        names = {_name(row["library"]) for row, _ in closest.values()}
+        fastest = names.pop() if len(names) == 1 else "the fastest other library"
+        many = span(
+            [short_times(ratio) for ratio in sorted(ratio for _, ratio in closest.values())]
+        )
         return f"Myriad steps {env} {many} times as fast as {fastest}"
-    elsewhere = (
-        f"; elsewhere {span([short_times(ratio) for ratio in ahead])} times {fastest}"
-        if ahead
-        else ""
-    )
-    return f"Myriad is slower on {env}: {', '.join(slower)}{elsewhere}"
+    return f"Myriad is slower on {env}: {', '.join(slower)}"
 
 
 def seconds_to_solve(rows: Sequence[TextRow]) -> Any:
@@ -187,13 +173,9 @@ def seconds_to_solve(rows: Sequence[TextRow]) -> Any:
         compile_s = median_of(done, "compile_s")
         seconds = numbers(done, "run_s")
         axes.barh(place, middle, height=0.6, color=color, alpha=0.35)
-        hatched = {"color": "none", "edgecolor": color, "hatch": "////", "linewidth": 0}
-        axes.barh(place, compile_s, height=0.6, **hatched)
-        axes.plot([middle] * 2, [place - 0.3, place + 0.3], color=color, linewidth=3)
-        # One height within the bar per seed, so that equal seconds stay visible as two dots.
-        heights = [place + 0.36 * ((i + 0.5) / len(done) - 0.5) for i in range(len(done))]
+        axes.barh(place, compile_s, height=0.6, fill=False, edgecolor=color, hatch="////")
         dots = {"markersize": 5, "markeredgecolor": "white", "gid": "seeds"}
-        axes.plot(seconds, heights, "o", color=color, **dots)
+        axes.plot(seconds, [place] * len(seconds), "o", color=color, **dots)
         words = f"{middle:.3g} s, {compile_s:.2g} s of it compiling"
         words_beside(axes, words, max(seconds), place)
     _name_lines(axes, names)
@@ -255,7 +237,7 @@ def compile_time(rows: Sequence[TextRow]) -> Any:
     _name_lines(axes, [_program(*key) for key in programs])
     axes.set(xlim=(0, 1.12 * max(numbers(rows, "compile_s"))))
     axes.set_xlabel("seconds to trace and compile")
-    legend_below_title(figure, axes, columns=2)
+    axes.legend(frameon=False)
     return figure
 
 

@@ -46,13 +46,11 @@ class Selection:
         distinct: the columns whose combinations are each shown once, by their newest row.
         repeats: whether rows of one timestamp that agree in all these columns are repetitions,
             which are all shown.
-        refused: whether rows without a measurement are shown too.
     """
 
     same: tuple[str, ...] = ("env", "agent")
     distinct: tuple[str, ...] = ("library", "num_envs")
     repeats: bool = False
-    refused: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,6 @@ class Plot:
     per_env: bool = True
 
 
-_BY_CHUNK = Selection(("env", "agent"), ("library", "num_envs", "scan_chunk_size"), refused=True)
 _PROGRAMS = Selection((), ("library", "env", "agent", "num_envs"), repeats=True)
 PLOTS = {
     "throughput": Plot("throughput_scaling", {"throughput": Selection()}, throughput_scaling),
@@ -76,18 +73,18 @@ PLOTS = {
     "memory": Plot(
         "memory_scaling",
         {
-            "memory_envs": Selection(refused=True),
-            "memory_scan": Selection(
-                ("env", "agent", "num_envs"), ("library", "scan_chunk_size"), refused=True
-            ),
+            "memory_envs": Selection(),
+            "memory_scan": Selection(("env", "agent", "num_envs"), ("library", "scan_chunk_size")),
         },
         memory_scaling,
     ),
-    "scan_chunk": Plot("scan_chunk_sensitivity", {"scan_chunk": _BY_CHUNK}, scan_chunk_sensitivity),
+    "scan_chunk": Plot(
+        "scan_chunk_sensitivity",
+        {"scan_chunk": Selection(distinct=("library", "num_envs", "scan_chunk_size"))},
+        scan_chunk_sensitivity,
+    ),
     "batch_size": Plot(
-        "batch_sizes",
-        {"batch_size": Selection(("env",), ("agent", "arm"), refused=True)},
-        batch_sizes,
+        "batch_sizes", {"batch_size": Selection(("env",), ("agent", "arm"))}, batch_sizes
     ),
     "devices": Plot(
         "device_scaling",
@@ -96,12 +93,12 @@ PLOTS = {
     ),
     "comparison": Plot(
         "library_comparison",
-        {"comparison": Selection(("env",), ("library", "num_envs", "agent"), refused=True)},
+        {"comparison": Selection(("env",), ("library", "num_envs", "agent"))},
         library_comparison,
     ),
     "time_to_solve": Plot(
         "time_to_solve",
-        {"training": Selection((), ("library", "env", "agent"), repeats=True, refused=True)},
+        {"training": Selection((), ("library", "env", "agent"), repeats=True)},
         seconds_to_solve,
         per_env=False,
     ),
@@ -112,21 +109,6 @@ PLOTS = {
         per_env=False,
     ),
 }
-_ALIASES = {plot.file: name for name, plot in PLOTS.items()}
-
-
-def plot_type(name: str) -> str:
-    """Return the plot of a name, or of its file's name.
-
-    Raises:
-        UnknownNameError: there is none.
-    """
-    from myriad.errors import UnknownNameError
-
-    name = _ALIASES.get(name, name)
-    if name not in PLOTS:
-        raise UnknownNameError("plot type", name, PLOTS, _ALIASES)
-    return name
 
 
 def draw(
@@ -137,18 +119,17 @@ def draw(
     Args:
         source: a CSV file, or a folder, of which all files with the columns of results are read.
         folder: the folder for the pictures.
-        plot_types: the plots to draw.
+        plot_types: names of `PLOTS`.
         env: the only environment to draw. By default all are drawn, and CartPole or else the newest
             gets the plain name.
 
     Raises:
-        InvalidArgumentError: there is nothing to draw, there is no such plot, `source` is a file
-            with other columns, a table of results is damaged, or a picture can't be written.
+        InvalidArgumentError: there is nothing to draw, `source` is a file with other columns, a
+            table of results is damaged, or a picture can't be written.
         NotInstalledError: matplotlib is absent.
     """
     from myriad.errors import InvalidArgumentError
 
-    plot_types = [plot_type(name) for name in plot_types]
     if not source.exists():
         raise InvalidArgumentError(
             f"{source} does not exist; `make bench` measures the first results."
@@ -237,9 +218,7 @@ def _newest(rows: Sequence[TextRow], selection: Selection) -> list[TextRow]:
     last = _last(measured(rows))
     latest: dict[tuple[tuple[float, str], ...], list[TextRow]] = {}
     for row in sorted(rows, key=lambda row: row["timestamp"]):
-        if not (row["status"] == "ok" or selection.refused) or not _agree(
-            row, last, selection.same
-        ):
+        if not _agree(row, last, selection.same):
             continue
         key = tuple(_in_order(row[column]) for column in selection.distinct)
         same = latest.setdefault(key, [])

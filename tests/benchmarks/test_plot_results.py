@@ -15,8 +15,8 @@ from benchmarks.harness.results import (
 )
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.plot_results import main
-from benchmarks.plots.draw import PLOTS, draw, plot_type, select
-from benchmarks.plots.scaling import finding, throughput_scaling
+from benchmarks.plots.draw import PLOTS, draw, select
+from benchmarks.plots.scaling import finding
 from benchmarks.plots.style import caption
 from benchmarks.throughput import scaling_table
 from myriad.errors import InvalidArgumentError
@@ -51,9 +51,9 @@ def row(library="myriad", num_envs=100, steps_per_s=1e9, **changes):
     return {column: str(value) for column, value in (values | changes).items()}
 
 
-def write(path, rows):
+def write(path, rows, columns=COLUMNS):
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
+        writer = csv.DictWriter(file, columns)
         writer.writeheader()
         writer.writerows(rows)
     return path
@@ -95,22 +95,14 @@ def test_the_newest_row_of_a_size_counts_and_other_machines_are_left_out():
     assert select([new, other, old], PLOTS["throughput"]) == [new]
 
 
-def test_lines_carry_their_intervals():
-    figure = throughput_scaling([row(num_envs=100), row(num_envs=1_000)])
-    (axes,) = figure.axes
-    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
-    assert axes.containers[0].has_yerr
-    assert axes.get_ylabel() == "environment steps per second"
-
-
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
         ([], "holds no results to draw"),
         (["--input", "absent.csv"], "absent.csv does not exist"),
         (["--input", "other.csv"], "other.csv is not a table of results: it lacks the column"),
-        (["--input", "c.csv", "--plot-type", "memory_scaling"], "no memory results to draw"),
-        (["--plot-type", "librery_comparison"], "did you mean 'library_comparison'?"),
+        (["--input", "c.csv", "--plot-type", "memory"], "no memory results to draw"),
+        (["--plot-type", "librery"], "invalid choice: 'librery'"),
     ],
 )
 def test_what_can_not_be_drawn_is_refused(flags, says, tmp_path, monkeypatch, capsys):
@@ -305,9 +297,7 @@ FINDINGS = {
         "Myriad on cartpole-control comes within 10% of its best rate at 1 k environments"
     ),
     "memory": "snake: 10 k environments peak at 10.9 MB, 1 kB per environment added; 1 M don't fit",
-    "scan_chunk": (
-        "snake: the fastest scan chunk is 64 to 256 at 1 k environments (3.1 times chunk 8)"
-    ),
+    "scan_chunk": "snake: the fastest scan chunk is 64 to 256 at 1 k environments",
     "batch_size": (
         "snake: the smallest batch within 3% of the fastest is 128 for dqn, 2,048 for ppo"
     ),
@@ -363,13 +353,11 @@ def test_a_folder_becomes_every_plot_as_png_and_svg(tmp_path, capsys):
     assert len(list((tmp_path / "plots").iterdir())) == 2 * len(PLOTS)
 
 
-def test_kinds_without_rows_are_left_out_and_a_name_of_a_file_is_one_of_its_type(tmp_path, capsys):
-    flags = ["--input", str(write(tmp_path / "c.csv", compile_rows())), "--output", str(tmp_path)]
-    for chosen in ([], ["--plot-type", "compile_time"]):
-        assert main([*flags, *chosen]) == 0
-        drawn = [Path(path).name for path in capsys.readouterr().out.split()]
-        assert drawn == ["compile_time.png", "compile_time.svg"]
-    assert [plot_type(plot.file) for plot in PLOTS.values()] == list(PLOTS)
+def test_kinds_without_rows_are_left_out(tmp_path, capsys):
+    rows = write(tmp_path / "c.csv", compile_rows())
+    assert main(["--input", str(rows), "--output", str(tmp_path)]) == 0
+    drawn = [Path(path).name for path in capsys.readouterr().out.split()]
+    assert drawn == ["compile_time.png", "compile_time.svg"]
 
 
 def test_the_efficiency_is_the_share_of_what_the_smallest_size_promises():
@@ -395,8 +383,6 @@ def test_each_agent_has_a_line_over_its_batches_with_the_chosen_one_ringed():
     for line in axes.lines:
         places.get(line.get_gid(), []).append(line.get_xdata()[0])
     assert places == {"chosen": [128, 2_048], "refused": [16_384]}
-    below = " ".join(figure.get_supxlabel().split())
-    assert "A cross: dqn, 16,384 rows: needs 9 GiB, and 2 GiB are free." in below
 
 
 def test_libraries_are_ranked_with_ours_marked_and_the_absent_ones_explained():
@@ -405,22 +391,15 @@ def test_libraries_are_ranked_with_ours_marked_and_the_absent_ones_explained():
     assert names == ["myriad", "gymnax", "envpool", "gymnasium", "pufferlib", "rejax"]
     assert thousand.get_yticklabels()[0].get_fontweight() == "bold"
     said = {text.get_text() for text in thousand.texts}
-    assert said >= {
-        "60 M; ours is 100 times that",
-        "refused: no memory",
-        "not installed: it needs C",
-    }
-    assert thousand.get_xscale() == "log"
+    assert said >= {"60 M; ours is 100 times that", "refused", "not installed"}
     assert all(each.has_xerr for each in thousand.containers)
     assert len(one.containers) == 4
 
 
 def test_the_title_says_first_where_ours_is_slower():
     rows = [*comparison_rows(), made("comparison", library="envpool", num_envs=1, **rate(12e6))]
-    assert title_of(figure_of("comparison", rows)) == (
-        "Myriad is slower on snake: 0.5 times envpool at 1 environment; "
-        "elsewhere 100 times the fastest other library"
-    )
+    said = "Myriad is slower on snake: 0.5 times envpool at 1 environment"
+    assert title_of(figure_of("comparison", rows)) == said
 
 
 def test_a_library_is_compared_with_the_same_agent_and_run_only():
@@ -489,10 +468,7 @@ def test_a_column_that_a_file_of_an_older_version_lacks_is_read_as_empty(tmp_pat
         {name: value for name, value in row(num_envs=size).items() if name not in newer}
         for size in SIZES
     ]
-    with (tmp_path / "older.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+    write(tmp_path / "older.csv", rows, columns=list(rows[0]))
     read = read_csv(tmp_path / "older.csv")
     assert list(read[0]) == list(COLUMNS)
     assert read == [each | dict.fromkeys(newer, "") for each in rows]
