@@ -22,7 +22,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.harness.libraries import SuiteError
-from benchmarks.runner import Run, Script, environment, text, whole
+from benchmarks.harness.results import Row
+from benchmarks.runner import Run, Script, environment, print_headers, print_row, text, whole
 
 # A controller is chosen on different episodes than those that score it.
 _CHOOSING_EPISODES = 256
@@ -97,11 +98,10 @@ def _measure(run: Run) -> None:
     if options.preset is not None:
         contests = list(_with_preset(contests, options.preset))
     myriad.configure()
-    print("| contest | baselines | agent | trainings, each beside the best baseline | better |")
-    print("|---|---|---|---|---|", flush=True)
+    print_headers("contest", "baselines", "agent", "trainings", "better than the best baseline")
     for contest in contests:
         for held in _held(contest, options.seeds, options.steps or contest.steps):
-            print(held, flush=True)
+            print_row(*held.values())
             run.save(held)
 
 
@@ -139,21 +139,7 @@ def _contests() -> list[Contest]:
     ]
 
 
-@dataclasses.dataclass(frozen=True)
-class Held:
-    """The scores of one agent's trainings in a contest, in words."""
-
-    contest: str
-    baselines: str
-    agent: str
-    trainings: str
-    better: str
-
-    def __str__(self) -> str:
-        return f"| {' | '.join(dataclasses.astuple(self))} |"
-
-
-def _held(contest: Contest, num_seeds: int, steps: int) -> Iterator[Held]:
+def _held(contest: Contest, num_seeds: int, steps: int) -> Iterator[Row]:
     """Score the baselines, train the agents, and yield a row for each."""
     from myriad import make_env
 
@@ -169,9 +155,13 @@ def _held(contest: Contest, num_seeds: int, steps: int) -> Iterator[Held]:
             for returns in _trained(contest, agent, num_seeds, steps)
         ]
         num_better = sum(contest.is_better(score, best) for score in trained)
-        shown = ", ".join(map(str, trained))
-        where = f"{contest.name}, {contest.unit}"
-        yield Held(where, baselines, agent, shown, f"{num_better} of {num_seeds}")
+        yield {
+            "contest": f"{contest.name}, {contest.unit}",
+            "baselines": baselines,
+            "agent": agent,
+            "trainings": ", ".join(map(str, trained)),
+            "better": f"{num_better} of {num_seeds}",
+        }
 
 
 def _config(contest: Contest, agent: str, steps: int) -> Any:

@@ -12,7 +12,7 @@ import shlex
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -220,7 +220,7 @@ class Run:
         self.options = options
         self.command = command
         self.files: list[ResultsFile] = []
-        self._rows: list[Any] = []
+        self._rows: list[Row] = []
         if script.suite:
             self.open(script.suite, options.output)
 
@@ -243,12 +243,11 @@ class Run:
             self.file.add([described | size | error.columns for size in each or ({},)], request)
             return None
 
-    def save(self, *rows: Any) -> None:
-        """Add dataclasses to the script's own table, and write all of it."""
+    def save(self, *rows: Row) -> None:
+        """Add rows to the script's own table, and write all of it."""
         self._rows += rows
         if self.options.output is not None:
-            columns = [column.name for column in fields(rows[0])]
-            write_csv(self.options.output, columns, map(asdict, self._rows))
+            write_csv(self.options.output, rows[0], self._rows)
 
     def report(self) -> bool:
         """Print failures, the files, the plots and the command. Return whether all rows are ok."""
@@ -280,6 +279,17 @@ def command_of(path: str, argv: Sequence[str]) -> str:
         f"{name}={shlex.quote(os.environ[name])}" for name in SETTINGS if os.environ.get(name)
     ]
     return " ".join([*settings, f"python {path}", shlex.join(argv)]).strip()
+
+
+def print_headers(*names: str) -> None:
+    """Print the first lines of a table, whose rows `print_row` prints."""
+    print_row(*names)
+    print("|" + "---|" * len(names))
+
+
+def print_row(*cells: object) -> None:
+    """Print a row of a table at once, since the next one may take an hour."""
+    print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 
 def in_turns(
