@@ -54,11 +54,6 @@ class RolloutProgram:
         """The compiled chunk."""
         return self.rollout.compile(self.state)
 
-    @property
-    def stated_bytes(self) -> int:
-        """The programs' peak memory on all devices together, as stated by the compiler."""
-        return self.num_devices * max(report.peak_bytes for report in self.reports)
-
     def start(self) -> None:
         """Reset every environment."""
         self.state = self.rollout.init(seed=0)
@@ -102,7 +97,7 @@ def request_of(workload: Workload) -> dict[str, Any]:
 
 
 def machine() -> Reply:
-    """Ask a child for this machine's `columns` of a row, its free bytes and its usable devices.
+    """Ask a child for this machine's `columns` of a row and its usable devices.
 
     Rows for failures need the columns too.
 
@@ -119,7 +114,6 @@ def _machine_of_child() -> Reply:
     import jax
 
     import myriad
-    from myriad import hardware
 
     myriad.configure()
     columns = machine_columns()
@@ -127,6 +121,5 @@ def _machine_of_child() -> Reply:
     is_cpu = columns["device"] == "cpu"
     return {
         "columns": columns,
-        "available_bytes": hardware.fingerprint().memory_available_bytes,
         "usable_devices": columns["cores"] if is_cpu else jax.local_device_count(),
     }

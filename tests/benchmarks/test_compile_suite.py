@@ -43,7 +43,7 @@ def test_a_run_writes_a_row_for_cold_launches_and_one_for_those_from_the_cache(
 def test_a_launch_that_fails_costs_its_own_rows_and_exit_code_1(tmp_path, monkeypatch, capsys):
     def pretended(target, request, **environ):
         if not request:
-            return {"columns": COLUMNS_OF_MACHINE, "available_bytes": None}
+            return {"columns": COLUMNS_OF_MACHINE}
         if request["agent"] == "dqn":
             raise ChildError("refused", "out of memory: it held 9 bytes and may hold 8")
         kept = Path(environ["MYRIAD_COMPILATION_CACHE"]) / "program"
