@@ -198,11 +198,9 @@ def theirs(question: Question) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
-        python = peers.FOLDER / PEER / "bin" / "python"
-        script = Path(__file__).parent / "sides" / "rejax_policies.py"
         files = [str(folder / "request.json"), str(folder / "policies.npz")]
-        command = [str(python), "-P", str(script), *files]
-        with Supervised(command, environ={"PYTHONPATH": ""}) as child:
+        command, path = peers.command(PEER, "benchmarks.sides.rejax_policies", *files)
+        with Supervised(command, environ=path) as child:
             child.wait(_TIMEOUT_S)
             if not Path(files[1]).exists():
                 raise SuiteError(f"{PEER} failed on {question.env}: {child.last_words()}")

@@ -6,17 +6,16 @@ A script describes itself as a `Script`, whose `measure` gets a `Run`:
 """
 
 import argparse
-import contextlib
 import os
 import shlex
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.interleave import OnEvent, Outcome
+from benchmarks.harness.interleave import Outcome
 from benchmarks.harness.libraries import SuiteError
 from benchmarks.harness.process import Reply, run
 from benchmarks.harness.results import (
@@ -24,7 +23,6 @@ from benchmarks.harness.results import (
     ResultsFile,
     Row,
     markdown,
-    millions,
     require_new,
     samples_beside,
     spread,
@@ -334,29 +332,8 @@ def readable(num_bytes: int | None) -> str:
     return f"{num_bytes} B"
 
 
-@contextlib.contextmanager
-def progress(num_alternations: int) -> Iterator[OnEvent]:
-    """Show live progress if stderr is a terminal, and otherwise a line for each compilation."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = SpinnerColumn(), BarColumn(12), TimeElapsedColumn(), TextColumn("{task.description}")
-    hidden = not console.is_terminal
-    with Progress(*columns, console=console, disable=hidden, transient=True) as progress:
-        task = progress.add_task("starting", total=num_alternations)
-
-        def show(event: str, outcomes: Sequence[Outcome]) -> None:
-            workload = outcomes[0].case.workload
-            rates = [
-                f"{outcome.case.side} {millions(of_side[-1])}"
-                for outcome in outcomes
-                if (of_side := outcome.rates())
-            ]
-            said = [*rates, f"M steps/s ({event})"] if rates else [event]
-            described = ", ".join([f"{workload.num_envs:,} of {workload.env}", *said])
-            progress.update(task, advance=event == "done", description=described)
-            if not console.is_terminal and not rates and event not in ("importing", "done"):
-                print(described, file=sys.stderr, flush=True)
-
-        yield show
+def say(event: str, outcomes: Sequence[Outcome]) -> None:
+    """Print the progress of an alternation: a line for each program that compiles."""
+    if event.startswith("compiling"):
+        workload = outcomes[0].case.workload
+        print(f"{workload.num_envs:,} of {workload.env}: {event}", file=sys.stderr, flush=True)

@@ -20,9 +20,7 @@ from benchmarks.sides.ours import MyriadSeeds, MyriadTraining
 from benchmarks.sides.server import Totals
 
 BUDGET = Budget(num_rounds=6, min_rounds=6, max_s=2.0, min_call_s=0.01)
-TINY = Workload(
-    "comparison", "tiny", "cartpole-control", "random", 8, 50, (), ("cpu",), num_steps=400
-)
+TINY = Workload("comparison", "tiny", "cartpole-control", "random", 8, 50, (), num_steps=400)
 
 
 def measured(*sides, workload=TINY, budget=BUDGET):

@@ -15,7 +15,7 @@ from benchmarks.harness.workloads import Declaration
 from benchmarks.plots.scaling import device_scaling
 from ci.site.measurements import read_measurements
 
-TRAINING = Workload("devices", "small", "cartpole-control", "ppo", 32, 16, ("quick",), ("cpu",))
+TRAINING = Workload("devices", "small", "cartpole-control", "ppo", 32, 16, ("quick",))
 ROLLOUT = dataclasses.replace(TRAINING, name="rollout", agent="random")
 
 

@@ -60,9 +60,7 @@ def write(path, rows, columns=COLUMNS):
 
 
 def outcome(side="myriad", num_envs=1_000, seconds=(0.5, 0.25, 1.0, 0.5, 0.5, 0.5, 0.5), **changes):
-    workload = Workload(
-        "throughput", "tiny", "cartpole-control", "random", num_envs, 8, (), ("cpu",)
-    )
+    workload = Workload("throughput", "tiny", "cartpole-control", "random", num_envs, 8, ())
     prepared = {"num_steps": 16, "compile_s": 1.5, "argument_bytes": 3, "temp_bytes": None}
     stats = {"num_episodes": 0, "mean_episode_length": None, "peak_bytes": 9}
     hello = {

@@ -85,7 +85,7 @@ def test_the_command_writes_a_row_for_every_arm_rung_and_seed(monkeypatch, tmp_p
 
 
 def test_presets_are_timed_to_the_target_from_the_start_of_a_process(monkeypatch, tmp_path, capsys):
-    easy = Training("presets", "cartpole-ppo", "cartpole-control", "ppo", ("quick",), ("cpu",))
+    easy = Training("presets", "cartpole-ppo", "cartpole-control", "ppo", ("quick",))
     monkeypatch.setattr(
         presets,
         "trained",

@@ -24,7 +24,7 @@ from benchmarks.sides.ours import MyriadStepper
 from benchmarks.throughput import Throughput, chosen, main
 
 TINY = Workload(
-    "throughput", "tiny", "cartpole-control", "random", 64, 16, ("quick",), ("cpu",), num_steps=32
+    "throughput", "tiny", "cartpole-control", "random", 64, 16, ("quick",), num_steps=32
 )
 
 # The columns that the suite leaves empty, or may.

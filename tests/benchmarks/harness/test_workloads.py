@@ -11,7 +11,6 @@ agent = "random"
 num_envs = 10
 scan_chunk_size = 5
 tiers = ["quick"]
-devices = ["cpu"]
 """
 
 

@@ -21,9 +21,7 @@ from benchmarks.harness.workload import Case, Workload
 
 pytestmark = pytest.mark.usefixtures("ours_in_this_process")
 BUDGET = Budget(num_rounds=2, min_rounds=2)
-TINY = Workload(
-    "throughput", "tiny", "gene-circuit-control", "random", 8, 6, (), ("cpu",), num_steps=12
-)
+TINY = Workload("throughput", "tiny", "gene-circuit-control", "random", 8, 6, (), num_steps=12)
 
 # An environment in the shape of myriad-jax 0.2.0: episodes of three steps, a reward of 2 each, of 7
 # under XLA options.
@@ -86,7 +84,7 @@ def fake_peer(folder, monkeypatch):
     (packages / "myriad" / "envs").mkdir(parents=True)
     (packages / "myriad" / "__init__.py").write_text("print('a banner')")
     (packages / "myriad" / "envs" / "__init__.py").write_text(FAKE_ENVS)
-    (folder / "myriad-jax" / "empty").mkdir()
+    peers.link_suites(folder / "myriad-jax")
     (folder / "myriad-jax" / "installed.txt").write_text(
         "\n".join(peers.declared()["myriad-jax"].requirements) + "\n"
     )

@@ -22,7 +22,7 @@ BUDGET = Budget(num_rounds=2, min_rounds=2)
 def measured(side, env, num_envs, num_steps):
     """Run one side and hold it to its check from the first hundred episodes on."""
     workload = Workload(
-        "throughput", "tiny", env, "random", num_envs, num_steps, (), ("cpu",), num_steps=num_steps
+        "throughput", "tiny", env, "random", num_envs, num_steps, (), num_steps=num_steps
     )
     (outcome,) = alternate([as_declared(Case(side, workload))], BUDGET)
     check = load().sanity_check_of(workload)
@@ -88,7 +88,7 @@ def test_the_numpy_side_counts_what_its_games_do(monkeypatch):
     from benchmarks.sides import __main__ as sides
 
     monkeypatch.setattr(sides, "_imported", lambda target: Countdown)
-    workload = Workload("throughput", "tiny", "countdown", "random", 2, 4, (), ("cpu",))
+    workload = Workload("throughput", "tiny", "countdown", "random", 2, 4, ())
     side = sides.NumpyStepper(Case("numpy", workload, env_id="any:Countdown"))
     side.run(4)
     assert side.totals() == Totals(2, 12.0)
