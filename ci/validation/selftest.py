@@ -2,7 +2,7 @@
 
     python -m ci.validation.selftest                               everything that is still missing
     python -m ci.validation.selftest --runs 100 --bench cartpole   these benchmarks alone
-    python -m ci.validation.selftest --runs 0 --pairs 80 --live 10   planted slowdowns alone
+    python -m ci.validation.selftest --runs 0 --live 10            planted slowdowns alone
 
 It writes these tables, with a row per run or pair. Each row is saved as soon as it is measured, so
 a second call continues where the first was stopped.
@@ -10,12 +10,12 @@ a second call continues where the first was stopped.
     selftest_itself.csv         a tree against itself, same programs timed too; a core is busy in
                                 every second run
     selftest_itself_pairs.csv   the log ratio of every pair of those runs
-    selftest_pairs.csv          the same of slowdowns planted in a project of five benchmarks
-    selftest_live.csv           what the gate said of those slowdowns, run as anybody runs it
+    selftest_live.csv           what the gate said of slowdowns planted in a project of five
+                                benchmarks, run as anybody runs it
 
 From these it makes and prints `noise_*.csv`. They hold the false alarms, each benchmark's noise
-with the smallest slowdown that the full number of pairs finds, and the gate's decisions on 1,000
-draws of the planted pairs.
+with the smallest slowdown that the full number of pairs finds, and the planted slowdowns that were
+found.
 """
 
 import argparse
@@ -29,8 +29,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ci.validation.planted import BENCHMARKS, make_project
-from ci.validation.selftest_runs import AgainstItself, Planted, Row
-from ci.validation.selftest_tables import Summary, false_alarms, found, lived, scatter
+from ci.validation.selftest_runs import Row, against_itself, on_planted
+from ci.validation.selftest_tables import false_alarms, lived, scatter
 from perfgate import machine
 from perfgate.config import Rules, find_rules, read_rules
 from perfgate.errors import UsageError
@@ -40,8 +40,7 @@ from perfgate.source.asv_config import read_config
 from perfgate.source.git import git
 
 PLANTED = (1.10, 1.05, 1.03)
-_TABLES = ("itself", "itself_pairs", "pairs", "live")
-_BATCH = 20  # pairs in one run of the gate, which are lost if it is stopped
+_TABLES = ("itself", "itself_pairs", "live")
 
 
 @dataclass(frozen=True)
@@ -92,12 +91,6 @@ def _parser() -> Parser:
         help="seconds of timing in one such run (default: 60)",
     )
     parser.add_argument(
-        "--pairs",
-        type=count,
-        default=80,
-        help="pairs to record for each planted slowdown (default: 80)",
-    )
-    parser.add_argument(
         "--live", type=count, default=10, help="whole runs for each planted slowdown (default: 10)"
     )
     return parser
@@ -140,26 +133,21 @@ def run(options: argparse.Namespace) -> int:
     options.output.mkdir(parents=True, exist_ok=True)
     rules = _rules(options.suite_config)
     _run_against_itself(options)
-    _plant(rules, options)
-    itself, itself_pairs, pairs, live = (here(_table(options, name)) for name in _TABLES)
+    _run_on_planted(options)
+    itself, itself_pairs, live = (here(_table(options, name)) for name in _TABLES)
     alike = _alike(itself, options)
     runs = {row["timestamp"] for row in alike}
     alike_pairs = [pair for pair in itself_pairs if pair["timestamp"] in runs]
     summaries = (
         false_alarms(alike),
         scatter(alike_pairs, rules),
-        found(pairs, rules, PLANTED),
         lived(live, PLANTED),
     )
+    summaries = [summary for summary in summaries if summary.rows]
     for summary in summaries:
-        _keep(summary, options.output)
-    print("\n\n".join(summary.markdown() for summary in summaries if summary.rows))
+        Table(options.output / f"{summary.name}.csv").write(summary.rows)
+    print("\n\n".join(summary.markdown() for summary in summaries))
     return 1 if any(row["exit_code"] == "1" for row in alike) else 0
-
-
-def _keep(summary: Summary, folder: Path) -> None:
-    if summary.rows:
-        Table(folder / f"{summary.name}.csv").write(summary.rows)
 
 
 def _table(options: argparse.Namespace, name: str) -> Table:
@@ -193,42 +181,32 @@ def _rules(config_file: Path) -> Rules:
 
 def _run_against_itself(options: argparse.Namespace) -> None:
     itself, pairs = (_table(options, name) for name in ("itself", "itself_pairs"))
-    gate = AgainstItself(options.suite_config.resolve(), options.bench, options.budget)
+    asked = (options.suite_config.resolve(), options.bench, options.budget)
     for number in range(len(_alike(here(itself), options)), options.runs):
-        ended, its_pairs = gate.run(number)
+        ended, its_pairs = against_itself(*asked, number)
         if its_pairs:
             pairs.add(its_pairs)
-        itself.add(
-            [ended]
-        )  # the run's row is written last, so that pairs of a stopped run don't count
+        itself.add([ended])  # last, so that pairs of a stopped run don't count
         say(f"against itself: {number + 1} of {options.runs}")
 
 
-def _plant(rules: Rules, options: argparse.Namespace) -> None:
-    """Record the missing pairs of planted slowdowns, then make the missing runs."""
-    pairs, live = (_table(options, name) for name in ("pairs", "live"))
-    if not any(
-        _missing(pairs, ratio, options.pairs) + _missing(live, ratio, options.live)
-        for ratio in PLANTED
-    ):
+def _run_on_planted(options: argparse.Namespace) -> None:
+    """Make the missing runs on planted slowdowns."""
+    live = _table(options, "live")
+    if not any(_missing(live, ratio, options.live) for ratio in PLANTED):
         return
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
         project = make_project(Path(folder) / "project")
-        heads = [Planted(project, rules, ratio, project.plant(ratio)) for ratio in PLANTED]
-        for planted in heads:
-            while missing := _missing(pairs, planted.ratio, options.pairs):
-                pairs.add(planted.record(min(_BATCH, missing)))
-                left = _missing(pairs, planted.ratio, options.pairs)
-                say(f"{planted.ratio:g} times: {left} pairs to go")
-        for planted in heads:
-            while missing := _missing(live, planted.ratio, options.live):
-                live.add(planted.live())
-                say(f"{planted.ratio:g} times: {missing - 1} live runs to go")
+        for ratio in PLANTED:
+            head = project.plant(ratio)
+            while missing := _missing(live, ratio, options.live):
+                live.add(on_planted(project.root, ratio, head))
+                say(f"{ratio:g} times: {missing - 1} runs to go")
 
 
-def _missing(table: Table, ratio: float, wanted: int) -> int:
-    """Return how many pairs or live runs of a planted slowdown are still missing from a table."""
-    there = Counter(row["benchmark"] for row in here(table) if float(row["planted"]) == ratio)
+def _missing(live: Table, ratio: float, wanted: int) -> int:
+    """Return how many runs on a planted slowdown are still missing."""
+    there = Counter(row["benchmark"] for row in here(live) if float(row["planted"]) == ratio)
     return max(0, wanted - min(there[f"work.time_{name}"] for name in BENCHMARKS))
 
 

@@ -7,11 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ci.site.formatting import is_number
-from ci.validation.planted import BENCHMARKS
 from perfgate.config import Rules
-from perfgate.stats.evidence import NOT_SLOWER, SLOWER, Plan, noise, replay
+from perfgate.stats.evidence import Plan, noise
 
-_DRAWS = 1_000
 Recorded = Sequence[dict[str, str]]
 Cells = dict[str, str | int]
 
@@ -46,18 +44,10 @@ def false_alarms(runs: Recorded) -> Summary:
         counts = {f"exit {code}": codes.count(code) for code in "013"}
         seconds = [float(run["seconds"]) for run in of_core]
         if of_core:
-            rest = {
-                "another": len(codes) - sum(counts.values()),
-                "median s": f"{np.median(seconds):.0f}",
-            }
+            another = len(codes) - sum(counts.values())
+            rest = {"median s": f"{np.median(seconds):.0f}", "longest s": f"{max(seconds):.0f}"}
             rows.append(
-                {
-                    "other core": core,
-                    "runs": len(codes),
-                    **counts,
-                    **rest,
-                    "longest s": f"{max(seconds):.0f}",
-                }
+                {"other core": core, "runs": len(codes), **counts, "another": another, **rest}
             )
     return Summary("noise_false_alarms", "A tree against itself", rows)
 
@@ -79,41 +69,6 @@ def scatter(pairs: Recorded, rules: Rules) -> Summary:
     return Summary(
         "noise_by_benchmark", "Noise of the benchmarks, one pair of a tree against itself", rows
     )
-
-
-def found(pairs: Recorded, rules: Rules, planted: Sequence[float]) -> Summary:
-    """Return the gate's decisions on draws of the recorded pairs."""
-    plan = Plan.make(rules.verdict.limits, len(BENCHMARKS))
-    rows: list[Cells] = []
-    for ratio in planted:
-        of_ratio = [pair for pair in pairs if float(pair["planted"]) == ratio]
-        for name in dict.fromkeys(pair["benchmark"] for pair in of_ratio):
-            recorded = _log_ratios(of_ratio, "benchmark", name)
-            if len(recorded) > 1:
-                rows.append(
-                    {"planted": f"{ratio:g}", "benchmark": name, **_replayed(recorded, plan)}
-                )
-    title = f"Planted slowdowns: the gate's decisions on {_DRAWS:,} draws of the recorded pairs"
-    return Summary("noise_planted", title, rows)
-
-
-def _replayed(recorded: NDArray[np.float64], plan: Plan) -> Cells:
-    draw = np.random.default_rng(0).integers
-    first, fresh = (
-        recorded[draw(len(recorded), size=(_DRAWS, test.looks[-1]))]
-        for test in (plan.suspect, plan.confirm)
-    )
-    verdicts, _ = replay(plan, first, fresh)
-    slower, passed = (float(np.mean(verdicts == word)) for word in (SLOWER, NOT_SLOWER))
-    return {
-        "pairs": len(recorded),
-        "seen": f"{np.exp(np.median(recorded)):.3f}",
-        "noise (sd)": _percent(recorded),
-        "smallest found": f"{plan.smallest_detectable(noise(recorded)):.3f}",
-        "found": f"{slower:.1%}",
-        "undecided": f"{max(0.0, 1 - slower - passed):.1%}",
-        "called not slower": f"{passed:.1%}",
-    }
 
 
 def lived(runs: Recorded, planted: Sequence[float]) -> Summary:

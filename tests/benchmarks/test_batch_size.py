@@ -62,9 +62,3 @@ def test_a_compiled_pass_is_measured_beside_one_that_is_not(tmp_path, agent):
     compiled, uncompiled = (float(row["steps_per_s"]) for row in rows)
     # Not a wall time: both alternate, and one compiles to a program where the other is Python.
     assert compiled > uncompiled > 0
-
-
-def test_an_arm_that_the_observations_do_not_suit_is_refused_in_a_sentence(tmp_path, capsys):
-    argv = ["--agent", "dqn", "--arm", "attention", "--output", str(tmp_path / "b.csv")]
-    assert main(argv) == 2
-    assert "which needs a grid" in capsys.readouterr().err

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import comparison
 from benchmarks.comparison import chosen, main, report, sides_of
-from benchmarks.harness import interleave, peers
+from benchmarks.harness import peers
 from benchmarks.harness.interleave import Budget, Outcome, alternate
 from benchmarks.harness.libraries import TRAINERS, env_id_of
 from benchmarks.harness.results import COLUMNS, columns_of, read_csv
@@ -105,22 +105,6 @@ def test_pufferlibs_environments_are_counted_by_both_flags(monkeypatch):
     monkeypatch.setitem(sys.modules, "pufferlib.ocean", ocean)
     envs = array_libraries.PufferLib("puffer_cartpole", 4)
     assert envs.step(envs.sample()) == 2
-
-
-@pytest.mark.parametrize(
-    "name", [name for name, peer in peers.declared().items() if TINY.env in peer.envs]
-)
-def test_a_peer_that_is_not_installed_is_a_row_with_its_command(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(peers, "FOLDER", tmp_path)
-    code = (
-        "from pathlib import Path; from benchmarks.harness import peers\n"
-        "from benchmarks.sides import __main__ as sides\n"
-        f"peers.FOLDER = Path({str(tmp_path)!r}); sides.main()"
-    )
-    monkeypatch.setattr(interleave, "side_command", lambda side: [sys.executable, "-c", code, side])
-    (outcome,) = alternate([Case(name, TINY)], BUDGET)
-    assert outcome.status == "not installed"
-    assert f"`python -m benchmarks.harness.peers install {name}`" in outcome.reason
 
 
 @pytest.mark.skipif(not peers.is_installed("envpool"), reason=peers.how_to_install("envpool"))

@@ -93,20 +93,6 @@ def test_a_rollout_compiled_ahead_is_the_one_that_runs():
     assert built.rollout.summary(built.state).num_steps == 16 * 64
 
 
-def test_the_benchmark_launches_what_is_declared(monkeypatch):
-    launched = []
-    monkeypatch.setattr(
-        suite,
-        "_launch",
-        lambda *call: launched.append(call) or {"compile_s": 2.0, "instructions": 7},
-    )
-    monkeypatch.setattr(suite.Compile, "launched", {})
-    benchmark, name = suite.Compile(), "cartpole-random"
-    benchmark.setup(name)
-    assert (benchmark.track_compile_s(name), benchmark.track_instructions(name)) == (2.0, 7)
-    assert {(request["num_envs"], cache) for request, cache in launched} == {(1_000, "off")}
-
-
 def test_flags_change_the_workload_of_that_agent():
     options = suite.SCRIPT.parse(["--agent", "ppo", "--env", "pendulum", "--num-envs", "7"])
     (workload,) = suite.chosen(options)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from benchmarks import devices
-from benchmarks.devices import Place, curves, device_counts, main, state_bytes
+from benchmarks.devices import Place, curves, main, state_bytes
 from benchmarks.harness import workloads
 from benchmarks.harness.results import COLUMNS, read_csv
 from benchmarks.harness.workload import Workload
@@ -43,11 +43,6 @@ def test_strong_scaling_keeps_the_environments_and_processes_share_the_devices_o
         "weak, 2 processes": [one, Place(2, 64, 2)],
     }
     assert Place(2, 32, 2).devices_of_one == 1
-
-
-def test_devices_are_powers_of_two_up_to_the_cores():
-    assert device_counts(1) == [1]
-    assert device_counts(6) == [1, 2, 4]
 
 
 def test_weak_scaling_changes_the_environments_and_nothing_else():

@@ -437,11 +437,6 @@ def test_rows_without_any_measurement_are_nothing_to_draw(kind, tmp_path):
         draw(write(tmp_path / "t.csv", rows), tmp_path, [kind])
 
 
-def test_repetitions_of_one_run_are_kept_and_those_of_older_ones_are_not():
-    old = [each | {"timestamp": "20250101T000000Z"} for each in training_rows()]
-    assert len(select(old + training_rows(), PLOTS["time_to_solve"])) == 6
-
-
 @pytest.mark.slow
 def test_each_environment_has_its_plot_and_cartpole_the_plain_name(tmp_path):
     rows = [

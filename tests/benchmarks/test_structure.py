@@ -110,11 +110,6 @@ def test_what_a_peer_runs_imports_neither_myriad_nor_jax_by_itself():
     assert done.returncode == 0, done.stderr
 
 
-def test_libraries_have_looks_that_tell_them_apart():
-    looks = [(each.color, each.marker, each.line) for each in DECLARED.values()]
-    assert len(set(looks)) == len(looks)
-
-
 def test_every_side_runs_a_declared_library():
     assert OURS in LIBRARIES
     assert {library_of(side) for side in DECLARED} == set(LIBRARIES)

@@ -129,13 +129,6 @@ def test_a_package_from_elsewhere_is_not_taken_for_the_peers(fake_peer, tmp_path
     assert outcome.reason.startswith(f"myriad was imported from {tmp_path / 'myriad'}")
 
 
-@pytest.mark.slow
-def test_a_peer_without_a_name_of_the_environment_refuses(fake_peer):
-    (outcome,) = measured(workload=replace(TINY, env="snake"))
-    assert outcome.status == "refused"
-    assert "no name of snake in envs of [myriad-jax]" in outcome.reason
-
-
 def test_an_environment_of_other_versions_counts_as_none(fake_peer, folder):
     assert peers.is_installed("myriad-jax")
     (folder / "myriad-jax" / "installed.txt").write_text("myriad-jax==0.1.0\n")
@@ -196,10 +189,3 @@ def test_an_unknown_peer_is_one_sentence_and_exit_code_2(folder, capsys):
     printed = capsys.readouterr()
     assert "peer 'jumanjy' is unknown; did you mean 'jumanji'?" in printed.err
     assert printed.out == ""
-
-
-def test_without_arguments_the_peers_are_listed_with_how_to_install_them(folder, capsys):
-    assert peers.main([]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(peers.declared())
-    assert all("harness.peers install" in line for line in lines)
