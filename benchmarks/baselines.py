@@ -11,9 +11,7 @@ agent sees. Agents have their shipped defaults, or a preset's values.
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_setup  # Python may not find `benchmarks` yet
-
-    require_setup()
+    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
 
 import dataclasses
 import math
@@ -97,6 +95,8 @@ def _measure(run: Run) -> None:
         )
     if options.preset is not None:
         contests = list(_with_preset(contests, options.preset))
+        if not contests:
+            raise SuiteError(f"no agent has a preset {options.preset!r} in {env or 'a contest'}.")
     myriad.configure()
     print_headers("contest", "baselines", "agent", "trainings", "better than the best baseline")
     for contest in contests:
@@ -109,21 +109,14 @@ def _with_preset(contests: Sequence[Contest], preset: str) -> Iterator[Contest]:
     """Yield the contests with the agents that have this preset in the environment."""
     from myriad.presets import list_presets
 
-    presets = [each for each in list_presets() if each.name == preset]
-    if not presets:
-        known = ", ".join(sorted({each.name for each in list_presets()}))
-        raise SuiteError(f"no agent has a preset {preset!r}; give one of {known}.")
-    is_held = False
     for contest in contests:
-        named = {each.agent for each in presets if each.env in (None, contest.env)}
+        named = {
+            each.agent
+            for each in list_presets()
+            if each.name == preset and each.env in (None, contest.env)
+        }
         if agents := tuple(agent for agent in contest.agents if agent in named):
-            is_held = True
             yield dataclasses.replace(contest, agents=agents, preset=preset)
-    if not is_held:
-        envs = ", ".join(sorted({each.env or "all" for each in presets}))
-        raise SuiteError(
-            f"preset {preset!r} is only for {envs}; leave out --env, or give that environment."
-        )
 
 
 def _contests() -> list[Contest]:

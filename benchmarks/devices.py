@@ -11,9 +11,7 @@ core. All places are called in turns, in a new order every round.
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_setup  # Python may not find `benchmarks` yet
-
-    require_setup()
+    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
 
 import contextlib
 import dataclasses
@@ -234,11 +232,6 @@ def _measure(run: Run) -> None:
         )
     if max(counts) == 1:
         print(f"Only one device is measured, since 1 is the number of {what}.", file=sys.stderr)
-    if options.processes and max(options.processes) > max(counts):
-        raise SuiteError(
-            f"--processes must be at most {max(counts)}, the most devices, "
-            f"but got {max(options.processes)}."
-        )
     for declared in workloads:
         for number in counts:
             if declared.num_envs % number:

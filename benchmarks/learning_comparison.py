@@ -11,9 +11,7 @@ same 128 episodes, in the gymnax that is installed here.
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_setup  # Python may not find `benchmarks` yet
-
-    require_setup()
+    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
 
 import dataclasses
 import json
@@ -31,6 +29,7 @@ from benchmarks.harness.libraries import SuiteError
 from benchmarks.harness.process import Supervised
 from benchmarks.harness.results import Row
 from benchmarks.runner import Run, Script, print_headers, print_row, text, whole
+from benchmarks.sides.training import REJAX_NAMES
 
 PEER = "rejax"
 NUM_EPISODES = 128
@@ -97,18 +96,6 @@ OF_REJAX: dict[str, dict[str, Any]] = {
     "ppo": _OF_BOTH | {"value_clip": 0.2, "value_coef": 0.25},
     # gymnax 0.0.9 ends an episode at its time limit
     "dqn": _OF_BOTH | {"n_step": 1, "bootstrap_truncated": False},
-}
-_REJAX_NAMES = {
-    "rollout_steps": "num_steps",
-    "clip_epsilon": "clip_eps",
-    "value_coef": "vf_coef",
-    "entropy_coef": "ent_coef",
-    "gradient_steps": "num_epochs",
-    "learning_starts": "fill_buffer",
-    "double": "ddqn",
-    "target_period": "target_update_freq",
-    "epsilon_start": "eps_start",
-    "epsilon_end": "eps_end",
 }
 
 
@@ -183,7 +170,7 @@ def theirs(question: Question) -> Iterator[Row]:
     hyperparameters: dict[str, Any] = {}
     if question.seconds is None:
         hyperparameters = {
-            _REJAX_NAMES.get(name, name): value for name, value in question.hyperparameters.items()
+            REJAX_NAMES.get(name, name): value for name, value in question.hyperparameters.items()
         }
         if question.agent == "dqn":
             hyperparameters["exploration_fraction"] = EXPLORED

@@ -8,9 +8,7 @@ and the compiler. If a size does not fit, only its own row is lost.
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_setup  # Python may not find `benchmarks` yet
-
-    require_setup()
+    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
 
 import argparse
 import sys
@@ -23,16 +21,7 @@ from benchmarks.harness.programs import TIMEOUT_S, chunk_bytes, machine, program
 from benchmarks.harness.results import Row, machine_columns, markdown, require_new
 from benchmarks.harness.worker import peak_bytes
 from benchmarks.harness.workload import Workload
-from benchmarks.runner import (
-    Run,
-    Script,
-    agent,
-    environment,
-    readable,
-    switch,
-    text,
-    whole,
-)
+from benchmarks.runner import Run, Script, agent, environment, readable, switch, text, whole
 
 _CHUNK = 128
 _QUICK_SIZES = (1_000, 10_000, 100_000)

@@ -4,9 +4,7 @@ python benchmarks/plot_results.py [--input FILE] [--plot-type throughput] [--out
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_setup  # Python may not find `benchmarks` yet
-
-    require_setup()
+    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
 
 import sys
 from pathlib import Path

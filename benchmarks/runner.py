@@ -34,7 +34,7 @@ from benchmarks.plots.draw import draw_run
 # Environment variables that affect measurements.
 SETTINGS = (
     *("JAX_PLATFORM_NAME", "JAX_PLATFORMS", "JAX_NUM_CPU_DEVICES", "JAX_DEFAULT_MATMUL_PRECISION"),
-    *("JAX_ENABLE_X64", "XLA_FLAGS", "MYRIAD_TIER"),
+    *("JAX_ENABLE_X64", "XLA_FLAGS", "MYRIAD_TIER", "MYRIAD_WITHOUT_XLA_OPTIONS"),
 )
 Flag = Mapping[str, Any]  # what `add_argument` takes
 
@@ -159,8 +159,6 @@ class Script:
             description=str(self.document).split("\n")[0],
             allow_abbrev=False,
         )
-        says = "leave out one of the XLA options that Myriad sets (repeatable)"
-        parser.add_argument("--without-xla-option", action=_LeaveOut, metavar="NAME", help=says)
         # argparse can't write the help of an empty group.
         group = parser.add_mutually_exclusive_group() if self.exclusive else parser
         for flag, options in self.flags.items():
@@ -187,21 +185,6 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> Any:
         raise SuiteError(f"{message}; --help lists the flags.")
-
-
-class _LeaveOut(argparse.Action):
-    """Leaves out an XLA option, in this process and in all that it starts."""
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
-        from myriad import settings
-        from myriad.hardware import XLA_CPU_OPTIONS
-
-        if values not in XLA_CPU_OPTIONS:
-            parser.error(
-                f"--without-xla-option must be one of {', '.join(XLA_CPU_OPTIONS)}, "
-                f"but got {values!r}"
-            )
-        settings.leave_out_xla_options([*settings.left_out_xla_options(), values])
 
 
 class Run:

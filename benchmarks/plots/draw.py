@@ -21,9 +21,8 @@ from benchmarks.harness.results import (
     make_folder,
     read_csv,
 )
-from benchmarks.plots.comparisons import compile_time, library_comparison, seconds_to_solve
+from benchmarks.plots.comparisons import library_comparison
 from benchmarks.plots.scaling import (
-    batch_sizes,
     device_scaling,
     memory_scaling,
     scaling_efficiency,
@@ -44,29 +43,21 @@ class Selection:
     Attributes:
         same: the columns that are constant in a plot, with the newest row's values.
         distinct: the columns whose combinations are each shown once, by their newest row.
-        repeats: whether rows of one timestamp that agree in all these columns are repetitions,
-            which are all shown.
     """
 
     same: tuple[str, ...] = ("env", "agent")
     distinct: tuple[str, ...] = ("library", "num_envs")
-    repeats: bool = False
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot: the name of its files, the suites of its rows, and the function that draws it.
-
-    `per_env`: whether each environment has a plot of its own.
-    """
+    """A plot: the name of its files, the suites of its rows, and the function that draws it."""
 
     file: str
     suites: dict[str, Selection] = field(repr=False)
     figure: Callable[[Sequence[TextRow]], Any]
-    per_env: bool = True
 
 
-_PROGRAMS = Selection((), ("library", "env", "agent", "num_envs"), repeats=True)
 PLOTS = {
     "throughput": Plot("throughput_scaling", {"throughput": Selection()}, throughput_scaling),
     "efficiency": Plot("scaling_efficiency", {"throughput": Selection()}, scaling_efficiency),
@@ -83,9 +74,6 @@ PLOTS = {
         {"scan_chunk": Selection(distinct=("library", "num_envs", "scan_chunk_size"))},
         scan_chunk_sensitivity,
     ),
-    "batch_size": Plot(
-        "batch_sizes", {"batch_size": Selection(("env",), ("agent", "arm"))}, batch_sizes
-    ),
     "devices": Plot(
         "device_scaling",
         {"devices": Selection(("env",), ("agent", "arm", "devices", "processes"))},
@@ -95,18 +83,6 @@ PLOTS = {
         "library_comparison",
         {"comparison": Selection(("env",), ("library", "num_envs", "agent"))},
         library_comparison,
-    ),
-    "time_to_solve": Plot(
-        "time_to_solve",
-        {"training": Selection((), ("library", "env", "agent"), repeats=True)},
-        seconds_to_solve,
-        per_env=False,
-    ),
-    "compile": Plot(
-        "compile_time",
-        {"compile": _PROGRAMS, "compile_cached": _PROGRAMS},
-        compile_time,
-        per_env=False,
     ),
 }
 
@@ -176,10 +152,8 @@ def draw_run(source: Path, plot_type: str, env: str | None) -> None:
 def _by_env(
     rows: Sequence[TextRow], plot: Plot, wanted: str | None
 ) -> list[tuple[str, list[TextRow]]]:
-    """Return the name of a plot's file and its rows, for each environment that has its own."""
+    """Return the name of a plot's file and its rows, for each environment."""
     rows = [row for row in rows if row["suite"] in plot.suites]
-    if not plot.per_env:
-        return [(plot.file, rows)]
     done = sorted(measured(rows), key=lambda row: row["timestamp"])
     envs = sorted({row["env"] for row in done})
     plain = _FIRST_ENV if _FIRST_ENV in envs or not done else done[-1]["env"]
@@ -216,16 +190,11 @@ def _newest(rows: Sequence[TextRow], selection: Selection) -> list[TextRow]:
     if not measured(rows):
         return []
     last = _last(measured(rows))
-    latest: dict[tuple[tuple[float, str], ...], list[TextRow]] = {}
+    latest: dict[tuple[tuple[float, str], ...], TextRow] = {}
     for row in sorted(rows, key=lambda row: row["timestamp"]):
-        if not _agree(row, last, selection.same):
-            continue
-        key = tuple(_in_order(row[column]) for column in selection.distinct)
-        same = latest.setdefault(key, [])
-        if not selection.repeats or (same and same[0]["timestamp"] != row["timestamp"]):
-            same.clear()
-        same.append(row)
-    return [row for key in sorted(latest) for row in latest[key]]
+        if _agree(row, last, selection.same):
+            latest[tuple(_in_order(row[column]) for column in selection.distinct)] = row
+    return [latest[key] for key in sorted(latest)]
 
 
 def _last(rows: Sequence[TextRow]) -> TextRow:

@@ -5,7 +5,6 @@ state.
 """
 
 import math
-import statistics
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -243,12 +242,6 @@ def by_key(rows: Sequence[TextRow], *columns: str) -> dict[tuple[str, ...], list
     for row in rows:
         groups.setdefault(tuple(row[column] for column in columns), []).append(row)
     return groups
-
-
-def median_of(rows: Sequence[TextRow], column: str) -> float:
-    """Return the median of a column over the rows that have it, NaN where none has."""
-    found = [number(row, column) for row in rows if row[column]]
-    return statistics.median(found) if found else math.nan
 
 
 def measured(rows: Sequence[TextRow]) -> list[TextRow]:

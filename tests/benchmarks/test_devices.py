@@ -114,7 +114,6 @@ def test_a_place_that_fails_is_a_row_with_its_reason(monkeypatch, tmp_path, caps
             "declares no devices of any agent in pendulum-control; there are ppo in",
         ),
         (["--devices", "0"], "must be a whole number of at least 1"),
-        (["--processes", "4"], "--processes must be at most 2"),
     ],
 )
 def test_what_can_not_be_measured_is_one_sentence(

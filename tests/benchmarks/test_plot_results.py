@@ -107,7 +107,7 @@ def test_what_can_not_be_drawn_is_refused(flags, says, tmp_path, monkeypatch, ca
     monkeypatch.chdir(tmp_path)
     Path("other.csv").write_text("a,b\n1,2\n")
     Path("empty").mkdir()
-    write(Path("c.csv"), compile_rows())
+    write(Path("c.csv"), throughput_rows())
     assert main(["--input", "empty", "--output", "plots", *flags]) == 2
     assert says in (stderr := capsys.readouterr().err)
     assert stderr.count("\n") == 1
@@ -216,17 +216,6 @@ def chunk_rows():
     return [*rows, made("scan_chunk", num_envs=1_000, **refused)]
 
 
-def batch_rows():
-    rates = {"ppo": {128: 1e5, 2_048: 9.8e5, 16_384: 1e6}, "dqn": {128: 5e5, 2_048: 2e5}}
-    rows = [
-        made("batch_size", agent=agent, arm=f"batch {size}", **rate(r))
-        for agent, by_size in rates.items()
-        for size, r in by_size.items()
-    ]
-    refused = {"status": "refused", "reason": "needs 9 GiB, and 2 GiB are free"}
-    return [*rows, made("batch_size", agent="dqn", arm="batch 16384", **refused)]
-
-
 def device_rows():
     shares = {"strong": {1: 1.0, 2: 0.9, 4: 0.7}, "weak": {1: 1.0, 2: 0.95, 4: 0.9}}
     return [
@@ -253,23 +242,6 @@ def comparison_rows():
     ]
 
 
-def training_rows():
-    seconds = {"ppo": (4.0, 5.0, 4.5), "dqn": (7.0, 8.0, 9.0)}
-    return [
-        made("training", agent=agent, num_envs=16, run_s=run_s, compile_s=2, samples=1)
-        for agent, runs in seconds.items()
-        for run_s in runs
-    ]
-
-
-def compile_rows():
-    return [
-        made(suite, agent=agent, num_envs=1_000, compile_s=factor * seconds, samples=6)
-        for suite, factor in (("compile", 1.0), ("compile_cached", 0.25))
-        for agent, seconds in (("random", 0.4), ("ppo", 2.0))
-    ]
-
-
 def throughput_rows():
     return [
         row(library, n, r * n / (n + 100))
@@ -283,11 +255,8 @@ ROWS = {
     "efficiency": throughput_rows,
     "memory": memory_rows,
     "scan_chunk": chunk_rows,
-    "batch_size": batch_rows,
     "devices": device_rows,
     "comparison": comparison_rows,
-    "time_to_solve": training_rows,
-    "compile": compile_rows,
 }
 FINDINGS = {
     "throughput": "Myriad steps cartpole-control 100 times as fast as gymnax",
@@ -296,29 +265,16 @@ FINDINGS = {
     ),
     "memory": "snake: 10 k environments peak at 10.9 MB, 1 kB per environment added; 1 M don't fit",
     "scan_chunk": "snake: the fastest scan chunk is 64 to 256 at 1 k environments",
-    "batch_size": (
-        "snake: the smallest batch within 3% of the fastest is 128 for dqn, 2,048 for ppo"
-    ),
     "devices": (
         "snake: 4 devices reach 0.70 of ideal strong scaling and 0.90 of ideal weak scaling"
     ),
     "comparison": "Myriad steps snake 100 times as fast as gymnax",
-    "time_to_solve": "Myriad ppo solves snake in 4.5 s (4 to 5 s)",
-    "compile": (
-        "A program compiles in 0.4 to 2 s; the persistent cache makes that 4.0 times as fast"
-    ),
 }
 
 
 def figure_of(kind, rows=None):
     plot = PLOTS[kind]
     return plot.figure(select(ROWS[kind]() if rows is None else rows, plot))
-
-
-def words(figure):
-    return [
-        text.get_text() for axes in figure.axes for text in [*axes.texts, *axes.get_yticklabels()]
-    ]
 
 
 def title_of(figure):
@@ -351,13 +307,6 @@ def test_a_folder_becomes_every_plot_as_png_and_svg(tmp_path, capsys):
     assert len(list((tmp_path / "plots").iterdir())) == 2 * len(PLOTS)
 
 
-def test_kinds_without_rows_are_left_out(tmp_path, capsys):
-    rows = write(tmp_path / "c.csv", compile_rows())
-    assert main(["--input", str(rows), "--output", str(tmp_path)]) == 0
-    drawn = [Path(path).name for path in capsys.readouterr().out.split()]
-    assert drawn == ["compile_time.png", "compile_time.svg"]
-
-
 def test_the_efficiency_is_the_share_of_what_the_smallest_size_promises():
     rows = [row(num_envs=10, steps_per_s=100.0), row(num_envs=100, steps_per_s=400.0)]
     promised, best = figure_of("efficiency", rows).axes
@@ -370,17 +319,6 @@ def test_memory_marks_what_was_refused():
     assert [line.get_xdata()[0] for line in envs.lines if line.get_gid() == "refused"] == [10**6]
     assert not [line for line in scan.lines if line.get_gid() == "refused"]
     assert "refused" in [text.get_text() for text in envs.texts]
-
-
-def test_each_agent_has_a_line_over_its_batches_with_the_chosen_one_ringed():
-    figure = figure_of("batch_size")
-    (axes,) = figure.axes
-    sizes = {each.get_label(): list(each.lines[0].get_xdata()) for each in axes.containers}
-    assert sizes == {"dqn": [128, 2_048], "ppo": [128, 2_048, 16_384]}
-    places = {kind: [] for kind in ("chosen", "refused")}
-    for line in axes.lines:
-        places.get(line.get_gid(), []).append(line.get_xdata()[0])
-    assert places == {"chosen": [128, 2_048], "refused": [16_384]}
 
 
 def test_libraries_are_ranked_with_ours_marked_and_the_absent_ones_explained():
@@ -409,19 +347,6 @@ def test_a_library_is_compared_with_the_same_agent_and_run_only():
     assert len(figure.axes) == 3
     said = "Myriad steps snake 100 to 300 times as fast as the fastest other library"
     assert title_of(figure) == said
-
-
-def test_every_seed_is_a_dot_and_those_that_missed_the_target_are_counted():
-    missed = made("training", agent="dqn", num_envs=16, status="failed", reason="short of 475")
-    never = without_machine("training", "myriad", status="failed", reason="out of memory")
-    never["agent"] = "pqn"
-    figure = figure_of("time_to_solve", [*training_rows(), missed, never])
-    (axes,) = figure.axes
-    assert [len(line.get_xdata()) for line in axes.lines if line.get_gid() == "seeds"] == [3, 3]
-    assert "myriad dqn\nsnake\n3 of 4 seeds" in words(figure)
-    assert "myriad pqn\nsnake\n0 of 1 seeds" in words(figure)
-    assert "4.5 s, 2 s of it compiling" in words(figure)
-    assert title_of(figure).endswith("2 of 8 trainings missed the target")
 
 
 @pytest.mark.parametrize("kind", PLOTS)
