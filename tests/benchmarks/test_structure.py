@@ -1,8 +1,6 @@
 """Where things may lie in benchmarks: what asv finds, what a script says, what a peer imports."""
 
-import json
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -48,38 +46,6 @@ def test_suites_import_only_what_is_public():
         if name not in PUBLIC
     }
     assert inside == set()
-
-
-def listed_by_asv(folder):
-    """Return the names of the benchmarks that asv's discovery finds in a folder called so."""
-    code = (
-        "import json, sys; from asv_runner import discovery\n"
-        "discovery.update_sys_path(sys.argv[1])\n"
-        "found = discovery.disc_benchmarks(sys.argv[1])\n"
-        "print(json.dumps([each.name for each in found]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(folder)],
-        cwd=folder.parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-@pytest.mark.slow
-def test_asv_finds_the_suites_alone_also_beside_a_folder_of_results(tmp_path):
-    copy = tmp_path / "benchmarks"
-    shutil.copytree(ROOT / "benchmarks", copy)
-    results = copy / "results"
-    results.mkdir()
-    shutil.copy(ROOT / "results" / "published" / "comparison_cpu.csv", results)
-    names = listed_by_asv(copy)
-    assert names
-    assert {name.split(".")[0] for name in names} <= {path.stem for path in copy.glob("*.py")}
-    assert sorted(names) == sorted(listed_by_asv(ROOT / "benchmarks"))
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

@@ -11,7 +11,7 @@ import pytest
 
 from ci.site.build import publish
 from ci.site.measurements import read_measurements
-from made_up_arms import write_arms
+from made_up_arms import arm_samples, write_arms
 from made_up_results import commit_hash, write_asv
 from perfgate.history.asv_results import read_archive
 
@@ -28,6 +28,11 @@ def store(folder):
     return newest
 
 
+def samples_of(group):
+    """Return the samples of a run with one group."""
+    return json.dumps({"command": "python run.py", "alternations": [group]}).encode()
+
+
 ROWS = CSV.read_text().splitlines(keepends=True)
 DAMAGED = {
     "csv/latin.csv": b"suite,\xe9\n",
@@ -39,6 +44,12 @@ DAMAGED = {
     "csv/list_samples.json": b"[1]",
     "csv/deep_samples.json": b"[" * 100_000,
     "csv/surrogate_samples.json": SAMPLES.read_bytes().replace(b'"snake"', b'"\\ud800"'),
+    "csv/no_arms_samples.json": samples_of({"env": "maze", "agent": "walker", "arms": {}}),
+    "csv/no_points_samples.json": samples_of(
+        {"env": "maze", "agent": "walker", "scaling": "strong", "arm": "exact", "points": []}
+    ),
+    "csv/no_seed_samples.json": samples_of(arm_samples()[2] | {"seed": -1}),
+    "tuning/no_trials_results.json": b'{"study": "maze", "trials": null}',
     "csv/parts/cut.json": b'{"reason": "exit code 1", "ended": "2026-',
     "csv/parts/no_date.json": b'{"reason": "exit code 1", "ended": "yesterday"}',
     "asv/runner/cut.json": b'{"commit_hash": "',
@@ -53,6 +64,7 @@ def test_what_is_left_out_is_listed_and_the_rest_is_shown(tmp_path):
     results = tmp_path / "results"
     store(results / "asv")
     (results / "csv" / "parts").mkdir(parents=True)
+    (results / "tuning").mkdir()
     (results / "csv" / CSV.name).write_bytes(CSV.read_bytes())
     for name, content in DAMAGED.items():
         (results / name).write_bytes(content)
