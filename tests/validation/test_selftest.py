@@ -7,8 +7,7 @@ import pytest
 
 from ci.validation import planted, selftest, selftest_runs
 from ci.validation.planted import make_project
-from ci.validation.selftest import Table, main
-from ci.validation.selftest_tables import scatter
+from ci.validation.selftest import Table, main, scatter
 from gate_repository import make_repository
 from perfgate import machine
 
