@@ -139,7 +139,7 @@ def run(options: argparse.Namespace) -> int:
     options.output.mkdir(parents=True, exist_ok=True)
     rules = _rules(options.suite_config)
     _run_against_itself(options)
-    _run_on_planted(options)
+    _run_on_planted(options, rules.timing.budget_s)
     itself, itself_pairs, live = (here(_table(options, name)) for name in _TABLES)
     alike = _alike(itself, options)
     runs = {row["timestamp"] for row in alike}
@@ -196,7 +196,7 @@ def _run_against_itself(options: argparse.Namespace) -> None:
         say(f"against itself: {number + 1} of {options.runs}")
 
 
-def _run_on_planted(options: argparse.Namespace) -> None:
+def _run_on_planted(options: argparse.Namespace, budget_s: float) -> None:
     """Make the missing runs on planted slowdowns."""
     live = _table(options, "live")
     if not any(_missing(live, ratio, options.live) for ratio in PLANTED):
@@ -206,7 +206,7 @@ def _run_on_planted(options: argparse.Namespace) -> None:
         for ratio in PLANTED:
             head = project.plant(ratio)
             while missing := _missing(live, ratio, options.live):
-                live.add(on_planted(project.root, ratio, head))
+                live.add(on_planted(project.root, ratio, head, budget_s))
                 say(f"{ratio:g} times: {missing - 1} runs to go")
 
 

@@ -76,14 +76,14 @@ def _busy_core() -> Iterator[None]:
         process.wait()
 
 
-def on_planted(root: Path, ratio: float, head: str) -> list[Row]:
+def on_planted(root: Path, ratio: float, head: str, budget_s: float) -> list[Row]:
     """Run the gate on a head that does `ratio` times the work, and return every verdict.
 
     Raises:
         PreparationError: the gate left no report, or a benchmark has no ratio in it.
     """
     flags = ["--base", "start", "--head", head, "--suite-config", str(root / "asv.conf.json")]
-    code, report, seconds = run_gate(flags, root)
+    code, report, seconds = run_gate([*flags, "--budget", str(budget_s)], root)
     for row in report["rows"]:
         if "ratio" not in row:
             raise PreparationError(
