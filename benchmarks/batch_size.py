@@ -11,14 +11,12 @@ of random order. The arm `precision` computes networks in bfloat16. The arms `at
 `flash-attention` have an attention network, which computes its attention weights as a whole or in
 blocks. They need an environment on a grid. The arm `compile` passes 32 rows forward and backward
 through the networks, both compiled and operation by operation, as with `--no-compile`. A size that
-would not fit into memory is refused before it runs. The plot marks the batch that `myriad autotune
+would not fit into memory is refused before it runs. The table marks the batch that `myriad autotune
 --tune batch` would choose, which makes the same measurement.
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_setup  # Python may not find `benchmarks` yet
-
-    require_setup()
+    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
 
 import functools
 import sys
@@ -182,7 +180,6 @@ SCRIPT = Script(
         "--rounds": whole(f"rounds, each of which calls everything once (default: {_ROUNDS})"),
     },
     suite="batch_size",
-    plot="batch_size",
 )
 main = SCRIPT.main
 
