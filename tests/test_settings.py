@@ -112,7 +112,7 @@ def test_variables_of_others_pass(put, folder, monkeypatch):
         (os.mkfifo, "a pipe"),
         (lambda file: file.symlink_to(file), "Too many levels of symbolic links"),
         (b"USE_BF16=true\n\xff\n", "not UTF-8"),
-        (b"A=1\nUSE_BF16 true\n", "line 2"),
+        (b"A=1\nUSE_BF16 true\n", "from line 2 on"),
         (b"A=1\n" * 10_000, "40,000 bytes"),
         (b"HOME=/a\nMYRIAD_HOME=${HOME}/b\n", "MYRIAD_HOME of .env must be written out"),
         (b'MYRIAD_HOME="a\0b"\n', "MYRIAD_HOME of .env must be"),

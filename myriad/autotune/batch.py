@@ -3,12 +3,9 @@
 `write_batch_size` keeps the answer in a `.env` file.
 """
 
-import contextlib
 import dataclasses
 import itertools
 import math
-import re
-import shutil
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,9 +13,10 @@ from typing import Any
 
 from myriad import __version__
 from myriad.errors import InvalidArgumentError
-from myriad.files import read_text, replacing
+from myriad.files import read_text, write_errors_explained
 from myriad.hardware import available_bytes, fingerprint, package_versions
 from myriad.host import release_freed_memory
+from myriad.settings import variables_in
 from myriad.timing import Subject, interleave, median_interval, require_enough
 from myriad.training.config import TrainingConfig
 from myriad.training.memory import bytes_of, call_bytes, shortage_named
@@ -226,39 +224,14 @@ def write_batch_size(file: Path, batch_size: int, config: TrainingConfig) -> str
     Raises:
         InvalidArgumentError: the file can't be read or written.
     """
-    text = ""
-    if file.exists():
-        read_text(file)  # Raises if the file is not text.
-        text = file.read_bytes().decode()  # Keeps the file's own line ends.
+    from dotenv import set_key
+
+    had = variables_in(read_text(file), file) if file.exists() else {}
     now = tuned_for(config)
-    before, size = value_of(text, _TUNED_FOR), value_of(text, VARIABLE)
-    for name, value in ((VARIABLE, str(batch_size)), (_TUNED_FOR, f'"{now}"')):
-        text = _with_value(text, name, value)
-    with replacing(file) as new:
-        new.write_bytes(text.encode())
-        with contextlib.suppress(FileNotFoundError):
-            shutil.copymode(file, new)  # Keep it private, since it may hold secrets.
-    if size is None or before == now:
+    with write_errors_explained(file):
+        set_key(file, VARIABLE, str(batch_size), quote_mode="never", follow_symlinks=True)
+        set_key(file, _TUNED_FOR, now, follow_symlinks=True)
+    if VARIABLE not in had or had.get(_TUNED_FOR) == now:
         return None
-    whose = f"tuned for {before}" if before else "not tuned"
-    return f"{file} had {VARIABLE}={size}, {whose}: it is replaced."
-
-
-def value_of(text: str, name: str) -> str | None:
-    """Return the last value of a variable, without quotes; None if there is none."""
-    found = re.findall(_line_of(name), text, re.MULTILINE)
-    return found[-1].strip().strip("\"'") if found else None
-
-
-def _with_value(text: str, name: str, value: str) -> str:
-    line = f"{name}={value}"
-    if re.search(_line_of(name), text, re.MULTILINE):
-        return re.sub(_line_of(name), lambda _: line, text, flags=re.MULTILINE)
-    end = "\r\n" if "\r\n" in text else "\n"
-    if text and not text.endswith("\n"):
-        text += end
-    return f"{text}{line}{end}"
-
-
-def _line_of(name: str) -> str:
-    return rf"^(?:export +)?{name}[ \t]*=([^\r\n]*)"
+    whose = f"tuned for {had[_TUNED_FOR]}" if _TUNED_FOR in had else "not tuned"
+    return f"{file} had {VARIABLE}={had[VARIABLE]}, {whose}: it is replaced."

@@ -9,13 +9,13 @@ from myriad.autotune.batch import (
     BatchRate,
     measure_batches,
     smallest_near_best,
-    value_of,
     with_batch,
     write_batch_size,
 )
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError
 from myriad.host import resident_bytes
+from myriad.settings import variables_in
 
 CONFIG = create_config("cartpole-control", "ppo", **{"agent.hidden_sizes": (8,)})
 
@@ -80,19 +80,20 @@ def test_other_lines_of_the_file_stay(tmp_path, text):
         file.write_text(text)
     write_batch_size(file, 512, CONFIG)
     written = file.read_text()
-    assert value_of(written, VARIABLE) == "512"
-    kept = [line for line in text.splitlines() if VARIABLE not in line]
-    assert [line for line in written.splitlines() if VARIABLE not in line] == kept
-    assert "ppo on cartpole-control" in str(value_of(written, f"{VARIABLE}_TUNED_FOR"))
+    variables = variables_in(written, file)
+    assert variables[VARIABLE] == "512"
+    kept = [line for line in text.split("\n") if line and VARIABLE not in line]
+    assert [line for line in written.split("\n") if line and VARIABLE not in line] == kept
+    assert "ppo on cartpole-control" in variables[f"{VARIABLE}_TUNED_FOR"]
 
 
-def test_a_file_keeps_its_ends_of_lines_and_its_mode(tmp_path):
-    file = tmp_path / ".env"
-    file.write_bytes(b"SECRET=1\r\nOPTIMAL_BATCH_SIZE=7\r\n")
+def test_a_file_behind_a_link_keeps_its_mode(tmp_path):
+    file = tmp_path / "shared.env"
+    file.write_text("SECRET=1\n")
     file.chmod(0o600)
-    write_batch_size(file, 512, CONFIG)
-    lines = file.read_bytes().split(b"\r\n")
-    assert lines[:2] == [b"SECRET=1", b"OPTIMAL_BATCH_SIZE=512"]
+    (tmp_path / ".env").symlink_to(file)
+    write_batch_size(tmp_path / ".env", 512, CONFIG)
+    assert file.read_text().startswith("SECRET=1\nOPTIMAL_BATCH_SIZE=512\n")
     assert file.stat().st_mode & 0o777 == 0o600
 
 

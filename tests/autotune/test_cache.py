@@ -17,7 +17,7 @@ import pytest
 from myriad import create_config
 from myriad.autotune import cache as cache_module
 from myriad.autotune import profiles
-from myriad.autotune.cache import SCHEMA_VERSION, SECTIONS, ProfileCache
+from myriad.autotune.cache import SECTIONS, ProfileCache
 from myriad.errors import InvalidArgumentError
 from myriad.hardware import Hardware
 
@@ -118,37 +118,26 @@ def test_a_kill_in_the_middle_of_a_write_loses_nothing_that_was_there(cache):
 
 @pytest.mark.parametrize(
     "content",
-    [
-        b"",
-        b"no JSON",
-        b"\xff\xfe\x00",
-        b'{"schema_version": 1, "hardware": {"a": ',
-        b"[]",
-        json.dumps({"schema_version": SCHEMA_VERSION + 1}).encode(),
-        json.dumps({"schema_version": SCHEMA_VERSION, "hardware": []}).encode(),
-    ],
+    [b"", b"no JSON", b"\xff\xfe\x00", b"[]", b'{"precious": 1}', b'{"schema_version": 1, "har'],
 )
-def test_a_file_that_is_not_ours_is_set_aside_with_a_warning_and_kept(cache, content):
+@pytest.mark.parametrize("use", [ProfileCache.read, ProfileCache.clear, ProfileCache.table])
+def test_a_file_that_is_no_cache_is_refused_and_kept(use, content, cache):
     cache.path.parent.mkdir()
     cache.path.write_bytes(content)
-    with pytest.warns(UserWarning, match=r"is kept as .*unreadable") as warned:
-        assert cache.read() == {section: {} for section in SECTIONS}
-    assert len(warned) == 1
-    (aside,) = cache.path.parent.glob("*.unreadable-*")
-    assert aside.read_bytes() == content
-    cache.update("hardware", "new", lambda _: {"cores": 1})
-    assert cache.get("hardware", "new") == {"cores": 1}
+    with pytest.raises(InvalidArgumentError, match="is not an autotune cache; remove it"):
+        use(cache)
+    with pytest.warns(UserWarning, match="what is found is not kept"):
+        cache.update("hardware", "new", lambda _: {"cores": 1})
+    assert cache.path.read_bytes() == content
 
 
-def test_an_answer_whose_digit_changed_counts_as_missing(cache):
-    cache.update("chunk_size_configs", "ours", lambda _: ANSWER)
+def test_what_another_version_kept_counts_as_missing_and_is_replaced(cache):
+    cache.update("hardware", "old", lambda _: {"cores": 1})
     text = cache.path.read_text()
-    changed = text.replace(
-        f'"optimal_chunk_size": {ANSWER["optimal_chunk_size"]}', '"optimal_chunk_size": 4'
-    )
-    cache.path.write_text(changed)
-    assert changed != text
-    assert cache.get("chunk_size_configs", "ours") is None
+    cache.path.write_text(text.replace('"schema_version": 1', '"schema_version": 0'))
+    assert cache.get("hardware", "old") is None
+    cache.update("hardware", "new", lambda _: {"cores": 1})
+    assert set(cache.read()["hardware"]) == {"new"}
 
 
 @pytest.mark.parametrize("wrong", [1, ANSWER, ANSWER | {"checksum": "00000000"}], ids=str)
@@ -207,16 +196,6 @@ def test_a_lock_that_a_stopped_process_holds_is_waited_for_and_then_gone_without
         assert cache.read()["hardware"] == {"before": {"cores": 2}}
         with pytest.raises(InvalidArgumentError, match=stopped):
             cache.clear()
-
-
-@pytest.mark.parametrize("use", [ProfileCache.read, ProfileCache.clear, ProfileCache.table])
-def test_a_file_of_another_name_that_is_not_a_cache_is_refused(use, tmp_path):
-    file = tmp_path / "mine.json"
-    file.write_text('{"precious": 1}')
-    with pytest.raises(InvalidArgumentError, match=r"mine\.json is not one of version 1"):
-        use(ProfileCache(str(file)))
-    assert file.read_text() == '{"precious": 1}'
-    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
