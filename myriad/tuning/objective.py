@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -174,27 +174,19 @@ class Programs:
         self.compiled: dict[Shape, _Slots] = {}
 
     def train(
-        self,
-        take: Take,
-        is_interrupted: Callable[[], bool] = lambda: False,
+        self, take: Take, is_interrupted: Callable[[], bool] = lambda: False
     ) -> Iterator[tuple[str, Training]]:
         """Train until there are no more trainings, and yield each that something happens to.
 
-        What happens is "compiling", "compiled", "ready" before it trains, "evaluated", or "failed".
-        A training that you end while it is yielded leaves its slots to others. If a program crashes
-        with several trainings in it, they start again one at a time, so that only the one at fault
-        fails.
+        What happens is "compiling", "ready" before it trains, "evaluated", or "failed". A training
+        that you end while it is yielded leaves its slots to others. If a program crashes, all
+        trainings in it fail.
 
         Args:
             take: called for the next training.
             is_interrupted: returns whether to stop now.
         """
-        again: list[Training] = []
-        while not is_interrupted():
-            is_alone = bool(again)
-            first = again.pop(0) if again else take(None)
-            if first is None:
-                return
+        while not is_interrupted() and (first := take(None)) is not None:
             shape = self.space.shape(first.fields)
             if shape not in self.compiled:
                 yield "compiling", first
@@ -205,10 +197,8 @@ class Programs:
                     yield "failed", first
                     continue
                 first.compile_s = self.compiled[shape].population.compile_s
-                yield "compiled", first
-            slots = self.compiled[shape]
-            yield from slots.begin(first)
-            again += yield from slots.train(None if is_alone else take, is_interrupted)
+            yield from self.compiled[shape].begin(first)
+            yield from self.compiled[shape].train(take, is_interrupted)
 
 
 class _Slots:
@@ -249,38 +239,25 @@ class _Slots:
         self._per_call = 1
 
     def train(
-        self, take: Take | None, is_interrupted: Callable[[], bool]
-    ) -> Generator[tuple[str, Training], None, list[Training]]:
-        """Train until no training is left, filled by others of this shape if there is `take`.
-
-        Returns:
-            the trainings to start again, one at a time, since one of them crashed the program.
-        """
+        self, take: Take, is_interrupted: Callable[[], bool]
+    ) -> Iterator[tuple[str, Training]]:
+        """Train until no training is left. Others of this shape fill the slots that become free."""
         while self._slots and not is_interrupted():
-            while take is not None and len(self._slots) < self._capacity:
-                if (more := take(self.shape)) is None:
-                    break
+            while len(self._slots) < self._capacity and (more := take(self.shape)) is not None:
                 yield from self.begin(more)
             try:
                 due = self._advance()
             except Exception as error:  # noqa: BLE001 (your own environment may raise anything)
-                due = self._clear()
-                if len(due) > 1:
-                    return due
-                due[0].fail(error)
+                due = list(self._slots)
+                for training in due:
+                    training.fail(error)
             for training in due:
                 yield ("failed" if training.failure else "evaluated"), training
                 if training.is_over:
                     self._slots.pop(training, None)
-        self._clear()  # Otherwise its state would stay on the device with the next shape's.
-        return []
-
-    def _clear(self) -> list[Training]:
-        """Take all trainings out of the slots, and return them."""
-        left = list(self._slots)
+        # Otherwise its state would stay on the device with the next shape's.
         self._slots.clear()
         self._state = None
-        return left
 
     def begin(self, training: Training) -> Iterator[tuple[str, Training]]:
         """Begin a training, unless you end it when it is yielded, or it can't begin."""

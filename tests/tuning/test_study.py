@@ -183,7 +183,7 @@ def doomed(storage: str, study: str = "bowl") -> Iterator[None]:
     process = subprocess.Popen([sys.executable, BOWL, storage, study, "9", "600"])
     try:
         # It runs, and has its parameters.
-        until(lambda: any("seeds" in each.user_attrs for each in trials_of(storage, study)))
+        until(lambda: any(len(each.params) == 2 for each in trials_of(storage, study)))
         yield
     finally:
         process.kill()
