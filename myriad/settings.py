@@ -111,7 +111,6 @@ class Settings:
 
     Attributes:
         sources: where each value comes from, such as "OPTIMAL_BATCH_SIZE of .env", by field.
-        tuned_for: what the file's batch size was measured for; None if the file doesn't say.
 
     Example:
         >>> settings = Settings.read(None, {"USE_BF16": "true"})
@@ -192,7 +191,6 @@ class Settings:
         "WANDB_TAGS", "--wandb-tags", "Tags of the run there, with commas between them.", _names
     )
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    tuned_for: str | None = None
 
     @classmethod
     def table(cls) -> dict[str, Setting]:
@@ -246,8 +244,6 @@ class Settings:
                     if value is not None:
                         values[name] = value
                         sources[name] = source
-        if sources.get("batch_size", "").endswith(_FILE):
-            values["tuned_for"] = of_file.get(f"{cls.table()['batch_size'].variable}_TUNED_FOR")
         return cls(**values, sources=sources)
 
     def switches(self) -> dict[str, Any]:

@@ -1,30 +1,21 @@
-"""Measure which number of rows in a gradient step makes this machine learn fastest.
-
-`write_batch_size` keeps the answer in a `.env` file.
-"""
+"""Measure which number of rows in a gradient step makes this machine learn fastest."""
 
 import dataclasses
 import itertools
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from myriad import __version__
 from myriad.errors import InvalidArgumentError
-from myriad.files import read_text, write_errors_explained
-from myriad.hardware import available_bytes, fingerprint, package_versions
+from myriad.hardware import available_bytes
 from myriad.host import release_freed_memory
-from myriad.settings import variables_in
 from myriad.timing import Subject, interleave, median_interval, require_enough
 from myriad.training.config import TrainingConfig
 from myriad.training.memory import bytes_of, call_bytes, shortage_named
 from myriad.training.programs import Halves
 from myriad.xla import most_bytes, readable_bytes
 
-VARIABLE = "OPTIMAL_BATCH_SIZE"
-_TUNED_FOR = f"{VARIABLE}_TUNED_FOR"
 SIZES = tuple(2**power for power in range(7, 15))  # 128 to 16,384 rows
 # A batch with this share of the best batch's rows/s is good enough, since smaller batches learn
 # more from the same rows. Measured again in another process, the choice should still reach 95%, and
@@ -206,32 +197,3 @@ def _gradient_steps(config: TrainingConfig) -> int:
     if "gradient_steps" in options:
         return options["gradient_steps"]
     return options["num_minibatches"] * options["num_epochs"]
-
-
-def tuned_for(config: TrainingConfig) -> str:
-    """Return what a batch size depends on, in one line: agent, environment, machine, versions."""
-    jax = package_versions()["jax"]
-    machine = fingerprint().slug
-    return f"{config.agent} on {config.env}, {machine}, myriad {__version__}, jax {jax}"
-
-
-def write_batch_size(file: Path, batch_size: int, config: TrainingConfig) -> str | None:
-    """Write a batch size and what it was tuned for to a file. Other lines stay.
-
-    Returns:
-        a warning if the file had a value that was tuned for something else.
-
-    Raises:
-        InvalidArgumentError: the file can't be read or written.
-    """
-    from dotenv import set_key
-
-    had = variables_in(read_text(file), file) if file.exists() else {}
-    now = tuned_for(config)
-    with write_errors_explained(file):
-        set_key(file, VARIABLE, str(batch_size), quote_mode="never", follow_symlinks=True)
-        set_key(file, _TUNED_FOR, now, follow_symlinks=True)
-    if VARIABLE not in had or had.get(_TUNED_FOR) == now:
-        return None
-    whose = f"tuned for {had[_TUNED_FOR]}" if _TUNED_FOR in had else "not tuned"
-    return f"{file} had {VARIABLE}={had[VARIABLE]}, {whose}: it is replaced."

@@ -5,19 +5,14 @@ import pytest
 from myriad import create_config
 from myriad.autotune import batch
 from myriad.autotune.batch import (
-    VARIABLE,
     BatchRate,
     measure_batches,
     smallest_near_best,
     with_batch,
-    write_batch_size,
 )
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError
 from myriad.host import resident_bytes
-from myriad.settings import variables_in
-
-CONFIG = create_config("cartpole-control", "ppo", **{"agent.hidden_sizes": (8,)})
 
 
 # In a process of its own: memory that others gave back would serve the measurement again.
@@ -70,54 +65,21 @@ def test_sizes_are_timed_and_what_does_not_fit_is_refused_before_it_runs(agent):
     assert "are free" in large.refused
 
 
-FILE = "# mine\nFOO=1\n\nexport OPTIMAL_BATCH_SIZE = 7  \nBAR=2 # two"
-
-
-@pytest.mark.parametrize("text", ["", FILE])
-def test_other_lines_of_the_file_stay(tmp_path, text):
-    file = tmp_path / ".env"
-    if text:
-        file.write_text(text)
-    write_batch_size(file, 512, CONFIG)
-    written = file.read_text()
-    variables = variables_in(written, file)
-    assert variables[VARIABLE] == "512"
-    kept = [line for line in text.split("\n") if line and VARIABLE not in line]
-    assert [line for line in written.split("\n") if line and VARIABLE not in line] == kept
-    assert "ppo on cartpole-control" in variables[f"{VARIABLE}_TUNED_FOR"]
-
-
-def test_a_file_behind_a_link_keeps_its_mode(tmp_path):
-    file = tmp_path / "shared.env"
-    file.write_text("SECRET=1\n")
-    file.chmod(0o600)
-    (tmp_path / ".env").symlink_to(file)
-    write_batch_size(tmp_path / ".env", 512, CONFIG)
-    assert file.read_text().startswith("SECRET=1\nOPTIMAL_BATCH_SIZE=512\n")
-    assert file.stat().st_mode & 0o777 == 0o600
-
-
-def test_a_value_that_was_tuned_for_something_else_is_named(tmp_path):
-    file = tmp_path / ".env"
-    assert write_batch_size(file, 512, CONFIG) is None
-    assert write_batch_size(file, 256, CONFIG) is None
-    file.write_text(file.read_text().replace("ppo on", "dqn on"))
-    warning = write_batch_size(file, 128, CONFIG)
-    assert "OPTIMAL_BATCH_SIZE=256, tuned for dqn on cartpole-control" in str(warning)
-    file.write_text("OPTIMAL_BATCH_SIZE=64\n")
-    assert "not tuned: it is replaced" in str(write_batch_size(file, 128, CONFIG))
-
-
 def test_the_command_writes_to_env_where_you_name_no_file(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     found = [rate(128, 99.0), rate(256, 100.0)]
     monkeypatch.setattr(batch, "measure_batches", lambda *args, **kwargs: found)
     command = ["autotune", "--env", "cartpole-control", "--agent", "ppo", "--tune", "batch"]
     assert main([*command, "--write-env"]) == 0
-    assert "OPTIMAL_BATCH_SIZE=128\n" in (tmp_path / ".env").read_text()
+    assert (tmp_path / ".env").read_text() == "OPTIMAL_BATCH_SIZE=128\n"
     assert "128 rows: 99 rows/s (99 to 99)  <- chosen" in capsys.readouterr().out
-    assert main([*command, "--write-env", "other.env"]) == 0
-    assert (tmp_path / "other.env").exists()
+    other = tmp_path / "other.env"
+    other.write_text("# mine\nSECRET=1\nexport OPTIMAL_BATCH_SIZE = 7  \nBAR=2 # two")
+    other.chmod(0o600)
+    (tmp_path / "linked.env").symlink_to(other)
+    assert main([*command, "--write-env", "linked.env"]) == 0
+    assert other.read_text() == "# mine\nSECRET=1\nOPTIMAL_BATCH_SIZE=128\nBAR=2 # two"
+    assert other.stat().st_mode & 0o777 == 0o600
     (tmp_path / "notes.txt").write_text("some notes")
     assert main([*command, "--write-env", "notes.txt"]) == 2
     assert (tmp_path / "notes.txt").read_text() == "some notes"
