@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from myriad import Rollout, hardware, host, make_agent, make_env
-from myriad.errors import BackendStartedError, InvalidArgumentError
+from myriad.errors import InvalidArgumentError
 from myriad.hardware import Hardware
 from myriad.xla import describe, output_fusion
 
@@ -380,13 +380,3 @@ def test_a_flag_is_only_given_to_processors_that_have_what_it_asks_for(monkeypat
     assert "XLA_FLAGS names a file of options, there.txt" in reason("there.txt")
     monkeypatch.setattr(hardware, "has_512_bit_vectors", lambda: False)
     assert reason() == "this processor has no 512-bit vectors"
-
-
-def test_in_this_process_configure_repeats_what_the_tests_set_and_refuses_anything_else():
-    before = dict(os.environ)
-    first = hardware.configure()
-    assert hardware.configure() == first
-    if COUNT in first.applied:
-        with pytest.raises(BackendStartedError, match=f"{COUNT} can no longer be set"):
-            hardware.configure(first.cpu_devices + 1)
-    assert dict(os.environ) == before

@@ -5,6 +5,7 @@ A file that exists must be Optuna's already, or nothing is written to it.
 
 import contextlib
 import json
+import os
 import re
 import sqlite3
 import warnings
@@ -193,12 +194,15 @@ def _require_optunas_database(file: Path) -> None:
 
 def _require_optunas_journal(file: Path) -> None:
     """Refuse a file that doesn't begin and end with a record of Optuna's, before one is added."""
-    *records, rest = file.read_bytes().split(b"\n")
+    with file.open("rb") as journal:
+        first = journal.readline(2**20)
+        journal.seek(-1 if first else 0, os.SEEK_END)
+        is_whole = journal.read() in (b"\n", b"")
     try:
-        is_optunas = not records or {"op_code", "worker_id"} <= json.loads(records[0]).keys()
+        is_optunas = not first or {"op_code", "worker_id"} <= json.loads(first).keys()
     except (ValueError, AttributeError, RecursionError):
         is_optunas = False
-    if rest or not is_optunas:
+    if not is_whole or not is_optunas:
         raise InvalidArgumentError(
             f"{file} is not a journal of Optuna's, or its last record is not whole; remove that "
             "line, or name a new file."

@@ -130,14 +130,6 @@ def test_another_configuration_is_not_answered_from_the_cache(change):
         suggest_scan_chunk_size(**given, verbose=False)
 
 
-@pytest.mark.usefixtures("known", "no_compilation")
-def test_a_copied_file_is_measured_again_on_other_hardware(monkeypatch):
-    other = dataclasses.replace(fingerprint(), device_name="another processor")
-    monkeypatch.setattr(tuner, "fingerprint", lambda: other)
-    with pytest.raises(AssertionError, match="compiled"):
-        suggest_scan_chunk_size(*ARGUMENTS, verbose=False)
-
-
 @pytest.mark.slow
 def test_a_chunk_that_the_user_has_is_a_candidate_and_nothing_else_of_the_configuration_changes():
     config = create_config("cartpole-control", "pid", 4, 10_000, scan_chunk_size=48)
