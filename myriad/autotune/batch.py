@@ -52,32 +52,6 @@ class BatchRate:
     refused: str = ""
 
 
-def measure_batches(
-    config: TrainingConfig,
-    sizes: Sequence[int] = SIZES,
-    *,
-    rounds: int = _ROUNDS,
-    memory_limit: int | None = None,
-    on_size: Callable[[str], None] = lambda line: None,
-) -> list[BatchRate]:
-    """Time the gradient steps of a training with batches of several sizes, as `measure_arms` does.
-
-    Args:
-        config: the training. Its environment, agent and hyperparameters count.
-        sizes: rows of a gradient step.
-        rounds: alternations.
-        memory_limit: bytes that may be used; by default what the machine has left.
-        on_size: called with a line for every size before it is timed.
-
-    Raises:
-        InvalidArgumentError: see `measure_arms`.
-    """
-    arms = measure_arms(
-        {"": config}, sizes, rounds=rounds, memory_limit=memory_limit, on_size=on_size
-    )
-    return arms[""]
-
-
 def measure_arms(
     arms: Mapping[str, TrainingConfig],
     sizes: Sequence[int] = SIZES,

@@ -65,7 +65,7 @@ class Autotune(config_flags("env", "agent", "num_envs", "buffer_size"), XlaFlags
     def _tune_batch(self) -> None:
         from dotenv import set_key
 
-        from myriad.autotune.batch import SIZES, measure_batches, smallest_near_best, with_batch
+        from myriad.autotune.batch import SIZES, measure_arms, smallest_near_best, with_batch
         from myriad.files import read_text, write_errors_explained
         from myriad.settings import Settings, variables_in
         from myriad.training.config import make_config
@@ -77,7 +77,8 @@ class Autotune(config_flags("env", "agent", "num_envs", "buffer_size"), XlaFlags
                 self.write_env.open("a").close()  # before minutes of measuring
             # Nothing is added to a file of another kind.
             variables_in(read_text(self.write_env), self.write_env)
-        rates = measure_batches(config, memory_limit=self.memory_limit, on_size=print)
+        arms = measure_arms({"": config}, memory_limit=self.memory_limit, on_size=print)
+        rates = arms[""]
         chosen = smallest_near_best(rates)
         for rate in rates:
             mark = "  <- chosen" if rate is chosen else ""

@@ -170,12 +170,9 @@ def _pages(study: optuna.Study, settings: TuneSettings) -> Iterator[tuple[str, s
     several = len(objectives) > 1
     target = (lambda trial: trial.values[0]) if several else None
     same: dict[str, Any] = {"target": target, "target_name": objectives[0]}
-    varied = [name for name in done[0].params if len({str(t.params.get(name)) for t in done}) > 1]
     evaluator = PedAnovaImportanceEvaluator()
 
     def contour() -> Any:
-        if len(varied) < 2:
-            return None
         shares = get_param_importances(study, evaluator=evaluator, target=target)
         return visualization.plot_contour(study, list(shares)[:_MOST_IN_CONTOUR], **same)
 
@@ -196,9 +193,8 @@ def _pages(study: optuna.Study, settings: TuneSettings) -> Iterator[tuple[str, s
                 figure = draw()
             except (ValueError, RuntimeError, ZeroDivisionError):
                 continue  # There are too few trials, or all have the same value.
-        if figure is not None:
-            figure.update_layout(title_text=f"{settings.study_name}: {kind}")
-            yield kind, figure.to_html(include_plotlyjs="directory")
+        figure.update_layout(title_text=f"{settings.study_name}: {kind}")
+        yield kind, figure.to_html(include_plotlyjs="directory")
 
 
 def summary(result: TuneResult, files: Sequence[Path]) -> str:

@@ -214,11 +214,9 @@ class SearchSpace:
 
     def defaults(self, config: TrainingConfig) -> dict[str, Value]:
         """Return a configuration's values of all names in the space."""
-        values = {}
-        for name in self.names:
-            owner, _, option = name.partition(".")
-            options = config.agent_options
-            values[name] = options.get(option) if owner == "agent" else config.value_of(name)
+        options = [f"agent.{option}" for option in config.agent_options]
+        known = [name for name in self.names if name in options or "." not in name]
+        values = {name: config.value_of(name) for name in known}
         return {name: value for name, value in values.items() if value is not None}
 
     def suggest(self, trial: "BaseTrial") -> dict[str, Value]:
@@ -237,8 +235,8 @@ class SearchSpace:
         drawn = {}
         for name, each in self.parameters.items():
             if name in params:
-                choices = {_written(choice): choice for choice in each.choices}
-                drawn[name] = choices.get(params[name], params[name]) if choices else params[name]
+                kept = (choice for choice in each.choices if _written(choice) == params[name])
+                drawn[name] = next(kept, params[name])
         return {**self.fixed, **drawn}
 
     def params(self, fields: Mapping[str, Value]) -> dict[str, Value]:
@@ -251,10 +249,7 @@ class SearchSpace:
         for name, each in self.parameters.items():
             if name in fields and each.applies(values) and each.holds(fields[name]):
                 values[name] = fields[name]
-        return {
-            name: _written(value) if self.parameters[name].choices else value
-            for name, value in values.items()
-        }
+        return {name: _written(value) for name, value in values.items()}
 
     def shape(self, fields: Mapping[str, Value]) -> tuple[tuple[str, str], ...]:
         """Return a key of the program in which fields train. Fields with equal keys share one."""

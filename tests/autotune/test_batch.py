@@ -6,7 +6,7 @@ from myriad import create_config
 from myriad.autotune import batch
 from myriad.autotune.batch import (
     BatchRate,
-    measure_batches,
+    measure_arms,
     smallest_near_best,
     with_batch,
 )
@@ -51,13 +51,13 @@ def test_a_gradient_step_takes_as_many_rows_as_are_asked_for(agent):
 @pytest.mark.parametrize("agent", [pytest.param("ppo", marks=pytest.mark.long), "dqn"])
 def test_sizes_are_timed_and_what_does_not_fit_is_refused_before_it_runs(agent):
     config = create_config("cartpole-control", agent, **{"agent.hidden_sizes": (8,)})
-    (alone,) = measure_batches(config, [128], rounds=6)
+    (alone,) = measure_arms({"": config}, [128], rounds=6)[""]
     # What the process holds already counts, too.
     limit = resident_bytes() + alone.memory_bytes + (200 << 20)
     lines = []
-    small, large = measure_batches(
-        config, [128, 524_288], rounds=6, memory_limit=limit, on_size=lines.append
-    )
+    small, large = measure_arms(
+        {"": config}, [128, 524_288], rounds=6, memory_limit=limit, on_size=lines.append
+    )[""]
     assert [line.split()[0] for line in lines] == ["128", "524,288"]
     assert small.low <= small.rows_per_s <= small.high
     assert small.memory_bytes < large.memory_bytes
@@ -68,7 +68,7 @@ def test_sizes_are_timed_and_what_does_not_fit_is_refused_before_it_runs(agent):
 def test_the_command_writes_to_env_where_you_name_no_file(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     found = [rate(128, 99.0), rate(256, 100.0)]
-    monkeypatch.setattr(batch, "measure_batches", lambda *args, **kwargs: found)
+    monkeypatch.setattr(batch, "measure_arms", lambda *args, **kwargs: {"": found})
     command = ["autotune", "--env", "cartpole-control", "--agent", "ppo", "--tune", "batch"]
     assert main([*command, "--write-env"]) == 0
     assert (tmp_path / ".env").read_text() == "OPTIMAL_BATCH_SIZE=128\n"
