@@ -103,7 +103,7 @@ def autotune(
         say(str(result))
         return result
     training = CompiledTraining(config.changed(compile_mode="aot"))
-    with announced("compiling the training", say, every_s=1.0):
+    with announced("compiling the training", say):
         needs = compile_within_memory(
             training,
             limit=memory_limit,
@@ -118,7 +118,7 @@ def autotune(
         for chunk in (config.untuned_chunk_size, config.scan_chunk_size)
     }
     left = max(0.0, seconds - (time.perf_counter() - start))
-    with shortage_named(), announced("timing chunks", say, every_s=1.0):
+    with shortage_named(), announced("timing chunks", say):
         rounds = measure(training, others, min(_MOST_TIMING_S, left))
     entry = _entry(rounds, config.num_envs, most_bytes(needs.stated), spelled_out)
     cache.update("chunk_size_configs", key, lambda _: entry)
