@@ -220,8 +220,8 @@ def evaluate_ensemble(
 
     def score(learner: Any, state: Any) -> Score:
         evaluation = Evaluation(env, learner, NUM_EPISODES, max_steps=configs[0].eval_max_steps)
-        returns, ended = jax.device_get(jax.jit(evaluation.returns)(state, key))
-        return Score.of(returns[None], ended[None])
+        returns, _ = jax.device_get(jax.jit(evaluation.returns)(state, key))
+        return Score.of(returns[None])
 
     alone = tuple(score(each.learner, state) for each, state in zip(configs, states, strict=True))
     combined = "mean action" if together.is_box else "majority vote"
@@ -315,9 +315,6 @@ def train_again(
 def scores_of(again: Mapping[Any, Sequence[Training]]) -> dict[Any, Score]:
     """Return the scores of configurations that were trained again."""
     return {
-        number: Score.of(
-            np.concatenate([each.returns for each in trainings]),
-            np.concatenate([each.ended for each in trainings]),
-        )
+        number: Score.of(np.concatenate([each.returns for each in trainings]))
         for number, trainings in again.items()
     }

@@ -46,22 +46,16 @@ class Score:
             its episodes.
         by_seed: the mean of each training seed.
         num_episodes: number of episodes of all seeds together.
-        num_unfinished: number of episodes that were cut off.
     """
 
     value: float
     standard_error: float
     by_seed: tuple[float, ...]
     num_episodes: int
-    num_unfinished: int = 0
 
     @classmethod
-    def of(cls, returns: np.ndarray, ended: np.ndarray | None = None) -> "Score":
-        """Score returns `[S, E]`.
-
-        Args:
-            returns: the return of every episode.
-            ended: whether each episode ended, `[S, E]`; None if all did.
+    def of(cls, returns: np.ndarray) -> "Score":
+        """Score the return of every episode, `[S, E]`.
 
         Example:
             >>> Score.of(np.array([[1.0, 3.0], [3.0, 5.0]])).standard_error
@@ -71,9 +65,7 @@ class Score:
         means = returns.mean(axis=1)
         sample = means if len(means) > 1 else returns[0]
         error = sample.std(ddof=1) / math.sqrt(len(sample)) if len(sample) > 1 else math.nan
-        unfinished = 0 if ended is None else int((~np.asarray(ended, bool)).sum())
-        by_seed = tuple(map(float, means))
-        return cls(float(means.mean()), float(error), by_seed, returns.size, unfinished)
+        return cls(float(means.mean()), float(error), tuple(map(float, means)), returns.size)
 
     def interval(self) -> tuple[float, float]:
         """Return the 95% interval of the mean by Student's t."""
@@ -117,7 +109,6 @@ class Training:
         train_s: seconds of training, if they are measured.
         steps: the steps that the last evaluation reports.
         returns: the returns of its episodes, `[S, E]`.
-        ended: whether each episode ended, `[S, E]`.
         agents: the agents' states at the end, one for each seed, if they are kept.
         failure: why it can't continue.
         is_over: whether it has ended. Set it to end it early.
@@ -133,7 +124,6 @@ class Training:
     train_s: float = 0.0
     steps: Sequence[int] = ()
     returns: Any = None
-    ended: Any = None
     agents: Sequence[Any] = ()
     failure: str = ""
     is_over: bool = False
@@ -141,7 +131,7 @@ class Training:
     @property
     def score(self) -> Score:
         """The score of the last evaluation."""
-        return Score.of(self.returns, self.ended)
+        return Score.of(self.returns)
 
     def fail(self, reason: str | Exception) -> None:
         """End it for a reason."""
@@ -340,7 +330,7 @@ class _Slots:
             for slot, seed in zip(self._slots[training], training.seeds, strict=True):
                 active[slot] = True
                 keys[slot] = _evaluation_key(first_seed, seed)
-        returns, ended = self.population.evaluate(self._state, active, jnp.stack(keys))
+        returns, _ = self.population.evaluate(self._state, active, jnp.stack(keys))
         for training in trainings:
             slots = self._slots[training]
             if not np.isfinite(returns[slots]).all():
@@ -348,7 +338,6 @@ class _Slots:
                 training.fail(f"NaN or infinity in an evaluation at step {steps:,}")
                 continue
             training.returns = returns[slots]
-            training.ended = ended[slots]
             training.steps = self._boundaries[training.update]
             training.is_over = training.update == max(self._boundaries)
             if training.is_over and training.keeps_agents:
