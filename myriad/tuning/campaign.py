@@ -71,7 +71,6 @@ class TuneResult:
         study: the study, open. Close it, or use the result as a context manager.
         best: the winner; None if no trial was completed. It is the best trial of the confirmation
             on fresh seeds, or without a confirmation the best of the study.
-        fields: the winner's fields, as `create_config` takes them.
         confirmation: the best few trials next to the default; None if there was no confirmation.
         validation: the winner's score over `settings.validate` seeds.
         ensemble: the best policies together.
@@ -85,7 +84,6 @@ class TuneResult:
     space: SearchSpace
     study: optuna.Study
     best: FrozenTrial | None
-    fields: dict[str, Any]
     confirmation: Confirmation | None
     validation: Score | None
     ensemble: Ensemble | None
@@ -93,6 +91,11 @@ class TuneResult:
     num_ended: int
     total_s: float
     compile_s: float
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The winner's fields, as `create_config` takes them."""
+        return {} if self.best is None else self.space.fields(self.best.params)
 
     @property
     def is_interrupted(self) -> bool:
@@ -182,12 +185,11 @@ def _conclude(
             number = confirmed.candidates[0].number
             best = next(each for each in study.get_trials(deepcopy=False) if each.number == number)
             study.set_user_attr(BEST_CONFIRMED, number)
-    fields = {} if best is None else programs.space.fields(best.params)
     if best is not None and settings.validate and not is_interrupted():
         found["validation"] = validate(best, programs, is_interrupted)
     if best is not None and settings.ensemble > 1 and not is_interrupted():
         found["ensemble"] = evaluate_ensemble(study, programs, is_interrupted)
-    return {"best": best, "fields": fields, **found}
+    return {"best": best, **found}
 
 
 @dataclasses.dataclass
