@@ -19,6 +19,7 @@ if __name__ == "__main__" and not __package__:
     import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
 
 import functools
+import math
 import sys
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -139,19 +140,29 @@ def _row(env: str, agent: str, arm: str, size: int, **columns: Any) -> Row:
 def _measure_compile(env: str, agent: str, rounds: int) -> list[tuple[str, Row]]:
     """Time a forward and backward pass through an agent's networks, compiled and not, in turn."""
     import jax
+    import jax.numpy as jnp
+    import numpy as np
 
-    from myriad import create_config
-    from myriad.autotune.precision import gradient_pass, pass_arguments
+    from myriad import create_config, make_key
     from myriad.timing import compare
 
     config = create_config(env, agent)
-    gradient = gradient_pass(config.learner)
+    learner: Any = config.learner
+
+    def loss(params: Any, obs: jax.Array) -> jax.Array:
+        return jnp.mean(jnp.square(learner.outputs(params, obs)))
+
+    gradient = jax.grad(loss)
 
     def uncompiled(*args: Any) -> Any:
         with jax.disable_jit():
             return gradient(*args)
 
-    arguments = pass_arguments(config, _COMPILE_ROWS)
+    params = learner.init(make_key(0), num_envs=config.num_envs).params
+    space = config.environment.observation_space(config.environment.default_params)
+    rng = np.random.default_rng(0)
+    obs = rng.standard_normal((_COMPILE_ROWS, math.prod(space.shape)), np.float32)
+    arguments = (params, jnp.asarray(obs))
     sides = [functools.partial(side, *arguments) for side in (jax.jit(gradient), uncompiled)]
     found = compare(*sides, num_pairs=rounds, min_sample_s=_SAMPLE_S)
     return [

@@ -203,7 +203,7 @@ def _in_child(env: str, agent: str, num_steps: int, fields: dict[str, Any]) -> R
             "failed": sum(trial.state.name == "FAIL" for trial in trials),
             "share_of_steps": sum(steps) / (len(steps) * num_steps),
             "best": best.value,
-            "standard_error": best.user_attrs["standard_error"],
+            "standard_error": best.user_attrs["score"]["standard_error"],
         }
 
 

@@ -16,7 +16,6 @@ from jax.core import Tracer
 from myriad import distributed, hardware
 from myriad.agents.controller import ControllerLearner, TrainedPolicy
 from myriad.autotune import autotune
-from myriad.autotune.precision import warn_if_slower
 from myriad.envs import OBJECT, Environment
 from myriad.envs.environment import AnyEnvironment
 from myriad.errors import InvalidArgumentError, shown
@@ -171,7 +170,6 @@ def train_and_evaluate(
             config = config.changed(**wandb_names() | config.given)
         _require_runnable("train_and_evaluate", config, profile_chunks)
         path = _named(_new_path(config) if run_folder is None else run_folder)
-        warn_if_slower(config)
         toml = config.to_toml()
         path = Path(distributed.broadcast(str(path)))
         folder = distributed.on_first(lambda: RunFolder.create(path, toml, record))
@@ -234,7 +232,6 @@ def resume(
                 UserWarning,
                 stacklevel=3,
             )
-        warn_if_slower(config)
         settings = active_settings(config, dict.fromkeys(config.given, "config.toml"))
         with _held(folder):
             return _trainer(config, folder, quiet, profile_chunks, settings, callbacks).run()

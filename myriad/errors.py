@@ -13,8 +13,8 @@
 
 Each error is also the built-in that you would expect, so `except ValueError` keeps working.
 
-An `EnvironmentWarning`, an `AgentWarning`, a `ShortTrainingWarning` and a `SlowPrecisionWarning`
-are not errors: the training runs as you asked.
+An `EnvironmentWarning`, an `AgentWarning` and a `ShortTrainingWarning` are not errors: the training
+runs as you asked.
 """
 
 import difflib
@@ -84,10 +84,6 @@ class AgentWarning(UserWarning):
 
 class ShortTrainingWarning(UserWarning):
     """A training is so short that it can't be expected to learn anything."""
-
-
-class SlowPrecisionWarning(UserWarning):
-    """The compute dtype of the networks is slower on this machine than float32."""
 
 
 class MyriadError(Exception):

@@ -412,6 +412,10 @@ def _require_known(fields: Iterable[str]) -> None:
     for name in fields:
         if name in FIELDS or name.startswith(("agent.", "env.")):
             continue
+        if name == "run_folder":
+            raise InvalidArgumentError(
+                name, "is of a run: call train_and_evaluate(config, run_folder=...)."
+            )
         known = [each for each in FIELDS if not each.endswith("_options")]
         raise UnknownNameError("field", name, [*known, "agent.<hyperparameter>", "env.<parameter>"])
 
