@@ -13,7 +13,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -76,7 +76,7 @@ class Checkpoints:
         """
         path = self.folder / str(num_updates)
         aside = self.folder / f"saving-{num_updates}"
-        arrays = _arrays(state)
+        arrays = arrays_by_name(state)
 
         def make_room() -> Callable[[], bool]:
             self.folder.mkdir(exist_ok=True)
@@ -137,10 +137,10 @@ class Checkpoints:
         import orbax.checkpoint as ocp
 
         path = self._whole(num_updates)
-        expected = jax.eval_shape(_arrays, like)
+        expected = jax.eval_shape(arrays_by_name, like)
         with _unreported(), ocp.StandardCheckpointer() as checkpointer:
             held: Any = checkpointer.metadata(path).item_metadata
-            _require_kinds(path, held, expected)
+            require_kinds(path, held, expected)
             # If asked for NumPy's arrays, orbax doesn't look for the devices that saved them.
             kinds = {name: _numpy(held[name]) for name in held}
             if placement is not None:
@@ -150,17 +150,40 @@ class Checkpoints:
         named = zip(_names(like), leaves, strict=True)
         return jax.tree.unflatten(structure, [_leaf(saved.get(name), leaf) for name, leaf in named])
 
-    def restore_newest(self, like: Any) -> Any | None:
-        """Return the newest state, or None. A training may write to the folder at the same time.
+    def kinds(self, num_updates: int) -> Mapping[str, Any]:
+        """Return the shape and the dtype of each saved array by name.
 
         Raises:
-            InvalidArgumentError: see `restore`.
+            InvalidArgumentError: the checkpoint is damaged.
+        """
+        import orbax.checkpoint as ocp
+
+        path = self._whole(num_updates)
+        with _unreported(), ocp.StandardCheckpointer() as checkpointer:
+            held: Any = checkpointer.metadata(path).item_metadata
+        return held
+
+    def arrays(self, num_updates: int, names: Iterable[str]) -> dict[str, np.ndarray]:
+        """Return some of the arrays of `kinds`, and read no others."""
+        import orbax.checkpoint as ocp
+
+        path = self.folder / str(num_updates)
+        with _unreported(), ocp.PyTreeCheckpointer() as checkpointer:
+            on_host = {name: ocp.RestoreArgs(restore_type=np.ndarray) for name in names}
+            return checkpointer.restore(
+                path, item=dict.fromkeys(on_host, 0), restore_args=on_host, partial_restore=True
+            )
+
+    def read_newest(self, read: Callable[[int], Result]) -> Result | None:
+        """Return what `read` returns for the newest checkpoint, or None if there is none.
+
+        A training may write to the folder at the same time.
         """
         while (newest := self.latest()) is not None:
             path = self.folder / str(newest)
             before = identity(path)
             try:
-                return self.restore(newest, like)
+                return read(newest)
             except Exception:
                 # The training may have removed or replaced it meanwhile.
                 if self.latest() == newest and identity(path) == before:
@@ -212,7 +235,7 @@ class Checkpoints:
                 shutil.rmtree(removed, ignore_errors=True)
 
 
-def _require_kinds(path: Path, held: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+def require_kinds(path: Path, held: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     """Raise unless a checkpoint holds the arrays that a program needs."""
     for name in sorted(expected.keys() | held.keys()):
         has = _kind(held.get(name))
@@ -312,7 +335,7 @@ def _names(tree: Any) -> list[str]:
     return [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths]
 
 
-def _arrays(state: Any) -> dict[str, jax.Array]:
+def arrays_by_name(state: Any) -> dict[str, jax.Array]:
     """Return the leaves by name as orbax takes them: without empty ones, and keys as numbers."""
     named = zip(_names(state), jax.tree.leaves(state), strict=True)
     return {name: numbers_of(leaf) for name, leaf in named if leaf.size}

@@ -45,11 +45,13 @@ class Trainings:
     Args:
         programs: the programs, not compiled yet.
         seeds: the seed of each training, `[M]`, or None for the only one.
+        start: what they begin with in place of a drawn agent, a `Start`.
     """
 
-    def __init__(self, programs: Any, seeds: Sequence[Any] = (None,)):
+    def __init__(self, programs: Any, seeds: Sequence[Any] = (None,), start: Any = None):
         self.programs = programs
         self.seeds = seeds
+        self.start = start
 
     @property
     def devices(self) -> str:
@@ -69,7 +71,13 @@ class Trainings:
 
     def first_state(self) -> Any:
         """Return the state before the first update."""
-        return self.programs.first_state()
+        return self.begun(self.programs.first_state())
+
+    def begun(self, state: Any) -> Any:
+        """Return a first state with what the agent begins with."""
+        if self.start is None:
+            return state
+        return dataclasses.replace(state, agent=self.start.into(state.agent))
 
     def restored(self, checkpoints: Checkpoints, done: int) -> Any:
         """Return the state that a checkpoint holds."""
