@@ -407,8 +407,9 @@ def load_agent(
 ) -> tuple[TrainingConfig, Any, Any]:
     """Return the configuration of a run, its environment and its trained agent.
 
-    You can pass the agent to `Rollout`. It is a fixed greedy policy from the newest checkpoint, or
-    the controller. From a run of many seeds, you get the agent of one seed.
+    You can pass the agent to `Rollout`, or call `agent.act(key, obs)` in each step of any
+    environment. It is a fixed greedy policy from the newest checkpoint, or the controller. From a
+    run of many seeds, you get the agent of one seed.
 
     Args:
         run_folder: the folder that `train_and_evaluate` wrote.
