@@ -139,8 +139,8 @@ class SeedTrainings(Trainings):
 
     def evaluate(
         self, state: PopulationState, running: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        return self.programs.evaluate(state, running)
+    ) -> tuple[np.ndarray, np.ndarray, Any]:
+        return self.programs.play(state, running)
 
     def agents(self, state: PopulationState) -> Any:
         return self.programs.agents(state)

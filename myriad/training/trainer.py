@@ -108,12 +108,15 @@ class Trainings:
         """Return the report of one training."""
         return report
 
-    def evaluate(self, state: Any, running: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the returns of the evaluation's episodes, and whether each ended, `[M, E]`."""
+    def evaluate(self, state: Any, running: np.ndarray) -> tuple[np.ndarray, np.ndarray, Any]:
+        """Return the returns of the evaluation's episodes, and whether each ended, `[M, E]`.
+
+        The last result holds the scalars of `info` at each episode's last step, each `[M, E]`.
+        """
         own = self.programs.loop.of_first_device(state)
         results = self.programs.evaluate(own.agent, own.key, own.num_updates)
-        returns, ended, _ = jax.device_get(results)
-        return returns[None], ended[None]
+        returns, ended, _, infos = jax.device_get(results)
+        return returns[None], ended[None], {name: values[None] for name, values in infos.items()}
 
     def agents(self, state: Any) -> Any:
         """Return the learner's state, of many seeds with the axis of seeds first."""
@@ -364,10 +367,11 @@ class Trainer:
         run = self._run
         rows = []
         with self._timed("evaluate"):
-            returns, ended = self.trainings.evaluate(run.state, self._running)
+            returns, ended, infos = self.trainings.evaluate(run.state, self._running)
             for index in np.flatnonzero(self._running).tolist():
                 report = self.trainings.report_of(self._report, index)
-                figures = (report, returns[index], ended[index])
+                own = {name: values[index] for name, values in infos.items()}
+                figures = (report, returns[index], ended[index], own)
                 row = row_of_window(self.trainings.programs, run.update, *figures)
                 if (seed := self.trainings.seeds[index]) is not None:
                     row = {"seed": seed} | row
