@@ -130,7 +130,8 @@ def _require_same_agent(folder: RunFolder, config: TrainingConfig) -> None:
         raise InvalidArgumentError(
             "start_from", f"must be left out for {config.agent}, which learns nothing."
         )
-    theirs = read_fields(folder.config_toml(), trust=True)  # It names code, and runs none.
+    # Nothing that the file names is imported.
+    theirs = read_fields(folder.config_toml(), trust=True, known=("env",))
     if "seeds" in theirs:
         raise InvalidArgumentError(
             "start_from",

@@ -290,7 +290,7 @@ class Trainer:
             # A callback of process 0 may end later than JAX lets the others wait at their exit.
             distributed.broadcast(None)
             steps, total = self._run.steps, self._run.total_steps
-            end_interrupted(interrupted.number, steps, total, self.folder.path)
+            end_interrupted(interrupted.number, steps, total, self.folder.path, self.config)
 
     def _run_windows(self, interrupted: Flag) -> bool:
         """Train window by window, and save when it is time to. Return whether it ends early."""

@@ -61,7 +61,8 @@ def test_a_run_of_an_object_goes_on_with_the_object_and_not_without(tmp_path, ca
         with pytest.raises(InvalidArgumentError, match=r"object of the class Walk.*give such"):
             call(run)
     assert main(["evaluate", str(run)]) == 2
-    assert "object of the class Walk" in capsys.readouterr().err
+    assert "load_agent(run, env=...)" in capsys.readouterr().err
+    train_and_evaluate(config, tmp_path / "new", quiet=True, start_from=run)
     again, its_env, agent = load_agent(run, env=env)
     assert its_env is env
     same = evaluate(again, agent.state, 4), evaluate(config, results.agent_state, 4)
