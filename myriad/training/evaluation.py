@@ -53,7 +53,7 @@ class Evaluation:
         self._num_episodes = num_episodes
 
     @functools.cached_property
-    def _informed(self) -> "_Informed":
+    def _informed(self) -> Any:
         return _Informed.of(self._env)
 
     def returns(self, agent: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -81,9 +81,8 @@ class Evaluation:
             act_key, step_key = (
                 jax.random.fold_in(jax.random.fold_in(key, step), purpose) for purpose in range(2)
             )
-            obs: Any
-            obs, _ = batch_state.obs
-            action, memory = self._policy(agent, memory, act_key, obs)
+            seen: Any = batch_state.obs
+            action, memory = self._policy(agent, memory, act_key, seen[0])
             step_keys = keys_of(step_key, env_index)
             before = batch_state.num_episodes
             # Step and reset may share keys: after its first reset, an environment's results are
@@ -104,14 +103,14 @@ class Evaluation:
         batch_state = envs.reset(
             keys_of(jax.random.fold_in(key, jnp.uint32(0xFFFFFFFF)), env_index)
         )
-        _, infos = batch_state.obs
+        seen: Any = batch_state.obs
         start = (
             jnp.zeros((), jnp.uint32),
             batch_state,
             self._first_memory(env_index.shape[0]),
             jnp.zeros(env_index.shape, jnp.float32),
             jnp.zeros(env_index.shape, jnp.int32),
-            infos,
+            seen[1],
         )
         _, batch_state, _, returns, lengths, infos = while_loop(running, body, start)
         ended = batch_state.num_episodes > 0
