@@ -134,18 +134,10 @@ class Checkpoints:
             InvalidArgumentError: the checkpoint is damaged, or it is of another program, so that a
                 leaf is missing or has another shape.
         """
-        import orbax.checkpoint as ocp
-
-        path = self._whole(num_updates)
-        expected = jax.eval_shape(arrays_by_name, like)
-        with _unreported(), ocp.StandardCheckpointer() as checkpointer:
-            held: Any = checkpointer.metadata(path).item_metadata
-            require_kinds(path, held, expected)
-            # If asked for NumPy's arrays, orbax doesn't look for the devices that saved them.
-            kinds = {name: _numpy(held[name]) for name in held}
-            if placement is not None:
-                kinds = _placed(held, like, placement)
-            saved = checkpointer.restore(path, kinds)
+        path = self.folder / str(num_updates)
+        held = self.kinds(num_updates)
+        require_kinds(path, held, jax.eval_shape(arrays_by_name, like))
+        saved = self.arrays(num_updates, held, placement and _shardings(like, placement))
         leaves, structure = jax.tree.flatten(like)
         named = zip(_names(like), leaves, strict=True)
         return jax.tree.unflatten(structure, [_leaf(saved.get(name), leaf) for name, leaf in named])
@@ -163,15 +155,31 @@ class Checkpoints:
             held: Any = checkpointer.metadata(path).item_metadata
         return held
 
-    def arrays(self, num_updates: int, names: Iterable[str]) -> dict[str, np.ndarray]:
-        """Return some of the arrays of `kinds`, and read no others."""
+    def arrays(
+        self, num_updates: int, names: Iterable[str], shardings: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Return some of the arrays of `kinds`, and read no others.
+
+        Args:
+            num_updates: the update of the checkpoint.
+            names: the arrays.
+            shardings: where each goes; by default into the host's memory, as arrays of NumPy.
+        """
         import orbax.checkpoint as ocp
 
-        path = self.folder / str(num_updates)
+        # If asked for NumPy's arrays, orbax doesn't look for the devices that saved them.
+        how = {
+            name: ocp.ArrayRestoreArgs(sharding=shardings[name])
+            if shardings
+            else ocp.RestoreArgs(restore_type=np.ndarray)
+            for name in names
+        }
         with _unreported(), ocp.PyTreeCheckpointer() as checkpointer:
-            on_host = {name: ocp.RestoreArgs(restore_type=np.ndarray) for name in names}
             return checkpointer.restore(
-                path, item=dict.fromkeys(on_host, 0), restore_args=on_host, partial_restore=True
+                self.folder / str(num_updates),
+                item=dict.fromkeys(how, 0),
+                restore_args=how,
+                partial_restore=True,
             )
 
     def read_newest(self, read: Callable[[int], Result]) -> Result | None:
@@ -341,19 +349,9 @@ def arrays_by_name(state: Any) -> dict[str, jax.Array]:
     return {name: numbers_of(leaf) for name, leaf in named if leaf.size}
 
 
-def _numpy(kind: Any) -> np.ndarray:
-    """Return an array of this shape and dtype that takes no memory."""
-    return np.broadcast_to(np.zeros((), kind.dtype), kind.shape)
-
-
-def _placed(held: Any, like: Any, placement: Any) -> Any:
-    """Return the shapes of saved arrays, each with its sharding."""
+def _shardings(like: Any, placement: Any) -> dict[str, Any]:
     lies = jax.tree.leaves(jax.tree.broadcast(placement, like))
-    return {
-        name: jax.ShapeDtypeStruct(held[name].shape, held[name].dtype, sharding=sharding)
-        for name, sharding in zip(_names(like), lies, strict=True)
-        if name in held
-    }
+    return dict(zip(_names(like), lies, strict=True))
 
 
 def _leaf(saved: Any, like: Any) -> jax.Array:
