@@ -52,7 +52,7 @@ LEFT_OUT |= {"options", "given", "default_params", "actuator", "action_space"}
 PATHS = ["notes", "notes/precious.txt", "missing/x", "", "/dev/null", "/dev/full", "/proc", "run"]
 PATHS += ["run/config.toml", "x" * 300, "new folder", "../outside/x", "bad.toml", "fifo"]
 OUTPUTS = ["out.gif", "out.mp4", "out.txt", "missing/out.gif", "notes", "/dev/full", "/proc/x.gif"]
-TAKE_PATHS = ("config", "resume", "run_folder", "space", "warm_start", "write_env")
+TAKE_PATHS = ("config", "resume", "run_folder", "space", "start_from", "warm_start", "write_env")
 # What stands on a command line or in a file.
 WORDS = ["abc", "", " ", "-1", "0", "nan", "-inf", "1e400", "1.5", "9" * 5000, "none", "true", "[]"]
 WORDS += ["[1, 2]", "{a = 1}", '"', "\n", "1\nx = 2", "é", "0x10", "--env", "-", "--", "[" * 3000]
@@ -110,6 +110,7 @@ def required(command, env, agent, output):
         "settings": both,
         "render": ["--env", env, "--output", output, "--steps", "3"],
         "evaluate": ["run"],
+        "export": ["run", "--format", "stablehlo", "--output", output],
         "cite": ["notes/precious.txt"],
         "autotune": ["--show"],
         "tune": ["--env", env, "--n-trials", "0", "--study-name", "fuzzed", "--quiet"],

@@ -381,6 +381,10 @@ class DQN(GradientLearner[DQNState]):
             return 0.5 * _weighted_mean(jnp.square(error), weight)
         return _weighted_mean(optax.losses.huber_loss(error, delta=self.huber_delta), weight)
 
+    def named_params(self, state: DQNState) -> dict[str, Any]:
+        """Return the network's parameters by layer."""
+        return {"network": self._network.unravel(state.params)}
+
     def act(self, state: DQNState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose actions `[N]` for observations `[N, *O]`: the best one, or one to explore."""
         if greedy:

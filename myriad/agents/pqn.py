@@ -286,6 +286,10 @@ class PQN(GradientLearner[PQNState]):
         loss = 0.5 * jnp.mean(jnp.square(value - target))
         return loss, {"loss": loss}
 
+    def named_params(self, state: PQNState) -> dict[str, Any]:
+        """Return the network's parameters by layer."""
+        return {"network": self._network.unravel(state.params)}
+
     def act(self, state: PQNState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose actions `[N]` for observations `[N, *O]`: the best one, or one to explore."""
         values = self._values(state, flatten(obs))

@@ -252,6 +252,10 @@ class SAC(GradientLearner[SACState]):
         target = -self.policy.num_choices if self.target_entropy is None else self.target_entropy
         return jnp.exp(log_temperature) * (entropy - target)
 
+    def named_params(self, state: SACState) -> dict[str, Any]:
+        """Return the actor's parameters by layer."""
+        return {"actor": self._actor.unravel(self._split(state.params)[0])}
+
     def act(self, state: SACState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose `[N, *A]` for observations `[N, *O]`: the mode if `greedy`, else a draw."""
         keys = None if greedy else jax.random.split(key, obs.shape[0])

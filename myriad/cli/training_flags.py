@@ -4,6 +4,7 @@
 overrides variables and `.env`.
 """
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -206,7 +207,7 @@ class TrainingFlags(config_flags(*NAMES), XlaFlags):
             of_file = read_fields(text, trust=self.trust, known=flags)
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"{self.config}: {error}") from error
-        return _for_network(of_file, flags), flags
+        return _for_network(_for_env(of_file, flags), flags), flags
 
     def with_effective_defaults(self) -> type:
         """Return the class for `--help`, with the defaults of the training that flags describe.
@@ -336,6 +337,19 @@ def _placed(
     if option and source == str(file):
         error = error.renamed({subject: f"{owner}_options.{option}"})
     return InvalidArgumentError(f"{source}: {error}")
+
+
+def _for_env(of_file: dict[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop the parameters of a file's environment, if flags choose another environment."""
+    from myriad.envs import ENVIRONMENTS
+
+    before, now = (str(fields.get("env", "")) for fields in (of_file, {**of_file, **flags}))
+    if before == now:
+        return of_file
+    with contextlib.suppress(UnknownNameError):  # If it is the flag's, it is refused later.
+        if ENVIRONMENTS.resolve(before) == ENVIRONMENTS.resolve(now):
+            return of_file
+    return {name: value for name, value in of_file.items() if not name.startswith("env.")}
 
 
 def _for_network(of_file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:

@@ -106,6 +106,13 @@ def test_the_run_folder_holds_everything(whole, tmp_path):
     config, _, agent = load_agent(folder)
     assert config == whole.config
     assert_same_bits(agent.state, whole.agent_state)
+    obs = np.eye(2, 4, dtype=np.float32)
+    actions = config.learner.act(agent.state, jax.random.key(0), obs, greedy=True)
+    agent.act(jax.random.key(0), obs[0])
+    with count_compilations() as compilations:
+        again = [agent.act(jax.random.key(0), each) for each in obs]
+    assert not compilations.names
+    np.testing.assert_array_equal(again, actions)
     assert evaluate(config, agent.state, num_episodes=8).shape == (8,)
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == [".lock"]
     with pytest.raises(InvalidArgumentError, match="already holds a run"):
