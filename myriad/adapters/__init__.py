@@ -44,6 +44,7 @@ ADAPTERS = {
     "brax:": Library("myriad.adapters.brax", "brax", "brax"),
     "craftax:": Library("myriad.adapters.craftax", "craftax", "craftax"),
     "gymnax:": Library("myriad.adapters.gymnax", "gymnax", "bench"),
+    "jaxmarl:": Library("myriad.adapters.jaxmarl", "jaxmarl", "jaxmarl"),
     "jumanji:": Library("myriad.adapters.jumanji", "jumanji", "jumanji"),
     "navix:": Library("myriad.adapters.navix", "navix", "navix"),
     "pgx:": Library("myriad.adapters.pgx", "pgx", "pgx"),
