@@ -7,7 +7,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from myriad.adapters import from_gymnax, to_gymnasium, to_gymnasium_vector, to_gymnax
+    from myriad.adapters import (
+        from_gymnax,
+        to_brax,
+        to_gymnasium,
+        to_gymnasium_vector,
+        to_gymnax,
+        to_sb3,
+    )
     from myriad.agents import list_agents, make_agent, register_agent
     from myriad.api import (
         create_config,
@@ -46,9 +53,11 @@ __all__ = [
     "register_agent",
     "register_env",
     "resume",
+    "to_brax",
     "to_gymnasium",
     "to_gymnasium_vector",
     "to_gymnax",
+    "to_sb3",
     "train_and_evaluate",
 ]
 
@@ -56,7 +65,7 @@ __all__ = [
 _HOMES = {
     name: module
     for module, names in {
-        "adapters": "from_gymnax to_gymnasium to_gymnasium_vector to_gymnax",
+        "adapters": "from_gymnax to_brax to_gymnasium to_gymnasium_vector to_gymnax to_sb3",
         "agents": "list_agents make_agent register_agent",
         "api": "create_config evaluate load_agent make_train resume train_and_evaluate",
         "envs": "list_envs make_env register_env",
