@@ -10,7 +10,7 @@ import tyro
 
 from myriad import __version__
 from myriad.cli.flags import option_flag
-from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.errors import InvalidArgumentError, UnknownNameError, without_passwords
 from myriad.ranges import require_ranges
 from myriad.registry import Registry
 
@@ -111,11 +111,13 @@ def _command(name: str, words: Sequence[str], kind: Any) -> Any:
     dotted = [name for name in given if "." in name] if "options" in known else []
     flags = [(f"option_{i}", option_flag(name), None) for i, name in enumerate(dotted)]
     bases: dict[str, Any] = {"bases": (kind,), "namespace": {"__doc__": kind.__doc__}}
-    parsed = tyro.cli(
-        dataclasses.make_dataclass(kind.__name__, flags, frozen=True, **bases),
-        prog=f"myriad {name}",
-        args=words,
-    )
+    whole: Any = dataclasses.make_dataclass(kind.__name__, flags, frozen=True, **bases)
+    try:
+        parsed = tyro.cli(whole, args=words, console_outputs=False)
+    except SystemExit:
+        # It quotes what you wrote, so it gets that without passwords to print what is wrong.
+        tyro.cli(whole, prog=f"myriad {name}", args=[without_passwords(word) for word in words])
+        raise
     values = {field: getattr(parsed, field) for field in known}
     options = {name: getattr(parsed, f"option_{i}") for i, name in enumerate(dotted)}
     ours = {"options": options, "given": given}

@@ -58,6 +58,8 @@ rollout_steps = 16
         ("--agent.gamma 0.9", "--agent.gamma must be left out"),
         ("--output /dev/null/x", "--output must be a folder that can be written to"),
         ("--env postgresql://me:hush@h/x", "me:***@h/x"),
+        ("--storag postgresql://me:hush@h/x", "--storage"),
+        ("--sampler postgresql://me:hush@h/x", "--sampler"),
     ],
 )
 def test_what_cant_be_used_is_refused_and_makes_no_study(
