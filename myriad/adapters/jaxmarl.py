@@ -48,7 +48,7 @@ class FromJaxMARL(Adapter):
         space = Box(-np.inf, np.inf, (len(env.agents), numbers))
         return Built(env, space, _joint([env.action_space(agent) for agent in env.agents]))
 
-    def reset(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
+    def start(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
         obs, state = self.env.reset(key)
         return self._rows(obs), strongly_typed(state)
 
