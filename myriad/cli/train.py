@@ -33,7 +33,7 @@ class Train(TrainingFlags):
 
     start_from: Path | None = None
     """Begin with what the agent of the run in this folder has learned.
-    Its config.toml takes the place of --config."""
+    Without --config, its config.toml gives what you leave open."""
 
     num_seeds: NumSeeds = None
     """Number of seeds to train side by side in one program, counting up from seed."""

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 
 from myriad import create_config, load_agent, resume, train_and_evaluate
+from myriad.cli import main
 from myriad.errors import (
     InvalidArgumentError,
     NotInstalledError,
@@ -28,7 +29,7 @@ from myriad.training.callbacks.trackers import TensorBoard, require_trackers
 from myriad.training.metrics import History
 from myriad.training.run_folder import RunFolder, lines_of, rows_of
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 ROWS = [
     {"update": 1, "loss": 0.1},
     {"update": 2, "loss": math.nan, "low": -math.inf},
@@ -74,15 +75,17 @@ with RunFolder(Path(sys.argv[1])).held():
 """
 
 
-def test_a_folder_is_one_processs_until_it_ends_or_is_killed(tmp_path):
-    folder = new_folder(tmp_path / "run")
+def test_a_folder_is_one_processs_until_it_ends_or_is_killed(tmp_path, capsys):
+    config = create_config("cartpole", "pid", num_envs=2, steps_per_env=64)
+    folder = RunFolder.create(tmp_path / "run", config.to_toml(), {})
+    new = ["train", "--env", "cartpole", "--agent", "pid", "--run-folder", str(folder.path)]
     with start(HOLD, folder.path) as process:
         assert process.stdout
         assert process.stdout.readline() == "in\n"
-        with pytest.raises(
-            InvalidArgumentError, match=r"^run folder .*run is in use by .*process.*: .*\.$"
-        ):
-            folder.held().__enter__()
+        for command in (["train", "--resume", str(folder.path)], new):
+            assert main(command) == 2
+            said = capsys.readouterr().err
+            assert said.startswith(f"run folder {folder.path} is in use by process {process.pid}")
         process.send_signal(signal.SIGKILL)
         process.wait(60)
         with folder.held():
