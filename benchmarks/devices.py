@@ -112,10 +112,9 @@ def training_config(declared: Workload, place: Place) -> Any:
 
 def _ready(declared: Workload, place: Place) -> tuple[Any, int]:
     """Compile and warm up a place's program. Return it, and the steps of a long enough call."""
-    from myriad import make_agent, make_env
-    from myriad.programs import TrainingProgram
-
     if declared.agent == "random":
+        from myriad import make_agent, make_env
+
         env = make_env(declared.env)
         agent = make_agent("random", env)
         sizes = (place.num_envs, declared.scan_chunk_size)
@@ -123,6 +122,8 @@ def _ready(declared: Workload, place: Place) -> tuple[Any, int]:
         built.start()
         built.run(_BURN_IN_STEPS)
     else:
+        from myriad.programs import TrainingProgram
+
         built = TrainingProgram(training_config(declared, place))
         built.warm_up()
     if built.num_devices != place.num_devices:
