@@ -16,7 +16,6 @@ from jax.core import Tracer
 from myriad import distributed, hardware
 from myriad.agents.controller import ControllerLearner, TrainedPolicy
 from myriad.autotune import autotune
-from myriad.autotune.precision import warn_if_slower
 from myriad.envs import OBJECT, Environment
 from myriad.envs.environment import AnyEnvironment
 from myriad.errors import InvalidArgumentError, shown
@@ -184,7 +183,6 @@ def train_and_evaluate(
 
             start = Start.read(_named(start_from, "start_from"), config)
             record["start_from"] = start.record
-        warn_if_slower(config)
         toml = config.to_toml()
         path = Path(distributed.broadcast(str(path)))
         folder = distributed.on_first(lambda: RunFolder.create(path, toml, record))
@@ -247,7 +245,6 @@ def resume(
                 UserWarning,
                 stacklevel=3,
             )
-        warn_if_slower(config)
         settings = active_settings(config, dict.fromkeys(config.given, "config.toml"))
         with _held(folder):
             start = None

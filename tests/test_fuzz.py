@@ -32,7 +32,7 @@ from myriad import MyriadError, list_agents, list_envs, make_env
 from myriad import settings as outer
 from myriad.agents import AGENTS
 from myriad.api import evaluate_run
-from myriad.autotune import autotune, suggest_config, suggest_scan_chunk_size
+from myriad.autotune import autotune, suggest_scan_chunk_size
 from myriad.cli import main
 from myriad.cli.arguments import COMMANDS, load_command
 from myriad.cli.train import TrainingFlags
@@ -319,7 +319,7 @@ def targets():
     config = tiny("ppo")
     functions = [getattr(myriad, name) for name in myriad.__all__ if name != "MyriadError"]
     functions += [rollout.init, rollout.run, rollout.run_chunk, rollout.record_chunk]
-    functions += [evaluate_run, autotune, suggest_config, suggest_scan_chunk_size, record]
+    functions += [evaluate_run, autotune, suggest_scan_chunk_size, record]
     functions += [rollout.summary, TrainingConfig.from_toml, myriad.make_train(config)]
     fitting = {"env": env, "agent": agent, "config": config, "key": myriad.make_key(0)}
     fitting |= {"agent_state": config.learner.init(myriad.make_key(0), 2)}
@@ -341,7 +341,7 @@ def calls(draw, ends):
     ]
     fits = fitting | {"name": "ppo" if function is myriad.make_agent else "cartpole"}
     fits["state"] = rollout.init(0)  # a new one, since a chunk takes its arrays over
-    if function in (myriad.create_config, suggest_config, suggest_scan_chunk_size):
+    if function in (myriad.create_config, suggest_scan_chunk_size):
         fits |= {"env": "cartpole", "agent": "pid"}
     arguments = {
         each.name: fits.get(each.name)

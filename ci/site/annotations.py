@@ -13,11 +13,10 @@ from typing import Annotated
 from pydantic import AfterValidator, ConfigDict
 from pydantic.dataclasses import dataclass
 
-from perfgate.config import Regex
+from perfgate.config import Regex, validated
 from perfgate.files import read_toml
 from perfgate.history.asv_results import Archive
 from perfgate.history.levels import BenchmarkHistory
-from perfgate.validation import validated
 
 NAME = "annotations.toml"
 _MODEL = ConfigDict(extra="forbid")

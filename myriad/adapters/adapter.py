@@ -9,15 +9,17 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 
 from myriad.errors import InvalidArgumentError, MyriadError, UnknownNameError
-from myriad.ranges import ranges_of, require_ranges
+from myriad.random import make_key
+from myriad.ranges import Integer, ranges_of, require_ranges
 from myriad.registry import check_overrides
 from myriad.spaces import Space
+from myriad.xla import holds_keys
 
 
 class Built(NamedTuple):
@@ -37,6 +39,8 @@ class Adapter:
     Attributes:
         name: the environment's name in its library.
         options: the arguments of the library's own class that you chose, sorted by name.
+        reset_pool: number of first states that are drawn once, with the default parameters. A reset
+            then picks one of them. With 0, each reset draws its own, as in the library.
     """
 
     library: ClassVar[str]
@@ -45,12 +49,15 @@ class Adapter:
     options: tuple[tuple[str, Any], ...] = dataclasses.field(
         default=(), metadata={"arguments": True}, kw_only=True
     )
+    reset_pool: Annotated[int, Integer(0)] = dataclasses.field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
         require_ranges(self)
         # Build it now: a library that builds or imports inside a trace leaks tracers.
         try:
             _built(self)
+            if self.reset_pool:
+                _pool(self)
         except MyriadError:
             raise
         except Exception as error:
@@ -71,6 +78,10 @@ class Adapter:
 
     def build(self) -> Built:
         """Build the environment. It is kept, and shared with equal adapters."""
+        raise NotImplementedError
+
+    def start(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
+        """Draw a first observation and a first state, as the library's reset does."""
         raise NotImplementedError
 
     @classmethod
@@ -115,6 +126,14 @@ class Adapter:
         """The library's own environment."""
         return _built(self).env
 
+    def reset(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
+        if not self.reset_pool:
+            return self.start(key, params)
+        index_key, fresh_key = jax.random.split(key)
+        index = jax.random.randint(index_key, (), 0, self.reset_pool)
+        word = jax.random.bits(fresh_key)
+        return jax.tree.map(lambda leaf: _with_fresh_keys(leaf[index], word), _pool(self))
+
     def observation_space(self, params: Any) -> Any:
         return _built(self).observation_space
 
@@ -125,6 +144,21 @@ class Adapter:
 @functools.cache
 def _built(adapter: Adapter) -> Built:
     return adapter.build()
+
+
+@functools.cache
+def _pool(adapter: Adapter) -> tuple[Any, Any]:
+    """Return the first observations and states to pick from, leaves `[reset_pool, ...]`."""
+    keys = jax.random.split(make_key(0), adapter.reset_pool)
+    return jax.jit(jax.vmap(adapter.start, in_axes=(0, None)))(keys, adapter.default_params)
+
+
+def _with_fresh_keys(leaf: jax.Array, word: jax.Array) -> jax.Array:
+    """Fold a word into the keys of a state, so that its next episode draws other numbers."""
+    if not holds_keys(leaf):
+        return leaf
+    keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(leaf.ravel(), word)
+    return keys.reshape(leaf.shape)
 
 
 def defaults_of(function: Any) -> dict[str, Any]:
@@ -171,3 +205,8 @@ def strongly_typed(tree: Any) -> Any:
     return jax.tree.map(
         lambda leaf: jax.lax.convert_element_type(leaf, jnp.asarray(leaf).dtype), tree
     )
+
+
+def typed_key(key: jax.Array) -> jax.Array:
+    """Return a typed key, since users of other libraries may pass those of `jax.random.PRNGKey`."""
+    return key if holds_keys(key) else jax.random.wrap_key_data(key)

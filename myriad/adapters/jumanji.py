@@ -39,7 +39,7 @@ class FromJumanji(Adapter):
             env = importlib.import_module("jumanji.wrappers").MultiToSingleWrapper(env)
         return Built(env, _space(env.observation_spec), _action_space(env.action_spec))
 
-    def reset(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
+    def start(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
         state, timestep = self.env.reset(key)
         return strongly_typed(timestep.observation), strongly_typed(state)
 

@@ -21,8 +21,7 @@ from myriad.agents.networks.mlp import EXACT
 from myriad.agents.precision import DYNAMIC, Precision
 from myriad.counters import Counter
 from myriad.envs import Environment
-from myriad.envs.wrappers import MaskedObservation
-from myriad.ranges import INT64, Integer, require_ranges
+from myriad.ranges import INT64, Integer
 
 # The value of `anneal_updates` that means the length of the training.
 WHOLE_TRAINING = "training"
@@ -90,13 +89,12 @@ class GradientLearner(Learner[State]):
     @property
     def is_masked(self) -> bool:
         """Whether a mask of the legal actions follows each observation."""
-        return isinstance(self.env, MaskedObservation)
+        return hasattr(self.env, "unmasked")
 
     @classmethod
     def create(cls, env: Environment, **overrides: Any) -> Self:
         """Build the learner for `env`. Raises InvalidArgumentError if a value can't be used."""
-        learner = cls(env, **network_defaults(cls, overrides) | overrides)
-        require_ranges(learner)
+        learner = super().create(env, **network_defaults(cls, overrides) | overrides)
         learner.require_fit()
         return learner
 

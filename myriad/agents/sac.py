@@ -35,7 +35,7 @@ from myriad.agents.minibatches import MANY_ENVS, require_whole_parts, steps_for_
 from myriad.agents.networks import NetworkSpec
 from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import RunningMoments, normalize_obs, update_moments
-from myriad.agents.q_learning import QNetwork
+from myriad.agents.q_learning import QNetwork, TwinCritics
 from myriad.agents.replay import Experience, ReplayRing, ReplayState, share_replay
 from myriad.agents.squashed_gaussian import SquashedGaussianPolicy
 from myriad.agents.trajectory import act_and_step
@@ -120,7 +120,7 @@ class SAC(GradientLearner[SACState]):
     def require_fit(self) -> None:
         """Raise InvalidArgumentError if actions have no bounds or the networks can't be used."""
         require_whole_parts(self.batch_size, self.gradient_accumulation)
-        for network in (self._actor, self._critic):
+        for network in (self._actor, self._critics.network):
             network.require_outputs()
 
     @classmethod
@@ -145,7 +145,7 @@ class SAC(GradientLearner[SACState]):
 
     def init(self, key: jax.Array, num_envs: int) -> SACState:
         """Draw the networks' parameters and allocate the buffer."""
-        networks = (self._actor, self._critic, self._critic)
+        networks = (self._actor, self._critics.network, self._critics.network)
         drawn = [net.init(jax.random.fold_in(key, i)) for i, net in enumerate(networks)]
         obs, _ = jax.eval_shape(self.env.reset, make_key(0), self.env.default_params)
         no_obs = jnp.zeros((num_envs, self._actor.obs_size), obs.dtype)
@@ -236,13 +236,13 @@ class SAC(GradientLearner[SACState]):
 
         outputs = self._actor.values(jax.lax.stop_gradient(actor), next_obs)
         choice, log_prob = self.policy.sample(outputs, noise[:, 0])
-        next_value = jnp.min(self._values(state.target_params, next_obs, choice), axis=0)
+        next_value = jnp.min(self._critics.values(state.target_params, next_obs, choice), axis=0)
         target = batch.reward + batch.discount * (next_value - temperature * log_prob)
-        errors = self._values(critics, obs, batch.action) - target
+        errors = self._critics.values(critics, obs, batch.action) - target
         critic_loss = 0.5 * jnp.mean(jnp.sum(jnp.square(errors), axis=0))
 
         choice, log_prob = self.policy.sample(self._actor.values(actor, obs), noise[:, 1])
-        value = jnp.min(self._values(jax.lax.stop_gradient(critics), obs, choice), axis=0)
+        value = jnp.min(self._critics.values(jax.lax.stop_gradient(critics), obs, choice), axis=0)
         actor_loss = jnp.mean(temperature * log_prob - value)
         metrics = (actor_loss, critic_loss, -jnp.mean(log_prob), temperature)
         return actor_loss + critic_loss, dict(zip(self.losses, metrics, strict=True))
@@ -265,7 +265,7 @@ class SAC(GradientLearner[SACState]):
         """Return the outputs of all networks, `[B, 2 C + 2]`, for prepared ones `[B, D]`."""
         actor, critics = self._split(params)
         outputs = self._actor.values(actor, inputs)
-        values = self._values(critics, inputs, self.policy.mode(outputs))
+        values = self._critics.values(critics, inputs, self.policy.mode(outputs))
         return jnp.concatenate([outputs, values.T], axis=1)
 
     def _choice(self, state: SACState, keys: jax.Array | None, obs: jax.Array) -> jax.Array:
@@ -277,17 +277,9 @@ class SAC(GradientLearner[SACState]):
         noise = jax.vmap(lambda key: jax.random.normal(key, (self.policy.num_choices,)))(keys)
         return self.policy.sample(outputs, noise)[0]
 
-    def _values(self, critics: jax.Array, obs: jax.Array, choice: jax.Array) -> jax.Array:
-        """Return the values of both critics, `[2, B]`, of prepared observations `[B, D]`."""
-        shape = self._actor.spec.obs_shape
-        choice = choice.reshape(-1, *[1] * (len(shape) - 1), choice.shape[1])
-        choices = jnp.broadcast_to(choice, (obs.shape[0], *shape[:-1], choice.shape[-1]))
-        inputs = flatten(jnp.concatenate([obs.reshape(-1, *shape), choices], axis=-1))
-        return jnp.stack([self._critic.values(each, inputs)[:, 0] for each in critics])
-
     def _split(self, params: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return the parameters of the actor, and those of the critics, `[2, Q]`."""
-        size = jax.eval_shape(self._critic.init, make_key(0)).shape[0]
+        size = self._critics.size
         return params[: -2 * size], params[-2 * size :].reshape(2, size)
 
     @cached_property
@@ -301,10 +293,8 @@ class SAC(GradientLearner[SACState]):
         return QNetwork(NetworkSpec.of(self), 2 * self.policy.num_choices)
 
     @cached_property
-    def _critic(self) -> QNetwork:
-        *axes, last = self._actor.spec.obs_shape
-        shape = (*axes, last + self.policy.num_choices)
-        return QNetwork(dataclasses.replace(self._actor.spec, obs_shape=shape), 1)
+    def _critics(self) -> TwinCritics:
+        return TwinCritics(self._actor.spec, self.policy.num_choices)
 
     @property
     def optimizer(self) -> optax.GradientTransformation:

@@ -9,9 +9,7 @@ from myriad.errors import InvalidArgumentError
 from myriad.files import say
 from myriad.ranges import Integer, NumSeeds
 from myriad.settings import FLAG
-from myriad.training.config import (
-    TrainingConfig,
-)
+from myriad.training.config import TrainingConfig
 
 # Flags that say how to run a training. They don't describe the training itself.
 _OF_PROCESSES = ("distributed", "coordinator", "num_processes", "process_id")

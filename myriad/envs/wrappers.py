@@ -151,6 +151,11 @@ class MaskedObservation(Wrapper):
     vector. Networks get the observation in its own shape and without the mask.
     """
 
+    @property
+    def unmasked(self) -> Environment:
+        """The environment without the mask, from which learners know that there is one."""
+        return self.env
+
     def reset(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
         obs, state = self.env.reset(key, params)
         return self._masked(obs, state), state

@@ -118,7 +118,7 @@ class TrainingConfig:
     num_devices: Annotated[int, Integer(1, 65_536)]
     eval_frequency: Annotated[int, Integer(1, INT64)]
     eval_rollouts: Annotated[int, Integer(1)] = 32
-    eval_max_steps: Annotated[int, Integer(1)] = 10_000
+    eval_max_steps: Annotated[int, Integer(1)] = 2_500
     target_return: Annotated[float | None, Number(*HOST, words=(None,))] = None
     checkpoint_every_s: Annotated[float, Number(0, HOST[1], infinity=True)] = 60.0
     monitor_every: Annotated[int, Integer(0)] = 1
@@ -427,6 +427,10 @@ def _require_known(fields: Iterable[str]) -> None:
     for name in fields:
         if name in FIELDS or name.startswith(("agent.", "env.")):
             continue
+        if name == "run_folder":
+            raise InvalidArgumentError(
+                name, "is of a run: call train_and_evaluate(config, run_folder=...)."
+            )
         known = [each for each in FIELDS if not each.endswith("_options")]
         raise UnknownNameError("field", name, [*known, "agent.<hyperparameter>", "env.<parameter>"])
 

@@ -35,11 +35,11 @@ from myriad.errors import (
     UnknownNameError,
 )
 from myriad.random import make_key
-from myriad.spaces import Box, Discrete
 from myriad.training.loop import LearningLoop
 from myriad.training.programs import CompiledTraining
 from myriad.training.trainer import warn_if_short
 from myriad.xla import count_compilations
+from tests.learners import ACTIONS
 
 ROOT = Path(__file__).parents[2]
 # One small layer: what a training does around a network does not depend on its size.
@@ -275,7 +275,7 @@ def refuses(agent, name):
     if agent in ("pid", "bangbang"):
         return not hasattr(env, "control_error")
     space = env.action_space(env.default_params)
-    kind = {"pqn": Discrete, "dqn": Discrete, "sac": Box}.get(agent)
+    kind = ACTIONS.get(agent)
     return kind is not None and not isinstance(space, kind)
 
 

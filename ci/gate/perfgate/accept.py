@@ -8,11 +8,18 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from perfgate.config import WORSE, Accepted, Rules, find_rules, read_accepted, read_rules
+from perfgate.config import (
+    WORSE,
+    Accepted,
+    Rules,
+    find_rules,
+    read_accepted,
+    read_rules,
+    validated,
+)
 from perfgate.errors import UsageError
 from perfgate.files import read_text, replace_text
 from perfgate.options import DEFAULT_OUTPUT, Parser, add_suite_config, guarded
-from perfgate.validation import validated
 
 _HEADER = "# Regressions that were accepted, each with its reason and last day.\n"
 
@@ -26,13 +33,18 @@ def accept(options: argparse.Namespace) -> int:
     """Write the entries, print what they allow, and return the exit code."""
     rules_file, file = find_rules(options.suite_config.resolve().parent)
     read_accepted(file)  # Nothing is added to a file that has a mistake or is not ours.
-    metrics = [options.metric or "time"]
+    rules = read_rules(rules_file, file)
     try:
-        if options.metric is None and options.ratio is None:
-            metrics = _failed_metrics(options, read_rules(rules_file, file))
-        entries = [_entry(options, metric) for metric in metrics]
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        ratios = _ratios(options, rules)
+    except (ValueError, LookupError, TypeError, AttributeError):  # the file may hold anything
         raise UsageError(f"{options.report} is not a report of the gate.") from None
+    fields = {name: getattr(options, name) for name in ("benchmark", "reason", "expires")}
+    entries = [
+        validated(Accepted, fields | {"metric": metric, "ratio": ratio}, "accept")
+        for metric, ratio in ratios.items()
+    ]
+    if entries[0].is_expired:
+        raise UsageError(f"--expires must not be in the past, but got {options.expires}.")
     for entry in entries:
         write_accepted(file, entry)
         print(
@@ -42,21 +54,36 @@ def accept(options: argparse.Namespace) -> int:
     return 0
 
 
-def _entry(options: argparse.Namespace, metric: str) -> Accepted:
-    ratio = options.ratio
-    if ratio is None:
-        # A benchmark that is gone has no ratio, so its entry holds a 1.
-        ratio = 1.0 if metric == "missing" else _reported_ratio(options, metric)
-    fields = {name: getattr(options, name) for name in ("benchmark", "reason", "expires")}
-    entry = validated(Accepted, fields | {"metric": metric, "ratio": ratio}, "accept")
-    if entry.is_expired:
-        raise UsageError(f"--expires must not be in the past, but got {options.expires}.")
-    return entry
+def _ratios(options: argparse.Namespace, rules: Rules) -> dict[str, float]:
+    """Return the metrics to accept, each with its ratio.
 
-
-def _failed_metrics(options: argparse.Namespace, rules: Rules) -> list[str]:
-    """Return the metrics that failed in the last report, each cost before its stand-ins."""
+    Those of the last report are rounded away from 1, so that they cover the measured value.
+    """
+    if options.ratio is not None:
+        return {options.metric or "time": options.ratio}
+    if options.metric == "missing":
+        return {"missing": 1.0}  # what is gone has no ratio
     row = _reported_row(options)
+    # If the base has none of a metric, the entry holds head's value.
+    known = {
+        each["metric"]: each["ratio"] if each["base"] else each["head"] for each in row["changes"]
+    }
+    known |= {"time": row.get("ratio"), "missing": 1.0}
+    found = {}
+    for metric in [options.metric] if options.metric else _failed_metrics(row, rules):
+        ratio = known.get(metric)
+        if ratio is None:
+            raise UsageError(
+                f"the last report has no ratio of {metric} for {options.benchmark}; "
+                "give one with --ratio."
+            )
+        rounded = round(ratio + math.copysign(0.0005, ratio - 1), 3) or 0.0  # and not -0.0
+        found[metric] = 1.0 if metric == "missing" else rounded
+    return found
+
+
+def _failed_metrics(row: dict[str, Any], rules: Rules) -> list[str]:
+    """Return the metrics that failed in the last report, each cost before its stand-ins."""
     changes = [each["metric"] for each in row["changes"] if each["word"] == WORSE]
     # A row that hangs on head is slower too, but has no ratio.
     found = "time" if "ratio" in row else "missing"
@@ -64,32 +91,14 @@ def _failed_metrics(options: argparse.Namespace, rules: Rules) -> list[str]:
     failed += [
         metric
         for metric in changes
-        if rules.rule_of(metric, options.benchmark).stands_for not in {*failed, *changes}
+        if rules.rule_of(metric, row["name"]).stands_for not in {*failed, *changes}
     ]
     if row["outcome"] != "failed" or not failed:
         raise UsageError(
-            f"no metric of {options.benchmark} failed in the last report; "
+            f"no metric of {row['name']} failed in the last report; "
             "name the one to accept with --metric."
         )
     return failed
-
-
-def _reported_ratio(options: argparse.Namespace, metric: str) -> float:
-    """Return the last report's ratio, rounded away from 1 so that it covers the measured value.
-
-    If the base has none of the metric, this is head's value.
-    """
-    row = _reported_row(options)
-    changes = {
-        each["metric"]: each["ratio"] if each["base"] else each["head"] for each in row["changes"]
-    }
-    found = row.get("ratio") if metric == "time" else changes.get(metric)
-    if found is None:
-        raise UsageError(
-            f"the last report has no ratio of {metric} for {options.benchmark}; "
-            "give one with --ratio."
-        )
-    return round(found + math.copysign(0.0005, found - 1), 3) or 0.0  # and not -0.0
 
 
 def _reported_row(options: argparse.Namespace) -> dict[str, Any]:

@@ -15,35 +15,30 @@ Exit codes: 0 found, 2 wrong usage, 3 could not tell.
 """
 
 import argparse
-import contextlib
 import dataclasses
-import difflib
 import random
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from perfgate import machine
 from perfgate.config import CHANGED, UNSURE, WORSE, Rules, find_rules, read_rules
-from perfgate.errors import PreparationError, UsageError
-from perfgate.measure.confirmation import Confirmation
+from perfgate.errors import PreparationError, UsageError, closest
+from perfgate.measure.confirmation import confirm
 from perfgate.measure.discovery import discover
 from perfgate.measure.inspection import inspect
 from perfgate.measure.pairing import Session
-from perfgate.measure.progress import Progress
+from perfgate.measure.progress import Progress, Run
 from perfgate.metrics import describe_change, numbers_of
 from perfgate.options import Parser, add_python, add_suite_config, guarded
 from perfgate.report.markdown import measured
 from perfgate.rows import MODULE, Benchmark, Row
 from perfgate.source.asv_config import read_config
-from perfgate.source.changes import can_matter, changed_code
-from perfgate.source.environments import build_environment
+from perfgate.source.changes import can_matter
 from perfgate.source.git import commit_of, git
-from perfgate.source.sides import Side, Sides, checked_out
+from perfgate.source.sides import Sides, checked_out
 from perfgate.stats.evidence import NOT_SLOWER, UNDECIDED
 
 
@@ -82,31 +77,19 @@ def find(options: argparse.Namespace) -> int:
     good, bad = commit_of(options.good, root), commit_of(options.bad, root)
     config = read_config(file.resolve(), root)
     commits = commits_between(good, bad, config.folder / config.benchmark_dir, root)
-    with contextlib.ExitStack() as stack:
-        visits = Visits(file, bad, options.python, stack)
-        sides = visits.pair(good, bad)
+    with checked_out(file, good, bad, python=options.python, suite=bad) as sides:
         rules = read_rules(*find_rules(sides.head.root / sides.config.folder))
-        rows, _ = discover(sides, rules, "", Progress(_say))
-        found = {
-            row.name: row.benchmark
-            for row in rows
-            if row.benchmark.kind != MODULE and row.state != "gone"
-        }
-        if options.benchmark not in found:
-            raise UsageError(
-                f"BAD's suite has no benchmark {options.benchmark!r}; "
-                f"{_closest(options.benchmark, found)}"
-            )
-        benchmark = found[options.benchmark]
-        that_matter = [each for each in commits if each.matters]
-        print(f"{len(commits) - 1} commits after {commits[0]}; {len(that_matter) - 1} can matter")
-        metric = options.metric or benchmark.metric
-        return Search(visits, benchmark, metric, rules, machine.pick_core(), that_matter).run()
-
-
-def _closest(name: str, known: Sequence[str] | dict[str, Any]) -> str:
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-    return f"the closest is {close[0]!r}." if close else "it has none at all."
+        rows = discover(sides, rules, "", Progress(_say))
+    found = {row.name: row.benchmark for row in rows if row.benchmark.kind != MODULE}
+    if options.benchmark not in found:
+        raise UsageError(
+            f"BAD's suite has no benchmark {options.benchmark!r}; "
+            f"{closest(options.benchmark, found)}"
+        )
+    that_matter = [each for each in commits if each.matters]
+    print(f"{len(commits) - 1} commits after {commits[0]}; {len(that_matter) - 1} can matter")
+    benchmark = found[options.benchmark]
+    return Search(options, bad, benchmark, rules, machine.pick_core(), that_matter).run()
 
 
 @dataclass(frozen=True)
@@ -150,71 +133,31 @@ def _log(good: str, bad: str, suite: Path, root: Path) -> Iterator[Commit]:
 
 
 @dataclass
-class Visits:
-    """Checkouts of the commits that were needed so far, each with BAD's suite in it."""
-
-    config_file: Path
-    bad: str
-    python: str
-    stack: contextlib.ExitStack
-    _found: dict[str, Sides] = field(default_factory=dict)
-
-    def pair(self, base: str, head: str) -> Sides:
-        """Return two commits as the sides of one comparison that has its own caches."""
-        sides = self._of(head)
-        first, second = self._of(base).base, sides.base
-        place = Path(tempfile.mkdtemp(prefix="pair-", dir=sides.folder))
-        built = [not each.import_from for each in (first, second)]
-        # otherwise a difference could come from how each side is installed
-        if any(built) and not all(built):
-            first = self._install(first, place)
-            second = self._install(second, place)
-        suite = second.suite.relative_to(second.root)
-        return dataclasses.replace(
-            sides,
-            base=first,
-            head=dataclasses.replace(second, name="head"),
-            folder=place,
-            changed_code=changed_code(first.root, second.root, suite),
-            changed_suite={},
-        )
-
-    def _of(self, commit: str) -> Sides:
-        if commit not in self._found:
-            self._found[commit] = self.stack.enter_context(
-                checked_out(self.config_file, commit, self.bad, python=self.python)
-            )
-        return self._found[commit]
-
-    def _install(self, side: Side, place: Path) -> Side:
-        if not side.import_from:
-            return side
-        config = self._of(self.bad).config
-        python = build_environment(place / "env", side.root / config.package_dir, config)
-        return dataclasses.replace(side, python=python, import_from=())
-
-
-@dataclass
 class Search:
     """Halves a line of commits, from a good one to a bad one, until two neighbours remain.
 
     Attributes:
-        visits: where checkouts come from.
+        options: the command's.
+        bad: the commit whose suite runs at every commit.
         benchmark: the benchmark to compare.
-        metric: `time`, or one that needs no pairs.
         rules: the gate's, as BAD has them.
         core: the core that single-core benchmarks are pinned to.
         commits: the line, the oldest first.
         untold: why the commits at these places could not be compared.
     """
 
-    visits: Visits
+    options: argparse.Namespace
+    bad: str
     benchmark: Benchmark
-    metric: str
     rules: Rules
     core: int | None
     commits: list[Commit]
     untold: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def metric(self) -> str:
+        """`time`, or a metric that needs no pairs."""
+        return self.options.metric or self.benchmark.metric
 
     def run(self) -> int:
         """Search and print; return the exit code."""
@@ -265,7 +208,7 @@ class Search:
         known += numbers_of(row.benchmark, row.head)
         if row.head.ran is not None and self.metric not in known:
             raise UsageError(
-                f"{row.name} has no metric {self.metric!r}; {_closest(self.metric, known)}"
+                f"{row.name} has no metric {self.metric!r}; {closest(self.metric, known)}"
             )
 
     def _figure(self, row: Row) -> str:
@@ -281,19 +224,23 @@ class Search:
         The first is None if there is not enough evidence.
         """
         row = Row(self.benchmark)
+        file, python = self.options.suite_config, self.options.python
         try:
-            sides = self.visits.pair(base, head)
-            (row,) = inspect([row], sides, self.rules, self.core, Progress(_say))
+            with checked_out(file, base, head, python=python, suite=self.bad) as sides:
+                return self._measure(row, sides)
         except (PreparationError, UsageError) as error:
             return None, str(error), row
+
+    def _measure(self, row: Row, sides: Sides) -> tuple[bool | None, str, Row]:
+        (row,) = inspect(Run(sides, self.rules, self.core, Progress(_say)), [row])
         if not row.is_comparable:
             return None, _why_unknown(row), row
         progress = Progress(_say, time.monotonic() + self.rules.timing.budget_s)
+        run = Run(sides, self.rules, self.core, progress)
         if self.metric == "time":
-            return self._compare_time(row, sides, progress)
+            return _compare_time(run, row)
         changes = tuple(each for each in row.changes if each.metric == self.metric)
-        confirmation = Confirmation(sides, self.rules, self.core, progress)
-        (row,) = confirmation.run([dataclasses.replace(row, changes=changes)], num_tests=1)
+        (row,) = confirm(run, [dataclasses.replace(row, changes=changes)], num_tests=1)
         if row.problems or not row.changes:
             return None, _why_unknown(row) or f"it has no {self.metric} here", row
         word = row.changes[0].word
@@ -301,19 +248,17 @@ class Search:
             return None, "it needs a longer timing.budget_s", row
         return word in (WORSE, CHANGED), word, row
 
-    def _compare_time(
-        self, row: Row, sides: Sides, progress: Progress
-    ) -> tuple[bool | None, str, Row]:
-        if row.same:
-            return False, f"the same {row.same}, not timed", row
-        rng = random.Random()  # noqa: S311 - orders, no secrets
-        (row,) = Session(sides, self.rules, self.core, rng, progress).run([row], num_tests=1)
-        if row.problems or row.evidence is None or row.evidence.verdict == UNDECIDED:
-            undecided = "undecided: this noise needs more pairs or a longer timing.budget_s"
-            return None, _why_unknown(row) or undecided, row
-        program = "its program differs" if row.head.program else "its program is unknown"
-        is_worse = row.evidence.verdict != NOT_SLOWER
-        return is_worse, f"{'slower' if is_worse else 'not slower'}; timed, for {program}", row
+
+def _compare_time(run: Run, row: Row) -> tuple[bool | None, str, Row]:
+    if row.same:
+        return False, f"the same {row.same}, not timed", row
+    (row,) = Session(run, random.Random()).time([row], num_tests=1)  # noqa: S311 - orders
+    if row.problems or row.evidence is None or row.evidence.verdict == UNDECIDED:
+        undecided = "undecided: this noise needs more pairs or a longer timing.budget_s"
+        return None, _why_unknown(row) or undecided, row
+    program = "its program differs" if row.head.program else "its program is unknown"
+    is_worse = row.evidence.verdict != NOT_SLOWER
+    return is_worse, f"{'slower' if is_worse else 'not slower'}; timed, for {program}", row
 
 
 def _why_unknown(row: Row) -> str:

@@ -31,12 +31,26 @@ class BudgetFinding:
     word: str
 
 
-def check_budgets(rows: Sequence[Row], rules: Rules) -> list[BudgetFinding]:
-    """Compare head's absolute figures with the budgets."""
+def check_budgets(
+    rows: Sequence[Row], rules: Rules, *, is_part: bool = False, timing: bool = True
+) -> list[BudgetFinding]:
+    """Compare head's absolute figures with the budgets that a run can know of.
+
+    Args:
+        rows: the rows of the run.
+        rules: they hold the budgets.
+        is_part: whether the run selected only some benchmarks.
+        timing: whether it times anything.
+    """
+    if rows and all(row.not_run is NotRun.DOCUMENTATION for row in rows):
+        return []
     by_name = {row.name: row for row in rows}
     found = []
     for budget in rules.budget:
         meant = [row for row in rows if _fits(budget, row)]
+        is_elsewhere = not meant or budget.over not in {"", *by_name}
+        if (is_part and is_elsewhere) or (not timing and budget.metric in _CLOCKS):
+            continue
         for row in meant:
             figure = _figure(budget, row, by_name)
             word = _word(budget, row, figure, rules)
@@ -44,29 +58,6 @@ def check_budgets(rows: Sequence[Row], rules: Rules) -> list[BudgetFinding]:
         if not meant:
             found.append(BudgetFinding(budget, budget.benchmark, None, NO_SUCH_BENCHMARK))
     return found
-
-
-def keep_known(
-    found: Sequence[BudgetFinding], rows: Sequence[Row], *, is_part: bool, timing: bool
-) -> list[BudgetFinding]:
-    """Leave out budgets that a run can't know of.
-
-    Args:
-        found: the result of `check_budgets`.
-        rows: the rows of this run.
-        is_part: whether the run selected only some benchmarks.
-        timing: whether it times anything.
-    """
-    names = {"", *(row.name for row in rows)}
-    if is_part:
-        found = [e for e in found if e.word != NO_SUCH_BENCHMARK and e.budget.over in names]
-    if not timing:
-        put_off = {row.name for row in rows if row.not_run is NotRun.CLOCK}
-        counted = [each for each in found if each.budget.metric not in _CLOCKS]
-        found = [each for each in counted if each.row not in put_off]
-    if rows and all(row.not_run is NotRun.DOCUMENTATION for row in rows):
-        return []
-    return list(found)
 
 
 def _fits(budget: Budget, row: Row) -> bool:

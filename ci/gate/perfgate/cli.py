@@ -67,12 +67,6 @@ def _parser() -> Parser:
         _EPILOG,
     )
     parser.add_argument("--version", action="version", version=f"perfgate {__version__}")
-    _add_what_is_compared(parser)
-    _add_how(parser)
-    return parser
-
-
-def _add_what_is_compared(parser: Parser) -> None:
     parser.add_argument(
         "--base",
         required=True,
@@ -107,9 +101,6 @@ def _add_what_is_compared(parser: Parser) -> None:
         metavar="K/N",
         help="run only the K-th of N parts of the benchmarks, to spread a run over N machines",
     )
-
-
-def _add_how(parser: Parser) -> None:
     parser.add_argument(
         "--no-timing",
         dest="timing",
@@ -158,6 +149,7 @@ def _add_how(parser: Parser) -> None:
         help="write the report and end with exit code 0, whatever the report says",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of Markdown")
+    return parser
 
 
 def _regex(text: str) -> str:

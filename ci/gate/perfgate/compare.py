@@ -17,21 +17,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from perfgate import machine
-from perfgate.budgets import check_budgets, keep_known
+from perfgate.budgets import check_budgets
 from perfgate.config import UNSURE, Rules, Timing, find_rules, read_rules
 from perfgate.errors import UsageError
 from perfgate.files import replace_text
-from perfgate.measure.confirmation import Confirmation, tested_changes
+from perfgate.measure.confirmation import confirm, tested_changes
 from perfgate.measure.discovery import discover
 from perfgate.measure.explanation import explain
 from perfgate.measure.inspection import inspect
 from perfgate.measure.pairing import Session
-from perfgate.measure.progress import Progress, run_key
+from perfgate.measure.progress import Progress, Run, run_key
 from perfgate.options import DEFAULT_OUTPUT
-from perfgate.report.coverage import cover
 from perfgate.report.gate_json import as_json
 from perfgate.report.markdown import markdown
-from perfgate.report.result import Result
+from perfgate.report.result import Result, cover
 from perfgate.rows import MODULE, NO_TIME, Judged, NotRun, Row
 from perfgate.source.git import WORKING_TREE
 from perfgate.source.installed import describe_python
@@ -50,14 +49,13 @@ def run(options: argparse.Namespace) -> int:
     """Compare both sides, write the report and return the exit code."""
     start = time.monotonic()
     _make_output(options.output)
-    before = machine.observe()
+    load = machine.load_average()  # before the gate itself does any work
     core = machine.pick_core()
     place = (options.suite_config, options.base, options.head, options.pytest_benchmark)
     with checked_out(*place, python=options.python) as sides:
         rules = _rules_of(sides, options)
         progress = Progress(_say, start + first_runs_s(rules.timing))
-        discovered, counts_instructions = discover(sides, rules, options.bench, progress)
-        rows = _selected(discovered, options)
+        rows = _selected(discover(sides, rules, options.bench, progress), options)
         # Somebody who passes --time-identical or --rules wants to see the benchmarks run.
         if sides.only_documentation and not options.time_identical and not options.rules:
             rows = [_not_run(row, NotRun.DOCUMENTATION) for row in rows]
@@ -69,15 +67,10 @@ def run(options: argparse.Namespace) -> int:
             """Write the report on the run so far. What was not reached says so."""
             missing = {row.name: _not_run(row, NotRun.TIME) for row in rows}
             found = list((missing | progress.rows).values())
-            after = machine.observe()
-            notes = machine.uncontrolled(
-                before, after, core, counts_instructions=counts_instructions
-            )
             is_part = bool(options.bench) or options.shard.count > 1
-            budgets = check_budgets(found, rules)
             result = Result(
                 rows=[judge(row, rules, timing=options.timing) for row in found],
-                budgets=keep_known(budgets, found, is_part=is_part, timing=options.timing),
+                budgets=check_budgets(found, rules, is_part=is_part, timing=options.timing),
                 rules=rules,
                 base=sides.base.commit,
                 head=sides.head.commit,
@@ -85,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
                 coverage=cover(found, sides),
                 environments=sides.environments,
                 machine=machine.describe() | {"python": describe_python(options.python)["version"]},
-                notes=[*_same_commit(sides), *sides.notes, *notes],
+                notes=_notes(sides, load, core),
                 timing=options.timing,
                 pairs=pairs,
                 elapsed_s=time.monotonic() - start,
@@ -96,9 +89,9 @@ def run(options: argparse.Namespace) -> int:
 
         report()  # an interrupted run must not leave an older report behind
         progress.kept = report
-        flags = {"clocks": options.timing, "time_identical": options.time_identical}
-        inspected = inspect(rows, sides, rules, core, progress, **flags)
-        pairs = _measure(inspected, sides, rules, options, core, progress, start)
+        whole = Run(sides, rules, core, progress)
+        inspected = inspect(whole, rows, time_identical=options.time_identical)
+        pairs = _measure(whole, inspected, options, start)
         result = report(pairs)
         if not any(map(_has_more_to_do, result.rows)):
             progress.remove()
@@ -162,38 +155,29 @@ def timing_budget_s(timing: Timing, elapsed_s: float, asked_s: float | None = No
     return max(0.0, min(timing.budget_s, left_s))
 
 
-def _measure(
-    rows: Sequence[Row],
-    sides: Sides,
-    rules: Rules,
-    options: argparse.Namespace,
-    core: int | None,
-    progress: Progress,
-    start: float,
-) -> int:
+def _measure(whole: Run, rows: Sequence[Row], options: argparse.Namespace, start: float) -> int:
     """Confirm suspect values, time every benchmark that may differ, and find the causes.
 
     All of them spend one time budget. The run's allowed error is shared among all tests that can
     fail it. Return how many pairs were launched.
     """
     now = time.monotonic()
-    budget_s = timing_budget_s(rules.timing, now - start, options.budget)
+    progress = whole.progress
+    budget_s = timing_budget_s(whole.rules.timing, now - start, options.budget)
     names = {row.name for row in rows if options.timing and _is_to_time(row)}
-    num_tests = len(names) + sum(len(tested_changes(row, rules)) for row in rows)
+    num_tests = len(names) + sum(len(tested_changes(row, whole.rules)) for row in rows)
     # The other shards test the same change, so they share the error too.
     num_tests *= options.shard.count
     # Fresh processes take seconds each. Without a limit they would leave no time for timing.
     progress.deadline = now + (_CONFIRMATION_SHARE if names else 1.0) * budget_s
-    confirmation = Confirmation(sides, rules, core, progress)
-    confirmed = confirmation.run(rows, num_tests)
+    confirmed = confirm(whole, rows, num_tests)
     progress.deadline = now + (1 - _CAUSES_SHARE) * budget_s
-    rng = random.Random(options.seed)  # noqa: S311 - orders, no secrets
-    session = Session(sides, rules, core, rng, progress)
-    timed = session.run(
+    session = Session(whole, random.Random(options.seed))  # noqa: S311 - orders, no secrets
+    timed = session.time(
         [row for row in confirmed if row.name in names and _is_to_time(row)], num_tests
     )
     progress.deadline = now + budget_s
-    explain(timed, sides, rules, core, progress)
+    explain(whole, timed)
     return session.launched
 
 
@@ -201,10 +185,16 @@ def _is_to_time(row: Row) -> bool:
     return row.benchmark.is_timed and row.is_comparable and not row.same
 
 
-def _same_commit(sides: Sides) -> list[str]:
-    if sides.base.commit != sides.head.commit:
-        return []
-    return ["Base and head are the same commit, so this run only measures the machine's noise."]
+def _notes(sides: Sides, load: float | None, core: int | None) -> list[str]:
+    """Return a sentence for each thing that a reader of the numbers should know."""
+    notes = [*sides.notes]
+    if sides.base.commit == sides.head.commit:
+        notes.append("Base and head are the same commit, so this run only measures noise.")
+    if core is None:
+        notes.append("Processes can't be pinned to a core here, which makes timings much noisier.")
+    if load is not None and load > 0.5:
+        notes.append(f"The 1-minute load average was {load:.1f} when the run began.")
+    return notes
 
 
 def _rules_of(sides: Sides, options: argparse.Namespace) -> Rules:

@@ -20,6 +20,8 @@ from pydantic import (
     Strict,
     StrictBool,
     StrictInt,
+    TypeAdapter,
+    ValidationError,
     field_validator,
     model_validator,
 )
@@ -28,7 +30,6 @@ from pydantic.dataclasses import dataclass
 from perfgate.errors import UsageError
 from perfgate.files import read_toml
 from perfgate.stats.evidence import Limits
-from perfgate.validation import validated
 
 DEFAULT_FILE = Path(__file__).with_name("default.toml")
 ACCEPTED_NAME = "accepted.toml"
@@ -309,6 +310,32 @@ class Rules:
         """Return the unexpired entry that accepts this metric of this benchmark."""
         fitting = (each for each in self.accepted if (each.benchmark, each.metric) == (row, metric))
         return next((each for each in fitting if not each.is_expired), None)
+
+
+T = TypeVar("T")
+
+
+def validated(model: type[T], table: dict[str, Any], source: str) -> T:
+    """Return the table as a pydantic dataclass.
+
+    Args:
+        model: a dataclass whose fields are values, dataclasses or tuples of dataclasses.
+        table: the table as read.
+        source: the file's name, for the error.
+
+    Raises:
+        UsageError: the table has a mistake.
+    """
+    try:
+        return TypeAdapter(model).validate_python(table)
+    except ValidationError as caught:
+        # A misspelt key also causes a missing one, but the misspelt name says more.
+        first = min(caught.errors(), key=lambda each: each["type"] == "missing")
+        place = ".".join(map(str, first["loc"]))
+        said = f"{place}: {first['msg']}, but got {first['input']!r}"
+        if first["type"] == "value_error":  # a check of our own, which says the value
+            said = f"{place} {first.get('ctx', {}).get('error')}"
+        raise UsageError(f"{source}: {said}.") from None
 
 
 def _first_fitting(rules: Iterable[Fitting], row: str) -> Fitting | None:

@@ -7,6 +7,8 @@ PreparationError  a side could not be prepared: exit code 3
 import difflib
 from collections.abc import Iterable
 
+_MOST_NAMES = 20
+
 
 class UsageError(Exception):
     """The gate can't do what the user asked for. The message says why in one sentence."""
@@ -17,7 +19,10 @@ class PreparationError(Exception):
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """Return the end of an error about an unknown name: the closest known name, or all of them."""
+    """Return the end of an error about an unknown name: the closest known one, or all of them."""
     known = tuple(known)
     close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"it has {', '.join(known)}."
+    if close:
+        return f"did you mean {close[0]!r}?"
+    more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
+    return f"it has {', '.join(known[:_MOST_NAMES])}{more}."

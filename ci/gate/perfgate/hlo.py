@@ -7,7 +7,6 @@ hashing, so that a rename changes nothing.
 
 import hashlib
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -34,13 +33,6 @@ _HLO_NAME = re.compile(r"%[\w.-]+")
 _HLO_PARAMETER = re.compile(r"(?<=[(\s])[\w.-]+: (?=[a-z(])")
 _CALLBACK = re.compile(r'custom_call_target="[^"]*callback[^"]*"')
 _ALIAS = re.compile(r"\{[\d, ]*\}: \(\d+, \{[\d, ]*\}(?:, [\w-]+)?\)")
-_DONATED = re.compile(r"\{[\d, ]*\}: \((\d+), \{\}(?:, [\w-]+)?\)")
-_ENTRY_LAYOUT = re.compile(r"entry_computation_layout=\{\((.*)\)->")
-_SHAPE = re.compile(r"\b([a-z]+\d*(?:e\d+m\d+\w*)?)\[([\d,<=]*)\]")
-_BITS = {"pred": 8, "bf16": 16, "c64": 64, "c128": 128}
-_BITS |= {f"{kind}{bits}": bits for kind in "su" for bits in (2, 4, 8, 16, 32, 64)}
-_BITS |= {f"f{bits}": bits for bits in (16, 32, 64)}
-_BITS |= {f"f8{kind}": 8 for kind in ("e4m3", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz")}
 _WIDE = re.compile(r"\b(?:f64|s64|u64|c128)\[")
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 _LEFT_OUT = "constant({...})"  # XLA leaves the values of a table out of an optimised program's text
@@ -89,8 +81,7 @@ def read_program(files: ProgramFiles, root: Path) -> Program | None:
     instructions: tuple[Instruction, ...] = ()
     if optimised is not None:
         instructions = tuple(read_instructions(optimised, root))
-        # The compiled object's own report comes after the header, so that it overrides the header.
-        metrics = donation(optimised) | metrics | count_operations(optimised)
+        metrics |= count_operations(optimised)
     if {"argument_bytes", "alias_bytes"} <= metrics.keys():
         metrics["undonated_bytes"] = metrics["argument_bytes"] - metrics["alias_bytes"]
     if {"argument_bytes", "output_bytes", "temp_bytes", "alias_bytes"} <= metrics.keys():
@@ -144,31 +135,6 @@ def count_operations(hlo: str) -> dict[str, float]:
         ),
     }
     return {name: float(count) for name, count in counts.items()}
-
-
-def donation(hlo: str) -> dict[str, float]:
-    """Return the bytes of all arguments and of donated ones, from an optimised program's header.
-
-    Returns nothing if the header does not say, or has a type of unknown size.
-    """
-    header = hlo.partition("\n")[0]
-    layout = _ENTRY_LAYOUT.search(header)
-    if layout is None:
-        return {}
-    shapes = _SHAPE.findall(_LAYOUT.sub("", layout[1]))
-    if not all(dtype in _BITS for dtype, _ in shapes):
-        return {}
-    sizes = [_num_bytes(dtype, dims) for dtype, dims in shapes]
-    donated = {int(number) for number in _DONATED.findall(header)}
-    return {
-        "argument_bytes": float(sum(sizes)),
-        "alias_bytes": float(sum(sizes[number] for number in donated if number < len(sizes))),
-    }
-
-
-def _num_bytes(dtype: str, dims: str) -> int:
-    elements = math.prod(int(dim.lstrip("<=")) for dim in dims.split(",") if dim)
-    return -(-elements * _BITS[dtype] // 8)
 
 
 def _reaches_host(opcode: str, line: str) -> bool:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from perfgate.config import WORSE, Accepted, Rules
-from perfgate.process.protocol import FirstRun, Value
 from perfgate.rows import Benchmark, Change, Row, SideRun
 
 WORKLOAD = "workload"  # the first word of the metric of `lost_work`
@@ -82,10 +81,10 @@ def _is_halved(before: float, now: float, *, is_rate: bool) -> bool:
 def numbers_of(benchmark: Benchmark, side: SideRun) -> dict[str, float]:
     """Return every metric of one side that needs no pairs."""
     numbers = dict(side.program.metrics) if side.program else {}
-    if isinstance(side.ran, FirstRun):
+    if side.ran is not None:
         numbers |= side.ran.numbers
-    if isinstance(side.ran, Value):
-        numbers[benchmark.metric] = side.ran.value
+        if side.ran.value is not None:
+            numbers[benchmark.metric] = side.ran.value
     return numbers
 
 

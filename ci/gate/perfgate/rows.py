@@ -18,7 +18,7 @@ from typing import Literal, Self
 
 from perfgate.config import Accepted
 from perfgate.hlo import Program
-from perfgate.process.protocol import FirstRun, Value
+from perfgate.process.protocol import FirstRun, Footprint
 from perfgate.stats.evidence import Evidence
 
 SIDES = ("base", "head")
@@ -33,7 +33,6 @@ class NotRun(enum.Enum):
     """Why the gate doesn't run a benchmark that both sides have. The report shows the value."""
 
     DOCUMENTATION = "only documentation differs, so it was not run"
-    CLOCK = "it tracks seconds, and --no-timing asks for none"
     TIME = "the run ended before it was reached; repeat the command to continue"
 
 
@@ -121,17 +120,15 @@ class SideRun:
     Attributes:
         ran: what the worker replied.
         program: the compiled program that its class offers.
-        skipped: whether the benchmark is skipped on this side.
-        skip_reason: the exception of its setup that skips it, if there is one.
+        skipped: why the benchmark is skipped on this side, maybe empty; None if it is not.
         problem: why it could not be measured.
         by_runner: whether the problem is of what runs the benchmark, such as pytest.
         timed_out: whether the problem is that it gave no answer in time.
     """
 
-    ran: FirstRun | Value | None = None
+    ran: FirstRun | None = None
     program: Program | None = None
-    skipped: bool = False
-    skip_reason: str = ""
+    skipped: str | None = None
     problem: str = ""
     by_runner: bool = False
     timed_out: bool = False
@@ -139,14 +136,17 @@ class SideRun:
     @property
     def seconds(self) -> float | None:
         """Seconds of the quickest of its first calls."""
-        return self.ran.seconds if isinstance(self.ran, FirstRun) else None
+        return self.ran.seconds if self.ran else None
+
+    @property
+    def footprint(self) -> Footprint | None:
+        """The part of its checkout that it used; None if unknown."""
+        return self.ran.footprint if self.ran else None
 
     @property
     def recompilations(self) -> int:
         """How many programs its second call compiled."""
-        if not isinstance(self.ran, FirstRun):
-            return 0
-        return int(self.ran.numbers.get("second_call_compilations", 0))
+        return int(self.ran.numbers.get("second_call_compilations", 0)) if self.ran else 0
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,8 @@ class Row:
     @property
     def skipped(self) -> dict[str, str]:
         """The sides on which it is skipped, with the reason."""
-        return {name: side.skip_reason for name, side in self.sides.items() if side.skipped}
+        sides = self.sides.items()
+        return {name: side.skipped for name, side in sides if side.skipped is not None}
 
     @property
     def programs(self) -> dict[str, Program]:

@@ -8,11 +8,6 @@ from perfgate.stats.evidence import NOT_SLOWER, SLOWER, UNDECIDED, Evidence
 
 _ALIKE = 1.03  # above this ratio of instructions, head does other work than the base
 
-_NOT_RUN = {
-    NotRun.DOCUMENTATION: "same code",
-    NotRun.CLOCK: "not timed",
-    NotRun.TIME: "not reached",
-}
 _MOST_LINES = 5
 BROKEN_BEFORE = "broken before"  # it can't be measured on the base either
 
@@ -25,16 +20,14 @@ def judge(row: Row, rules: Rules, *, timing: bool) -> Judged:
         rules: the rules that decide.
         timing: whether this run times anything.
     """
-    if row.problems or row.state == "gone" or row.head.skipped:
+    if row.problems or row.state == "gone" or "head" in row.skipped:
         opinion = _judge_unmeasured(row, rules)
-    elif row.not_run is NotRun.CLOCK:
-        opinion = Judged(row, "not timed", Outcome.NEUTRAL)
-    elif row.not_run is not None:
-        outcome = Outcome.PASSED
-        if row.not_run is NotRun.TIME:  # it was not looked at, so it may be worse
-            outcome = _undecided(rules, looks_worse=True)
-        opinion = Judged(row, _NOT_RUN[row.not_run], outcome, (row.not_run.value,))
-    elif row.state == "new" or row.base.skipped:
+    elif row.not_run is NotRun.DOCUMENTATION:
+        opinion = Judged(row, "same code", Outcome.PASSED, (row.not_run.value,))
+    elif row.not_run is NotRun.TIME:  # it was not looked at, so it may be worse
+        outcome = _undecided(rules, looks_worse=True)
+        opinion = Judged(row, "not reached", outcome, (row.not_run.value,))
+    elif row.state == "new" or "base" in row.skipped:
         reason = "it ran on head, and the base has nothing to compare it with"
         opinion = Judged(row, "new", Outcome.PASSED, (reason,))
     else:
@@ -46,7 +39,7 @@ def judge(row: Row, rules: Rules, *, timing: bool) -> Judged:
 
 
 def _judge_unmeasured(row: Row, rules: Rules) -> Judged:
-    why = f": {row.head.skip_reason}" if row.head.skip_reason else ""
+    why = f": {row.head.skipped}" if row.head.skipped else ""
     if row.state == "gone":
         outcome = Outcome.WARNED if rules.verdict.gone == "warn" else Outcome.UNMEASURED
         opinion = Judged(row, "gone", outcome, ("the base's suite has it, but head's does not",))
@@ -58,7 +51,7 @@ def _judge_unmeasured(row: Row, rules: Rules) -> Judged:
         opinion = Judged(row, "slower", Outcome.FAILED, (reason, *_problems(row.problems)))
     elif row.problems:
         opinion = Judged(row, "could not measure", Outcome.UNMEASURED, _problems(row.problems))
-    elif row.base.skipped or row.state == "new":
+    elif "base" in row.skipped or row.state == "new":
         return Judged(row, "skipped", Outcome.NEUTRAL, (f"it is skipped{why}",))
     else:
         reason = f"it runs on the base, but is skipped on head{why}"
@@ -132,7 +125,7 @@ def _judge_evidence(row: Row, evidence: Evidence, rules: Rules) -> Judged:
         reasons = (f"suspicious: {times}; do both sides measure the same work?",)
     if evidence.verdict != SLOWER:
         verdict = "faster" if evidence.is_faster() else "not slower"
-        return Judged(row, verdict, Outcome.PASSED, reasons)
+        return Judged(row, verdict, Outcome.WARNED if reasons else Outcome.PASSED, reasons)
     entry = rules.acceptance(row.name, "time")
     if entry and low <= entry.ratio:
         accepted = f"accepted up to {entry.ratio:g} times until {entry.expires}: {entry.reason}"
@@ -143,8 +136,7 @@ def _judge_evidence(row: Row, evidence: Evidence, rules: Rules) -> Judged:
 def _judge_changes(row: Row, opinion: Judged, rules: Rules) -> Judged:
     """Let metrics that got worse fail the row, except those whose cost has not grown."""
     found_worse = [each for each in row.changes if each.word == WORSE]
-    outweighed = [each for each in found_worse if _is_outweighed(each, row, rules)]
-    worse = [each for each in found_worse if each not in outweighed]
+    worse = [each for each in found_worse if not _is_outweighed(each, row, rules)]
     untold = [each for each in row.changes if each.word in (CHANGED, UNSURE)]
     verdict = opinion.verdict
     outcome = opinion.outcome
@@ -168,8 +160,6 @@ def _judge_changes(row: Row, opinion: Judged, rules: Rules) -> Judged:
         reasons += doubts
     if outcome is Outcome.FAILED:
         reasons += _added_lines(row)
-    else:
-        reasons += [_describe_outweighed(each, rules, row.name) for each in outweighed]
     reasons += _disagreement(row, opinion.verdict)
     return Judged(row, verdict, outcome, tuple(reasons))
 
@@ -209,11 +199,6 @@ def _is_outweighed(change: Change, row: Row, rules: Rules) -> bool:
     if rules.rule_of(cost, row.name).is_measured:
         return known.word not in (WORSE, UNSURE)
     return known.head <= known.base
-
-
-def _describe_outweighed(change: Change, rules: Rules, row: str) -> str:
-    cost = rules.rule_of(change.metric, row).stands_for
-    return f"{rules.cause_of(change.metric)}: {describe_change(change)}, but {cost} has not grown"
 
 
 def _describe_untold(change: Change) -> str:

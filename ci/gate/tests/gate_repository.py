@@ -29,6 +29,8 @@ log = pathlib.Path(__file__).with_name("log.txt")
 log.write_text((log.read_text() if log.exists() else "") + " ".join(sys.argv[1:]) + "\\n")
 if sys.argv[1] == "venv":
     (place / "bin").mkdir(parents=True)
+elif sys.argv[1] == "export":
+    pathlib.Path(sys.argv[-1]).write_text("")
 elif sys.argv[1] == "pip":
     package = sys.argv[sys.argv.index("asv_runner") - 1]
     paths = f"export PYTHONPATH='{{package}}:{workers}'"

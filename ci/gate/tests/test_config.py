@@ -22,7 +22,7 @@ from perfgate.config import (
 from perfgate.errors import UsageError
 from perfgate.hlo import Program
 from perfgate.metrics import compare_metrics
-from perfgate.process.protocol import FirstRun, Value
+from perfgate.process.protocol import FirstRun
 from perfgate.report.markdown import markdown
 from perfgate.report.result import Result
 from perfgate.rows import Benchmark, Outcome, Row, SideRun
@@ -45,8 +45,8 @@ def timed(*log_ratios, base=None, head=None, first=(0.1, 0.2), **calls):
         evidence.add(value)
     return Row(
         Benchmark(ROW, "suite.Chunk.time_chunk", 0, "time", 60.0),
-        base=SideRun(FirstRun(first[0], calls), Program("1", base or {})),
-        head=SideRun(FirstRun(first[1], calls), Program("2", head or {})),
+        base=SideRun(FirstRun(first[0], None, calls), Program("1", base or {})),
+        head=SideRun(FirstRun(first[1], None, calls), Program("2", head or {})),
         evidence=evidence,
     )
 
@@ -103,16 +103,11 @@ def test_a_mistake_in_the_rules_gets_one_sentence(tmp_path, text, expected):
     assert expected in str(caught.value)
 
 
-def sparse(file):
-    with file.open("wb") as opened:
-        opened.truncate(20 * 10**9)
-
-
 def nested(file):
     file.write_text("[" * 400_000)
 
 
-@pytest.mark.parametrize("make", [sparse, nested, os.mkfifo])
+@pytest.mark.parametrize("make", [nested, os.mkfifo])
 def test_a_file_that_would_fill_the_memory_or_hang_is_refused(tmp_path, make):
     make(tmp_path / "gate.toml")
     with pytest.raises(UsageError, match=r"gate\.toml"):
@@ -229,7 +224,7 @@ def test_the_name_of_a_tracked_value_says_which_way_is_worse(row, worse):
 
 def test_a_tracked_value_of_undeclared_direction_is_asked_for_and_never_guessed(tmp_path):
     def verdict(text, head):
-        runs = [SideRun(Value(value)) for value in (1.0, head)]
+        runs = [SideRun(FirstRun(value=value)) for value in (1.0, head)]
         benchmark = Benchmark("s.track_score", "s.track_score", None, "track", 1.0)
         row = Row(benchmark, base=runs[0], head=runs[1])
         return judged(row, read(tmp_path, text))
@@ -275,7 +270,7 @@ def test_a_first_call_that_compiles_more_programs_is_worse_if_it_takes_longer(
 ):
     row = timed(*SAME, compilations=1.0, compile_s=1.0)
     more = {"compilations": float(head), "compile_s": compile_s}
-    compiled = replace(row.head, ran=FirstRun(0.2, more))
+    compiled = replace(row.head, ran=FirstRun(0.2, numbers=more))
     assert judged(row.with_side("head", compiled), DEFAULTS).verdict == verdict
 
 
@@ -298,7 +293,7 @@ def test_a_count_fails_only_where_the_time_it_stands_for_is_unknown_or_grew(metr
     more = {"base": {metric: 10_000.0}, "head": {metric: 20_000.0}}
     row = judged(timed(*pairs, **more), DEFAULTS, timing=bool(pairs))
     assert row.verdict == verdict
-    assert "10,000 -> 20,000" in " ".join(row.reasons)
+    assert ("10,000 -> 20,000" in " ".join(row.reasons)) is (verdict == "worse")
 
 
 def memory(argument, alias, output=1e6, temp=1e6):
@@ -326,7 +321,7 @@ def test_memory_is_judged_by_what_a_program_needs_in_all(head, verdict):
 
 def test_instructions_of_the_processor_inform_and_decide_only_where_asked():
     row = timed(*SAME, cpu_instructions=1000.0)
-    row = row.with_side("head", SideRun(FirstRun(0.2, {"cpu_instructions": 2000.0})))
+    row = row.with_side("head", SideRun(FirstRun(0.2, numbers={"cpu_instructions": 2000.0})))
     informed = judged(row, DEFAULTS)
     assert informed.outcome is Outcome.PASSED
     assert "executes 2 times the instructions, but takes no longer here" in informed.reasons[-1]

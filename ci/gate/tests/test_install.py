@@ -73,18 +73,6 @@ def plant(repository):
     repository.replace("smallsum/__init__.py", "1.0 * number", "2.0 * number")
 
 
-def test_a_repository_without_rules_is_gated_by_the_default_ones(tools, repository):
-    (repository.root / "gate.toml").unlink()
-    done = perfgate(tools, repository, "--base", "main", *FAST)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "PASSED: no regression found; 2 benchmarks in all" in done.stdout
-    assert "budget" not in done.stdout
-    plant(repository)
-    done = perfgate(tools, repository, "--base", "main", *FAST)
-    assert done.returncode == 3, done.stdout + done.stderr
-    assert "no rule says whether that is worse: add a [[metric]] to gate.toml" in done.stdout
-
-
 def test_the_action_installs_fills_the_summary_and_fails_with_the_gate(tools, repository, tmp_path):
     yaml = pytest.importorskip("yaml")
     if shutil.which("bash") is None:

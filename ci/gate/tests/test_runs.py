@@ -95,18 +95,6 @@ def test_long_work_runs_on_both_sides_at_once_and_whatever_waits_in_turn(long):
     assert run.rows["long.time_wait"]["seconds"]["head"] > 0.049
 
 
-@pytest.mark.long
-def test_on_one_core_long_work_runs_in_turn(long):
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})
-    try:
-        run = long.gate("--base", "main", "--bench", "time_work")
-    finally:
-        os.sched_setaffinity(0, cores)
-    row = run.rows["long.Prepared.time_work"]
-    assert (row["shared"], row["verdict"]) == (False, "slower"), run.out
-
-
 def test_the_base_is_where_the_branch_left_not_where_main_went(repository):
     repository.git("switch", "--quiet", "--create", "topic")
     repository.write("note.txt", "topic")
@@ -281,7 +269,6 @@ def test_instructions_decide_only_where_a_repository_asks_for_it(
         repository.write("gate.toml", (repository.root / "gate.toml").read_text() + ASKED)
     run = repository.gate("--base", "main", "--bench", "time_total", "--no-timing")
     assert (run.code, run.verdicts()["basics.Total.time_total(1000)"]) == expected, run.out
-    assert ("The processor's instructions can't be counted here." in run.out) != counted
 
 
 @pytest.mark.slow
@@ -321,6 +308,8 @@ def test_pages_tests_and_comments_need_no_timing(repository):
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "# Once is enough.\nREPEATS = (1)")
     run = repository.gate("--base", "main", "--bench", "time", "--budget", "0")
     assert (run.code, run.verdicts()[CACHED]) == (0, "same code"), run.out
+    assert "- not timed, since both sides run the same program or code (3): `basics" in run.out
+    assert "- Nothing was timed. The run took" in run.out
     run = repository.gate("--base", "main", "--bench", CACHED, "--budget", "0", "--time-identical")
     assert (run.code, run.verdicts()[CACHED]) == (3, "undecided")
 
@@ -391,22 +380,6 @@ def test_a_repository_without_rules_is_held_to_ours_but_not_to_our_budgets(repos
     run = repository.gate("--base", "main", "--no-timing", "--bench", "Cached|mem_table")
     assert (run.code, run.verdicts()["basics.mem_table"]) == (1, "worse"), run.out
     assert "Budgets" not in run.out
-
-
-@pytest.mark.parametrize(
-    ("returned", "flags", "expected"),
-    [
-        ("1.0", [], (0, "new")),
-        ("1.0", ["--no-timing"], (0, "not timed")),
-        ("1 / 0", [], (3, "could not measure")),
-    ],
-)
-def test_seconds_that_are_put_off_pass_for_nothing_that_has_not_run(
-    repository, returned, flags, expected
-):
-    repository.write("benchmarks/waits.py", f"def track_wait_s():\n    return {returned}\n")
-    run = repository.gate("--base", "main", "--bench", "track_wait_s", *flags)
-    assert (run.code, run.verdicts()["waits.track_wait_s"]) == expected, run.out
 
 
 @pytest.mark.slow

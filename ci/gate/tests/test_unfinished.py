@@ -15,7 +15,7 @@ from gate_repository import LAST_RESORT_S, RULES, make_repository
 from perfgate.config import Rules, Verdicts
 from perfgate.hlo import Instruction, Program
 from perfgate.measure.pairing import Session
-from perfgate.measure.progress import Progress
+from perfgate.measure.progress import Progress, Run
 from perfgate.process.protocol import FirstRun, Footprint
 from perfgate.rows import Benchmark, Change, Row, SideRun
 from perfgate.stats.evidence import Evidence, Plan
@@ -140,7 +140,7 @@ def test_pairs_of_a_run_that_was_cut_off_count_in_the_next(tmp_path):
     benchmark = Benchmark("suite.time_it", "suite.time_it", None, "time", 60.0)
     footprint = Footprint(("a.py",), has_all_imports=True)
     program = Program("hash", {"copies": 1.0}, instructions=(Instruction("add", "f32", "", "a"),))
-    run = SideRun(FirstRun(0.1, {"compile_s": 1.0}, footprint=footprint), program)
+    run = SideRun(FirstRun(0.1, numbers={"compile_s": 1.0}, footprint=footprint), program)
     change = Change("compile_s", 1.0, math.inf, "worse", rounds=((1.0, 2.0),))
     evidence = Evidence(Plan.make(Verdicts().limits, 5))
     for pair in (0.2, 0.21, 0.2, 0.19, 0.2, 0.22, 0.2, 0.2, 0.2, 0.21):
@@ -154,9 +154,10 @@ def test_pairs_of_a_run_that_was_cut_off_count_in_the_next(tmp_path):
     continued = Progress(pytest.fail)
     continued.read(tmp_path, "key")
     rng = random.Random(0)  # noqa: S311
-    session = Session(None, Rules(), None, rng, continued)
+    session = Session(Run(None, Rules(), None, continued), rng)
     opened = session._opened(continued.rows[row.name], 5)
-    assert opened.so_far() == row
+    assert replace(opened.so_far(), evidence=None) == replace(row, evidence=None)
+    assert (opened.evidence.first, opened.evidence.fresh) == (evidence.first, evidence.fresh)
     assert opened.evidence.suspected
     damaged = next((tmp_path / "unfinished" / "key").iterdir())
     damaged.write_text(damaged.read_text()[:-9])

@@ -9,7 +9,6 @@ from typing import Any
 
 from myriad.agents.networks.mlp import ACTIVATIONS
 from myriad.agents.precision import Precision
-from myriad.envs.wrappers import MaskedObservation
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.registry import Registry
 from myriad.spaces import Discrete, MultiDiscrete
@@ -72,9 +71,7 @@ class NetworkSpec:
     @classmethod
     def of(cls, learner: Any) -> "NetworkSpec":
         """Return the network that a learner's fields describe. Raises `Precision.of`'s errors."""
-        env = learner.env
-        if isinstance(env, MaskedObservation):  # A network doesn't see the mask.
-            env = env.env
+        env = getattr(learner.env, "unmasked", learner.env)  # A network doesn't see the mask.
         space = env.observation_space(env.default_params)
         if isinstance(space, Discrete | MultiDiscrete) or not hasattr(space, "shape"):
             raise InvalidArgumentError(

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 
 from perfgate.config import CHANGED, SAME, UNSURE, WORSE, Direction, MetricRule, Rules
 from perfgate.measure.inspection import inspect_afresh
-from perfgate.measure.progress import Progress
+from perfgate.measure.progress import Run
 from perfgate.measure.workers import SKIPPED_NOW, TimeSpentError
 from perfgate.metrics import compare_metrics
 from perfgate.rows import Change, Row
-from perfgate.source.sides import Sides
 from perfgate.stats.rounds import weigh
 
 _SUSPECT = (WORSE, CHANGED, UNSURE)
@@ -40,7 +39,6 @@ class _Suspect:
     miss_beta: float | None
     alpha: float
     rounds: list[tuple[float, float]] = field(default_factory=list)
-    is_lost: bool = False
 
     @property
     def direction(self) -> Direction:
@@ -54,8 +52,6 @@ class _Suspect:
 
     def verdict(self, *, is_last: bool = False) -> bool | None:
         """Say whether it is worse; None if it takes another round to tell."""
-        if self.is_lost:
-            return False
         excess = [self.rule.excess(base, head, self.direction) for base, head in self.rounds]
         return weigh(excess, self.alpha, is_last=is_last, miss_beta=self.miss_beta)
 
@@ -70,86 +66,63 @@ class _Suspect:
         return dataclasses.replace(change, word=word[self.verdict(is_last=True)])
 
 
-@dataclass(frozen=True)
-class Confirmation:
-    """Measures the suspect values of one run again.
+def confirm(run: Run, rows: Sequence[Row], num_tests: int) -> list[Row]:
+    """Measure suspect values again, the rows with the largest excess first.
 
-    Attributes:
-        sides: the two commits.
-        rules: they say how much error is allowed.
-        core: the core that single-core benchmarks are pinned to; None if pinning isn't possible.
-        progress: the rows so far, and when these rounds end.
+    Args:
+        run: the run.
+        rows: every row of the run.
+        num_tests: the number of tests that share the error.
     """
+    limits = run.rules.verdict.limits
+    alpha = limits.false_alarms / max(1, num_tests)
+    suspects: dict[str, list[_Suspect]] = {}
+    for row in rows:
+        for each in tested_changes(row, run.rules):
+            rule = run.rules.rule_of(each.metric, row.name)
+            # A tracked value is all that its row measures, so it passes if it surely is equal.
+            miss_beta = limits.miss_beta if each.metric == "track" else None
+            suspect = _Suspect(each, rule, miss_beta, alpha, rounds=[*each.rounds])
+            suspects.setdefault(row.name, []).append(suspect)
+    seen = {row.name: row for row in rows}
+    for name in sorted(suspects, key=lambda name: -max(each.suspicion for each in suspects[name])):
+        seen[name] = _confirm(run, seen[name], suspects[name])
+        run.progress.keep([seen[name]])
+    return [seen[row.name] for row in rows]
 
-    sides: Sides
-    rules: Rules
-    core: int | None
-    progress: Progress
 
-    def run(self, rows: Sequence[Row], num_tests: int) -> list[Row]:
-        """Measure suspect values again, the rows with the largest excess first.
-
-        Args:
-            rows: every row of the run.
-            num_tests: the number of tests that share the error.
-        """
-        alpha = self.rules.verdict.limits.false_alarms / max(1, num_tests)
-        suspects = {}
-        for row in rows:
-            chosen = tested_changes(row, self.rules)
-            suspects[row.name] = {each.metric: self._suspect(row, each, alpha) for each in chosen}
-        by_suspicion = sorted(
-            (row for row in rows if suspects[row.name]),
-            key=lambda row: -max(each.suspicion for each in suspects[row.name].values()),
-        )
-        seen = {row.name: row for row in rows}
-        for row in by_suspicion:
-            found = self._confirm(row, suspects[row.name])
-            seen[row.name] = found
-            self.progress.keep([found])
-        return [seen[row.name] for row in rows]
-
-    def _suspect(self, row: Row, change: Change, alpha: float) -> _Suspect:
-        rule = self.rules.rule_of(change.metric, row.name)
-        # A tracked value is all that its row measures, so it passes if it surely is equal.
-        miss_beta = self.rules.verdict.limits.miss_beta if change.metric == "track" else None
-        return _Suspect(change, rule, miss_beta, alpha, rounds=[*change.rounds])
-
-    def _confirm(self, row: Row, suspects: dict[str, _Suspect]) -> Row:
-        core = None if self.rules.cores_of(row.name) > 1 else self.core
-        if all(each.verdict() is not None for each in suspects.values()):
-            return row  # an unfinished run has settled them
-        launched = 0
-        while time.monotonic() < self.progress.deadline:
-            still_open = [each for each in suspects.values() if each.verdict() is None]
-            if not still_open:
-                break
-            if not launched:
-                self.progress.say(f"measuring {', '.join(suspects)} of {row.name} again")
-            # The sides run one after the other, because the metric may be a time. Each side goes
-            # first equally often.
-            order = (self.sides.base, self.sides.head)
-            if launched % 2:
-                order = (self.sides.head, self.sides.base)
-            launched += 1
-            try:
-                deadline = self.progress.deadline
-                again = inspect_afresh(row.benchmark, order, self.sides, core, deadline)
-            except TimeSpentError:
-                break
-            if not again.is_comparable:
-                skipped = {side: f"{SKIPPED_NOW}: {why}" for side, why in again.skipped.items()}
-                return row.with_problems({**skipped, **again.problems})
-            found = {each.metric: each for each in compare_metrics(again, self.rules)}
-            for suspect in still_open:
-                if suspect.change.metric in found:
-                    each = found[suspect.change.metric]
-                    suspect.rounds.append((each.base, each.head))
-                else:  # the machine may not count it any more
-                    suspect.is_lost = True
-        settled = {name: each.settled() for name, each in suspects.items()}
-        changes = tuple(settled.get(each.metric, each) for each in row.changes)
-        return dataclasses.replace(row, changes=changes)
+def _confirm(run: Run, row: Row, suspects: Sequence[_Suspect]) -> Row:
+    launched = 0
+    deadline = run.progress.deadline
+    while time.monotonic() < deadline:
+        still_open = [each for each in suspects if each.verdict() is None]
+        if not still_open:
+            break
+        if not launched:
+            names = ", ".join(each.change.metric for each in suspects)
+            run.progress.say(f"measuring {names} of {row.name} again")
+        # The sides run one after the other, because the metric may be a time. Each side goes
+        # first equally often.
+        order = [run.sides.base, run.sides.head]
+        order = order[::-1] if launched % 2 else order
+        launched += 1
+        try:
+            core = None if run.rules.cores_of(row.name) > 1 else run.core
+            again = inspect_afresh(row.benchmark, order, run.sides, core, deadline)
+        except TimeSpentError:
+            break
+        if not again.is_comparable:
+            skipped = {side: f"{SKIPPED_NOW}: {why}" for side, why in again.skipped.items()}
+            return row.with_problems({**skipped, **again.problems})
+        found = {each.metric: each for each in compare_metrics(again, run.rules)}
+        if any(each.change.metric not in found for each in still_open):
+            break  # it stays unsure: the machine may not count it any more
+        for suspect in still_open:
+            each = found[suspect.change.metric]
+            suspect.rounds.append((each.base, each.head))
+    settled = {each.change.metric: each.settled() for each in suspects}
+    changes = tuple(settled.get(each.metric, each) for each in row.changes)
+    return dataclasses.replace(row, changes=changes)
 
 
 def tested_changes(row: Row, rules: Rules) -> list[Change]:

@@ -5,7 +5,7 @@ import itertools
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from perfgate.config import Rules
@@ -17,12 +17,8 @@ from perfgate.rows import MODULE, Benchmark, Row, SideRun
 from perfgate.source.sides import Side, Sides
 
 
-def discover(
-    sides: Sides, rules: Rules, pattern: str, progress: Progress
-) -> tuple[list[Row], bool]:
+def discover(sides: Sides, rules: Rules, pattern: str, progress: Progress) -> list[Row]:
     """Return each benchmark of either suite whose name `pattern` matches, head's first.
-
-    Also return whether workers can count the processor's instructions.
 
     Raises:
         PreparationError: a side's suite can't be listed.
@@ -49,7 +45,10 @@ def discover(
     broken_now = _prefixes(head.broken)
     rows = []
     for name, each in after.items():
-        apart = _why_apart(each, kept) if name in before and each.name in changed else ""
+        apart = ""
+        for module, reason in kept.items() if name in before and each.name in changed else ():
+            if name.startswith(_prefixes([module])):
+                apart = f"its code changed, and the base can't import its module: {reason}"
         state = "both" if name in before or name.startswith(lost) else "new"
         benchmark = dataclasses.replace(each, own_index=before.get(name, each).index)
         rows.append(Row(benchmark, state, head=SideRun(problem=apart)))
@@ -59,8 +58,14 @@ def discover(
         if name not in after and not name.startswith(broken_now)
     ]
     rows = [row for row in rows if re.search(pattern, row.name)]
-    rows += [_broken_module(name, reason, base.broken) for name, reason in head.broken.items()]
-    return rows, head.counts_instructions
+    for module, reason in head.broken.items():
+        was_broken = module in base.broken
+        benchmark = Benchmark(
+            f"{module} (module)", module, None, MODULE, 0.0, is_unchanged=was_broken
+        )
+        problem = f"the module can't be imported: {reason}"
+        rows.append(Row(benchmark, head=SideRun(problem=problem)))
+    return rows
 
 
 def _keep_own_modules(
@@ -86,21 +91,6 @@ def _file_of(module: str, suite: Path) -> Path | None:
     place = suite.joinpath(*module.split(".")[1:])
     files = (place / "__init__.py", place.with_suffix(".py"))
     return next((file for file in files if file.is_file()), None)
-
-
-def _why_apart(benchmark: Benchmark, kept: Mapping[str, str]) -> str:
-    """Say why a benchmark whose code changed has no counterpart on the base, if that is so."""
-    for module, reason in kept.items():
-        if benchmark.name.startswith(_prefixes([module])):
-            return f"its code changed, and the base can't import its module: {reason}"
-    return ""
-
-
-def _broken_module(module: str, reason: str, before: Mapping[str, str]) -> Row:
-    benchmark = Benchmark(
-        f"{module} (module)", module, None, MODULE, 0.0, is_unchanged=module in before
-    )
-    return Row(benchmark, head=SideRun(problem=f"the module can't be imported: {reason}"))
 
 
 def _prefixes(modules: Iterable[str]) -> tuple[str, ...]:

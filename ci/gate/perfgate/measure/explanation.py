@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from perfgate.config import Rules
-from perfgate.measure.progress import Progress
+from perfgate.measure.progress import Run
 from perfgate.measure.workers import TimeSpentError, WorkerError, WorkerPool
 from perfgate.metrics import describe_change
 from perfgate.process import protocol
 from perfgate.rows import NO_TIME, SIDES, Row
-from perfgate.source.sides import Sides
 from perfgate.stats.evidence import SLOWER
 
 _MOST_NAMES = 5
@@ -28,9 +27,7 @@ _NOTABLE = 1.01
 Rounds = Mapping[str, Sequence[protocol.Calls]]  # by side
 
 
-def explain(
-    rows: Sequence[Row], sides: Sides, rules: Rules, core: int | None, progress: Progress
-) -> None:
+def explain(run: Run, rows: Sequence[Row]) -> None:
     """Give each slower row its causes, the likeliest first, as long as there is time.
 
     If its program doesn't tell, both sides run a few more calls under a profiler.
@@ -41,23 +38,21 @@ def explain(
         if not is_slower or row.problems or row.causes:
             continue
         try:
-            causes = _causes(row, sides, rules, core, progress)
+            causes = _causes(run, row)
         except TimeSpentError:
             # not on disk, so that the next run explains it
-            progress.rows[row.name] = dataclasses.replace(row, causes=(NO_TIME,))
+            run.progress.rows[row.name] = dataclasses.replace(row, causes=(NO_TIME,))
         else:
-            progress.keep([dataclasses.replace(row, causes=tuple(causes))])
+            run.progress.keep([dataclasses.replace(row, causes=tuple(causes))])
 
 
-def _causes(
-    row: Row, sides: Sides, rules: Rules, core: int | None, progress: Progress
-) -> list[str]:
+def _causes(run: Run, row: Row) -> list[str]:
     base, head = row.base.program, row.head.program
     if base is not None and head is not None and base.identity != head.identity:
-        return [_changed_program(row, rules)]
-    progress.say(f"finding out what {row.name} calls")
-    rounds = _profiled(row, sides, core, progress.deadline)
-    causes = [*_added_calls(rounds, sides.head.root), *_slower_functions(rounds)]
+        return [_changed_program(row, run.rules)]
+    run.progress.say(f"finding out what {row.name} calls")
+    rounds = _profiled(run, row)
+    causes = [*_added_calls(rounds, run.sides.head.root), *_slower_functions(rounds)]
     if not causes:
         causes = ["no cause was found: it calls no function more often, and none takes longer"]
         if not rounds["head"]:
@@ -84,7 +79,7 @@ def _changed_program(row: Row, rules: Rules) -> str:
     return f"{said}; {rules.cause_of(most.metric)}: {describe_change(most)}"
 
 
-def _profiled(row: Row, sides: Sides, core: int | None, deadline: float) -> Rounds:
+def _profiled(run: Run, row: Row) -> Rounds:
     """Profile a call on both sides in each round.
 
     There are no rounds if a side can't be profiled. The row keeps its verdict then.
@@ -93,15 +88,16 @@ def _profiled(row: Row, sides: Sides, core: int | None, deadline: float) -> Roun
     # The imports of a new interpreter are counted, and a count has no noise.
     is_short = row.benchmark.kind == "time" and (row.seconds_of("head") or 0.0) < _LONG_S
     request = protocol.Watch(*row.benchmark.target)
-    with WorkerPool(sides, core, deadline=deadline) as pool:
+    sides = (run.sides.base, run.sides.head)
+    with WorkerPool(run.sides, run.core, deadline=run.progress.deadline) as pool:
         try:
             for _ in range(_ROUNDS if is_short else 1):
-                for side in (sides.base, sides.head):
+                for side in sides:
                     reply = pool.ask(side, request, row.benchmark.timeout_s)
                     if isinstance(reply, protocol.Skipped):
                         return {name: [] for name in SIDES}
                     rounds[side.name].append(reply)
-            for side in (sides.base, sides.head):
+            for side in sides:
                 pool.ask(side, protocol.Release(*row.benchmark.target), row.benchmark.timeout_s)
         except WorkerError:
             return {name: [] for name in SIDES}

@@ -18,7 +18,7 @@ from perfgate import machine
 from perfgate.config import SAME, Rules
 from perfgate.hlo import read_program
 from perfgate.measure.discovery import check_origin
-from perfgate.measure.progress import Progress
+from perfgate.measure.progress import Run
 from perfgate.measure.workers import TimeSpentError, WorkerError, WorkerPool, ask_sides
 from perfgate.metrics import compare_metrics, lost_work
 from perfgate.process import protocol
@@ -32,16 +32,7 @@ _ROUNDS = 3  # how often calls or workloads that differ are measured
 NO_PROGRAM_NOW = "it offers a compiled program on the base, but none on head"
 
 
-def inspect(
-    rows: Sequence[Row],
-    sides: Sides,
-    rules: Rules,
-    core: int | None,
-    progress: Progress,
-    *,
-    clocks: bool = True,
-    time_identical: bool = False,
-) -> list[Row]:
+def inspect(run: Run, rows: Sequence[Row], *, time_identical: bool = False) -> list[Row]:
     """Run every benchmark once on each side that has it, and compare all metrics except time.
 
     Both sides work at once, each on a core of its own. That leaves counters unaffected. It is also
@@ -50,41 +41,38 @@ def inspect(
     Rows that the deadline cuts off get `NotRun.TIME`.
 
     Args:
+        run: the run.
         rows: what discovery found.
-        sides: the two commits.
-        rules: they say what got worse, and which benchmarks need several cores.
-        core: the core that single-core benchmarks are pinned to; None if pinning isn't possible.
-        progress: the rows so far, and when the first runs end.
-        clocks: whether benchmarks run that track seconds by themselves.
         time_identical: whether rows are timed, too, whose code or program is the same.
     """
+    progress = run.progress
     deadline = progress.deadline
     seen: list[Row] = []
     with contextlib.ExitStack() as stack:
         # head gets the idler core, because budgets judge head alone
-        aside = machine.other_core(core)
+        aside = machine.other_core(run.core)
         # two pools each: the second one's base runs its own suite
-        suites = (sides, _with_own_suite(sides))
-        apart = [WorkerPool(each, aside, head_core=core, deadline=deadline) for each in suites]
+        suites = (run.sides, _with_own_suite(run.sides))
+        apart = [WorkerPool(each, aside, head_core=run.core, deadline=deadline) for each in suites]
         free = [WorkerPool(each, None, deadline=deadline) for each in suites]
         every = [stack.enter_context(each) for each in (*apart, *free)]
         start = None  # when the first benchmark of this run began
         for row in rows:
-            known = progress.rows.get(row.name) or _without_run(row, rules, clocks=clocks)
-            if known is not None:
-                seen.append(known)
-                if row.name not in progress.rows:
-                    progress.keep([known])
+            known = progress.rows.get(row.name)
+            if known or row.not_run or row.state == "gone" or row.benchmark.kind == MODULE:
+                seen.append(known or row)
+                if not known:
+                    progress.keep([row])
                 continue
             begun = time.monotonic()
             start = start or begun
             # On several cores both sides would get in each other's way, so they run in turn.
-            pool, own = free if rules.cores_of(row.name) > 1 else apart
+            pool, own = free if run.rules.cores_of(row.name) > 1 else apart
             try:
                 pool.check_time()
                 progress.say(f"running {row.name}")
-                found = _inspect(row, pool, rules, progress, time_identical=time_identical)
-                seen.append(_with_lost_work(found, pool, own, rules, progress))
+                found = _inspect(run, row, pool, time_identical=time_identical)
+                seen.append(_with_lost_work(run, found, pool, own))
             except TimeSpentError:
                 for each in every:
                     each.close_all()  # one of them may still be at work
@@ -99,37 +87,25 @@ def inspect(
         for pool in every:
             # A run that checks nothing could compare a package with itself.
             pool.deadline = math.inf
-            _check_origins(pool, rules)
+            _check_origins(pool, run.rules)
             pool.close_all()
     return seen
 
 
-def _without_run(row: Row, rules: Rules, *, clocks: bool) -> Row | None:
-    """Return a row that need not run as it is; None if it must run."""
-    if row.not_run or row.state == "gone" or row.benchmark.kind == MODULE:
-        return row
-    rule = rules.rule_of(row.benchmark.metric, row.name)
-    tracks_seconds = row.benchmark.metric == "track" and rule.is_measured and rule.unit == "s"
-    is_put_off = tracks_seconds and not clocks
-    return dataclasses.replace(row, not_run=NotRun.CLOCK) if is_put_off else None
-
-
-def _inspect(
-    row: Row, pool: WorkerPool, rules: Rules, progress: Progress, *, time_identical: bool
-) -> Row:
+def _inspect(run: Run, row: Row, pool: WorkerPool, *, time_identical: bool) -> Row:
     """Run a benchmark once on each side that has it, and compare all metrics except time."""
-    found = _first_runs(row, pool, rules)
+    found = _first_runs(row, pool, run.rules)
     if found.hangs_on_head:
-        progress.say(f"running {row.name} again, because head did not answer")
+        run.progress.say(f"running {row.name} again, because head did not answer")
         # If the base needs more than half of the timeout, head may only be a little slower.
         timeout_s = row.benchmark.timeout_s / 2
         hasty = dataclasses.replace(row.benchmark, timeout_s=timeout_s)
-        again = _first_runs(dataclasses.replace(row, benchmark=hasty), pool, rules)
+        again = _first_runs(dataclasses.replace(row, benchmark=hasty), pool, run.rules)
         head = dataclasses.replace(found.head, timed_out=again.hangs_on_head)
         found = found.with_side("head", head)
     if not time_identical:
-        found = dataclasses.replace(found, same=_what_is_same(found, pool, rules, progress))
-    return dataclasses.replace(found, changes=_changes(found, rules))
+        found = dataclasses.replace(found, same=_what_is_same(run, found, pool))
+    return dataclasses.replace(found, changes=_changes(found, run.rules))
 
 
 def _first_runs(row: Row, pool: WorkerPool, rules: Rules) -> Row:
@@ -185,9 +161,9 @@ def _run_in(benchmark: Benchmark, pools: Mapping[Side, WorkerPool]) -> dict[str,
             problem = str(reply)
             run = SideRun(problem=problem, by_runner=reply.by_runner, timed_out=reply.timed_out)
         elif isinstance(reply, protocol.Skipped):
-            run = SideRun(skipped=True, skip_reason=reply.reason)
+            run = SideRun(skipped=reply.reason)
         else:
-            files = reply.program if isinstance(reply, protocol.FirstRun) else None
+            files = reply.program
             run = SideRun(reply, read_program(files, side.root) if files else None)
         runs[side.name] = run
     return runs
@@ -205,13 +181,11 @@ def _with_runs(row: Row, runs: Mapping[str, SideRun]) -> Row:
     return dataclasses.replace(row, base=base, head=head)
 
 
-def _what_is_same(
-    row: Row, pool: WorkerPool, rules: Rules, progress: Progress
-) -> Literal["", "code", "program"]:
+def _what_is_same(run: Run, row: Row, pool: WorkerPool) -> Literal["", "code", "program"]:
     """Say what is the same on both sides, so that the row need not be timed."""
     if not row.is_comparable:
         return ""
-    if not _may_use(row, pool.sides, pool.sides.changed_code):
+    if not _may_use(row, run.sides, run.sides.changed_code):
         return "code"
     base, head = row.base.program, row.head.program
     if base is None or head is None or not head.timed_is_program:
@@ -222,8 +196,8 @@ def _what_is_same(
         return ""
     seconds = [row.base.seconds or 0.0, row.head.seconds or 0.0]
     if not _are_alike(seconds):
-        progress.say(f"timing the calls of {row.name} again")
-        seconds = _timed_again(row.benchmark, pool, rules.timing.sample_s)
+        run.progress.say(f"timing the calls of {row.name} again")
+        seconds = _timed_again(row.benchmark, pool, run.rules.timing.sample_s)
     return "program" if _are_alike(seconds) else ""
 
 
@@ -237,17 +211,12 @@ def _may_use(row: Row, sides: Sides, files: Sequence[PurePosixPath]) -> bool:
         return False
     used: set[str] = set()
     for side, run in ((sides.base, row.base), (sides.head, row.head)):
-        footprint = footprint_of(run)
+        footprint = run.footprint
         # An environment of its own has the package installed, so that other files are used.
         if footprint is None or not footprint.has_all_imports or not side.import_from:
             return True
         used |= {*footprint.imported}
     return any(path.suffix != ".py" or str(path) in used for path in files)
-
-
-def footprint_of(run: SideRun) -> protocol.Footprint | None:
-    """Return the part of its checkout that a benchmark's first run used; None if unknown."""
-    return run.ran.footprint if run.ran else None
 
 
 def _are_alike(seconds: Sequence[float]) -> bool:
@@ -290,31 +259,29 @@ def _with_own_suite(sides: Sides) -> Sides:
     return dataclasses.replace(sides, base=base, folder=folder, programs=programs)
 
 
-def _with_lost_work(
-    row: Row, pool: WorkerPool, own: WorkerPool, rules: Rules, progress: Progress
-) -> Row:
+def _with_lost_work(run: Run, row: Row, pool: WorkerPool, own: WorkerPool) -> Row:
     """Add the work that the base's code no longer does because the change edits the suite.
 
     Both sides run head's suite, so a benchmark that measures next to nothing any more would pass.
     So the base's code also runs with its own suite.
     """
-    sides = pool.sides
+    sides = run.sides
     edited = [PurePosixPath(name) for name in sides.edited_suite]
     is_cut = any(not (sides.head.root / path).exists() for path in edited)
-    are_skipped = row.base.skipped and row.head.skipped
+    are_skipped = len(row.skipped) == 2
     if not (row.is_comparable or are_skipped) or not (is_cut or _may_use(row, sides, edited)):
         return row
-    progress.say(f"running {row.name} with the base's own suite")
+    run.progress.say(f"running {row.name} with the base's own suite")
     benchmark = dataclasses.replace(row.benchmark, index=row.benchmark.own_index)
     changes = row.changes
     for _ in range(_ROUNDS):
-        before = _work_of(benchmark, own, rules)
+        before = _work_of(benchmark, own, run.rules)
         if before is not None and are_skipped:
-            return row.with_problems({"head": f"the edited suite skips it: {row.head.skip_reason}"})
-        now = _work_of(row.benchmark, pool, rules)
+            return row.with_problems({"head": f"the edited suite skips it: {row.head.skipped}"})
+        now = _work_of(row.benchmark, pool, run.rules)
         if before is None or now is None:
             return row
-        lost = lost_work(row.benchmark, before, now, rules)
+        lost = lost_work(row.benchmark, before, now, run.rules)
         if lost is None:
             return row
         changes = (*row.changes, lost)
@@ -329,7 +296,7 @@ def _work_of(benchmark: Benchmark, pool: WorkerPool, rules: Rules) -> float | No
     if benchmark.is_timed:
         return _call_s(benchmark, base, pool, rules.timing.sample_s)
     ran = _run(benchmark, [base], pool)["base"].ran
-    return ran.value if isinstance(ran, protocol.Value) else None
+    return ran.value if ran else None
 
 
 def _changes(row: Row, rules: Rules) -> tuple[Change, ...]:

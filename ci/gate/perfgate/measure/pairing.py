@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from perfgate import machine
-from perfgate.config import Rules, Timing
-from perfgate.measure.progress import Progress
+from perfgate.config import Timing
+from perfgate.measure.progress import Run
 from perfgate.measure.workers import (
     SKIPPED_NOW,
     TimeSpentError,
@@ -36,7 +36,7 @@ from perfgate.measure.workers import (
 from perfgate.process import protocol
 from perfgate.process.protocol import Calibration
 from perfgate.rows import SIDES, Benchmark, Row
-from perfgate.source.sides import Side, Sides
+from perfgate.source.sides import Side
 from perfgate.stats.evidence import Evidence, Plan
 
 R = TypeVar("R")
@@ -53,19 +53,12 @@ _CROWDED = 1.25
 _FIXED = 0.25
 
 
-@dataclass
 class _BrokenError(Exception):
-    """One or both sides failed while a row was timed.
+    """One or both sides failed while a row was timed; `errors` holds why, by side."""
 
-    Attributes:
-        reasons: why, by side.
-        alive: whether both workers can go on.
-        timed_out: the sides that gave no answer in time.
-    """
-
-    reasons: dict[str, str]
-    alive: bool
-    timed_out: list[str] = field(default_factory=list)
+    def __init__(self, errors: dict[str, WorkerError]):
+        super().__init__()
+        self.errors = errors
 
 
 @dataclass(frozen=True)
@@ -75,23 +68,12 @@ class Way:
     Attributes:
         calls: calls in one sample.
         samples: samples of each side.
+        shared: whether both sides are sampled at once on one core, instead of in turn.
     """
 
     calls: int
     samples: int
-
-
-@dataclass(frozen=True)
-class Ways:
-    """The ways to sample a row.
-
-    Attributes:
-        in_turn: one side after the other.
-        shared: both at once; None if they must not share a core, or if that takes too long.
-    """
-
-    in_turn: Way
-    shared: Way | None = None
+    shared: bool = False
 
 
 @dataclass
@@ -100,12 +82,13 @@ class Open:
 
     Attributes:
         pair_s: roughly the seconds that it takes in each pair.
+        ways: the ways to sample it, the first choice first.
     """
 
     row: Row
     evidence: Evidence
     pair_s: float
-    ways: Ways | None = None
+    ways: Sequence[Way] = ()
     timed_s: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in SIDES})
 
     @property
@@ -151,22 +134,16 @@ class Session:
     """The paired timing of one run.
 
     Attributes:
-        sides: the two commits.
-        rules: they say how long to time and how much error is allowed.
-        core: the core that single-core benchmarks are pinned to; None if pinning isn't possible.
+        run: the run. Timing ends at the deadline of its progress.
         rng: it draws every random order.
-        progress: the rows so far, and when timing ends.
         launched: how many pairs were launched.
     """
 
-    sides: Sides
-    rules: Rules
-    core: int | None
+    run: Run
     rng: random.Random
-    progress: Progress
     launched: int = 0
 
-    def run(self, rows: Sequence[Row], num_tests: int) -> list[Row]:
+    def time(self, rows: Sequence[Row], num_tests: int) -> list[Row]:
         """Relaunch pairs until every row is decided or has no pairs left, or the time is spent.
 
         Args:
@@ -176,29 +153,29 @@ class Session:
         timed = [self._opened(row, num_tests) for row in rows]
         while not self._is_over() and (left := [row for row in timed if row.is_open]):
             self.launched += 1
-            self.progress.say(
+            self.run.progress.say(
                 f"pair {self.launched}: {len(left)} of {len(rows)} benchmarks undecided"
             )
-            left_s = self.progress.deadline - time.monotonic()
+            left_s = self.run.progress.deadline - time.monotonic()
             chosen = affordable(left, left_s)
             with contextlib.suppress(TimeSpentError):
                 self._run_pair(chosen)
-            self.progress.keep([row.so_far() for row in chosen])
+            self.run.progress.keep([row.so_far() for row in chosen])
         for row in timed:
             if row.is_open:
                 row.evidence.end()
         found = [row.so_far() for row in timed]
-        self.progress.keep(found)
+        self.run.progress.keep(found)
         return found
 
     def _opened(self, row: Row, num_tests: int) -> Open:
         first_s = sum(side.seconds or 0.0 for side in (row.base, row.head))
-        evidence = Evidence(Plan.make(self.rules.limits_of(row.name), num_tests))
-        for pair in self.progress.pairs.get(row.name, ()):  # of an unfinished run
+        evidence = Evidence(Plan.make(self.run.rules.limits_of(row.name), num_tests))
+        for pair in self.run.progress.pairs.get(row.name, ()):  # of an unfinished run
             if not evidence.done:
                 evidence.add(pair)
-        # The seconds of a pair are an estimate until one has been timed.
-        opened = Open(row, evidence, self.rules.timing.pair_s + first_s)
+        # Until a pair has been timed this is an estimate: preparing takes as long as sampling.
+        opened = Open(row, evidence, 2 * self.run.rules.timing.pair_s + first_s)
         opened.timed_s = {name: [*row.timed_s.get(name, ())] for name in SIDES}
         return opened
 
@@ -207,19 +184,19 @@ class Session:
         # Both sides of a pair hash alike, so they iterate over sets in the same order. Pairs hash
         # differently, so that no verdict rests on one order.
         hash_seed = self.rng.randrange(1 << 32)
-        many = [row for row in rows if self.rules.cores_of(row.benchmark.row) > 1]
+        many = [row for row in rows if self.run.rules.cores_of(row.benchmark.row) > 1]
         single = [row for row in rows if row not in many]
-        for group, core in ((single, self.core), (many, None)):
+        for group, core in ((single, self.run.core), (many, None)):
             self.rng.shuffle(group)
             # Both sides are sampled on `core`. Which of them is also prepared there is drawn at
             # random, because memory stays near the core that first touches it.
             first, second = self.rng.sample([core, machine.other_core(core)], 2)
             place = WorkerPool(
-                self.sides,
+                self.run.sides,
                 first,
                 head_core=second,
                 hash_seed=hash_seed,
-                deadline=self.progress.deadline,
+                deadline=self.run.progress.deadline,
             )
             with place as pool:
                 for row in group:
@@ -233,15 +210,16 @@ class Session:
         try:
             samples = self._sample(row, pool, core)
         except _BrokenError as error:
-            reasons = {side: f"while it was timed: {why}" for side, why in error.reasons.items()}
+            reasons = {side: f"while it was timed: {why}" for side, why in error.errors.items()}
             row.row = row.row.with_problems(reasons)
+            timed_out = [side for side, why in error.errors.items() if why.timed_out]
             base_s = row.row.base.seconds
             head_s = row.row.head.seconds
             # Head's calls may last so long that only a few of them end in time.
-            if error.timed_out == ["head"] and base_s and head_s and head_s > _HANGS * base_s:
+            if timed_out == ["head"] and base_s and head_s and head_s > _HANGS * base_s:
                 head = dataclasses.replace(row.row.head, timed_out=True)
                 row.row = row.row.with_side("head", head)
-            if not error.alive:
+            if not all(why.alive for why in error.errors.values()):
                 pool.close_all()  # a worker is never replaced alone, because a pair launches both
                 return
         else:
@@ -261,59 +239,36 @@ class Session:
                     pool.close_all()
 
     def _sample(self, row: Open, pool: WorkerPool, core: int | None) -> list[tuple[float, float]]:
-        """Return the seconds of one call on base and head, for each alternation."""
-        ways, alone_s = self._make_ready(row, pool, core)
-        at_once: list[tuple[float, float]] = []
-        in_turn: list[tuple[float, float]] = []
-        if ways.shared:
-            at_once = self._alternate(row, pool, core, ways, at_once=True)
-        if not at_once or are_crowded(at_once, alone_s):
-            in_turn = self._alternate(row, pool, core, ways, at_once=False)
-            alone_s = medians(in_turn)
-        # If the calls seemed crowded, they are compared again with `in_turn`, because the earlier
-        # single call may have been a quick outlier.
-        shared = bool(at_once) and not are_crowded(at_once, alone_s)
-        row.row = dataclasses.replace(row.row, shared=row.row.shared or shared)
-        # Reports and budgets use the seconds of calls that had a core to themselves.
-        for name, taken in alone_s.items():
-            row.timed_s[name].append(taken)
-        return at_once if shared else in_turn
+        """Return the seconds of one call on base and head, for each alternation.
 
-    def _alternate(
-        self, row: Open, pool: WorkerPool, core: int | None, ways: Ways, *, at_once: bool
-    ) -> list[tuple[float, float]]:
-        way = (ways.shared if at_once else None) or ways.in_turn
-        target = row.benchmark.target
-        request = protocol.Sample(
-            *target, calls=way.calls, own_time=ways.shared is not None, core=core
-        )
-        samples = []
-        for _ in range(way.samples):
-            replies = self._ask(row, pool, request, at_once=at_once)
-            samples.append((replies["base"].seconds, replies["head"].seconds))
-        return samples
-
-    def _make_ready(
-        self, row: Open, pool: WorkerPool, core: int | None
-    ) -> tuple[Ways, Mapping[str, float]]:
-        """Prepare a row on both sides at once, each on a core of its own.
-
-        Return the ways to sample it, and the seconds of a call that did not share its core.
+        Both sides prepare at once, each on a core of its own.
         """
         target = row.benchmark.target
-        timing = self.rules.timing
-        if row.ways is not None:
-            way = row.ways.shared or row.ways.in_turn
-            own_time = row.ways.shared is not None
-            prepare = protocol.Prepare(*target, calls=way.calls, own_time=own_time)
-            ready = self._ask(row, pool, prepare)
-            return row.ways, {side: reply.seconds for side, reply in ready.items()}
+        timing = self.run.rules.timing
         found = self._ask(row, pool, protocol.Calibrate(*target, target_s=timing.sample_s))
-        has_two_cores = core is not None and pool.cores["base"] != pool.cores["head"]
-        row.ways = choose_ways(
-            list(found.values()), timing, row.benchmark.timeout_s, has_two_cores=has_two_cores
-        )
-        return row.ways, {side: reply.seconds for side, reply in found.items()}
+        if not row.ways:
+            has_two_cores = core is not None and pool.cores["base"] != pool.cores["head"]
+            row.ways = choose_ways(
+                list(found.values()), timing, row.benchmark.timeout_s, has_two_cores=has_two_cores
+            )
+        # Reports and budgets use the seconds of calls that had a core to themselves.
+        alone_s: Mapping[str, float] = {side: reply.seconds for side, reply in found.items()}
+        samples: list[tuple[float, float]] = []
+        shared = False
+        for way in row.ways:
+            request = protocol.Sample(
+                *target, calls=way.calls, own_time=row.ways[0].shared, core=core
+            )
+            turns = [self._ask(row, pool, request, at_once=way.shared) for _ in range(way.samples)]
+            samples = [(each["base"].seconds, each["head"].seconds) for each in turns]
+            shared = way.shared and not are_crowded(samples, alone_s)
+            if shared:
+                break
+            alone_s = medians(samples)
+        row.row = dataclasses.replace(row.row, shared=row.row.shared or shared)
+        for name, taken in alone_s.items():
+            row.timed_s[name].append(taken)
+        return samples
 
     def _ask(
         self,
@@ -328,7 +283,7 @@ class Session:
         Raises:
             _BrokenError: a side failed, or is skipped now.
         """
-        order: list[Side] = self.rng.sample([self.sides.base, self.sides.head], 2)
+        order: list[Side] = self.rng.sample([self.run.sides.base, self.run.sides.head], 2)
         replies = ask_sides(
             dict.fromkeys(order, pool),
             request,
@@ -336,28 +291,26 @@ class Session:
             at_once=at_once,
         )
         fit: dict[str, R] = {}
-        broken = _BrokenError({}, alive=True)
+        errors: dict[str, WorkerError] = {}
         for name, reply in replies.items():
             if isinstance(reply, WorkerError):
-                broken.reasons[name] = str(reply)
-                broken.alive &= reply.alive
-                broken.timed_out += [name] if reply.timed_out else []
+                errors[name] = reply
             elif isinstance(reply, protocol.Skipped):
-                broken.reasons[name] = f"{SKIPPED_NOW}: {reply.reason}"
+                errors[name] = WorkerError(f"{SKIPPED_NOW}: {reply.reason}", alive=True)
             else:
                 fit[name] = reply
-        if broken.reasons:
-            raise broken
+        if errors:
+            raise _BrokenError(errors)
         return fit
 
     def _is_over(self) -> bool:
-        return time.monotonic() >= self.progress.deadline
+        return time.monotonic() >= self.run.progress.deadline
 
 
 def choose_ways(
     found: Sequence[Calibration], timing: Timing, timeout_s: float, *, has_two_cores: bool
-) -> Ways:
-    """Choose how to sample a row from the calibration of its calls on both sides.
+) -> list[Way]:
+    """Choose how to sample a row from the calibration of its calls, the first choice first.
 
     Args:
         found: the calibration on each side.
@@ -385,8 +338,8 @@ def choose_ways(
         and _wall_s(found, enough) <= timeout_s / 2
     )
     if not may_share:
-        return Ways(in_turn)
-    return Ways(in_turn, Way(enough, _alternations(found, enough, timing, 1)))
+        return [in_turn]
+    return [Way(enough, _alternations(found, enough, timing, 1), shared=True), in_turn]
 
 
 def _alternations(found: Sequence[Calibration], calls: int, timing: Timing, least: int) -> int:

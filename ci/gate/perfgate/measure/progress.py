@@ -32,7 +32,8 @@ _VARIABLES = ("JAX_", "XLA_", "OMP_", "PYTHON")  # those whose change makes old 
 FOLDER = "unfinished"  # in the folder of the reports
 # A row without its evidence, and the log ratios of its pairs. Evidence is made from them again.
 _RECORD = TypeAdapter(
-    tuple[Row, tuple[float, ...]], config=ConfigDict(ser_json_inf_nan="constants")
+    tuple[Row, tuple[float, ...]],
+    config=ConfigDict(ser_json_inf_nan="constants", arbitrary_types_allowed=True),
 )
 
 
@@ -88,6 +89,23 @@ class Progress:
         """Forget the run, because it has nothing left to do."""
         if self.folder is not None:
             shutil.rmtree(self.folder.parent, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What all stages of a run share.
+
+    Attributes:
+        sides: the two commits.
+        rules: they say what is worse, how long to time, and how much error is allowed.
+        core: the core that single-core benchmarks are pinned to; None if pinning isn't possible.
+        progress: the rows so far, and when the current stage ends.
+    """
+
+    sides: Sides
+    rules: Rules
+    core: int | None
+    progress: Progress
 
 
 def run_key(sides: Sides, rules: Rules, options: argparse.Namespace) -> str:

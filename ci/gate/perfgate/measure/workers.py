@@ -15,14 +15,13 @@ import signal
 import subprocess
 import time
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import asv_runner
 from pydantic import TypeAdapter
 
-from perfgate.options import STOPPING
 from perfgate.process import protocol
 from perfgate.process.protocol import Request, Skipped
 from perfgate.process.reaper import reaper
@@ -104,27 +103,19 @@ class Worker:
         command += ["--pytest"] if sides.is_pytest else []
         command += [] if core is None else ["--core", str(core)]
         self._log = place / f"stderr-{time.monotonic_ns()}.txt"
-        started = None
-        try:
-            with self._log.open("wb") as log, _interrupts_held():
-                self._process = started = subprocess.Popen(
-                    command,
-                    env=reaper().marked(side.environment(programs, hash_seed)),
-                    pass_fds=(request_read, reply_write),
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=log,
-                    # its children can then be ended with it, and Ctrl-C only reaches this process
-                    start_new_session=True,
-                    cwd=place,
-                )
-                reaper().add_group(self._process.pid)
-        except KeyboardInterrupt:
-            # An interrupt that was held is raised after the launch. Nothing else knows the new
-            # process, so it is closed here.
-            if started is not None:
-                self.close()
-            raise
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command,
+                env=reaper().marked(side.environment(programs, hash_seed)),
+                pass_fds=(request_read, reply_write),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                # its children can then be ended with it, and Ctrl-C only reaches this process
+                start_new_session=True,
+                cwd=place,
+            )
+        reaper().add_group(self._process.pid)
         os.close(request_read)
         os.close(reply_write)
 
@@ -220,24 +211,6 @@ class Worker:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-@contextlib.contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Delay interrupts: if one stopped the gate in mid-launch, a process would be left over."""
-    came: list[int] = []
-    # Masking the signal is not enough: another thread of this process, such as one of BLAS, would
-    # take it. A signal that is ignored must stay ignored, like SIGINT in a background job of a
-    # shell.
-    held = [each for each in STOPPING if signal.getsignal(each) is not signal.SIG_IGN]
-    handlers = {each: signal.signal(each, lambda number, _: came.append(number)) for each in held}
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    if came:
-        signal.raise_signal(came[0])
 
 
 class WorkerPool:

@@ -52,7 +52,7 @@ class Target(Request[R]):
 
 
 @dataclass(frozen=True)
-class Inspect(Target["FirstRun | Value | Skipped"]):
+class Inspect(Target["FirstRun | Skipped"]):
     """Run a benchmark for the first time."""
 
 
@@ -66,14 +66,6 @@ class Calibrate(Target["Calibration | Skipped"]):
     """Set up a benchmark, warm it up, and find how many calls last for `target_s`."""
 
     target_s: float
-
-
-@dataclass(frozen=True)
-class Prepare(Target["Seconds | Skipped"]):
-    """Set up a benchmark, warm it up, and take a first sample as `Sample` does."""
-
-    calls: int
-    own_time: bool
 
 
 @dataclass(frozen=True)
@@ -122,13 +114,11 @@ class Suite:
         benchmarks: those in modules that can be imported.
         broken: for each other module, why it can't be imported.
         modules: where every top-level module came from.
-        counts_instructions: whether the processor's instructions can be counted there.
     """
 
     benchmarks: tuple[Listing, ...]
     broken: dict[str, str]
     modules: dict[str, str]
-    counts_instructions: bool = False
 
 
 @dataclass(frozen=True)
@@ -175,26 +165,20 @@ class Footprint:
 
 @dataclass(frozen=True)
 class FirstRun:
-    """A timed benchmark's first run.
+    """A benchmark's first run.
 
     Attributes:
-        seconds: of the quickest of its first calls, without the very first.
+        seconds: of the quickest of its first calls, without the very first; None if it isn't timed.
+        value: the value of a benchmark that isn't timed.
         numbers: what else was measured, by the name of the metric.
         program: None if its class offers none.
         footprint: the part of the checkout that it used.
     """
 
-    seconds: float
+    seconds: float | None = None
+    value: float | None = None
     numbers: dict[str, float] = dataclasses.field(default_factory=dict)
     program: ProgramFiles | None = None
-    footprint: Footprint | None = None
-
-
-@dataclass(frozen=True)
-class Value:
-    """The value of a benchmark that isn't timed, and the part of the checkout that it used."""
-
-    value: float
     footprint: Footprint | None = None
 
 
@@ -264,12 +248,9 @@ class Failed:
     is_fatal: bool = False
 
 
-Reply = (
-    Suite | Modules | FirstRun | Value | Seconds | Calibration | Calls | Released | Skipped | Failed
-)
+Reply = Suite | Modules | FirstRun | Seconds | Calibration | Calls | Released | Skipped | Failed
 REQUESTS = {
-    each.__name__: each
-    for each in (Discover, Origins, Inspect, Watch, Calibrate, Prepare, Sample, Release)
+    each.__name__: each for each in (Discover, Origins, Inspect, Watch, Calibrate, Sample, Release)
 }
 
 

@@ -14,8 +14,6 @@ from perfgate.rows import MODULE, Judged, NotRun, Outcome, Row
 from perfgate.verdict import BROKEN_BEFORE
 
 _MOST_NAMES = 10  # names listed before "and N more"
-_MOST_LINES = 20  # lines shown of each changed file
-_LONGEST_LINE = 160
 
 
 def markdown(result: Result) -> str:
@@ -24,20 +22,18 @@ def markdown(result: Result) -> str:
         f"# {result.headline}",
         f"Base `{result.base[:12]}` (merge base), head `{_short(result.head)}`.",
     ]
-    for title, outcomes in (
-        ("What got worse", {Outcome.FAILED}),
-        ("What could not be decided", {Outcome.UNMEASURED, Outcome.UNDECIDED}),
-        ("Passed with a warning", {Outcome.WARNED}),
+    rows = [row for row in result.rows if row.row.not_run is not NotRun.TIME]
+    undecided = {Outcome.UNMEASURED, Outcome.UNDECIDED}
+    for title, found in (
+        ("What got worse", [row for row in rows if row.outcome is Outcome.FAILED]),
+        ("What could not be decided", [row for row in rows if row.outcome in undecided]),
+        ("Passed with a warning", [row for row in rows if row.outcome is Outcome.WARNED]),
+        ("Broken on the base too", [row for row in rows if row.verdict == BROKEN_BEFORE]),
     ):
-        found = [row for row in result.rows if row.outcome in outcomes]
-        rows = [row for row in found if row.row.not_run is not NotRun.TIME]
-        if rows:
-            parts += [f"## {title}", *(_section(row, result) for row in rows)]
+        if found:
+            parts += [f"## {title}", *(_section(row, result) for row in found)]
     parts += [
-        *_broken_before(result),
         *_budgets(result),
-        *_suspicious(result),
-        *_expired(result),
         *_unseen(result),
         *_table(result),
         *_conditions(result),
@@ -48,15 +44,6 @@ def markdown(result: Result) -> str:
 def _short(head: str) -> str:
     """Shorten a commit's hash, and keep the words that follow it for a working tree."""
     return head[:12] if " " not in head else head
-
-
-def _broken_before(result: Result) -> list[str]:
-    lines = [
-        f"- `{row.name}`: {'; '.join(row.reasons)}"
-        for row in result.rows
-        if row.verdict == BROKEN_BEFORE
-    ]
-    return ["## Broken on the base too", "\n".join(lines)] if lines else []
 
 
 def _section(row: Judged, result: Result) -> str:
@@ -101,7 +88,7 @@ def measured(row: Row) -> str:
     """Return the ratio with its interval, or the change of a value that isn't timed."""
     if row.evidence is not None and row.evidence.num_pairs > 1:
         ratio, low, high = row.evidence.ratio()
-        if high > 10 * low:  # Two pairs that differ have an interval of almost any ratio.
+        if math.isinf(high):
             return f"{ratio:.3f} (too few pairs for an interval)"
         return f"{ratio:.3f} ({low:.3f} to {high:.3f})"
     values = [change for change in row.changes if change.metric == row.benchmark.metric]
@@ -145,26 +132,6 @@ def _budgets(result: Result) -> list[str]:
     return ["## Budgets", "\n".join(lines)]
 
 
-def _suspicious(result: Result) -> list[str]:
-    found = [
-        (row.name, reason)
-        for row in result.rows
-        for reason in row.reasons
-        if reason.startswith("suspicious")
-    ]
-    lines = [f"- `{name}`: {reason}" for name, reason in found]
-    return ["## Suspicious", "\n".join(lines)] if found else []
-
-
-def _expired(result: Result) -> list[str]:
-    expired = [entry for entry in result.rules.accepted if entry.is_expired]
-    lines = [
-        f"- `{each.benchmark}` {each.metric}, expired on {each.expires}: {each.reason}"
-        for each in expired
-    ]
-    return ["## Accepted, but expired", "\n".join(lines)] if expired else []
-
-
 def _unseen(result: Result) -> list[str]:
     """Say what the run did not measure, and how the change alters its own measurement."""
     parts = []
@@ -172,6 +139,7 @@ def _unseen(result: Result) -> list[str]:
     open_rows = [row.name for row in result.rows if row.outcome is Outcome.OPEN]
     only_documentation = result.not_run(NotRun.DOCUMENTATION)
     lines = [
+        *_enumerated("this change also alters how it is measured", result.coverage.measures),
         *_enumerated(
             "not reached before the run ended; repeat the command to continue",
             result.not_run(NotRun.TIME),
@@ -189,14 +157,6 @@ def _unseen(result: Result) -> list[str]:
     ]
     if lines:
         parts += ["## What was not measured", "\n".join(lines)]
-    for file, changed in result.coverage.measures.items():
-        shown = [line[:_LONGEST_LINE] for line in changed[:_MOST_LINES]]
-        if len(changed) > len(shown):
-            shown.append(f"... and {len(changed) - len(shown)} more lines")
-        parts.append(
-            f"This change alters `{file}`, which decides how the change is measured:\n\n"
-            + "\n".join(["~~~~diff", *shown, "~~~~"])
-        )
     return parts
 
 

@@ -5,12 +5,48 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perfgate.budgets import UNKNOWN, BudgetFinding
-from perfgate.config import Rules
-from perfgate.report.coverage import Coverage
-from perfgate.rows import Judged, NotRun, Outcome
+from perfgate.config import Rules, find_rules
+from perfgate.rows import Judged, NotRun, Outcome, Row
+from perfgate.source.changes import has_same_bytes
+from perfgate.source.sides import Sides
 from perfgate.verdict import BROKEN_BEFORE
 
 EXIT_WORDS = {0: "PASSED", 1: "FAILED", 3: "COULD NOT TELL"}
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The limits of what a run has measured.
+
+    Attributes:
+        not_imported: changed Python files that none of the benchmarks with known imports imported.
+        num_known: how many benchmarks have known imports, since they started no other process.
+        measures: the changed files of the suite and its rules. A reviewer should look at a change
+            that alters its own measurement.
+    """
+
+    not_imported: Sequence[str] = ()
+    num_known: int = 0
+    measures: Sequence[str] = ()
+
+
+def cover(rows: Sequence[Row], sides: Sides) -> Coverage:
+    """Compare the changed files with those that benchmarks imported on head."""
+    footprints = [row.head.footprint for row in rows if row.head.footprint is not None]
+    imported = {file for each in footprints for file in each.imported}
+    num_known = sum(each.has_all_imports for each in footprints)
+    not_imported = [
+        str(path)
+        for path in sides.changed_code
+        if path.suffix == ".py" and str(path) not in imported and (sides.head.root / path).is_file()
+    ]
+    measures = [*sides.changed_suite]
+    for file in find_rules(sides.head.root / sides.config.folder):
+        if file.is_relative_to(sides.head.root):
+            name = file.relative_to(sides.head.root)
+            if not has_same_bytes(sides.base.root / name, file):
+                measures.append(name.as_posix())
+    return Coverage(not_imported if num_known else (), num_known, measures)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from perfgate.files import read_text
 
 _STRING = r'("(?:\\.|[^"\\])*")'
 # the keys of a matrix; asv's old form has only requirements and no keys
-_KINDS = ("req", "env", "env_nobuild")
+KINDS = ("req", "env", "env_nobuild")
 _MOST_S = 1e9  # a longer wait is an error of the system
 
 
@@ -51,7 +51,7 @@ class SuiteConfig:
         left out.
         """
         matrix = self.matrix or {}
-        is_old_form = not any(name in matrix for name in _KINDS)
+        is_old_form = not any(name in matrix for name in KINDS)
         table = matrix if is_old_form and kind == "req" else matrix.get(kind) or {}
         found = {}
         for name, values in table.items():
@@ -115,7 +115,7 @@ def read_config(file: Path, root: Path) -> SuiteConfig:
         return found
 
     matrix = value("matrix", dict | None, None) or {}
-    for kind in _KINDS:
+    for kind in KINDS:
         value(kind, dict | None, None, matrix)
     timeout_s = value("default_benchmark_timeout", int | float, 60.0)
     if not 0 <= timeout_s < _MOST_S:

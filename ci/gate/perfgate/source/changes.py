@@ -1,7 +1,6 @@
 """Find the changed files that can matter to a benchmark. Documentation and comments can't."""
 
 import ast
-import difflib
 import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -33,18 +32,17 @@ def _is_page(path: PurePosixPath) -> bool:
 def changed_code(base: Path, head: Path, suite: Path) -> list[PurePosixPath]:
     """Return the differing files outside of the suite that can matter, in alphabetical order.
 
-    Comments and layout of Python files don't count as differences.
-
     Args:
         base: a checkout's root.
         head: the other checkout's root.
         suite: the folder of benchmarks, relative to the roots.
     """
-    return sorted(
-        path
-        for path in {*_files(base), *_files(head)}
-        if can_matter(path, suite) and not _is_same(base / path, head / path)
-    )
+    return [path for path in changed_python(base, head) if can_matter(path, suite)]
+
+
+def changed_python(base: Path, head: Path) -> list[PurePosixPath]:
+    """Return the files that differ in more than the comments and the layout of Python."""
+    return [path for path in changed_files(base, head) if not _is_same(base / path, head / path)]
 
 
 def only_pages_differ(base: Path, head: Path, suite: Path) -> bool:
@@ -63,36 +61,12 @@ def only_pages_differ(base: Path, head: Path, suite: Path) -> bool:
 
 
 def changed_files(base: Path, head: Path) -> list[PurePosixPath]:
-    """Return all files that differ between two checkouts, in alphabetical order."""
+    """Return all files that differ between two folders, in alphabetical order."""
     return sorted(
         path
         for path in {*_files(base), *_files(head)}
-        if "__pycache__" not in path.parts and not _has_same_bytes(base / path, head / path)
+        if "__pycache__" not in path.parts and not has_same_bytes(base / path, head / path)
     )
-
-
-def changed_lines(base: Path, head: Path) -> dict[PurePosixPath, list[str]]:
-    """Return the lines that differ between the files of two folders, each with its + or -.
-
-    Comments and layout of Python files don't count as differences, and neither do Python's own
-    caches. The folders may also be two files, or not exist.
-    """
-    changes = {}
-    for path in sorted({*_files_or_self(base), *_files_or_self(head)}):
-        if "__pycache__" not in path.parts and not _is_same(base / path, head / path):
-            before = _lines(base / path)
-            after = _lines(head / path)
-            lines = difflib.unified_diff(before, after, n=0, lineterm="")
-            changes[path] = [line for line in lines if not line.startswith(("---", "+++", "@@"))]
-    return changes
-
-
-def _files_or_self(root: Path) -> Iterator[PurePosixPath]:
-    return iter([PurePosixPath()]) if root.is_file() else _files(root)
-
-
-def _lines(file: Path) -> list[str]:
-    return file.read_text(errors="replace").splitlines() if file.is_file() else []
 
 
 def _files(root: Path) -> Iterator[PurePosixPath]:
@@ -106,8 +80,7 @@ def _files(root: Path) -> Iterator[PurePosixPath]:
 
 
 def _is_same(before: Path, after: Path) -> bool:
-    if _has_same_bytes(before, after):
-        return True
+    """Tell whether two files that differ hold the same Python."""
     if before.suffix != ".py" or before.is_symlink() or after.is_symlink():
         return False
     try:
@@ -116,7 +89,8 @@ def _is_same(before: Path, after: Path) -> bool:
         return False
 
 
-def _has_same_bytes(before: Path, after: Path) -> bool:
+def has_same_bytes(before: Path, after: Path) -> bool:
+    """Tell whether two files are equal, or neither exists. A link equals a link to the same."""
     if before.is_symlink() or after.is_symlink():
         return before.is_symlink() and after.is_symlink() and before.readlink() == after.readlink()
     try:

@@ -1,14 +1,12 @@
 """Decide whether both sides can share an environment, and build one for each if they can't."""
 
-import importlib.util
 import os
-import re
-import shutil
 import subprocess
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from uv import find_uv_bin
 
 from perfgate.errors import PreparationError, UsageError
 from perfgate.files import read_toml
@@ -22,11 +20,6 @@ _COMPILED = ("*.pyx", "*.c", "*.cc", "*.cpp", "*.f90", *_BUILD_FILES)
 _CONSTRAINTS = "constraints.txt"
 _REQUIREMENTS = "requirements.txt"
 _UV_LOCK = "uv.lock"
-_HASH = re.compile(r"\s*\\?\s*--hash[= ]\S+")
-_ERROR = re.compile(r"(?i)\w*error\b")
-# lines of pip that follow the real error or don't help by themselves
-_FOLLOWS = re.compile(r"subprocess-exited-with-error|metadata-generation-failed|exit code")
-_MOST_CHARS = 300
 _SKIPPED = (".git", ".venv", "node_modules", "tests", "docs", "doc", "benchmarks", "examples")
 
 
@@ -61,11 +54,8 @@ def _dependencies(package: Path, config_file: Path, root: Path) -> dict[str, Any
         ],
         "asv's matrix": config.matrix if config else None,
     }
-    names = [_CONSTRAINTS, _REQUIREMENTS, "setup.cfg", "setup.py"]
-    if find_uv():
-        names.append(_UV_LOCK)
-    names += read_requirements(package)
-    for name in names:
+    files = [_CONSTRAINTS, _REQUIREMENTS, _UV_LOCK, "setup.cfg", "setup.py"]
+    for name in [*files, *read_requirements(package)]:
         declared[name] = (package / name).read_text() if (package / name).is_file() else None
     return declared
 
@@ -95,12 +85,6 @@ def _is_compiled(package: Path) -> bool:
     return any(next(folder.rglob(pattern), None) for folder in folders for pattern in _COMPILED)
 
 
-def find_uv() -> str | None:
-    """Return the path of uv, from PATH or beside the running Python."""
-    beside = Path(sys.executable).with_name("uv")
-    return shutil.which("uv") or (str(beside) if beside.is_file() else None)
-
-
 def check_python(python: str) -> None:
     """Check that an interpreter can run a worker.
 
@@ -120,68 +104,41 @@ def check_python(python: str) -> None:
 def build_environment(place: Path, package: Path, config: SuiteConfig) -> str:
     """Build a virtual environment with the package, asv_runner and the packages of asv's matrix.
 
-    Returns the path of its Python. The package's constraints.txt constrains all versions, and so
-    does its uv.lock if uv is there. A requirements.txt that the package's metadata doesn't read is
-    installed too.
+    Returns the path of its Python. The package's constraints.txt and uv.lock hold the versions. A
+    requirements.txt that the package's metadata doesn't read is installed too.
 
     Raises:
-        PreparationError: a step failed. The message holds the tool's reason.
+        PreparationError: a step failed. The message holds what uv printed.
     """
     python = str(place / "bin" / "python")
-    uv = find_uv()
-    if uv:
-        make = [uv, "venv", "--quiet", "--python", config.python, str(place)]
-        install = [uv, "pip", "install", "--quiet", "--python", python]
-    elif importlib.util.find_spec("ensurepip") is None:
-        raise PreparationError(
-            "the two sides need environments of their own, and this Python can't make one: "
-            "run `pip install uv`, or on Debian and Ubuntu `apt install python3-venv`."
-        )
-    else:
-        # with -P, modules of the package can't shadow those of pip
-        make = [config.python, "-P", "-m", "venv", str(place)]
-        install = [python, "-P", "-m", "pip", "install", "--quiet"]
-    _run(make, package, config)
-    for file in _constraints(place, package, config, uv):
-        install += ["--constraint", str(file)]
+    _uv(["venv", "--quiet", "--python", config.python, str(place)], package, config)
+    install = ["pip", "install", "--quiet", "--python", python]
+    if (package / _CONSTRAINTS).is_file():
+        install += ["--constraint", str(package / _CONSTRAINTS)]
+    if (package / _UV_LOCK).is_file():
+        locked = str(place / "locked.txt")
+        export = ["export", "--quiet", "--frozen", "--no-emit-workspace", "--no-dev"]
+        extras = [f"--extra={name}" for name in config.extras]
+        _uv([*export, *extras, "--output-file", locked], package, config)
+        install += ["--constraint", locked]
     extras = f"[{','.join(config.extras)}]" if config.extras else ""
     # asv_runner's mem_ benchmarks need pympler, which it doesn't declare.
-    wanted = [f"{package}{extras}", "asv_runner", "pympler", *config.requirements]
+    install += [f"{package}{extras}", "asv_runner", "pympler", *config.requirements]
     if (package / _REQUIREMENTS).is_file() and _REQUIREMENTS not in read_requirements(package):
-        wanted += ["--requirement", str(package / _REQUIREMENTS)]
-    _run([*install, *wanted], package, config)
+        install += ["--requirement", str(package / _REQUIREMENTS)]
+    _uv(install, package, config)
     return python
 
 
-def _constraints(place: Path, package: Path, config: SuiteConfig, uv: str | None) -> Iterator[Path]:
-    """Yield the files of constraints, without hashes.
-
-    With hashes, pip refuses a package that is a folder.
-    """
-    texts = []
-    if (package / _CONSTRAINTS).is_file():
-        texts.append((package / _CONSTRAINTS).read_text())
-    if uv and (package / _UV_LOCK).is_file():
-        export = [uv, "export", "--quiet", "--frozen", "--no-hashes", "--no-emit-workspace"]
-        extras = [f"--extra={name}" for name in config.extras]
-        texts.append(_run([*export, "--no-dev", *extras], package, config))
-    for number, text in enumerate(texts):
-        file = place / f"constraints-{number}.txt"
-        file.write_text(_HASH.sub("", text))
-        yield file
-
-
-def _run(command: Sequence[str], package: Path, config: SuiteConfig) -> str:
-    """Run one step of a build in the package's folder and return what it printed."""
+def _uv(arguments: Sequence[str], package: Path, config: SuiteConfig) -> None:
+    """Run one step of a build in the package's folder, with the matrix's variables."""
     variables = dict(os.environ)
-    # Otherwise pip's last line would be a notice of a newer pip.
-    variables["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
     for name, values in config.values("env").items():
         variables.pop(name, None)
         if values[0] is not None:
             variables[name] = values[0]
     done = subprocess.run(
-        command,
+        [find_uv_bin(), *arguments],
         cwd=package,
         env=reaper().marked(variables),  # the mark reaches compilers that a build starts
         capture_output=True,
@@ -190,15 +147,5 @@ def _run(command: Sequence[str], package: Path, config: SuiteConfig) -> str:
     )
     if done.returncode:
         raise PreparationError(
-            f"the environment of {package.name} could not be built: {_reason(done)}"
+            f"the environment of {package.name} could not be built:\n{done.stderr.strip()}"
         )
-    return done.stdout
-
-
-def _reason(done: subprocess.CompletedProcess[str]) -> str:
-    """Return the line that says why a build failed: pip's first error, or else the last line."""
-    # python -m venv prints its errors to stdout
-    lines = [line.strip() for line in (done.stderr.strip() or done.stdout).splitlines()]
-    errors = [line for line in lines if _ERROR.match(line) and not line.endswith(":")]
-    telling = [line for line in errors if not _FOLLOWS.search(line)]
-    return next(iter([*telling, *errors, *lines[-1:]]), "no reason given")[:_MOST_CHARS]

@@ -4,7 +4,6 @@ import functools
 import importlib.metadata
 import json
 import platform
-import re
 import subprocess
 import sys
 from typing import Any
@@ -12,16 +11,15 @@ from typing import Any
 
 def describe() -> dict[str, Any]:
     """Return the version of this Python, and of each package with its commit if it has one."""
-    packages = {}
-    for each in importlib.metadata.distributions():
-        source = each.read_text("direct_url.json") or ""
-        packages[normal(each.metadata["Name"])] = [each.version, source]
-    return {"version": platform.python_version(), "build": sys.version, "packages": packages}
-
-
-def normal(name: str) -> str:
-    """Return a package's name as pip compares it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+    packages = [
+        f"{each.metadata['Name']} {each.version} {each.read_text('direct_url.json') or ''}"
+        for each in importlib.metadata.distributions()
+    ]
+    return {
+        "version": platform.python_version(),
+        "build": sys.version,
+        "packages": sorted(packages),
+    }
 
 
 @functools.cache  # each report names the version

@@ -1,12 +1,9 @@
 """Find a package's code: the folders for the import path, and modules that a build generates."""
 
-import ast
-import configparser
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from perfgate.errors import PreparationError, UsageError
 from perfgate.files import read_toml
@@ -15,7 +12,8 @@ from perfgate.source.git import list_files
 
 _EXTENSIONS = (".so", ".pyd")
 _VERSION = re.compile(r"(^|_)version(_info)?_*\.py$")
-_SETUP_PY = re.compile(r"package_dir\s*=\s*(\{[^}]*\})")
+# the folder of all packages: `package_dir={"": "lib"}` in setup.py, and two lines in setup.cfg
+_PACKAGE_DIR = re.compile(r"""package_dir\s*=\s*(?:\{\s*(?:""|'')\s*:\s*["']|=\s*)([\w./-]+)""")
 
 
 def suite_of(config: SuiteConfig, location: Path) -> Path:
@@ -59,49 +57,31 @@ def import_roots(package: Path) -> tuple[Path, ...]:
     Args:
         package: the folder of pyproject.toml.
     """
-    declared = [package / name for name in (*_in_pyproject(package), *_in_setup(package)) if name]
+    declared = [package / str(name) for name in _declared(package) if name]
     folders = dict.fromkeys([*declared, package / "src", package])
     return tuple(folder for folder in folders if folder.is_dir())
 
 
-def _in_pyproject(package: Path) -> Iterator[str]:
+def _declared(package: Path) -> Iterator[str]:
+    """Yield the folders that the package's metadata names. Some are empty."""
     file = package / "pyproject.toml"
     tool = read_toml(file, PreparationError).get("tool", {}) if file.is_file() else {}
-    yield from _setuptools_folders(tool.get("setuptools", {}))
+    setuptools = tool.get("setuptools", {})
+    yield setuptools.get("package-dir", {}).get("", "")
+    packages = setuptools.get("packages", {})
+    if isinstance(packages, dict):
+        yield from packages.get("find", {}).get("where", [])
     for each in tool.get("poetry", {}).get("packages", []):
-        yield str(each.get("from", ""))
-    yield str(tool.get("maturin", {}).get("python-source", ""))
-    yield str(tool.get("pdm", {}).get("build", {}).get("package-dir", ""))
-    yield str(tool.get("uv", {}).get("build-backend", {}).get("module-root", ""))
+        yield each.get("from", "")
+    yield tool.get("maturin", {}).get("python-source", "")
+    yield tool.get("pdm", {}).get("build", {}).get("package-dir", "")
+    yield tool.get("uv", {}).get("build-backend", {}).get("module-root", "")
     wheel = tool.get("hatch", {}).get("build", {}).get("targets", {}).get("wheel", {})
     for each in wheel.get("packages", []):
         yield str(PurePosixPath(each).parent)
-
-
-def _setuptools_folders(table: dict[str, Any]) -> Iterator[str]:
-    yield str(table.get("package-dir", {}).get("", ""))
-    packages = table.get("packages", {})
-    if isinstance(packages, dict):
-        yield from map(str, packages.get("find", {}).get("where", []))
-
-
-def _in_setup(package: Path) -> Iterator[str]:
-    """Yield the folder of all packages in setup.cfg or setup.py: the entry "" of `package_dir`."""
-    if (package / "setup.cfg").is_file():
-        parser = configparser.ConfigParser(interpolation=None)
-        try:
-            parser.read(package / "setup.cfg")
-        except configparser.Error:
-            return
-        lines = parser.get("options", "package_dir", fallback="").splitlines()
-        yield from (line.partition("=")[2].strip() for line in lines if re.match(r"\s*=", line))
-    if (package / "setup.py").is_file():
-        found = _SETUP_PY.search((package / "setup.py").read_text(errors="replace"))
-        try:
-            table = ast.literal_eval(found[1]) if found else {}
-        except (SyntaxError, ValueError):
-            return
-        yield str(table.get("", ""))
+    for name in ("setup.cfg", "setup.py"):
+        if (package / name).is_file():
+            yield from _PACKAGE_DIR.findall((package / name).read_text(errors="replace"))
 
 
 def is_installed(root: Path, path: PurePosixPath) -> bool:

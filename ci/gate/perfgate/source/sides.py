@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 
 from perfgate.errors import UsageError
 from perfgate.source.asv_config import SuiteConfig, read_config
-from perfgate.source.changes import changed_code, changed_lines, only_pages_differ
+from perfgate.source.changes import changed_code, changed_python, only_pages_differ
 from perfgate.source.environments import build_environment, check_python, why_built
 from perfgate.source.git import WORKING_TREE, commit_of, git, list_files, merge_base, submodules
 from perfgate.source.layout import (
@@ -87,7 +87,7 @@ class Sides:
     Attributes:
         base_suite: the base's own suite, to tell which benchmarks are new and which are gone.
         changed_code: the differing files outside of the suite that can matter.
-        changed_suite: by file of the suite, the lines in which head's differs from the base's own.
+        changed_suite: the files of the suite in which head's differs from the base's own.
             Comments and layout don't count.
         only_documentation: whether the two differ in documentation only.
         programs: the folder of compiled programs that workers load from.
@@ -102,7 +102,7 @@ class Sides:
     environments: str
     base_suite: Path
     changed_code: Sequence[PurePosixPath] = ()
-    changed_suite: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    changed_suite: Sequence[str] = ()
     only_documentation: bool = False
     programs: str = "programs"
     notes: tuple[str, ...] = ()
@@ -127,6 +127,7 @@ def checked_out(
     tests: Path | None = None,
     *,
     python: str = sys.executable,
+    suite: str | None = None,
 ) -> Iterator[Sides]:
     """Check out both sides into a temporary folder, which is always removed at the end.
 
@@ -136,6 +137,7 @@ def checked_out(
         head: a commit, or the working tree.
         tests: a folder of tests that use pytest-benchmark's fixture, to use as the suite.
         python: the interpreter that has what the suite imports.
+        suite: a commit whose suite and configuration both sides run, instead of head's.
 
     Raises:
         UsageError: a commit, the configuration or the suite is missing, the two commits have no
@@ -165,6 +167,9 @@ def checked_out(
                     head_commit = f"{head_commit[:12]} with local changes"
             else:
                 head_root = _worktree(stack, root, folder / "head", head_commit)
+            if suite is not None:
+                source = _worktree(stack, root, folder / "suite", suite)
+                _share_suite(root, source, (base_root, head_root), location)
             checkouts = {"base": (base_root, base_commit), "head": (head_root, head_commit)}
             is_pytest = tests is not None
             yield _made_ready(folder, root, checkouts, location, python, is_pytest=is_pytest)
@@ -257,34 +262,27 @@ def _made_ready(
     base_suite = _exchange_suite(folder, base_root, head_root, suite)
     # compared before a build can leave files there
     different = changed_code(base_root, head_root, suite)
-    changed = changed_lines(base_suite, head_root / suite)
-    changed_suite = {(suite / path).as_posix(): lines for path, lines in changed.items()}
+    changed = changed_python(base_suite, head_root / suite)
+    changed_suite = [(suite / path).as_posix() for path in changed]
     versions, generated = generated_modules(root, config.package_dir, suite)
     notes += _share_versions(root, roots, versions)
     reason = why_built(base_root, head_root, config, location)
     if not reason and generated:
         reason = f"a build makes {generated[0]}, which git ignores"
-    packages = {name: place / config.package_dir for name, (place, _) in checkouts.items()}
-    pythons = dict.fromkeys(packages, python)
     of = "" if python == sys.executable else f", of {python}"
     environments = f"one, shared{of}: the declared dependencies are equal"
     if reason:
-        to_build = {"head": packages["head"]} if only_documentation else packages
-        built = {
-            name: build_environment(folder / f"env-{name}", package, config)
-            for name, package in to_build.items()
-        }
-        pythons = {"base": built["head"]} | built
-        number = "one, built for both sides" if only_documentation else "one for each side"
-        environments = f"{number}: {reason}"
+        environments = f"one for each side: {reason}"
     sides = []
     for name, (place, commit) in checkouts.items():
-        python = pythons[name]
-        imports = () if reason else import_roots(packages[name])
+        package = place / config.package_dir
+        if reason:
+            python = build_environment(folder / f"env-{name}", package, config)
+        imports = () if reason else import_roots(package)
         module = "" if reason else module_name(config.project)
         side = Side(name, commit, place, python, place / suite, imports, config.environment, module)
         sides.append(side)
-    notes += unfollowed(root, roots, config, is_built=bool(reason))
+    notes += unfollowed(root, roots, config)
     base, head = sides
     return Sides(
         base,
@@ -309,6 +307,16 @@ def _share_config(root: Path, roots: Sequence[Path], location: Path) -> list[str
         if not (place / location).exists():
             _copy(location, root, place)
     return [f"{location} is not part of head; both sides used the one in your working tree."]
+
+
+def _share_suite(root: Path, source: Path, roots: Sequence[Path], location: Path) -> None:
+    """Give both sides the suite and the configuration of another checkout."""
+    _share_config(root, (source, source), location)
+    suite = suite_of(read_config(source / location, source), location)
+    for place in roots:
+        _copy(location, source, place)
+        shutil.rmtree(place / suite, ignore_errors=True)
+        shutil.copytree(source / suite, place / suite, symlinks=True)
 
 
 def _exchange_suite(folder: Path, base_root: Path, head_root: Path, suite: Path) -> Path:

@@ -25,6 +25,7 @@ is left out with the outliers.
 
 import functools
 import math
+import statistics
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -35,59 +36,6 @@ UNDECIDED, NOT_SLOWER, SLOWER = 0, 1, 2
 # With a coarse clock, four pairs can agree to the last digit, which is no evidence.
 _LEAST_SD = 1e-3
 _USUAL_PAIRS = 10  # enough to decide a row that did not get slower
-
-
-@dataclass(frozen=True)
-class Test:
-    """A group-sequential test.
-
-    It fails if surely above `fail_ratio`, passes if surely below `pass_ratio`.
-
-    Attributes:
-        limits: the limits for slower and not slower, and the allowed error rates.
-        alpha: the rate of failures if nothing is slower.
-        looks: numbers of pairs after which the evidence is weighed.
-        fail_t: the t-quantile for failing, at each look.
-        pass_t: the t-quantile for passing, at each look.
-        fail_above: how many pairs must lie above `fail_log` for failing, at each look.
-        fail_log: logarithm of the ratio above which a row is slower.
-        pass_log: logarithm of the ratio below which a row is not slower.
-    """
-
-    limits: "Limits"
-    alpha: float
-    looks: tuple[int, ...]
-    fail_t: tuple[float, ...]
-    pass_t: tuple[float, ...]
-    fail_above: tuple[int, ...]
-    fail_log: float
-    pass_log: float
-
-    def ending_at(self, num_pairs: int) -> "Test":
-        """Return the same test with its last look after `num_pairs`, between two planned looks."""
-        looks = (*(look for look in self.looks if look < num_pairs), num_pairs)
-        return _make_test(self.limits, looks, self.alpha, self.looks[-1])
-
-    def bounds(
-        self, log_ratios: NDArray[np.float64], look: int
-    ) -> tuple[NDArray, NDArray, NDArray, NDArray]:
-        """Return the mean, its standard error, and the bounds for failing and passing.
-
-        Args:
-            log_ratios: [..., P], with pairs along the last axis.
-            look: index into `looks`.
-        """
-        mean, error = trimmed_mean(log_ratios[..., : self.looks[look]])
-        return mean, error, mean - self.fail_t[look] * error, mean + self.pass_t[look] * error
-
-    def weigh(self, log_ratios: NDArray[np.float64], look: int) -> NDArray[np.int64]:
-        """Return each row's verdict at one look."""
-        _, _, low, high = self.bounds(log_ratios, look)
-        above = (log_ratios[..., : self.looks[look]] > self.fail_log).sum(axis=-1)
-        fails = (low > self.fail_log) & (above >= self.fail_above[look])
-        # Both can hold if the true ratio surely lies between the two limits. That is surely a
-        # slowdown, but one too small to matter.
-        return np.where(high < self.pass_log, NOT_SLOWER, np.where(fails, SLOWER, UNDECIDED))
 
 
 @dataclass(frozen=True)
@@ -111,6 +59,67 @@ class Limits:
         return self.suspect_alpha * self.confirm_alpha
 
 
+class Test:
+    """A group-sequential test: slower above `fail_ratio`, not slower below `pass_ratio`.
+
+    Attributes:
+        limits: the limits for slower and not slower, and the allowed error rates.
+        looks: numbers of pairs after which the evidence is weighed.
+        alpha: the rate of failures if nothing is slower.
+        fail_t: the t-quantile for failing, at each look.
+        pass_t: the t-quantile for passing, at each look.
+        fail_above: how many pairs must lie above `fail_log` for failing, at each look.
+        fail_log: logarithm of the ratio above which a row is slower.
+        pass_log: logarithm of the ratio below which a row is not slower.
+    """
+
+    def __init__(
+        self, limits: Limits, looks: tuple[int, ...], alpha: float, most: int | None = None
+    ):
+        """Make a test of at most `most` pairs, by default as many as at its last look."""
+        most = looks[-1] if most is None else most
+        self.limits = limits
+        self.looks = looks
+        self.alpha = alpha
+        self.fail_log = math.log(limits.fail_ratio)
+        self.pass_log = math.log(limits.pass_ratio)
+        self.fail_above = [_fewest_alike(count, alpha, most) for count in looks]
+        # A look with fewer pairs than its sign test needs can't fail a row, so it spends nothing.
+        able = (
+            count for count, fewest in zip(looks, self.fail_above, strict=True) if fewest <= count
+        )
+        # Failing waits for much evidence (power 2). Passing may come early if the noise is low
+        # (power 0.7).
+        fail = _spent(alpha, looks, most, 2, first=next(able, most))
+        passing = _spent(limits.miss_beta, looks, most, 0.7)
+        degrees = [degrees_of_freedom(count) for count in looks]
+        self.fail_t = [t_quantile(*each) for each in zip(fail, degrees, strict=True)]
+        self.pass_t = [t_quantile(*each) for each in zip(passing, degrees, strict=True)]
+
+    def ending_at(self, num_pairs: int) -> "Test":
+        """Return the same test with its last look after `num_pairs`, between two planned looks."""
+        looks = (*(look for look in self.looks if look < num_pairs), num_pairs)
+        return Test(self.limits, looks, self.alpha, self.looks[-1])
+
+    def weigh(self, log_ratios: NDArray[np.float64], look: int) -> NDArray[np.int64]:
+        """Return each row's verdict at one look.
+
+        Args:
+            log_ratios: [..., P], with pairs along the last axis.
+            look: index into `looks`.
+        """
+        pairs = log_ratios[..., : self.looks[look]]
+        mean, error = trimmed_mean(pairs)
+        above = (pairs > self.fail_log).sum(axis=-1)
+        fails = (mean - self.fail_t[look] * error > self.fail_log) & (
+            above >= self.fail_above[look]
+        )
+        passes = mean + self.pass_t[look] * error < self.pass_log
+        # Both can hold if the true ratio surely lies between the two limits. That is surely a
+        # slowdown, but one too small to matter.
+        return np.where(passes, NOT_SLOWER, np.where(fails, SLOWER, UNDECIDED))
+
+
 @dataclass(frozen=True)
 class Plan:
     """The two tests of every row of one run."""
@@ -122,8 +131,8 @@ class Plan:
     def make(cls, limits: Limits, num_tests: int) -> Self:
         """Share the error among `num_tests` (Bonferroni)."""
         alpha = limits.suspect_alpha / max(1, num_tests)
-        suspect = _make_test(limits, limits.looks, alpha)
-        return cls(suspect, _make_test(limits, limits.confirm_looks, limits.confirm_alpha))
+        confirm = Test(limits, limits.confirm_looks, limits.confirm_alpha)
+        return cls(Test(limits, limits.looks, alpha), confirm)
 
     def smallest_detectable(self, sd: float) -> float:
         """Return the smallest ratio that the full number of pairs finds 19 times in 20.
@@ -172,8 +181,15 @@ class Evidence:
         verdict = int(test.weigh(np.asarray(pairs), test.looks.index(len(pairs))))
         if verdict == SLOWER and not self.suspected:
             self.suspected = True
-        # A row that is not slower stays open if a few more pairs could show that it is faster.
-        elif verdict == UNDECIDED or self.suspected or self.ended or not self._may_be_faster_yet():
+        # A row that seems faster stays open until it has enough pairs for its sign test. A faster
+        # row may have other metrics that got worse.
+        elif (
+            verdict == UNDECIDED
+            or self.suspected
+            or self.ended
+            or not self._seems_faster()
+            or len(self.first) >= self._fewest_below()
+        ):
             self.verdict = verdict
             self.done = verdict != UNDECIDED or len(pairs) == planned.looks[-1]
 
@@ -227,38 +243,23 @@ class Evidence:
         """Return the ratio of head to base and its interval, valid at the look that ended the test.
 
         The interval uses the quantile for passing on both sides. It misses the true ratio with a
-        probability of at most 2 x `miss_beta`.
+        probability of at most 2 x `miss_beta`. Before the first look it holds every ratio.
         """
         pairs = self._estimated_from()
-        if len(pairs) < 2:
-            return (math.exp(pairs[0]) if pairs else math.nan), 0.0, math.inf
         test = self.ended or (self.plan.confirm if pairs is self.fresh else self.plan.suspect)
-        look = max(
-            (index for index, count in enumerate(test.looks) if count <= len(pairs)), default=0
-        )
+        looks = [index for index, count in enumerate(test.looks) if count <= len(pairs)]
+        if not looks:
+            return (math.exp(statistics.mean(pairs)) if pairs else math.nan), 0.0, math.inf
         mean, error = map(float, trimmed_mean(np.asarray(pairs)))
-        # Before the first look, its quantile belongs to more pairs and would make the interval too
-        # narrow.
-        early = len(pairs) < test.looks[0]
-        t = t_quantile(0.001, degrees_of_freedom(len(pairs))) if early else test.pass_t[look]
-        return (
-            math.exp(mean),
-            # exp(x) overflows a float for x above 709.
-            math.exp(min(mean - t * error, 700.0)),
-            math.exp(min(mean + t * error, 700.0)),
-        )
+        reach = test.pass_t[looks[-1]] * error
+        # exp(x) overflows a float for x above 709.
+        low, high = (math.exp(min(mean + each, 700.0)) for each in (-reach, reach))
+        return math.exp(mean), low, high
 
     def is_faster(self) -> bool:
         """Whether head is surely faster, with the margin and level of a suspicion."""
         below = sum(-pair > self.plan.suspect.fail_log for pair in self.first)
         return self.verdict == NOT_SLOWER and self._seems_faster() and below >= self._fewest_below()
-
-    def _may_be_faster_yet(self) -> bool:
-        """Whether the row seems faster but has too few pairs for its sign test.
-
-        Certainty matters, because a faster row may have other metrics that got worse.
-        """
-        return self._seems_faster() and len(self.first) < self._fewest_below()
 
     def _seems_faster(self) -> bool:
         test = self.plan.suspect
@@ -333,38 +334,6 @@ def _first_decision(test: Test, log_ratios: NDArray[np.float64]) -> tuple[NDArra
     return verdict, pairs
 
 
-def _make_test(
-    limits: Limits, looks: tuple[int, ...], alpha: float, most: int | None = None
-) -> Test:
-    """Make a test of at most `most` pairs, by default as many as at its last look."""
-    most = looks[-1] if most is None else most
-    # Failing waits for much evidence (power 2). Passing may come early if the noise is low (power
-    # 0.7).
-    above = tuple(_fewest_alike(count, alpha, most) for count in looks)
-    # A look with fewer pairs than its sign test needs can't fail a row, so it spends nothing.
-    first_to_fail = next(
-        (count for count, fewest in zip(looks, above, strict=True) if fewest <= count), most
-    )
-    fail, passing = (
-        _spent(alpha, looks, most, 2, first_to_fail),
-        _spent(limits.miss_beta, looks, most, 0.7),
-    )
-    degrees = [degrees_of_freedom(count) for count in looks]
-    return Test(
-        limits,
-        alpha,
-        looks,
-        tuple(
-            t_quantile(part, df) if part else math.inf
-            for part, df in zip(fail, degrees, strict=True)
-        ),
-        tuple(t_quantile(part, df) for part, df in zip(passing, degrees, strict=True)),
-        above,
-        math.log(limits.fail_ratio),
-        math.log(limits.pass_ratio),
-    )
-
-
 def _fewest_alike(num_pairs: int, alpha: float, most: int) -> int:
     """Return how many of `num_pairs` signs must agree to be rarer than `alpha` for a fair coin.
 
@@ -394,8 +363,8 @@ def _spent(
 
 @functools.cache
 def t_quantile(upper_tail: float, df: int) -> float:
-    """Return the value that Student's t exceeds with probability `upper_tail`."""
+    """Return the value that Student's t exceeds with probability `upper_tail`, infinity for 0."""
     # scipy.stats.t.isf calls this too, but importing scipy.stats takes a second.
     from scipy.special import stdtrit
 
-    return -float(stdtrit(df, upper_tail))
+    return -float(stdtrit(df, upper_tail)) if upper_tail else math.inf

@@ -12,9 +12,7 @@ from . import compiled, counters, listing, own_time, sampling, used_files
 from .suite import LoadedSuite
 
 
-def inspect(
-    suite: LoadedSuite, target: protocol.Inspect
-) -> protocol.FirstRun | protocol.Value | protocol.Skipped:
+def inspect(suite: LoadedSuite, target: protocol.Inspect) -> protocol.FirstRun | protocol.Skipped:
     """Run a benchmark for the first time."""
     used_files.listen()  # this must come before any import
     first = compiled.Compilations()
@@ -44,7 +42,7 @@ def inspect(
         numbers["cpu_instructions"] = float(instructions.count)
     program = _program(benchmark, suite.exchange, target.row)
     suite.release(target.row)  # which may import something too
-    return protocol.FirstRun(seconds, numbers, program, _footprint(suite))
+    return protocol.FirstRun(seconds, None, numbers, program, suite.footprint())
 
 
 def _share(worked: int, waited: int) -> float:
@@ -52,7 +50,7 @@ def _share(worked: int, waited: int) -> float:
     return worked / (worked + waited) if worked > 0 else 1.0
 
 
-def _value(suite: LoadedSuite, benchmark: Any) -> protocol.Value | protocol.Skipped:
+def _value(suite: LoadedSuite, benchmark: Any) -> protocol.FirstRun | protocol.Skipped:
     value = benchmark.do_run()
     if benchmark.type == "peakmemory":
         value = _peak_bytes() or value
@@ -63,11 +61,7 @@ def _value(suite: LoadedSuite, benchmark: Any) -> protocol.Value | protocol.Skip
         raise TypeError(f"the benchmark returned {type(value).__name__}, which is not a number")
     if math.isinf(value):
         raise ValueError(f"the benchmark returned {value}, which can't be compared")
-    return protocol.Value(float(value), _footprint(suite))
-
-
-def _footprint(suite: LoadedSuite) -> protocol.Footprint:
-    return protocol.Footprint(suite.imported(), suite.has_all_imports())
+    return protocol.FirstRun(value=float(value), footprint=suite.footprint())
 
 
 def _peak_bytes() -> int | None:

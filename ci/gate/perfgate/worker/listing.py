@@ -1,8 +1,7 @@
 """List a suite's benchmarks and where its modules came from, in a worker."""
 
-import contextlib
 import hashlib
-import importlib.util
+import importlib
 import pkgutil
 import sys
 from collections.abc import Iterator
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from ..process import protocol
-from . import counters
 
 
 class RunnerError(Exception):
@@ -27,37 +25,17 @@ def list_suite(folder: Path) -> protocol.Suite:
         # a suite's module may raise anything, SystemExit included
         except BaseException as error:  # noqa: BLE001
             broken[name] = sentence(error)
-    holds_mem = any("def mem_" in file.read_text() for file in folder.rglob("*.py"))
-    if holds_mem and importlib.util.find_spec("pympler") is None:
-        broken[f"{folder.name}.mem_*"] = (
-            "asv only finds mem_ benchmarks if pympler is installed; run `pip install pympler`"
-        )
     listed = tuple(_described(each) for each in found)
-    return protocol.Suite(listed, broken, loaded_from(), counters.can_count())
+    return protocol.Suite(listed, broken, loaded_from())
 
 
 def find_benchmark(folder: Path, name: str, index: int | None) -> Any:
-    """Return asv's benchmark of this name, with one set of its parameters.
-
-    Modules that can't be imported don't matter if another module holds the benchmark.
-    """
+    """Return asv's benchmark of this name, with one set of its parameters."""
     from asv_runner import discovery
 
-    try:
-        return discovery.get_benchmark_from_name(
-            str(folder), name if index is None else f"{name}-{index}"
-        )
-    # If the name doesn't tell the module, asv imports all modules and stops at the first broken
-    # one.
-    except BaseException:
-        for module in _modules_of(folder):
-            with contextlib.suppress(BaseException):
-                for benchmark in _benchmarks_in(module):
-                    if benchmark.name == name:
-                        if index is not None:
-                            benchmark.set_param_idx(index)
-                        return benchmark
-        raise
+    return discovery.get_benchmark_from_name(
+        str(folder), name if index is None else f"{name}-{index}"
+    )
 
 
 def _benchmarks_in(module: str) -> list[Any]:

@@ -160,12 +160,9 @@ class Case:
         while (action := self._actions.get()) is not None:
             self._results.put(_outcome(action))
 
-    def note(self, report: Any) -> None:
-        """Store why the test is skipped, or why it has failed."""
-        if report.skipped:
-            self.skipped = self.skipped or why(report)
-        if report.failed:
-            self._problem = self._problem or why(report)
+    def note(self, call: Any) -> None:
+        """Store why the test has failed."""
+        self._problem = self._problem or why(call)
 
     def _run(self) -> None:
         result = _outcome(lambda: run_pytest(*self._arguments))
@@ -220,10 +217,11 @@ def _plugin(case: Case) -> Plugin:
             if fixturedef.argname == "benchmark" and hasattr(fixture, "pedantic"):
                 fixture.__class__ = _timed(type(fixture), case)
 
-        def pytest_runtest_logreport(self, report: Any) -> None:
-            case.note(report)
+        def pytest_runtest_makereport(self, call: Any) -> None:
+            if call.excinfo is not None and call.excinfo.errisinstance(pytest.skip.Exception):
+                case.skipped = why(call)
 
-        def pytest_collectreport(self, report: Any) -> None:
-            case.note(report)
+        def pytest_exception_interact(self, call: Any) -> None:
+            case.note(call)
 
     return StandIn()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..process import protocol
-from . import counters, listing
+from . import listing
 
 # pytest-benchmark is not imported here: pytest warns of a plugin that it has not loaded itself.
 if importlib.util.find_spec("pytest_benchmark") is None:
@@ -44,7 +44,7 @@ def list_tests(folder: Path, root: Path) -> protocol.Suite:
         collected.check(code, " ".join(errors.getvalue().split()))
     listed = tuple(_described(item, folder) for item in collected.items)
     broken = {_module_of(file, folder): reason for file, reason in collected.broken.items()}
-    return protocol.Suite(listed, broken, listing.loaded_from(), counters.can_count())
+    return protocol.Suite(listed, broken, listing.loaded_from())
 
 
 def run_pytest(arguments: list[str], root: Path, plugin: "Plugin") -> int:
@@ -79,16 +79,13 @@ def node_of(name: str, folder: Path) -> str:
     raise LookupError(f"no file in {folder.name} holds the test {name}")
 
 
-def why(report: Any) -> str:
-    """Return the line of pytest's report that names the error."""
-    crash = getattr(report.longrepr, "reprcrash", None)
-    if crash is not None:
-        return str(crash.message).splitlines()[0][:300]
-    if isinstance(report.longrepr, tuple):  # of a skipped test: its file, its line and why
-        return report.longrepr[-1]
-    lines = str(report.longrepr).strip().splitlines()
-    errors = [line.removeprefix("E ").strip() for line in lines if line.startswith("E ")]
-    return (errors or lines or ["it failed"])[-1][:300]
+def why(call: Any) -> str:
+    """Return the exception of a call of pytest's as a sentence.
+
+    If a file can't be imported, that is the cause of pytest's own exception.
+    """
+    error = call.excinfo.value
+    return listing.sentence(error.__cause__ or error)
 
 
 class Plugin:
@@ -144,10 +141,8 @@ class _Collected(Plugin):
             item for item in session.items if "benchmark" in getattr(item, "fixturenames", ())
         ]
 
-    def pytest_collectreport(self, report: Any) -> None:
-        if report.failed:
-            # pytest runs in the root, so it names files relative to it
-            self.broken[Path.cwd() / report.nodeid.partition("::")[0]] = why(report)
+    def pytest_exception_interact(self, node: Any, call: Any) -> None:
+        self.broken[node.path] = why(call)
 
 
 def _described(item: Any, folder: Path) -> protocol.Listing:

@@ -11,7 +11,7 @@ import timeit
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ..process import protocol
 from . import own_time
@@ -31,16 +31,8 @@ print(repr(taken))
 """
 
 
-class Clock(Protocol):
-    """A clock for asv's timers, which read it right before and right after the timed part."""
-
-    def timer(self) -> float:
-        """Return the seconds so far."""
-        ...
-
-
 class _Around:
-    """A clock that enters a context when timing starts and leaves it when timing ends.
+    """A clock that enters a context when asv's timer starts and leaves it when the timer ends.
 
     So setup and teardown stay outside of the context.
     """
@@ -66,7 +58,7 @@ def call_within(benchmark: Any, context: AbstractContextManager[Any]) -> None:
     sample(benchmark, 1, _Around(context))
 
 
-def sample(benchmark: Any, calls: int, clock: Clock | None = None) -> float:
+def sample(benchmark: Any, calls: int, clock: own_time.OwnTime | _Around | None = None) -> float:
     """Return the seconds of a call, timed as asv would.
 
     A `clock` replaces the benchmark's own for this sample.
@@ -142,7 +134,7 @@ def _is_work(benchmark: Any, calls: int, clock: own_time.OwnTime) -> bool:
 
 
 @contextlib.contextmanager
-def _timed_by(benchmark: Any, clock: Clock) -> Iterator[None]:
+def _timed_by(benchmark: Any, clock: own_time.OwnTime | _Around) -> Iterator[None]:
     """Time a benchmark with a clock. A statement in its own interpreter gets a clock there."""
     name = "_get_timer" if is_raw(benchmark) else "timer"
     before = getattr(benchmark, name)

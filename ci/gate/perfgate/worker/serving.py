@@ -103,13 +103,7 @@ def _calibrate(suite: LoadedSuite, request: protocol.Calibrate) -> protocol.Cali
     return sampling.calibrate(benchmark, request.target_s)
 
 
-def _prepare(suite: LoadedSuite, request: protocol.Prepare) -> protocol.Seconds:
-    benchmark = suite.prepare(request)
-    sampling.sample(benchmark, max(1, int(benchmark.number)))
-    return _sample(suite, request)
-
-
-def _sample(suite: LoadedSuite, request: protocol.Prepare | protocol.Sample) -> protocol.Seconds:
+def _sample(suite: LoadedSuite, request: protocol.Sample) -> protocol.Seconds:
     clock = own_time.OwnTime() if request.own_time else None
     return protocol.Seconds(sampling.sample(suite.ready[request.row], request.calls, clock))
 
@@ -138,7 +132,6 @@ _ANSWERS: dict[type, Callable[[LoadedSuite, Any], protocol.Reply]] = {
     protocol.Inspect: first_run.inspect,
     protocol.Watch: _watch,
     protocol.Calibrate: _calibrate,
-    protocol.Prepare: _prepare,
     protocol.Sample: _sample,
     protocol.Release: _release,
 }

@@ -1,5 +1,6 @@
 """The suite of one checkout, in a worker, and its benchmarks that are ready to run."""
 
+import dataclasses
 import functools
 import gc
 import hashlib
@@ -19,6 +20,7 @@ from . import listing, used_files
 
 # beside the result of setup_cache: the part of the checkout that made it
 _USED = "perfgate_used.json"
+_NOTHING = protocol.Footprint((), has_all_imports=True)
 
 
 class SkippedError(Exception):
@@ -47,25 +49,19 @@ class LoadedSuite:
         self.scratch = Path(tempfile.mkdtemp(dir=exchange))
         self.ready: dict[str, Any] = {}
         self._caches = caches
-        # These describe the setup_cache of the benchmark that was prepared last. It may have run in
-        # another worker.
-        self._cache_imported: set[str] = set()
-        self._cache_has_all_imports = True
+        # what the setup_cache of the benchmark prepared last has used, maybe in another worker
+        self._used_by_cache = _NOTHING
 
-    def imported(self) -> tuple[str, ...]:
-        """Return the files that have been imported or opened so far, as `used_files` names them.
+    def footprint(self) -> protocol.Footprint:
+        """Return what this process has used so far, and `setup_cache` for the latest benchmark.
 
-        They include those of earlier benchmarks, and those that `setup_cache` used for the
-        benchmark prepared last.
+        It includes what earlier benchmarks used: a benchmark may use results that an earlier one
+        had another process compute.
         """
-        return tuple(sorted(used_files.used_below(self.root) | self._cache_imported))
-
-    def has_all_imports(self) -> bool:
-        """Tell whether no other process has run so far, neither here nor in `setup_cache`.
-
-        A benchmark may use results that an earlier one had another process compute.
-        """
-        return self._cache_has_all_imports and not used_files.has_any_process_run()
+        cache = self._used_by_cache
+        imported = used_files.used_below(self.root) | {*cache.imported}
+        is_complete = cache.has_all_imports and not used_files.has_any_process_run()
+        return protocol.Footprint(tuple(sorted(imported)), is_complete)
 
     def listed(self) -> protocol.Suite:
         """Return the suite's contents."""
@@ -86,8 +82,7 @@ class LoadedSuite:
             # time.
             gc.freeze()
         benchmark = self._found(target)
-        self._cache_imported = set()
-        self._cache_has_all_imports = True
+        self._used_by_cache = _NOTHING
         benchmark.set_cache(self._cached(benchmark))
         reasons: list[str] = []
         # asv's `do_setup` only prints the exception that skips a benchmark.
@@ -128,11 +123,8 @@ class LoadedSuite:
             os.chdir(folder)
             made = benchmark.do_setup_cache()
             file.write_bytes(pickle.dumps(made))
-            used = {"imported": self.imported(), "has_all_imports": self.has_all_imports()}
-            (folder / _USED).write_text(json.dumps(used))
-        used = json.loads((folder / _USED).read_text())
-        self._cache_imported = set(used["imported"])
-        self._cache_has_all_imports = used["has_all_imports"]
+            (folder / _USED).write_text(json.dumps(dataclasses.asdict(self.footprint())))
+        self._used_by_cache = protocol.Footprint(**json.loads((folder / _USED).read_text()))
         shutil.copytree(folder, self.scratch, dirs_exist_ok=True)
         os.chdir(self.scratch)
         # this run's own benchmark wrote the file above

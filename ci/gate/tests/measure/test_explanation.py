@@ -10,7 +10,7 @@ import pytest
 from perfgate.config import DEFAULT_FILE, Verdicts, read_rules
 from perfgate.hlo import Program
 from perfgate.measure.explanation import _added_calls, _slower_functions, explain
-from perfgate.measure.progress import Progress
+from perfgate.measure.progress import Progress, Run
 from perfgate.process.protocol import Calls
 from perfgate.rows import Benchmark, Change, Row, SideRun
 from perfgate.stats.evidence import SLOWER, Evidence, Plan
@@ -134,9 +134,9 @@ def test_a_changed_program_says_what_grew_most(changes, reason):
     numbers = {each.metric: each.head for each in changes if each.metric != "compile_s"}
     row = _slower_row(Program("a", {}), Program("b", numbers), changes=changes)
     progress = Progress(pytest.fail)
-    explain([row], None, RULES, None, progress)
+    explain(Run(None, RULES, None, progress), [row])
     (said,) = progress.rows[row.name].causes
     assert said.endswith(reason)
     row.evidence.verdict = 0  # no reason is asked for where it is not slower
-    explain([row], None, RULES, None, progress := Progress(pytest.fail))
+    explain(Run(None, RULES, None, progress := Progress(pytest.fail)), [row])
     assert not progress.rows

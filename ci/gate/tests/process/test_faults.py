@@ -1,12 +1,8 @@
 """What a benchmark breaks costs that benchmark its row and no other."""
 
-import os
-import signal
-
 import pytest
 
 from gate_repository import make_repository
-from perfgate.measure import workers
 
 TROUBLE = """
 import os
@@ -230,12 +226,3 @@ def test_a_package_imported_from_elsewhere_is_refused(repository, tmp_path):
     assert run.code == 3
     assert "smallsum was imported from " in run.err
     assert ", which is not in its checkout; if the package lies in a subfolder" in run.err
-
-
-def test_a_signal_that_is_ignored_stays_ignored_while_a_worker_starts():
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with workers._interrupts_held():
-            os.kill(os.getpid(), signal.SIGINT)
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -5,39 +5,19 @@ What it can't follow it names in the report. What it can't compare it refuses in
 
 import json
 import os
-import re
 import subprocess
 import sys
-import zipfile
 
 import pytest
 
 from gate_repository import LAST_RESORT_S, PROJECT, ROOT, make_repository, write_fake_uv
-from perfgate.errors import PreparationError, UsageError
+from perfgate.errors import UsageError
 from perfgate.source import environments
-from perfgate.source.asv_config import read_config
-from perfgate.source.environments import build_environment
 from perfgate.source.git import WORKING_TREE
 from perfgate.source.layout import import_roots
 from perfgate.source.sides import checked_out
 
 MACOS = PROJECT.with_name("macos")
-# A build backend that needs nothing from a network.
-BACKEND = """
-import zipfile
-
-
-def build_wheel(folder, config_settings=None, metadata_directory=None):
-    name = "smallsum-0.1-py3-none-any.whl"
-    info = "smallsum-0.1.dist-info"
-    with zipfile.ZipFile(f"{folder}/{name}", "w") as wheel:
-        wheel.write("smallsum/__init__.py")
-        metadata = "Metadata-Version: 2.1\\nName: smallsum\\nVersion: 0.1\\n"
-        wheel.writestr(f"{info}/METADATA", metadata)
-        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\n")
-        wheel.writestr(f"{info}/RECORD", "")
-    return name
-"""
 
 
 @pytest.fixture
@@ -48,18 +28,8 @@ def repository(tmp_path):
 @pytest.fixture
 def fake_uv(tmp_path, monkeypatch):
     log = write_fake_uv(tmp_path / "tools")
-    monkeypatch.setenv("PATH", str(log.parent), prepend=":")
+    monkeypatch.setattr(environments, "find_uv_bin", lambda: str(log.with_name("uv")))
     return log
-
-
-def write_wheel(folder, name, version):
-    """Write an empty distribution of this name."""
-    info = f"{name}-{version}.dist-info"
-    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
-        metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        wheel.writestr(f"{info}/METADATA", metadata)
-        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
-        wheel.writestr(f"{info}/RECORD", "")
 
 
 def settings(repository, **changed):
@@ -71,61 +41,6 @@ def settings(repository, **changed):
 def notes_of(repository, head=WORKING_TREE):
     with checked_out(repository.root / "asv.conf.json", "main", head) as sides:
         return sides.notes
-
-
-# --- pip alone ------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def pip_alone(tmp_path, monkeypatch):
-    """A machine without uv, and an index that holds what asv needs."""
-    index = tmp_path / "index"
-    index.mkdir()
-    for name, version in (("asv_runner", "0.2"), ("pympler", "1.0"), ("lazy", "1.5")):
-        write_wheel(index, name, version)
-    write_wheel(index, "lazy", "2.0")
-    for name in [each for each in os.environ if each.startswith("PIP_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
-    monkeypatch.setattr(environments, "find_uv", lambda: None)
-
-
-@pytest.fixture
-def package(repository):
-    repository.write("backend.py", BACKEND)
-    repository.write(
-        "pyproject.toml",
-        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
-    )
-    return repository.root
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("pip_alone")
-def test_pip_alone_builds_an_environment_and_names_what_it_can_not_install(tmp_path, package):
-    locked = f"lazy==1.5 \\\n  --hash=sha256:{'0' * 64} \\\n  --hash=sha256:{'1' * 64}\n  # via x\n"
-    (package / "constraints.txt").write_text(locked)
-    (package / "requirements.txt").write_text("lazy\n")
-    # pip runs in the package's folder, and must not import from it
-    (package / "types.py").write_text("raise SystemExit('the wrong types')\n")
-    config = read_config(package / "asv.conf.json", package)
-    python = build_environment(tmp_path / "environment", package, config)
-    lines = "import importlib.metadata, smallsum\nprint(importlib.metadata.version('lazy'))"
-    done = subprocess.run([python, "-c", lines], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "1.5"
-    (package / "requirements.txt").write_text("nothing-like-it>=3\n")
-    with pytest.raises(PreparationError, match=r"could not be built: .*nothing-like-it>=3"):
-        build_environment(tmp_path / "another", package, config)
-
-
-def test_uv_beside_the_running_python_is_found(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    assert environments.find_uv() is None
-    (tmp_path / "uv").write_text("")
-    assert environments.find_uv() == str(tmp_path / "uv")
 
 
 def test_a_lock_of_uv_holds_the_versions_where_uv_is_there(repository, fake_uv):
@@ -181,60 +96,28 @@ def test_a_suite_may_lie_beside_its_own_configuration(repository):
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
-        ({"pythons": ["3.8", "3.9"]}, r"pythons in asv.conf.json \(3.8, 3.9\): only Python 3"),
-        (
-            {"environment_type": "conda"},
-            r"environment_type .*\(conda\) was not followed: .* environment of .*; --python names",
-        ),
-        ({"conda_environment_file": "all.yml"}, r"conda_environment_file .*\(all.yml\)"),
+        ({"pythons": ["3.8", "3.9"]}, "pythons in asv.conf.json (3.8, 3.9): only Python 3"),
         (
             {"matrix": {"env": {"ROUNDS": ["1", "2"]}}},
-            r"matrix .* has 2 values of ROUNDS: only the first \(1\) was used",
+            "matrix in asv.conf.json has 2 values of ROUNDS: only the first was used.",
         ),
-        ({"matrix": {"nothing": []}}, "asks for nothing, which is not installed here"),
-        ({"matrix": {"pip+numpy": ["0.1"]}}, r"asks for pip\+numpy 0.1; \d"),
-        ({"exclude": [{"python": "3.9"}]}, "exclude .* was not followed"),
-        ({"build_command": ["make parser"]}, "build_command .* was not run: both sides ran from"),
         (
-            {"install_command": ["python -m pip install --constraint old.txt {wheel_file}"]},
-            "install_command .* was not run",
+            {"environment_type": "conda", "exclude": [{"python": "3.9"}]},
+            "The gate does not follow these settings: environment_type, exclude.",
         ),
+        ({"build_command": ["make parser"]}, "not follow these settings: build_command."),
+        ({"pythons": [f"{sys.version_info[0]}.{sys.version_info[1]}"]}, ""),
+        ({"matrix": {"req": {"numpy": [""], "gone": [None]}}}, ""),
+        ({"repo": "https://example.com/o/project.git"}, ""),
     ],
     ids=str,
 )
 def test_a_setting_that_is_not_followed_is_named(repository, changed, expected):
-    settings(repository)
-    repository.commit()
-    assert notes_of(repository) == ()
     settings(repository, **changed)
     repository.commit()
-    (note,) = notes_of(repository)
-    assert re.search(expected, note), note
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"pythons": [f"{sys.version_info[0]}.{sys.version_info[1]}"]},
-        {"environment_type": "virtualenv"},
-        {"matrix": {"req": {"numpy": [""], "gone": [None]}}},
-        {"build_command": ["PIP_NO_INPUT=1 python -mpip wheel -w {build_cache_dir} ."]},
-        {"install_command": ["in-dir={env_dir} python -m pip install {wheel_file}[fast]"]},
-        {
-            "install_command": [
-                "python -m pip install --quiet uv",
-                "python -m uv pip install --constraint {conf_dir}/constraints.txt {wheel_file}",
-            ]
-        },
-        {"uninstall_command": ["return-code=any python -m pip uninstall -y smallsum"]},
-        {"repo": "https://example.com/o/project.git"},  # the folder's name
-    ],
-    ids=str,
-)
-def test_a_setting_that_the_gate_follows_or_replaces_is_not_named(repository, changed):
-    settings(repository, **changed)
-    repository.commit()
-    assert notes_of(repository) == ()
+    notes = notes_of(repository)
+    assert len(notes) == bool(expected)
+    assert expected in "".join(notes)
 
 
 def test_another_repository_as_asvs_repo_is_refused(repository, tmp_path):
@@ -263,7 +146,11 @@ def test_the_first_environment_variables_of_the_matrix_are_set(repository, monke
 @pytest.mark.parametrize(
     ("name", "built", "note"),
     [
-        ("requirements/test.txt", False, "requirements/test.txt changed, but nothing"),
+        (
+            "requirements/test.txt",
+            False,
+            "requirements/test.txt changed, but the gate did not follow it",
+        ),
         ("poetry.lock", False, "poetry.lock changed, but the gate did not follow it"),
         ("requirements/base.txt", True, ""),
         ("requirements.txt", True, ""),
@@ -348,31 +235,21 @@ def test_a_package_is_imported_from_where_its_metadata_says(tmp_path, file, text
 # --- suites ---------------------------------------------------------------------------------------
 
 BROKEN = "import nothing_like_it\n\n\ndef track_never():\n    return 1\n"
-NAMED = """def track_named():
-    return 1
-
-
-track_named.benchmark_name = "elsewhere.track_named"
-
-
-def track_nothing():
-    raise ValueError("it never worked")
-"""
+FAILING = "def track_nothing():\n    raise ValueError('it never worked')\n"
 
 
 @pytest.mark.slow
 def test_a_module_that_can_not_be_imported_stops_no_other(repository):
-    repository.write("benchmarks/own.py", NAMED)
+    repository.write("benchmarks/own.py", FAILING)
     repository.commit()
     repository.write("benchmarks/broken.py", BROKEN)
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2")
-    fast = ("--base", "main", "--bench", "track_(named|mean|nothing)", "--no-timing")
+    fast = ("--base", "main", "--bench", "track_(mean|nothing)", "--no-timing")
     run = repository.gate(*fast)
     assert run.code == 3, run.out + run.err
     assert run.verdicts() == {
         "basics.track_mean": "same",
         "benchmarks.broken (module)": "could not measure",
-        "elsewhere.track_named": "same",
         "own.track_nothing": "broken before",
     }
     assert "ModuleNotFoundError: No module named 'nothing_like_it'" in run.out
@@ -380,7 +257,7 @@ def test_a_module_that_can_not_be_imported_stops_no_other(repository):
     repository.replace("smallsum/__init__.py", "REPEATS = 2", "REPEATS = 3")
     run = repository.gate(*fast)
     assert run.code == 0, run.out + run.err
-    assert run.out.startswith("# PASSED: no regression found, 2 broken on the base too; 4 bench")
+    assert run.out.startswith("# PASSED: no regression found, 2 broken on the base too; 3 bench")
     assert run.verdicts()["benchmarks.broken (module)"] == "broken before"
     assert "ValueError: it never worked" in run.out
     assert "nothing_like_it" in run.out

@@ -228,6 +228,6 @@ def test_the_smallest_detectable_slowdown_is_found_as_often_as_promised():
     rng = np.random.default_rng(9)
     ratio = plan.smallest_detectable(noise(sd * rng.standard_normal(100_000)))
     last = math.log(ratio) + sd * rng.standard_normal((20_000, plan.suspect.looks[-1]))
-    assert (
-        plan.suspect.bounds(last, len(plan.suspect.looks) - 1)[2] > plan.suspect.fail_log
-    ).mean() == pytest.approx(0.95, abs=0.02)
+    mean, error = trimmed_mean(last)
+    found = mean - plan.suspect.fail_t[-1] * error > plan.suspect.fail_log
+    assert found.mean() == pytest.approx(0.95, abs=0.02)
