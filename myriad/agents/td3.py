@@ -255,6 +255,10 @@ class TD3(GradientLearner[TD3State]):
         choice = self.policy.mode(self._actor.values(params, obs))
         return -jnp.mean(self._critics.values(critics[:1], obs, choice))
 
+    def named_params(self, state: TD3State) -> dict[str, Any]:
+        """Return the actor's parameters by layer."""
+        return {"actor": self._actor.unravel(self._split(state.params)[0])}
+
     def act(self, state: TD3State, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose `[N, *A]` for observations `[N, *O]`, with noise unless `greedy`."""
         if greedy:

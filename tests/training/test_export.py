@@ -28,6 +28,7 @@ OF_AGENT = {
     "dqn": ("cartpole", {"buffer_size": 64, "agent.learning_starts": 16}),
     "pqn": ("cartpole", {"agent.rollout_steps": 16}),
     "sac": ("pendulum", {"buffer_size": 64, "agent.learning_starts": 16}),
+    "td3": ("pendulum", {"buffer_size": 64, "agent.learning_starts": 16}),
 }
 
 
@@ -75,7 +76,7 @@ def test_every_learner_is_exported(agent, tmp_path):
     expected = jax.vmap(policy.act, (None, 0))(jax.random.key(0), obs)
     np.testing.assert_allclose(program.call(obs), expected, rtol=1e-5)
     arrays = numpy.load_file(run / "agent.safetensors")
-    owner = "actor" if agent == "sac" else "network"
+    owner = "actor" if agent in ("sac", "td3") else "network"
     assert arrays[f"params.{owner}.params.Dense_0.kernel"].shape == (size, 8)
     np.testing.assert_array_equal(arrays["obs_stats.mean"], policy.state.obs_stats.mean)
 

@@ -20,6 +20,7 @@ OF_AGENT: dict[str, dict[str, Any]] = {
     "dqn": {"buffer_size": 64, "agent.learning_starts": 16},
     "pqn": {"agent.rollout_steps": 16},
     "sac": {"buffer_size": 64, "agent.learning_starts": 16},
+    "td3": {"buffer_size": 64, "agent.learning_starts": 16},
 }
 # Fields that are the new run's own.
 OWN = {"num_updates", "running_return", "replay", "pending", "priorities"}
@@ -41,7 +42,7 @@ class Killed(Callback):
 
 
 def config_of(agent, **changes: Any):
-    env = "pendulum" if agent == "sac" else "cartpole"
+    env = "pendulum" if agent in ("sac", "td3") else "cartpole"
     return create_config(env, agent, **SIZES | OF_AGENT[agent] | changes)
 
 
@@ -57,7 +58,9 @@ def test_a_run_begins_with_the_weights_and_moments_of_another(agent, tmp_path):
     learned = jax.device_get(load_agent(run)[2].state)
     first = First()
     sizes = {"num_envs": 8, "seed": 5, "agent.learning_rate": 1e-5}
-    config = config_of(agent, **sizes, **({"buffer_size": 32} if agent in ("dqn", "sac") else {}))
+    config = config_of(
+        agent, **sizes, **({"buffer_size": 32} if "buffer_size" in OF_AGENT[agent] else {})
+    )
     new = tmp_path / "new"
     train_and_evaluate(config, new, quiet=True, start_from=run, callbacks=[first])
     assert first.steps == 0
