@@ -18,7 +18,7 @@ from perfgate import machine
 from perfgate.config import SAME, Rules
 from perfgate.hlo import read_program
 from perfgate.measure.discovery import check_origin
-from perfgate.measure.progress import Run
+from perfgate.measure.progress import Run, say
 from perfgate.measure.workers import TimeSpentError, WorkerError, WorkerPool, ask_sides
 from perfgate.metrics import compare_metrics, lost_work
 from perfgate.process import protocol
@@ -70,7 +70,7 @@ def inspect(run: Run, rows: Sequence[Row], *, time_identical: bool = False) -> l
             pool, own = free if run.rules.cores_of(row.name) > 1 else apart
             try:
                 pool.check_time()
-                progress.say(f"running {row.name}")
+                say(f"running {row.name}")
                 found = _inspect(run, row, pool, time_identical=time_identical)
                 seen.append(_with_lost_work(run, found, pool, own))
             except TimeSpentError:
@@ -96,7 +96,7 @@ def _inspect(run: Run, row: Row, pool: WorkerPool, *, time_identical: bool) -> R
     """Run a benchmark once on each side that has it, and compare all metrics except time."""
     found = _first_runs(row, pool, run.rules)
     if found.hangs_on_head:
-        run.progress.say(f"running {row.name} again, because head did not answer")
+        say(f"running {row.name} again, because head did not answer")
         # If the base needs more than half of the timeout, head may only be a little slower.
         timeout_s = row.benchmark.timeout_s / 2
         hasty = dataclasses.replace(row.benchmark, timeout_s=timeout_s)
@@ -196,7 +196,7 @@ def _what_is_same(run: Run, row: Row, pool: WorkerPool) -> Literal["", "code", "
         return ""
     seconds = [row.base.seconds or 0.0, row.head.seconds or 0.0]
     if not _are_alike(seconds):
-        run.progress.say(f"timing the calls of {row.name} again")
+        say(f"timing the calls of {row.name} again")
         seconds = _timed_again(row.benchmark, pool, run.rules.timing.sample_s)
     return "program" if _are_alike(seconds) else ""
 
@@ -271,7 +271,7 @@ def _with_lost_work(run: Run, row: Row, pool: WorkerPool, own: WorkerPool) -> Ro
     are_skipped = len(row.skipped) == 2
     if not (row.is_comparable or are_skipped) or not (is_cut or _may_use(row, sides, edited)):
         return row
-    run.progress.say(f"running {row.name} with the base's own suite")
+    say(f"running {row.name} with the base's own suite")
     benchmark = dataclasses.replace(row.benchmark, index=row.benchmark.own_index)
     changes = row.changes
     for _ in range(_ROUNDS):

@@ -25,7 +25,7 @@ from typing import TypeVar
 
 from perfgate import machine
 from perfgate.config import Timing
-from perfgate.measure.progress import Run
+from perfgate.measure.progress import Run, say
 from perfgate.measure.workers import (
     SKIPPED_NOW,
     TimeSpentError,
@@ -101,13 +101,18 @@ class Open:
 
     @property
     def suspicion(self) -> float:
-        """How many standard errors head is slower, by its pairs, or before those by first calls."""
-        suspicion = self.evidence.suspicion()
-        if math.isnan(suspicion):
-            base_s = self.row.base.seconds
-            head_s = self.row.head.seconds
-            suspicion = math.log(head_s / base_s) / _FIRST_CALLS_SD if base_s and head_s else 0.0
-        return suspicion
+        """How many standard errors head is slower, by its pairs.
+
+        Before the first look its first calls may say more. A row that was begun is then not dropped
+        because a pair or two look fast: these would be wasted.
+        """
+        base_s = self.row.base.seconds
+        head_s = self.row.head.seconds
+        by_calls = math.log(head_s / base_s) / _FIRST_CALLS_SD if base_s and head_s else 0.0
+        by_pairs = self.evidence.suspicion()
+        if self.evidence.num_pairs >= self.evidence.plan.suspect.looks[0]:
+            return by_pairs
+        return by_calls if math.isnan(by_pairs) else max(by_calls, by_pairs)
 
     def so_far(self) -> Row:
         timed_s = {name: tuple(taken) for name, taken in self.timed_s.items()}
@@ -153,9 +158,7 @@ class Session:
         timed = [self._opened(row, num_tests) for row in rows]
         while not self._is_over() and (left := [row for row in timed if row.is_open]):
             self.launched += 1
-            self.run.progress.say(
-                f"pair {self.launched}: {len(left)} of {len(rows)} benchmarks undecided"
-            )
+            say(f"pair {self.launched}: {len(left)} of {len(rows)} benchmarks undecided")
             left_s = self.run.progress.deadline - time.monotonic()
             chosen = affordable(left, left_s)
             with contextlib.suppress(TimeSpentError):

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import time
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -27,7 +27,6 @@ from perfgate.process.protocol import Request, Skipped
 from perfgate.process.reaper import reaper
 from perfgate.source.sides import Side, Sides
 
-Say = Callable[[str], None]
 R = TypeVar("R")
 SKIPPED_NOW = "it is skipped now, but was not before"
 WORKER_FILE = Path(__file__).parents[1] / "worker" / "__main__.py"
