@@ -31,7 +31,6 @@ from perfgate.measure.workers import (
     TimeSpentError,
     WorkerError,
     WorkerPool,
-    ask_sides,
 )
 from perfgate.process import protocol
 from perfgate.process.protocol import Calibration
@@ -234,8 +233,7 @@ class Session:
 
     def _release(self, row: Open, pool: WorkerPool) -> None:
         request = protocol.Release(*row.benchmark.target)
-        pools = dict.fromkeys(pool.live, pool)
-        for name, reply in ask_sides(pools, request, row.benchmark.timeout_s).items():
+        for name, reply in pool.ask_sides(pool.live, request, row.benchmark.timeout_s).items():
             if isinstance(reply, WorkerError):
                 row.row = row.row.with_problems({name: f"its teardown failed: {reply}"})
                 if not reply.alive:
@@ -287,12 +285,7 @@ class Session:
             _BrokenError: a side failed, or is skipped now.
         """
         order: list[Side] = self.rng.sample([self.run.sides.base, self.run.sides.head], 2)
-        replies = ask_sides(
-            dict.fromkeys(order, pool),
-            request,
-            row.benchmark.timeout_s,
-            at_once=at_once,
-        )
+        replies = pool.ask_sides(order, request, row.benchmark.timeout_s, at_once=at_once)
         fit: dict[str, R] = {}
         errors: dict[str, WorkerError] = {}
         for name, reply in replies.items():
