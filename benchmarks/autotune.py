@@ -9,9 +9,7 @@ An asv suite and a command line.
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_setup  # Python may not find `benchmarks` yet
-
-    require_setup()
+    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
 
 import contextlib
 import functools
@@ -24,6 +22,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest import mock
 
 from benchmarks.harness.asv_suite import names_of, skip_unless_runnable
 from benchmarks.harness.process import Reply
@@ -81,17 +80,12 @@ class AutotuneCold:
 
     def track_cold_s(self, workload: str) -> float:
         """Return what a first tuning takes, with nothing compiled in this process."""
-        before = dict(os.environ)
-        os.environ["MYRIAD_COMPILATION_CACHE"] = "off"  # cold is cold
-        try:
-            with tempfile.TemporaryDirectory() as folder:
-                config, tune, profiles = _tuner(workload, Path(folder))
-                start = time.perf_counter()
-                tune(config, verbose=False, cache=profiles)
-                return time.perf_counter() - start
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
+        cold = {"MYRIAD_COMPILATION_CACHE": "off"}
+        with mock.patch.dict(os.environ, cold), tempfile.TemporaryDirectory() as folder:
+            config, tune, profiles = _tuner(workload, Path(folder))
+            start = time.perf_counter()
+            tune(config, verbose=False, cache=profiles)
+            return time.perf_counter() - start
 
     track_cold_s.unit = "seconds"  # type: ignore[attr-defined]
 

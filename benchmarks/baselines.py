@@ -11,9 +11,7 @@ agent sees. Agents have their shipped defaults, or a preset's values.
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_setup  # Python may not find `benchmarks` yet
-
-    require_setup()
+    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
 
 import dataclasses
 import math
@@ -22,7 +20,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.harness.libraries import SuiteError
-from benchmarks.runner import Run, Script, environment, text, whole
+from benchmarks.harness.results import Row
+from benchmarks.runner import Run, Script, environment, print_headers, print_row, text, whole
 
 # A controller is chosen on different episodes than those that score it.
 _CHOOSING_EPISODES = 256
@@ -96,12 +95,13 @@ def _measure(run: Run) -> None:
         )
     if options.preset is not None:
         contests = list(_with_preset(contests, options.preset))
+        if not contests:
+            raise SuiteError(f"no agent has a preset {options.preset!r} in {env or 'a contest'}.")
     myriad.configure()
-    print("| contest | baselines | agent | trainings, each beside the best baseline | better |")
-    print("|---|---|---|---|---|", flush=True)
+    print_headers("contest", "baselines", "agent", "trainings", "better than the best baseline")
     for contest in contests:
         for held in _held(contest, options.seeds, options.steps or contest.steps):
-            print(held, flush=True)
+            print_row(*held.values())
             run.save(held)
 
 
@@ -109,21 +109,14 @@ def _with_preset(contests: Sequence[Contest], preset: str) -> Iterator[Contest]:
     """Yield the contests with the agents that have this preset in the environment."""
     from myriad.presets import list_presets
 
-    presets = [each for each in list_presets() if each.name == preset]
-    if not presets:
-        known = ", ".join(sorted({each.name for each in list_presets()}))
-        raise SuiteError(f"no agent has a preset {preset!r}; give one of {known}.")
-    is_held = False
     for contest in contests:
-        named = {each.agent for each in presets if each.env in (None, contest.env)}
+        named = {
+            each.agent
+            for each in list_presets()
+            if each.name == preset and each.env in (None, contest.env)
+        }
         if agents := tuple(agent for agent in contest.agents if agent in named):
-            is_held = True
             yield dataclasses.replace(contest, agents=agents, preset=preset)
-    if not is_held:
-        envs = ", ".join(sorted({each.env or "all" for each in presets}))
-        raise SuiteError(
-            f"preset {preset!r} is only for {envs}; leave out --env, or give that environment."
-        )
 
 
 def _contests() -> list[Contest]:
@@ -139,21 +132,7 @@ def _contests() -> list[Contest]:
     ]
 
 
-@dataclasses.dataclass(frozen=True)
-class Held:
-    """The scores of one agent's trainings in a contest, in words."""
-
-    contest: str
-    baselines: str
-    agent: str
-    trainings: str
-    better: str
-
-    def __str__(self) -> str:
-        return f"| {' | '.join(dataclasses.astuple(self))} |"
-
-
-def _held(contest: Contest, num_seeds: int, steps: int) -> Iterator[Held]:
+def _held(contest: Contest, num_seeds: int, steps: int) -> Iterator[Row]:
     """Score the baselines, train the agents, and yield a row for each."""
     from myriad import make_env
 
@@ -169,9 +148,13 @@ def _held(contest: Contest, num_seeds: int, steps: int) -> Iterator[Held]:
             for returns in _trained(contest, agent, num_seeds, steps)
         ]
         num_better = sum(contest.is_better(score, best) for score in trained)
-        shown = ", ".join(map(str, trained))
-        where = f"{contest.name}, {contest.unit}"
-        yield Held(where, baselines, agent, shown, f"{num_better} of {num_seeds}")
+        yield {
+            "contest": f"{contest.name}, {contest.unit}",
+            "baselines": baselines,
+            "agent": agent,
+            "trainings": ", ".join(map(str, trained)),
+            "better": f"{num_better} of {num_seeds}",
+        }
 
 
 def _config(contest: Contest, agent: str, steps: int) -> Any:

@@ -11,16 +11,15 @@ of random order. The arm `precision` computes networks in bfloat16. The arms `at
 `flash-attention` have an attention network, which computes its attention weights as a whole or in
 blocks. They need an environment on a grid. The arm `compile` passes 32 rows forward and backward
 through the networks, both compiled and operation by operation, as with `--no-compile`. A size that
-would not fit into memory is refused before it runs. The plot marks the batch that `myriad autotune
+would not fit into memory is refused before it runs. The table marks the batch that `myriad autotune
 --tune batch` would choose, which makes the same measurement.
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_setup  # Python may not find `benchmarks` yet
-
-    require_setup()
+    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
 
 import functools
+import math
 import sys
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -141,19 +140,29 @@ def _row(env: str, agent: str, arm: str, size: int, **columns: Any) -> Row:
 def _measure_compile(env: str, agent: str, rounds: int) -> list[tuple[str, Row]]:
     """Time a forward and backward pass through an agent's networks, compiled and not, in turn."""
     import jax
+    import jax.numpy as jnp
+    import numpy as np
 
-    from myriad import create_config
-    from myriad.autotune.precision import gradient_pass, pass_arguments
+    from myriad import create_config, make_key
     from myriad.timing import compare
 
     config = create_config(env, agent)
-    gradient = gradient_pass(config.learner)
+    learner: Any = config.learner
+
+    def loss(params: Any, obs: jax.Array) -> jax.Array:
+        return jnp.mean(jnp.square(learner.outputs(params, obs)))
+
+    gradient = jax.grad(loss)
 
     def uncompiled(*args: Any) -> Any:
         with jax.disable_jit():
             return gradient(*args)
 
-    arguments = pass_arguments(config, _COMPILE_ROWS)
+    params = learner.init(make_key(0), num_envs=config.num_envs).params
+    space = config.environment.observation_space(config.environment.default_params)
+    rng = np.random.default_rng(0)
+    obs = rng.standard_normal((_COMPILE_ROWS, math.prod(space.shape)), np.float32)
+    arguments = (params, jnp.asarray(obs))
     sides = [functools.partial(side, *arguments) for side in (jax.jit(gradient), uncompiled)]
     found = compare(*sides, num_pairs=rounds, min_sample_s=_SAMPLE_S)
     return [
@@ -182,7 +191,6 @@ SCRIPT = Script(
         "--rounds": whole(f"rounds, each of which calls everything once (default: {_ROUNDS})"),
     },
     suite="batch_size",
-    plot="batch_size",
 )
 main = SCRIPT.main
 

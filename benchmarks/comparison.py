@@ -10,9 +10,7 @@ docs/comparison.md explains what each row measures, what it leaves out, and wher
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_setup  # Python may not find `benchmarks` yet
-
-    require_setup()
+    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
 
 import argparse
 import sys
@@ -26,7 +24,7 @@ from benchmarks.harness.results import markdown, spread, times
 from benchmarks.harness.sanity import measure
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.harness.workloads import CARTPOLE, load, sizes_of
-from benchmarks.runner import NUM_ENVS, Run, Script, environment, progress, switch, text, whole
+from benchmarks.runner import NUM_ENVS, Run, Script, environment, say, switch, text, whole
 from benchmarks.sides.network_policy import NETWORKS, agent_of, num_multiplications
 from benchmarks.sides.training import AGENT as PPO
 
@@ -46,10 +44,9 @@ def _run(run: Run) -> bool:
     asked = TRAINERS if options.training or options.seeds else options.library
     sides = sides_of(asked, workloads[0])
     groups = []
-    with progress(len(workloads)) as on_event:
-        for workload in workloads:
-            cases = [Case(side, workload) for side in sides]
-            groups.append(measure(cases, BUDGET, run.file, on_event, also_check=_check_policy))
+    for workload in workloads:
+        cases = [Case(side, workload) for side in sides]
+        groups.append(measure(cases, BUDGET, run.file, say, also_check=_check_policy))
     print(report(groups))
     return all(group[0].status == "ok" for group in groups)
 

@@ -9,9 +9,7 @@ would speed it up.
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_setup  # Python may not find `benchmarks` yet
-
-    require_setup()
+    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
 
 import statistics
 import sys
@@ -27,15 +25,7 @@ from benchmarks.harness.programs import TIMEOUT_S, machine, program, request_of
 from benchmarks.harness.results import Row, machine_columns, markdown
 from benchmarks.harness.worker import ChildError
 from benchmarks.harness.workloads import Workload, load, tier_from_environment
-from benchmarks.runner import (
-    AGENT,
-    ENV,
-    NUM_ENVS,
-    Run,
-    Script,
-    readable,
-    switch,
-)
+from benchmarks.runner import AGENT, ENV, NUM_ENVS, Run, Script, readable, switch
 
 QUICK_LAUNCHES = 3
 FULL_LAUNCHES = 6
@@ -98,12 +88,8 @@ def _compiled_in_child(**request: Any) -> Reply:
 
 
 def _launch(request: dict[str, Any], cache: str) -> Reply:
-    return run(
-        "benchmarks.compile:_compiled_in_child",
-        request,
-        timeout_s=TIMEOUT_S,
-        MYRIAD_COMPILATION_CACHE=cache,
-    )
+    target = "benchmarks.compile:_compiled_in_child"
+    return run(target, request, timeout_s=TIMEOUT_S, MYRIAD_COMPILATION_CACHE=cache)
 
 
 def _measure(run: Run) -> None:
@@ -123,21 +109,15 @@ def _measure(run: Run) -> None:
 
 
 def chosen(options: Any) -> list[Workload]:
-    """Return the workloads of suite.toml with the flags' values.
-
-    Raises:
-        UnknownNameError: there is no such environment or agent.
-    """
-    workloads = list(
-        load().of("compile", "full" if options.full else tier_from_environment()).values()
-    )
+    """Return the workloads of suite.toml with the flags' values."""
+    every = load().of("compile")
+    tier = "full" if options.full else tier_from_environment()
+    workloads = [each for each in every.values() if tier in each.tiers]
     if options.agent:
-        every = load().of("compile").values()
-        declared = [workload for workload in every if workload.agent == options.agent]
-        workloads = declared[:1] or [replace(workloads[0], agent=options.agent)]
-    given: dict[str, Any] = {"env": options.env} if options.env else {}
-    if options.num_envs:
-        given["num_envs"] = options.num_envs
+        of_agent = [each for each in every.values() if each.agent == options.agent]
+        workloads = of_agent[:1] or [replace(workloads[0], agent=options.agent)]
+    given = {"env": options.env, "num_envs": options.num_envs}
+    given = {name: value for name, value in given.items() if value}
     return [replace(workload, **given) for workload in workloads]
 
 

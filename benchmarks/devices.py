@@ -11,9 +11,7 @@ core. All places are called in turns, in a new order every round.
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_setup  # Python may not find `benchmarks` yet
-
-    require_setup()
+    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
 
 import contextlib
 import dataclasses
@@ -27,7 +25,7 @@ from typing import Any, ClassVar
 
 from benchmarks.harness.asv_suite import AsvSuite, names_of, skip_unless_several_cores
 from benchmarks.harness.process import Conversation, Reply, started
-from benchmarks.harness.programs import STEPS_PER_ENV, machine
+from benchmarks.harness.programs import STEPS_PER_ENV, RolloutProgram, machine
 from benchmarks.harness.results import Row, markdown, spread
 from benchmarks.harness.worker import ChildError, seconds_of
 from benchmarks.harness.workload import Workload
@@ -49,7 +47,7 @@ _BYTES = ("state_bytes", "sharded_bytes")
 _ROUNDS = 15
 _TIMEOUT_S = 600.0
 _SAMPLE_S = 0.25  # the least that a call lasts
-_MOST_UNITS = 1 << 20
+_MOST_STEPS = 1 << 20
 # After this many steps the episodes of a random policy have staggered ages.
 _BURN_IN_STEPS = 100
 
@@ -80,80 +78,22 @@ class SeveralCores(AsvSuite):
     suite = "devices"
     params: ClassVar = names_of(suite)
     param_names: ClassVar = ["workload"]
-    version = "1"
+    version = "2"
 
     def prepare(self, declared: Workload) -> None:
         skip_unless_several_cores()
         from myriad.host import usable_cores
 
         most = max(device_counts(usable_cores()))
-        self.timed = _timed(declared, Place(most, declared.num_envs))
+        self.built, self.num_steps = _ready(declared, Place(most, declared.num_envs))
 
     def time_call(self, workload: str) -> None:
         """Step or train, and wait for every device."""
-        self.timed.call()
+        self.built.run(self.num_steps)
 
     def program(self, workload: str) -> Any:
         """Return the compiled chunk or updates, for the gate."""
-        return self.timed.program
-
-
-class _TimedRollout:
-    """A rollout and its state. The unit of a call is a chunk."""
-
-    def __init__(self, declared: Workload, place: Place):
-        from myriad import Rollout, make_agent, make_env
-
-        env = make_env(declared.env)
-        self._rollout = Rollout(
-            env,
-            make_agent(declared.agent, env),
-            place.num_envs,
-            declared.scan_chunk_size,
-            num_devices=place.num_devices,
-        )
-        self.state = self._rollout.init(seed=0)
-        self.num_devices = self._rollout.layout.num_devices
-        self.steps_per_unit = place.num_envs * declared.scan_chunk_size
-        self.num_units = -(-_BURN_IN_STEPS // declared.scan_chunk_size)
-        self.call()
-
-    @property
-    def program(self) -> Any:
-        """The compiled chunk."""
-        return self._rollout.compile(self.state)
-
-    def call(self) -> None:
-        """Step every environment through `num_units` chunks."""
-        from myriad import timing
-
-        for _ in range(self.num_units):
-            self.state = self._rollout.run_chunk(self.state)
-        timing.block_until_ready(self.state)
-
-
-class _TimedTraining:
-    """A training and its state. The unit of a call is an update."""
-
-    def __init__(self, declared: Workload, place: Place):
-        from myriad.programs import TrainingProgram
-
-        self._training = TrainingProgram(training_config(declared, place))
-        self._training.warm_up()
-        self.program = self._training.updates
-        self.num_devices = self._training.num_devices
-        self.steps_per_unit = self._training.steps_per_update
-        self.num_units = 1
-        self.call()
-
-    @property
-    def state(self) -> Any:
-        """The state of the training."""
-        return self._training.state
-
-    def call(self) -> None:
-        """Train through `num_units` updates, until the last report has been fetched."""
-        self._training.run_updates(self.num_units)
+        return self.built.updates
 
 
 def training_config(declared: Workload, place: Place) -> Any:
@@ -170,20 +110,32 @@ def training_config(declared: Workload, place: Place) -> Any:
     return create_config(**fields)
 
 
-def _timed(declared: Workload, place: Place) -> _TimedRollout | _TimedTraining:
-    """Compile and warm up a place's program, and make its calls long enough."""
-    kind = _TimedRollout if declared.agent == "random" else _TimedTraining
-    timed = kind(declared, place)
-    if timed.num_devices != place.num_devices:
+def _ready(declared: Workload, place: Place) -> tuple[Any, int]:
+    """Compile and warm up a place's program. Return it, and the steps of a long enough call."""
+    from myriad import make_agent, make_env
+    from myriad.programs import TrainingProgram
+
+    if declared.agent == "random":
+        env = make_env(declared.env)
+        agent = make_agent("random", env)
+        sizes = (place.num_envs, declared.scan_chunk_size)
+        built: Any = RolloutProgram(env, agent, *sizes, num_devices=place.num_devices)
+        built.start()
+        built.run(_BURN_IN_STEPS)
+    else:
+        built = TrainingProgram(training_config(declared, place))
+        built.warm_up()
+    if built.num_devices != place.num_devices:
         raise NotImplementedError(
-            f"{place.num_devices} devices were asked for, but it runs on {timed.num_devices}"
+            f"{place.num_devices} devices were asked for, but it runs on {built.num_devices}"
         )
-    timed.num_units = 1
-    while (seconds := _of_process_0(seconds_of(timed.call))) < _SAMPLE_S:
-        if timed.num_units >= _MOST_UNITS:
+    num_steps = built.scan_chunk_size
+    built.run(num_steps)  # compiles what the first call of this length needs
+    while (seconds := _of_process_0(seconds_of(built.run, num_steps))) < _SAMPLE_S:
+        if num_steps >= _MOST_STEPS:
             break
-        timed.num_units *= max(2, round(_SAMPLE_S / seconds))
-    return timed
+        num_steps *= max(2, round(_SAMPLE_S / seconds))
+    return built, num_steps
 
 
 def _of_process_0(seconds: float) -> float:
@@ -208,14 +160,14 @@ def prepare(workload: dict[str, Any], place: dict[str, Any]) -> tuple[Reply, Cal
     import myriad
 
     myriad.configure(wanted.devices_of_one, distributed=wanted.num_processes > 1)
-    timed = _timed(Workload(**workload), wanted)
-    whole, sharded = state_bytes(timed.state)
+    built, num_steps = _ready(Workload(**workload), wanted)
+    whole, sharded = state_bytes(built.state)
     prepared = {
-        "num_steps": timed.num_units * timed.steps_per_unit,
+        "num_steps": num_steps * wanted.num_envs,
         "state_bytes": whole,
         "sharded_bytes": sharded,
     }
-    return prepared, timed.call
+    return prepared, functools.partial(built.run, num_steps)
 
 
 def state_bytes(state: Any) -> tuple[list[int], list[int]]:
@@ -280,11 +232,6 @@ def _measure(run: Run) -> None:
         )
     if max(counts) == 1:
         print(f"Only one device is measured, since 1 is the number of {what}.", file=sys.stderr)
-    if options.processes and max(options.processes) > max(counts):
-        raise SuiteError(
-            f"--processes must be at most {max(counts)}, the most devices, "
-            f"but got {max(options.processes)}."
-        )
     for declared in workloads:
         for number in counts:
             if declared.num_envs % number:

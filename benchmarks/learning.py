@@ -10,23 +10,21 @@ throughput.py and training.py measure speed.
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_setup  # Python may not find `benchmarks` yet
+    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
 
-    require_setup()
-
-import math
 import statistics
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.harness import process
 from benchmarks.harness.libraries import SuiteError
+from benchmarks.harness.results import Row
 from benchmarks.harness.worker import ChildError
-from benchmarks.runner import Run, Script, text, whole
+from benchmarks.runner import Run, Script, print_headers, print_row, text, whole
 
 NUM_EPISODES = 128
 DEFAULTS_ENV = "cartpole-control"
@@ -73,55 +71,11 @@ TARGETS = (
 _AGENTS = sorted({target.agent for target in TARGETS})
 
 
-@dataclass(frozen=True)
-class TargetRun:
-    """One training. `first` counts the steps of all environments until the target was reached."""
-
-    env: str
-    agent: str
-    num_envs: int
-    seed: int
-    first: int | None
-    total: int
-    final_return: float
-
-
-@dataclass(frozen=True)
-class DefaultRun:
-    """One training of CartPole with defaults for everything but the number of environments.
-
-    `seconds` is the time of the whole run with compiling, and `evaluate_s` that of its evaluations.
-    """
-
-    agent: str
-    num_envs: int
-    seed: int
-    steps: int
-    seconds: float
-    evaluate_s: float
-    final_return: float
-
-
-@dataclass(frozen=True)
-class NetworkRun:
-    """One training of an agent with one network.
-
-    `gains` is the mean sum of positive rewards in a greedy episode, which in snake is the food.
-    `steps_per_s` leaves out compiling and evaluating.
-    """
-
-    env: str
-    agent: str
-    network: str
-    seed: int
-    steps: int
-    gains: float
-    final_return: float
-    steps_per_s: float
-
-
 class Learning:
-    """Trains one target's agent, seed after seed, in a program that is compiled once."""
+    """Trains one target's agent, seed after seed, in a program that is compiled once.
+
+    A row holds the steps of all environments until the target was reached as `first`.
+    """
 
     def __init__(self, target: LearningTarget):
         import jax
@@ -143,41 +97,41 @@ class Learning:
         self._steps = train.steps
         self._train = jax.jit(train)
 
-    def train(self, seed: int) -> TargetRun:
+    def train(self, seed: int) -> Row:
         """Train one seed to the end."""
         from myriad import make_key
 
         scores = self._train(make_key(seed))["eval_return"].mean(axis=1)
         reached = self._steps[scores >= self.target.target_return]
-        return TargetRun(
-            self.target.env,
-            self.target.agent,
-            self.num_envs,
-            seed,
-            int(reached[0]) if len(reached) else None,
-            int(self._steps[-1]),
-            float(scores[-1]),
-        )
+        return {
+            "env": self.target.env,
+            "agent": self.target.agent,
+            "num_envs": self.num_envs,
+            "seed": seed,
+            "first": int(reached[0]) if len(reached) else None,
+            "total": int(self._steps[-1]),
+            "final_return": float(scores[-1]),
+        }
 
 
-def kept(target: LearningTarget, runs: Sequence[TargetRun]) -> tuple[int, int]:
+def kept(target: LearningTarget, runs: Sequence[Row]) -> tuple[int, int]:
     """Count the runs that reached the target in time and those that held it to the end."""
-    in_time = sum(run.first is not None and run.first <= target.budget for run in runs)
-    return in_time, sum(run.final_return >= target.final for run in runs)
+    in_time = sum(run["first"] is not None and run["first"] <= target.budget for run in runs)
+    return in_time, sum(run["final_return"] >= target.final for run in runs)
 
 
 def check_targets(run: Run) -> bool:
     """Train every target's agent. Whether enough trainings reached and held it."""
     headers = ["environment", "agent", "environments", "target", "steps to it, median (most)"]
-    _print_headers([*headers, "in time", "final return", "held"], 2)
+    print_headers(*headers, "in time", "final return", "held")
     succeeded = True
     for target in (each for each in TARGETS if run.options.agent in (None, each.agent)):
         learning = Learning(target)
         runs = [learning.train(seed) for seed in range(run.options.seeds or target.seeds)]
         in_time, held = kept(target, runs)
-        firsts = [each.first for each in runs if each.first is not None]
-        finals = [each.final_return for each in runs]
-        _print_row(
+        firsts = [each["first"] for each in runs if each["first"] is not None]
+        finals = [each["final_return"] for each in runs]
+        print_row(
             target.env,
             target.agent,
             learning.num_envs,
@@ -191,17 +145,6 @@ def check_targets(run: Run) -> bool:
         succeeded &= in_time * target.seeds >= target.enough * len(runs)
         succeeded &= held * target.seeds >= target.enough_final * len(runs)
     return succeeded
-
-
-def _print_headers(names: Sequence[str], num_words: int) -> None:
-    """Print the first lines of a table, of which the first columns hold words."""
-    _print_row(*names)
-    print("|" + "---|" * num_words + "---:|" * (len(names) - num_words))
-
-
-def _print_row(*cells: object) -> None:
-    """Print a line of a table at once, since the next one may take an hour."""
-    print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 
 def train_by_defaults(agent: str, num_envs: int, seed: int) -> dict[str, float]:
@@ -226,7 +169,7 @@ def train_by_defaults(agent: str, num_envs: int, seed: int) -> dict[str, float]:
 def check_defaults(run: Run) -> bool:
     """Train CartPole by the defaults for `--num-envs`. Whether the median seeds solve it."""
     headers = ["agent", "environments", "steps", "seconds, median (most)", "evaluations, at most"]
-    _print_headers([*headers, "final return, median (least to most)"], 1)
+    print_headers(*headers, "final return, median (least to most)")
     succeeded = True
     for agent in [run.options.agent] if run.options.agent else _AGENTS:
         runs = []
@@ -239,15 +182,15 @@ def check_defaults(run: Run) -> bool:
                 raise SuiteError(
                     f"The training of {request} gave no result: {error.reason}."
                 ) from error
-            runs.append(DefaultRun(**request, **found))
-        finals = [each.final_return for each in runs]
-        seconds = [each.seconds for each in runs]
-        _print_row(
+            runs.append(request | found)
+        finals = [each["final_return"] for each in runs]
+        seconds = [each["seconds"] for each in runs]
+        print_row(
             agent,
             f"{run.options.num_envs:,}",
-            f"{runs[0].steps:,}",
+            f"{runs[0]['steps']:,}",
             f"{statistics.median(seconds):.0f} ({max(seconds):.0f})",
-            f"{max(each.evaluate_s / each.seconds for each in runs):.0%}",
+            f"{max(each['evaluate_s'] / each['seconds'] for each in runs):.0%}",
             f"{statistics.median(finals):.0f} ({min(finals):.0f} to {max(finals):.0f})",
         )
         run.save(*runs)
@@ -274,8 +217,12 @@ class Gains:
 
 def train_network(
     env: str, agent: str, network: str, seed: int, total_steps: int, fields: dict[str, Any]
-) -> NetworkRun:
-    """Train an agent with a network, and evaluate it at the end."""
+) -> Row:
+    """Train an agent with a network, and evaluate it at the end.
+
+    `gains` is the mean sum of positive rewards in a greedy episode, which in snake is the food.
+    `steps_per_s` leaves out compiling and evaluating.
+    """
     from myriad import create_config, load_agent, train_and_evaluate
     from myriad.programs import episode_returns
 
@@ -288,16 +235,16 @@ def train_network(
         Gains(made), policy, NUM_EPISODES, seed, max_steps=results.config.eval_max_steps
     )
     last = results.evaluations[-1]
-    return NetworkRun(
-        env,
-        agent,
-        network,
-        seed,
-        last["steps"],
-        float(gains.mean()),
-        last["return"],
-        results.timings.steps_per_s,
-    )
+    return {
+        "env": env,
+        "agent": agent,
+        "network": network,
+        "seed": seed,
+        "steps": last["steps"],
+        "gains": float(gains.mean()),
+        "final_return": last["return"],
+        "steps_per_s": results.timings.steps_per_s,
+    }
 
 
 def compare_networks(run: Run) -> bool:
@@ -305,21 +252,30 @@ def compare_networks(run: Run) -> bool:
     options = run.options
     fields = {name: _fields_of(options.set, name, options.networks) for name in options.networks}
     headers = ["environment", "agent", "network", "seeds", "steps", "food or gains per episode"]
-    _print_headers([*headers, "return", "steps/s, median"], 3)
+    print_headers(*headers, "return", "steps/s, median")
     env = options.env or NETWORKS_ENV
     agent = options.agent or "ppo"
     steps = options.steps or NETWORKS_STEPS
     for network in options.networks:
-        runs: list[NetworkRun] = []
+        runs: list[Row] = []
         for seed in range(options.seeds or DEFAULTS_SEEDS):
             runs.append(train_network(env, agent, network, seed, steps, fields[network]))
             run.save(runs[-1])  # now, since a training may take an hour
-        speed = statistics.median(each.steps_per_s for each in runs)
-        gains = mean_interval(each.gains for each in runs)
-        returns = mean_interval(each.final_return for each in runs)
-        sizes = (len(runs), f"{runs[0].steps:,}")
-        _print_row(env, agent, network, *sizes, gains, returns, f"{speed:,.0f}")
+        speed = statistics.median(each["steps_per_s"] for each in runs)
+        gains, returns = (_mean(runs, name) for name in ("gains", "final_return"))
+        sizes = (len(runs), f"{runs[0]['steps']:,}")
+        print_row(env, agent, network, *sizes, gains, returns, f"{speed:,.0f}")
     return True
+
+
+def _mean(runs: Sequence[Row], name: str) -> str:
+    """Write the mean of a column with its 95% interval. One value has none."""
+    from myriad.timing import mean_interval
+
+    values = [run[name] for run in runs]
+    low, high = mean_interval(values)
+    interval = f" ({low:.2f} to {high:.2f})" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.2f}{interval}"
 
 
 def _fields_of(given: Sequence[str], network: str, networks: Sequence[str]) -> dict[str, Any]:
@@ -342,22 +298,6 @@ def _fields_of(given: Sequence[str], network: str, networks: Sequence[str]) -> d
         except tomllib.TOMLDecodeError as error:
             raise SuiteError(f"--set must be NAME=VALUE in TOML, but got {setting!r}.") from error
     return fields
-
-
-def mean_interval(of: Iterable[float]) -> str:
-    """Return a mean with its 95% interval from Student's distribution.
-
-    One value has no interval.
-    """
-    from scipy import stats
-
-    values = list(of)
-    mean = statistics.fmean(values)
-    if len(values) == 1:
-        return f"{mean:.2f}"
-    error = statistics.stdev(values) / math.sqrt(len(values))
-    half = float(stats.t.ppf(0.975, len(values) - 1)) * error
-    return f"{mean:.2f} ({mean - half:.2f} to {mean + half:.2f})"
 
 
 def _run(run: Run) -> bool:

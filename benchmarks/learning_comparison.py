@@ -11,9 +11,7 @@ same 128 episodes, in the gymnax that is installed here.
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_setup  # Python may not find `benchmarks` yet
-
-    require_setup()
+    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
 
 import dataclasses
 import json
@@ -29,7 +27,9 @@ from typing import Any
 from benchmarks.harness import peers
 from benchmarks.harness.libraries import SuiteError
 from benchmarks.harness.process import Supervised
-from benchmarks.runner import Run, Script, text, whole
+from benchmarks.harness.results import Row
+from benchmarks.runner import Run, Script, print_headers, print_row, text, whole
+from benchmarks.sides.training import REJAX_NAMES
 
 PEER = "rejax"
 NUM_EPISODES = 128
@@ -97,31 +97,6 @@ OF_REJAX: dict[str, dict[str, Any]] = {
     # gymnax 0.0.9 ends an episode at its time limit
     "dqn": _OF_BOTH | {"n_step": 1, "bootstrap_truncated": False},
 }
-_REJAX_NAMES = {
-    "rollout_steps": "num_steps",
-    "clip_epsilon": "clip_eps",
-    "value_coef": "vf_coef",
-    "entropy_coef": "ent_coef",
-    "gradient_steps": "num_epochs",
-    "learning_starts": "fill_buffer",
-    "double": "ddqn",
-    "target_period": "target_update_freq",
-    "epsilon_start": "eps_start",
-    "epsilon_end": "eps_end",
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class ComparedRun:
-    """One training and the mean return of its final policy over `NUM_EPISODES` greedy episodes."""
-
-    env: str
-    agent: str
-    library: str
-    seed: int
-    steps: int
-    seconds: float
-    final_return: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,8 +132,11 @@ def config_of(question: Question, num_steps: int) -> Any:
     return create_config(f"gymnax:{question.env}", question.agent, total_steps=num_steps, **chosen)
 
 
-def ours(question: Question) -> Iterator[ComparedRun]:
-    """Train with Myriad, seed after seed, in programs that are compiled once."""
+def ours(question: Question) -> Iterator[Row]:
+    """Train with Myriad, seed after seed, in programs that are compiled once.
+
+    A row's `final_return` is the mean over `NUM_EPISODES` greedy episodes of its final policy.
+    """
     from myriad import evaluate
     from myriad.programs import TrainingProgram
 
@@ -176,19 +154,23 @@ def ours(question: Question) -> Iterator[ComparedRun]:
     for seed in question.seeds:
         seconds = timed(training, seed)
         returns = evaluate(training.config, training.state.agent, NUM_EPISODES)
-        steps = training.num_updates * training.steps_per_update
-        final = float(returns.mean())
-        yield ComparedRun(question.env, question.agent, "myriad", seed, steps, seconds, final)
+        yield {
+            "library": "myriad",
+            "seed": seed,
+            "steps": training.num_updates * training.steps_per_update,
+            "seconds": seconds,
+            "final_return": float(returns.mean()),
+        }
 
 
-def theirs(question: Question) -> Iterator[ComparedRun]:
+def theirs(question: Question) -> Iterator[Row]:
     """Train with rejax in its own process, then judge its policies here."""
     import numpy as np
 
     hyperparameters: dict[str, Any] = {}
     if question.seconds is None:
         hyperparameters = {
-            _REJAX_NAMES.get(name, name): value for name, value in question.hyperparameters.items()
+            REJAX_NAMES.get(name, name): value for name, value in question.hyperparameters.items()
         }
         if question.agent == "dqn":
             hyperparameters["exploration_fraction"] = EXPLORED
@@ -203,11 +185,9 @@ def theirs(question: Question) -> Iterator[ComparedRun]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
-        python = peers.FOLDER / PEER / "bin" / "python"
-        script = Path(__file__).parent / "sides" / "rejax_policies.py"
         files = [str(folder / "request.json"), str(folder / "policies.npz")]
-        command = [str(python), "-P", str(script), *files]
-        with Supervised(command, environ={"PYTHONPATH": ""}) as child:
+        command, path = peers.command(PEER, "benchmarks.sides.rejax_policies", *files)
+        with Supervised(command, environ=path) as child:
             child.wait(_TIMEOUT_S)
             if not Path(files[1]).exists():
                 raise SuiteError(f"{PEER} failed on {question.env}: {child.last_words()}")
@@ -218,9 +198,13 @@ def theirs(question: Question) -> Iterator[ComparedRun]:
     normalized = bool(hyperparameters.get("normalize_observations"))
     judge = _judge(question.env, normalized=normalized)
     for i, seed in enumerate(question.seeds):
-        final = float(judge({name: value[i] for name, value in policies.items()}))
-        took = float(seconds[i])
-        yield ComparedRun(question.env, question.agent, PEER, seed, steps, took, final)
+        yield {
+            "library": PEER,
+            "seed": seed,
+            "steps": steps,
+            "seconds": float(seconds[i]),
+            "final_return": float(judge({name: value[i] for name, value in policies.items()})),
+        }
 
 
 class RejaxPolicy:
@@ -275,29 +259,26 @@ def _judge(env: str, *, normalized: bool) -> Any:
     return jax.jit(mean_return)
 
 
-def row(env: str, agent: str, runs: Sequence[ComparedRun]) -> str:
+def cells(env: str, agent: str, runs: Sequence[Row]) -> list[str]:
     """Return a line of the table: both libraries, and the interval of their difference."""
     from scipy import stats
 
-    by_library = [[run for run in runs if run.library == library] for library in ("myriad", PEER)]
-    returns = [[run.final_return for run in each] for each in by_library]
-    cells = []
+    by_library = [[run for run in runs if run["library"] == name] for name in ("myriad", PEER)]
+    returns = [[run["final_return"] for run in each] for each in by_library]
+    found = [f"{env} *" if env in OTHER_DYNAMICS else env, agent]
     for each, values in zip(by_library, returns, strict=True):
         least, most = (_tenths(pick(values)) for pick in (min, max))
-        spread = f"{_tenths(statistics.mean(values))} ({least} to {most})"
-        seconds = statistics.median(run.seconds for run in each)
-        cells.append(f"{spread} | {each[0].steps:,} | {seconds:.0f}")
-    difference = statistics.mean(returns[0]) - statistics.mean(returns[1])
-    if len({*returns[0]}) == len({*returns[1]}) == 1:
-        interval = f"{difference:+.1f}"
-    else:
+        seconds = statistics.median(run["seconds"] for run in each)
+        found.append(f"{_tenths(statistics.mean(values))} ({least} to {most})")
+        found += [f"{each[0]['steps']:,}", f"{seconds:.0f}"]
+    difference = f"{statistics.mean(returns[0]) - statistics.mean(returns[1]):+.1f}"
+    if len({*returns[0]}) > 1 or len({*returns[1]}) > 1:
         # This is Welch's interval, because the libraries' seeds scatter differently. All seeds of
         # one library may even agree.
         with warnings.catch_warnings(action="ignore"):
             low, high = stats.ttest_ind(*returns, equal_var=False).confidence_interval(0.95)
-        interval = f"{difference:+.1f} ({low:+.1f} to {high:+.1f})"
-    star = " *" if env in OTHER_DYNAMICS else ""
-    return f"| {env}{star} | {agent} | {cells[0]} | {cells[1]} | {interval} |"
+        difference += f" ({low:+.1f} to {high:+.1f})"
+    return [*found, difference]
 
 
 def _tenths(value: float) -> str:
@@ -311,9 +292,9 @@ def _run(run: Run) -> None:
     if not peers.is_installed(PEER):
         raise SuiteError(f"{PEER} is not installed; {peers.how_to_install(PEER)}.")
     myriad.configure()
-    sides = "return, mean (least to most) | steps | seconds"
-    print(f"| environment | agent | myriad: {sides} | {PEER}: {sides} | difference (95%) |")
-    print("|---|---|" + "---:|" * 7)
+    sides = (f"{name}: return, mean (least to most)" for name in ("myriad", PEER))
+    each = (name for side in sides for name in (side, "steps", "seconds"))
+    print_headers("environment", "agent", *each, "difference (95%)")
     for env in options.env or (*CLASSIC, *PICTURES):
         for agent in [options.agent] if options.agent else HYPERPARAMETERS:
             if agent == "dqn" and env in CONTINUOUS:
@@ -321,8 +302,9 @@ def _run(run: Run) -> None:
             question = Question(
                 env, agent, options.num_steps, options.seconds, range(options.seeds)
             )
-            found = [*ours(question), *theirs(question)]
-            print(row(env, agent, found), flush=True)
+            where = {"env": env, "agent": agent}
+            found = [where | each for each in (*ours(question), *theirs(question))]
+            print_row(*cells(env, agent, found))
             run.save(*found)
 
 

@@ -4,9 +4,7 @@ python benchmarks/plot_results.py [--input FILE] [--plot-type throughput] [--out
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_setup  # Python may not find `benchmarks` yet
-
-    require_setup()
+    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
 
 import sys
 from pathlib import Path
@@ -31,9 +29,7 @@ SCRIPT = Script(
         "--input": text(
             "CSV file, or folder of CSV files (default: results/csv)", CSV_FOLDER, type=Path
         ),
-        "--plot-type": text(
-            f"plot to draw: {', '.join(PLOTS)} (default: all that the rows allow)", metavar="NAME"
-        ),
+        "--plot-type": text("plot to draw (default: all that the rows allow)", choices=[*PLOTS]),
         "--output": text("folder for the plots (default: results/plots)", PLOTS_FOLDER, type=Path),
     },
 )

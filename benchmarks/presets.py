@@ -5,22 +5,17 @@
     python benchmarks/presets.py --part ladder --env cartpole-control
     python benchmarks/presets.py --part target --seeds 5
 
-An asv suite and a command line in four parts. `knobs` times updates of all arms in one process, in
+An asv suite and a command line in three parts. `knobs` times updates of all arms in one process, in
 rounds of random order. Its arms are the presets, the baseline with each single setting of a preset,
-and the preset without each of them. `runs` alternates whole trainings of the baseline, each in a
-new process, with work besides the updates switched on and off. `ladder` times equal updates in ever
-fewer calls. `target` trains each preset in a new process until it reaches the target return.
+and the preset without each of them. `ladder` times equal updates in ever fewer calls. `target`
+trains each preset in a new process until it reaches the target return.
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_setup  # Python may not find `benchmarks` yet
+    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
 
-    require_setup()
-
-import functools
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,11 +24,11 @@ from typing import Any, ClassVar
 from benchmarks.harness.asv_suite import AsvSuite, names_of
 from benchmarks.harness.results import Row, machine_columns, markdown, spread
 from benchmarks.harness.trainings import trained
-from benchmarks.harness.worker import ChildError, seconds_of
+from benchmarks.harness.worker import seconds_of
 from benchmarks.harness.workloads import Training, chosen
 from benchmarks.runner import AGENT, ENV, Run, Script, in_turns, ratio_table, switch, text, whole
 
-PARTS = ("knobs", "runs", "ladder", "target")
+PARTS = ("knobs", "ladder", "target")
 BASELINE = "baseline"
 _FULL_SET = "ultra_fast"
 _LEAST_ROUNDS = 7
@@ -76,8 +71,7 @@ class Arm:
         fields: the fields that differ from the preset.
         runs: how it runs, where that differs: `donation` False if the next state doesn't reuse the
             state's buffers, `chunk ahead` False if the next chunk is dispatched after the last
-            report is read. Of a whole training: `cpu_devices` of `myriad.configure`, and
-            `profile_chunks` of `myriad.train_and_evaluate`.
+            report is read.
     """
 
     name: str
@@ -181,33 +175,13 @@ def arms(declared: Training, *, full: bool) -> Iterator[Arm]:
             yield Arm(f"{BASELINE} + {name}", BASELINE, fields)
 
 
-def run_arms(declared: Training) -> dict[str, Arm]:
-    """Return the whole trainings to compare, by name, the baseline first."""
-    base = config_of(declared, Arm(BASELINE))
-    often = max(base.learner.steps_per_update, base.eval_frequency // 5)
-    fields = {
-        "one evaluation": {"eval_frequency": base.steps_per_env},
-        "five times the evaluations": {"eval_frequency": often},
-        "no monitor": {"monitor_every": 0},
-        "a checkpoint at every evaluation": {"checkpoint_every_s": 0.0},
-        "a film of every tenth evaluation": {"film_every": 10},
-    }
-    found = [
-        Arm(BASELINE),
-        Arm("one CPU device", runs={"cpu_devices": 1}),
-        *(Arm(name, fields=own) for name, own in fields.items()),
-        Arm("profile of 3 chunks", runs={"profile_chunks": 3}),
-    ]
-    return {arm.name: arm for arm in found}
-
-
 def _measure(run: Run) -> None:
     import myriad
 
     myriad.configure()
     for declared in chosen("presets", run.options):
         print(f"\n{declared.agent} on {declared.env}\n")
-        parts = {"knobs": _knobs, "runs": _runs, "ladder": _ladder, "target": _target}
+        parts = {"knobs": _knobs, "ladder": _ladder, "target": _target}
         for part in run.options.part or PARTS:
             parts[part](declared, run)
 
@@ -249,33 +223,10 @@ def _knobs(declared: Training, run: Run) -> None:
         }
         for name, each in timed.items()
     }
-    _save(run, declared, rates, columns, differs=_differences(compared))
-
-
-def _runs(declared: Training, run: Run) -> None:
-    """Time whole trainings in alternation, each in a new process."""
-    compared = run_arms(declared)
-    # An arm's second process finds its programs in the cache.
-    with tempfile.TemporaryDirectory() as cache:
-
-        def rate(arm: Arm) -> float:
-            """Train once. Return the steps/s without compiling."""
-            reply = trained(fields_of(declared, arm), cache, **arm.runs)
-            if "loop_s" not in reply:
-                raise ChildError(**reply["row"])
-            return reply["row"]["num_steps"] / reply["loop_s"]
-
-        samplers = {name: functools.partial(rate, arm) for name, arm in compared.items()}
-        rates = in_turns(samplers, run.options.rounds)
-    config = config_of(declared, Arm(BASELINE))
-    size = {"num_envs": config.num_envs, "scan_chunk_size": config.scan_chunk_size}
-    print("\nwhole trainings\n")
-    options = {"prefix": "run: ", "what": "training", "differs": _differences(compared)}
-    _save(run, declared, rates, dict.fromkeys(compared, size), **options)
-
-
-def _differences(compared: Mapping[str, Arm]) -> dict[str, Any]:
-    return {n: {"starts_from": arm.preset, "sets": arm.settings} for n, arm in compared.items()}
+    differs = {
+        arm.name: {"starts_from": arm.preset, "sets": arm.settings} for arm in compared.values()
+    }
+    _save(run, declared, rates, columns, differs=differs)
 
 
 def _ladder(declared: Training, run: Run) -> None:
@@ -322,7 +273,7 @@ def _target(declared: Training, run: Run) -> None:
             reply = trained(fields)
             row = {"library": "myriad", "env": declared.env, "agent": declared.agent}
             row |= reply["row"] | {"arm": name}
-            if name == "as_documented" and "loop_s" in reply:
+            if name == "as_documented" and "train_s" in reply:
                 row["status"] = "ok"  # a training that falls short is a result too
             train_s = reply.get("train_s", "")
             of_training = {"arm": name, "seed": seed, "train_s": train_s, "columns": row}

@@ -9,19 +9,15 @@ comparison.py --training and autotune.py --full measure those. A workload is one
 suite, in its own process with limits on memory and time. A workload that fails is recorded as
 failed, and the others go on. Workloads that were already measured at this commit, on this machine
 and with these versions are skipped, so a stopped run continues where it was. `--force` measures
-them again.
+them again. Uncommitted changes are always measured.
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_setup  # Python may not find `benchmarks` yet
+    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
 
-    require_setup()
-
-import functools
 import hashlib
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -31,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import peers
-from benchmarks.harness.libraries import known
+from benchmarks.harness.libraries import SuiteError, known
 from benchmarks.harness.process import ROOT, Supervised
 from benchmarks.harness.programs import machine
 from benchmarks.harness.results import CSV_FOLDER, PLOTS_FOLDER, commit, make_folder, markdown
@@ -93,8 +89,10 @@ def _run(run: Run) -> bool:
     done = _read(state)  # finished workloads, also of other commits and machines
     here = _here()
     keys = {job: f"{job.name} {' '.join(job.arguments)} {here}" for job in wanted}
-    left = [job for job in wanted if options.force or not _is_ok(done.get(keys[job]))]
-    for job in _shown(left):
+    is_new = options.force or "-dirty" in here
+    left = [job for job in wanted if is_new or not _is_ok(done.get(keys[job]))]
+    for number, job in enumerate(left, 1):
+        print(f"{number} of {len(left)}: {job.name}", file=sys.stderr)
         found = done[keys[job]] = _measure(job, options.output)
         with replacing(state) as part:
             part.write_text(json.dumps(done, indent=1), encoding="utf-8")
@@ -119,36 +117,15 @@ def _is_ok(found: dict[str, Any] | None) -> bool:
     return found is not None and found["status"] == "ok"
 
 
-def _shown(left: list[Job]) -> Iterator[Job]:
-    """Yield the workloads, and show the progress."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    hidden = not console.is_terminal
-    with Progress(console=console, disable=hidden, transient=True) as bar:
-        task = bar.add_task("", total=len(left))
-        for number, job in enumerate(left, 1):
-            bar.update(task, description=job.name)
-            if hidden:
-                print(f"{number} of {len(left)}: {job.name}", file=sys.stderr)
-            yield job
-            bar.advance(task)
-
-
 def _read(path: Path) -> dict[str, dict[str, Any]]:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except ValueError:
-        aside = path.replace(path.with_suffix(".broken.json"))
-        print(
-            f"{path} could not be read and was set aside as {aside.name}; "
-            "everything is measured again",
-            file=sys.stderr,
-        )
-        return {}
+    except ValueError as error:
+        raise SuiteError(
+            f"{path} can't be read: {error}; remove it to measure everything again."
+        ) from error
 
 
 def _here() -> str:
@@ -163,21 +140,7 @@ def _here() -> str:
     installed = {name: peers.is_installed(name) for name in peers.declared()}
     settings = {name: os.environ.get(name) for name in SETTINGS}
     shared = [machine()["columns"], sys.version, versions, installed, settings]
-    return f"{_tree()} {hashlib.sha256(json.dumps(shared).encode()).hexdigest()[:12]}"
-
-
-@functools.cache
-def _tree() -> str:
-    """Return the commit, with a hash of the changed files."""
-    name = commit()
-    if not name.endswith("-dirty"):
-        return name
-    git = ["git", "-C", str(ROOT)]
-    changes = b"".join(
-        subprocess.run([*git, *command], capture_output=True, check=True).stdout
-        for command in (["diff", "HEAD"], ["status", "--porcelain"])
-    )
-    return f"{name}-{hashlib.sha256(changes).hexdigest()[:12]}"
+    return f"{commit()} {hashlib.sha256(json.dumps(shared).encode()).hexdigest()[:12]}"
 
 
 def _measure(job: Job, folder: Path) -> dict[str, Any]:

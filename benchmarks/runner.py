@@ -6,17 +6,16 @@ A script describes itself as a `Script`, whose `measure` gets a `Run`:
 """
 
 import argparse
-import contextlib
 import os
 import shlex
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.interleave import OnEvent, Outcome
+from benchmarks.harness.interleave import Outcome
 from benchmarks.harness.libraries import SuiteError
 from benchmarks.harness.process import Reply, run
 from benchmarks.harness.results import (
@@ -24,7 +23,6 @@ from benchmarks.harness.results import (
     ResultsFile,
     Row,
     markdown,
-    millions,
     require_new,
     samples_beside,
     spread,
@@ -36,7 +34,7 @@ from benchmarks.plots.draw import draw_run
 # Environment variables that affect measurements.
 SETTINGS = (
     *("JAX_PLATFORM_NAME", "JAX_PLATFORMS", "JAX_NUM_CPU_DEVICES", "JAX_DEFAULT_MATMUL_PRECISION"),
-    *("JAX_ENABLE_X64", "XLA_FLAGS", "MYRIAD_TIER"),
+    *("JAX_ENABLE_X64", "XLA_FLAGS", "MYRIAD_TIER", "MYRIAD_WITHOUT_XLA_OPTIONS"),
 )
 Flag = Mapping[str, Any]  # what `add_argument` takes
 
@@ -161,8 +159,6 @@ class Script:
             description=str(self.document).split("\n")[0],
             allow_abbrev=False,
         )
-        says = "leave out one of the XLA options that Myriad sets (repeatable)"
-        parser.add_argument("--without-xla-option", action=_LeaveOut, metavar="NAME", help=says)
         # argparse can't write the help of an empty group.
         group = parser.add_mutually_exclusive_group() if self.exclusive else parser
         for flag, options in self.flags.items():
@@ -191,21 +187,6 @@ class _Parser(argparse.ArgumentParser):
         raise SuiteError(f"{message}; --help lists the flags.")
 
 
-class _LeaveOut(argparse.Action):
-    """Leaves out an XLA option, in this process and in all that it starts."""
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
-        from myriad import settings
-        from myriad.hardware import XLA_CPU_OPTIONS
-
-        if values not in XLA_CPU_OPTIONS:
-            parser.error(
-                f"--without-xla-option must be one of {', '.join(XLA_CPU_OPTIONS)}, "
-                f"but got {values!r}"
-            )
-        settings.leave_out_xla_options([*settings.left_out_xla_options(), values])
-
-
 class Run:
     """One invocation of a script.
 
@@ -220,7 +201,7 @@ class Run:
         self.options = options
         self.command = command
         self.files: list[ResultsFile] = []
-        self._rows: list[Any] = []
+        self._rows: list[Row] = []
         if script.suite:
             self.open(script.suite, options.output)
 
@@ -243,12 +224,11 @@ class Run:
             self.file.add([described | size | error.columns for size in each or ({},)], request)
             return None
 
-    def save(self, *rows: Any) -> None:
-        """Add dataclasses to the script's own table, and write all of it."""
+    def save(self, *rows: Row) -> None:
+        """Add rows to the script's own table, and write all of it."""
         self._rows += rows
         if self.options.output is not None:
-            columns = [column.name for column in fields(rows[0])]
-            write_csv(self.options.output, columns, map(asdict, self._rows))
+            write_csv(self.options.output, rows[0], self._rows)
 
     def report(self) -> bool:
         """Print failures, the files, the plots and the command. Return whether all rows are ok."""
@@ -280,6 +260,17 @@ def command_of(path: str, argv: Sequence[str]) -> str:
         f"{name}={shlex.quote(os.environ[name])}" for name in SETTINGS if os.environ.get(name)
     ]
     return " ".join([*settings, f"python {path}", shlex.join(argv)]).strip()
+
+
+def print_headers(*names: str) -> None:
+    """Print the first lines of a table, whose rows `print_row` prints."""
+    print_row(*names)
+    print("|" + "---|" * len(names))
+
+
+def print_row(*cells: object) -> None:
+    """Print a row of a table at once, since the next one may take an hour."""
+    print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 
 def in_turns(
@@ -324,29 +315,8 @@ def readable(num_bytes: int | None) -> str:
     return f"{num_bytes} B"
 
 
-@contextlib.contextmanager
-def progress(num_alternations: int) -> Iterator[OnEvent]:
-    """Show live progress if stderr is a terminal, and otherwise a line for each compilation."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = SpinnerColumn(), BarColumn(12), TimeElapsedColumn(), TextColumn("{task.description}")
-    hidden = not console.is_terminal
-    with Progress(*columns, console=console, disable=hidden, transient=True) as progress:
-        task = progress.add_task("starting", total=num_alternations)
-
-        def show(event: str, outcomes: Sequence[Outcome]) -> None:
-            workload = outcomes[0].case.workload
-            rates = [
-                f"{outcome.case.side} {millions(of_side[-1])}"
-                for outcome in outcomes
-                if (of_side := outcome.rates())
-            ]
-            said = [*rates, f"M steps/s ({event})"] if rates else [event]
-            described = ", ".join([f"{workload.num_envs:,} of {workload.env}", *said])
-            progress.update(task, advance=event == "done", description=described)
-            if not console.is_terminal and not rates and event not in ("importing", "done"):
-                print(described, file=sys.stderr, flush=True)
-
-        yield show
+def say(event: str, outcomes: Sequence[Outcome]) -> None:
+    """Print the progress of an alternation: a line for each program that compiles."""
+    if event.startswith("compiling"):
+        workload = outcomes[0].case.workload
+        print(f"{workload.num_envs:,} of {workload.env}: {event}", file=sys.stderr, flush=True)

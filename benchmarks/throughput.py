@@ -10,9 +10,7 @@ suites, since their steps cost more.
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_setup  # Python may not find `benchmarks` yet
-
-    require_setup()
+    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
 
 import argparse
 import statistics
@@ -29,7 +27,7 @@ from benchmarks.harness.sanity import measure
 from benchmarks.harness.targets import check_targets, targets_table
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.harness.workloads import CARTPOLE, load, sizes_of
-from benchmarks.runner import NUM_ENVS, Run, Script, environment, progress, switch, text, whole
+from benchmarks.runner import NUM_ENVS, Run, Script, environment, say, switch, text, whole
 
 QUICK = Budget(num_rounds=11, max_s=5.0)
 FULL = Budget(num_rounds=15, max_s=20.0)
@@ -127,11 +125,10 @@ def _run(run: Run) -> bool:
         # gymnax runs beside ours if it has the environment
         sides = [OURS, *(["gymnax"] if env_id_of("gymnax", workloads[0].env) else [])]
         budget = FULL if options.full else QUICK
-        groups = []
-        with progress(len(workloads)) as on_event:
-            for workload in workloads:
-                cases = [Case(side, workload) for side in sides]
-                groups.append(measure(cases, budget, run.file, on_event))
+        groups = [
+            measure([Case(side, workload) for side in sides], budget, run.file, say)
+            for workload in workloads
+        ]
         print(scaling_table(groups))
         succeeded = all(group[0].status == "ok" for group in groups)
     if options.targets:
@@ -139,10 +136,7 @@ def _run(run: Run) -> bool:
         if options.env:
             targets = declaration.targets_of(options.env)
             declaration = replace(declaration, targets=targets)
-        with progress(len(declaration.targets)) as on_event:
-            verdicts = check_targets(
-                declaration, lambda cases: measure(cases, FULL, run.file, on_event)
-            )
+        verdicts = check_targets(declaration, lambda cases: measure(cases, FULL, run.file, say))
         print(targets_table(verdicts))
         succeeded &= all(verdict.word != "MISSED" for verdict in verdicts)
     # What a reader must know of a library, once, because every size has the same note.

@@ -10,9 +10,7 @@ comparison.py measures the trainings of peers.
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_setup  # Python may not find `benchmarks` yet
-
-    require_setup()
+    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
 
 import math
 import statistics

@@ -1,21 +1,17 @@
-"""Measure trials of `myriad tune` per minute: in one program, in pinned processes, in a campaign.
+"""Measure campaigns of `myriad tune`: in one process or in pinned ones, and with an empty cache.
 
-    python benchmarks/tuning.py                         all parts
-    python benchmarks/tuning.py --part programs         a program per trial against arguments
+    python benchmarks/tuning.py                         both parts
     python benchmarks/tuning.py --part processes        a process per core against one on all
     python benchmarks/tuning.py --part campaign --runs 1
 
-An asv suite and a command line. `programs` alternates a trial whose hyperparameters are arguments
-of a compiled program with one that compiles its own. `processes` alternates campaigns of one
-process with those of one pinned to each core. `campaign` runs 100 trials of the documented space
+An asv suite and a command line. `processes` alternates campaigns of one process with those of one
+pinned to each core. `campaign` runs 100 trials of the documented space
 twice, first with an empty cache. Trials have one training seed. The best trial is not confirmed on
 other seeds.
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_setup  # Python may not find `benchmarks` yet
-
-    require_setup()
+    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
 
 import functools
 import signal
@@ -23,7 +19,6 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -33,7 +28,7 @@ from benchmarks.harness.results import machine_columns
 from benchmarks.harness.workloads import Training, load
 from benchmarks.runner import Run, Script, ratio_table, text, whole
 
-PARTS = ("programs", "processes", "campaign")
+PARTS = ("processes", "campaign")
 _WORKLOAD = "bucket-brigade-ppo"
 _OPTIONS = {"scenario": "easy"}
 _TIMEOUT_S = 1_200.0
@@ -66,7 +61,7 @@ class TracedTrial(AsvSuite):
     def prepare(self, declared: Training) -> None:
         from myriad import timing
 
-        self.population = _population(declared, _VALUES)
+        self.population = _population(declared)
         self.block_until_ready = timing.block_until_ready
         self.options = {name: [value] for name, value in _VALUES.items()}
         self.state = self.population.first_state([0], self.options)
@@ -79,20 +74,16 @@ class TracedTrial(AsvSuite):
         self.state = self.block_until_ready(state)
 
 
-def _population(declared: Training, traced: Mapping[str, Any], **fields: Any) -> Any:
-    """Compile the program of a training, with these hyperparameters as its arguments."""
+def _population(declared: Training) -> Any:
+    """Compile the program of a training, with the hyperparameters as its arguments."""
     import myriad.programs  # noqa: F401 (commits without it build a population otherwise)
     from myriad import create_config
     from myriad.training.population import Population
 
     config = create_config(
-        declared.env,
-        declared.agent,
-        total_steps=declared.num_steps,
-        env_options=_OPTIONS,
-        **fields,
+        declared.env, declared.agent, total_steps=declared.num_steps, env_options=_OPTIONS
     )
-    population = Population(config, 1, tuple(traced))
+    population = Population(config, 1, tuple(_VALUES))
     population.compile()
     return population
 
@@ -102,7 +93,7 @@ def _measure(running: Run) -> None:
 
     myriad.configure()
     declared = load().trainings["tuning"][_WORKLOAD]
-    measure = {"programs": _programs, "processes": _processes, "campaign": _campaign}
+    measure = {"processes": _processes, "campaign": _campaign}
     for part in running.options.part or PARTS:
         seconds = measure[part](declared, running.options)
         columns = machine_columns() | {"env": declared.env, "agent": declared.agent}
@@ -117,32 +108,6 @@ def _measure(running: Run) -> None:
 
 # A part's seconds by arm. The first arm is compared with the second.
 _Seconds = dict[str, list[float]]
-
-
-def _programs(declared: Training, options: Any) -> _Seconds:
-    """Time a trial with arguments and one with its own program, in turns."""
-    from myriad.timing import block_until_ready
-    from myriad.xla import without_compilation_cache
-
-    seconds: _Seconds = {"program for each trial": [], "arguments": []}
-    shared = _population(declared, _VALUES)
-    state = shared.first_state([0], {name: [value] for name, value in _VALUES.items()})
-    for seed in range(options.runs):
-        values = _VALUES | {"learning_rate": 3e-4 + 1e-5 * seed}
-        start = time.perf_counter()
-        given = {name: [value] for name, value in values.items()}
-        state = shared.refill(state, [0], [seed], given)
-        state, _ = shared.run(state, [shared.num_updates], [True])
-        block_until_ready(state)
-        seconds["arguments"].append(time.perf_counter() - start)
-        start = time.perf_counter()
-        named = {f"agent.{name}": value for name, value in values.items()}
-        with without_compilation_cache():
-            own = _population(declared, {}, **named)
-        first = own.first_state([seed])
-        block_until_ready(own.run(first, [own.num_updates], [True]))
-        seconds["program for each trial"].append(time.perf_counter() - start)
-    return seconds
 
 
 def _processes(declared: Training, options: Any) -> _Seconds:
@@ -238,7 +203,7 @@ def _in_child(env: str, agent: str, num_steps: int, fields: dict[str, Any]) -> R
             "failed": sum(trial.state.name == "FAIL" for trial in trials),
             "share_of_steps": sum(steps) / (len(steps) * num_steps),
             "best": best.value,
-            "standard_error": best.user_attrs["standard_error"],
+            "standard_error": best.user_attrs["score"]["standard_error"],
         }
 
 

@@ -27,12 +27,7 @@ def _warmup_jitted_fn(
     from myriad import timing
 
     for _ in range(warmup_steps):
-        timing.warmup(_with(fn, kwargs), *args)
-
-
-def _with(fn: Callable[..., Any], kwargs: dict[str, Any]) -> Callable[..., Any]:
-    """Bind keyword arguments. Without any, return `fn` itself, because `measure` inspects it."""
-    return functools.partial(fn, **kwargs) if kwargs else fn
+        timing.warmup(functools.partial(fn, **kwargs), *args)
 
 
 def _time_jitted_fn(
@@ -65,7 +60,9 @@ def _time_jitted_fn(
     """
     from myriad import timing
 
-    measured = timing.measure(_with(fn, kwargs), *args, num_samples=warmup_steps + num_runs)
+    # Without keyword arguments `measure` gets `fn` itself, because it inspects it.
+    called = functools.partial(fn, **kwargs) if kwargs else fn
+    measured = timing.measure(called, *args, num_samples=warmup_steps + num_runs)
     samples_s = measured.samples_s[warmup_steps:]
     stats = {
         "mean": statistics.fmean(samples_s),

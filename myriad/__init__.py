@@ -7,8 +7,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from myriad.adapters import from_gymnax, to_gymnasium, to_gymnasium_vector, to_gymnax
-    from myriad.agents import list_agents, make_agent
+    from myriad.adapters import (
+        from_gymnax,
+        to_brax,
+        to_gymnasium,
+        to_gymnasium_vector,
+        to_gymnax,
+        to_sb3,
+    )
+    from myriad.agents import list_agents, make_agent, register_agent
     from myriad.api import (
         create_config,
         evaluate,
@@ -23,12 +30,14 @@ if TYPE_CHECKING:
     from myriad.hardware import configure
     from myriad.random import make_key
     from myriad.rollout import Rollout
+    from myriad.training.agent_checker import check_agent
 
 __version__ = "0.1.0"
 
 __all__ = [
     "MyriadError",
     "Rollout",
+    "check_agent",
     "check_env",
     "configure",
     "create_config",
@@ -41,11 +50,14 @@ __all__ = [
     "make_env",
     "make_key",
     "make_train",
+    "register_agent",
     "register_env",
     "resume",
+    "to_brax",
     "to_gymnasium",
     "to_gymnasium_vector",
     "to_gymnax",
+    "to_sb3",
     "train_and_evaluate",
 ]
 
@@ -53,8 +65,8 @@ __all__ = [
 _HOMES = {
     name: module
     for module, names in {
-        "adapters": "from_gymnax to_gymnasium to_gymnasium_vector to_gymnax",
-        "agents": "list_agents make_agent",
+        "adapters": "from_gymnax to_brax to_gymnasium to_gymnasium_vector to_gymnax to_sb3",
+        "agents": "list_agents make_agent register_agent",
         "api": "create_config evaluate load_agent make_train resume train_and_evaluate",
         "envs": "list_envs make_env register_env",
         "envs.checker": "check_env",
@@ -62,6 +74,7 @@ _HOMES = {
         "hardware": "configure",
         "random": "make_key",
         "rollout": "Rollout",
+        "training.agent_checker": "check_agent",
     }.items()
     for name in names.split()
 }

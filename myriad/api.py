@@ -16,7 +16,6 @@ from jax.core import Tracer
 from myriad import distributed, hardware
 from myriad.agents.controller import ControllerLearner, TrainedPolicy
 from myriad.autotune import autotune
-from myriad.autotune.precision import warn_if_slower
 from myriad.envs import OBJECT, Environment
 from myriad.envs.environment import AnyEnvironment
 from myriad.errors import InvalidArgumentError, shown
@@ -109,6 +108,7 @@ def train_and_evaluate(
     profile_chunks: int = 0,
     sources: Mapping[str, str] | None = None,
     callbacks: Sequence[Callback] = (),
+    start_from: str | Path | None = None,
 ) -> TrainingResults: ...
 
 
@@ -122,6 +122,7 @@ def train_and_evaluate(
     profile_chunks: int = 0,
     sources: Mapping[str, str] | None = None,
     callbacks: Sequence[Callback] = (),
+    start_from: str | Path | None = None,
 ) -> SeedResults: ...
 
 
@@ -135,6 +136,7 @@ def train_and_evaluate(
     profile_chunks: Annotated[int, Integer(0)] = 0,
     sources: Mapping[str, str] | None = None,
     callbacks: Sequence[Callback] = (),
+    start_from: str | Path | None = None,
 ) -> TrainingResults:
     """Train as `config` says, and evaluate along the way.
 
@@ -151,11 +153,15 @@ def train_and_evaluate(
         sources: where values of `config` were set, by their names, for the record.
         callbacks: your own, called after those that Myriad brings; an exception of one ends the
             run. Of several processes, only process 0 calls them.
+        start_from: the folder of another run, in place of drawn parameters. The new run begins
+            with what its agent had learned by its newest checkpoint. Steps and replay buffers
+            begin at 0. Both need the same agent and network, and spaces of the same shapes.
 
     Raises:
         InvalidArgumentError: the folder is not empty, is in use or can't be written, the training
             does not fit into memory, there is no such tracker, the environment of a film can't be
-            drawn, or a setting of `config` can't be combined with many seeds.
+            drawn, a setting of `config` can't be combined with many seeds, or `start_from` holds
+            another agent.
         NotInstalledError: the library of a tracker in `log_to` or of a film is not installed.
         DivergedError: there is a NaN, or an infinity where the agent can't learn from one.
         KeyboardInterrupt: you interrupted it. `resume` continues from there.
@@ -171,12 +177,17 @@ def train_and_evaluate(
             config = config.changed(**wandb_names() | config.given)
         _require_runnable("train_and_evaluate", config, profile_chunks)
         path = _named(_new_path(config) if run_folder is None else run_folder)
-        warn_if_slower(config)
+        start = None
+        if start_from is not None:
+            from myriad.training.start import Start
+
+            start = Start.read(_named(start_from, "start_from"), config)
+            record["start_from"] = start.record
         toml = config.to_toml()
         path = Path(distributed.broadcast(str(path)))
         folder = distributed.on_first(lambda: RunFolder.create(path, toml, record))
         with _held(folder or RunFolder(path)) as folder:
-            trainer = _trainer(config, folder, quiet, profile_chunks, settings, callbacks)
+            trainer = _trainer(config, folder, quiet, profile_chunks, settings, callbacks, start)
             try:
                 _require_shared(folder)
                 return trainer.run()
@@ -234,10 +245,14 @@ def resume(
                 UserWarning,
                 stacklevel=3,
             )
-        warn_if_slower(config)
         settings = active_settings(config, dict.fromkeys(config.given, "config.toml"))
         with _held(folder):
-            return _trainer(config, folder, quiet, profile_chunks, settings, callbacks).run()
+            start = None
+            if Checkpoints(folder.checkpoints).latest() is None:
+                from myriad.training.start import Start
+
+                start = Start.of_record(folder, config)
+            return _trainer(config, folder, quiet, profile_chunks, settings, callbacks, start).run()
 
 
 @checked
@@ -389,8 +404,9 @@ def load_agent(
 ) -> tuple[TrainingConfig, Any, Any]:
     """Return the configuration of a run, its environment and its trained agent.
 
-    You can pass the agent to `Rollout`. It is a fixed greedy policy from the newest checkpoint, or
-    the controller. From a run of many seeds, you get the agent of one seed.
+    You can pass the agent to `Rollout`, or call `agent.act(key, obs)` in each step of any
+    environment. It is a fixed greedy policy from the newest checkpoint, or the controller. From a
+    run of many seeds, you get the agent of one seed.
 
     Args:
         run_folder: the folder that `train_and_evaluate` wrote.
@@ -429,7 +445,7 @@ def load_agent(
 
         shapes = saved_shapes(one, len(seeds))
     require_restorable(folder.path, shapes)
-    state = checkpoints.restore_newest(shapes)
+    state = checkpoints.read_newest(lambda update: checkpoints.restore(update, shapes))
     if state is None:
         raise InvalidArgumentError(
             f"{folder.path} holds no checkpoint yet: resume the run to its end first."
@@ -453,13 +469,14 @@ def _trainer(
     profile_chunks: int,
     settings: Sequence[ActiveSetting],
     callbacks: Sequence[Callback],
+    start: Any,
 ) -> Trainer:
     if config.seeds is None:
-        trainings = Trainings(CompiledTraining(config))
+        trainings = Trainings(CompiledTraining(config), start=start)
     else:
         from myriad.training.seeds import SeedTrainings
 
-        trainings = SeedTrainings(config)
+        trainings = SeedTrainings(config, start)
     built_in = built_in_callbacks(
         config, folder, quiet=quiet, profile_chunks=profile_chunks, settings=settings
     )
@@ -568,16 +585,16 @@ def _require_shared(folder: RunFolder) -> None:
         )
 
 
-def _named(run_folder: str | Path) -> Path:
+def _named(run_folder: str | Path, argument: str = "run_folder") -> Path:
     name = str(run_folder)
     if not name or "\0" in name:  # No file system takes a null character.
-        raise InvalidArgumentError("run_folder", f"must name a folder, but got {shown(name)}.")
+        raise InvalidArgumentError(argument, f"must name a folder, but got {shown(name)}.")
     path = Path(run_folder)
     try:
         str(path.absolute()).encode()
     except UnicodeEncodeError:  # orbax could not write a checkpoint there.
         raise InvalidArgumentError(
-            "run_folder", f"must have a name in UTF-8, but got {shown(str(path.absolute()))}."
+            argument, f"must have a name in UTF-8, but got {shown(str(path.absolute()))}."
         ) from None
     return path
 

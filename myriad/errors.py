@@ -3,7 +3,8 @@
     MyriadError
     ├── InvalidArgumentError (ValueError)      names the field, its value and what is allowed
     │   ├── UnknownNameError (ValueError)      lists the known names and the closest one
-    │   └── FaultyEnvironmentError (ValueError)  has a sentence for each fault
+    │   ├── FaultyEnvironmentError (ValueError)  has a sentence for each fault
+    │   └── FaultyAgentError (ValueError)        likewise
     ├── BackendStartedError (RuntimeError)     an XLA option came after JAX had read its options
     ├── DivergedError (ArithmeticError)        a NaN or an infinity stopped a training
     ├── RunFolderLostError (RuntimeError)      the folder was removed, moved or replaced meanwhile
@@ -12,8 +13,8 @@
 
 Each error is also the built-in that you would expect, so `except ValueError` keeps working.
 
-An `EnvironmentWarning`, a `ShortTrainingWarning` and a `SlowPrecisionWarning` are not errors: the
-training runs as you asked.
+An `EnvironmentWarning`, an `AgentWarning` and a `ShortTrainingWarning` are not errors: the training
+runs as you asked.
 """
 
 import difflib
@@ -77,12 +78,12 @@ class EnvironmentWarning(UserWarning):
     """`check_env` found something that doesn't keep an environment from training."""
 
 
+class AgentWarning(UserWarning):
+    """`check_agent` found something that doesn't keep an agent from training."""
+
+
 class ShortTrainingWarning(UserWarning):
     """A training is so short that it can't be expected to learn anything."""
-
-
-class SlowPrecisionWarning(UserWarning):
-    """The compute dtype of the networks is slower on this machine than float32."""
 
 
 class MyriadError(Exception):
@@ -193,6 +194,10 @@ class FaultyEnvironmentError(InvalidArgumentError):
         self.faults = list(faults)
         lines = [f"{name} has {len(self.faults)} fault(s):", *(f"- {x}" for x in self.faults)]
         super().__init__("\n".join(lines))
+
+
+class FaultyAgentError(FaultyEnvironmentError):
+    """An agent that breaks the contract of `Learner`. It has `faults`, too."""
 
 
 class BackendStartedError(MyriadError, RuntimeError):

@@ -6,7 +6,6 @@ import os
 import re
 import sys
 import tempfile
-import threading
 import time
 import tomllib
 from collections.abc import Callable, Iterator
@@ -180,33 +179,16 @@ def say(sentence: str) -> None:
 
 
 @contextlib.contextmanager
-def announced(
-    what: str, say: Callable[[str], None] = say, *, every_s: float | None = None
-) -> Iterator[None]:
+def announced(what: str, say: Callable[[str], None] = say) -> Iterator[None]:
     """Say at once what the block does, and at its end how long it took.
 
     Args:
         what: the words, such as `compiling`.
         say: prints a line; by default to standard error.
-        every_s: if given, also say this often how long it has taken so far.
     """
     start = time.perf_counter()
-    ended = threading.Event()
-
-    def tick() -> None:
-        while not ended.wait(every_s):
-            say(f"{what}: {time.perf_counter() - start:.0f} s")
-
     say(f"{what} ...")
-    ticking = threading.Thread(target=tick, daemon=True)
-    if every_s is not None:
-        ticking.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        if every_s is not None:
-            ticking.join()
+    yield
     say(f"{what}: {time.perf_counter() - start:.1f} s")
 
 

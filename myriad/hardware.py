@@ -74,14 +74,10 @@ class Configuration:
     Attributes:
         cpu_devices: number of CPU devices that JAX has.
         applied: options that Myriad has set in this process, and their values.
-        kept: options that you or a parent process had set, and their values.
-        left_out: options that are not set, and why.
     """
 
     cpu_devices: int
     applied: Mapping[str, str]
-    kept: Mapping[str, str]
-    left_out: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -154,15 +150,13 @@ def configure(
     """
     flags = os.environ.get("XLA_FLAGS", "")
     unwanted = _known_options(without)
-    changes, kept, left_out = _sorted(XLA_CPU_OPTIONS if xla_options else {}, unwanted, flags)
+    changes = _missing(XLA_CPU_OPTIONS if xla_options else {}, unwanted, flags)
     launch = Launch.read({}) if distributed is True else distributed or None
     # All processes need the same number, whatever their hosts have.
     wanted = cpu_devices or (1 if launch is not None else None)
     present = _present_devices(flags)
     devices = present or wanted or usable_cores()
-    if present is not None and _DEVICE_COUNT not in _applied:
-        kept[_DEVICE_COUNT] = str(present)
-    else:
+    if present is None or _DEVICE_COUNT in _applied:
         devices = wanted or devices
         if devices != (present or 1):
             changes[_DEVICE_COUNT] = str(devices)
@@ -188,30 +182,25 @@ def configure(
     _applied.update(changes)
     if launch is not None and connects:
         connect(launch)
-    return Configuration(devices, dict(_applied), kept, left_out)
+    return Configuration(devices, dict(_applied))
 
 
-def _sorted(
-    options: Mapping[str, str], unwanted: Sequence[str], flags: str
-) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-    """Return the options to set, those that the user has set, and why others are left out."""
-    changes: dict[str, str] = {}
-    kept: dict[str, str] = {}
-    left_out: dict[str, str] = {}
-    for name, value in options.items():
-        if given := re.search(rf"\b{name}\b(?:=([^\s,]*))?", flags):
-            if name in unwanted:
-                raise InvalidArgumentError(
-                    f"without names {name}, but XLA_FLAGS has it already: take it out of "
-                    "XLA_FLAGS, or call configure once."
-                )
-            if name not in _applied:
-                kept[name] = given[1] or ""
-        elif reason := "you left it out" if name in unwanted else _why_not(name, flags):
-            left_out[name] = reason
-        else:
-            changes[name] = value
-    return changes, kept, left_out
+def _missing(options: Mapping[str, str], unwanted: Sequence[str], flags: str) -> dict[str, str]:
+    """Return those of the options that the user has neither set nor left out, and that can be."""
+    for name in unwanted:
+        if name in options and name in flags:
+            raise InvalidArgumentError(
+                f"without names {name}, but XLA_FLAGS has it already: take it out of "
+                "XLA_FLAGS, or call configure once."
+            )
+    cannot = {name for name in options if name in flags or name in unwanted}
+    if flags and not flags.startswith("--"):
+        cannot |= options.keys()  # It names a file of options.
+    if _SKIP_PASSES in flags:
+        cannot.add(_FUSED_OUTPUTS)  # It would not be safe.
+    if not has_512_bit_vectors():
+        cannot.add(_FLAG)
+    return {name: value for name, value in options.items() if name not in cannot}
 
 
 def _present_devices(flags: str) -> int | None:
@@ -236,17 +225,6 @@ def _known_options(names: Iterable[str]) -> list[str]:
             error = UnknownNameError("XLA option", name, XLA_CPU_OPTIONS)
             raise InvalidArgumentError(f"{settings.source_of(settings.LEFT_OUT)}: {error}")
     return chosen + named
-
-
-def _why_not(name: str, flags: str) -> str:
-    """Return why an option can't be set together with `flags`, or nothing if it can."""
-    if flags and not flags.startswith("--"):
-        return f"XLA_FLAGS names a file of options, {flags}, that Myriad leaves as it is"
-    if name == _FUSED_OUTPUTS and _SKIP_PASSES in flags:
-        return f"XLA_FLAGS has {_SKIP_PASSES} already, which keeps it from being safe"
-    if name == _FLAG and not has_512_bit_vectors():
-        return "this processor has no 512-bit vectors"
-    return ""
 
 
 def output_fusion_options() -> dict[str, str]:

@@ -108,7 +108,8 @@ class TrainingProgram:
     def evaluate(self) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Play greedy episodes; return their returns, whether they ended, and their steps."""
         state = self._training.loop.of_first_device(self.state)
-        return block_until_ready(self.evaluation(state.agent, state.key, state.num_updates))
+        results = self.evaluation(state.agent, state.key, state.num_updates)
+        return block_until_ready(results[:3])
 
     def train(self, run_folder: str | Path) -> TrainingResults:
         """Do what `train_and_evaluate` does, but compile nothing."""

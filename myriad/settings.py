@@ -9,7 +9,6 @@ Myriad keeps things, at the end of this module, and for XLA's options to leave o
 import dataclasses
 import io
 import os
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -112,7 +111,6 @@ class Settings:
 
     Attributes:
         sources: where each value comes from, such as "OPTIMAL_BATCH_SIZE of .env", by field.
-        tuned_for: what the file's batch size was measured for; None if the file doesn't say.
 
     Example:
         >>> settings = Settings.read(None, {"USE_BF16": "true"})
@@ -193,7 +191,6 @@ class Settings:
         "WANDB_TAGS", "--wandb-tags", "Tags of the run there, with commas between them.", _names
     )
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    tuned_for: str | None = None
 
     @classmethod
     def table(cls) -> dict[str, Setting]:
@@ -247,8 +244,6 @@ class Settings:
                     if value is not None:
                         values[name] = value
                         sources[name] = source
-        if sources.get("batch_size", "").endswith(_FILE):
-            values["tuned_for"] = of_file.get(f"{cls.table()['batch_size'].variable}_TUNED_FOR")
         return cls(**values, sources=sources)
 
     def switches(self) -> dict[str, Any]:
@@ -272,10 +267,9 @@ PLACES = ("home", "compilation_cache", "without_xla_options")
 
 
 def variables_in(text: str, file: object) -> dict[str, str]:
-    """Return the variables that a `.env` file sets, the last value of each.
+    """Return the variables that a `.env` file sets, as python-dotenv reads it.
 
-    A statement is `NAME=value`, optionally with `export` before it, quotes around the value or a
-    comment after it. A name alone sets nothing. `${OTHER}` is text like any other.
+    `${OTHER}` is text like any other, since a few lines that double it would fill the memory.
 
     Args:
         text: the content of the file.
@@ -285,28 +279,17 @@ def variables_in(text: str, file: object) -> dict[str, str]:
         InvalidArgumentError: a line is not a statement. The message names the line but doesn't
             repeat it, since it may hold a secret.
     """
+    from dotenv import dotenv_values
     from dotenv.parser import parse_stream
 
-    variables: dict[str, str] = {}
-    for statement in parse_stream(io.StringIO(text, newline="")):
-        if statement.error:
+    for statement in parse_stream(io.StringIO(text)):
+        if statement.error:  # python-dotenv would only log that it skips it.
             raise InvalidArgumentError(
-                f"{file}, line {_line_of(statement.original)}, must be NAME=value or a comment; "
-                "correct or remove it."
+                f"{file} must hold NAME=value or a comment from line {statement.original.line} on; "
+                "correct or remove what is there."
             )
-        if statement.key is None:
-            continue
-        variables.pop(statement.key, None)
-        if statement.value is not None:
-            variables[statement.key] = statement.value
-    return variables
-
-
-def _line_of(original: Any) -> int:
-    """Return the line of an invalid statement, whose original includes blank lines before it."""
-    text = original.string
-    blank = text[: len(text) - len(text.lstrip())]
-    return original.line + len(re.findall(r"\r\n|\n|\r", blank))
+    values = dotenv_values(stream=io.StringIO(text), interpolate=False)
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def source_of(variable: str, file: str = "") -> str:

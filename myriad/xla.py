@@ -34,8 +34,6 @@ from myriad.errors import InvalidArgumentError
 # `%name = type opcode(operands)`. A tuple's type has spaces and parentheses of its own, but none of
 # them around a word.
 _INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+ = .*? ([a-z][a-z0-9-]*)\(.*$", re.MULTILINE)
-_CALLBACK = re.compile(r'custom_call_target="[^"]*callback[^"]*"')
-_HOST_TRANSFER = "is_host_transfer=true"
 _KNOWN_PASSES = "known_trip_count"
 # The most bytes of compiled programs that are kept, and JAX's names of their files.
 _CACHE_BYTES = 2_000_000_000
@@ -77,17 +75,10 @@ class ProgramReport:
         temp_bytes: buffers that live only inside the call.
         alias_bytes: results written over donated arguments.
         generated_code_bytes: machine code; 0 on a CPU, where XLA doesn't say.
-        flops_estimate: the compiler's count, or None if it has none. It is unreliable: the body of
-            a loop counts once however often it runs, transcendental functions don't count, and the
-            number changes with XLA's version.
         instructions: instructions of the optimised HLO, including those inside fusions.
         fusions: fused kernels.
-        while_loops: loops that are left as loops.
         open_loops: loops whose number of passes the compiler doesn't know. A GPU's runtime asks its
             host in every pass of such a loop.
-        copies: copies of a buffer, including those that start an asynchronous copy.
-        custom_calls: calls into libraries, including host callbacks.
-        host_callbacks: calls into Python on the host, each a round trip.
     """
 
     argument_bytes: int
@@ -95,14 +86,9 @@ class ProgramReport:
     temp_bytes: int
     alias_bytes: int
     generated_code_bytes: int
-    flops_estimate: float | None
     instructions: int
     fusions: int
-    while_loops: int
     open_loops: int
-    copies: int
-    custom_calls: int
-    host_callbacks: int
 
     @property
     def peak_bytes(self) -> int:
@@ -141,32 +127,19 @@ def describe(compiled: jax.stages.Compiled) -> ProgramReport:
         temp_bytes=memory.temp_size_in_bytes,
         alias_bytes=memory.alias_size_in_bytes,
         generated_code_bytes=memory.generated_code_size_in_bytes,
-        flops_estimate=(compiled.cost_analysis() or {}).get("flops"),
         **_count_operations(compiled.as_text() or ""),
     )
 
 
 def _count_operations(hlo: str) -> dict[str, int]:
     lines = [(match[1], match[0]) for match in _INSTRUCTION.finditer(hlo)]
-    counts = Counter(opcode for opcode, _ in lines)
     return {
         "instructions": len(lines),
-        "fusions": counts["fusion"],
-        "while_loops": counts["while"],
+        "fusions": sum(opcode == "fusion" for opcode, _ in lines),
         "open_loops": sum(
             opcode == "while" and _KNOWN_PASSES not in line for opcode, line in lines
         ),
-        "copies": counts["copy"] + counts["copy-start"],
-        "custom_calls": counts["custom-call"],
-        "host_callbacks": sum(_reaches_host(opcode, line) for opcode, line in lines),
     }
-
-
-def _reaches_host(opcode: str, line: str) -> bool:
-    """Return whether an instruction calls Python on the host."""
-    # A callback is a custom call on CPUs and GPUs, and a send to the host on TPUs.
-    is_callback = opcode == "custom-call" and _CALLBACK.search(line) is not None
-    return is_callback or (opcode == "send" and _HOST_TRANSFER in line)
 
 
 def output_fusion(trace: Callable[[], ClosedJaxpr]) -> dict[str, str]:

@@ -32,7 +32,7 @@ from myriad import MyriadError, list_agents, list_envs, make_env
 from myriad import settings as outer
 from myriad.agents import AGENTS
 from myriad.api import evaluate_run
-from myriad.autotune import autotune, suggest_config, suggest_scan_chunk_size
+from myriad.autotune import autotune, suggest_scan_chunk_size
 from myriad.cli import main
 from myriad.cli.arguments import COMMANDS, load_command
 from myriad.cli.train import TrainingFlags
@@ -52,7 +52,7 @@ LEFT_OUT |= {"options", "given", "default_params", "actuator", "action_space"}
 PATHS = ["notes", "notes/precious.txt", "missing/x", "", "/dev/null", "/dev/full", "/proc", "run"]
 PATHS += ["run/config.toml", "x" * 300, "new folder", "../outside/x", "bad.toml", "fifo"]
 OUTPUTS = ["out.gif", "out.mp4", "out.txt", "missing/out.gif", "notes", "/dev/full", "/proc/x.gif"]
-TAKE_PATHS = ("config", "resume", "run_folder", "space", "warm_start", "write_env")
+TAKE_PATHS = ("config", "resume", "run_folder", "space", "start_from", "warm_start", "write_env")
 # What stands on a command line or in a file.
 WORDS = ["abc", "", " ", "-1", "0", "nan", "-inf", "1e400", "1.5", "9" * 5000, "none", "true", "[]"]
 WORDS += ["[1, 2]", "{a = 1}", '"', "\n", "1\nx = 2", "é", "0x10", "--env", "-", "--", "[" * 3000]
@@ -110,6 +110,7 @@ def required(command, env, agent, output):
         "settings": both,
         "render": ["--env", env, "--output", output, "--steps", "3"],
         "evaluate": ["run"],
+        "export": ["run", "--format", "stablehlo", "--output", output],
         "cite": ["notes/precious.txt"],
         "autotune": ["--show"],
         "tune": ["--env", env, "--n-trials", "0", "--study-name", "fuzzed", "--quiet"],
@@ -318,7 +319,7 @@ def targets():
     config = tiny("ppo")
     functions = [getattr(myriad, name) for name in myriad.__all__ if name != "MyriadError"]
     functions += [rollout.init, rollout.run, rollout.run_chunk, rollout.record_chunk]
-    functions += [evaluate_run, autotune, suggest_config, suggest_scan_chunk_size, record]
+    functions += [evaluate_run, autotune, suggest_scan_chunk_size, record]
     functions += [rollout.summary, TrainingConfig.from_toml, myriad.make_train(config)]
     fitting = {"env": env, "agent": agent, "config": config, "key": myriad.make_key(0)}
     fitting |= {"agent_state": config.learner.init(myriad.make_key(0), 2)}
@@ -340,7 +341,7 @@ def calls(draw, ends):
     ]
     fits = fitting | {"name": "ppo" if function is myriad.make_agent else "cartpole"}
     fits["state"] = rollout.init(0)  # a new one, since a chunk takes its arrays over
-    if function in (myriad.create_config, suggest_config, suggest_scan_chunk_size):
+    if function in (myriad.create_config, suggest_scan_chunk_size):
         fits |= {"env": "cartpole", "agent": "pid"}
     arguments = {
         each.name: fits.get(each.name)

@@ -6,7 +6,6 @@ import pytest
 
 from myriad import create_config, presets, train_and_evaluate
 from myriad.cli import main
-from myriad.cli.arguments import parse
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.presets import list_presets, load_preset
 from myriad.training.active_settings import active_settings
@@ -44,20 +43,6 @@ def test_every_learner_has_the_presets_of_the_guide(agent):
     baseline = create_config("cartpole-control", agent, preset="baseline")
     plain = create_config("cartpole-control", agent)
     assert baseline == plain
-
-
-def test_a_file_wins_over_a_preset_and_a_flag_over_both(files, tmp_path):
-    files(ppo='[quick]\nnum_envs = 32\nrollout_steps = 8\neval_rollouts = 4\n"agent.gamma" = 0.5')
-    file = tmp_path / "mine.toml"
-    file.write_text('env = "cartpole-control"\nagent = "ppo"\npreset = "quick"\nnum_envs = 64\n')
-    flags = ["train", "--config", str(file), "--eval-rollouts", "6"]
-    config = parse(flags).training()
-    assert (config.num_envs, config.rollout_steps, config.eval_rollouts) == (64, 8, 6)
-    assert config.agent_options["gamma"] == 0.5
-    given = {"preset": "quick", "num_envs": 64, "agent.gamma": 0.9}
-    config = create_config("cartpole-control", "ppo", **given)
-    assert (config.num_envs, config.rollout_steps) == (64, 8)
-    assert config.agent_options["gamma"] == 0.9
 
 
 def test_a_length_that_you_give_replaces_that_of_a_preset(files):

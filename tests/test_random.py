@@ -178,24 +178,6 @@ def test_a_changed_bit_of_the_environment_or_the_step_changes_half_of_a_word():
         assert np.abs(flips - 0.5).max() < 0.02
 
 
-def test_birthday_spacings_repeat_as_often_as_chance_allows():
-    """Marsaglia: of m birthdays in a year of n days, m^3 / 4n spacings should repeat."""
-    drawn = words(num_steps=500, num_envs=1024, num_words=1).reshape(500, 1024) >> 5
-    spacings = np.sort(np.diff(np.sort(drawn, axis=1), axis=1), axis=1)
-    repeats = (np.diff(spacings, axis=1) == 0).sum()
-    expected = 500 * 1024**3 / (4 * 2**27)
-    assert abs(repeats - expected) < 5 * np.sqrt(expected)
-
-
-@pytest.mark.slow
-def test_single_words_collide_as_often_as_chance_allows():
-    drawn = words(num_steps=256, num_envs=4096, num_words=2).reshape(-1, 2)
-    for word in range(2):
-        collisions = len(drawn) - len(np.unique(drawn[:, word]))
-        expected = len(drawn) ** 2 / 2**33
-        assert abs(collisions - expected) < 5 * np.sqrt(expected)
-
-
 def pair_collisions(num_steps: int, num_envs: int, generate, share: int = 1) -> int:
     """Count equal pairs of consecutive words among those whose value is in the first `share`-th.
 

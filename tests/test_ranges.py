@@ -35,7 +35,7 @@ from myriad.training.config import TOTAL_STEPS, TrainingConfig
 
 ROOT = Path(__file__).parents[1]
 FUNCTIONS = [getattr(myriad, name) for name in myriad.__all__ if name != "MyriadError"]
-FUNCTIONS += [autotuner.autotune, autotuner.suggest_config, autotuner.suggest_scan_chunk_size]
+FUNCTIONS += [autotuner.autotune, autotuner.suggest_scan_chunk_size]
 TINY = 1e-50
 NEGATIVE = -1.5
 NUMBERS = [math.nan, math.inf, -math.inf, NEGATIVE, -1, 0, TINY, 1e39, 10**400, 2**130, True, "1"]

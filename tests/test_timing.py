@@ -6,7 +6,6 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -55,25 +54,6 @@ def test_the_interval_is_the_narrowest_that_keeps_its_confidence(num_samples, co
     rank = timing._rank(num_samples, confidence)
     assert rank == 0 or coverage(rank) >= confidence
     assert coverage(rank + 1) < confidence
-
-
-@pytest.mark.parametrize("distribution", ["standard_exponential", "two-valued"])
-def test_the_interval_covers_the_median_of_any_distribution(distribution):
-    generator, shape = np.random.default_rng(0), (4000, 15)
-    samples, median = generator.standard_exponential(shape), math.log(2)
-    if distribution == "two-valued":
-        samples, median = generator.integers(0, 2, shape) * 1.0, 0.5
-    intervals = [timing.median_interval(row.tolist()) for row in samples]
-    covered = np.mean([low <= median <= high for low, high in intervals])
-    assert covered >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / shape[0])
-
-
-@given(st.lists(finite, min_size=6, max_size=60), st.randoms())
-def test_the_interval_encloses_the_sample_median_whatever_the_order(samples, order):
-    low, high = timing.median_interval(samples)
-    assert low <= np.median(samples) <= high
-    shuffled = order.sample(samples, len(samples))
-    assert timing.median_interval(shuffled) == (low, high)
 
 
 # --- what a sample is
@@ -283,19 +263,6 @@ def test_each_pair_has_both_sides_in_an_order_that_varies_and_repeats_with_the_s
 
     assert set(orders(0)) == {"ab", "ba"}
     assert orders(0) == orders(0) != orders(1)
-
-
-def test_the_ratio_is_of_the_seconds_of_a_pair(clock):
-    generator = np.random.default_rng(0)
-    noisy = timing.compare(
-        lambda: clock.work(generator.uniform(1, 2)), clock.work, min_sample_s=0.5, clock=clock
-    )
-    expected = tuple(
-        b_s / a_s for a_s, b_s in zip(noisy.a.samples_s, noisy.b.samples_s, strict=True)
-    )
-    assert noisy.pair_ratios == expected
-    assert noisy.b_over_a == np.median(expected)
-    assert noisy.b_over_a_low < noisy.b_over_a < noisy.b_over_a_high
 
 
 # --- words

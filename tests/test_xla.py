@@ -5,7 +5,6 @@ import time
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from myriad import xla
@@ -38,28 +37,6 @@ def test_a_donated_argument_shares_its_room_with_the_result():
     assert donated.peak_bytes == kept.peak_bytes - 1024
 
 
-@pytest.mark.parametrize("num_steps", [10, 1000])
-def test_flops_count_the_body_of_a_loop_once(num_steps):
-    once = describe(compiled(lambda x: x * 2.0 + 1.0, KIB)).flops_estimate
-    looped = describe(
-        compiled(lambda x: jax.lax.fori_loop(0, num_steps, lambda _, x: x * 2.0 + 1.0, x), KIB)
-    )
-    assert (looped.while_loops, looped.open_loops) == (1, 0)
-    assert once == 512
-    assert looped.flops_estimate < 2 * once
-
-
-def test_callbacks_are_told_from_library_calls():
-    def fn(x):
-        jax.debug.callback(lambda x: None, x)
-        y = jax.pure_callback(np.sort, x, x)
-        return y, jnp.linalg.cholesky(jnp.diag(x[:4] + 1))
-
-    report = describe(compiled(fn, KIB))
-    assert report.host_callbacks == 2
-    assert report.custom_calls == 3
-
-
 def test_operations_are_counted_on_every_platform_s_spelling():
     counts = _count_operations("""
 HloModule jit_f, is_scheduled=true, entry_computation_layout={(f32[8]{0})->(f32[8]{0})}
@@ -81,15 +58,7 @@ ENTRY %main (x: f32[8]) -> (f32[8], s32[]) {
   ROOT %gemm = (f32[8]{0}, s8[0]{0}) custom-call(%done), custom_call_target="__cublas$gemm"
 }
 """)
-    assert counts == {
-        "instructions": 11,
-        "fusions": 1,
-        "while_loops": 1,
-        "open_loops": 1,
-        "copies": 2,
-        "custom_calls": 2,
-        "host_callbacks": 2,
-    }
+    assert counts == {"instructions": 11, "fusions": 1, "open_loops": 1}
 
 
 def test_only_a_compiled_program_can_be_described():

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -99,7 +98,6 @@ def alternate(
     with contextlib.ExitStack() as stack:
         sides = [stack.enter_context(LibraryProcess(case.side)) for case in cases]
         pairs = list(zip(sides, outcomes, strict=True))
-        on_event("importing", outcomes)
         for side, outcome in pairs:  # all sides start before the first compilation is timed
             with _failure_noted(side, outcome):
                 outcome.hello = side.reply(budget.prepare_timeout_s)
@@ -108,17 +106,13 @@ def alternate(
                 _describe_machine(outcome, outcomes)
         for side, outcome in _alive(pairs):
             on_event(f"compiling {outcome.case.side}", outcomes)
-            start = time.monotonic()
             request = {"case": asdict(outcome.case), "min_call_s": budget.min_call_s}
             with _failure_noted(side, outcome):
                 outcome.prepared = side.ask({"do": "prepare"} | request, budget.prepare_timeout_s)
-                ready_s = time.monotonic() - start
-                on_event(f"{outcome.case.side} is ready after {ready_s:.1f} s", outcomes)
-        _run_rounds(pairs, budget, on_event)
+        _run_rounds(pairs, budget)
         for side, outcome in _alive(pairs):
             with _failure_noted(side, outcome):
                 outcome.stats = side.ask({"do": "stats"}, budget.call_timeout_s)
-    on_event("done", outcomes)
     return outcomes
 
 
@@ -156,10 +150,8 @@ def _processor() -> dict[str, Any]:
     }
 
 
-def _run_rounds(pairs: _Pairs, budget: Budget, on_event: OnEvent) -> None:
+def _run_rounds(pairs: _Pairs, budget: Budget) -> None:
     from myriad.timing import interleave
-
-    outcomes = [outcome for _, outcome in pairs]
 
     # A side that has failed keeps its place in each round, so that ratios compare calls of the same
     # round.
@@ -169,9 +161,6 @@ def _run_rounds(pairs: _Pairs, budget: Budget, on_event: OnEvent) -> None:
             with _failure_noted(side, outcome):
                 seconds = side.ask({"do": "call"}, budget.call_timeout_s)["seconds"]
         outcome.seconds.append(seconds)
-        taken = {len(each.seconds) for each in outcomes}
-        if len(taken) == 1 and _alive(pairs):
-            on_event(f"round {taken.pop()}", outcomes)
         return seconds
 
     # One side runs at a time. With two at once, each on its own core, ratios scattered by 6 to 9%.

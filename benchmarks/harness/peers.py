@@ -19,13 +19,12 @@ from typing import NoReturn
 from benchmarks.harness.libraries import DECLARED, Library, SuiteError, known
 
 FOLDER = Path(__file__).resolve().parents[2] / ".peers"
-WORKER = Path(__file__).parents[1] / "sides" / "peer_process.py"
 # The file is written last, and lists what was installed. So an interrupted installation, or one of
 # other versions, does not count.
 _STAMP = "installed.txt"
-# The folder in which the peer's process runs. `python -P` keeps the script's folder off the import
-# path, and this folder is empty.
-_EMPTY = "empty"
+# The folder of the peer's import path, besides its packages. It holds a link to our suites alone,
+# because the repository holds another `myriad`.
+_SUITES = "suites"
 
 
 def declared() -> dict[str, Library]:
@@ -34,9 +33,11 @@ def declared() -> dict[str, Library]:
 
 
 def is_installed(name: str) -> bool:
-    """Whether the environment of a peer holds what libraries.toml asks for."""
+    """Whether the environment of a peer holds what libraries.toml asks for, and our suites."""
     stamp = FOLDER / name / _STAMP
-    return stamp.is_file() and stamp.read_text(encoding="utf-8") == _stamp_of(declared()[name])
+    has_suites = (FOLDER / name / _SUITES / "benchmarks").exists()
+    wanted = _stamp_of(declared()[name])
+    return has_suites and stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted
 
 
 def how_to_install(name: str) -> str:
@@ -68,19 +69,28 @@ def install(name: str) -> None:
     for step in steps:
         if subprocess.run(step, check=False).returncode:
             raise SuiteError(f"{name} could not be installed: `{' '.join(step)}` failed.")
-    (folder / _EMPTY).mkdir()
+    link_suites(folder)
     (folder / _STAMP).write_text(_stamp_of(peer), encoding="utf-8")
+
+
+def link_suites(folder: Path) -> None:
+    """Let the Python of a peer's environment find our suites, and nothing else of ours."""
+    (folder / _SUITES).mkdir()
+    (folder / _SUITES / "benchmarks").symlink_to(Path(__file__).parents[1].resolve())
+
+
+def command(name: str, module: str, *arguments: str) -> tuple[list[str], dict[str, str]]:
+    """Return the command that runs a module of our suites in a peer's Python, and its path."""
+    folder = FOLDER / name
+    python = str(folder / "bin" / "python")
+    return [python, "-P", "-m", module, *arguments], {"PYTHONPATH": str(folder / _SUITES)}
 
 
 def enter(name: str) -> NoReturn:
     """Replace this process by the peer's side, in its Python and without our packages."""
-    folder = FOLDER / name
-    environ = {
-        key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME"}
-    }
-    python = str(folder / "bin" / "python")
-    os.chdir(folder / _EMPTY)
-    os.execve(python, [python, "-P", str(WORKER), name], environ)  # noqa: S606  (needs no shell)
+    arguments, path = command(name, "benchmarks.sides.peer_process", name)
+    inherited = {key: value for key, value in os.environ.items() if key != "PYTHONHOME"}
+    os.execve(arguments[0], arguments, inherited | path)  # noqa: S606  (needs no shell)
 
 
 def _uv() -> list[str] | None:

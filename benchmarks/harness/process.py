@@ -25,7 +25,7 @@ from benchmarks.harness.worker import ChildError
 ROOT = Path(__file__).resolve().parents[2]
 Reply = dict[str, Any]
 _LOOK_S = 0.25  # seconds between checks of the memory, so rare that they don't disturb measurements
-_PARENT_FIELD = 1  # fields of /proc/<pid>/stat, counted from after the command's name
+_SESSION_FIELD = 3  # fields of /proc/<pid>/stat, counted from after the command's name
 _RSS_FIELD = 21
 # The share of free memory. The rest is for the system, and for processes that start meanwhile.
 _SHARE_OF_MEMORY = 0.9
@@ -226,19 +226,13 @@ def available_bytes() -> int:
     return sys.maxsize if left is None else int(_SHARE_OF_MEMORY * left)
 
 
-def _resident_bytes(pid: int) -> int:
-    """Return the memory of a process and all that it started, or 0 if `/proc` is missing."""
-    processes: dict[int, tuple[int, int]] = {}  # of each process: its parent, its pages in memory
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
-            text = (folder / "stat").read_text(encoding="utf-8", errors="replace")
-            # The command's name in parentheses may hold spaces.
-            fields = text.rpartition(")")[2].split()
-            processes[int(folder.name)] = int(fields[_PARENT_FIELD]), int(fields[_RSS_FIELD])
+def _resident_bytes(session: int) -> int:
+    """Return the memory of a session's processes, or 0 if `/proc` is missing."""
     pages = 0
-    left = [pid]
-    while left:
-        parent = left.pop()
-        pages += processes.get(parent, (0, 0))[1]
-        left += [child for child, (its_parent, _) in processes.items() if its_parent == parent]
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            # The command's name in parentheses may hold spaces.
+            fields = stat.read_text(errors="replace").rpartition(")")[2].split()
+            if int(fields[_SESSION_FIELD]) == session:
+                pages += int(fields[_RSS_FIELD])
     return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,11 +1,12 @@
 """The programs of compile.py, memory_profile.py and scan_chunk.py: a rollout or a training.
 
 A rollout has a fixed policy, a training an agent that learns. Both compile ahead of time, return
-the compiler's statements about them, and then run a given number of steps.
+the compiler's statements about them, and then run a given number of steps. devices.py runs rollouts
+without compiling ahead.
 """
 
 import time
-from typing import Any
+from typing import Any, Self
 
 from benchmarks.harness.process import Reply, run
 from benchmarks.harness.results import machine_columns
@@ -18,19 +19,24 @@ STEPS_PER_ENV = 1_000_000
 
 
 class RolloutProgram:
-    """The rollout of a fixed policy, compiled ahead of time. `start` allocates memory.
+    """The rollout of a fixed policy. `start` allocates memory, and `compile` does not.
 
     It has the attributes of `myriad.programs.TrainingProgram` that these suites read.
     """
 
-    def __init__(self, env: Any, agent: Any, num_envs: int, scan_chunk_size: int):
+    def __init__(self, env: Any, agent: Any, num_envs: int, scan_chunk_size: int, **options: Any):
+        from myriad import Rollout
+
+        self.rollout = Rollout(env, agent, num_envs, scan_chunk_size, **options)
+        self.scan_chunk_size = scan_chunk_size
+        self.num_devices = self.rollout.layout.num_devices
+
+    def compile(self) -> Self:
+        """Compile ahead of time, for what the compiler says."""
         import jax
 
-        from myriad import Rollout
         from myriad.xla import describe
 
-        self.rollout = Rollout(env, agent, num_envs, scan_chunk_size)
-        self.scan_chunk_size = scan_chunk_size
         first = jax.jit(self.rollout.init, static_argnums=0).lower(0).compile()
 
         def shape_of(leaf: Any, sharding: Any) -> Any:
@@ -40,13 +46,13 @@ class RolloutProgram:
         start = time.perf_counter()
         chunk = self.rollout.compile(state)
         self.compile_s = time.perf_counter() - start
-        self.num_devices = self.rollout.layout.num_devices
         self.reports = describe(chunk), describe(first)
+        return self
 
     @property
-    def stated_bytes(self) -> int:
-        """The programs' peak memory on all devices together, as stated by the compiler."""
-        return self.num_devices * max(report.peak_bytes for report in self.reports)
+    def updates(self) -> Any:
+        """The compiled chunk."""
+        return self.rollout.compile(self.state)
 
     def start(self) -> None:
         """Reset every environment."""
@@ -67,7 +73,7 @@ def program(env: str, agent: str, num_envs: int, scan_chunk_size: int) -> Any:
     made = myriad.make_env(env)
     policy = myriad.make_agent(agent, made)
     if not hasattr(policy, "update"):
-        return RolloutProgram(made, policy, num_envs, scan_chunk_size)
+        return RolloutProgram(made, policy, num_envs, scan_chunk_size).compile()
     from myriad.programs import TrainingProgram
 
     return TrainingProgram(
@@ -91,7 +97,7 @@ def request_of(workload: Workload) -> dict[str, Any]:
 
 
 def machine() -> Reply:
-    """Ask a child for this machine's `columns` of a row, its free bytes and its usable devices.
+    """Ask a child for this machine's `columns` of a row and its usable devices.
 
     Rows for failures need the columns too.
 
@@ -108,7 +114,6 @@ def _machine_of_child() -> Reply:
     import jax
 
     import myriad
-    from myriad import hardware
 
     myriad.configure()
     columns = machine_columns()
@@ -116,6 +121,5 @@ def _machine_of_child() -> Reply:
     is_cpu = columns["device"] == "cpu"
     return {
         "columns": columns,
-        "available_bytes": hardware.fingerprint().memory_available_bytes,
         "usable_devices": columns["cores"] if is_cpu else jax.local_device_count(),
     }

@@ -11,48 +11,36 @@ from benchmarks.harness.worker import ChildError, peak_bytes
 _TIMEOUT_S = 1_200.0
 
 
-def trained(fields: dict[str, Any], cache: str | None = None, **options: Any) -> Reply:
-    """Train to the target return or to the end, in a new process.
+def trained(fields: dict[str, Any]) -> Reply:
+    """Train to the target return or to the end, in a new process with an empty cache.
 
     Args:
         fields: the training, as `create_config` takes it.
-        cache: the folder of compiled programs; by default an empty one.
-        **options: `cpu_devices` of `myriad.configure`, `profile_chunks` of `train_and_evaluate`.
 
     Returns:
         the columns of its `row`. If it didn't end in an error, also `train_s`, the seconds of its
-        updates, and `loop_s`, those of all but compiling.
+        updates.
     """
-    request = {"fields": fields, "started": time.time(), **options}
     with tempfile.TemporaryDirectory() as folder:
+        request = {"fields": fields, "started": time.time(), "folder": folder}
         try:
             return run(
                 "benchmarks.harness.trainings:train_once",
-                request | {"folder": folder},
+                request,
                 timeout_s=_TIMEOUT_S,
-                MYRIAD_COMPILATION_CACHE=cache or folder,
+                MYRIAD_COMPILATION_CACHE=folder,
             )
         except ChildError as error:
             return {"row": error.columns}
 
 
-def train_once(
-    fields: dict[str, Any],
-    started: float,
-    folder: str,
-    cpu_devices: int | None = None,
-    profile_chunks: int = 0,
-) -> Reply:
+def train_once(fields: dict[str, Any], started: float, folder: str) -> Reply:
     """Train as a user would. The seconds count from `started`. Runs in a child."""
     import myriad
 
-    myriad.configure(cpu_devices)
-    results = myriad.train_and_evaluate(
-        myriad.create_config(**fields),
-        f"{folder}/run",
-        quiet=True,
-        profile_chunks=profile_chunks,
-    )
+    myriad.configure()
+    config = myriad.create_config(**fields)
+    results = myriad.train_and_evaluate(config, f"{folder}/run", quiet=True)
     seconds = time.time() - started
     last = results.evaluations[-1]
     timings = results.timings
@@ -72,5 +60,4 @@ def train_once(
         "status": "ok" if reached else "failed",
         "reason": "" if reached else missed,
     }
-    loop_s = timings.total_s - timings.compile_s
-    return {"row": row, "train_s": timings.train_s, "loop_s": loop_s}
+    return {"row": row, "train_s": timings.train_s}

@@ -1,4 +1,4 @@
-"""What runs inside a child: report a failure, state the peak memory, call one function and time it.
+"""What runs inside a child: reply, report a failure, state the peak memory, time a call.
 
 `python -m benchmarks.harness.worker TARGET REQUEST` is the child that harness/process.py starts.
 Standard library only, because peers run this in a Python without Myriad.
@@ -11,7 +11,7 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -98,23 +98,39 @@ def peak_resident_bytes() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def main() -> None:
-    """Call the function, reply, and time the call that it returned for each line of stdin."""
+def answer(replies: Iterable[Any], refusals: tuple[type[Exception], ...] = ()) -> None:
+    """Write each reply as a line of JSON to stdout, and a failure as the last one.
+
+    Any failure that is not named here ends the process, and the parent reads its reason from
+    stderr. Whatever libraries print goes to stderr as well.
+
+    Args:
+        replies: makes the replies.
+        refusals: errors that mean a refusal, in addition to `NotImplementedError`.
+    """
     end_with_parent()
-    replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # libraries may print anything to stdout
-    target, request = sys.argv[1:]
-    module, _, name = target.partition(":")
+    stdout = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     try:
-        found = getattr(importlib.import_module(module), name)(**json.loads(request))
-        reply, *calls = found if isinstance(found, tuple) else (found,)
-        print(json.dumps(reply), file=replies, flush=True)
-        for _ in sys.stdin if calls else ():
-            print(json.dumps({"seconds": seconds_of(*calls)}), file=replies, flush=True)
+        for reply in replies:
+            print(json.dumps(reply), file=stdout, flush=True)
     # JAX raises RuntimeError, also if memory runs out. Myriad raises ValueError.
-    except (NotImplementedError, ImportError, RuntimeError, MemoryError, ValueError) as error:
-        print(json.dumps({"failure": failure_of(error)}), file=replies, flush=True)
+    except (
+        *(*refusals, NotImplementedError),
+        *(ImportError, RuntimeError, MemoryError, ValueError),
+    ) as error:
+        print(json.dumps({"failure": failure_of(error, refusals)}), file=stdout, flush=True)
+
+
+def _replies(target: str, request: str) -> Iterator[Any]:
+    """Call the function, and time the call that it returned for each line of stdin."""
+    module, _, name = target.partition(":")
+    found = getattr(importlib.import_module(module), name)(**json.loads(request))
+    reply, *calls = found if isinstance(found, tuple) else (found,)
+    yield reply
+    for _ in sys.stdin if calls else ():
+        yield {"seconds": seconds_of(*calls)}
 
 
 if __name__ == "__main__":
-    main()
+    answer(_replies(*sys.argv[1:]))

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 Tier = Literal["quick", "full"]
-Device = Literal["cpu", "gpu"]
 
 
 @dataclass(frozen=True)
 class Workload:
-    """The environments and agent that a benchmark steps, and the devices on which it is measured.
+    """The environments and agent that a benchmark steps.
 
     With `num_seeds`, that many trainings run in parallel, each in `num_envs` environments.
     """
@@ -27,7 +26,6 @@ class Workload:
     num_envs: int
     scan_chunk_size: int
     tiers: tuple[Tier, ...]
-    devices: tuple[Device, ...]
     num_steps: int | None = None
     num_seeds: int | None = None
 

@@ -19,13 +19,12 @@ from benchmarks.harness.libraries import (
     mistake_in,
     validated,
 )
-from benchmarks.harness.workload import Device, Tier, Workload
+from benchmarks.harness.workload import Tier, Workload
 
 SUITE_FILE = Path(__file__).parents[1] / "suite.toml"
 # Their tables declare whole trainings, and those of all other suites workloads.
 TRAINING_SUITES = ("training", "autotune", "presets", "tuning")
 TIERS = get_args(Tier)
-DEVICES = get_args(Device)
 CARTPOLE = "cartpole-control"
 
 Positive = Annotated[float, Field(gt=0)]
@@ -45,7 +44,6 @@ class Training:
     env: str
     agent: str
     tiers: tuple[Tier, ...]
-    devices: tuple[Device, ...]
     num_envs: int | None = None
     num_steps: int | None = None
     target_return: float | None = None
@@ -215,7 +213,7 @@ def sizes_of(suite: str, env: str, num_envs: int | None = None, *, full: bool) -
     if num_envs:
         smaller = [workload for workload in workloads if workload.num_envs <= num_envs]
         nearest = (smaller or workloads[:1])[-1]
-        return [replace(nearest, num_envs=num_envs, devices=DEVICES)]
+        return [replace(nearest, num_envs=num_envs)]
     tier = tier_from_environment()
     return [workload for workload in workloads if full or tier in workload.tiers]
 

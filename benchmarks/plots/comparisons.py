@@ -1,12 +1,6 @@
-"""Figures that compare libraries, agents that learn, and programs that compile.
+"""The figure that compares libraries. Its title is the finding, which is computed from the rows."""
 
-Each function takes the rows of one machine and returns a figure. Its title is the finding, which is
-computed from the rows. Names are listed from top to bottom, and values lie along the x axis.
-"""
-
-import textwrap
 from collections.abc import Sequence
-from statistics import median
 from typing import Any
 
 from benchmarks.harness.libraries import OURS, library_of
@@ -20,11 +14,8 @@ from benchmarks.plots.style import (
     environments,
     interval,
     label_of,
-    legend_below_title,
     measured,
-    median_of,
     number,
-    numbers,
     page,
     short_number,
     short_times,
@@ -32,9 +23,6 @@ from benchmarks.plots.style import (
     style_of,
     words_beside,
 )
-
-# Neither is the colour of a library. One is light and one is dark, to tell them apart in grey.
-_COLD, _CACHED = "#555555", "#BBBBBB"
 
 
 def library_comparison(rows: Sequence[TextRow]) -> Any:
@@ -91,10 +79,8 @@ def _standings(axes: Any, rows: Sequence[TextRow]) -> None:
             labels[place].set_fontweight("bold")
     for place, row in enumerate(absent, len(ranked)):
         labels[place].set_color("#888888")
-        reason = f"{row['status']}: {row['reason']}".rstrip(": ")
-        reason = textwrap.shorten(reason, 100, placeholder=" ...")
-        beside = ("axes fraction", "data")
-        axes.annotate(reason, (0.01, place), xycoords=beside, fontsize=8, color=GREY, va="center")
+        beside = {"xycoords": ("axes fraction", "data"), "va": "center"}
+        axes.annotate(row["status"], (0.01, place), fontsize=8, color=GREY, **beside)
 
 
 def _name(library: str) -> str:
@@ -119,17 +105,11 @@ def _times_ours(row: TextRow, rows: Sequence[TextRow]) -> float | None:
 def _compared(rows: Sequence[TextRow]) -> str:
     """Describe the comparison, and how a starred library differs."""
     notes = {library_of(row["library"]): row["reason"] for row in measured(rows) if row["reason"]}
-    stars = [
-        f"* {name}: {textwrap.shorten(note, 110, placeholder=' ...')}"
-        for name, note in notes.items()
-    ]
-    calls = f"Auto-reset; median and 95% interval of {calls_of(rows)} calls."
-    return "\n".join(
-        [
-            f"{calls} Each library in its own process, called in turn; ratios are of the medians.",
-            *stars,
-        ]
+    shown = (
+        f"Auto-reset; median and 95% interval of {calls_of(rows)} calls. "
+        "Each library in its own process, called in turn; ratios are of the medians."
     )
+    return "\n".join([shown, *(f"* {name}: {note}" for name, note in notes.items())])
 
 
 def comparison_finding(rows: Sequence[TextRow]) -> str:
@@ -152,54 +132,14 @@ def comparison_finding(rows: Sequence[TextRow]) -> str:
         for row, ratio in closest.values()
         if ratio < 1
     ]
-    ahead = sorted((ratio for _, ratio in closest.values() if ratio >= 1))
-    names = {_name(row["library"]) for row, _ in closest.values()}
-    fastest = names.pop() if len(names) == 1 else "the fastest other library"
     if not slower:
-        many = span([short_times(ratio) for ratio in ahead])
+        names = {_name(row["library"]) for row, _ in closest.values()}
+        fastest = names.pop() if len(names) == 1 else "the fastest other library"
+        many = span(
+            [short_times(ratio) for ratio in sorted(ratio for _, ratio in closest.values())]
+        )
         return f"Myriad steps {env} {many} times as fast as {fastest}"
-    elsewhere = (
-        f"; elsewhere {span([short_times(ratio) for ratio in ahead])} times {fastest}"
-        if ahead
-        else ""
-    )
-    return f"Myriad is slower on {env}: {', '.join(slower)}{elsewhere}"
-
-
-def seconds_to_solve(rows: Sequence[TextRow]) -> Any:
-    """Return a figure of the seconds to the target return: a dot per seed, a bar to the median."""
-    groups = by_key(rows, "env", "library", "agent")
-    shown = (
-        "From the start of the process to an evaluation at the target return: a dot is a seed, "
-        "the bar ends at the median, its hatched part is the median time to compile. "
-        "Seeds that missed the target are counted, not drawn."
-    )
-    figure, ((axes,),) = page(solve_finding(rows), caption(rows, shown), 2 + 0.55 * len(groups))
-    names = []
-    for place, ((env, library, agent), own) in enumerate(groups.items()):
-        done = measured(own)
-        names.append(f"{label_of(library)} {agent}\n{env}\n{len(done)} of {len(own)} seeds")
-        if not done:
-            words_beside(axes, "no seed reached the target", 0, place, color=GREY)
-            continue
-        color = style_of(library)["color"]
-        middle = median_of(done, "run_s")
-        compile_s = median_of(done, "compile_s")
-        seconds = numbers(done, "run_s")
-        axes.barh(place, middle, height=0.6, color=color, alpha=0.35)
-        hatched = {"color": "none", "edgecolor": color, "hatch": "////", "linewidth": 0}
-        axes.barh(place, compile_s, height=0.6, **hatched)
-        axes.plot([middle] * 2, [place - 0.3, place + 0.3], color=color, linewidth=3)
-        # One height within the bar per seed, so that equal seconds stay visible as two dots.
-        heights = [place + 0.36 * ((i + 0.5) / len(done) - 0.5) for i in range(len(done))]
-        dots = {"markersize": 5, "markeredgecolor": "white", "gid": "seeds"}
-        axes.plot(seconds, heights, "o", color=color, **dots)
-        words = f"{middle:.3g} s, {compile_s:.2g} s of it compiling"
-        words_beside(axes, words, max(seconds), place)
-    _name_lines(axes, names)
-    axes.set(xlim=(0, 1.45 * max(numbers(measured(rows), "run_s"))))
-    axes.set_xlabel("seconds to the target return")
-    return figure
+    return f"Myriad is slower on {env}: {', '.join(slower)}"
 
 
 def _name_lines(axes: Any, names: Sequence[str], fontsize: int = 8) -> None:
@@ -208,79 +148,3 @@ def _name_lines(axes: Any, names: Sequence[str], fontsize: int = 8) -> None:
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
-
-
-def solve_finding(rows: Sequence[TextRow]) -> str:
-    """Return the time of each environment's quickest agent, and count the missed targets."""
-    parts = []
-    for (env,), own in by_key(measured(rows), "env").items():
-        groups = by_key(own, "library", "agent")
-        (library, agent), best = min(groups.items(), key=lambda group: median_of(group[1], "run_s"))
-        seconds = numbers(best, "run_s")
-        spread = f" ({min(seconds):.3g} to {max(seconds):.3g} s)" if len(seconds) > 1 else ""
-        parts.append(f"{label_of(library)} {agent} solves {env} in {median(seconds):.3g} s{spread}")
-    missed = len(rows) - len(measured(rows))
-    text = "; ".join(parts) + (
-        f"; {missed} of {len(rows)} trainings missed the target" if missed else ""
-    )
-    return text[0].upper() + text[1:]
-
-
-def compile_time(rows: Sequence[TextRow]) -> Any:
-    """Return a figure of each program's seconds to compile, cold and cached."""
-    rows = measured(rows)
-    programs = by_key(rows, "env", "agent", "library", "num_envs")
-    shown = (
-        f"Every launch in a process of its own; a bar is the median of {calls_of(rows)} launches."
-    )
-    height = 2.1 + 0.5 * len(programs)
-    figure, ((axes,),) = page(compile_finding(rows), caption(rows, shown), height)
-    looks = (
-        ("compile", -0.2, _COLD, "cold"),
-        ("compile_cached", 0.2, _CACHED, "from the persistent cache"),
-    )
-    for suite, shift, color, label in looks:
-        for place, every in enumerate(programs.values()):
-            own = [row for row in every if row["suite"] == suite]
-            if not own:
-                continue
-            height = place + shift
-            seconds = numbers(own, "compile_s")
-            middle = median_of(own, "compile_s")
-            axes.barh(height, middle, height=0.38, color=color, label=label)
-            label = "_nolegend_"  # noqa: PLW2901  (once per look)
-            if len(seconds) > 1:
-                axes.plot(seconds, [height] * len(seconds), ".", color="#000000", markersize=5)
-            words_beside(axes, f"{middle:.2g} s", max(seconds), height)
-    _name_lines(axes, [_program(*key) for key in programs])
-    axes.set(xlim=(0, 1.12 * max(numbers(rows, "compile_s"))))
-    axes.set_xlabel("seconds to trace and compile")
-    legend_below_title(figure, axes, columns=2)
-    return figure
-
-
-def _program(env: str, agent: str, library: str, num_envs: str) -> str:
-    whose = "" if library == OURS else f"{label_of(library)}, "
-    size = f", {environments(num_envs)}" if num_envs else ""
-    return f"{env}\n{whose}{agent}{size}"
-
-
-def compile_finding(rows: Sequence[TextRow]) -> str:
-    """Say how long the programs take to compile, and how much of that the cache saves."""
-    cold = _median_compile_s(rows, "compile")
-    cached = _median_compile_s(rows, "compile_cached")
-    ratios = sorted(cold[key] / cached[key] for key in cold.keys() & cached.keys())
-    seconds = span([f"{value:.2g}" for value in sorted((cold or cached).values())])
-    if not cold:
-        return f"From the persistent cache a program is ready in {seconds} s"
-    if not ratios:
-        return f"A program compiles in {seconds} s"
-    many = span([short_times(ratio) for ratio in ratios])
-    verdict = f"the persistent cache makes that {many} times as fast"
-    return f"A program compiles in {seconds} s; {verdict}"
-
-
-def _median_compile_s(rows: Sequence[TextRow], suite: str) -> dict[tuple[str, ...], float]:
-    of_suite = [row for row in measured(rows) if row["suite"] == suite]
-    programs = by_key(of_suite, "env", "agent", "library", "num_envs")
-    return {program: median_of(own, "compile_s") for program, own in programs.items()}

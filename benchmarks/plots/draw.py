@@ -21,9 +21,8 @@ from benchmarks.harness.results import (
     make_folder,
     read_csv,
 )
-from benchmarks.plots.comparisons import compile_time, library_comparison, seconds_to_solve
+from benchmarks.plots.comparisons import library_comparison
 from benchmarks.plots.scaling import (
-    batch_sizes,
     device_scaling,
     memory_scaling,
     scaling_efficiency,
@@ -44,50 +43,36 @@ class Selection:
     Attributes:
         same: the columns that are constant in a plot, with the newest row's values.
         distinct: the columns whose combinations are each shown once, by their newest row.
-        repeats: whether rows of one timestamp that agree in all these columns are repetitions,
-            which are all shown.
-        refused: whether rows without a measurement are shown too.
     """
 
     same: tuple[str, ...] = ("env", "agent")
     distinct: tuple[str, ...] = ("library", "num_envs")
-    repeats: bool = False
-    refused: bool = False
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot: the name of its files, the suites of its rows, and the function that draws it.
-
-    `per_env`: whether each environment has a plot of its own.
-    """
+    """A plot: the name of its files, the suites of its rows, and the function that draws it."""
 
     file: str
     suites: dict[str, Selection] = field(repr=False)
     figure: Callable[[Sequence[TextRow]], Any]
-    per_env: bool = True
 
 
-_BY_CHUNK = Selection(("env", "agent"), ("library", "num_envs", "scan_chunk_size"), refused=True)
-_PROGRAMS = Selection((), ("library", "env", "agent", "num_envs"), repeats=True)
 PLOTS = {
     "throughput": Plot("throughput_scaling", {"throughput": Selection()}, throughput_scaling),
     "efficiency": Plot("scaling_efficiency", {"throughput": Selection()}, scaling_efficiency),
     "memory": Plot(
         "memory_scaling",
         {
-            "memory_envs": Selection(refused=True),
-            "memory_scan": Selection(
-                ("env", "agent", "num_envs"), ("library", "scan_chunk_size"), refused=True
-            ),
+            "memory_envs": Selection(),
+            "memory_scan": Selection(("env", "agent", "num_envs"), ("library", "scan_chunk_size")),
         },
         memory_scaling,
     ),
-    "scan_chunk": Plot("scan_chunk_sensitivity", {"scan_chunk": _BY_CHUNK}, scan_chunk_sensitivity),
-    "batch_size": Plot(
-        "batch_sizes",
-        {"batch_size": Selection(("env",), ("agent", "arm"), refused=True)},
-        batch_sizes,
+    "scan_chunk": Plot(
+        "scan_chunk_sensitivity",
+        {"scan_chunk": Selection(distinct=("library", "num_envs", "scan_chunk_size"))},
+        scan_chunk_sensitivity,
     ),
     "devices": Plot(
         "device_scaling",
@@ -96,37 +81,10 @@ PLOTS = {
     ),
     "comparison": Plot(
         "library_comparison",
-        {"comparison": Selection(("env",), ("library", "num_envs", "agent"), refused=True)},
+        {"comparison": Selection(("env",), ("library", "num_envs", "agent"))},
         library_comparison,
     ),
-    "time_to_solve": Plot(
-        "time_to_solve",
-        {"training": Selection((), ("library", "env", "agent"), repeats=True, refused=True)},
-        seconds_to_solve,
-        per_env=False,
-    ),
-    "compile": Plot(
-        "compile_time",
-        {"compile": _PROGRAMS, "compile_cached": _PROGRAMS},
-        compile_time,
-        per_env=False,
-    ),
 }
-_ALIASES = {plot.file: name for name, plot in PLOTS.items()}
-
-
-def plot_type(name: str) -> str:
-    """Return the plot of a name, or of its file's name.
-
-    Raises:
-        UnknownNameError: there is none.
-    """
-    from myriad.errors import UnknownNameError
-
-    name = _ALIASES.get(name, name)
-    if name not in PLOTS:
-        raise UnknownNameError("plot type", name, PLOTS, _ALIASES)
-    return name
 
 
 def draw(
@@ -137,18 +95,17 @@ def draw(
     Args:
         source: a CSV file, or a folder, of which all files with the columns of results are read.
         folder: the folder for the pictures.
-        plot_types: the plots to draw.
+        plot_types: names of `PLOTS`.
         env: the only environment to draw. By default all are drawn, and CartPole or else the newest
             gets the plain name.
 
     Raises:
-        InvalidArgumentError: there is nothing to draw, there is no such plot, `source` is a file
-            with other columns, a table of results is damaged, or a picture can't be written.
+        InvalidArgumentError: there is nothing to draw, `source` is a file with other columns, a
+            table of results is damaged, or a picture can't be written.
         NotInstalledError: matplotlib is absent.
     """
     from myriad.errors import InvalidArgumentError
 
-    plot_types = [plot_type(name) for name in plot_types]
     if not source.exists():
         raise InvalidArgumentError(
             f"{source} does not exist; `make bench` measures the first results."
@@ -195,10 +152,8 @@ def draw_run(source: Path, plot_type: str, env: str | None) -> None:
 def _by_env(
     rows: Sequence[TextRow], plot: Plot, wanted: str | None
 ) -> list[tuple[str, list[TextRow]]]:
-    """Return the name of a plot's file and its rows, for each environment that has its own."""
+    """Return the name of a plot's file and its rows, for each environment."""
     rows = [row for row in rows if row["suite"] in plot.suites]
-    if not plot.per_env:
-        return [(plot.file, rows)]
     done = sorted(measured(rows), key=lambda row: row["timestamp"])
     envs = sorted({row["env"] for row in done})
     plain = _FIRST_ENV if _FIRST_ENV in envs or not done else done[-1]["env"]
@@ -235,18 +190,11 @@ def _newest(rows: Sequence[TextRow], selection: Selection) -> list[TextRow]:
     if not measured(rows):
         return []
     last = _last(measured(rows))
-    latest: dict[tuple[tuple[float, str], ...], list[TextRow]] = {}
+    latest: dict[tuple[tuple[float, str], ...], TextRow] = {}
     for row in sorted(rows, key=lambda row: row["timestamp"]):
-        if not (row["status"] == "ok" or selection.refused) or not _agree(
-            row, last, selection.same
-        ):
-            continue
-        key = tuple(_in_order(row[column]) for column in selection.distinct)
-        same = latest.setdefault(key, [])
-        if not selection.repeats or (same and same[0]["timestamp"] != row["timestamp"]):
-            same.clear()
-        same.append(row)
-    return [row for key in sorted(latest) for row in latest[key]]
+        if _agree(row, last, selection.same):
+            latest[tuple(_in_order(row[column]) for column in selection.distinct)] = row
+    return [latest[key] for key in sorted(latest)]
 
 
 def _last(rows: Sequence[TextRow]) -> TextRow:

@@ -18,7 +18,6 @@ from benchmarks.plots.style import (
     environments,
     interval,
     label_of,
-    legend_below_title,
     libraries_in,
     look_of,
     measured,
@@ -26,7 +25,6 @@ from benchmarks.plots.style import (
     numbers,
     page,
     rate_line,
-    reference_line,
     short_bytes,
     short_number,
     short_times,
@@ -40,6 +38,10 @@ from benchmarks.plots.style import (
 PEERS = [name for name, library in DECLARED.items() if library.in_title]
 _ENVIRONMENTS = "environments side by side"
 _CHUNK = "steps in a scan chunk"
+_MEMORY_PANELS = {
+    "memory_envs": ("num_envs", _ENVIRONMENTS),
+    "memory_scan": ("scan_chunk_size", _CHUNK),
+}
 _BYTES = {
     "peak_bytes": ("peak", {"marker": "o", "linestyle": "-"}),
     "temp_bytes": ("temporaries of the compiled chunk", {"marker": "s", "linestyle": "--"}),
@@ -49,6 +51,7 @@ _BYTES = {
 
 def throughput_scaling(rows: Sequence[TextRow]) -> Any:
     """Return a figure of steps/s over the number of environments, with a line per library."""
+    rows = measured(rows)
     figure, ((axes,),) = page(finding(rows), caption(rows, _rates_shown(rows)), height=5.4)
     axes.set_ylabel("environment steps per second")
     for library in libraries_in(rows):
@@ -95,6 +98,7 @@ def _rates_shown(rows: Sequence[TextRow]) -> str:
 
 def scaling_efficiency(rows: Sequence[TextRow]) -> Any:
     """Return a figure of the steps/s as a share of perfect scaling, and of the best steps/s."""
+    rows = measured(rows)
     shown = (
         "Left: rate(n) / (n / n0 x rate(n0)), n0 the smallest size; right: rate(n) / best rate; "
         "intervals are those of rate(n). "
@@ -103,35 +107,28 @@ def scaling_efficiency(rows: Sequence[TextRow]) -> Any:
     figure, ((promised, best),) = page(
         efficiency_finding(rows), below, height=5, grid=(1, 2), width=10
     )
+    efficiencies = [1.0]
     for library in libraries_in(rows):
         own = [row for row in rows if row["library"] == library]
         sizes = numbers(own, "num_envs")
         style = style_of(library)
         first = number(own[0], "steps_per_s")
         most = max(numbers(own, "steps_per_s"))
-        rate_line(promised, sizes, own, [sizes[0] / (size * first) for size in sizes], **style)
+        scales = [sizes[0] / (size * first) for size in sizes]
+        rate_line(promised, sizes, own, scales, **style)
         rate_line(best, sizes, own, [1 / most] * len(own), label=label_of(library), **style)
-    reference_line(promised, "perfect scaling", 0.99, ha="right")
+        efficiencies += [
+            scale * rate for scale, row in zip(scales, own, strict=True) for rate in interval(row)
+        ]
+    promised.axhline(1, color=GREY, linestyle=":", label="perfect scaling")
     for axes in (promised, best):
         size_axis(axes, numbers(rows, "num_envs"), _ENVIRONMENTS)
-    least, most = _efficiencies(rows)
-    decade_axis(promised, [least, most], write=lambda value: f"{100 * value:.4g}%")
-    promised.set(ylim=(None, 2 * max(most, 1.0)), ylabel="efficiency against the smallest size")
+    decade_axis(promised, efficiencies, write=lambda value: f"{100 * value:.4g}%")
+    promised.set_ylabel("efficiency against the smallest size")
     best.set(ylim=(0, None), ylabel="share of the library's best rate")
     best.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}%")
-    legend_below_title(figure, best, columns=4)
+    figure.legend(loc="outside right center", frameon=False, fontsize=9)
     return figure
-
-
-def _efficiencies(rows: Sequence[TextRow]) -> tuple[float, float]:
-    """Return the lowest and the highest end of an interval of the efficiencies."""
-    found = []
-    for own in by_key(rows, "library").values():
-        per_env = number(own[0], "steps_per_s") / number(own[0], "num_envs")
-        found += [
-            end / (number(row, "num_envs") * per_env) for row in own for end in interval(row)[1:]
-        ]
-    return min(found), max(found)
 
 
 def efficiency_finding(rows: Sequence[TextRow]) -> str:
@@ -149,116 +146,73 @@ def efficiency_finding(rows: Sequence[TextRow]) -> str:
 
 def memory_scaling(rows: Sequence[TextRow]) -> Any:
     """Return a figure of bytes over environments, the scan chunk or both. A cross is a failure."""
-    by_suite = {
-        "memory_envs": ("num_envs", _ENVIRONMENTS),
-        "memory_scan": ("scan_chunk_size", _CHUNK),
-    }
-    panels = {suite: [row for row in rows if row["suite"] == suite] for suite in by_suite}
+    panels = {suite: [row for row in rows if row["suite"] == suite] for suite in _MEMORY_PANELS}
     panels = {suite: own for suite, own in panels.items() if measured(own)}
     shown = (
-        "Peak: the most that was held at once. "
-        "Arguments and temporaries as the compiler states them."
+        "Peak: the most that was held at once. Arguments and temporaries as the compiler states "
+        "them. A cross: refused, would not fit."
     )
-    below = caption(
-        rows, f"{shown} A cross: refused, would not fit." if measured(rows) != list(rows) else shown
-    )
-    width = 5 * len(panels) + (3 if len(panels) == 1 else 0)
+    width = 4 + 4.5 * len(panels)
     figure, (axes,) = page(
-        memory_finding(rows), below, 5, (1, len(panels)), width=width, sharey=True
+        memory_finding(rows), caption(rows, shown), 5, (1, len(panels)), width=width, sharey=True
     )
     for panel, (suite, own) in zip(axes, panels.items(), strict=True):
-        column, label = by_suite[suite]
-        _bytes_panel(panel, own, column)
+        column, label = _MEMORY_PANELS[suite]
+        # One legend is enough for both panels.
+        _bytes_panel(panel, own, column, has_labels=panel is axes[0])
         size_axis(panel, numbers(own, column), label, every_tick=column == "scan_chunk_size")
-        decade_axis(
-            panel,
-            [value for name in _BYTES for value in numbers(measured(rows), name)],
-            write=short_bytes,
-        )
-        chunks = [
-            whole(size)
-            for size in sorted({number(row, "scan_chunk_size") for row in measured(own)})
-        ]
-        held = f"chunk {span(chunks)}" if column == "num_envs" else environments(own[0]["num_envs"])
-        panel.set_title(
-            f"{own[0]['env']}, {own[0]['agent']}, {held}", fontsize=9, color=GREY, loc="left"
-        )
+        about = f"{own[0]['env']}, {own[0]['agent']}"
+        if column == "scan_chunk_size":
+            about += f", {environments(own[0]['num_envs'])}"
+        panel.set_title(about, fontsize=9, color=GREY, loc="left")
+    every = [value for name in _BYTES for value in numbers(measured(rows), name)]
+    decade_axis(axes[0], every, write=short_bytes)
     axes[0].set_ylabel("bytes")
-    legend_below_title(figure, axes[0], columns=3)
+    figure.legend(loc="outside right center", frameon=False, fontsize=9)
     return figure
 
 
-def _bytes_panel(axes: Any, rows: Sequence[TextRow], column: str) -> None:
+def _bytes_panel(axes: Any, rows: Sequence[TextRow], column: str, *, has_labels: bool) -> None:
     libraries = libraries_in(measured(rows))
     for library in libraries:
         own = [row for row in measured(rows) if row["library"] == library]
-        for name, (label, look) in _BYTES.items():
-            points = [
-                (number(row, column), number(row, name))
-                for row in own
-                if row[name] and number(row, name) > 0
-            ]
-            label = f"{label_of(library)}: {label}" if len(libraries) > 1 else label  # noqa: PLW2901  # one name reads best
-            if points:
-                axes.plot(
-                    *zip(*points, strict=True),
-                    label=label,
-                    color=style_of(library)["color"],
-                    **look,
-                )
+        whose = f"{label_of(library)}: " if len(libraries) > 1 else ""
+        for name, (what, look) in _BYTES.items():
+            label = f"{whose}{what}" if has_labels else None
+            color = style_of(library)["color"]
+            axes.plot(numbers(own, column), numbers(own, name), label=label, color=color, **look)
     mark_refused(axes, [row for row in rows if row["status"] != "ok"], column)
 
 
 def mark_refused(axes: Any, rows: Sequence[TextRow], column: str) -> None:
     """Draw a cross with its status at the top edge for each size that could not be measured."""
+    at_top = axes.get_xaxis_transform()
     for row in (row for row in rows if number(row, column) > 0):
-        axes.plot(
-            [number(row, column)],
-            [0.97],
-            "x",
-            color="#000000",
-            markersize=8,
-            markeredgewidth=2,
-            transform=axes.get_xaxis_transform(),
-            gid="refused",
-        )
-        axes.annotate(
-            row["status"],
-            (number(row, column), 0.93),
-            xycoords=axes.get_xaxis_transform(),
-            fontsize=8,
-            ha="center",
-            va="top",
-            rotation=90,
-        )
+        size = number(row, column)
+        axes.plot([size], [0.97], "kx", markersize=8, transform=at_top, gid="refused")
+        place = {"xycoords": at_top, "ha": "center", "va": "top", "rotation": 90}
+        axes.annotate(row["status"], (size, 0.93), fontsize=8, **place)
 
 
 def memory_finding(rows: Sequence[TextRow]) -> str:
     """Say what an environment costs or how the peak grows with the chunk, and what was refused."""
-    for suite, column in (("memory_envs", "num_envs"), ("memory_scan", "scan_chunk_size")):
-        of_suite = [row for row in rows if row["suite"] == suite]
-        if ours := measured(of_suite):
-            library = libraries_in(ours)[0]
-            ours = [row for row in ours if row["library"] == library]
-            lost = [
-                row for row in of_suite if row["status"] == "refused" and row["library"] == library
-            ]
-            refused = [size for size in numbers(lost, column) if size > 0]
-            break
-    else:
-        raise AssertionError("only figures with measured rows are drawn")
-    first = ours[0]
-    last = ours[-1]
+    library = libraries_in(measured(rows))[0]
+    ours = [row for row in rows if row["library"] == library]
+    suite = next(suite for suite in _MEMORY_PANELS for row in ours if row["suite"] == suite)
+    column, _ = _MEMORY_PANELS[suite]
+    ours = [row for row in ours if row["suite"] == suite]
+    first, *_, last = [*measured(ours), measured(ours)[-1]]
     start, end = (number(row, "peak_bytes") for row in (first, last))
-    unit = (
-        environments if suite == "memory_envs" else lambda size: f"chunks of {whole(float(size))}"
-    )
-    text = f"{last['env']}: {unit(last[column])} peak at {short_bytes(end)}"
-    if len(ours) > 1 and suite == "memory_envs" and end > start:
-        each = (end - start) / (number(last, "num_envs") - number(first, "num_envs"))
-        text += f", {short_bytes(each)} per environment added"
-    elif len(ours) > 1:
-        text += f", {short_times(end / start)} times {unit(first[column])}"
+    if suite == "memory_envs":
+        text = f"{last['env']}: {environments(last[column])} peak at {short_bytes(end)}"
+        if end > start:
+            each = (end - start) / (number(last, column) - number(first, column))
+            text += f", {short_bytes(each)} per environment added"
+    else:
+        text = f"{last['env']}: chunks of {whole(number(last, column))} peak at {short_bytes(end)}"
+        if last != first:
+            text += f", {short_times(end / start)} times chunks of {first[column]}"
+    refused = [number(row, column) for row in ours if row["status"] == "refused"]
     return text + (f"; {short_number(min(refused))} don't fit" if refused else "")
 
 
@@ -266,13 +220,11 @@ def scan_chunk_sensitivity(rows: Sequence[TextRow]) -> Any:
     """Return a figure of steps/s, temporaries and seconds to compile over the scan chunk."""
     shown = (
         f"Agent {rows[0]['agent']}; steps/s: median and 95% interval of {calls_of(rows)} calls. "
-        "Chunks whose intervals reach into that of the fastest are named with it."
-    )
-    below = caption(
-        rows, shown + (" A cross: no measurement." if measured(rows) != list(rows) else "")
+        "Chunks whose intervals reach into that of the fastest are named with it. "
+        "A cross: no measurement."
     )
     figure, axes = page(
-        chunk_finding(rows), below, 7.4, (3, 1), sharex=True, height_ratios=(2, 1, 1)
+        chunk_finding(rows), caption(rows, shown), 7.4, (3, 1), sharex=True, height_ratios=(2, 1, 1)
     )
     rates, temporaries, compiling = axes[:, 0]
     groups = by_key(measured(rows), "library", "num_envs")
@@ -304,10 +256,7 @@ def chunk_finding(rows: Sequence[TextRow]) -> str:
     """Name the fastest chunks at each size, up to the intervals."""
     library = libraries_in(measured(rows))[0]
     groups = by_key([row for row in measured(rows) if row["library"] == library], "num_envs")
-    parts = [
-        f"{_fastest(own)} at {environments(num_envs)}{_gain(own)}"
-        for (num_envs,), own in groups.items()
-    ]
+    parts = [f"{_fastest(own)} at {environments(num_envs)}" for (num_envs,), own in groups.items()]
     return f"{rows[0]['env']}: the fastest scan chunk is {', '.join(parts)}"
 
 
@@ -317,82 +266,6 @@ def _fastest(rows: Sequence[TextRow]) -> str:
     sizes = [whole(number(rows[place], "scan_chunk_size")) for place in places]
     in_a_row = places[-1] - places[0] == len(places) - 1
     return span(sizes) if in_a_row else " or ".join(sizes)
-
-
-def _gain(rows: Sequence[TextRow]) -> str:
-    best, worst = (pick(rows, key=lambda row: number(row, "steps_per_s")) for pick in (max, min))
-    ratio = short_times(number(best, "steps_per_s") / number(worst, "steps_per_s"))
-    return (
-        "" if best is worst else f" ({ratio} times chunk {whole(number(worst, 'scan_chunk_size'))})"
-    )
-
-
-# --- batch_size.py
-
-_SIZE = "batch_size"  # keys that this figure adds to the rows
-
-
-def batch_sizes(rows: Sequence[TextRow]) -> Any:
-    """Return a figure of rows/s over the rows of a gradient step, with a line per agent."""
-    sized = [_with_size(row) for row in rows]
-    # Sorted as numbers, because as text 16384 would come before 2048.
-    sized.sort(key=lambda row: number(row, _SIZE))
-    agents = {agent: own for (agent,), own in sorted(by_key(sized, "agent").items())}
-    chosen = {agent: _chosen(own) for agent, own in agents.items() if measured(own)}
-
-    shown = (
-        f"Median and 95% interval of {calls_of(rows)} calls; all sizes of an agent alternated. "
-        "A ring: the chosen batch."
-    )
-    lost = [row for row in sized if row["status"] != "ok"]
-    reasons = [f"{row['agent']}, {whole(number(row, _SIZE))} rows: {row['reason']}" for row in lost]
-    below = caption(rows, " ".join([shown, *(f"A cross: {reason}." for reason in reasons)]))
-    title = _batch_finding(rows[0]["env"], chosen)
-    figure, ((axes,),) = page(title, below, height=5.4)
-    for place, agent in enumerate(chosen):
-        own = measured(agents[agent])
-        look = look_of(place)
-        rate_line(axes, numbers(own, _SIZE), own, label=agent, **look)
-        best = chosen[agent]
-        ring = {"fillstyle": "none", "markersize": 14, "markeredgewidth": 1.5, "gid": "chosen"}
-        point = [number(best, _SIZE)], [number(best, "steps_per_s")]
-        axes.plot(*point, "o", color=look["color"], **ring)
-    mark_refused(axes, lost, _SIZE)
-    axes.set_ylabel("rows learned from per second")
-    size_axis(axes, numbers(sized, _SIZE), "rows of a gradient step", every_tick=True)
-    decade_axis(axes, [end for row in measured(rows) for end in interval(row)])
-    axes.legend(frameon=False)
-    return figure
-
-
-def _with_size(row: TextRow) -> TextRow:
-    """Split the arm, `batch 4096` or `precision, batch 4096`. Each arm has its own line."""
-    arm, _, size = row["arm"].rpartition("batch ")
-    named = " ".join([row["agent"], arm.removesuffix(", ")]).strip()
-    return row | {_SIZE: size, "agent": named}
-
-
-def _chosen(rows: Sequence[TextRow]) -> TextRow:
-    """Return the row of the batch that the autotuner would choose."""
-    from myriad.autotune.batch import BatchRate, smallest_near_best
-
-    # The choice only depends on sizes and rates.
-    by_size = {int(row[_SIZE]): row for row in measured(rows)}
-    rates = [BatchRate(size, *interval(row), memory_bytes=0) for size, row in by_size.items()]
-    return by_size[smallest_near_best(rates).batch_size]
-
-
-def _batch_finding(env: str, chosen: dict[str, TextRow]) -> str:
-    """Name each agent's smallest batch that is about as fast as the fastest one."""
-    from myriad.autotune.batch import NEAR_BEST
-
-    by_size = by_key(list(chosen.values()), _SIZE)
-    parts = [
-        f"{whole(float(size))} for {' and '.join(row['agent'] for row in own)}"
-        for (size,), own in by_size.items()
-    ]
-    near = f"within {1 - NEAR_BEST:.0%} of the fastest"
-    return f"{env}: the smallest batch {near} is {', '.join(parts)}"
 
 
 # --- devices.py
@@ -418,7 +291,7 @@ def device_scaling(rows: Sequence[TextRow]) -> Any:
     lines = {key: place for place, key in enumerate(by_key(rows, "agent", "arm"))}
     for panel, (scaling, title) in zip(axes[0], _PANELS.items(), strict=True):
         panel.set_title(title, fontsize=10, loc="left")
-        reference_line(panel, "ideal", 0.01)
+        panel.axhline(1, color=GREY, linestyle=":", label="ideal")
         of_scaling = [row for row in rows if row["scaling"] == scaling]
         of_scaling.sort(key=lambda row: number(row, _NUM_DEVICES))
         for key, own in by_key(of_scaling, "agent", "arm").items():

@@ -5,7 +5,6 @@ state.
 """
 
 import math
-import statistics
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -29,11 +28,8 @@ LOOKS = (
     ("#E69F00", "P", "--"),
 )
 GREY = "#666666"
-_TITLE: dict[str, Any] = {"x": 0.01, "ha": "left", "fontsize": 12, "fontweight": "bold"}
-_LETTERS_PER_INCH = {
-    "title": 9.8,
-    "caption": 15.5,
-}  # at the sizes below, with room for wide letters
+# Of the title and of the caption, at the sizes below, with room for wide letters.
+_TITLE_LETTERS_PER_INCH, _CAPTION_LETTERS_PER_INCH = 9.8, 15.5
 
 
 def look_of(place: int) -> dict[str, Any]:
@@ -79,10 +75,11 @@ def page(
     figure = Figure(
         figsize=(width, height), dpi=150, layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08)
     )
-    figure.suptitle(_wrapped(title, width, "title"), **_TITLE)
-    figure.supxlabel(
-        _wrapped(below, width, "caption"), x=0.01, ha="left", fontsize=8, color="#444444"
-    )
+    title = textwrap.fill(title, int(width * _TITLE_LETTERS_PER_INCH))
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
+    letters = int(width * _CAPTION_LETTERS_PER_INCH)
+    below = "\n".join(textwrap.fill(line, letters) for line in below.split("\n"))
+    figure.supxlabel(below, x=0.01, ha="left", fontsize=8, color="#444444")
     axes = figure.subplots(*grid, squeeze=False, **kwargs)
     for each in axes.flat:
         each.grid(visible=True, which="major", color="#DDDDDD", linewidth=0.6)
@@ -91,38 +88,10 @@ def page(
     return figure, axes
 
 
-def legend_below_title(figure: Any, axes: Any, columns: int) -> None:
-    """Put one legend for all panels under the title, and make room there for it."""
-    handles, labels = axes.get_legend_handles_labels()
-    title = figure.get_suptitle()
-    # the layout's margin, and lines of 12 points
-    title_inches = 0.1 + 0.2 * (title.count("\n") + 1)
-    # The layout keeps no room for a figure's legend, and one outside of the axes would lie on the
-    # title. So empty lines of the title hold it.
-    figure.suptitle(title + "\n" * -(-len(labels) // columns), **_TITLE)
-    corner = (0, 1 - title_inches / figure.get_figheight())
-    look = {"ncols": columns, "frameon": False, "fontsize": 9}
-    figure.legend(handles, labels, loc="upper left", bbox_to_anchor=corner, **look)
-
-
 def words_beside(axes: Any, words: str, x: float, y: float, **look: Any) -> None:
     """Write small words right of a point."""
     at = {"xytext": (8, 0), "textcoords": "offset points", "va": "center", "fontsize": 8}
     axes.annotate(words, (x, y), **at | look)
-
-
-def _wrapped(text: str, width: float, kind: str) -> str:
-    letters = int(width * _LETTERS_PER_INCH[kind])
-    lines = [textwrap.wrap(line, letters, break_on_hyphens=False) for line in text.split("\n")]
-    if kind == "title":  # no word alone: as narrow as as many lines allow
-        widths = range(max(map(len, text.split())), letters)
-        lines = [
-            next(
-                (found for w in widths if len(found := textwrap.wrap(text, w)) == len(lines[0])),
-                lines[0],
-            )
-        ]
-    return "\n".join(part for line in lines for part in line)
 
 
 def caption(rows: Sequence[TextRow], shown: str) -> str:
@@ -230,49 +199,23 @@ def rate_line(
     column: str = "steps_per_s",
     **style: Any,
 ) -> None:
-    """Draw a column of the rows, each times its scale, with bars and a band for intervals."""
+    """Draw a column of the rows, each times its scale, with bars for intervals."""
     found = [
         tuple(scale * end for end in interval(row, column))
         for row, scale in zip(rows, scales or [1.0] * len(rows), strict=True)
     ]
-    middle, low, high = ([each[place] for each in found] for place in range(3))
-    axes.fill_between(xs, low, high, color=style["color"], alpha=0.18, linewidth=0)
-    errors = [[m - lo for m, lo, _ in found], [hi - m for m, _, hi in found]]
-    axes.errorbar(xs, middle, yerr=errors, capsize=3, markersize=6, **style)
-
-
-def reference_line(axes: Any, text: str, x: float, *, ha: str = "left") -> None:
-    """Draw a dashed line at 1, and say beside it what it stands for.
-
-    Args:
-        axes: what to draw on.
-        text: what the line stands for.
-        x: where the text stands, as a share of the width.
-        ha: which end of the text stands there.
-    """
-    axes.axhline(1, color=GREY, linewidth=1, linestyle=(0, (2, 2)))
-    axes.annotate(
-        text,
-        (x, 1),
-        xycoords=("axes fraction", "data"),
-        xytext=(0, 3),
-        textcoords="offset points",
-        fontsize=8,
-        color=GREY,
-        ha=ha,
-    )
+    errors = [[m - low for m, low, _ in found], [high - m for m, _, high in found]]
+    axes.errorbar(xs, [m for m, *_ in found], yerr=errors, capsize=3, markersize=6, **style)
 
 
 def size_axis(axes: Any, sizes: Sequence[float], label: str, *, every_tick: bool = False) -> None:
     """Make the x axis logarithmic with short ticks; `every_tick`: a tick at each size."""
-    sizes = [size for size in sizes if size > 0]  # a row of a failure may name none
+    sizes = sorted({size for size in sizes if size > 0})  # a row of a failure may name none
     axes.set(xscale="log", xlabel=label, xlim=(min(sizes) / 1.6, max(sizes) * 1.6))
     axes.xaxis.set_major_formatter(lambda value, _: short_number(value))
     axes.xaxis.set_minor_formatter("")
     if every_tick:
-        axes.set_xticks(
-            sorted(set(sizes)), [whole(size) for size in sorted(set(sizes))], fontsize=9
-        )
+        axes.set_xticks(sizes, [whole(size) for size in sizes], fontsize=9)
         axes.minorticks_off()
 
 
@@ -289,9 +232,8 @@ def decade_axis(
 
 def decades(values: Sequence[float]) -> tuple[float, float]:
     """Return the powers of ten that enclose the values."""
-    return 10 ** math.floor(math.log10(min(values))), 10 ** math.ceil(
-        math.log10(max(values) * 1.05)
-    )
+    exponents = math.log10(min(values)), math.log10(max(values) * 1.05)
+    return 10 ** math.floor(exponents[0]), 10 ** math.ceil(exponents[1])
 
 
 def by_key(rows: Sequence[TextRow], *columns: str) -> dict[tuple[str, ...], list[TextRow]]:
@@ -300,12 +242,6 @@ def by_key(rows: Sequence[TextRow], *columns: str) -> dict[tuple[str, ...], list
     for row in rows:
         groups.setdefault(tuple(row[column] for column in columns), []).append(row)
     return groups
-
-
-def median_of(rows: Sequence[TextRow], column: str) -> float:
-    """Return the median of a column over the rows that have it, NaN where none has."""
-    found = [number(row, column) for row in rows if row[column]]
-    return statistics.median(found) if found else math.nan
 
 
 def measured(rows: Sequence[TextRow]) -> list[TextRow]:

@@ -15,10 +15,11 @@ from typing import Any
 
 from benchmarks.harness import peers
 from benchmarks.harness.libraries import OURS, library_of
+from benchmarks.harness.worker import answer
 from benchmarks.harness.workload import Case
 from benchmarks.sides import array_libraries, ours, training
 from benchmarks.sides.jax_scan import ScanStepper
-from benchmarks.sides.server import SEED, Reply, Stepper, Totals, require_env_id, serve
+from benchmarks.sides.server import SEED, Reply, Stepper, Totals, replies_to, require_env_id
 
 
 class GymnaxEnvs:
@@ -168,7 +169,7 @@ def main() -> None:
         from myriad.errors import MyriadError
 
         refusals = (MyriadError,)
-    serve(functools.partial(hello, side), make_stepper, refusals)
+    answer(replies_to(sys.stdin, functools.partial(hello, side), make_stepper), refusals)
 
 
 if __name__ == "__main__":

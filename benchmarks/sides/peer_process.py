@@ -1,8 +1,8 @@
-"""Run the side of a peer with its own Python: `python -P peer_process.py <peer>`.
+"""Run the side of a peer with its own Python: `python -m benchmarks.sides.peer_process <peer>`.
 
-harness/peers.py starts it in an empty folder. Nothing of our package can be imported here, because
-`myriad-jax` 0.2.0 is itself imported as `myriad`. So the origin of each package is checked before
-anything is measured.
+harness/peers.py starts it. Nothing of our package can be imported here, because `myriad-jax` 0.2.0
+is itself imported as `myriad`. So the origin of each package is checked before anything is
+measured.
 """
 
 import functools
@@ -12,7 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from benchmarks.harness.worker import answer
+from benchmarks.sides import array_libraries
+from benchmarks.sides.jax_scan import ScanStepper
+from benchmarks.sides.server import replies_to, require_env_id
+from benchmarks.sides.training import RejaxTraining
 
 
 class MyriadJaxEnvs:
@@ -118,17 +122,10 @@ def hello(name: str) -> dict[str, Any]:
 def main() -> None:
     """Run the side that the command line names."""
     name = sys.argv[1]
-    # The root is on the path only to find `benchmarks`, because it holds another `myriad`.
-    sys.path.insert(0, str(ROOT))
-    from benchmarks.sides import array_libraries
-    from benchmarks.sides.jax_scan import ScanStepper
-    from benchmarks.sides.server import require_env_id, serve
-    from benchmarks.sides.training import RejaxTraining
-
-    sys.path.remove(str(ROOT))
     if name in array_libraries.ENVS:
         check_origin(name, name)
-        serve(functools.partial(array_libraries.hello, name), array_libraries.make_stepper)
+        said = functools.partial(array_libraries.hello, name)
+        answer(replies_to(sys.stdin, said, array_libraries.make_stepper))
         return
 
     def make_stepper(case: Any) -> Any:
@@ -137,7 +134,7 @@ def main() -> None:
             return ScanStepper(ENVS[name](case.env_id), case)
         return RejaxTraining(case.workload, case.env_id)
 
-    serve(functools.partial(hello, name), make_stepper)
+    answer(replies_to(sys.stdin, functools.partial(hello, name), make_stepper))
 
 
 if __name__ == "__main__":

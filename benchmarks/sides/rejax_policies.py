@@ -1,8 +1,9 @@
-"""Train with rejax and save the policies: `python -P rejax_policies.py <request> <policies>`.
+"""Train with rejax and save the policies, in rejax's own Python (see harness/peers.py).
 
-It runs in rejax's own Python (see harness/peers.py), so it imports nothing of Myriad. The
-request is JSON with rejax's names of environment and algorithm, its hyperparameters and seeds. It
-may hold `seconds` instead of `total_timesteps`, for a training of as many steps as fit into that
+    python -m benchmarks.sides.rejax_policies <request> <policies>
+
+The request is JSON with rejax's names of environment and algorithm, its hyperparameters and seeds.
+It may hold `seconds` instead of `total_timesteps`, for a training of as many steps as fit into that
 time. The policies are NumPy arrays in one file, seed by seed.
 """
 
@@ -15,7 +16,8 @@ from typing import Any
 import jax
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[2]
+from benchmarks.harness.worker import end_with_parent
+
 # Steps of the trainings that find how many steps fit into the seconds. A step of DQN copies the
 # whole buffer, which takes about a thousand times as long as a step of PPO.
 _TRIED_STEPS = (4_096, 131_072)
@@ -72,11 +74,6 @@ def arrays_of(agent: str, state: Any) -> dict[str, np.ndarray]:
 
 def main() -> None:
     """Train every seed and write the file."""
-    # The root is on the path only to find `benchmarks`, as in peer_process.py.
-    sys.path.insert(0, str(ROOT))
-    from benchmarks.harness.worker import end_with_parent
-
-    sys.path.remove(str(ROOT))
     end_with_parent()
     request = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     num_steps = request["num_steps"] or num_steps_in(request)

@@ -2,18 +2,16 @@
 
 The parent, harness/interleave.py, drives a side with JSON lines. The side says hello once its
 libraries are imported. Then it answers `prepare`, `call` (one timed call, blocked until ready) and
-`stats` until stdin ends. Everything that the libraries print goes to stderr, so only replies reach
-stdout. Standard library only, because peers run this in a Python without Myriad.
+`stats` until stdin ends. Standard library only, because peers run this in a Python without Myriad.
 """
 
 import json
 import math
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from benchmarks.harness.worker import end_with_parent, failure_of, peak_bytes, seconds_of
+from benchmarks.harness.worker import peak_bytes, seconds_of
 from benchmarks.harness.workload import Case, Workload
 
 # After this many steps a random policy's episodes have staggered ages. Then the expected number of
@@ -138,51 +136,17 @@ def _calibrated(stepper: Stepper, chunk: int, chunk_s: float, min_call_s: float)
     return num_chunks * chunk
 
 
-MakeStepper = Callable[[Case], Stepper]
-
-
-def serve(
-    hello: Callable[[], Reply],
-    make_stepper: MakeStepper,
-    refusals: tuple[type[Exception], ...] = (),
-) -> None:
-    """Answer the requests on stdin.
-
-    Any failure that is not named here ends the process, and the parent reads its reason from
-    stderr.
-
-    Args:
-        hello: imports the library and describes it.
-        make_stepper: builds the side.
-        refusals: errors that mean a refusal, in addition to `NotImplementedError`.
-    """
-    end_with_parent()
-    replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    try:
-        for reply in replies_to(sys.stdin, hello, make_stepper):
-            print(json.dumps(reply), file=replies, flush=True)
-    # JAX raises RuntimeError, also if memory runs out.
-    except (*refusals, NotImplementedError, ImportError, RuntimeError, MemoryError) as error:
-        print(json.dumps({"failure": failure_of(error, refusals)}), file=replies, flush=True)
-
-
 def replies_to(
-    requests: Iterable[str], hello: Callable[[], Reply], make_stepper: MakeStepper
+    requests: Iterable[str], hello: Callable[[], Reply], make_stepper: Callable[[Case], Stepper]
 ) -> Iterator[Reply]:
     """Yield the hello, then one reply to every request. `prepare` comes before the others."""
-    said = hello()
-    yield said
+    yield hello()
     session: Any = None
     for line in requests:
         request = json.loads(line)
         match request["do"]:
             case "prepare":
                 workload = Workload(**request["case"].pop("workload"))
-                if said["hardware"]["device_kind"] not in workload.devices:
-                    raise NotImplementedError(
-                        f"{workload.name} is declared only for {', '.join(workload.devices)}"
-                    )
                 stepper = make_stepper(Case(workload=workload, **request["case"]))
                 session = Session(stepper, workload, request["min_call_s"])
                 yield session.prepared()

@@ -27,11 +27,18 @@ HYPERPARAMETERS: dict[str, Any] = {
 }
 HIDDEN_SIZES = (64, 64)
 ACTIVATION = "tanh"
-_REJAX_NAMES = {
+# What rejax calls the hyperparameters of PPO and of DQN, where it has names of its own.
+REJAX_NAMES = {
     "rollout_steps": "num_steps",
     "clip_epsilon": "clip_eps",
     "value_coef": "vf_coef",
     "entropy_coef": "ent_coef",
+    "gradient_steps": "num_epochs",
+    "learning_starts": "fill_buffer",
+    "double": "ddqn",
+    "target_period": "target_update_freq",
+    "epsilon_start": "eps_start",
+    "epsilon_end": "eps_end",
 }
 
 
@@ -70,7 +77,7 @@ class RejaxTraining(TrainingStepper):
 
         super().__init__(workload)
         num_steps = workload.num_envs * workload.scan_chunk_size
-        named = {_REJAX_NAMES.get(name, name): value for name, value in HYPERPARAMETERS.items()}
+        named = {REJAX_NAMES.get(name, name): value for name, value in HYPERPARAMETERS.items()}
         network = {"hidden_layer_sizes": HIDDEN_SIZES, "activation": ACTIVATION}
         sizes = {
             "num_envs": workload.num_envs,

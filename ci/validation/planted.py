@@ -6,7 +6,6 @@ slower one does not.
 
 import dataclasses
 import math
-import statistics
 import subprocess
 import time
 from collections.abc import Callable
@@ -63,10 +62,8 @@ BENCHMARKS = {
     "lookups_10ms": ("lookups", 0.01),
     "copies_30ms": ("copies", 0.03),
     "sums_100ms": ("sums", 0.1),
-    "mixture_1s": (
-        "mixture",
-        1.0,
-    ),  # a loop over two floats would draw its luck with addresses once in a second
+    # A loop over two floats would draw its luck with addresses once in a second.
+    "mixture_1s": ("mixture", 1.0),
 }
 
 
@@ -84,31 +81,11 @@ class PlantedProject:
         _write_units(self.root, more)
         return self.commit(f"{ratio:g} times the work")
 
-    def measured(self, ratio: float, num_rounds: int = 21) -> float:
-        """Return the real ratio of the shortest benchmark's times.
-
-        It is the median over alternated calls.
-        """
-        name = min(self.units, key=lambda each: BENCHMARKS[each][1])
-        work = getattr(_work(), BENCHMARKS[name][0])
-        units = self.units[name]
-        ratios = [
-            _seconds(work, math.ceil(units * ratio)) / _seconds(work, units)
-            for _ in range(num_rounds)
-        ]
-        return statistics.median(ratios)
-
     def commit(self, message: str) -> str:
         """Commit everything and return the hash."""
         self.git("add", "--all")
-        identity = [
-            "-c",
-            "user.name=selftest",
-            "-c",
-            "user.email=selftest@localhost",
-            "-c",
-            "commit.gpgsign=false",
-        ]
+        settings = ("user.name=selftest", "user.email=selftest@localhost", "commit.gpgsign=false")
+        identity = [word for setting in settings for word in ("-c", setting)]
         self.git(*identity, "commit", "--quiet", "--allow-empty", "--message", message)
         return self.git("rev-parse", "HEAD")
 

@@ -2,7 +2,7 @@
 
     python -m ci.validation.selftest                               everything that is still missing
     python -m ci.validation.selftest --runs 100 --bench cartpole   these benchmarks alone
-    python -m ci.validation.selftest --runs 0 --pairs 80 --live 10   planted slowdowns alone
+    python -m ci.validation.selftest --runs 0 --live 10            planted slowdowns alone
 
 It writes these tables, with a row per run or pair. Each row is saved as soon as it is measured, so
 a second call continues where the first was stopped.
@@ -10,12 +10,12 @@ a second call continues where the first was stopped.
     selftest_itself.csv         a tree against itself, same programs timed too; a core is busy in
                                 every second run
     selftest_itself_pairs.csv   the log ratio of every pair of those runs
-    selftest_pairs.csv          the same of slowdowns planted in a project of five benchmarks
-    selftest_live.csv           what the gate said of those slowdowns, run as anybody runs it
+    selftest_live.csv           what the gate said of slowdowns planted in a project of five
+                                benchmarks, run as anybody runs it
 
 From these it makes and prints `noise_*.csv`. They hold the false alarms, each benchmark's noise
-with the smallest slowdown that the full number of pairs finds, and the gate's decisions on 1,000
-draws of the planted pairs.
+with the smallest slowdown that the full number of pairs finds, and the planted slowdowns that were
+found.
 """
 
 import argparse
@@ -28,9 +28,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ci.site.formatting import is_number
 from ci.validation.planted import BENCHMARKS, make_project
-from ci.validation.selftest_runs import AgainstItself, Planted, Row
-from ci.validation.selftest_tables import Summary, false_alarms, found, lived, scatter
+from ci.validation.selftest_runs import Row, against_itself, on_planted
 from perfgate import machine
 from perfgate.config import Rules, find_rules, read_rules
 from perfgate.errors import UsageError
@@ -38,10 +41,12 @@ from perfgate.files import replace_text
 from perfgate.options import Parser, add_suite_config, guarded
 from perfgate.source.asv_config import read_config
 from perfgate.source.git import git
+from perfgate.stats.evidence import Plan, noise
 
 PLANTED = (1.10, 1.05, 1.03)
-_TABLES = ("itself", "itself_pairs", "pairs", "live")
-_BATCH = 20  # pairs in one run of the gate, which are lost if it is stopped
+_TABLES = ("itself", "itself_pairs", "live")
+Recorded = Sequence[dict[str, str]]
+Cells = dict[str, str | int]
 
 
 @dataclass(frozen=True)
@@ -92,12 +97,6 @@ def _parser() -> Parser:
         help="seconds of timing in one such run (default: 60)",
     )
     parser.add_argument(
-        "--pairs",
-        type=count,
-        default=80,
-        help="pairs to record for each planted slowdown (default: 80)",
-    )
-    parser.add_argument(
         "--live", type=count, default=10, help="whole runs for each planted slowdown (default: 10)"
     )
     return parser
@@ -140,26 +139,21 @@ def run(options: argparse.Namespace) -> int:
     options.output.mkdir(parents=True, exist_ok=True)
     rules = _rules(options.suite_config)
     _run_against_itself(options)
-    _plant(rules, options)
-    itself, itself_pairs, pairs, live = (here(_table(options, name)) for name in _TABLES)
+    _run_on_planted(options, rules.timing.budget_s)
+    itself, itself_pairs, live = (here(_table(options, name)) for name in _TABLES)
     alike = _alike(itself, options)
     runs = {row["timestamp"] for row in alike}
     alike_pairs = [pair for pair in itself_pairs if pair["timestamp"] in runs]
     summaries = (
         false_alarms(alike),
         scatter(alike_pairs, rules),
-        found(pairs, rules, PLANTED),
         lived(live, PLANTED),
     )
+    summaries = [summary for summary in summaries if summary.rows]
     for summary in summaries:
-        _keep(summary, options.output)
-    print("\n\n".join(summary.markdown() for summary in summaries if summary.rows))
+        Table(options.output / f"{summary.name}.csv").write(summary.rows)
+    print("\n\n".join(summary.markdown() for summary in summaries))
     return 1 if any(row["exit_code"] == "1" for row in alike) else 0
-
-
-def _keep(summary: Summary, folder: Path) -> None:
-    if summary.rows:
-        Table(folder / f"{summary.name}.csv").write(summary.rows)
 
 
 def _table(options: argparse.Namespace, name: str) -> Table:
@@ -193,48 +187,121 @@ def _rules(config_file: Path) -> Rules:
 
 def _run_against_itself(options: argparse.Namespace) -> None:
     itself, pairs = (_table(options, name) for name in ("itself", "itself_pairs"))
-    gate = AgainstItself(options.suite_config.resolve(), options.bench, options.budget)
+    asked = (options.suite_config.resolve(), options.bench, options.budget)
     for number in range(len(_alike(here(itself), options)), options.runs):
-        ended, its_pairs = gate.run(number)
+        ended, its_pairs = against_itself(*asked, number)
         if its_pairs:
             pairs.add(its_pairs)
-        itself.add(
-            [ended]
-        )  # the run's row is written last, so that pairs of a stopped run don't count
+        itself.add([ended])  # last, so that pairs of a stopped run don't count
         say(f"against itself: {number + 1} of {options.runs}")
 
 
-def _plant(rules: Rules, options: argparse.Namespace) -> None:
-    """Record the missing pairs of planted slowdowns, then make the missing runs."""
-    pairs, live = (_table(options, name) for name in ("pairs", "live"))
-    if not any(
-        _missing(pairs, ratio, options.pairs) + _missing(live, ratio, options.live)
-        for ratio in PLANTED
-    ):
+def _run_on_planted(options: argparse.Namespace, budget_s: float) -> None:
+    """Make the missing runs on planted slowdowns."""
+    live = _table(options, "live")
+    if not any(_missing(live, ratio, options.live) for ratio in PLANTED):
         return
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
         project = make_project(Path(folder) / "project")
-        heads = [Planted(project, rules, ratio, project.plant(ratio)) for ratio in PLANTED]
-        for planted in heads:
-            while missing := _missing(pairs, planted.ratio, options.pairs):
-                pairs.add(planted.record(min(_BATCH, missing)))
-                left = _missing(pairs, planted.ratio, options.pairs)
-                say(f"{planted.ratio:g} times: {left} pairs to go")
-        for planted in heads:
-            while missing := _missing(live, planted.ratio, options.live):
-                live.add(planted.live())
-                say(f"{planted.ratio:g} times: {missing - 1} live runs to go")
+        for ratio in PLANTED:
+            head = project.plant(ratio)
+            while missing := _missing(live, ratio, options.live):
+                live.add(on_planted(project.root, ratio, head, budget_s))
+                say(f"{ratio:g} times: {missing - 1} runs to go")
 
 
-def _missing(table: Table, ratio: float, wanted: int) -> int:
-    """Return how many pairs or live runs of a planted slowdown are still missing from a table."""
-    there = Counter(row["benchmark"] for row in here(table) if float(row["planted"]) == ratio)
+def _missing(live: Table, ratio: float, wanted: int) -> int:
+    """Return how many runs on a planted slowdown are still missing."""
+    there = Counter(row["benchmark"] for row in here(live) if float(row["planted"]) == ratio)
     return max(0, wanted - min(there[f"work.time_{name}"] for name in BENCHMARKS))
 
 
 def say(text: str) -> None:
     """Print progress."""
     print(text, file=sys.stderr, flush=True)
+
+
+# --- tables of what was recorded
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One table: its file, its title, and its rows, which all have the same columns."""
+
+    name: str
+    title: str
+    rows: Sequence[Cells]
+
+    def markdown(self) -> str:
+        """Return the table below its title, or nothing if it has no rows."""
+        if not self.rows:
+            return ""
+        columns = list(self.rows[0])
+        lines = [
+            columns,
+            ["---:" if is_number(str(self.rows[0][column])) else "---" for column in columns],
+        ]
+        lines += [[str(cell) for cell in row.values()] for row in self.rows]
+        return self.title + "\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def false_alarms(runs: Recorded) -> Summary:
+    """Return how the runs of a tree against itself ended."""
+    rows: list[Cells] = []
+    for core in ("idle", "busy"):
+        of_core = [run for run in runs if run["other_core"] == core]
+        codes = [run["exit_code"] for run in of_core]
+        counts = {f"exit {code}": codes.count(code) for code in "013"}
+        seconds = [float(run["seconds"]) for run in of_core]
+        if of_core:
+            another = len(codes) - sum(counts.values())
+            rest = {"median s": f"{np.median(seconds):.0f}", "longest s": f"{max(seconds):.0f}"}
+            rows.append(
+                {"other core": core, "runs": len(codes), **counts, "another": another, **rest}
+            )
+    return Summary("noise_false_alarms", "A tree against itself", rows)
+
+
+def scatter(pairs: Recorded, rules: Rules) -> Summary:
+    """Return the scatter of pairs of a tree against itself, and the slowdowns that can be found."""
+    names = sorted({pair["benchmark"] for pair in pairs})
+    plan = Plan.make(rules.verdict.limits, max(1, len(names)))
+    rows: list[Cells] = []
+    for name in names:
+        of_name = [pair for pair in pairs if pair["benchmark"] == name]
+        idle, busy = (_log_ratios(of_name, "other_core", core) for core in ("idle", "busy"))
+        every = np.concatenate([idle, busy])
+        noises = {
+            f"noise, {word} (sd)": _percent(each) for word, each in (("idle", idle), ("busy", busy))
+        }
+        found = f"{plan.smallest_detectable(noise(every)):.3f}" if len(every) > 1 else "-"
+        rows.append({"benchmark": name, "pairs": len(every), **noises, "smallest found": found})
+    return Summary(
+        "noise_by_benchmark", "Noise of the benchmarks, one pair of a tree against itself", rows
+    )
+
+
+def lived(runs: Recorded, planted: Sequence[float]) -> Summary:
+    """Return the gate's verdicts in whole runs on planted slowdowns."""
+    rows: list[Cells] = []
+    for ratio in planted:
+        of_ratio = [run for run in runs if float(run["planted"]) == ratio]
+        for name in dict.fromkeys(run["benchmark"] for run in of_ratio):
+            said = [run["verdict"] for run in of_ratio if run["benchmark"] == name]
+            known = {word: said.count(word) for word in ("slower", "not slower")}
+            rest = {"undecided": len(said) - sum(known.values())}
+            rows.append(
+                {"planted": f"{ratio:g}", "benchmark": name, "runs": len(said), **known, **rest}
+            )
+    return Summary("noise_planted_live", "Planted slowdowns, live", rows)
+
+
+def _log_ratios(pairs: Recorded, column: str, value: str) -> NDArray[np.float64]:
+    return np.asarray([float(pair["log_ratio"]) for pair in pairs if pair[column] == value])
+
+
+def _percent(log_ratios: NDArray[np.float64]) -> str:
+    return f"{noise(log_ratios):.2%}" if len(log_ratios) > 1 else "-"
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Myriad's environments for gymnax and Gymnasium, and gymnax's environments for Myriad.
+"""Myriad's environments for other libraries, and environments of other libraries for Myriad.
 
-You only call the four functions here. The subclasses of the other libraries' classes are in
-`gymnax.py`, `gymnasium.py` and `gymnasium_vector.py`. These are imported on first use, so that you
-need neither library before.
+You only call the functions here. The subclasses of the other libraries' classes are in
+`gymnasium.py`, `gymnasium_vector.py`, `as_gymnax.py`, `as_brax.py` and `as_sb3.py`. These are
+imported on first use, so that you need no library before.
 """
 
 import importlib
@@ -44,6 +44,7 @@ ADAPTERS = {
     "brax:": Library("myriad.adapters.brax", "brax", "brax"),
     "craftax:": Library("myriad.adapters.craftax", "craftax", "craftax"),
     "gymnax:": Library("myriad.adapters.gymnax", "gymnax", "bench"),
+    "jaxmarl:": Library("myriad.adapters.jaxmarl", "jaxmarl", "jaxmarl"),
     "jumanji:": Library("myriad.adapters.jumanji", "jumanji", "jumanji"),
     "navix:": Library("myriad.adapters.navix", "navix", "navix"),
     "pgx:": Library("myriad.adapters.pgx", "pgx", "pgx"),
@@ -53,10 +54,19 @@ ADAPTERS = {
 
 
 @checked
-def to_gymnax(env: AnyEnvironment) -> "GymnaxEnvironment":
-    """Return `env` as a gymnax environment, with auto-reset and `info["final_observation"]`.
+def to_gymnax(env: AnyEnvironment, *, version: str = "1.0.1") -> "GymnaxEnvironment":
+    """Return `env` as a gymnax environment with auto-reset.
+
+    Args:
+        env: the environment, as `make_env` builds it.
+        version: "1.0.1" for a `step` that returns six values, with the last observation of an
+            episode in `info["final_observation"]`. "0.0.9" for the five values that rejax and
+            purejaxrl expect, with any gymnax. Its parameters are `max_steps_in_episode` and
+            `env_params`.
 
     Raises:
+        UnknownNameError: there is no such version.
+        InvalidArgumentError: the installed gymnax is older than the version.
         NotInstalledError: gymnax can't be imported.
 
     Example:
@@ -67,7 +77,7 @@ def to_gymnax(env: AnyEnvironment) -> "GymnaxEnvironment":
         >>> len(env.step(jax.random.key(1), state, 1, env.default_params))
         6
     """
-    return import_adapter("myriad.adapters.gymnax", "gymnax").AsGymnax(env)
+    return import_adapter("myriad.adapters.as_gymnax", "gymnax").as_gymnax(env, version)
 
 
 def from_gymnax(name_or_env: "str | GymnaxEnvironment", /, **overrides: Any) -> "FromGymnax":
@@ -167,6 +177,51 @@ def to_gymnasium_vector(
     )
 
 
+@checked
+def to_brax(env: AnyEnvironment) -> Any:
+    """Return `env` as a `brax.envs.Env`, which brax's own agents train in.
+
+    Actions run from -1 to 1, and observations are one vector of float32.
+
+    Args:
+        env: the environment, as `make_env` builds it.
+
+    Raises:
+        InvalidArgumentError: the actions are not continuous and bounded.
+        NotInstalledError: brax can't be imported.
+    """
+    return import_adapter("myriad.adapters.as_brax", "brax", "brax").AsBrax(env)
+
+
+@checked
+def to_sb3(
+    env: AnyEnvironment,
+    num_envs: Annotated[int, Integer(1)],
+    *,
+    render_mode: str | None = None,
+    normalize_actions: bool = True,
+) -> Any:
+    """Return `num_envs` copies of `env` as a `VecEnv` of Stable-Baselines3.
+
+    The step that ends an episode returns the first observation of the next one. The `infos` hold
+    `terminal_observation` and `TimeLimit.truncated`.
+
+    Args:
+        env: the environment, as `make_env` builds it.
+        num_envs: number of copies that step together, in one compiled call.
+        render_mode: as for `to_gymnasium`.
+        normalize_actions: as for `to_gymnasium`.
+
+    Raises:
+        UnknownNameError: there is no such render mode.
+        InvalidArgumentError: `num_envs` is not an integer of at least 1, or a space has no
+            counterpart in Gymnasium.
+        NotInstalledError: Stable-Baselines3 can't be imported.
+    """
+    module = import_adapter("myriad.adapters.as_sb3", "stable_baselines3", "sb3")
+    return module.AsSB3(env, num_envs, render_mode=render_mode, normalize_actions=normalize_actions)
+
+
 def finite_bounds(box: Box) -> tuple[np.ndarray, np.ndarray]:
     """Return the bounds of `box`, float32 of its shape.
 
@@ -181,6 +236,12 @@ def finite_bounds(box: Box) -> tuple[np.ndarray, np.ndarray]:
 def is_bounded(box: Box) -> bool:
     """Return whether every dimension of `box` has two bounds."""
     return bool(np.max(np.abs(finite_bounds(box)), initial=0) < _NO_BOUND)
+
+
+def centre_and_half_range(box: Box) -> tuple[np.ndarray, np.ndarray]:
+    """Return what turns actions from -1 to 1 into those of a bounded `box`."""
+    low, high = finite_bounds(box)
+    return (high + low) / 2, (high - low) / 2
 
 
 def infinite_bounds(low: Any, high: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -18,6 +18,7 @@ from myriad.errors import InvalidArgumentError, MyriadError, UnknownNameError
 from myriad.ranges import ranges_of, require_ranges
 from myriad.registry import check_overrides
 from myriad.spaces import Space
+from myriad.xla import holds_keys
 
 
 class Built(NamedTuple):
@@ -171,3 +172,8 @@ def strongly_typed(tree: Any) -> Any:
     return jax.tree.map(
         lambda leaf: jax.lax.convert_element_type(leaf, jnp.asarray(leaf).dtype), tree
     )
+
+
+def typed_key(key: jax.Array) -> jax.Array:
+    """Return a typed key, since users of other libraries may pass those of `jax.random.PRNGKey`."""
+    return key if holds_keys(key) else jax.random.wrap_key_data(key)

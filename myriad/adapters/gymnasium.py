@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
-from myriad.adapters import finite_bounds, is_bounded
+from myriad.adapters import centre_and_half_range, finite_bounds, is_bounded
 from myriad.envs.environment import Environment
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.random import make_key
@@ -67,9 +67,7 @@ class ActionAdapter:
         self._centre = np.float32(0)
         self._half_range = np.float32(1)
         if normalize and isinstance(space, Box) and is_bounded(space):
-            low, high = finite_bounds(space)
-            self._centre = (high + low) / 2
-            self._half_range = (high - low) / 2
+            self._centre, self._half_range = centre_and_half_range(space)
             self.space = gymnasium.spaces.Box(-1.0, 1.0, space.shape, np.float32)
 
     def __call__(self, action: Any, batch: tuple[int, ...] = ()) -> np.ndarray:

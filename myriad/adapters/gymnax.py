@@ -1,4 +1,4 @@
-"""Conversions between gymnax's classes and ours, both ways, imported on first use."""
+"""Environments of gymnax, such as `gymnax:CartPole-v1`, imported on first use."""
 
 import dataclasses
 import inspect
@@ -8,87 +8,19 @@ import gymnax
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 from gymnax.environments import environment, spaces
 from jax.extend.core import ClosedJaxpr, Var
 
 from myriad.adapters import finite_bounds, infinite_bounds
 from myriad.adapters.adapter import strongly_typed
-from myriad.envs.environment import Environment
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.registry import check_overrides
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
-from myriad.xla import holds_keys
 
 # The most operations of a step that may be compiled into one function. It lies between the largest
 # of Myriad's environments, which gain from that, and Acrobot, the smallest of gymnax's that then
 # compile for minutes.
 _MOST_OPERATIONS = 10**8
-
-
-@struct.dataclass
-class AsGymnaxState(environment.EnvState):
-    """A Myriad state, with the steps since the reset and how the last one ended."""
-
-    env_state: Any
-    terminated: jax.Array
-    truncated: jax.Array
-
-
-class AsGymnax(environment.Environment[AsGymnaxState, Any]):
-    """A Myriad environment as a gymnax one. `step`, `reset` and auto-reset are gymnax's own."""
-
-    # Detached by default and kept by `with_transition_gradients()`, as for gymnax's differentiable
-    # environments.
-    _supports_transition_gradients = True
-
-    def __init__(self, env: Environment):
-        super().__init__()
-        self.env = env
-
-    @property
-    def default_params(self) -> Any:
-        return self.env.default_params
-
-    @property
-    def name(self) -> str:
-        return type(self.env).__name__
-
-    @property
-    def num_actions(self) -> int:
-        """Return the number of choices, or of components if the action is a vector."""
-        space = self.env.action_space(self.default_params)
-        return space.n if isinstance(space, Discrete) else space.shape[0]
-
-    def reset_env(self, key: jax.Array, params: Any) -> tuple[jax.Array, AsGymnaxState]:
-        obs, env_state = self.env.reset(_typed(key), params)
-        no = jnp.zeros((), bool)
-        return obs, AsGymnaxState(jnp.zeros((), jnp.int32), env_state, terminated=no, truncated=no)  # pyright: ignore[reportArgumentType]
-
-    def step_env(
-        self, key: jax.Array, state: AsGymnaxState, action: Any, params: Any
-    ) -> tuple[jax.Array, AsGymnaxState, jax.Array, jax.Array, dict[Any, Any]]:
-        action = jnp.stack(action) if isinstance(action, tuple) else jnp.asarray(action)
-        obs, env_state, reward, terminated, truncated, info = self.env.step(
-            _typed(key), state.env_state, action, params
-        )
-        state = AsGymnaxState(state.time + 1, env_state, terminated, truncated)
-        obs, state = self._apply_transition_gradient_policy(obs, state)
-        return obs, state, reward, terminated, {"discount": self.discount(state, params), **info}
-
-    def is_terminated(self, state: AsGymnaxState, params: Any) -> jax.Array:
-        return state.terminated
-
-    def is_truncated(self, state: AsGymnaxState, params: Any) -> jax.Array:
-        return state.truncated
-
-    def action_space(self, params: Any = None) -> spaces.Space:
-        return gymnax_space(
-            self.env.action_space(self.default_params if params is None else params)
-        )
-
-    def observation_space(self, params: Any) -> spaces.Space:
-        return gymnax_space(self.env.observation_space(params))
 
 
 # No generated equality, since gymnax's parameters may hold arrays, which neither compare nor hash.
@@ -257,8 +189,3 @@ def _operations_behind(program: ClosedJaxpr, behind_inputs: list[float]) -> list
     return [
         behind.get(value, 0.0) if isinstance(value, Var) else 0.0 for value in program.jaxpr.outvars
     ]
-
-
-def _typed(key: jax.Array) -> jax.Array:
-    """Return a typed key, since gymnax's users may still pass raw keys of `jax.random.PRNGKey`."""
-    return key if holds_keys(key) else jax.random.wrap_key_data(key)

@@ -49,6 +49,13 @@ class FromJumanji(Adapter):
         state, timestep = self.env.step(state, action.astype(self.env.action_spec.dtype))
         return timestep_results(timestep, state, timestep.extras)
 
+    def action_mask(self, state: Any) -> jax.Array | None:
+        """Return which actions are legal, boolean `[n]`; None where the state doesn't hold that."""
+        mask = getattr(state, "action_mask", None)
+        space = self.action_space(None)
+        is_mask = isinstance(space, Discrete) and mask is not None and mask.shape == (space.n,)
+        return mask if is_mask else None
+
     def render(self, state: Any) -> np.ndarray:
         """Draw the state with Matplotlib as Jumanji does: uint8 `[H, W, 3]`, on the host."""
         pyplot = importlib.import_module("matplotlib.pyplot")

@@ -55,6 +55,10 @@ class FromPgx(Adapter):
             self._observed(state), state, state.rewards, state.terminated, state.truncated, {}
         )
 
+    def action_mask(self, state: Any) -> jax.Array:
+        """Return which moves are legal: boolean `[n]`."""
+        return state.legal_action_mask
+
     def render(self, state: Any) -> np.ndarray:
         """Draw Pgx's picture of the state: uint8 `[H, W, 3]`, on the host."""
         try:

@@ -1,8 +1,8 @@
 """Agents by name: `make_agent` builds one for an environment, `list_agents` names them all."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from myriad.agents.agent import Agent, Learner
 from myriad.envs.environment import AnyEnvironment, Environment
@@ -10,7 +10,9 @@ from myriad.errors import InvalidArgumentError
 from myriad.ranges import checked, ranges_of
 from myriad.registry import Registry, check_overrides, refuse_unused
 
-__all__ = ["Agent", "Learner", "list_agents", "make_agent", "make_learner"]
+__all__ = ["Agent", "Learner", "list_agents", "make_agent", "make_learner", "register_agent"]
+
+Kind = TypeVar("Kind", bound=type)
 
 AGENTS = Registry(
     "agent",
@@ -22,6 +24,7 @@ AGENTS = Registry(
         "pqn": "myriad.agents.pqn:PQN",
         "random": "myriad.agents.random:RandomAgent",
         "sac": "myriad.agents.sac:SAC",
+        "td3": "myriad.agents.td3:TD3",
     },
     member="create",
 )
@@ -64,6 +67,31 @@ def options_of(kind: Any) -> list[dataclasses.Field[Any]]:
         for field in dataclasses.fields(kind)
         if field.name not in _BUILT and not field.metadata.get("derived")
     ]
+
+
+@checked
+def register_agent(name: str) -> Callable[[Kind], Kind]:
+    """Register the decorated agent class as `name`, for `create_config` and every command.
+
+    Raises:
+        InvalidArgumentError: one of Myriad's own agents has this name, or it has a colon.
+
+    Example:
+        >>> import dataclasses
+        >>> from myriad.agents.ppo import PPO
+        >>> @register_agent("short-sighted-ppo")
+        ... @dataclasses.dataclass(frozen=True)
+        ... class ShortSighted(PPO):
+        ...     gamma: float = 0.9
+        >>> "short-sighted-ppo" in list_agents()
+        True
+    """
+
+    def register(kind: Kind) -> Kind:
+        AGENTS.add(name, kind)
+        return kind
+
+    return register
 
 
 def default_num_envs(name: str) -> int:

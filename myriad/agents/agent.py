@@ -9,9 +9,10 @@ from typing import Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import jax
 
+from myriad.envs.environment import Environment
 from myriad.envs.vector import BatchState, Transition
 from myriad.errors import InvalidArgumentError
-from myriad.ranges import INT64, Integer, Number
+from myriad.ranges import INT64, Integer, Number, require_ranges
 
 State = TypeVar("State")
 # Averages every leaf of a tree over the devices that train together.
@@ -93,6 +94,13 @@ class Learner(Generic[State]):
     default_num_envs: ClassVar[int]
     structural: ClassVar[frozenset[str]] = frozenset()
     per_device: ClassVar[frozenset[str] | None] = None
+
+    @classmethod
+    def create(cls, env: Environment, **overrides: Any) -> Self:
+        """Build the learner for `env`. Raises InvalidArgumentError if a value can't be used."""
+        learner = cls(env, **overrides)  # pyright: ignore[reportCallIssue]
+        require_ranges(learner)
+        return learner
 
     @property
     def metric_names(self) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """Controllers: fixed control laws with a memory, and the learner that runs one in the trainer."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Protocol
 
@@ -100,7 +101,10 @@ def policy_of(learner: Learner) -> tuple[Callable[[int], Any], Policy]:
 
 @dataclasses.dataclass(frozen=True)
 class TrainedPolicy:
-    """A learner with a fixed state, as a policy for `Rollout`. It is greedy by default."""
+    """A learner with a fixed state, as a policy of ONE environment. It is greedy by default.
+
+    `act` compiles at its first call, so that you can call it in each step of any environment.
+    """
 
     learner: Any
     state: Any
@@ -108,8 +112,14 @@ class TrainedPolicy:
     uses_observation: ClassVar[bool] = True
 
     def act(self, key: jax.Array, obs: jax.Array | None) -> jax.Array:
-        assert obs is not None
-        return self.learner.act(self.state, key, obs[None], greedy=self.greedy)[0]
+        return self._compiled(self.state, key, obs)
+
+    @functools.cached_property
+    def _compiled(self) -> Any:
+        def act(state: Any, key: jax.Array, obs: jax.Array) -> jax.Array:
+            return self.learner.act(state, key, obs[None], greedy=self.greedy)[0]
+
+        return jax.jit(act)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,7 +19,6 @@ from myriad.agents.agent import (
     Count,
     Environments,
     Fraction,
-    Learner,
     Limit,
     ManySteps,
     Mean,
@@ -27,11 +26,10 @@ from myriad.agents.agent import (
     PositiveOrOff,
     Repetitions,
     Weight,
-    Widths,
 )
 from myriad.agents.gradients import (
-    GRADIENT_METRICS,
     WHOLE_TRAINING,
+    GradientLearner,
     Learned,
     LossScale,
     ManyUpdates,
@@ -42,7 +40,6 @@ from myriad.agents.gradients import (
     gradient_step,
 )
 from myriad.agents.minibatches import MANY_ENVS, require_whole_parts, steps_for_many
-from myriad.agents.networks import NetworkSpec, network_defaults
 from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import (
     RunningMoments,
@@ -51,17 +48,15 @@ from myriad.agents.normalization import (
     scale_rewards,
     update_moments,
 )
-from myriad.agents.precision import DYNAMIC
 from myriad.agents.priorities import Priorities, importance_weights
 from myriad.agents.replay import Experience, ReplayRing, ReplayState, Step, n_step, share_replay
 from myriad.agents.trajectory import act_and_step
 from myriad.counters import Counter
-from myriad.envs import Environment
 from myriad.envs.vector import BatchState, Transition
 from myriad.errors import InvalidArgumentError, shown
 from myriad.loops import repeat_or_skip
 from myriad.random import make_key
-from myriad.ranges import Integer, require_ranges
+from myriad.ranges import Integer
 from myriad.registry import is_integer
 
 # Folded into a key for each purpose, so that no two draws share a stream.
@@ -111,7 +106,7 @@ class DQNState:
 
 
 @dataclasses.dataclass(frozen=True)
-class DQN(Learner[DQNState]):
+class DQN(GradientLearner[DQNState]):
     """Mnih et al. (2015), "Human-level control through deep reinforcement learning", algorithm 1.
 
     It is double by default (van Hasselt et al. 2016, "Deep reinforcement learning with double
@@ -128,7 +123,6 @@ class DQN(Learner[DQNState]):
     depend on how updates are cut into chunks.
 
     Attributes:
-        env: the environment, for its spaces.
         train_every: steps of every environment in an update.
         gradient_steps: gradient steps in an update.
         batch_size: transitions of a gradient step, `B`.
@@ -161,29 +155,11 @@ class DQN(Learner[DQNState]):
         exploration_steps: steps of all environments together over which epsilon falls linearly.
         optimizer_epsilon: added to the root mean square of gradients by which Adam divides.
         max_grad_norm: the gradient's norm is clipped to this; infinity never clips.
-        gradient_accumulation: parts that a batch is cut into. Their gradients are averaged before a
-            step, so that activations take less memory.
-        gradient_statistics: report the norms of the gradient, of each step and of the parameters.
-        network: mlp, another name in docs/networks.md, or `module:Class` of your own.
-        attention: implementation of attention in network attention: auto, reference, xla, chunked
-            or cudnn.
-        attention_patch: side of a token in cells, in network attention.
-        hidden_sizes: widths of the hidden layers. In network cnn they follow the convolution, in
-            network attention the mean of the tokens.
-        activation: a name in `myriad.agents.networks.ACTIVATIONS`.
         layer_norm: normalise every hidden layer before its activation.
-        param_dtype: dtype of the parameters: float32, bfloat16 or float16. Each step is computed in
-            float32 and rounded to it.
-        compute_dtype: dtype of the network's products and activations.
-        output_dtype: dtype of the network's outputs. Losses convert them to float32.
-        loss_scaling: dynamic or off. It has an effect only if gradients pass through float16, and
-            then it must be dynamic.
-        normalize_observations: shift and scale observations by their running moments.
         normalize_rewards: scale rewards by the running deviation of the discounted return. The sum
             of `n_step` rewards is scaled and then cut to -10 to 10, not each reward.
     """
 
-    env: Environment
     train_every: Repetitions = 1
     gradient_steps: Repetitions = 2
     batch_size: Count = 128
@@ -209,21 +185,11 @@ class DQN(Learner[DQNState]):
     # Far above Adam's own 1e-8, so that tiny gradients take small steps.
     optimizer_epsilon: Weight = 1.5e-4
     max_grad_norm: Limit = 10.0
-    gradient_accumulation: Count = 1
-    gradient_statistics: bool = False
-    network: str = "mlp"
-    attention: str = "auto"
-    attention_patch: Annotated[int, Integer(1, 64)] = 2
-    hidden_sizes: Widths = (64, 64)
     activation: str = "relu"
     layer_norm: bool = False
-    param_dtype: str = "float32"
-    compute_dtype: str = "float32"
-    output_dtype: str = "float32"
-    loss_scaling: str = DYNAMIC
-    normalize_observations: bool = True
     # With unscaled rewards, DQN did not learn CartPole.
     normalize_rewards: bool = True
+    losses: ClassVar[tuple[str, ...]] = ("loss", "epsilon")
     default_num_envs: ClassVar[int] = 8
     structural: ClassVar[frozenset[str]] = frozenset({"priority_alpha"})
     per_device: ClassVar[frozenset[str] | None] = frozenset(
@@ -235,26 +201,12 @@ class DQN(Learner[DQNState]):
         """What prioritised sampling needs, without it."""
         return {} if self.priority_alpha else {"priority_beta": "with priority_alpha = 0"}
 
-    @property
-    def metric_names(self) -> tuple[str, ...]:
-        """The names of the metrics that `update` reports."""
-        names = ("loss", "epsilon")
-        return names + GRADIENT_METRICS if self.gradient_statistics else names
-
-    @classmethod
-    def create(cls, env: Environment, **overrides: Any) -> "DQN":
-        """Build the learner for `env`.
-
-        Raises:
-            InvalidArgumentError: a value can't be used, or the actions of `env` are not discrete.
-        """
-        q_learning.require_discrete_actions(cls, env)
-        learner = cls(env, **network_defaults(cls, overrides) | overrides)
-        require_ranges(learner)
-        require_whole_parts(learner.batch_size, learner.gradient_accumulation)
-        learner._network.require_outputs()
-        learner._ring(1)  # Raises if `replay_memory` can't be used.
-        return learner
+    def require_fit(self) -> None:
+        """Raise InvalidArgumentError if actions are not discrete or fields don't fit together."""
+        q_learning.require_discrete_actions(type(self), self.env)
+        require_whole_parts(self.batch_size, self.gradient_accumulation)
+        self._network.require_outputs()
+        self._ring(1)  # Raises if `replay_memory` can't be used.
 
     @classmethod
     def defaults_for(
@@ -313,7 +265,8 @@ class DQN(Learner[DQNState]):
         """Draw the network's parameters and allocate the buffer."""
         obs_size = self._network.obs_size
         first = before_learning(self, self._network.init(key))
-        window = Step.zeros((self.n_step, num_envs), obs_size, self._obs_dtype)
+        space: Any = self.env.observation_space(self.env.default_params)
+        window = Step.zeros((self.n_step, num_envs), math.prod(space.shape), self._obs_dtype)
         return DQNState(
             *first,
             # A copy, since the trainer donates the state and can donate a buffer only once. It is
@@ -378,7 +331,8 @@ class DQN(Learner[DQNState]):
             learned, metrics = gradient_step(self, loss, learned, rows, learning_rate, mean)
             return learned, jax.tree.map(jnp.add, totals, metrics), errors
 
-        names = ("loss", *(GRADIENT_METRICS if self.gradient_statistics else ()))
+        # Epsilon is known without a gradient step.
+        names = [name for name in self.metric_names if name != "epsilon"]
         zeros = {name: jnp.zeros((), jnp.float32) for name in names}
         errors = None
         if state.priorities is not None:
@@ -427,6 +381,10 @@ class DQN(Learner[DQNState]):
             return 0.5 * _weighted_mean(jnp.square(error), weight)
         return _weighted_mean(optax.losses.huber_loss(error, delta=self.huber_delta), weight)
 
+    def named_params(self, state: DQNState) -> dict[str, Any]:
+        """Return the network's parameters by layer."""
+        return {"network": self._network.unravel(state.params)}
+
     def act(self, state: DQNState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose actions `[N]` for observations `[N, *O]`: the best one, or one to explore."""
         if greedy:
@@ -434,7 +392,9 @@ class DQN(Learner[DQNState]):
         return self._explored(state, jax.random.split(key, obs.shape[0]), obs)
 
     def _explored(self, state: DQNState, keys: jax.Array, obs: jax.Array) -> jax.Array:
-        return q_learning.epsilon_greedy(keys, self._values(state, obs), self._epsilon(state))
+        return q_learning.epsilon_greedy(
+            keys, self._values(state, obs), self._epsilon(state), masked=self.is_masked
+        )
 
     def _values(self, state: DQNState, obs: jax.Array) -> jax.Array:
         return self._network.values_in_blocks(state.params, flatten(obs), state.obs_stats)
@@ -545,14 +505,7 @@ class DQN(Learner[DQNState]):
 
     @property
     def _network(self) -> q_learning.QNetwork:
-        return q_learning.QNetwork.create(
-            self.env,
-            self.hidden_sizes,
-            self.activation,
-            self.layer_norm,
-            dueling=self.dueling,
-            spec=NetworkSpec.of(self),
-        )
+        return q_learning.QNetwork.of(self, dueling=self.dueling)
 
     @property
     def optimizer(self) -> optax.GradientTransformation:

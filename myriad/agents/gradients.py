@@ -1,4 +1,4 @@
-"""The gradient step of all learners, from a loss and the rows of a minibatch.
+"""What the learners with networks share: their common fields, and the gradient step.
 
 What a learner need not know is here: blocks of rows that fit into the caches, gradient
 accumulation, the average over devices, parameters that are narrower than float32, and the scaled
@@ -8,17 +8,19 @@ loss that keeps float16's gradients from vanishing. So are learning rates that f
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from myriad.agents.agent import Mean
+from myriad.agents.agent import Count, Learner, Mean, State, Widths
 from myriad.agents.minibatches import mean_over_blocks
+from myriad.agents.networks import network_defaults
 from myriad.agents.networks.mlp import EXACT
-from myriad.agents.precision import Precision
+from myriad.agents.precision import DYNAMIC, Precision
 from myriad.counters import Counter
+from myriad.envs import Environment
 from myriad.ranges import INT64, Integer
 
 # The value of `anneal_updates` that means the length of the training.
@@ -33,6 +35,71 @@ _MOST_SCALE = 2.0**24
 _STEPS_TO_DOUBLE = 2_000
 
 Metrics = dict[str, jax.Array]
+
+
+@dataclasses.dataclass(frozen=True)
+class GradientLearner(Learner[State]):
+    """A learner that takes gradient steps on networks: derive yours from it, and add its fields.
+
+    `NetworkSpec.of(learner)` builds its networks and `gradient_step` takes its steps. Both read
+    these fields. A subclass can give a field another default. `losses` are the names of the metrics
+    that its loss reports.
+
+    Attributes:
+        env: the environment, for its spaces.
+        gradient_accumulation: parts that a minibatch is cut into. Their gradients are averaged
+            before a step, so that activations take less memory.
+        gradient_statistics: report the norms of the gradient, of each step and of the parameters.
+        network: mlp, another name in docs/networks.md, or `module:Class` of your own.
+        attention: implementation of attention in network attention: auto, reference, xla, chunked
+            or cudnn.
+        attention_patch: side of a token in cells, in network attention.
+        hidden_sizes: widths of the hidden layers, the same for each network. In network cnn they
+            follow the convolution, in network attention the mean of the tokens.
+        activation: a name in `myriad.agents.networks.ACTIVATIONS`.
+        param_dtype: dtype of the parameters: float32, bfloat16 or float16. Each step is computed in
+            float32 and rounded to it.
+        compute_dtype: dtype of the network's products and activations.
+        output_dtype: dtype of the network's outputs. Losses convert them to float32.
+        loss_scaling: dynamic or off. It has an effect only if gradients pass through float16, and
+            then it must be dynamic.
+        normalize_observations: shift and scale observations by their running moments.
+    """
+
+    env: Environment
+    gradient_accumulation: Count = 1
+    gradient_statistics: bool = False
+    network: str = "mlp"
+    attention: str = "auto"
+    attention_patch: Annotated[int, Integer(1, 64)] = 2
+    hidden_sizes: Widths = (64, 64)
+    activation: str = "tanh"
+    param_dtype: str = "float32"
+    compute_dtype: str = "float32"
+    output_dtype: str = "float32"
+    loss_scaling: str = DYNAMIC
+    normalize_observations: bool = True
+    losses: ClassVar[tuple[str, ...]] = ("loss",)
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of the metrics that `update` reports."""
+        return self.losses + GRADIENT_METRICS if self.gradient_statistics else self.losses
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether a mask of the legal actions follows each observation."""
+        return hasattr(self.env, "unmasked")
+
+    @classmethod
+    def create(cls, env: Environment, **overrides: Any) -> Self:
+        """Build the learner for `env`. Raises InvalidArgumentError if a value can't be used."""
+        learner = super().create(env, **network_defaults(cls, overrides) | overrides)
+        learner.require_fit()
+        return learner
+
+    def require_fit(self) -> None:
+        """Raise InvalidArgumentError if fields don't fit together or don't suit the environment."""
 
 
 # Not flax's DynamicScale: it updates its scale in each gradient, and a step may average several.

@@ -116,13 +116,27 @@ def preserve_outputs(
 def update_moments(
     stats: RunningMoments | None, batch: jax.Array, mean: Mean = alone
 ) -> RunningMoments | None:
-    """Merge a batch into the moments. If normalisation is off they are None, and stay None."""
-    return None if stats is None else stats.update(batch, mean)
+    """Merge a batch into the moments. If normalisation is off they are None, and stay None.
+
+    A mask of actions that follows the observation is left out.
+    """
+    if stats is None:
+        return None
+    return stats.update(batch[..., : stats.mean.size] if stats.mean.ndim else batch, mean)
 
 
 def normalize_obs(stats: RunningMoments | None, obs: jax.Array) -> jax.Array:
-    """Return observations `[..., D]` in float32, normalised unless normalisation is off."""
-    return obs.astype(jnp.float32) if stats is None else stats.normalize(obs)
+    """Return observations `[..., D]` in float32, normalised unless normalisation is off.
+
+    A mask of actions that follows the observation stays as it is.
+    """
+    if stats is None:
+        return obs.astype(jnp.float32)
+    size = stats.mean.size
+    if obs.shape[-1] == size:
+        return stats.normalize(obs)
+    mask = obs[..., size:].astype(jnp.float32)
+    return jnp.concatenate([stats.normalize(obs[..., :size]), mask], axis=-1)
 
 
 def scale_rewards(stats: RunningMoments | None, reward: jax.Array) -> jax.Array:

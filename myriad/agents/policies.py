@@ -16,6 +16,9 @@ import numpy as np
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
 
+# The output of an illegal action. It is finite, so that an entropy is no NaN.
+ILLEGAL = np.float32(-1e9)
+
 
 class Policy(Protocol):
     """A family of distributions over the actions of one space.
@@ -78,8 +81,12 @@ class CategoricalPolicy:
         uniform = jax.vmap(lambda key: jax.random.uniform(key, (self.num_choices,)))(keys)
         choices = []
         for component, logits in enumerate(self._components(outputs)):
-            cumulative = jnp.cumsum(jax.nn.softmax(logits, axis=0), axis=0)[:-1]
-            choices.append(jnp.sum(uniform[:, component] >= cumulative, axis=0, dtype=jnp.float32))
+            weights = jnp.exp(logits - jnp.max(logits, axis=0))
+            cumulative = jnp.cumsum(weights, axis=0)
+            # Not divided by their sum: below the sum itself, rounding can't reach a last action
+            # whose probability is 0.
+            drawn = uniform[:, component] * cumulative[-1]
+            choices.append(jnp.sum(drawn >= cumulative[:-1], axis=0, dtype=jnp.float32))
         return jnp.stack(choices, axis=-1)
 
     def mode(self, outputs: jax.Array) -> jax.Array:
@@ -163,6 +170,18 @@ class GaussianPolicy:
     def _bounded(self) -> np.ndarray:
         low, high = self._bounds
         return np.isfinite(low) & np.isfinite(high)
+
+
+def legal_outputs(outputs: jax.Array, mask: jax.Array) -> jax.Array:
+    """Return the outputs, `[N, P]`, with those of illegal actions so low that none is chosen.
+
+    `mask`, `[N, P]`, is 0 for illegal actions. Where it is 0 for all, all are legal. It is `[N, 0]`
+    if the environment has none.
+    """
+    if not mask.shape[1]:
+        return outputs
+    is_legal = mask > 0
+    return jnp.where(is_legal | ~jnp.any(is_legal, axis=1, keepdims=True), outputs, ILLEGAL)
 
 
 def make_policy(space: Space) -> Policy:

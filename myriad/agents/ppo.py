@@ -8,7 +8,7 @@ policy's network.
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -19,18 +19,16 @@ from myriad.agents.agent import (
     Count,
     Environments,
     Fraction,
-    Learner,
     Limit,
     Mean,
     Positive,
     PositiveOrOff,
     Repetitions,
     Weight,
-    Widths,
 )
 from myriad.agents.gradients import (
-    GRADIENT_METRICS,
     WHOLE_TRAINING,
+    GradientLearner,
     Learned,
     LossScale,
     ManyUpdates,
@@ -49,7 +47,7 @@ from myriad.agents.minibatches import (
     shapes_for_many,
     steps_for_many,
 )
-from myriad.agents.networks import NetworkSpec, network_defaults
+from myriad.agents.networks import NetworkSpec
 from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import (
     RunningMoments,
@@ -59,14 +57,11 @@ from myriad.agents.normalization import (
     scale_rewards,
     update_moments,
 )
-from myriad.agents.policies import Policy, make_policy
-from myriad.agents.precision import DYNAMIC
+from myriad.agents.policies import Policy, legal_outputs, make_policy
 from myriad.agents.trajectory import Trajectory, collect
 from myriad.counters import Counter
-from myriad.envs import Environment
 from myriad.envs.vector import BatchState
 from myriad.errors import InvalidArgumentError, shown
-from myriad.ranges import Integer, require_ranges
 
 # Folded into a key for each purpose, so that no two draws share a stream.
 _ACTOR, _CRITIC = range(2)
@@ -115,7 +110,7 @@ class PPOBatch:
 
 
 @dataclasses.dataclass(frozen=True)
-class PPO(Learner[PPOState]):
+class PPO(GradientLearner[PPOState]):
     """Schulman et al. (2017), "Proximal policy optimization algorithms", equation 7.
 
     Advantages are those of Schulman et al. (2016), "High-dimensional continuous control using
@@ -129,7 +124,6 @@ class PPO(Learner[PPOState]):
     keeps the mean inside the box, and clipping the draws.
 
     Attributes:
-        env: the environment, for its spaces.
         rollout_steps: steps of every environment between updates, `T`.
         num_epochs: passes over the batch.
         num_minibatches: gradient steps in each pass. It must divide the batch.
@@ -145,30 +139,12 @@ class PPO(Learner[PPOState]):
         value_coef: weight of the squared error of values.
         optimizer_epsilon: added to the root mean square of gradients by which Adam divides.
         max_grad_norm: the gradient's norm is clipped to this; infinity never clips.
-        gradient_accumulation: parts that a minibatch is cut into. Their gradients are averaged
-            before a step, so that activations take less memory.
-        gradient_statistics: report the norms of the gradient, of each step and of the parameters.
-        network: mlp, another name in docs/networks.md, or `module:Class` of your own.
-        attention: implementation of attention in network attention: auto, reference, xla, chunked
-            or cudnn.
-        attention_patch: side of a token in cells, in network attention.
-        hidden_sizes: widths of the hidden layers, the same for actor and critic. In network cnn
-            they follow the convolution, in network attention the mean of the tokens.
-        activation: a name in `myriad.agents.networks.ACTIVATIONS`.
-        param_dtype: dtype of the parameters: float32, bfloat16 or float16. Each step is computed in
-            float32 and rounded to it.
-        compute_dtype: dtype of the network's products and activations.
-        output_dtype: dtype of the network's outputs. Losses convert them to float32.
-        loss_scaling: dynamic or off. It has an effect only if gradients pass through float16, and
-            then it must be dynamic.
-        normalize_observations: shift and scale observations by their running moments.
         preserve_outputs: when those moments change, adapt the first layers of both networks so that
             their outputs stay the same. Only for network mlp.
         normalize_rewards: scale rewards by the running deviation of the discounted return.
         normalize_advantages: shift and scale advantages within each minibatch.
     """
 
-    env: Environment
     rollout_steps: Count = 64
     num_epochs: Repetitions = 8
     num_minibatches: Count = 8
@@ -183,41 +159,22 @@ class PPO(Learner[PPOState]):
     # The value of OpenAI's baselines. Adam's paper has 1e-8.
     optimizer_epsilon: Weight = 1e-5
     max_grad_norm: Limit = 0.5
-    gradient_accumulation: Count = 1
-    gradient_statistics: bool = False
-    network: str = "mlp"
-    attention: str = "auto"
-    attention_patch: Annotated[int, Integer(1, 64)] = 2
-    hidden_sizes: Widths = (64, 64)
-    activation: str = "tanh"
-    param_dtype: str = "float32"
-    compute_dtype: str = "float32"
-    output_dtype: str = "float32"
-    loss_scaling: str = DYNAMIC
-    normalize_observations: bool = True
     preserve_outputs: bool = True
     normalize_rewards: bool = True
     normalize_advantages: bool = True
+    losses: ClassVar[tuple[str, ...]] = _METRICS
     default_num_envs: ClassVar[int] = 16
     per_device: ClassVar[frozenset[str] | None] = frozenset({"running_return"})
 
-    @property
-    def metric_names(self) -> tuple[str, ...]:
-        """The names of the metrics that `update` reports."""
-        return _METRICS + GRADIENT_METRICS if self.gradient_statistics else _METRICS
-
-    @classmethod
-    def create(cls, env: Environment, **overrides: Any) -> "PPO":
-        """Build the learner for `env`. The defaults are the same for every kind of action space.
-
-        Raises:
-            InvalidArgumentError: a value can't be used.
-        """
-        learner = cls(env, **network_defaults(cls, overrides) | overrides)
-        require_ranges(learner)
-        NetworkSpec.of(learner).require_outputs(learner.policy.num_outputs, 1)
-        learner._require_preservable()
-        return learner
+    def require_fit(self) -> None:
+        """Raise InvalidArgumentError if the networks or `preserve_outputs` can't be used."""
+        NetworkSpec.of(self).require_outputs(self.policy.num_outputs, 1)
+        if self.preserve_outputs and self.network != "mlp":
+            raise InvalidArgumentError(
+                "preserve_outputs",
+                f"must be false with network {shown(self.network)}, since only "
+                "an mlp's first layer can be changed so, but got True.",
+            )
 
     @classmethod
     def defaults_for(
@@ -449,14 +406,6 @@ class PPO(Learner[PPOState]):
             for name in ("actor", "critic")
         }
 
-    def _require_preservable(self) -> None:
-        if self.preserve_outputs and self.network != "mlp":
-            raise InvalidArgumentError(
-                "preserve_outputs",
-                f"must be false with network {shown(self.network)}, since only "
-                "an mlp's first layer can be changed so, but got True.",
-            )
-
     def _inputs(self, state: PPOState, obs: jax.Array) -> jax.Array:
         return normalize_obs(state.obs_stats, obs)
 
@@ -466,10 +415,12 @@ class PPO(Learner[PPOState]):
         return jnp.concatenate([self._outputs(params, inputs), value[:, None]], axis=1)
 
     def _outputs(self, params: dict[str, Any], inputs: jax.Array) -> jax.Array:
-        return self._actor.apply(params["actor"], inputs).astype(jnp.float32)
+        obs, mask = jnp.split(inputs, [self._obs_size], axis=1)
+        return legal_outputs(self._actor.apply(params["actor"], obs).astype(jnp.float32), mask)
 
     def _values(self, params: dict[str, Any], inputs: jax.Array) -> jax.Array:
-        return self._critic.apply(params["critic"], inputs)[..., 0].astype(jnp.float32)
+        obs = inputs[:, : self._obs_size]
+        return self._critic.apply(params["critic"], obs)[..., 0].astype(jnp.float32)
 
     def _log_std(self, params: dict[str, Any]) -> jax.Array:
         return params["log_std"].astype(jnp.float32)
@@ -492,7 +443,7 @@ class PPO(Learner[PPOState]):
 
     @property
     def _obs_size(self) -> int:
-        return math.prod(self.env.observation_space(self.env.default_params).shape)
+        return math.prod(NetworkSpec.of(self).obs_shape)
 
 
 def gae(

@@ -6,7 +6,7 @@ of a flattened observation and `P` the number of parameters.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -18,18 +18,16 @@ from myriad.agents.agent import (
     Count,
     Environments,
     Fraction,
-    Learner,
     Limit,
     ManySteps,
     Mean,
     Positive,
     Repetitions,
     Weight,
-    Widths,
 )
 from myriad.agents.gradients import (
-    GRADIENT_METRICS,
     WHOLE_TRAINING,
+    GradientLearner,
     Learned,
     LossScale,
     ManyUpdates,
@@ -47,15 +45,11 @@ from myriad.agents.minibatches import (
     shapes_for_many,
     steps_for_many,
 )
-from myriad.agents.networks import NetworkSpec, network_defaults
 from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import RunningMoments, normalize_obs, scale_rewards, update_moments
-from myriad.agents.precision import DYNAMIC
 from myriad.agents.trajectory import Trajectory, collect
 from myriad.counters import Counter
-from myriad.envs import Environment
 from myriad.envs.vector import BatchState
-from myriad.ranges import Integer, require_ranges
 
 # Folded into a key for each purpose, so that no two draws share a stream.
 _COLLECT, _SHUFFLE = range(2)
@@ -101,7 +95,7 @@ class PQNBatch:
 
 
 @dataclasses.dataclass(frozen=True)
-class PQN(Learner[PQNState]):
+class PQN(GradientLearner[PQNState]):
     """Gallici et al. (2024), "Simplifying deep temporal difference learning", algorithm 1.
 
     This is Q-learning towards lambda returns, with several epochs of minibatches over each rollout.
@@ -114,7 +108,6 @@ class PQN(Learner[PQNState]):
     environments came to act without mistakes, the network would forget what mistakes are worth.
 
     Attributes:
-        env: the environment, for its spaces.
         rollout_steps: steps of every environment between updates, `T`.
         num_epochs: passes over the batch.
         num_minibatches: gradient steps in each pass. It must divide the batch.
@@ -132,28 +125,10 @@ class PQN(Learner[PQNState]):
         exploration_steps: steps of all environments together over which epsilon falls linearly.
         optimizer_epsilon: added to the root mean square of gradients by which RAdam divides.
         max_grad_norm: the gradient's norm is clipped to this; infinity never clips.
-        gradient_accumulation: parts that a minibatch is cut into. Their gradients are averaged
-            before a step, so that activations take less memory.
-        gradient_statistics: report the norms of the gradient, of each step and of the parameters.
-        network: mlp, another name in docs/networks.md, or `module:Class` of your own.
-        attention: implementation of attention in network attention: auto, reference, xla, chunked
-            or cudnn.
-        attention_patch: side of a token in cells, in network attention.
-        hidden_sizes: widths of the hidden layers. In network cnn they follow the convolution, in
-            network attention the mean of the tokens.
-        activation: a name in `myriad.agents.networks.ACTIVATIONS`.
         layer_norm: normalise every hidden layer before its activation.
-        param_dtype: dtype of the parameters: float32, bfloat16 or float16. Each step is computed in
-            float32 and rounded to it.
-        compute_dtype: dtype of the network's products and activations.
-        output_dtype: dtype of the network's outputs. Losses convert them to float32.
-        loss_scaling: dynamic or off. It has an effect only if gradients pass through float16, and
-            then it must be dynamic.
-        normalize_observations: shift and scale observations by their running moments.
         normalize_rewards: scale rewards by the running deviation of the discounted return.
     """
 
-    env: Environment
     rollout_steps: Count = 64
     num_epochs: Repetitions = 4
     num_minibatches: Count = 8
@@ -167,41 +142,16 @@ class PQN(Learner[PQNState]):
     exploration_steps: ManySteps = 30_000
     optimizer_epsilon: Weight = 1.5e-4
     max_grad_norm: Limit = 0.1
-    gradient_accumulation: Count = 1
-    gradient_statistics: bool = False
-    network: str = "mlp"
-    attention: str = "auto"
-    attention_patch: Annotated[int, Integer(1, 64)] = 2
-    hidden_sizes: Widths = (64, 64)
-    activation: str = "tanh"
     layer_norm: bool = True
-    param_dtype: str = "float32"
-    compute_dtype: str = "float32"
-    output_dtype: str = "float32"
-    loss_scaling: str = DYNAMIC
-    normalize_observations: bool = True
     normalize_rewards: bool = True
+    losses: ClassVar[tuple[str, ...]] = ("loss", "epsilon")
     default_num_envs: ClassVar[int] = 16
     per_device: ClassVar[frozenset[str] | None] = frozenset({"running_return"})
 
-    @property
-    def metric_names(self) -> tuple[str, ...]:
-        """The names of the metrics that `update` reports."""
-        names = ("loss", "epsilon")
-        return names + GRADIENT_METRICS if self.gradient_statistics else names
-
-    @classmethod
-    def create(cls, env: Environment, **overrides: Any) -> "PQN":
-        """Build the learner for `env`.
-
-        Raises:
-            InvalidArgumentError: a value can't be used, or the actions of `env` are not discrete.
-        """
-        q_learning.require_discrete_actions(cls, env)
-        learner = cls(env, **network_defaults(cls, overrides) | overrides)
-        require_ranges(learner)
-        learner._network.require_outputs()
-        return learner
+    def require_fit(self) -> None:
+        """Raise InvalidArgumentError if actions are not discrete or the network can't be used."""
+        q_learning.require_discrete_actions(type(self), self.env)
+        self._network.require_outputs()
 
     @classmethod
     def defaults_for(
@@ -269,7 +219,7 @@ class PQN(Learner[PQNState]):
 
         def choose(keys: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
             values = self._values(state, flatten(obs))
-            action = q_learning.epsilon_greedy(keys, values, epsilons)
+            action = q_learning.epsilon_greedy(keys, values, epsilons, masked=self.is_masked)
             return action, (action, jnp.max(values, axis=1))
 
         batch_state, running_return, trajectory = collect(
@@ -336,13 +286,18 @@ class PQN(Learner[PQNState]):
         loss = 0.5 * jnp.mean(jnp.square(value - target))
         return loss, {"loss": loss}
 
+    def named_params(self, state: PQNState) -> dict[str, Any]:
+        """Return the network's parameters by layer."""
+        return {"network": self._network.unravel(state.params)}
+
     def act(self, state: PQNState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose actions `[N]` for observations `[N, *O]`: the best one, or one to explore."""
         values = self._values(state, flatten(obs))
         if greedy:
             return q_learning.best_action(values)
         keys = jax.random.split(key, obs.shape[0])
-        return q_learning.epsilon_greedy(keys, values, self._epsilons(state, obs.shape[0]))
+        epsilons = self._epsilons(state, obs.shape[0])
+        return q_learning.epsilon_greedy(keys, values, epsilons, masked=self.is_masked)
 
     def _batch(self, state: PQNState, trajectory: Trajectory, last_obs: jax.Array) -> PQNBatch:
         """Add the targets, from the best values that were computed to choose the actions."""
@@ -382,9 +337,7 @@ class PQN(Learner[PQNState]):
 
     @property
     def _network(self) -> q_learning.QNetwork:
-        return q_learning.QNetwork.create(
-            self.env, self.hidden_sizes, self.activation, self.layer_norm, spec=NetworkSpec.of(self)
-        )
+        return q_learning.QNetwork.of(self)
 
     @property
     def optimizer(self) -> optax.GradientTransformation:

@@ -1,6 +1,6 @@
 """The parts that DQN and PQN share: Q-networks on one parameter vector, and the choice of actions.
 
-SAC has its networks from here, too: a critic has one output, and an actor those of its policy.
+SAC and TD3 have their networks from here, too: an actor's outputs are those of its policy.
 In docstrings `B` is any batch, `D` the size of a flat observation, `A` the number of actions and
 `P` the number of parameters.
 """
@@ -17,9 +17,9 @@ from jax.flatten_util import ravel_pytree
 
 from myriad.agents.minibatches import MANY_ENVS, map_over_blocks
 from myriad.agents.networks import NetworkSpec
-from myriad.agents.networks.mlp import ACTIVATIONS, EXACT, MLP, affine, sum_rows
+from myriad.agents.networks.mlp import ACTIVATIONS, EXACT, MLP, affine, flatten, sum_rows
 from myriad.agents.normalization import RunningMoments, normalize_obs
-from myriad.agents.precision import FLOAT32, Precision
+from myriad.agents.policies import ILLEGAL, legal_outputs
 from myriad.envs import Environment
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Discrete
@@ -34,25 +34,18 @@ class QNetwork:
 
     On one vector an optimiser is a loop or two, whatever the number of layers. With `dueling`, the
     last layer outputs a value and advantages whose mean is subtracted (Wang et al. 2016, equation
-    9), and both share all hidden layers. The network is an `MLP` unless `spec` names another.
+    9), and both share all hidden layers.
     """
 
-    obs_size: int
+    spec: NetworkSpec
     num_actions: int
-    hidden_sizes: tuple[int, ...]
-    activation: str
-    layer_norm: bool
     dueling: bool = False
-    spec: NetworkSpec | None = None
 
     @classmethod
-    def create(cls, env: Environment, *args: Any, **kwargs: Any) -> "QNetwork":
-        """Build the network for `env`'s flat observations and actions. Other fields are given."""
-        space = env.action_space(env.default_params)
-        assert isinstance(space, Discrete), "create has refused the others"
-        return cls(
-            math.prod(env.observation_space(env.default_params).shape), space.n, *args, **kwargs
-        )
+    def of(cls, learner: Any, *, dueling: bool = False) -> "QNetwork":
+        """Build the network of a learner of discrete actions."""
+        space = learner.env.action_space(learner.env.default_params)
+        return cls(NetworkSpec.of(learner), space.n, dueling)
 
     def init(self, key: jax.Array) -> jax.Array:
         """Draw initial parameters, `[P]`."""
@@ -63,18 +56,19 @@ class QNetwork:
         return self._unravel(params)
 
     def values(self, params: jax.Array, obs: jax.Array) -> jax.Array:
-        """Return Q-values, float32 `[B, A]`, of flat observations `[B, D]`."""
+        """Return Q-values, float32 `[B, A]`, of flat observations `[B, D]`, also with a mask."""
+        obs, mask = jnp.split(obs, [self.obs_size], axis=1)
         layers = self.unravel(params.astype(jnp.float32))
         outputs = (
             self._outputs(layers["params"], obs)
             if isinstance(self.module, MLP)
             else self.module.apply(layers, obs)
         ).astype(jnp.float32)
-        if not self.dueling:
-            return outputs
-        value = outputs[:, :1]
-        advantage = outputs[:, 1:]
-        return value + advantage - jnp.mean(advantage, axis=1, keepdims=True)
+        if self.dueling:
+            value = outputs[:, :1]
+            advantage = outputs[:, 1:]
+            outputs = value + advantage - jnp.mean(advantage, axis=1, keepdims=True)
+        return legal_outputs(outputs, mask)
 
     def values_in_blocks(
         self, params: jax.Array, obs: jax.Array, stats: RunningMoments | None
@@ -88,38 +82,30 @@ class QNetwork:
         A layer's mean over its features is linear in its inputs, so it is subtracted from the
         weights and the bias instead.
         """
-        hidden = obs
-        for i in range(len(self.hidden_sizes)):
+        hidden, spec = obs, self.spec
+        for i in range(len(spec.hidden_sizes)):
             layer = params[f"Dense_{i}"]
-            if self.layer_norm:
+            if spec.layer_norm:
                 norm = params[f"LayerNorm_{i}"]
                 kernel = _centre(layer["kernel"])
                 bias = _centre(layer["bias"][None])[0]
-                centred = affine(hidden, kernel, bias, self.precision.before_norm)
+                centred = affine(hidden, kernel, bias, spec.precision.before_norm)
                 hidden = _normalize(centred, norm["scale"], norm["bias"])
             else:
-                hidden = affine(hidden, layer["kernel"], layer["bias"], self.precision.hidden)
-            hidden = ACTIVATIONS[self.activation](hidden.astype(self.precision.compute_dtype))
-        last = params[f"Dense_{len(self.hidden_sizes)}"]
-        return affine(hidden, last["kernel"], last["bias"], self.precision)
+                hidden = affine(hidden, layer["kernel"], layer["bias"], spec.precision.hidden)
+            hidden = ACTIVATIONS[spec.activation](hidden.astype(spec.precision.compute_dtype))
+        last = params[f"Dense_{len(spec.hidden_sizes)}"]
+        return affine(hidden, last["kernel"], last["bias"], spec.precision)
 
     @cached_property
     def module(self) -> Any:
         """The network in flax. Small last weights give no action much of an advantage at first."""
-        if self.spec is not None:
-            return self.spec.build(self.num_outputs, output_scale=0.01)
-        return MLP(
-            self.hidden_sizes,
-            self.num_outputs,
-            self.activation,
-            self.layer_norm,
-            output_scale=0.01,
-        )
+        return self.spec.build(self.num_outputs, output_scale=0.01)
 
     @property
-    def precision(self) -> Precision:
-        """The dtypes."""
-        return FLOAT32 if self.spec is None else self.spec.precision
+    def obs_size(self) -> int:
+        """The size of a flat observation, `D`."""
+        return math.prod(self.spec.obs_shape)
 
     @property
     def num_outputs(self) -> int:
@@ -128,8 +114,7 @@ class QNetwork:
 
     def require_outputs(self) -> None:
         """Raise the errors of `NetworkSpec.require_outputs`."""
-        if self.spec is not None:
-            self.spec.require_outputs(self.num_outputs)
+        self.spec.require_outputs(self.num_outputs)
 
     @cached_property
     def _no_obs(self) -> np.ndarray:
@@ -143,6 +128,38 @@ class QNetwork:
             return ravel_pytree(
                 jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
             )[1]
+
+
+@dataclasses.dataclass(frozen=True)
+class TwinCritics:
+    """Two networks that value a choice of numbers, for SAC and TD3. Parameters are `[2, Q]`.
+
+    A choice, `[B, C]`, is appended to the last axis of the observation, as further numbers or
+    channels.
+    """
+
+    spec: NetworkSpec
+    num_choices: int
+
+    @cached_property
+    def network(self) -> QNetwork:
+        """One of them."""
+        *axes, last = self.spec.obs_shape
+        shape = (*axes, last + self.num_choices)
+        return QNetwork(dataclasses.replace(self.spec, obs_shape=shape), 1)
+
+    @cached_property
+    def size(self) -> int:
+        """The number of parameters of one of them, `Q`."""
+        return jax.eval_shape(self.network.init, jax.random.key(0)).shape[0]
+
+    def values(self, params: jax.Array, obs: jax.Array, choice: jax.Array) -> jax.Array:
+        """Return both values, `[2, B]`, of prepared observations `[B, D]` and choices `[B, C]`."""
+        shape = self.spec.obs_shape
+        choice = choice.reshape(-1, *[1] * (len(shape) - 1), choice.shape[1])
+        choices = jnp.broadcast_to(choice, (obs.shape[0], *shape[:-1], choice.shape[-1]))
+        inputs = flatten(jnp.concatenate([obs.reshape(-1, *shape), choices], axis=-1))
+        return jnp.stack([self.network.values(each, inputs)[:, 0] for each in params])
 
 
 @jax.custom_vjp
@@ -208,15 +225,23 @@ def best_action(values: jax.Array) -> jax.Array:
     return jnp.argmax(values, axis=1).astype(jnp.int32)
 
 
-def epsilon_greedy(keys: jax.Array, values: jax.Array, epsilon: jax.Array) -> jax.Array:
+def epsilon_greedy(
+    keys: jax.Array, values: jax.Array, epsilon: jax.Array, *, masked: bool = False
+) -> jax.Array:
     """Choose the best action under `values`, `[B, A]`, or with probability `epsilon` any action.
 
-    `keys` is `[B]`, `epsilon` is `[]` or `[B]`, and the actions are int32 `[B]`.
+    `keys` is `[B]`, `epsilon` is `[]` or `[B]`, and the actions are int32 `[B]`. With `masked`, no
+    action of value `ILLEGAL` is chosen.
     """
     num_actions = values.shape[1]
     explore, which = jax.vmap(lambda key: jax.random.bits(key, (2,)))(keys).T
     # The bias of the remainder is below num_actions / 2**32.
     anything = (which % np.uint32(num_actions)).astype(jnp.int32)
+    if masked:
+        rank = jnp.cumsum(values > ILLEGAL, axis=1, dtype=jnp.uint32)
+        # The first action with more legal ones up to it than the number that was drawn.
+        drawn = which % rank[:, -1]
+        anything = jnp.sum(rank <= drawn[:, None], axis=1, dtype=jnp.int32)
     # float32 holds 24 bits exactly, so epsilon 0 never explores and epsilon 1 always does.
     explores = (explore >> 8).astype(jnp.float32) < epsilon * np.float32(1 << 24)
     return jnp.where(explores, anything, best_action(values))

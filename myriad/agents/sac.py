@@ -19,39 +19,34 @@ from myriad.agents.agent import (
     Count,
     Environments,
     Fraction,
-    Learner,
     ManySteps,
     Mean,
     Positive,
     Repetitions,
-    Widths,
 )
 from myriad.agents.gradients import (
-    GRADIENT_METRICS,
+    GradientLearner,
     Learned,
     LossScale,
     before_learning,
     gradient_step,
 )
 from myriad.agents.minibatches import MANY_ENVS, require_whole_parts, steps_for_many
-from myriad.agents.networks import NetworkSpec, network_defaults
+from myriad.agents.networks import NetworkSpec
 from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import RunningMoments, normalize_obs, update_moments
-from myriad.agents.precision import DYNAMIC
-from myriad.agents.q_learning import QNetwork
+from myriad.agents.q_learning import QNetwork, TwinCritics
 from myriad.agents.replay import Experience, ReplayRing, ReplayState, share_replay
 from myriad.agents.squashed_gaussian import SquashedGaussianPolicy
 from myriad.agents.trajectory import act_and_step
 from myriad.counters import Counter
-from myriad.envs import Environment
 from myriad.envs.vector import BatchState
 from myriad.loops import repeat_or_skip
 from myriad.random import make_key
-from myriad.ranges import Integer, Number, require_ranges
+from myriad.ranges import Number
 
 # Folded into a key for each purpose, so that no two draws share a stream.
 _COLLECT, _SAMPLE, _NOISE = range(3)
-_METRICS = ("actor_loss", "critic_loss", "entropy", "temperature")
 
 
 @jax.tree_util.register_dataclass
@@ -83,7 +78,7 @@ class SACState:
 
 
 @dataclasses.dataclass(frozen=True)
-class SAC(Learner[SACState]):
+class SAC(GradientLearner[SACState]):
     """Haarnoja et al. (2018), "Soft actor-critic algorithms and applications", algorithm 1.
 
     An update is one step of every environment, then `gradient_steps` steps on samples of the
@@ -93,7 +88,6 @@ class SAC(Learner[SACState]):
     axis, as further numbers or channels.
 
     Attributes:
-        env: the environment, for its spaces. Its actions must be a bounded Box.
         gradient_steps: gradient steps in an update.
         batch_size: transitions of a gradient step, `B`.
         buffer_size: transitions that the buffer holds.
@@ -103,21 +97,8 @@ class SAC(Learner[SACState]):
         polyak: the share of the target networks that stays in a gradient step.
         target_entropy: the policy's entropy, in nats, that the temperature is learned to keep; None
             for minus the number of an action's components.
-        gradient_accumulation: parts that a batch is cut into, so that activations take less memory.
-        gradient_statistics: report the norms of the gradient, of each step and of the parameters.
-        network: mlp, another name in docs/networks.md, or `module:Class` of your own.
-        attention: how network attention attends: auto, reference, xla, chunked or cudnn.
-        attention_patch: side of a token in cells, in network attention.
-        hidden_sizes: widths of the hidden layers, as docs/networks.md describes them.
-        activation: a name in `myriad.agents.networks.ACTIVATIONS`.
-        param_dtype: dtype of the parameters. Each step is computed in float32 and rounded to it.
-        compute_dtype: dtype of the networks' products and activations.
-        output_dtype: dtype of the networks' outputs. Losses convert them to float32.
-        loss_scaling: dynamic or off. It must be dynamic if gradients pass through float16.
-        normalize_observations: shift and scale observations by their running moments.
     """
 
-    env: Environment
     gradient_steps: Repetitions = 8
     batch_size: Count = 256
     buffer_size: Count = 100_000
@@ -126,40 +107,21 @@ class SAC(Learner[SACState]):
     gamma: Fraction = 0.99
     polyak: Fraction = 0.995
     target_entropy: Annotated[float | None, Number(words=(None,))] = None
-    gradient_accumulation: Count = 1
-    gradient_statistics: bool = False
-    network: str = "mlp"
-    attention: str = "auto"
-    attention_patch: Annotated[int, Integer(1, 64)] = 2
-    hidden_sizes: Widths = (64, 64)
     activation: str = "relu"
-    param_dtype: str = "float32"
-    compute_dtype: str = "float32"
-    output_dtype: str = "float32"
-    loss_scaling: str = DYNAMIC
-    normalize_observations: bool = True
+    losses: ClassVar[tuple[str, ...]] = ("actor_loss", "critic_loss", "entropy", "temperature")
     default_num_envs: ClassVar[int] = 8
     per_device: ClassVar[frozenset[str] | None] = frozenset({"replay"})
-
-    @property
-    def metric_names(self) -> tuple[str, ...]:
-        """The names of the metrics that `update` reports."""
-        return _METRICS + GRADIENT_METRICS if self.gradient_statistics else _METRICS
 
     @property
     def steps_per_update(self) -> int:
         """Steps of every environment in one update."""
         return 1
 
-    @classmethod
-    def create(cls, env: Environment, **overrides: Any) -> "SAC":
-        """Build the learner for `env`. Raises InvalidArgumentError if a value can't be used."""
-        learner = cls(env, **network_defaults(cls, overrides) | overrides)
-        require_ranges(learner)
-        require_whole_parts(learner.batch_size, learner.gradient_accumulation)
-        for network in (learner._actor, learner._critic):
+    def require_fit(self) -> None:
+        """Raise InvalidArgumentError if actions have no bounds or the networks can't be used."""
+        require_whole_parts(self.batch_size, self.gradient_accumulation)
+        for network in (self._actor, self._critics.network):
             network.require_outputs()
-        return learner
 
     @classmethod
     def defaults_for(
@@ -183,7 +145,7 @@ class SAC(Learner[SACState]):
 
     def init(self, key: jax.Array, num_envs: int) -> SACState:
         """Draw the networks' parameters and allocate the buffer."""
-        networks = (self._actor, self._critic, self._critic)
+        networks = (self._actor, self._critics.network, self._critics.network)
         drawn = [net.init(jax.random.fold_in(key, i)) for i, net in enumerate(networks)]
         obs, _ = jax.eval_shape(self.env.reset, make_key(0), self.env.default_params)
         no_obs = jnp.zeros((num_envs, self._actor.obs_size), obs.dtype)
@@ -274,21 +236,25 @@ class SAC(Learner[SACState]):
 
         outputs = self._actor.values(jax.lax.stop_gradient(actor), next_obs)
         choice, log_prob = self.policy.sample(outputs, noise[:, 0])
-        next_value = jnp.min(self._values(state.target_params, next_obs, choice), axis=0)
+        next_value = jnp.min(self._critics.values(state.target_params, next_obs, choice), axis=0)
         target = batch.reward + batch.discount * (next_value - temperature * log_prob)
-        errors = self._values(critics, obs, batch.action) - target
+        errors = self._critics.values(critics, obs, batch.action) - target
         critic_loss = 0.5 * jnp.mean(jnp.sum(jnp.square(errors), axis=0))
 
         choice, log_prob = self.policy.sample(self._actor.values(actor, obs), noise[:, 1])
-        value = jnp.min(self._values(jax.lax.stop_gradient(critics), obs, choice), axis=0)
+        value = jnp.min(self._critics.values(jax.lax.stop_gradient(critics), obs, choice), axis=0)
         actor_loss = jnp.mean(temperature * log_prob - value)
         metrics = (actor_loss, critic_loss, -jnp.mean(log_prob), temperature)
-        return actor_loss + critic_loss, dict(zip(_METRICS, metrics, strict=True))
+        return actor_loss + critic_loss, dict(zip(self.losses, metrics, strict=True))
 
     def temperature_loss(self, log_temperature: jax.Array, entropy: jax.Array) -> jax.Array:
         """Return the loss of the temperature (equation 18) for the policy's mean entropy."""
         target = -self.policy.num_choices if self.target_entropy is None else self.target_entropy
         return jnp.exp(log_temperature) * (entropy - target)
+
+    def named_params(self, state: SACState) -> dict[str, Any]:
+        """Return the actor's parameters by layer."""
+        return {"actor": self._actor.unravel(self._split(state.params)[0])}
 
     def act(self, state: SACState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose `[N, *A]` for observations `[N, *O]`: the mode if `greedy`, else a draw."""
@@ -299,7 +265,7 @@ class SAC(Learner[SACState]):
         """Return the outputs of all networks, `[B, 2 C + 2]`, for prepared ones `[B, D]`."""
         actor, critics = self._split(params)
         outputs = self._actor.values(actor, inputs)
-        values = self._values(critics, inputs, self.policy.mode(outputs))
+        values = self._critics.values(critics, inputs, self.policy.mode(outputs))
         return jnp.concatenate([outputs, values.T], axis=1)
 
     def _choice(self, state: SACState, keys: jax.Array | None, obs: jax.Array) -> jax.Array:
@@ -311,17 +277,9 @@ class SAC(Learner[SACState]):
         noise = jax.vmap(lambda key: jax.random.normal(key, (self.policy.num_choices,)))(keys)
         return self.policy.sample(outputs, noise)[0]
 
-    def _values(self, critics: jax.Array, obs: jax.Array, choice: jax.Array) -> jax.Array:
-        """Return the values of both critics, `[2, B]`, of prepared observations `[B, D]`."""
-        shape = NetworkSpec.of(self).obs_shape
-        choice = choice.reshape(-1, *[1] * (len(shape) - 1), choice.shape[1])
-        choices = jnp.broadcast_to(choice, (obs.shape[0], *shape[:-1], choice.shape[-1]))
-        inputs = flatten(jnp.concatenate([obs.reshape(-1, *shape), choices], axis=-1))
-        return jnp.stack([self._critic.values(each, inputs)[:, 0] for each in critics])
-
     def _split(self, params: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return the parameters of the actor, and those of the critics, `[2, Q]`."""
-        size = jax.eval_shape(self._critic.init, make_key(0)).shape[0]
+        size = self._critics.size
         return params[: -2 * size], params[-2 * size :].reshape(2, size)
 
     @cached_property
@@ -332,20 +290,11 @@ class SAC(Learner[SACState]):
 
     @cached_property
     def _actor(self) -> QNetwork:
-        return self._network(0, 2 * self.policy.num_choices)
+        return QNetwork(NetworkSpec.of(self), 2 * self.policy.num_choices)
 
     @cached_property
-    def _critic(self) -> QNetwork:
-        return self._network(self.policy.num_choices, 1)
-
-    def _network(self, more_inputs: int, num_outputs: int) -> QNetwork:
-        spec = NetworkSpec.of(self)
-        *axes, last = spec.obs_shape
-        spec = dataclasses.replace(spec, obs_shape=(*axes, last + more_inputs))
-        inputs = math.prod(spec.obs_shape)
-        return QNetwork(
-            inputs, num_outputs, spec.hidden_sizes, spec.activation, spec.layer_norm, spec=spec
-        )
+    def _critics(self) -> TwinCritics:
+        return TwinCritics(self._actor.spec, self.policy.num_choices)
 
     @property
     def optimizer(self) -> optax.GradientTransformation:

@@ -1,4 +1,7 @@
-"""The policy of soft actor-critic. `N` is the batch and `C` the components of an action."""
+"""The policy of SAC and, without its draws, of TD3.
+
+`N` is the batch and `C` the components of an action.
+"""
 
 import dataclasses
 import math
@@ -33,8 +36,8 @@ class SquashedGaussianPolicy:
         bounds = (self.space.low, self.space.high) if isinstance(self.space, Box) else (np.inf,)
         if not all(np.isfinite(bound).all() for bound in bounds):
             raise InvalidArgumentError(
-                f"SAC learns actions in a Box with bounds, but those here are {self.space!r}; "
-                "ppo learns such actions."
+                "SAC and TD3 learn actions in a Box with bounds, but those here are "
+                f"{self.space!r}; ppo learns such actions."
             )
 
     @property

@@ -2,13 +2,12 @@
 
 from myriad.autotune.cache import ProfileCache
 from myriad.autotune.search import Candidate
-from myriad.autotune.tuner import AutotuneResult, autotune, suggest_config, suggest_scan_chunk_size
+from myriad.autotune.tuner import AutotuneResult, autotune, suggest_scan_chunk_size
 
 __all__ = [
     "AutotuneResult",
     "Candidate",
     "ProfileCache",
     "autotune",
-    "suggest_config",
     "suggest_scan_chunk_size",
 ]

@@ -1,23 +1,14 @@
-"""Measure which number of rows in a gradient step makes this machine learn fastest.
+"""Measure which number of rows in a gradient step makes this machine learn fastest."""
 
-`write_batch_size` keeps the answer in a `.env` file.
-"""
-
-import contextlib
 import dataclasses
 import itertools
 import math
-import re
-import shutil
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from myriad import __version__
 from myriad.errors import InvalidArgumentError
-from myriad.files import read_text, replacing
-from myriad.hardware import available_bytes, fingerprint, package_versions
+from myriad.hardware import available_bytes
 from myriad.host import release_freed_memory
 from myriad.timing import Subject, interleave, median_interval, require_enough
 from myriad.training.config import TrainingConfig
@@ -25,8 +16,6 @@ from myriad.training.memory import bytes_of, call_bytes, shortage_named
 from myriad.training.programs import Halves
 from myriad.xla import most_bytes, readable_bytes
 
-VARIABLE = "OPTIMAL_BATCH_SIZE"
-_TUNED_FOR = f"{VARIABLE}_TUNED_FOR"
 SIZES = tuple(2**power for power in range(7, 15))  # 128 to 16,384 rows
 # A batch with this share of the best batch's rows/s is good enough, since smaller batches learn
 # more from the same rows. Measured again in another process, the choice should still reach 95%, and
@@ -61,32 +50,6 @@ class BatchRate:
     high: float | None
     memory_bytes: int
     refused: str = ""
-
-
-def measure_batches(
-    config: TrainingConfig,
-    sizes: Sequence[int] = SIZES,
-    *,
-    rounds: int = _ROUNDS,
-    memory_limit: int | None = None,
-    on_size: Callable[[str], None] = lambda line: None,
-) -> list[BatchRate]:
-    """Time the gradient steps of a training with batches of several sizes, as `measure_arms` does.
-
-    Args:
-        config: the training. Its environment, agent and hyperparameters count.
-        sizes: rows of a gradient step.
-        rounds: alternations.
-        memory_limit: bytes that may be used; by default what the machine has left.
-        on_size: called with a line for every size before it is timed.
-
-    Raises:
-        InvalidArgumentError: see `measure_arms`.
-    """
-    arms = measure_arms(
-        {"": config}, sizes, rounds=rounds, memory_limit=memory_limit, on_size=on_size
-    )
-    return arms[""]
 
 
 def measure_arms(
@@ -208,57 +171,3 @@ def _gradient_steps(config: TrainingConfig) -> int:
     if "gradient_steps" in options:
         return options["gradient_steps"]
     return options["num_minibatches"] * options["num_epochs"]
-
-
-def tuned_for(config: TrainingConfig) -> str:
-    """Return what a batch size depends on, in one line: agent, environment, machine, versions."""
-    jax = package_versions()["jax"]
-    machine = fingerprint().slug
-    return f"{config.agent} on {config.env}, {machine}, myriad {__version__}, jax {jax}"
-
-
-def write_batch_size(file: Path, batch_size: int, config: TrainingConfig) -> str | None:
-    """Write a batch size and what it was tuned for to a file. Other lines stay.
-
-    Returns:
-        a warning if the file had a value that was tuned for something else.
-
-    Raises:
-        InvalidArgumentError: the file can't be read or written.
-    """
-    text = ""
-    if file.exists():
-        read_text(file)  # Raises if the file is not text.
-        text = file.read_bytes().decode()  # Keeps the file's own line ends.
-    now = tuned_for(config)
-    before, size = value_of(text, _TUNED_FOR), value_of(text, VARIABLE)
-    for name, value in ((VARIABLE, str(batch_size)), (_TUNED_FOR, f'"{now}"')):
-        text = _with_value(text, name, value)
-    with replacing(file) as new:
-        new.write_bytes(text.encode())
-        with contextlib.suppress(FileNotFoundError):
-            shutil.copymode(file, new)  # Keep it private, since it may hold secrets.
-    if size is None or before == now:
-        return None
-    whose = f"tuned for {before}" if before else "not tuned"
-    return f"{file} had {VARIABLE}={size}, {whose}: it is replaced."
-
-
-def value_of(text: str, name: str) -> str | None:
-    """Return the last value of a variable, without quotes; None if there is none."""
-    found = re.findall(_line_of(name), text, re.MULTILINE)
-    return found[-1].strip().strip("\"'") if found else None
-
-
-def _with_value(text: str, name: str, value: str) -> str:
-    line = f"{name}={value}"
-    if re.search(_line_of(name), text, re.MULTILINE):
-        return re.sub(_line_of(name), lambda _: line, text, flags=re.MULTILINE)
-    end = "\r\n" if "\r\n" in text else "\n"
-    if text and not text.endswith("\n"):
-        text += end
-    return f"{text}{line}{end}"
-
-
-def _line_of(name: str) -> str:
-    return rf"^(?:export +)?{name}[ \t]*=([^\r\n]*)"

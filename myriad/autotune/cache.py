@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import json
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,10 +28,9 @@ Entry = dict[str, Any]
 class ProfileCache:
     """The file `autotune_profiles.json`: an object for each of `SECTIONS`, from key to entry.
 
-    Writers take turns by a lock and replace the whole file, so readers need no lock. A file of this
-    name that can't be understood is renamed with a warning, and a new one is started. One of
-    another name is refused. An entry that doesn't match its checksum counts as missing and is
-    replaced.
+    Writers take turns by a lock and replace the whole file, so readers need no lock. Entries of
+    another version, or that don't match their checksum, count as missing and are replaced. A file
+    that is no cache is refused.
     """
 
     @checked
@@ -41,16 +39,34 @@ class ProfileCache:
         self._gave_up = False
 
     def read(self) -> dict[str, dict[str, Entry]]:
-        """Return every section."""
-        content = self._parse()
-        if content is None:
-            try:
-                with self._locked():
-                    content = self._parse() or self._set_aside()
-            except InvalidArgumentError as error:
-                _warn(error, "what it holds is not used")
-                content = {section: {} for section in SECTIONS}
-        return content
+        """Return every section.
+
+        Raises:
+            InvalidArgumentError: the file can't be read or is no cache.
+        """
+        try:
+            content = json.loads(readable(self.path).read_text(encoding="utf-8"))
+            version = content["schema_version"]
+            found = {section: content.get(section, {}).items() for section in SECTIONS}
+        except FileNotFoundError:
+            return {section: {} for section in SECTIONS}
+        except OSError as error:
+            raise InvalidArgumentError(
+                f"autotune cache {self.path} can't be read: {error.strerror}."
+            ) from error
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise InvalidArgumentError(
+                f"{self.path} is not an autotune cache; remove it or name another file."
+            ) from None
+        return {
+            section: {
+                key: {name: value for name, value in entry.items() if name != _CHECKSUM}
+                for key, entry in entries
+                if isinstance(entry, dict) and entry.get(_CHECKSUM) == _checksum(entry)
+                if version == SCHEMA_VERSION
+            }
+            for section, entries in found.items()
+        }
 
     def get(self, section: str, key: str) -> Entry | None:
         """Return an entry, or None."""
@@ -66,28 +82,26 @@ class ProfileCache:
             return
         try:
             with self._locked():
-                content = self._parse() or self._set_aside()
+                content = self.read()
                 content[section][key] = change(content[section].get(key, {}))
                 _dump(self.path, content)
         except InvalidArgumentError as error:
             # Only warn: the measurement itself is worth more than its place in the cache.
             self._gave_up = True
-            _warn(error, "what is found is not kept")
+            warnings.warn(
+                f"{str(error).removesuffix('.')}; what is found is not kept.", stacklevel=3
+            )
 
     def clear(self) -> None:
         """Remove all entries.
 
         Raises:
             InvalidArgumentError: another process holds the lock, or the file can't be removed or is
-                not ours.
+                no cache.
         """
-        if self.path.name != _NAME:
-            self._parse()
-        try:
-            with self._locked(), write_errors_explained(f"autotune cache {self.path}"):
-                self.path.unlink(missing_ok=True)
-        except _LockedError as error:
-            raise InvalidArgumentError(f"{error}; try again when it has ended.") from error
+        self.read()
+        with self._locked(), write_errors_explained(f"autotune cache {self.path}"):
+            self.path.unlink(missing_ok=True)
 
     def export(self, path: Path) -> None:
         """Write a copy, for a machine like this one."""
@@ -103,53 +117,6 @@ class ProfileCache:
         ]
         return "\n".join([f"{self.path}: {len(rows)} answers", *rows])
 
-    def _parse(self) -> dict[str, dict[str, Entry]] | None:
-        """Return the sections, empty if there is no file, or None if ours is damaged."""
-        sections = self._sections()
-        if sections is None and self.path.name != _NAME:
-            raise InvalidArgumentError(
-                f"autotune cache {self.path} is not one of version {SCHEMA_VERSION}; "
-                "name another file."
-            )
-        return sections
-
-    def _sections(self) -> dict[str, dict[str, Entry]] | None:
-        try:
-            content = json.loads(readable(self.path).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return {section: {} for section in SECTIONS}
-        except OSError as error:
-            raise InvalidArgumentError(
-                f"autotune cache {self.path} can't be read: {error.strerror}."
-            ) from error
-        except (ValueError, RecursionError):
-            return None
-        if not isinstance(content, dict) or content.get("schema_version") != SCHEMA_VERSION:
-            return None
-        sections = {section: content.get(section, {}) for section in SECTIONS}
-        if not all(isinstance(entries, dict) for entries in sections.values()):
-            return None
-        return {
-            section: {
-                key: {name: value for name, value in entry.items() if name != _CHECKSUM}
-                for key, entry in entries.items()
-                if isinstance(entry, dict) and entry.get(_CHECKSUM) == _checksum(entry)
-            }
-            for section, entries in sections.items()
-        }
-
-    def _set_aside(self) -> dict[str, dict[str, Entry]]:
-        aside = self.path.with_name(
-            f"{self.path.name}.unreadable-{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns()}"
-        )
-        self.path.rename(aside)
-        warnings.warn(
-            f"{self.path} is not an autotune cache of version {SCHEMA_VERSION}; "
-            f"it is kept as {aside.name}.",
-            stacklevel=3,
-        )
-        return {section: {} for section in SECTIONS}
-
     # Without a lock, only 3 of 200 entries survived when 4 processes wrote 50 each.
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -162,23 +129,14 @@ class ProfileCache:
             try:
                 lock.acquire(timeout=_LOCK_WAIT_S)
             except Timeout as error:
-                raise _LockedError(
+                raise InvalidArgumentError(
                     f"autotune cache {self.path} is locked by {holder_of(path)} "
-                    f"(waited {_LOCK_WAIT_S:g} s)"
+                    f"(waited {_LOCK_WAIT_S:g} s)."
                 ) from error
         try:
             yield
         finally:
             lock.release()
-
-
-class _LockedError(InvalidArgumentError):
-    """Another process held the lock for longer than we wait."""
-
-
-def _warn(error: InvalidArgumentError, consequence: str) -> None:
-    """Warn of what is wrong with the cache's file, and of the consequence."""
-    warnings.warn(f"{str(error).removesuffix('.')}; {consequence}.", stacklevel=3)
 
 
 def digest(value: Any) -> str:

@@ -86,7 +86,11 @@ def record_profiles(
         cache.update(section, key, lambda _: entry)
         say(f"{kind} {name}: profiled in {time.perf_counter() - start:.2f} s")
 
-    record("hardware", hardware.slug, hardware.slug, lambda: hardware_profile(hardware))
+    machine = dataclasses.asdict(hardware) | {
+        "devices": jax.local_device_count(),
+        "platform": jax.default_backend(),
+    }
+    record("hardware", hardware.slug, hardware.slug, lambda: machine)
     record(
         "env_profiles",
         config.env,
@@ -99,14 +103,6 @@ def record_profiles(
         f"{config.agent}:{digest(of_agent)}",
         lambda: of_agent | _agent_profile(config),
     )
-
-
-def hardware_profile(hardware: Hardware) -> Entry:
-    """Return the cache's description of a machine."""
-    return dataclasses.asdict(hardware) | {
-        "devices": jax.local_device_count(),
-        "platform": jax.default_backend(),
-    }
 
 
 def _env_profile(config: TrainingConfig) -> dict[str, Any]:

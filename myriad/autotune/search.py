@@ -1,4 +1,4 @@
-"""The search for a chunk size: a few timings, a model, and paired evidence for the choice."""
+"""The search for a chunk size: a few timings, and paired evidence for the choice."""
 
 import dataclasses
 import math
@@ -6,8 +6,6 @@ import statistics
 import time
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-
-import numpy as np
 
 from myriad import timing
 from myriad.training.loop import TrainState
@@ -17,8 +15,7 @@ from myriad.training.programs import CompiledTraining
 CANDIDATES = tuple(2**k for k in range(11))
 # Fewer samples have no 95% interval.
 _LEAST_FOR_INTERVAL = 7
-# A chunk is as good as the best if it is slower by no more than this. The model must predict half
-# of it, so that noise does not decide.
+# A chunk is as good as the best if it is slower by no more than this.
 _TOLERANCE = 0.02
 # A call of a stretch lasts at most this long, so that several rounds fit into the budget. In longer
 # calls, the overhead of a call is below 1%.
@@ -59,14 +56,15 @@ class Found:
     """The choice for a training from the timings.
 
     Attributes:
-        chunk_size: the chosen chunk, in steps of every environment.
-        steps_per_s: steps/s of all environments with it.
+        scan_chunk_size: the chosen chunk, in steps of every environment.
+        steps_per_s: steps/s of all environments while training with it, without evaluations.
         steps_per_s_low: the lower end of its 95% interval.
         steps_per_s_high: the upper end.
-        candidates: every chunk that was timed and that the training can take, with its verdict.
+        candidates: every chunk that was timed and that the training can take, with its verdict,
+            smallest first.
     """
 
-    chunk_size: int
+    scan_chunk_size: int
     steps_per_s: float
     steps_per_s_low: float
     steps_per_s_high: float
@@ -84,10 +82,6 @@ class Rounds:
 
     steps: int
     seconds: Mapping[int, Sequence[float]]
-
-    def calls(self, size: int) -> float:
-        """Return the number of calls for the steps with a chunk size."""
-        return -(-self.steps // size) if size <= self.steps else self.steps / size
 
 
 def measure(training: CompiledTraining, others: Collection[int], seconds: float) -> Rounds:
@@ -212,9 +206,9 @@ def choose(rounds: Rounds, num_envs: int, window: int | None = None) -> Found:
         if window is None or size <= window
     }
     # If a training can use the best of all chunks, it gets that one, however long its windows are.
-    chosen = _nearly_best(rounds, rounds.seconds)
+    chosen = _nearly_best(rounds.seconds)
     if chosen not in times:
-        chosen = _nearly_best(rounds, times)
+        chosen = _nearly_best(times)
     steps = rounds.steps * num_envs
     low, high = _interval(times[chosen])
     candidates = tuple(
@@ -232,50 +226,11 @@ def choose(rounds: Rounds, num_envs: int, window: int | None = None) -> Found:
     )
 
 
-def _nearly_best(rounds: Rounds, times: Mapping[int, Sequence[float]]) -> int:
-    """Return the smallest of some chunks that is no more than 2% slower than the best of them.
-
-    The time of some steps is (calls x overhead) + (steps x step), fitted to all timings.
-    """
-    sizes = sorted(times)
-    model = _Model.fit({rounds.calls(size): statistics.median(times[size]) for size in sizes})
-    predicted = {size: model.seconds(rounds.steps / size) for size in sizes}
-    limit = (1 + _TOLERANCE / 2) * min(predicted.values())
-    chosen = next(size for size in sizes if predicted[size] <= limit)
-    # The measurement overrides the model: a chunk that is surely faster by more is taken instead.
-    faster = [size for size in sizes if _against(times[size], times[chosen])[2] < 1 - _TOLERANCE]
-    return min(faster, key=lambda size: statistics.median(times[size]), default=chosen)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Model:
-    """Seconds of a stretch: `per_call` for each of its calls, and `rest` for its steps."""
-
-    per_call: float
-    rest: float
-
-    @classmethod
-    def fit(cls, seconds: Mapping[float, float]) -> "_Model":
-        """Fit by least squares of relative errors, neither below 0.
-
-        `seconds` maps numbers of calls to times.
-        """
-        calls = np.array(list(seconds), float)
-        times = np.array(list(seconds.values()), float)
-        if len(calls) == 1:
-            return cls(0.0, times[0])
-        columns = np.stack([calls, np.ones_like(calls)], axis=1) / times[:, None]
-        found = np.linalg.lstsq(columns, np.ones_like(times), rcond=None)[0]
-        if found.min() < 0:
-            # This happens on a busy machine. A cost can't be negative, so the other one explains
-            # all.
-            other = columns[:, found.argmax()]
-            found = np.where(found < 0, 0.0, other.sum() / (other @ other))
-        return cls(*map(float, found))
-
-    def seconds(self, calls: float) -> float:
-        """Return the time of the stretch in so many calls."""
-        return self.rest + calls * self.per_call
+def _nearly_best(times: Mapping[int, Sequence[float]]) -> int:
+    """Return the smallest of some chunks that is no more than 2% slower than the best of them."""
+    best = min(times, key=lambda size: statistics.median(times[size]))
+    limit = 1 + _TOLERANCE
+    return min(size for size in times if _against(times[size], times[best])[0] <= limit)
 
 
 def _against(times: Sequence[float], other: Sequence[float]) -> tuple[float, float, float]:

@@ -3,19 +3,17 @@
 import dataclasses
 import functools
 import time
-from collections.abc import Iterator
 from typing import Annotated
 
 from myriad.autotune.cache import Entry, ProfileCache
 from myriad.autotune.profiles import Say, details, key_of, record_profiles
-from myriad.autotune.search import Candidate, Rounds, choose, measure
+from myriad.autotune.search import Found, Rounds, choose, measure
 from myriad.envs import ENVIRONMENTS, OBJECT
-from myriad.errors import InvalidArgumentError
 from myriad.files import announced
 from myriad.hardware import available_bytes, fingerprint, is_configured
 from myriad.ranges import Bytes, Integer, Seconds, checked
 from myriad.training.config import TrainingConfig, make_config
-from myriad.training.memory import compile_within_memory, shortage_named, state_size
+from myriad.training.memory import compile_within_memory, shortage_named
 from myriad.training.programs import CompiledTraining
 from myriad.xla import most_bytes, readable_bytes
 
@@ -25,23 +23,15 @@ _MOST_TIMING_S = 2.0
 # The training is so long that ten of the longest candidates fit between two of its 20 evaluations,
 # and that the learning rate falls as in a long run.
 STEPS_PER_ENV = 20 * 10 * 1_024
-# Beyond a million environments nothing runs faster.
-_MOST_ENVS = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
-class AutotuneResult:
+class AutotuneResult(Found):
     """The autotuner's choice for a training, and the reasons.
 
     Attributes:
         config: the training with the chosen chunk. What the agent learns stays the same.
-        scan_chunk_size: the chosen chunk, in steps of every environment.
-        steps_per_s: steps/s of all environments while training with it, without evaluations.
-        steps_per_s_low: the lower end of its 95% interval.
-        steps_per_s_high: the upper end.
         memory_bytes: the most bytes that the programs hold at once, as the compiler states.
-        candidates: every chunk that was timed and that the training can take, with its verdict,
-            smallest first.
         seconds: how long autotuning took.
         from_cache: whether the answer came from the cache.
         configured: whether the options of `myriad.configure` were set. The answer holds only for
@@ -49,12 +39,7 @@ class AutotuneResult:
     """
 
     config: TrainingConfig
-    scan_chunk_size: int
-    steps_per_s: float
-    steps_per_s_low: float
-    steps_per_s_high: float
     memory_bytes: int
-    candidates: tuple[Candidate, ...]
     seconds: float
     from_cache: bool
     configured: bool
@@ -118,7 +103,7 @@ def autotune(
         say(str(result))
         return result
     training = CompiledTraining(config.changed(compile_mode="aot"))
-    with announced("compiling the training", say, every_s=1.0):
+    with announced("compiling the training", say):
         needs = compile_within_memory(
             training,
             limit=memory_limit,
@@ -133,7 +118,7 @@ def autotune(
         for chunk in (config.untuned_chunk_size, config.scan_chunk_size)
     }
     left = max(0.0, seconds - (time.perf_counter() - start))
-    with shortage_named(), announced("timing chunks", say, every_s=1.0):
+    with shortage_named(), announced("timing chunks", say):
         rounds = measure(training, others, min(_MOST_TIMING_S, left))
     entry = _entry(rounds, config.num_envs, most_bytes(needs.stated), spelled_out)
     cache.update("chunk_size_configs", key, lambda _: entry)
@@ -183,67 +168,6 @@ def suggest_scan_chunk_size(
     return result.scan_chunk_size
 
 
-@checked
-def suggest_config(
-    env: str,
-    agent: str,
-    *,
-    memory_limit: Bytes | None = None,
-    seconds: Seconds = 60.0,
-    verbose: bool = True,
-) -> TrainingConfig:
-    """Return the configuration that trains the most steps/s here.
-
-    It tries the agent's own number of environments, and then repeatedly four times as many, as long
-    as they fit. Hyperparameters and the length of the training are the defaults for each number.
-    How much an agent learns from a step depends on the number of environments, so this is only a
-    suggestion.
-
-    Args:
-        env: the environment's name.
-        agent: the agent's name.
-        memory_limit: bytes that may be used; by default what the machine has left.
-        seconds: about how long all of it may take.
-        verbose: print the results.
-
-    Raises:
-        UnknownNameError: there is no such environment or agent.
-        InvalidArgumentError: the agent can't act there, or nothing fits into memory.
-    """
-    say = printer(verbose=verbose)
-    end = time.perf_counter() + seconds
-    best: AutotuneResult | None = None
-    for config in _sizes(env, agent):
-        needed = state_size(config).bytes(config.num_envs)
-        is_late = time.perf_counter() > end
-        if best is not None and (is_late or needed > available_bytes(memory_limit)):
-            break
-        try:
-            result = autotune(
-                config, verbose=False, memory_limit=memory_limit, seconds=min(BUDGET_S, seconds / 4)
-            )
-        except InvalidArgumentError:
-            if best is None:
-                raise
-            break  # The state fits, but the programs do not.
-        say(
-            f"{config.num_envs:>9,} environments: {result.steps_per_s:>15,.0f} steps/s, "
-            f"chunk {result.scan_chunk_size}"
-        )
-        if best is None or result.steps_per_s > best.steps_per_s:
-            best = result
-    assert best is not None, "the first size either has a result or raises"
-    return make_config(env, agent, best.config.num_envs, scan_chunk_size=best.scan_chunk_size)
-
-
-def _sizes(env: str, agent: str) -> Iterator[TrainingConfig]:
-    """Yield configurations of ever more environments, each long enough to time."""
-    num_envs = make_config(env, agent).num_envs
-    while num_envs <= _MOST_ENVS:
-        yield make_config(env, agent, num_envs, STEPS_PER_ENV)
-        num_envs *= 4
-
-
 def printer(*, verbose: bool) -> Say:
     """Return a function that prints a line at once, or does nothing."""
     return functools.partial(print, flush=True) if verbose else lambda line: None
@@ -259,7 +183,7 @@ def _entry(rounds: Rounds, num_envs: int, memory_bytes: int, spelled_out: Entry)
     """Return an entry of the file: the timings, and their result for a long training."""
     found = choose(rounds, num_envs)
     return {
-        "optimal_chunk_size": found.chunk_size,
+        "optimal_chunk_size": found.scan_chunk_size,
         "throughput_steps_per_s": found.steps_per_s,
         "throughput_low": found.steps_per_s_low,
         "throughput_high": found.steps_per_s_high,
@@ -286,13 +210,9 @@ def _result(
     rounds = Rounds(entry["stretch_steps"], seconds_of)
     found = choose(rounds, config.num_envs, config.eval_frequency)
     return AutotuneResult(
-        config=config.changed(scan_chunk_size=found.chunk_size),
-        scan_chunk_size=found.chunk_size,
-        steps_per_s=found.steps_per_s,
-        steps_per_s_low=found.steps_per_s_low,
-        steps_per_s_high=found.steps_per_s_high,
+        **vars(found),
+        config=config.changed(scan_chunk_size=found.scan_chunk_size),
         memory_bytes=entry["memory_bytes"],
-        candidates=found.candidates,
         seconds=seconds,
         from_cache=from_cache,
         configured=is_configured(),

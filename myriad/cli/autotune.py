@@ -63,15 +63,11 @@ class Autotune(config_flags("env", "agent", "num_envs", "buffer_size"), XlaFlags
         autotune(config, force_revalidate=self.force, memory_limit=self.memory_limit)
 
     def _tune_batch(self) -> None:
-        from myriad.autotune.batch import (
-            SIZES,
-            measure_batches,
-            smallest_near_best,
-            with_batch,
-            write_batch_size,
-        )
-        from myriad.files import read_text, say, write_errors_explained
-        from myriad.settings import variables_in
+        from dotenv import set_key
+
+        from myriad.autotune.batch import SIZES, measure_arms, smallest_near_best, with_batch
+        from myriad.files import read_text, write_errors_explained
+        from myriad.settings import Settings, variables_in
         from myriad.training.config import make_config
 
         config = make_config(self.env, self.agent, self.num_envs, buffer_size=self.buffer_size)
@@ -81,7 +77,8 @@ class Autotune(config_flags("env", "agent", "num_envs", "buffer_size"), XlaFlags
                 self.write_env.open("a").close()  # before minutes of measuring
             # Nothing is added to a file of another kind.
             variables_in(read_text(self.write_env), self.write_env)
-        rates = measure_batches(config, memory_limit=self.memory_limit, on_size=print)
+        arms = measure_arms({"": config}, memory_limit=self.memory_limit, on_size=print)
+        rates = arms[""]
         chosen = smallest_near_best(rates)
         for rate in rates:
             mark = "  <- chosen" if rate is chosen else ""
@@ -90,10 +87,10 @@ class Autotune(config_flags("env", "agent", "num_envs", "buffer_size"), XlaFlags
                 shown = f"{rate.rows_per_s:,.0f} rows/s ({rate.low:,.0f} to {rate.high:,.0f})"
             print(f"{rate.batch_size:>7,} rows: {shown}{mark}")
         if self.write_env is not None:
-            warning = write_batch_size(self.write_env, chosen.batch_size, config)
-            if warning is not None:
-                say(warning)
-            print(f"OPTIMAL_BATCH_SIZE={chosen.batch_size} written to {self.write_env}")
+            variable, rows = Settings.table()["batch_size"].variable, str(chosen.batch_size)
+            with write_errors_explained(self.write_env):
+                set_key(self.write_env, variable, rows, quote_mode="never", follow_symlinks=True)
+            print(f"{variable}={rows} written to {self.write_env}")
 
     def _manage(self, cache: Any) -> None:
         measuring = ("env", "agent", "num_envs", "buffer_size", "tune", "write_env", "memory_limit")

@@ -32,7 +32,6 @@ class Doctor(TrainingFlags):
 
     def _print_training(self) -> list[str]:
         """Print what is active in the training, and return the problems."""
-        from myriad.autotune.precision import dtype_speed
         from myriad.training.active_settings import ActiveSetting, active_settings
         from myriad.training.config import make_config
 
@@ -64,12 +63,6 @@ class Doctor(TrainingFlags):
             for each in settings
         ]
         print(_table([header, *rows]))
-        try:
-            speed = dtype_speed(config)
-        except InvalidArgumentError as error:  # It doesn't fit into memory.
-            return [str(error)]
-        if speed is not None:
-            print(f"\nprecision: {speed}")
         return [
             f"{each.source} asks for {each.name}: {each.reason}" for each in settings if each.denied
         ]

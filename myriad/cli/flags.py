@@ -31,16 +31,20 @@ class XlaFlags:
 
 
 def sentences(kind: type) -> dict[str, str]:
-    """Return the sentences of a class's `Attributes:` section by attribute name.
+    """Return the sentences of the `Attributes:` sections of a class and its bases, by attribute.
 
     There are none if Python dropped the docstrings.
     """
-    docstring = inspect.getdoc(kind) or ""
-    section = re.search(r"^Attributes:\n(.*?)(?=^\S|\Z)", docstring, re.MULTILINE | re.DOTALL)
-    if section is None:
-        return {}
-    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", section[1], re.MULTILINE)
-    lines = {name: _unbroken(" ".join(text.split())) for name, text in entries}
+    lines: dict[str, str] = {}
+    for each in reversed(kind.__mro__):
+        section = re.search(
+            r"^Attributes:\n(.*?)(?=^\S|\Z)",
+            inspect.cleandoc(each.__doc__ or ""),
+            re.MULTILINE | re.DOTALL,
+        )
+        if section is not None:
+            entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", section[1], re.MULTILINE)
+            lines |= {name: _unbroken(" ".join(text.split())) for name, text in entries}
     return {name: line[:1].upper() + line[1:] for name, line in lines.items()}
 
 

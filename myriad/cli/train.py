@@ -9,9 +9,7 @@ from myriad.errors import InvalidArgumentError
 from myriad.files import say
 from myriad.ranges import Integer, NumSeeds
 from myriad.settings import FLAG
-from myriad.training.config import (
-    TrainingConfig,
-)
+from myriad.training.config import TrainingConfig
 
 # Flags that say how to run a training. They don't describe the training itself.
 _OF_PROCESSES = ("distributed", "coordinator", "num_processes", "process_id")
@@ -32,6 +30,10 @@ class Train(TrainingFlags):
 
     resume: Path | None = None
     """Resume the run in this folder."""
+
+    start_from: Path | None = None
+    """Begin with what the agent of the run in this folder has learned.
+    Its config.toml takes the place of --config."""
 
     num_seeds: NumSeeds = None
     """Number of seeds to train side by side in one program, counting up from seed."""
@@ -58,6 +60,10 @@ class Train(TrainingFlags):
 
     process_id: Annotated[int | None, Integer(0)] = None
     """Number of this process, from 0."""
+
+    def __post_init__(self) -> None:
+        if self.start_from is not None and self.config is None:
+            object.__setattr__(self, "config", self.start_from / "config.toml")
 
     @property
     def launch(self) -> "Launch | None":
@@ -109,7 +115,9 @@ class Train(TrainingFlags):
         how: dict[str, Any] = {"quiet": self.quiet, "profile_chunks": self.profile}
         if self.resume is None:
             config, sources = self.described()
-            return train_and_evaluate(config, self.run_folder, **how, sources=sources)
+            return train_and_evaluate(
+                config, self.run_folder, **how, sources=sources, start_from=self.start_from
+            )
         how_to_run = {"resume", "trust", "quiet", "profile", "without_xla_option", *_OF_PROCESSES}
         if others := self.given.keys() - how_to_run:
             flags = ", ".join(sorted(self.given[name] for name in others))

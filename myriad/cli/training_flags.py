@@ -4,6 +4,7 @@
 overrides variables and `.env`.
 """
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,7 @@ from myriad.cli.flags import (
     sentences,
 )
 from myriad.errors import InvalidArgumentError, UnknownNameError
-from myriad.files import read_text, say
+from myriad.files import read_text
 from myriad.ranges import ranges_of
 from myriad.settings import FLAG, Settings
 from myriad.training.config import (
@@ -121,11 +122,9 @@ class TrainingFlags(config_flags(*NAMES), XlaFlags):
     def made(self, make: Callable[[], TrainingConfig], sources: Mapping[str, str]) -> Any:
         """Return what `make` returns. If it fails, the error says where the value was set."""
         try:
-            config = make()
+            return make()
         except InvalidArgumentError as error:
             raise _placed(error, sources, self.config) from None
-        _warn_if_tuned_for_another(self.settings, sources, config)
-        return config
 
     def fields(self) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the fields of a training that flags, file and settings give.
@@ -208,7 +207,7 @@ class TrainingFlags(config_flags(*NAMES), XlaFlags):
             of_file = read_fields(text, trust=self.trust, known=flags)
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"{self.config}: {error}") from error
-        return _for_network(of_file, flags), flags
+        return _for_network(_for_env(of_file, flags), flags), flags
 
     def with_effective_defaults(self) -> type:
         """Return the class for `--help`, with the defaults of the training that flags describe.
@@ -340,6 +339,19 @@ def _placed(
     return InvalidArgumentError(f"{source}: {error}")
 
 
+def _for_env(of_file: dict[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop the parameters of a file's environment, if flags choose another environment."""
+    from myriad.envs import ENVIRONMENTS
+
+    before, now = (str(fields.get("env", "")) for fields in (of_file, {**of_file, **flags}))
+    if before == now:
+        return of_file
+    with contextlib.suppress(UnknownNameError):  # If it is the flag's, it is refused later.
+        if ENVIRONMENTS.resolve(before) == ENVIRONMENTS.resolve(now):
+            return of_file
+    return {name: value for name, value in of_file.items() if not name.startswith("env.")}
+
+
 def _for_network(of_file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
     """Drop the defaults of a file's network, if flags choose another network.
 
@@ -364,16 +376,3 @@ def _for_network(of_file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[s
         for name, value in of_file.items()
         if name not in unchosen or with_tuples(value) != unchosen[name]
     }
-
-
-def _warn_if_tuned_for_another(
-    settings: Settings, sources: Mapping[str, str], config: TrainingConfig
-) -> None:
-    """Warn if the batch size of `.env` was measured for another training."""
-    source = settings.sources.get("batch_size")
-    if source is None or sources.get("batch_size") != source or settings.tuned_for is None:
-        return
-    from myriad.autotune.batch import tuned_for
-
-    if settings.tuned_for != (now := tuned_for(config)):
-        say(f"{source} was tuned for {settings.tuned_for}, but this is {now}.")

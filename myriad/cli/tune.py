@@ -1,12 +1,13 @@
 """`myriad tune`, whose flags are the fields of `TuneSettings`."""
 
+import contextlib
 import dataclasses
+import itertools
 import logging
 import math
-import sys
 import time
-from collections import Counter
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import Any
 
 import tyro
 
@@ -20,8 +21,6 @@ from myriad.tuning.settings import GROWS, TuneSettings
 # The exit code if all trials failed, and the number that a shell adds to a fatal signal's.
 _FAILED = 1
 _BY_SIGNAL = 128
-# Seconds between two lines of progress if there is no terminal.
-_EVERY_S = 30.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,8 +64,8 @@ class Tune(TuneSettings, XlaFlags):
                 "output",
                 f"must be a folder that can be written to, but {settings.output} {problem}.",
             )
-        with TuneProgress(settings) as progress:
-            result = tune(settings, [progress.count])
+        with shown_progress(settings) as callbacks:
+            result = tune(settings, callbacks)
         with result:
             try:
                 files = write_report(result)
@@ -79,78 +78,48 @@ class Tune(TuneSettings, XlaFlags):
         return _FAILED if result.best is None and settings.n_trials else 0
 
 
-class TuneProgress(logging.Handler):
-    """Shows what a campaign does, the trials that ended and the time left on standard error.
-
-    Args:
-        settings: the campaign.
-    """
-
-    def __init__(self, settings: TuneSettings):
-        super().__init__()
-        self._settings = settings
-        self._start = self._said_at = time.monotonic()
-        self._ended: list[Any] = []
-        self._bar: Any = None
-        self._logger = logging.getLogger("myriad.tuning")
-
-    def __enter__(self) -> Self:
-        if self._settings.quiet:
-            return self
-        self._logger.setLevel(logging.INFO)
-        self._logger.addHandler(self)
-        if sys.stderr is not None and sys.stderr.isatty():
-            from rich import console, progress
-
-            self._bar = progress.Progress(
-                progress.BarColumn(),
-                progress.TextColumn("{task.description}", markup=False),
-                console=console.Console(stderr=True),
-            )
-            self._task = self._bar.add_task(str(self), total=self._settings.n_trials)
-            self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._logger.removeHandler(self)
-        if self._bar is not None:
-            self._bar.stop()
+class _Said(logging.Handler):
+    """Prints what is logged on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show a sentence, above the bar if there is one."""
-        if self._bar is not None:
-            self._bar.console.print(record.getMessage(), highlight=False, markup=False)
-        else:
-            say(record.getMessage())
+        say(record.getMessage())
 
-    def count(self, study: Any, trial: Any) -> None:
-        """Count a trial that has ended, as a callback of the study."""
-        self._ended.append(trial)
-        if trial.state.name == "FAIL":
-            self._logger.info("trial %d failed: %s", trial.number, trial.user_attrs["failure"])
-        if self._bar is not None:
-            self._bar.update(self._task, completed=len(self._ended), description=str(self))
-        elif not self._settings.quiet and time.monotonic() - self._said_at >= _EVERY_S:
-            self._said_at = time.monotonic()
-            say(str(self))
 
-    def __str__(self) -> str:
-        """Return the progress in one line."""
-        elapsed_s = time.monotonic() - self._start
-        states = Counter(trial.state.name for trial in self._ended)
-        objective = self._settings.objectives[0]
-        values = [trial.values[0] for trial in self._ended if trial.state.name == "COMPLETE"]
-        best = (max if GROWS[objective] else min)(values, default=None)
-        rate = len(self._ended) / elapsed_s
-        left_s = (self._settings.n_trials - len(self._ended)) / rate if rate else math.inf
-        left_s = max(0.0, min(left_s, (self._settings.timeout or math.inf) - elapsed_s))
-        left = "-" if left_s == math.inf else f"{left_s:.0f} s"
-        return (
-            f"{states['COMPLETE']} of {self._settings.n_trials} trials done, "
-            f"{states['PRUNED']} pruned, {states['FAIL']} failed, "
-            f"best {objective} {'-' if best is None else f'{best:.4g}'}, "
-            f"{3600 * rate:.0f} trials/hour, {left} left"
+@contextlib.contextmanager
+def shown_progress(settings: TuneSettings) -> Iterator[list[Any]]:
+    """Print what a campaign does, and a line for each trial that has ended.
+
+    Yields:
+        the callbacks of the study that do so.
+    """
+    if settings.quiet:
+        yield []
+        return
+    logger, said = logging.getLogger("myriad.tuning"), _Said()
+    words = {"COMPLETE": "done", "PRUNED": "pruned", "FAIL": "failed"}
+    objective = settings.objectives[0]
+    start, num_ended, values = time.monotonic(), itertools.count(1), []
+
+    def count(_: Any, trial: Any) -> None:
+        number = next(num_ended)
+        left_s = (settings.n_trials - number) * (time.monotonic() - start) / number
+        if trial.state.name == "COMPLETE":
+            values.append(trial.values[0])
+        best = (max if GROWS[objective] else min)(values, default=math.nan)
+        logger.info(
+            "trial %d %s%s; best %s %.4g, %d of %d trials, %.0f s left",
+            trial.number,
+            words[trial.state.name],
+            f": {trial.user_attrs['failure']}" if trial.state.name == "FAIL" else "",
+            *(objective, best, number, settings.n_trials, left_s),
         )
+
+    logger.setLevel(logging.INFO)
+    logger.addHandler(said)
+    try:
+        yield [count]
+    finally:
+        logger.removeHandler(said)
 
 
 def switched_options(settings: TuneSettings) -> dict[str, Any]:

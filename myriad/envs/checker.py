@@ -18,6 +18,7 @@ import numpy as np
 
 from myriad.envs.environment import Environment
 from myriad.envs.vector import select_reset
+from myriad.envs.wrappers import nvec_of
 from myriad.errors import (
     EnvironmentWarning,
     FaultyEnvironmentError,
@@ -26,7 +27,7 @@ from myriad.errors import (
     shown,
 )
 from myriad.ranges import require
-from myriad.spaces import Space
+from myriad.spaces import Discrete, MultiDiscrete, Space
 from myriad.xla import count_compilations, numbers_of
 
 Stage = Literal["members", "reset", "step", "keys", "purity", "batches", "behaviour"]
@@ -136,14 +137,14 @@ def _members(env: Any) -> Iterator[Finding]:
             )
         elif not isinstance(leaf, int | float | np.ndarray | np.generic | jax.Array):
             yield Finding(
-                f"default_params{_at(path)} must be a number or an array, but is {shown(leaf)}."
+                f"default_params{at(path)} must be a number or an array, but is {shown(leaf)}."
             )
     yield from _space_faults(env)
 
 
 def _space_faults(env: Environment) -> Iterator[Finding]:
     for name in ("observation_space", "action_space"):
-        space, fault = _called(name, lambda name=name: getattr(env, name)(env.default_params))
+        space, fault = called(name, lambda name=name: getattr(env, name)(env.default_params))
         if fault is not None:
             yield fault
             continue
@@ -151,40 +152,57 @@ def _space_faults(env: Environment) -> Iterator[Finding]:
         for each in jax.tree.leaves(space) if name == "observation_space" else [space]:
             if missing := [x for x in ("shape", "dtype", "sample") if not hasattr(each, x)]:
                 yield Finding(
-                    f"{name} must return a space of myriad.spaces, but returns {_kind(each)}, "
+                    f"{name} must return a space of myriad.spaces, but returns {kind_of(each)}, "
                     f"which has no {missing[0]}."
                 )
 
 
 def _reset(env: Environment) -> Iterator[Finding]:
-    result, fault = _traced("reset", env.reset, _key(), env.default_params)
+    result, fault = traced("reset", env.reset, _key(), env.default_params)
     if fault is not None:
         yield fault
         return
     if not (isinstance(result, tuple) and len(result) == 2):
-        yield Finding(f"reset must return (obs, state), but returns {_kind(result)}.")
+        yield Finding(f"reset must return (obs, state), but returns {kind_of(result)}.")
         return
     obs, state = result
     yield from _array_faults("obs of reset", obs, env.observation_space(env.default_params))
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         if getattr(leaf, "weak_type", False):
             yield Finding(
-                f"state{_at(path)} of reset is of a weak type, so that a chunk would "
+                f"state{at(path)} of reset is of a weak type, so that a chunk would "
                 f"compile twice: make it jnp.{leaf.dtype}(...).",
                 is_warning=True,
+            )
+    if hasattr(env, "action_mask"):
+        yield from _mask_faults(env, state)
+
+
+def _mask_faults(env: Any, state: Any) -> Iterator[Finding]:
+    mask, fault = traced("action_mask", env.action_mask, state)
+    if fault is not None:
+        yield fault
+    elif mask is not None:
+        space = env.action_space(env.default_params)
+        is_choice = isinstance(space, Discrete | MultiDiscrete)
+        expected = (sum(nvec_of(space)),) if is_choice else None
+        if getattr(mask, "shape", None) != expected or mask.dtype != bool:
+            yield Finding(
+                "action_mask must return a boolean for each action of a Discrete or for each "
+                f"choice of a MultiDiscrete, but returns {kind_of(mask)} for {space}."
             )
 
 
 def _step(env: Environment) -> Iterator[Finding]:
     state = jax.eval_shape(env.reset, _key(), env.default_params)[1]
-    result, fault = _traced("step", env.step, _key(), state, _action(env), env.default_params)
+    result, fault = traced("step", env.step, _key(), state, _action(env), env.default_params)
     if fault is not None:
         yield fault
         return
     if not (isinstance(result, tuple) and len(result) == 6):
         yield Finding(
             "step must return (obs, state, reward, terminated, truncated, info), but returns "
-            f"{_kind(result)}."
+            f"{kind_of(result)}."
         )
         return
     obs, next_state, reward, terminated, truncated, info = result
@@ -196,11 +214,11 @@ def _step(env: Environment) -> Iterator[Finding]:
     ):
         if getattr(value, "shape", None) != () or value.dtype != dtype:
             yield Finding(
-                f"{name} must be a scalar of {np.dtype(dtype).name}, but is {_kind(value)}."
+                f"{name} must be a scalar of {np.dtype(dtype).name}, but is {kind_of(value)}."
             )
     if not isinstance(info, dict):
-        yield Finding(f"info must be a dict, but is {_kind(info)}.")
-    yield from _state_faults(state, next_state)
+        yield Finding(f"info must be a dict, but is {kind_of(info)}.")
+    yield from tree_faults("state", "reset", state, "step", next_state)
 
 
 def _keys(env: Environment) -> Iterator[Finding]:
@@ -214,7 +232,7 @@ def _keys(env: Environment) -> Iterator[Finding]:
     for name, (function, arguments) in calls.items():
         with jax.debug_key_reuse(new_val=True):
             jitted = jax.jit(lambda *arguments, function=function: function(*arguments))
-            _, fault = _called(name, lambda jitted=jitted, given=arguments: jitted.lower(*given))
+            _, fault = called(name, lambda jitted=jitted, given=arguments: jitted.lower(*given))
         if fault is None:
             continue
         if isinstance(fault.cause, jax.errors.KeyReuseError):
@@ -246,7 +264,7 @@ def _purity(env: Environment) -> Iterator[Finding]:
         "step": (env.step, (_key(), state, action, params)),
     }
     for name, (function, arguments) in calls.items():
-        results, fault = _called(name, lambda f=function, given=arguments: (f(*given), f(*given)))
+        results, fault = called(name, lambda f=function, given=arguments: (f(*given), f(*given)))
         if fault is not None:
             yield fault
             return
@@ -275,7 +293,7 @@ def _batches(env: Environment) -> Iterator[Finding]:
     def batch() -> Any:
         return jax.vmap(env.step)(keys, jax.vmap(env.reset)(keys, params)[1], action, params)
 
-    _, fault = _traced("step", batch)
+    _, fault = traced("step", batch)
     if fault is not None:
         yield Finding(
             f"{fault.sentence} Each environment had its own parameters, as in domain "
@@ -403,7 +421,7 @@ def _array_faults(name: str, value: Any, space: Any) -> Iterator[Finding]:
     if jax.tree.structure(value) != jax.tree.structure(space):
         yield Finding(
             f"{name} must have the structure of observation_space, {jax.tree.structure(space)}, "
-            f"but is {_kind(value)}."
+            f"but is {kind_of(value)}."
         )
         return
     for part_name, part_space, part in _parts(name, space, value):
@@ -424,28 +442,31 @@ def _parts(name: str, space: Any, value: Any) -> Iterator[tuple[str, Space, Any]
         yield name + jax.tree_util.keystr(path), part_space, part
 
 
-def _state_faults(state: Any, next_state: Any) -> Iterator[Finding]:
-    if jax.tree.structure(state) != jax.tree.structure(next_state):
+def tree_faults(name: str, first: str, before: Any, then: str, after: Any) -> Iterator[Finding]:
+    """Yield where the shapes that `then` returned for `name` differ from those of `first`."""
+    if jax.tree.structure(before) != jax.tree.structure(after):
         yield Finding(
-            "step must return a state of the same structure as reset, but returns "
-            f"{_kind(next_state)}."
+            f"{then} must return a {name} of the same structure as {first}, but returns "
+            f"{kind_of(after)}."
         )
         return
     for (path, old), new in zip(
-        jax.tree_util.tree_leaves_with_path(state), jax.tree.leaves(next_state), strict=True
+        jax.tree_util.tree_leaves_with_path(before), jax.tree.leaves(after), strict=True
     ):
         if (old.shape, old.dtype) != (new.shape, new.dtype):
             yield Finding(
-                f"state{_at(path)} is {_kind(old)} after reset, but {_kind(new)} after step."
+                f"{name}{at(path)} is {kind_of(old)} after {first}, but {kind_of(new)} after "
+                f"{then}."
             )
 
 
-def _traced(name: str, function: Callable[..., Any], *arguments: Any) -> tuple[Any, Finding | None]:
+def traced(name: str, function: Callable[..., Any], *arguments: Any) -> tuple[Any, Finding | None]:
     """Return the shapes of a function's results, or the fault that keeps JAX from tracing it."""
-    return _called(name, lambda: jax.eval_shape(function, *arguments))
+    return called(name, lambda: jax.eval_shape(function, *arguments))
 
 
-def _called(name: str, call: Callable[[], Any]) -> tuple[Any, Finding | None]:
+def called(name: str, call: Callable[[], Any]) -> tuple[Any, Finding | None]:
+    """Return the result of a call of your code, or the fault that it has."""
     try:
         return call(), None
     except MyriadError as error:
@@ -517,7 +538,8 @@ def _are_close(one: Any, other: Any, tolerance: float) -> bool:
     return True
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """Describe a value of the wrong kind."""
     if isinstance(value, tuple):
         return f"a tuple of {len(value)}"
     if hasattr(value, "shape") and hasattr(value, "dtype"):
@@ -525,7 +547,8 @@ def _kind(value: Any) -> str:
     return type(value).__name__
 
 
-def _at(path: Any) -> str:
+def at(path: Any) -> str:
+    """Return the path of a leaf as you would write it after the tree's name."""
     name = jax.tree_util.keystr(path, simple=True, separator=".")
     return f".{name}" if name else ""
 

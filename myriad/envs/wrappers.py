@@ -1,7 +1,8 @@
 """Wrappers of environments. Their names and meanings are Gymnasium's.
 
 A wrapper is an environment: pass it wherever you would pass the one inside. A training wraps an
-environment whose observations are no `Box` in `FlattenObservation` by itself.
+environment whose observations are no `Box` in `FlattenObservation` by itself, and one that has an
+`action_mask` in `MaskedObservation`.
 """
 
 import dataclasses
@@ -44,11 +45,11 @@ class Wrapper:
         return state
 
     def __getattr__(self, name: str) -> Any:
-        # Only what draws a state. A wrapped observation has no `control_error`.
-        if name != "render":
+        # Only functions of a state. A wrapped observation has no `control_error`.
+        if name not in ("render", "action_mask"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        render = self.env.render  # pyright: ignore[reportAttributeAccessIssue]
-        return lambda state: render(self.inner_state(state))
+        function = getattr(self.env, name)
+        return lambda state: function(self.inner_state(state))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,11 +141,67 @@ class FrameStackObservation(Wrapper):
         return state.env_state
 
 
-def with_box_observations(env: Environment) -> Environment:
-    """Return the environment, wrapped in `FlattenObservation` if its observations are no `Box`."""
+@dataclasses.dataclass(frozen=True)
+class MaskedObservation(Wrapper):
+    """Append to each observation which actions are legal, as ones and zeros.
+
+    `env.action_mask(state)` says it: boolean `[n]` for a `Discrete` action, and `[sum(nvec)]` for a
+    `MultiDiscrete` one, whose components follow each other. Learners of such actions and the agent
+    `random` then choose legal actions only. If none is legal, they choose any. `[*O]` becomes a
+    vector. Networks get the observation in its own shape and without the mask.
+    """
+
+    @property
+    def unmasked(self) -> Environment:
+        """The environment without the mask, from which learners know that there is one."""
+        return self.env
+
+    def reset(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
+        obs, state = self.env.reset(key, params)
+        return self._masked(obs, state), state
+
+    def step(
+        self, key: jax.Array, state: Any, action: jax.Array, params: Any
+    ) -> tuple[jax.Array, Any, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+        result = self.env.step(key, state, action, params)
+        return self._masked(result[0], result[1]), *result[1:]
+
+    def observation_space(self, params: Any) -> Box:
+        inner: Any = self.env.observation_space(params)
+        num_actions = sum(nvec_of(self.env.action_space(params)))
+        low, high = (
+            np.append(np.broadcast_to(bound, inner.shape), np.full(num_actions, of_mask))
+            for bound, of_mask in ((inner.low, 0), (inner.high, 1))
+        )
+        return Box(low, high, low.shape, inner.dtype)
+
+    def _masked(self, obs: jax.Array, state: Any) -> jax.Array:
+        mask = self.env.action_mask(state)  # pyright: ignore[reportAttributeAccessIssue]
+        return jnp.append(obs, mask.astype(obs.dtype))
+
+
+def for_learner(env: Environment) -> Environment:
+    """Return the environment as a learner gets it: observations are a `Box`, with any mask."""
     space: Any = env.observation_space(env.default_params)
     is_choice = isinstance(space, Discrete | MultiDiscrete)
-    return FlattenObservation(env) if is_choice or not hasattr(space, "shape") else env
+    is_box = hasattr(space, "shape") and not is_choice
+    return with_mask(env if is_box else FlattenObservation(env))
+
+
+def with_mask(env: Environment) -> Environment:
+    """Return the environment, wrapped in `MaskedObservation` if it says which actions are legal."""
+    action_mask = getattr(env, "action_mask", None)
+    if isinstance(env, MaskedObservation) or action_mask is None:
+        return env
+    _, state = jax.eval_shape(env.reset, jax.random.key(0), env.default_params)
+    # An adapter doesn't know before whether the library's environment has a mask.
+    has_mask = jax.eval_shape(action_mask, state) is not None
+    return MaskedObservation(env) if has_mask else env
+
+
+def nvec_of(space: Any) -> tuple[int, ...]:
+    """Return the number of choices of each component of a `Discrete` or `MultiDiscrete`."""
+    return (space.n,) if isinstance(space, Discrete) else space.nvec
 
 
 def _box(space: Any) -> Box:

@@ -1,4 +1,4 @@
-"""Draw the cell with its molecules, their counts next to the target, and the target over a day."""
+"""Draw the counts of the cell's molecules next to the target, and the target over a day."""
 
 import math
 
@@ -11,7 +11,6 @@ from myriad.rendering.canvas import (
     FAINT,
     GREEN,
     MUTED,
-    PALE,
     VERMILLION,
     WHITE,
     Canvas,
@@ -19,15 +18,12 @@ from myriad.rendering.canvas import (
     one_instance,
 )
 
-# Molecules of a kind beyond this number are counted but not drawn.
-_MOST_DRAWN = 250
-_CELL = (24, 56, 286, 256)
-_BARS = (352, 62, 580, 240)
+_BARS = (72, 62, 580, 240)
 _DAY = (52, 300, 580, 366)
 
 
 def draw(env: GeneCircuit, state: GeneCircuitState) -> np.ndarray:
-    """Draw the state, uint8 `[400, 600, 3]`: a dot is a molecule, the target is the next one."""
+    """Draw the state, uint8 `[400, 600, 3]`. The target is that of the next step."""
     state = one_instance(state)
     params = env.default_params
     of_h = int(state.H)
@@ -38,36 +34,9 @@ def draw(env: GeneCircuit, state: GeneCircuitState) -> np.ndarray:
     minutes = int(state.time) * float(params.interval)
     canvas = Canvas()
     canvas.heading("Gene circuit", f"{int(minutes // 60)} h {int(minutes % 60):02d} min")
-    left, top, right, bottom = _CELL
-    canvas.rectangle(left, top, right, bottom, PALE, corner=(bottom - top) / 2)
-    # Place one kind from the sequence's start and one from its end, so that each spreads evenly and
-    # none overlap.
-    places = _places(2 * _MOST_DRAWN)
-    for count, colour, of_kind in ((of_h, BLUE, places), (of_f, GREEN, places[::-1])):
-        for x, y in of_kind[: min(count, _MOST_DRAWN)]:
-            canvas.disc(x, y, 3.6, colour)
     _draw_bars(canvas, of_h, of_f, target)
     _draw_day(canvas, times * float(params.interval) / 60, targets, (minutes / 60, of_f))
     return canvas.image()
-
-
-def _places(count: int) -> list[Point]:
-    """Spread points evenly over the cell by a low-discrepancy sequence.
-
-    Source: Roberts (2018), "The unreasonable effectiveness of quasirandom sequences".
-    """
-    left, top, right, bottom = _CELL
-    radius = (bottom - top) / 2
-    places: list[Point] = []
-    i = 0
-    while len(places) < count:
-        i += 1
-        x = left + (right - left) * (0.7548776662 * i % 1)
-        y = top + (bottom - top) * (0.5698402910 * i % 1)
-        beyond = max(left + radius - x, x - right + radius, 0)
-        if math.hypot(beyond, y - top - radius) <= radius - 14:
-            places.append((x, y))
-    return places
 
 
 def _draw_bars(canvas: Canvas, of_h: int, of_f: int, target: float) -> None:
@@ -81,15 +50,15 @@ def _draw_bars(canvas: Canvas, of_h: int, of_f: int, target: float) -> None:
         canvas.line([(left, y), (right, y)], 1, FAINT)
         canvas.text(left - 8, y, f"{most * tick:g}", 13, MUTED, "right")
     for middle, name, count, colour in (
-        (414, "H, CcaS-CcaR", of_h, BLUE),
-        (518, "F, GFP", of_f, GREEN),
+        (200, "H, CcaS-CcaR", of_h, BLUE),
+        (452, "F, GFP", of_f, GREEN),
     ):
         y = bottom - (bottom - top) * count / most
         canvas.rectangle(middle - 34, y, middle + 34, bottom, colour)
         canvas.text(middle, max(y - 11, top - 6), str(count), 15, anchor="middle")
         canvas.text(middle, bottom + 14, name, 13, MUTED, "middle")
     y = bottom - (bottom - top) * target / most
-    canvas.line([(468, y), (568, y)], 3, VERMILLION)
+    canvas.line([(402, y), (502, y)], 3, VERMILLION)
 
 
 def _draw_day(

@@ -13,7 +13,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -76,7 +76,7 @@ class Checkpoints:
         """
         path = self.folder / str(num_updates)
         aside = self.folder / f"saving-{num_updates}"
-        arrays = _arrays(state)
+        arrays = arrays_by_name(state)
 
         def make_room() -> Callable[[], bool]:
             self.folder.mkdir(exist_ok=True)
@@ -134,33 +134,64 @@ class Checkpoints:
             InvalidArgumentError: the checkpoint is damaged, or it is of another program, so that a
                 leaf is missing or has another shape.
         """
-        import orbax.checkpoint as ocp
-
-        path = self._whole(num_updates)
-        expected = jax.eval_shape(_arrays, like)
-        with _unreported(), ocp.StandardCheckpointer() as checkpointer:
-            held: Any = checkpointer.metadata(path).item_metadata
-            _require_kinds(path, held, expected)
-            # If asked for NumPy's arrays, orbax doesn't look for the devices that saved them.
-            kinds = {name: _numpy(held[name]) for name in held}
-            if placement is not None:
-                kinds = _placed(held, like, placement)
-            saved = checkpointer.restore(path, kinds)
+        path = self.folder / str(num_updates)
+        held = self.kinds(num_updates)
+        require_kinds(path, held, jax.eval_shape(arrays_by_name, like))
+        saved = self.arrays(num_updates, held, placement and _shardings(like, placement))
         leaves, structure = jax.tree.flatten(like)
         named = zip(_names(like), leaves, strict=True)
         return jax.tree.unflatten(structure, [_leaf(saved.get(name), leaf) for name, leaf in named])
 
-    def restore_newest(self, like: Any) -> Any | None:
-        """Return the newest state, or None. A training may write to the folder at the same time.
+    def kinds(self, num_updates: int) -> Mapping[str, Any]:
+        """Return the shape and the dtype of each saved array by name.
 
         Raises:
-            InvalidArgumentError: see `restore`.
+            InvalidArgumentError: the checkpoint is damaged.
+        """
+        import orbax.checkpoint as ocp
+
+        path = self._whole(num_updates)
+        with _unreported(), ocp.StandardCheckpointer() as checkpointer:
+            held: Any = checkpointer.metadata(path).item_metadata
+        return held
+
+    def arrays(
+        self, num_updates: int, names: Iterable[str], shardings: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Return some of the arrays of `kinds`, and read no others.
+
+        Args:
+            num_updates: the update of the checkpoint.
+            names: the arrays.
+            shardings: where each goes; by default into the host's memory, as arrays of NumPy.
+        """
+        import orbax.checkpoint as ocp
+
+        # If asked for NumPy's arrays, orbax doesn't look for the devices that saved them.
+        how = {
+            name: ocp.ArrayRestoreArgs(sharding=shardings[name])
+            if shardings
+            else ocp.RestoreArgs(restore_type=np.ndarray)
+            for name in names
+        }
+        with _unreported(), ocp.PyTreeCheckpointer() as checkpointer:
+            return checkpointer.restore(
+                self.folder / str(num_updates),
+                item=dict.fromkeys(how, 0),
+                restore_args=how,
+                partial_restore=True,
+            )
+
+    def read_newest(self, read: Callable[[int], Result]) -> Result | None:
+        """Return what `read` returns for the newest checkpoint, or None if there is none.
+
+        A training may write to the folder at the same time.
         """
         while (newest := self.latest()) is not None:
             path = self.folder / str(newest)
             before = identity(path)
             try:
-                return self.restore(newest, like)
+                return read(newest)
             except Exception:
                 # The training may have removed or replaced it meanwhile.
                 if self.latest() == newest and identity(path) == before:
@@ -212,7 +243,7 @@ class Checkpoints:
                 shutil.rmtree(removed, ignore_errors=True)
 
 
-def _require_kinds(path: Path, held: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+def require_kinds(path: Path, held: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     """Raise unless a checkpoint holds the arrays that a program needs."""
     for name in sorted(expected.keys() | held.keys()):
         has = _kind(held.get(name))
@@ -312,25 +343,15 @@ def _names(tree: Any) -> list[str]:
     return [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths]
 
 
-def _arrays(state: Any) -> dict[str, jax.Array]:
+def arrays_by_name(state: Any) -> dict[str, jax.Array]:
     """Return the leaves by name as orbax takes them: without empty ones, and keys as numbers."""
     named = zip(_names(state), jax.tree.leaves(state), strict=True)
     return {name: numbers_of(leaf) for name, leaf in named if leaf.size}
 
 
-def _numpy(kind: Any) -> np.ndarray:
-    """Return an array of this shape and dtype that takes no memory."""
-    return np.broadcast_to(np.zeros((), kind.dtype), kind.shape)
-
-
-def _placed(held: Any, like: Any, placement: Any) -> Any:
-    """Return the shapes of saved arrays, each with its sharding."""
+def _shardings(like: Any, placement: Any) -> dict[str, Any]:
     lies = jax.tree.leaves(jax.tree.broadcast(placement, like))
-    return {
-        name: jax.ShapeDtypeStruct(held[name].shape, held[name].dtype, sharding=sharding)
-        for name, sharding in zip(_names(like), lies, strict=True)
-        if name in held
-    }
+    return dict(zip(_names(like), lies, strict=True))
 
 
 def _leaf(saved: Any, like: Any) -> jax.Array:

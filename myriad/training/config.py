@@ -295,18 +295,33 @@ def read_fields(text: str, *, trust: bool, known: Container[str] = ()) -> dict[s
         known: names whose values in the file are not used.
 
     Raises:
-        InvalidArgumentError: the text is not TOML, or it names code that you don't trust.
+        InvalidArgumentError: the text is not TOML, or it names code that you don't trust or an
+            environment that you gave as an object.
     """
-    fields = _flat(_parsed(text))
-    if not trust:
-        from myriad.adapters import ADAPTERS
-        from myriad.envs import OBJECT
+    from myriad.envs import OBJECT
 
-        for name, value in fields.items():
-            is_no_code = name == "env" and str(value).startswith((*ADAPTERS, OBJECT))
-            if name in ("env", "agent", "agent.network") and name not in known and not is_no_code:
-                require_no_code(name, value)
+    fields = _flat(_parsed(text))
+    env = str(fields.get("env"))
+    if env.startswith(OBJECT) and "env" not in known:
+        raise InvalidArgumentError(
+            "env",
+            f"was an object of the class {env.removeprefix(OBJECT)}, which no name makes again: in "
+            "Python, give such an object as env, as in load_agent(run, env=...).",
+        )
+    for name in () if trust else names_of_code(fields):
+        if name not in known:
+            require_no_code(name, fields[name])
     return fields
+
+
+def names_of_code(fields: Mapping[str, Any]) -> list[str]:
+    """Return the fields that name code of others to import, as `module:Class`."""
+    from myriad.adapters import ADAPTERS
+    from myriad.envs import OBJECT
+
+    named = [name for name in ("env", "agent", "agent.network") if ":" in str(fields.get(name))]
+    is_no_code = str(fields.get("env")).startswith((*ADAPTERS, OBJECT))
+    return [name for name in named if name != "env" or not is_no_code]
 
 
 def require_values(where: str, settings: Iterable[tuple[str, Any, Any, str]]) -> None:
@@ -412,6 +427,10 @@ def _require_known(fields: Iterable[str]) -> None:
     for name in fields:
         if name in FIELDS or name.startswith(("agent.", "env.")):
             continue
+        if name == "run_folder":
+            raise InvalidArgumentError(
+                name, "is of a run: call train_and_evaluate(config, run_folder=...)."
+            )
         known = [each for each in FIELDS if not each.endswith("_options")]
         raise UnknownNameError("field", name, [*known, "agent.<hyperparameter>", "env.<parameter>"])
 
@@ -501,14 +520,16 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
 
 
 def _seen_by(agent: str, env: "Environment") -> "Environment":
-    """Return the environment as an agent gets it: a learner's observations are a `Box`."""
+    """Return the environment as an agent gets it. A controller gets the user's observations."""
     from myriad.agents import AGENTS
     from myriad.agents.agent import Learner
-    from myriad.envs.wrappers import with_box_observations
+    from myriad.agents.random import RandomAgent
+    from myriad.envs.wrappers import for_learner, with_mask
 
     kind = AGENTS.load(agent)
-    is_learner = isinstance(kind, type) and issubclass(kind, Learner)
-    return with_box_observations(env) if is_learner else env
+    if isinstance(kind, type) and issubclass(kind, Learner):
+        return for_learner(env)
+    return with_mask(env) if kind is RandomAgent else env
 
 
 def _name_of(env: "Environment", options: Mapping[str, Any]) -> str:

@@ -1,5 +1,8 @@
 """Evaluation: the mean return of whole episodes of a policy, in one compiled program."""
 
+import dataclasses
+import functools
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -8,7 +11,7 @@ import jax.numpy as jnp
 from myriad.agents.agent import Learner
 from myriad.agents.controller import policy_of
 from myriad.counters import Counter
-from myriad.envs import Environment
+from myriad.envs import ENVIRONMENTS, Environment
 from myriad.envs.vector import BatchState, VectorEnv
 from myriad.loops import while_loop
 from myriad.random import make_key
@@ -19,7 +22,8 @@ _DURING_TRAINING, _ALONE = 0xE7, 0xE8
 # An evaluation counts steps in int32.
 _MOST_STEPS = 2**31 - 1
 
-_Carry = tuple[jax.Array, BatchState, Any, jax.Array, jax.Array]
+Infos = dict[str, jax.Array]
+_Carry = tuple[jax.Array, BatchState, Any, jax.Array, jax.Array, Infos]
 
 
 def evaluation_key(key: jax.Array, num_updates: Counter) -> jax.Array:
@@ -45,21 +49,27 @@ class Evaluation:
     def __init__(self, env: Environment, learner: Learner, num_episodes: int, *, max_steps: int):
         self._max_steps = min(max_steps, _MOST_STEPS)
         self._first_memory, self._policy = policy_of(learner)
-        self._envs = VectorEnv(env, num_episodes)
+        self._env = env
+        self._num_episodes = num_episodes
+
+    @functools.cached_property
+    def _informed(self) -> Any:
+        return _Informed.of(self._env)
 
     def returns(self, agent: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return the first two results of `episodes`."""
         return self.episodes(agent, key)[:2]
 
-    def episodes(self, agent: Any, key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def episodes(self, agent: Any, key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, Infos]:
         """Run one episode in each environment.
 
         Returns:
             each episode's return, float32 `[num_episodes]`, whether it ended within `max_steps`,
-            and its number of steps, int32. The return of an episode that was cut off counts up to
-            there.
+            its number of steps, int32, and the scalars of `info` at its last step, each
+            `[num_episodes]`. The return of an episode that was cut off counts up to there.
         """
-        env_index = jnp.arange(self._envs.num_envs, dtype=jnp.uint32)
+        envs = VectorEnv(self._informed, self._num_episodes)
+        env_index = jnp.arange(self._num_episodes, dtype=jnp.uint32)
         keys_of = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
 
         def running(carry: _Carry) -> jax.Array:
@@ -67,17 +77,18 @@ class Evaluation:
             return (step < self._max_steps) & jnp.any(batch_state.num_episodes == 0)
 
         def body(carry: _Carry) -> _Carry:
-            step, batch_state, memory, returns, lengths = carry
+            step, batch_state, memory, returns, lengths, infos = carry
             act_key, step_key = (
                 jax.random.fold_in(jax.random.fold_in(key, step), purpose) for purpose in range(2)
             )
-            obs: Any = batch_state.obs
-            action, memory = self._policy(agent, memory, act_key, obs)
+            seen: Any = batch_state.obs
+            action, memory = self._policy(agent, memory, act_key, seen[0])
             step_keys = keys_of(step_key, env_index)
             before = batch_state.num_episodes
             # Step and reset may share keys: after its first reset, an environment's results are
             # ignored.
-            batch_state, _ = self._envs.step(batch_state, action, step_keys, step_keys)
+            batch_state, transition = envs.step(batch_state, action, step_keys, step_keys)
+            final: Any = transition.final_obs
             first_ended = (before == 0) & (batch_state.num_episodes == 1)
             return (
                 step + 1,
@@ -85,19 +96,70 @@ class Evaluation:
                 memory,
                 jnp.where(first_ended, batch_state.return_sum, returns),
                 jnp.where(before == 0, step.astype(jnp.int32) + 1, lengths),
+                {name: jnp.where(before == 0, new, infos[name]) for name, new in final[1].items()},
             )
 
         # No step has this number, so the reset shares no key with a step.
-        batch_state = self._envs.reset(
+        batch_state = envs.reset(
             keys_of(jax.random.fold_in(key, jnp.uint32(0xFFFFFFFF)), env_index)
         )
+        seen: Any = batch_state.obs
         start = (
             jnp.zeros((), jnp.uint32),
             batch_state,
             self._first_memory(env_index.shape[0]),
             jnp.zeros(env_index.shape, jnp.float32),
             jnp.zeros(env_index.shape, jnp.int32),
+            seen[1],
         )
-        _, batch_state, _, returns, lengths = while_loop(running, body, start)
+        _, batch_state, _, returns, lengths, infos = while_loop(running, body, start)
         ended = batch_state.num_episodes > 0
-        return jnp.where(ended, returns, batch_state.episode_return), ended, lengths
+        return jnp.where(ended, returns, batch_state.episode_return), ended, lengths, infos
+
+
+@dataclasses.dataclass(frozen=True)
+class _Informed:
+    """An environment whose observation is a pair: its own, and the scalars of its `info`.
+
+    An auto-reset keeps the last observation of an episode, and no `info`.
+    """
+
+    env: Any
+    step_env: Any
+    scalars: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, env: Any) -> "_Informed":
+        # Myriad's own environments have no such scalars, and tracing a step takes a while.
+        is_own = type(env).__module__.startswith("myriad.")
+        if is_own and ENVIRONMENTS.name_of(type(env)) is not None:
+            return cls(env, env.step, {})
+        params = env.default_params
+        step = jax.jit(env.step)  # The evaluation uses the same trace.
+
+        def first(key: jax.Array) -> Any:
+            _, state = env.reset(key, params)
+            return step(key, state, env.action_space(params).sample(key), params)[5]
+
+        info = jax.eval_shape(first, make_key(0))
+        scalars = {name: leaf for name, leaf in info.items() if _is_number(leaf)}
+        return cls(env, step, scalars)
+
+    @property
+    def default_params(self) -> Any:
+        return self.env.default_params
+
+    def reset(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
+        obs, state = self.env.reset(key, params)
+        zeros = {name: jnp.zeros((), leaf.dtype) for name, leaf in self.scalars.items()}
+        return (obs, zeros), state
+
+    def step(self, key: jax.Array, state: Any, action: Any, params: Any) -> Any:
+        obs, *others, info = self.step_env(key, state, action, params)
+        return (obs, {name: info[name] for name in self.scalars}), *others, info
+
+
+def _is_number(leaf: Any) -> bool:
+    if not isinstance(leaf, jax.ShapeDtypeStruct) or leaf.shape:
+        return False  # A nested dict, or an array.
+    return jnp.issubdtype(leaf.dtype, jnp.number) or leaf.dtype == bool

@@ -12,8 +12,10 @@ from typing import Any
 import jax
 
 from myriad import distributed
+from myriad.envs import OBJECT
 from myriad.files import say
 from myriad.signals import IN_A_ROW_S
+from myriad.training.config import TrainingConfig, names_of_code
 
 
 class Interrupt(threading.Event):
@@ -87,7 +89,7 @@ def interrupt_noted() -> Iterator[Interrupt]:
         restore()
 
 
-def end_interrupted(number: int, done: int, total: int, path: Path) -> None:
+def end_interrupted(number: int, done: int, total: int, path: Path, config: TrainingConfig) -> None:
     """Say how to go on, and end as the signal would have ended the process.
 
     Args:
@@ -95,15 +97,17 @@ def end_interrupted(number: int, done: int, total: int, path: Path) -> None:
         done: steps that are saved.
         total: steps of the whole run.
         path: the run's folder.
+        config: the training.
 
     Raises:
         KeyboardInterrupt: it was an interrupt.
     """
     several = " --distributed" if distributed.count() > 1 else ""
-    said = (
-        f"stopped after {done:,} of {total:,} steps, which are saved; "
-        f"`myriad train{several} --resume {shlex.quote(str(path))}` goes on"
-    )
+    trust = " --trust" if names_of_code(config.fields()) else ""
+    again = f"myriad train{several} --resume {shlex.quote(str(path))}{trust}"
+    if config.env.startswith(OBJECT):
+        again = f"resume({str(path)!r}, env=...)"
+    said = f"stopped after {done:,} of {total:,} steps, which are saved; `{again}` goes on"
     says = [said] if distributed.is_first() else []
     if several:
         jax.distributed.shutdown()

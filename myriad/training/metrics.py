@@ -89,7 +89,12 @@ def _cell(value: Any) -> str:
 
 
 def row_of_window(
-    programs: Any, done: int, report: Report, returns: np.ndarray, ended: np.ndarray
+    programs: Any,
+    done: int,
+    report: Report,
+    returns: np.ndarray,
+    ended: np.ndarray,
+    infos: Mapping[str, np.ndarray],
 ) -> dict[str, Any]:
     """Return the figures of a window and of the evaluation at its end.
 
@@ -99,6 +104,7 @@ def row_of_window(
         report: the window's report, in the host's memory.
         returns: the returns of the evaluation's episodes, `[E]`.
         ended: whether each episode ended, `[E]`.
+        infos: the scalars of `info` at each episode's last step, each `[E]`.
     """
     window = done % programs.eval_every or programs.eval_every
     episodes = whole(report.num_episodes)
@@ -110,11 +116,13 @@ def row_of_window(
     if episodes:
         row["return"] = float(report.return_sum) / episodes
     row |= {name: float(total) / window for name, total in report.metric_sums.items()}
-    return row | {
+    row |= {
         "eval_return": float(np.mean(returns, dtype=np.float64)),
         "eval_return_std": float(np.std(returns, dtype=np.float64)),
         "eval_unfinished": int((~ended).sum()),
     }
+    of_info = {name: float(np.mean(each, dtype=np.float64)) for name, each in infos.items()}
+    return row | {f"eval_info/{name}": mean for name, mean in of_info.items()}
 
 
 def training_row(row: Mapping[str, Any]) -> dict[str, Any]:

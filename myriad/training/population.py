@@ -23,7 +23,7 @@ from myriad.host import collector_paused
 from myriad.random import MIX2X32, make_key, seed_key, words_of_seed
 from myriad.ranges import INT32, Integer, ranges_of
 from myriad.training.config import TrainingConfig, default_mapping
-from myriad.training.evaluation import Evaluation, evaluation_key
+from myriad.training.evaluation import Evaluation, Infos, evaluation_key
 from myriad.training.loop import LearningLoop, Report, TrainState, traced_names
 from myriad.training.memory import COPIES, SAVING_SHARE, bytes_of, restoring_bytes
 from myriad.training.programs import product_bytes
@@ -219,14 +219,15 @@ class Population:
         active: jax.Array,
         own: jax.Array,
         words: jax.Array,
-    ) -> tuple[jax.Array, jax.Array]:
+    ) -> tuple[jax.Array, jax.Array, Infos]:
         """Run the episodes of one slot if it is active, with its own key or that of the words."""
         own_key = evaluation_key(key, num_updates)
         data = jnp.where(own, jax.random.key_data(own_key), words)
         key = jax.random.wrap_key_data(data, impl=MIX2X32)
 
-        def episodes() -> tuple[jax.Array, jax.Array]:
-            return self._evaluation.returns(agent, key)
+        def episodes() -> tuple[jax.Array, jax.Array, Infos]:
+            returns, ended, _, infos = self._evaluation.episodes(agent, key)
+            return returns, ended, infos
 
         shapes = jax.eval_shape(episodes)
         nothing = lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)  # noqa: E731
@@ -357,6 +358,12 @@ class Population:
         Raises:
             InvalidArgumentError: an array has another shape or kind.
         """
+        return self.play(state, active, keys)[:2]
+
+    def play(
+        self, state: PopulationState, active: Any = None, keys: jax.Array | None = None
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+        """Do what `evaluate` does, and return the last scalars of `info`, `[M, E]`, as well."""
         active = np.ones(self.num_slots, bool) if active is None else active
         flags = self._of_slots("active", active, np.bool_)
         words = np.zeros((self._padded, 2), np.uint32)

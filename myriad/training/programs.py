@@ -20,7 +20,7 @@ from myriad.host import collector_paused
 from myriad.random import make_key
 from myriad.timing import Comparison, compare
 from myriad.training.config import TrainingConfig
-from myriad.training.evaluation import Evaluation, evaluation_key
+from myriad.training.evaluation import Evaluation, Infos, evaluation_key
 from myriad.training.loop import LearningLoop, Report, TrainState
 from myriad.xla import (
     equations,
@@ -187,7 +187,7 @@ class CompiledTraining:
 
     def _evaluate(
         self, agent: Any, key: jax.Array, num_updates: Counter
-    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+    ) -> tuple[jax.Array, jax.Array, jax.Array, Infos]:
         return self._evaluation.episodes(agent, evaluation_key(key, num_updates))
 
 

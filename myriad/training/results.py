@@ -1,6 +1,7 @@
 """The results of a training, as `train_and_evaluate` and `resume` return them."""
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +24,8 @@ class Timings:
         train_s: seconds of training, without evaluations.
         evaluate_s: seconds of evaluations.
         total_s: seconds of the whole run.
-        steps_per_s: steps/s of all environments together while training.
+        steps_per_s: steps/s of all environments together while training; NaN if nothing was left
+            to train.
     """
 
     compile_s: float
@@ -59,6 +61,9 @@ class TrainingResults:
 
     def __repr__(self) -> str:
         config, timings = self.config, self.timings
+        rate = "nothing was left to train"
+        if not math.isnan(timings.steps_per_s):
+            rate = f"{timings.steps_per_s:,.0f}"
         if not self.evaluations:
             return f"{config.agent} on {config.env}: no evaluation yet, in {self.run_folder}"
         steps = config.num_envs * self.training[-1]["update"] * config.learner.steps_per_update
@@ -67,7 +72,7 @@ class TrainingResults:
             "stopped at": self.stopped,
             "final return": self._final_return(),
             "evaluations": f"{len(self.evaluations)}, the best with a return of {best:.4g}",
-            "steps/s": f"{timings.steps_per_s:,.0f}",
+            "steps/s": rate,
             "seconds": f"{timings.total_s:.2f}: compiling {timings.compile_s:.2f}, training "
             f"{timings.train_s:.2f}, evaluating {timings.evaluate_s:.2f}",
             "run folder": str(self.run_folder),

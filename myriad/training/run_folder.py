@@ -133,6 +133,19 @@ class RunFolder:
             raise InvalidArgumentError(f"{self.path} is not a run folder: {why}; {name_it}")
         return read_text(path)
 
+    def environment(self) -> dict[str, Any]:
+        """Read `environment.json`.
+
+        Raises:
+            InvalidArgumentError: the file can't be read.
+        """
+        path = self.path / "environment.json"
+        text = read_text(path)
+        try:
+            return {**json.loads(text)}
+        except (ValueError, TypeError, RecursionError) as error:
+            raise InvalidArgumentError(f"{path} is damaged: {error}.") from None
+
     @property
     def metrics(self) -> Path:
         """The file of rows, one line of JSON each."""

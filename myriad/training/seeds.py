@@ -52,12 +52,13 @@ class SeedTrainings(Trainings):
 
     Args:
         config: the training, with its seeds.
+        start: as in `Trainings`. All of them begin with the same.
     """
 
-    def __init__(self, config: TrainingConfig):
+    def __init__(self, config: TrainingConfig, start: Any = None):
         seeds = config.seeds or []
         population = Population(config, len(seeds), mapping=config.mapping)
-        super().__init__(population, seeds)
+        super().__init__(population, seeds, start)
         slots = -(-len(seeds) // population.num_devices)
         most = _STEPS_PER_CALL // (slots * population.steps_per_update)
         self._chunk = max(1, min(config.updates_per_chunk, most))
@@ -101,7 +102,7 @@ class SeedTrainings(Trainings):
         )
 
     def first_state(self) -> PopulationState:
-        return self.programs.first_state(self.seeds)
+        return tuple(map(self.begun, self.programs.first_state(self.seeds)))
 
     def restored(self, checkpoints: Checkpoints, done: int) -> PopulationState:
         # Unused slots of the last device are not saved.
@@ -138,8 +139,8 @@ class SeedTrainings(Trainings):
 
     def evaluate(
         self, state: PopulationState, running: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        return self.programs.evaluate(state, running)
+    ) -> tuple[np.ndarray, np.ndarray, Any]:
+        return self.programs.play(state, running)
 
     def agents(self, state: PopulationState) -> Any:
         return self.programs.agents(state)

@@ -45,11 +45,13 @@ class Trainings:
     Args:
         programs: the programs, not compiled yet.
         seeds: the seed of each training, `[M]`, or None for the only one.
+        start: what they begin with in place of a drawn agent, a `Start`.
     """
 
-    def __init__(self, programs: Any, seeds: Sequence[Any] = (None,)):
+    def __init__(self, programs: Any, seeds: Sequence[Any] = (None,), start: Any = None):
         self.programs = programs
         self.seeds = seeds
+        self.start = start
 
     @property
     def devices(self) -> str:
@@ -69,7 +71,13 @@ class Trainings:
 
     def first_state(self) -> Any:
         """Return the state before the first update."""
-        return self.programs.first_state()
+        return self.begun(self.programs.first_state())
+
+    def begun(self, state: Any) -> Any:
+        """Return a first state with what the agent begins with."""
+        if self.start is None:
+            return state
+        return dataclasses.replace(state, agent=self.start.into(state.agent))
 
     def restored(self, checkpoints: Checkpoints, done: int) -> Any:
         """Return the state that a checkpoint holds."""
@@ -100,12 +108,15 @@ class Trainings:
         """Return the report of one training."""
         return report
 
-    def evaluate(self, state: Any, running: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the returns of the evaluation's episodes, and whether each ended, `[M, E]`."""
+    def evaluate(self, state: Any, running: np.ndarray) -> tuple[np.ndarray, np.ndarray, Any]:
+        """Return the returns of the evaluation's episodes, and whether each ended, `[M, E]`.
+
+        The last result holds the scalars of `info` at each episode's last step, each `[M, E]`.
+        """
         own = self.programs.loop.of_first_device(state)
         results = self.programs.evaluate(own.agent, own.key, own.num_updates)
-        returns, ended, _ = jax.device_get(results)
-        return returns[None], ended[None]
+        returns, ended, _, infos = jax.device_get(results)
+        return returns[None], ended[None], {name: values[None] for name, values in infos.items()}
 
     def agents(self, state: Any) -> Any:
         """Return the learner's state, of many seeds with the axis of seeds first."""
@@ -279,7 +290,7 @@ class Trainer:
             # A callback of process 0 may end later than JAX lets the others wait at their exit.
             distributed.broadcast(None)
             steps, total = self._run.steps, self._run.total_steps
-            end_interrupted(interrupted.number, steps, total, self.folder.path)
+            end_interrupted(interrupted.number, steps, total, self.folder.path, self.config)
 
     def _run_windows(self, interrupted: Flag) -> bool:
         """Train window by window, and save when it is time to. Return whether it ends early."""
@@ -356,10 +367,11 @@ class Trainer:
         run = self._run
         rows = []
         with self._timed("evaluate"):
-            returns, ended = self.trainings.evaluate(run.state, self._running)
+            returns, ended, infos = self.trainings.evaluate(run.state, self._running)
             for index in np.flatnonzero(self._running).tolist():
                 report = self.trainings.report_of(self._report, index)
-                figures = (report, returns[index], ended[index])
+                own = {name: values[index] for name, values in infos.items()}
+                figures = (report, returns[index], ended[index], own)
                 row = row_of_window(self.trainings.programs, run.update, *figures)
                 if (seed := self.trainings.seeds[index]) is not None:
                     row = {"seed": seed} | row

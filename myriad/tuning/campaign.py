@@ -71,7 +71,6 @@ class TuneResult:
         study: the study, open. Close it, or use the result as a context manager.
         best: the winner; None if no trial was completed. It is the best trial of the confirmation
             on fresh seeds, or without a confirmation the best of the study.
-        fields: the winner's fields, as `create_config` takes them.
         confirmation: the best few trials next to the default; None if there was no confirmation.
         validation: the winner's score over `settings.validate` seeds.
         ensemble: the best policies together.
@@ -85,7 +84,6 @@ class TuneResult:
     space: SearchSpace
     study: optuna.Study
     best: FrozenTrial | None
-    fields: dict[str, Any]
     confirmation: Confirmation | None
     validation: Score | None
     ensemble: Ensemble | None
@@ -93,6 +91,11 @@ class TuneResult:
     num_ended: int
     total_s: float
     compile_s: float
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The winner's fields, as `create_config` takes them."""
+        return {} if self.best is None else self.space.fields(self.best.params)
 
     @property
     def is_interrupted(self) -> bool:
@@ -182,14 +185,14 @@ def _conclude(
             number = confirmed.candidates[0].number
             best = next(each for each in study.get_trials(deepcopy=False) if each.number == number)
             study.set_user_attr(BEST_CONFIRMED, number)
-    fields = {} if best is None else programs.space.fields(best.params)
     if best is not None and settings.validate and not is_interrupted():
-        found["validation"] = validate(fields, programs, is_interrupted)
+        found["validation"] = validate(best, programs, is_interrupted)
     if best is not None and settings.ensemble > 1 and not is_interrupted():
         found["ensemble"] = evaluate_ensemble(study, programs, is_interrupted)
-    return {"best": best, "fields": fields, **found}
+    return {"best": best, **found}
 
 
+@dataclasses.dataclass
 class _Workers:
     """Processes that run trials, one pinned to each core, by the parent's connection to each.
 
@@ -197,20 +200,14 @@ class _Workers:
     would stay locked for good if its holder is killed.
     """
 
-    def __init__(
-        self,
-        study: optuna.Study,
-        programs: Programs,
-        callbacks: Sequence[Callback],
-        ends_at: float,
-    ):
-        self._study = study
-        self._settings = programs.settings
-        self._space = programs.space
-        self._callbacks = callbacks
-        self._ends_at = ends_at
+    study: optuna.Study
+    programs: Programs
+    callbacks: Sequence[Callback]
+    ends_at: float
+
+    def __post_init__(self):
         self._context = multiprocessing.get_context("spawn")
-        self._permits = self._context.Semaphore(self._settings.n_trials)
+        self._permits = self._context.Semaphore(self.programs.settings.n_trials)
         # The processes, each with its core and the name that its trials carry.
         self._workers: dict[Connection, tuple[Any, int, str]] = {}
         self._names: set[str] = set()
@@ -223,14 +220,14 @@ class _Workers:
         Raises:
             MyriadError: a worker can't continue, or workers were killed again and again.
         """
-        count = min(self._settings.n_jobs, self._settings.n_trials)
+        count = min(self.programs.settings.n_jobs, self.programs.settings.n_trials)
         _LOG.info("%d processes start, each of which compiles the programs that it needs", count)
         try:
             for index in range(count):
                 self._start(index)
             while self._workers and not is_interrupted():
                 for connection in wait(list(self._workers), timeout=_LOOK_S):
-                    self._end_of(connection, is_ending=False)
+                    self._replace(connection)
                 self._hear()
         finally:
             self._end()
@@ -242,8 +239,9 @@ class _Workers:
         name = secrets.token_hex(8)
         self._names.add(name)
         core = cores[index % len(cores)]
-        arguments = (self._settings, self._space, core, there, self._permits, self._ends_at, name)
-        process = self._context.Process(target=_work, args=arguments, daemon=True)
+        campaign = (self.programs.settings, self.programs.space)
+        own = (core, there, self._permits, self.ends_at, name)
+        process = self._context.Process(target=_work, args=(*campaign, *own), daemon=True)
         with _interrupts_blocked():
             process.start()
         # Now only the worker holds its end, so the connection closes when the worker ends.
@@ -252,7 +250,7 @@ class _Workers:
 
     def _hear(self) -> None:
         """Call the callbacks with the trials that workers ended since."""
-        for trial in self._study.get_trials(deepcopy=False):
+        for trial in self.study.get_trials(deepcopy=False):
             if trial.number in self._seen or trial.user_attrs.get(WORKER) not in self._names:
                 continue
             # A trial that failed for no reason of its own is tried again.
@@ -260,26 +258,20 @@ class _Workers:
             if trial.state in (TrialState.COMPLETE, TrialState.PRUNED) or is_failed:
                 self._seen.add(trial.number)
                 self._restarts = 0
-                for callback in self._callbacks:
-                    callback(self._study, trial)
+                for callback in self.callbacks:
+                    callback(self.study, trial)
 
-    def _end_of(self, connection: Any, *, is_ending: bool) -> None:
-        """Replace a worker that was killed, whose trials are tried again."""
+    def _replace(self, connection: Any) -> None:
+        """Start another worker in place of one that was killed."""
         process, index, name = self._workers.pop(connection)
         with contextlib.suppress(EOFError, OSError):
             raise WorkersLostError(connection.recv())  # Why it can't continue.
         connection.close()
         process.join()
+        self._give_back(name)
         if process.exitcode == 0:
             return
-        for trial in self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-            if trial.user_attrs.get(WORKER) == name:
-                _LOG.info("trial %d is run again, since its process ended", trial.number)
-                retry(self._study, trial.number, MOST_RETRIES)
-                self._permits.release()
         self._restarts += 1
-        if is_ending:
-            return
         if self._restarts > _MOST_RESTARTS:
             raise WorkersLostError(
                 f"{self._restarts} worker processes ended before their trials, the last with "
@@ -287,22 +279,26 @@ class _Workers:
             )
         self._start(index)
 
+    def _give_back(self, name: str) -> None:
+        """Queue the trials again that a worker left unfinished."""
+        for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+            if trial.user_attrs.get(WORKER) == name:
+                _LOG.info("trial %d is run again, since its process ended", trial.number)
+                retry(self.study, trial.number, MOST_RETRIES)
+                self._permits.release()
+
     def _end(self) -> None:
         """End the workers: ask them first, then kill them."""
-        try:
-            for connection in self._workers:
-                with contextlib.suppress(OSError):
-                    connection.send("give your trials back and end")
-            until = time.monotonic() + _PATIENCE_S
-            while time.monotonic() < until and self._workers:
-                for connection in wait(list(self._workers), timeout=_LOOK_S):
-                    with contextlib.suppress(WorkersLostError):
-                        self._end_of(connection, is_ending=True)
-        finally:
-            for connection, (process, *_) in self._workers.items():
-                process.kill()
-                process.join()
-                connection.close()
+        for connection in self._workers:
+            with contextlib.suppress(OSError):
+                connection.send("give your trials back and end")
+        until = time.monotonic() + _PATIENCE_S
+        for connection, (process, _, name) in self._workers.items():
+            process.join(max(0.0, until - time.monotonic()))
+            process.kill()
+            process.join()
+            connection.close()
+            self._give_back(name)
 
 
 def _work(

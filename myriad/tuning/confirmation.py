@@ -4,6 +4,7 @@ A winner must differ from the agent's defaults by more than luck.
 """
 
 import dataclasses
+import logging
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optuna
+from optuna.trial import FrozenTrial
 
 from myriad.spaces import Box, Discrete
 from myriad.training.evaluation import Evaluation, key_alone
@@ -25,7 +27,7 @@ VALIDATION_SEEDS = 2_000
 # How many trials are trained again, and on how many fresh seeds at least.
 _BEST_FEW, _LEAST_SEEDS = 3, 5
 _NOT_DISTINGUISHABLE = "not distinguishable from the default"
-_DEFAULT = -1
+_LOG = logging.getLogger(__name__)
 
 IsInterrupted = Callable[[], bool]
 
@@ -60,13 +62,11 @@ class Confirmation:
         candidates: the trials, best first by their scores on the fresh seeds. If the default
             failed, no difference from it is known.
         seeds: the fresh seeds.
-        failures: why a configuration failed, by "the default" or "trial NUMBER".
     """
 
     default: Candidate | None
     candidates: tuple[Candidate, ...]
     seeds: tuple[int, ...]
-    failures: Mapping[str, str]
 
     @property
     def winner(self) -> Candidate | None:
@@ -107,7 +107,7 @@ class Ensemble:
 
 
 def confirm_best(
-    study: optuna.Study, programs: Programs, is_interrupted: IsInterrupted = lambda: False
+    study: optuna.Study, programs: Programs, is_interrupted: IsInterrupted
 ) -> Confirmation | None:
     """Train the best few trials and the agent's defaults again, on fresh seeds.
 
@@ -115,34 +115,24 @@ def confirm_best(
         the confirmation, or None if no trial was completed or the confirmation was interrupted.
     """
     settings, space = programs.settings, programs.space
-    fields = {
-        trial.number: space.fields(trial.params)
-        for trial in best_trials(study, settings)[:_BEST_FEW]
-    }
-    if not fields:
+    best = best_trials(study, settings)[:_BEST_FEW]
+    if not best:
         return None
-    fields[_DEFAULT] = space.defaults(settings.config())
+    # None stands for the default.
+    fields: dict[Any, Mapping[str, Any]] = {None: space.defaults(settings.config())}
+    fields |= {trial.number: space.fields(trial.params) for trial in best}
     # Whole groups of as many seeds as a trial has.
     count = -(-_LEAST_SEEDS // settings.num_seeds) * settings.num_seeds
     seeds = [settings.seed + FRESH_SEEDS + index for index in range(count)]
     again = train_again(programs, fields, seeds, is_interrupted)
     if again is None:
         return None
-    failures = {
-        "the default" if number == _DEFAULT else f"trial {number}": each.failure
-        for number, trainings in again.items()
-        for each in trainings
-        if each.failure
-    }
     scores = scores_of(again)
-    return confirm(scores.pop(_DEFAULT, None), scores, seeds, failures)
+    return confirm(scores.pop(None, None), scores, seeds)
 
 
 def confirm(
-    default: Score | None,
-    scores: Mapping[int, Score],
-    seeds: Sequence[int],
-    failures: Mapping[str, str] | None = None,
+    default: Score | None, scores: Mapping[int, Score], seeds: Sequence[int]
 ) -> Confirmation:
     """Compare candidates with the default, by Welch's interval of the means over seeds.
 
@@ -153,7 +143,6 @@ def confirm(
         default: the default's score; None if it failed.
         scores: the candidates' scores by number, on as many seeds.
         seeds: the fresh seeds.
-        failures: why others could not be trained again.
     """
     confidence = 1 - (1 - CONFIDENCE) / max(1, len(scores))
     candidates = []
@@ -168,7 +157,7 @@ def confirm(
         difference = score.value - default.value
         candidates.append(Candidate(number, score, difference, low, high, verdict))
     beside = None if default is None else Candidate(None, default)
-    return Confirmation(beside, tuple(candidates), tuple(seeds), failures or {})
+    return Confirmation(beside, tuple(candidates), tuple(seeds))
 
 
 def difference_interval(
@@ -196,21 +185,20 @@ def difference_interval(
     return float(found.low), float(found.high)
 
 
-def validate(
-    fields: Mapping[str, Any], programs: Programs, is_interrupted: IsInterrupted = lambda: False
-) -> Score | None:
-    """Train a configuration over `settings.validate` seeds that played no part in any choice.
+def validate(best: FrozenTrial, programs: Programs, is_interrupted: IsInterrupted) -> Score | None:
+    """Train a trial again over `settings.validate` seeds that played no part in any choice.
 
     Returns:
         None if it failed or was interrupted.
     """
     settings = programs.settings
     seeds = [settings.seed + VALIDATION_SEEDS + index for index in range(settings.validate)]
-    return scores_of(train_again(programs, {0: fields}, seeds, is_interrupted) or {}).get(0)
+    fields = {best.number: programs.space.fields(best.params)}
+    return scores_of(train_again(programs, fields, seeds, is_interrupted) or {}).get(best.number)
 
 
 def evaluate_ensemble(
-    study: optuna.Study, programs: Programs, is_interrupted: IsInterrupted = lambda: False
+    study: optuna.Study, programs: Programs, is_interrupted: IsInterrupted
 ) -> Ensemble | None:
     """Train the `settings.ensemble` best trials again, and evaluate their policies together.
 
@@ -222,23 +210,22 @@ def evaluate_ensemble(
     fields = {trial.number: space.fields(trial.params) for trial in best}
     seeds = [settings.seed]
     again = train_again(programs, fields, seeds, is_interrupted, keeps_agents=True) or {}
-    trained = {number: each for number, (each,) in again.items() if not each.failure}
-    if len(trained) < 2:
+    if len(again) < 2:
         return None
-    states = tuple(each.agents[0] for each in trained.values())
-    configs = [settings.config(**fields[number]) for number in trained]
+    states = tuple(each.agents[0] for (each,) in again.values())
+    configs = [settings.config(**fields[number]) for number in again]
     env = configs[0].environment
     together = EnsemblePolicy(env, tuple(each.learner for each in configs))
     key = key_alone(settings.seed + VALIDATION_SEEDS)
 
     def score(learner: Any, state: Any) -> Score:
         evaluation = Evaluation(env, learner, NUM_EPISODES, max_steps=configs[0].eval_max_steps)
-        returns, ended = jax.device_get(jax.jit(evaluation.returns)(state, key))
-        return Score.of(returns[None], ended[None])
+        returns, _ = jax.device_get(jax.jit(evaluation.returns)(state, key))
+        return Score.of(returns[None])
 
     alone = tuple(score(each.learner, state) for each, state in zip(configs, states, strict=True))
     combined = "mean action" if together.is_box else "majority vote"
-    return Ensemble(tuple(trained), combined, score(together, states), alone)
+    return Ensemble(tuple(again), combined, score(together, states), alone)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -280,33 +267,32 @@ class EnsemblePolicy:
 
 def train_again(
     programs: Programs,
-    fields: Mapping[int, Mapping[str, Any]],
+    fields: Mapping[Any, Mapping[str, Any]],
     seeds: Sequence[int],
     is_interrupted: IsInterrupted = lambda: False,
     *,
     keeps_agents: bool = False,
-) -> dict[int, list[Training]] | None:
+) -> dict[Any, list[Training]] | None:
     """Train configurations over seeds, in the programs of the trials.
 
     Args:
         programs: the programs.
-        fields: the configurations, by numbers of your choice.
+        fields: the configurations by the numbers of their trials, the default by None.
         seeds: the training seeds.
         is_interrupted: returns whether to stop now.
         keeps_agents: keep the agents' states.
 
     Returns:
-        the trainings of each configuration in the order of the seeds, some of which may have
-        failed; None after an interrupt.
+        the trainings of each configuration in the order of the seeds; None after an interrupt. A
+        configuration of which one failed is left out, with a warning.
     """
     each = programs.settings.num_seeds
     groups = [tuple(seeds[first : first + each]) for first in range(0, len(seeds), each)]
-    trainings = [
-        Training(values, group, number, keeps_agents)
+    again = {
+        number: [Training(values, group, number, keeps_agents) for group in groups]
         for number, values in fields.items()
-        for group in groups
-    ]
-    waiting = list(trainings)
+    }
+    waiting = [training for trainings in again.values() for training in trainings]
 
     def take(shape: Shape | None) -> Training | None:
         for training in waiting:
@@ -315,20 +301,20 @@ def train_again(
                 return training
         return None
 
-    for _ in programs.train(take, is_interrupted):
-        pass
-    if not all(training.is_over for training in trainings):
+    for happened, training in programs.train(take, is_interrupted):
+        if happened == "failed":
+            number = training.origin
+            who = "the default" if number is None else f"trial {number}"
+            _LOG.warning("%s failed on other seeds: %s", who, training.failure)
+            again.pop(number, None)
+    if not all(training.is_over for trainings in again.values() for training in trainings):
         return None
-    return {number: [each for each in trainings if each.origin == number] for number in fields}
+    return again
 
 
-def scores_of(again: Mapping[int, Sequence[Training]]) -> dict[int, Score]:
-    """Return the scores of the configurations of which no training failed."""
+def scores_of(again: Mapping[Any, Sequence[Training]]) -> dict[Any, Score]:
+    """Return the scores of configurations that were trained again."""
     return {
-        number: Score.of(
-            np.concatenate([each.returns for each in trainings]),
-            np.concatenate([each.ended for each in trainings]),
-        )
+        number: Score.of(np.concatenate([each.returns for each in trainings]))
         for number, trainings in again.items()
-        if not any(each.failure for each in trainings)
     }

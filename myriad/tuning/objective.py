@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -46,22 +46,16 @@ class Score:
             its episodes.
         by_seed: the mean of each training seed.
         num_episodes: number of episodes of all seeds together.
-        num_unfinished: number of episodes that were cut off.
     """
 
     value: float
     standard_error: float
     by_seed: tuple[float, ...]
     num_episodes: int
-    num_unfinished: int = 0
 
     @classmethod
-    def of(cls, returns: np.ndarray, ended: np.ndarray | None = None) -> "Score":
-        """Score returns `[S, E]`.
-
-        Args:
-            returns: the return of every episode.
-            ended: whether each episode ended, `[S, E]`; None if all did.
+    def of(cls, returns: np.ndarray) -> "Score":
+        """Score the return of every episode, `[S, E]`.
 
         Example:
             >>> Score.of(np.array([[1.0, 3.0], [3.0, 5.0]])).standard_error
@@ -71,9 +65,7 @@ class Score:
         means = returns.mean(axis=1)
         sample = means if len(means) > 1 else returns[0]
         error = sample.std(ddof=1) / math.sqrt(len(sample)) if len(sample) > 1 else math.nan
-        unfinished = 0 if ended is None else int((~np.asarray(ended, bool)).sum())
-        by_seed = tuple(map(float, means))
-        return cls(float(means.mean()), float(error), by_seed, returns.size, unfinished)
+        return cls(float(means.mean()), float(error), tuple(map(float, means)), returns.size)
 
     def interval(self) -> tuple[float, float]:
         """Return the 95% interval of the mean by Student's t."""
@@ -117,7 +109,6 @@ class Training:
         train_s: seconds of training, if they are measured.
         steps: the steps that the last evaluation reports.
         returns: the returns of its episodes, `[S, E]`.
-        ended: whether each episode ended, `[S, E]`.
         agents: the agents' states at the end, one for each seed, if they are kept.
         failure: why it can't continue.
         is_over: whether it has ended. Set it to end it early.
@@ -133,7 +124,6 @@ class Training:
     train_s: float = 0.0
     steps: Sequence[int] = ()
     returns: Any = None
-    ended: Any = None
     agents: Sequence[Any] = ()
     failure: str = ""
     is_over: bool = False
@@ -141,7 +131,7 @@ class Training:
     @property
     def score(self) -> Score:
         """The score of the last evaluation."""
-        return Score.of(self.returns, self.ended)
+        return Score.of(self.returns)
 
     def fail(self, reason: str | Exception) -> None:
         """End it for a reason."""
@@ -174,27 +164,19 @@ class Programs:
         self.compiled: dict[Shape, _Slots] = {}
 
     def train(
-        self,
-        take: Take,
-        is_interrupted: Callable[[], bool] = lambda: False,
+        self, take: Take, is_interrupted: Callable[[], bool] = lambda: False
     ) -> Iterator[tuple[str, Training]]:
         """Train until there are no more trainings, and yield each that something happens to.
 
-        What happens is "compiling", "compiled", "ready" before it trains, "evaluated", or "failed".
-        A training that you end while it is yielded leaves its slots to others. If a program crashes
-        with several trainings in it, they start again one at a time, so that only the one at fault
-        fails.
+        What happens is "compiling", "ready" before it trains, "evaluated", or "failed". A training
+        that you end while it is yielded leaves its slots to others. If a program crashes, all
+        trainings in it fail.
 
         Args:
             take: called for the next training.
             is_interrupted: returns whether to stop now.
         """
-        again: list[Training] = []
-        while not is_interrupted():
-            is_alone = bool(again)
-            first = again.pop(0) if again else take(None)
-            if first is None:
-                return
+        while not is_interrupted() and (first := take(None)) is not None:
             shape = self.space.shape(first.fields)
             if shape not in self.compiled:
                 yield "compiling", first
@@ -205,10 +187,8 @@ class Programs:
                     yield "failed", first
                     continue
                 first.compile_s = self.compiled[shape].population.compile_s
-                yield "compiled", first
-            slots = self.compiled[shape]
-            yield from slots.begin(first)
-            again += yield from slots.train(None if is_alone else take, is_interrupted)
+            yield from self.compiled[shape].begin(first)
+            yield from self.compiled[shape].train(take, is_interrupted)
 
 
 class _Slots:
@@ -249,38 +229,25 @@ class _Slots:
         self._per_call = 1
 
     def train(
-        self, take: Take | None, is_interrupted: Callable[[], bool]
-    ) -> Generator[tuple[str, Training], None, list[Training]]:
-        """Train until no training is left, filled by others of this shape if there is `take`.
-
-        Returns:
-            the trainings to start again, one at a time, since one of them crashed the program.
-        """
+        self, take: Take, is_interrupted: Callable[[], bool]
+    ) -> Iterator[tuple[str, Training]]:
+        """Train until no training is left. Others of this shape fill the slots that become free."""
         while self._slots and not is_interrupted():
-            while take is not None and len(self._slots) < self._capacity:
-                if (more := take(self.shape)) is None:
-                    break
+            while len(self._slots) < self._capacity and (more := take(self.shape)) is not None:
                 yield from self.begin(more)
             try:
                 due = self._advance()
             except Exception as error:  # noqa: BLE001 (your own environment may raise anything)
-                due = self._clear()
-                if len(due) > 1:
-                    return due
-                due[0].fail(error)
+                due = list(self._slots)
+                for training in due:
+                    training.fail(error)
             for training in due:
                 yield ("failed" if training.failure else "evaluated"), training
                 if training.is_over:
                     self._slots.pop(training, None)
-        self._clear()  # Otherwise its state would stay on the device with the next shape's.
-        return []
-
-    def _clear(self) -> list[Training]:
-        """Take all trainings out of the slots, and return them."""
-        left = list(self._slots)
+        # Otherwise its state would stay on the device with the next shape's.
         self._slots.clear()
         self._state = None
-        return left
 
     def begin(self, training: Training) -> Iterator[tuple[str, Training]]:
         """Begin a training, unless you end it when it is yielded, or it can't begin."""
@@ -363,7 +330,7 @@ class _Slots:
             for slot, seed in zip(self._slots[training], training.seeds, strict=True):
                 active[slot] = True
                 keys[slot] = _evaluation_key(first_seed, seed)
-        returns, ended = self.population.evaluate(self._state, active, jnp.stack(keys))
+        returns, _ = self.population.evaluate(self._state, active, jnp.stack(keys))
         for training in trainings:
             slots = self._slots[training]
             if not np.isfinite(returns[slots]).all():
@@ -371,7 +338,6 @@ class _Slots:
                 training.fail(f"NaN or infinity in an evaluation at step {steps:,}")
                 continue
             training.returns = returns[slots]
-            training.ended = ended[slots]
             training.steps = self._boundaries[training.update]
             training.is_over = training.update == max(self._boundaries)
             if training.is_over and training.keeps_agents:

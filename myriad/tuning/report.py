@@ -22,14 +22,13 @@ from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, TrialState
 
 from myriad import __version__
-from myriad.errors import InvalidArgumentError
-from myriad.files import replacing
+from myriad.files import replacing, write_errors_explained
 from myriad.training.config import TrainingConfig
 from myriad.tuning.campaign import TuneResult
 from myriad.tuning.objective import Score
 from myriad.tuning.settings import TuneSettings
 from myriad.tuning.storage import shown_storage
-from myriad.tuning.study import FAILURE, STANDARD_ERROR, best_trials, retried
+from myriad.tuning.study import FAILURE, best_trials, retried
 
 # The most parameters that a page of contours shows. Each pair of them is a plot.
 _MOST_IN_CONTOUR = 4
@@ -48,10 +47,8 @@ def write_report(result: TuneResult) -> list[Path]:
         InvalidArgumentError: a file can't be written.
     """
     folder = result.settings.output
-    try:
+    with write_errors_explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidArgumentError(f"{folder} can't be made: {error.strerror}.") from error
     written = []
 
     def write(name: str, text: str) -> None:
@@ -113,29 +110,6 @@ def _written(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def command_to_go_on(settings: TuneSettings, left: int) -> str | None:
-    """Return the command that resumes a campaign, without a password, or None if it isn't kept."""
-    if settings.storage is None:
-        return None
-    words = ["myriad", "tune"]
-    default = {field.name: field.default for field in dataclasses.fields(TuneSettings)}
-    shown = dataclasses.replace(settings, n_trials=left, fail_if_exists=False, force=False)
-    for name, before in default.items():
-        value = getattr(shown, name)
-        if name == "storage":
-            value = shown_storage(settings.storage)
-        if name == "options" or (value == before and name not in ("n_trials", "agent")):
-            continue
-        flag = f"--{name.replace('_', '-')}"
-        if value is True:
-            words.append(flag)
-        else:
-            words += [flag, *map(str, value if isinstance(value, tuple) else [value])]
-    for name, value in settings.options.items():
-        words += [f"--{name.replace('_', '-')}", _written(value)]
-    return shlex.join(words)
-
-
 def to_json(result: TuneResult) -> str:
     """Return everything about a campaign as JSON. Non-finite numbers become null."""
     from pydantic_core import to_json as written
@@ -150,6 +124,7 @@ def to_json(result: TuneResult) -> str:
         "env": settings.env,
         "agent": settings.agent,
         "objectives": settings.objectives,
+        "seeds": settings.seeds(),
         "settings": {
             field.name: getattr(settings, field.name)
             for field in dataclasses.fields(settings)
@@ -178,9 +153,7 @@ def _trial(trial: FrozenTrial) -> dict[str, Any]:
         "state": trial.state.name,
         "params": trial.params,
         "values": trial.values,
-        "standard_error": attributes.get(STANDARD_ERROR),
         "intermediate_values": trial.intermediate_values,
-        "seeds": attributes.get("seeds"),
         "failure": attributes.get(FAILURE),
         "started": trial.datetime_start,
         "duration_s": None if trial.duration is None else trial.duration / timedelta(seconds=1),
@@ -197,12 +170,9 @@ def _pages(study: optuna.Study, settings: TuneSettings) -> Iterator[tuple[str, s
     several = len(objectives) > 1
     target = (lambda trial: trial.values[0]) if several else None
     same: dict[str, Any] = {"target": target, "target_name": objectives[0]}
-    varied = [name for name in done[0].params if len({str(t.params.get(name)) for t in done}) > 1]
     evaluator = PedAnovaImportanceEvaluator()
 
     def contour() -> Any:
-        if len(varied) < 2:
-            return None
         shares = get_param_importances(study, evaluator=evaluator, target=target)
         return visualization.plot_contour(study, list(shares)[:_MOST_IN_CONTOUR], **same)
 
@@ -223,9 +193,8 @@ def _pages(study: optuna.Study, settings: TuneSettings) -> Iterator[tuple[str, s
                 figure = draw()
             except (ValueError, RuntimeError, ZeroDivisionError):
                 continue  # There are too few trials, or all have the same value.
-        if figure is not None:
-            figure.update_layout(title_text=f"{settings.study_name}: {kind}")
-            yield kind, figure.to_html(include_plotlyjs="directory")
+        figure.update_layout(title_text=f"{settings.study_name}: {kind}")
+        yield kind, figure.to_html(include_plotlyjs="directory")
 
 
 def summary(result: TuneResult, files: Sequence[Path]) -> str:
@@ -254,9 +223,15 @@ def summary(result: TuneResult, files: Sequence[Path]) -> str:
         failures = [each.user_attrs[FAILURE] for each in trials if FAILURE in each.user_attrs]
         lines += [f"{count} failed: {why}" for why, count in Counter(failures).most_common(1)]
     if result.is_interrupted:
-        command = command_to_go_on(settings, max(0, settings.n_trials - result.num_ended))
-        where = "; the study was in memory: name a --storage to be able to go on"
-        lines.append("interrupted" + (f"; go on with: {command}" if command else where))
+        lines.append("interrupted; the study was in memory: name a --storage to be able to go on")
+        if settings.storage is not None:
+            flags = {
+                "study-name": settings.study_name,
+                "storage": shown_storage(settings.storage),
+                "n-trials": max(0, settings.n_trials - result.num_ended),
+            }
+            words = " ".join(f"--{name} {value}" for name, value in flags.items())
+            lines[-1] = f"interrupted; go on with the same command and {words}"
     return "\n".join([*lines, *map(str, files)])
 
 
@@ -273,7 +248,6 @@ def _best_lines(result: TuneResult, best: FrozenTrial) -> list[str]:
     if confirmed is not None:
         if confirmed.default is not None:
             lines.append(f"default: return {_interval(confirmed.default.score)} on the same")
-        lines += [f"{who} failed on fresh seeds: {why}" for who, why in confirmed.failures.items()]
         lines.append(confirmed.verdict)
     if len(settings.objectives) > 1:
         front = best_trials(result.study, settings)

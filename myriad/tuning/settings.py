@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.host import usable_cores
-from myriad.ranges import INT64, Integer, Number, Seed, require, require_ranges
+from myriad.ranges import INT64, Integer, Number, Seed, require
 from myriad.training.config import TrainingConfig, make_config
 
 Sampler = Literal["tpe", "random", "qmc", "nsgaii"]
@@ -122,17 +122,13 @@ class TuneSettings:
     """Options of the agent and the environment by dotted name, the same in all trials."""
 
     def __post_init__(self):
-        for name in ("env", "agent"):
-            require(name, getattr(self, name), str)
-        for name in ("scenario", "study_name", "storage"):
-            require(name, getattr(self, name), str | None)
-        require("objectives", self.objectives, tuple | list)
-        require("output", self.output, Path)
-        require("space", self.space, Path | None)
+        for field in dataclasses.fields(TuneSettings):
+            value = getattr(self, field.name)
+            if value is not None or field.default is not None:
+                require(field.name, value, field.type)
         for name, known in (("sampler", get_args(Sampler)), ("pruner", (*get_args(Pruner), None))):
-            if not isinstance(value := getattr(self, name), str | None) or value not in known:
-                raise UnknownNameError(name, value, filter(None, known))
-        require_ranges(self)
+            if getattr(self, name) not in known:
+                raise UnknownNameError(name, getattr(self, name), filter(None, known))
         if self.n_jobs == 0:
             raise InvalidArgumentError(
                 "n_jobs", "must be at least 1, or -1 for all cores, but got 0."

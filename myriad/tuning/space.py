@@ -85,7 +85,10 @@ class Parameter(BaseModel):
 
     def applies(self, values: Mapping[str, Value]) -> bool:
         """Return whether it is drawn, given these values of earlier parameters."""
-        return _holds(self.when, values)
+        return all(
+            name in values and values[name] in (among if isinstance(among, list) else [among])
+            for name, among in self.when.items()
+        )
 
     def holds(self, value: Value) -> bool:
         """Return whether a value can be drawn."""
@@ -173,7 +176,7 @@ class SearchSpace:
             table = _Table.model_validate(parse_toml(text))
             space = cls(agent, table.fixed, table.parameters, file=path)
             space._require_names()
-            space.shapes()
+            space._require_few_programs()
             entries = [each for each in table.known if each.get("env") in (None, env)]
             known = [
                 {name: value for name, value in entry.items() if name != "env"} for entry in entries
@@ -211,11 +214,9 @@ class SearchSpace:
 
     def defaults(self, config: TrainingConfig) -> dict[str, Value]:
         """Return a configuration's values of all names in the space."""
-        values = {}
-        for name in self.names:
-            owner, _, option = name.partition(".")
-            options = config.agent_options
-            values[name] = options.get(option) if owner == "agent" else config.value_of(name)
+        options = [f"agent.{option}" for option in config.agent_options]
+        known = [name for name in self.names if name in options or "." not in name]
+        values = {name: config.value_of(name) for name in known}
         return {name: value for name, value in values.items() if value is not None}
 
     def suggest(self, trial: "BaseTrial") -> dict[str, Value]:
@@ -234,8 +235,8 @@ class SearchSpace:
         drawn = {}
         for name, each in self.parameters.items():
             if name in params:
-                choices = {_written(choice): choice for choice in each.choices}
-                drawn[name] = choices.get(params[name], params[name]) if choices else params[name]
+                kept = (choice for choice in each.choices if _written(choice) == params[name])
+                drawn[name] = next(kept, params[name])
         return {**self.fixed, **drawn}
 
     def params(self, fields: Mapping[str, Value]) -> dict[str, Value]:
@@ -248,47 +249,12 @@ class SearchSpace:
         for name, each in self.parameters.items():
             if name in fields and each.applies(values) and each.holds(fields[name]):
                 values[name] = fields[name]
-        return {
-            name: _written(value) if self.parameters[name].choices else value
-            for name, value in values.items()
-        }
+        return {name: _written(value) for name, value in values.items()}
 
     def shape(self, fields: Mapping[str, Value]) -> tuple[tuple[str, str], ...]:
         """Return a key of the program in which fields train. Fields with equal keys share one."""
         names = [*self.fixed, *self.static]
         return tuple((name, json.dumps(fields[name])) for name in names if name in fields)
-
-    def shapes(self) -> list[dict[str, Value]]:
-        """Return the static fields of every program that the space can need.
-
-        Raises:
-            InvalidArgumentError: there are more than `MOST_SHAPES`.
-        """
-        shapes: list[dict[str, Value]] = [{}]
-        for name in self.static:
-            each = self.parameters[name]
-            if not each.choices and not each.is_whole:
-                raise InvalidArgumentError(
-                    f"{name} must have choices, since each of its values is compiled by itself."
-                )
-            # A range may hold billions of numbers.
-            whole = range(int(each.low), int(each.high) + 1, int(each.step or 1))
-            values = (each.choices or whole)[: MOST_SHAPES + 1]
-            # A condition on a parameter that is not static may hold or not.
-            inside = {other: among for other, among in each.when.items() if other in self.static}
-            found = []
-            for shape in shapes:
-                if _holds(inside, shape):
-                    found += [{**shape, name: value} for value in values]
-                if not _holds(inside, shape) or len(inside) < len(each.when):
-                    found.append(shape)
-            shapes = found
-            if len(shapes) > MOST_SHAPES:
-                raise InvalidArgumentError(
-                    f"{' and '.join(self.static)} must have at most {MOST_SHAPES} "
-                    "combinations, since each is compiled by itself, but there are more."
-                )
-        return shapes
 
     @property
     def fingerprint(self) -> str:
@@ -298,7 +264,9 @@ class SearchSpace:
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
     def require_usable(self, base: Mapping[str, Value]) -> None:
-        """Build the configuration of every shape, so that no trial can fail for a wrong name.
+        """Build configurations of all choices and ends of ranges, several parameters at a time.
+
+        A combination that can't be trained fails its trial.
 
         Args:
             base: the fields that the study sets, `env` and `agent` among them.
@@ -307,22 +275,34 @@ class SearchSpace:
             InvalidArgumentError: a parameter can't be set, or a batch doesn't divide.
         """
         make_config(**base)  # First, so that your own mistake isn't blamed on the file.
-        shapes = self.shapes()
-        # All choices and the ends of ranges of the other parameters, several at a time.
-        ends = {
-            name: each.choices or [each.low, each.high]
-            for name, each in self.parameters.items()
-            if name not in self.static
+        values = {
+            name: each.choices or [each.low, each.high] for name, each in self.parameters.items()
         }
-        tried = [
-            shapes[0] | {name: values[min(i, len(values) - 1)] for name, values in ends.items()}
-            for i in range(max(map(len, ends.values()), default=0))
-        ]
         try:
-            for fields in [*shapes, *tried]:
-                make_config(**{**base, **self.fixed, **fields})
+            for i in range(max(map(len, values.values()))):
+                drawn: dict[str, Value] = {}
+                for name, each in self.parameters.items():
+                    if each.applies(drawn):
+                        drawn[name] = values[name][min(i, len(values[name]) - 1)]
+                make_config(**{**base, **self.fixed, **drawn})
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"{self.file}: {error}") from None
+
+    def _require_few_programs(self) -> None:
+        count = 1
+        for name in self.static:
+            each = self.parameters[name]
+            if not each.choices and not each.is_whole:
+                raise InvalidArgumentError(
+                    f"{name} must have choices, since each of its values is compiled by itself."
+                )
+            whole = int(each.high - each.low) // int(each.step or 1) + 1
+            count *= len(each.choices) or whole
+        if count > MOST_SHAPES:
+            raise InvalidArgumentError(
+                f"{' and '.join(self.static)} must have at most {MOST_SHAPES} combinations, since "
+                f"each is compiled by itself, but have {count:,}."
+            )
 
     def _require_names(self) -> None:
         """Refuse names that a space can't set, and conditions that can't hold."""
@@ -335,20 +315,16 @@ class SearchSpace:
                 raise InvalidArgumentError(name, "must be left to the study, which sets it.")
             if name not in known:
                 raise UnknownNameError("parameter", name, known)
-        before: dict[str, Parameter] = {}
+        before: set[str] = set()
         for name, each in self.parameters.items():
             if name in self.fixed:
                 raise InvalidArgumentError(name, "must be in fixed or parameters, not in both.")
-            for other, among in each.when.items():
+            for other in each.when:
                 if other not in before:
                     raise InvalidArgumentError(
                         f"when of {name} must name parameters above it, but names {shown(other)}."
                     )
-                if not all(map(before[other].holds, among if isinstance(among, list) else [among])):
-                    raise InvalidArgumentError(
-                        f"when of {name} must hold values of {other}, but holds {shown(among)}."
-                    )
-            before[name] = each
+            before.add(name)
 
     def _require_known(self, entries: Sequence[Mapping[str, Value]]) -> None:
         for name, value in ((name, value) for entry in entries for name, value in entry.items()):
@@ -388,13 +364,6 @@ def load_space(settings: TuneSettings) -> SearchSpace:
 def agents_with_space() -> list[str]:
     """Return the agents that have a space of their own, sorted."""
     return sorted(file.stem for file in FOLDER.glob("*.toml"))
-
-
-def _holds(when: Mapping[str, Value], values: Mapping[str, Value]) -> bool:
-    return all(
-        name in values and values[name] in (among if isinstance(among, list) else [among])
-        for name, among in when.items()
-    )
 
 
 def _written(choice: Value) -> bool | int | float | str | None:

@@ -5,6 +5,7 @@ A file that exists must be Optuna's already, or nothing is written to it.
 
 import contextlib
 import json
+import os
 import re
 import sqlite3
 import warnings
@@ -46,26 +47,21 @@ def storage_url(storage: str | None) -> str | None:
     """
     if storage is None:
         return None
-    scheme, is_address, rest = storage.partition("://")
+    is_address, is_sqlite = "://" in storage, storage.startswith("sqlite")
     # A colon or an @ is of an address that lacks its slashes.
-    is_file = not is_address and not re.search(r"[@:?\0]", storage)
-    if is_file and Path(storage).suffix == _JOURNAL:
-        return storage
-    if is_file and Path(storage).suffix in _SQLITE:
+    kind = "" if is_address or re.search(r"[@:?\0]", storage) else Path(storage).suffix
+    if kind in _SQLITE:
         return f"sqlite:///{storage}"
-    is_sqlite = scheme.startswith("sqlite")
-    if is_sqlite and re.fullmatch(r"/[^?\0]*[^/?\0]", rest):
+    if kind == _JOURNAL or (is_sqlite and re.fullmatch(r"sqlite[^:]*:///[^?\0]*[^/?\0]", storage)):
         return storage
-    if is_address and not is_sqlite and rest.partition("?")[0].count("@") <= 1:
+    if is_address and not is_sqlite and storage.partition("?")[0].count("@") <= 1:
         return re.sub("^postgresql://", "postgresql+psycopg://", storage)
-    # Anything but a plain name may hold a password.
     is_plain = re.fullmatch(r"[\w./~+-]*", storage)
-    got = storage if is_plain else f"{scheme[:20]}://..." if is_address else "..."
     raise InvalidArgumentError(
         "storage",
         "must be FILE.db, FILE.journal, sqlite:///FILE or the address of a database, such "
         "as postgresql://USER@HOST/DATABASE, where an @ of a password is written as %40, but got "
-        f"{shown(got)}.",
+        f"{shown(storage) if is_plain else 'what may hold a password'}.",
     )
 
 
@@ -100,7 +96,7 @@ def open_storage(storage: str | None) -> "BaseStorage":
             # Reopen a connection that a restart of the server has closed.
             engine = {"connect_args": {"connect_timeout": _CONNECT_S}, "pool_pre_ping": True}
             return _open_database(url, engine)
-        file = Path(url.partition("://")[2].removeprefix("/") if "://" in url else url)
+        file = Path(re.sub("^sqlite[^:]*:///", "", url))
         file.parent.mkdir(parents=True, exist_ok=True)
         regular(file)
         if "://" in url:
@@ -181,8 +177,7 @@ def _require_optunas_database(file: Path) -> None:
 
     Only SQLite may open it: closing it again drops all locks that this process has on it.
     """
-    size = file.stat().st_size if file.exists() else 0
-    if not size:
+    if not file.exists():
         return
     # To be writable, since SQLite takes back what a killed process left unfinished.
     address = f"{file.absolute().as_uri()}?mode=rw"
@@ -193,8 +188,7 @@ def _require_optunas_database(file: Path) -> None:
             columns = {name for _, name, *_ in connection.execute("PRAGMA table_info(studies)")}
     except sqlite3.DatabaseError as error:
         raise InvalidArgumentError(f"{file}: {error}.") from None
-    # SQLite takes a single byte for an empty database. A process that was killed early leaves one.
-    if size == 1 or (tables and not {"study_id", "study_name"} <= columns):
+    if tables and not {"study_id", "study_name"} <= columns:
         raise InvalidArgumentError(f"{file} is not a database of Optuna's; name a new file.")
 
 
@@ -202,17 +196,14 @@ def _require_optunas_journal(file: Path) -> None:
     """Refuse a file that doesn't begin and end with a record of Optuna's, before one is added."""
     with file.open("rb") as journal:
         first = journal.readline(2**20)
-        if not first:
-            return
-        journal.seek(-1, 2)
-        is_whole = journal.read() == b"\n"
+        journal.seek(-1 if first else 0, os.SEEK_END)
+        is_whole = journal.read() in (b"\n", b"")
     try:
-        is_optunas = {"op_code", "worker_id"} <= json.loads(first).keys()
+        is_optunas = not first or {"op_code", "worker_id"} <= json.loads(first).keys()
     except (ValueError, AttributeError, RecursionError):
         is_optunas = False
-    if not is_optunas:
-        raise InvalidArgumentError(f"{file} is not a journal of Optuna's; name a new file.")
-    if not is_whole:
+    if not is_whole or not is_optunas:
         raise InvalidArgumentError(
-            f"{file}: its last record is not whole; remove that line, or name another file."
+            f"{file} is not a journal of Optuna's, or its last record is not whole; remove that "
+            "line, or name a new file."
         )

@@ -35,7 +35,7 @@ from myriad.tuning.storage import HEARTBEAT_S, disconnect, open_storage, storage
 BEST_CONFIRMED = "best_confirmed"
 # Attributes of a trial.
 FAILURE = "failure"  # Why it failed.
-STANDARD_ERROR = "standard_error"  # The standard error of its value.
+SCORE = "score"  # The last evaluation, as the fields of a `Score`.
 MEMORY = "memory_bytes"  # The bytes that its trainings need.
 SOURCE = "source"  # Why its parameters were tried first: known, or another study's name.
 COMPILE_S = "compile_s"  # Seconds of compiling its programs, if they were new.
@@ -114,8 +114,7 @@ class TrialLoop:
                 wanted = max(count, key=lambda each: (count[each], each in self.programs.compiled))
             if wanted in shapes:
                 return self.waiting.pop(shapes.index(wanted))
-            most = 1 if shape is None else _AHEAD
-            if len(self.waiting) >= most or not self.permits.acquire(False):  # noqa: FBT003
+            if len(self.waiting) >= _AHEAD or not self.permits.acquire(False):  # noqa: FBT003
                 return None
             self._ask()
         return None
@@ -140,19 +139,17 @@ class TrialLoop:
                 training.fail(f"its parameters are not of this space: {error}")
                 self._hear("failed", training)
                 return
-            trial.set_user_attr("seeds", list(training.seeds))
             self.waiting.append(training)
 
     def _hear(self, happened: str, training: Training) -> None:
         trial, limit_gib = training.origin, self.programs.settings.max_memory_gib
         if happened == "compiling":
             _LOG.info("compiling the programs of trial %d ...", trial.number)
-        elif happened == "compiled":
-            spent = (trial.number, training.compile_s)
-            _LOG.info("the programs of trial %d are ready after %.1f s", *spent)
-            trial.set_user_attr(COMPILE_S, training.compile_s)
-        # (after a crash it is ready again, and a constraint can be set only once)
-        elif happened == "ready" and MEMORY not in trial.user_attrs:
+        elif happened == "ready":
+            if training.compile_s:
+                spent = (trial.number, training.compile_s)
+                _LOG.info("the programs of trial %d are ready after %.1f s", *spent)
+                trial.set_user_attr(COMPILE_S, training.compile_s)
             trial.set_user_attr(MEMORY, training.num_bytes)
             if limit_gib is not None:
                 trial.set_constraint(MEMORY, training.num_bytes - limit_gib * 2**30)
@@ -170,31 +167,21 @@ class TrialLoop:
         objectives = self.programs.settings.objectives
         is_pruned = False
         if objectives == ("return",):
-            with warnings.catch_warnings():
-                # A trial that begins again, after a crash of another one, has the same values.
-                warnings.filterwarnings("ignore", message="The reported value is ignored")
-                for step in training.steps:
-                    trial.report(score.value, step)
+            for step in training.steps:
+                trial.report(score.value, step)
             is_pruned = not training.is_over and trial.should_prune()
         if not training.is_over and not is_pruned:
             return
-        steps = training.steps[-1]
-        trial.set_user_attr(STANDARD_ERROR, score.standard_error)
-        trial.set_user_attr("by_seed", list(score.by_seed))
-        trial.set_user_attr("steps", steps)
-        if score.num_unfinished:
-            trial.set_user_attr("unfinished_episodes", score.num_unfinished)
+        trial.set_user_attr(SCORE, dataclasses.asdict(score))
         if is_pruned:
             self._tell(training, TrialState.PRUNED)
             return
         # The time of all seeds together, which train one after another on a CPU.
-        rate = steps * len(training.seeds) / max(training.train_s, 1e-9)
+        rate = training.steps[-1] * len(training.seeds) / max(training.train_s, 1e-9)
         known = {"return": score.value, "train_s": training.train_s, "steps_per_s": rate}
         self._tell(training, TrialState.COMPLETE, [known[name] for name in objectives])
 
-    def _tell(
-        self, training: Training, state: TrialState, values: list[float] | None = None
-    ) -> None:
+    def _tell(self, training: Training, state: TrialState, values: Any = None) -> None:
         training.is_over = True
         told = self.study.tell(training.origin, values, state, skip_if_finished=True)
         self.asked.remove(training)

@@ -11,6 +11,7 @@ from jax.extend.random import define_prng_impl
 from myriad import Rollout, make_agent, make_env, random
 from myriad.agents import make_learner
 from myriad.training.loop import LearningLoop
+from tests.learners import SMALL, env_of
 
 DRAWN = []
 
@@ -47,17 +48,12 @@ def keys_drawn_from_twice(run):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("agent", "options"),
-    [
-        ("ppo", {"rollout_steps": 4, "num_epochs": 2, "num_minibatches": 2}),
-        ("pqn", {"rollout_steps": 4, "num_epochs": 2, "num_minibatches": 2}),
-        ("dqn", {"learning_starts": 1, "batch_size": 4, "buffer_size": 16, "priority_alpha": 0.6}),
-        ("sac", {"learning_starts": 1, "batch_size": 4, "buffer_size": 16, "gradient_steps": 2}),
-    ],
+    ("agent", "options"), [*((name, {}) for name in SMALL), ("dqn", {"priority_alpha": 0.6})]
 )
 def test_a_training_draws_from_no_key_twice(agent, options, snake):
-    env = make_env("pendulum-control") if agent == "sac" else snake
-    loop = LearningLoop(env, make_learner(agent, env, hidden_sizes=(4,), **options), num_envs=2)
+    env = snake if env_of(agent) == "cartpole" else make_env("pendulum")
+    at_once = {"learning_starts": 1} if "learning_starts" in SMALL[agent] else {}
+    loop = LearningLoop(env, make_learner(agent, env, **SMALL[agent] | at_once | options), 2)
 
     def train(key):
         state = jax.jit(loop.init)(key)

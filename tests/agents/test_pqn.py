@@ -11,6 +11,7 @@ import pytest
 from myriad import make_env
 from myriad.agents import make_learner, pqn
 from myriad.agents.minibatches import draw_permutation
+from myriad.agents.networks import NetworkSpec
 from myriad.agents.pqn import PQN
 from myriad.agents.q_learning import QNetwork, epsilon_greedy
 from myriad.counters import Counter
@@ -82,7 +83,8 @@ def randomised(network, key):
     ("activation", "layer_norm", "dueling"), [("tanh", True, False), ("relu", False, True)]
 )
 def test_the_fast_network_computes_what_the_plain_one_does(activation, layer_norm, dueling):
-    network = QNetwork(5, 3, (16, 8), activation, layer_norm, dueling)
+    spec = NetworkSpec("mlp", (5,), (16, 8), activation, layer_norm)
+    network = QNetwork(spec, 3, dueling)
     params = randomised(network, jax.random.key(0))
     obs = jax.random.normal(jax.random.key(1), (64, 5))
     outputs = network.module.apply(network.unravel(params), obs)

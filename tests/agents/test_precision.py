@@ -248,7 +248,6 @@ def test_a_training_goes_on_after_a_skipped_step():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::myriad.errors.SlowPrecisionWarning")
 def test_a_resumed_training_in_float16_ends_with_the_same_bits(tmp_path, monkeypatch):
     monkeypatch.setenv("MYRIAD_HOME", str(tmp_path / "home"))
     options = {"num_envs": 8, "steps_per_env": 60, "eval_frequency": 20, "eval_rollouts": 2}
@@ -296,7 +295,6 @@ def test_the_command_line_refuses_two_dtypes_and_writes_nothing(capsys, tmp_path
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore::myriad.errors.SlowPrecisionWarning")
 def test_cartpole_is_learned_in_bfloat16(tmp_path, monkeypatch):
     monkeypatch.setenv("MYRIAD_HOME", str(tmp_path / "home"))
     config = create_config(

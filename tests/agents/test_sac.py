@@ -90,8 +90,8 @@ def layers_of(learner, params, target_params):
     size = target_params.shape[1]
     networks = [
         *[(learner._actor, params[: -2 * size])],
-        *[(learner._critic, each) for each in (params[-2 * size : -size], params[-size:])],
-        *[(learner._critic, each) for each in target_params],
+        *[(learner._critics.network, each) for each in (params[-2 * size : -size], params[-size:])],
+        *[(learner._critics.network, each) for each in target_params],
     ]
     actor, *others = [network.unravel(each)["params"] for network, each in networks]
     return actor, others[:2], others[2:]
@@ -254,14 +254,14 @@ class Field:
 def test_a_critic_of_a_grid_sees_the_action_in_every_cell():
     learner = SAC.create(Field(), network="cnn", hidden_sizes=(8,))
     assert learner._actor.spec.obs_shape == (4, 5, 3)
-    assert learner._critic.spec.obs_shape == (4, 5, 5)
+    assert learner._critics.network.spec.obs_shape == (4, 5, 5)
     seen = []
-    critic = types.SimpleNamespace(
+    critics = learner._critics
+    critics.__dict__["network"] = types.SimpleNamespace(
         values=lambda params, inputs: seen.append(inputs) or jnp.zeros((2, 1))
     )
-    learner.__dict__["_critic"] = critic
     obs = jnp.arange(120.0).reshape(2, 60)
-    learner._values(jnp.zeros((2, 1)), obs, jnp.float32([[0.1, 0.2], [0.3, 0.4]]))
+    critics.values(jnp.zeros((2, 1)), obs, jnp.float32([[0.1, 0.2], [0.3, 0.4]]))
     cells = np.asarray(seen[0]).reshape(2, 4, 5, 5)
     np.testing.assert_array_equal(cells[..., :3].reshape(2, 60), obs)
     expected = np.broadcast_to(np.float32([[0.1, 0.2], [0.3, 0.4]])[:, None, None], (2, 4, 5, 2))

@@ -5,19 +5,14 @@ import pytest
 from myriad import create_config
 from myriad.autotune import batch
 from myriad.autotune.batch import (
-    VARIABLE,
     BatchRate,
-    measure_batches,
+    measure_arms,
     smallest_near_best,
-    value_of,
     with_batch,
-    write_batch_size,
 )
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError
 from myriad.host import resident_bytes
-
-CONFIG = create_config("cartpole-control", "ppo", **{"agent.hidden_sizes": (8,)})
 
 
 # In a process of its own: memory that others gave back would serve the measurement again.
@@ -56,13 +51,13 @@ def test_a_gradient_step_takes_as_many_rows_as_are_asked_for(agent):
 @pytest.mark.parametrize("agent", [pytest.param("ppo", marks=pytest.mark.long), "dqn"])
 def test_sizes_are_timed_and_what_does_not_fit_is_refused_before_it_runs(agent):
     config = create_config("cartpole-control", agent, **{"agent.hidden_sizes": (8,)})
-    (alone,) = measure_batches(config, [128], rounds=6)
+    (alone,) = measure_arms({"": config}, [128], rounds=6)[""]
     # What the process holds already counts, too.
     limit = resident_bytes() + alone.memory_bytes + (200 << 20)
     lines = []
-    small, large = measure_batches(
-        config, [128, 524_288], rounds=6, memory_limit=limit, on_size=lines.append
-    )
+    small, large = measure_arms(
+        {"": config}, [128, 524_288], rounds=6, memory_limit=limit, on_size=lines.append
+    )[""]
     assert [line.split()[0] for line in lines] == ["128", "524,288"]
     assert small.low <= small.rows_per_s <= small.high
     assert small.memory_bytes < large.memory_bytes
@@ -70,53 +65,21 @@ def test_sizes_are_timed_and_what_does_not_fit_is_refused_before_it_runs(agent):
     assert "are free" in large.refused
 
 
-FILE = "# mine\nFOO=1\n\nexport OPTIMAL_BATCH_SIZE = 7  \nBAR=2 # two"
-
-
-@pytest.mark.parametrize("text", ["", FILE])
-def test_other_lines_of_the_file_stay(tmp_path, text):
-    file = tmp_path / ".env"
-    if text:
-        file.write_text(text)
-    write_batch_size(file, 512, CONFIG)
-    written = file.read_text()
-    assert value_of(written, VARIABLE) == "512"
-    kept = [line for line in text.splitlines() if VARIABLE not in line]
-    assert [line for line in written.splitlines() if VARIABLE not in line] == kept
-    assert "ppo on cartpole-control" in str(value_of(written, f"{VARIABLE}_TUNED_FOR"))
-
-
-def test_a_file_keeps_its_ends_of_lines_and_its_mode(tmp_path):
-    file = tmp_path / ".env"
-    file.write_bytes(b"SECRET=1\r\nOPTIMAL_BATCH_SIZE=7\r\n")
-    file.chmod(0o600)
-    write_batch_size(file, 512, CONFIG)
-    lines = file.read_bytes().split(b"\r\n")
-    assert lines[:2] == [b"SECRET=1", b"OPTIMAL_BATCH_SIZE=512"]
-    assert file.stat().st_mode & 0o777 == 0o600
-
-
-def test_a_value_that_was_tuned_for_something_else_is_named(tmp_path):
-    file = tmp_path / ".env"
-    assert write_batch_size(file, 512, CONFIG) is None
-    assert write_batch_size(file, 256, CONFIG) is None
-    file.write_text(file.read_text().replace("ppo on", "dqn on"))
-    warning = write_batch_size(file, 128, CONFIG)
-    assert "OPTIMAL_BATCH_SIZE=256, tuned for dqn on cartpole-control" in str(warning)
-    file.write_text("OPTIMAL_BATCH_SIZE=64\n")
-    assert "not tuned: it is replaced" in str(write_batch_size(file, 128, CONFIG))
-
-
 def test_the_command_writes_to_env_where_you_name_no_file(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     found = [rate(128, 99.0), rate(256, 100.0)]
-    monkeypatch.setattr(batch, "measure_batches", lambda *args, **kwargs: found)
+    monkeypatch.setattr(batch, "measure_arms", lambda *args, **kwargs: {"": found})
     command = ["autotune", "--env", "cartpole-control", "--agent", "ppo", "--tune", "batch"]
     assert main([*command, "--write-env"]) == 0
-    assert "OPTIMAL_BATCH_SIZE=128\n" in (tmp_path / ".env").read_text()
+    assert (tmp_path / ".env").read_text() == "OPTIMAL_BATCH_SIZE=128\n"
     assert "128 rows: 99 rows/s (99 to 99)  <- chosen" in capsys.readouterr().out
-    assert main([*command, "--write-env", "other.env"]) == 0
-    assert (tmp_path / "other.env").exists()
+    other = tmp_path / "other.env"
+    other.write_text("# mine\nSECRET=1\nexport OPTIMAL_BATCH_SIZE = 7  \nBAR=2 # two")
+    other.chmod(0o600)
+    (tmp_path / "linked.env").symlink_to(other)
+    assert main([*command, "--write-env", "linked.env"]) == 0
+    assert other.read_text() == "# mine\nSECRET=1\nOPTIMAL_BATCH_SIZE=128\nBAR=2 # two"
+    assert other.stat().st_mode & 0o777 == 0o600
     (tmp_path / "notes.txt").write_text("some notes")
     assert main([*command, "--write-env", "notes.txt"]) == 2
     assert (tmp_path / "notes.txt").read_text() == "some notes"

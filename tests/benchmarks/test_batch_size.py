@@ -18,12 +18,11 @@ def test_the_command_writes_and_draws_a_row_for_every_size(monkeypatch, tmp_path
     monkeypatch.setattr(
         batch, "measure_arms", lambda arms, sizes, rounds: dict.fromkeys(arms, measured)
     )
-    # What was refused makes the exit code 1, and the plot is drawn all the same.
+    # What was refused makes the exit code 1.
     assert main(["--agent", "ppo", "--output", str(tmp_path / "b.csv")]) == 1
     arms = {row["arm"]: row["status"] for row in read_csv(tmp_path / "b.csv")}
     assert arms == {"batch 128": "ok", "batch 512": "ok", "batch 2048": "refused"}
-    assert (tmp_path / "batch_sizes.png").is_file()
-    assert str(tmp_path / "batch_sizes.png") in capsys.readouterr().out
+    assert re.search(r"512 .* chosen \|", capsys.readouterr().out)
 
 
 @pytest.mark.slow
@@ -47,7 +46,6 @@ def test_arms_alternate_and_have_rows_and_lines_of_their_own(tmp_path, capsys, e
     assert [row["arm"] for row in rows] == names
     assert all(float(row["steps_per_s"]) > 0 for row in rows)
     assert re.search(rf"\| {arms[-1]} \| +64 ", capsys.readouterr().out)
-    assert (tmp_path / "batch_sizes.png").is_file()
 
 
 @pytest.mark.slow
@@ -62,9 +60,3 @@ def test_a_compiled_pass_is_measured_beside_one_that_is_not(tmp_path, agent):
     compiled, uncompiled = (float(row["steps_per_s"]) for row in rows)
     # Not a wall time: both alternate, and one compiles to a program where the other is Python.
     assert compiled > uncompiled > 0
-
-
-def test_an_arm_that_the_observations_do_not_suit_is_refused_in_a_sentence(tmp_path, capsys):
-    argv = ["--agent", "dqn", "--arm", "attention", "--output", str(tmp_path / "b.csv")]
-    assert main(argv) == 2
-    assert "which needs a grid" in capsys.readouterr().err

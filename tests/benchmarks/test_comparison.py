@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import comparison
 from benchmarks.comparison import chosen, main, report, sides_of
-from benchmarks.harness import interleave, peers
+from benchmarks.harness import peers
 from benchmarks.harness.interleave import Budget, Outcome, alternate
 from benchmarks.harness.libraries import TRAINERS, env_id_of
 from benchmarks.harness.results import COLUMNS, columns_of, read_csv
@@ -20,9 +20,7 @@ from benchmarks.sides.ours import MyriadSeeds, MyriadTraining
 from benchmarks.sides.server import Totals
 
 BUDGET = Budget(num_rounds=6, min_rounds=6, max_s=2.0, min_call_s=0.01)
-TINY = Workload(
-    "comparison", "tiny", "cartpole-control", "random", 8, 50, (), ("cpu",), num_steps=400
-)
+TINY = Workload("comparison", "tiny", "cartpole-control", "random", 8, 50, (), num_steps=400)
 
 
 def measured(*sides, workload=TINY, budget=BUDGET):
@@ -40,20 +38,12 @@ def measured(*sides, workload=TINY, budget=BUDGET):
 
 @pytest.mark.slow
 def test_every_way_of_gymnasium_steps_the_environment_that_the_sanity_check_knows():
-    for outcome in measured("gymnasium-vector", "gymnasium-sync"):
+    one = replace(TINY, num_envs=1, num_steps=3_000)
+    loop = measured("gymnasium", workload=one)
+    for outcome in [*loop, *measured("gymnasium-vector", "gymnasium-sync")]:
         assert (outcome.status, outcome.reason) == ("ok", "")
         assert outcome.stats["num_episodes"] >= 300
         assert len(outcome.steps_per_s()) == 6
-
-
-@pytest.mark.slow
-def test_one_environment_in_a_loop_and_ours_beside_it_are_checked_for_sanity():
-    ours, loop = measured(
-        "myriad-plain", "gymnasium", workload=replace(TINY, num_envs=1, num_steps=3_000)
-    )
-    assert (ours.status, loop.status, loop.reason) == ("ok", "ok", "")
-    assert loop.hello["hardware"] == ours.hello["hardware"]
-    assert loop.stats["num_episodes"] >= 300
 
 
 def test_the_step_that_only_resets_is_in_no_episodes_length():
@@ -107,22 +97,6 @@ def test_pufferlibs_environments_are_counted_by_both_flags(monkeypatch):
     monkeypatch.setitem(sys.modules, "pufferlib.ocean", ocean)
     envs = array_libraries.PufferLib("puffer_cartpole", 4)
     assert envs.step(envs.sample()) == 2
-
-
-@pytest.mark.parametrize(
-    "name", [name for name, peer in peers.declared().items() if TINY.env in peer.envs]
-)
-def test_a_peer_that_is_not_installed_is_a_row_with_its_command(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(peers, "FOLDER", tmp_path)
-    code = (
-        "from pathlib import Path; from benchmarks.harness import peers\n"
-        "from benchmarks.sides import __main__ as sides\n"
-        f"peers.FOLDER = Path({str(tmp_path)!r}); sides.main()"
-    )
-    monkeypatch.setattr(interleave, "side_command", lambda side: [sys.executable, "-c", code, side])
-    (outcome,) = alternate([Case(name, TINY)], BUDGET)
-    assert outcome.status == "not installed"
-    assert f"`python -m benchmarks.harness.peers install {name}`" in outcome.reason
 
 
 @pytest.mark.skipif(not peers.is_installed("envpool"), reason=peers.how_to_install("envpool"))

@@ -15,8 +15,8 @@ from benchmarks.harness.results import (
 )
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.plot_results import main
-from benchmarks.plots.draw import PLOTS, draw, plot_type, select
-from benchmarks.plots.scaling import finding, throughput_scaling
+from benchmarks.plots.draw import PLOTS, draw, select
+from benchmarks.plots.scaling import finding
 from benchmarks.plots.style import caption
 from benchmarks.throughput import scaling_table
 from myriad.errors import InvalidArgumentError
@@ -51,18 +51,16 @@ def row(library="myriad", num_envs=100, steps_per_s=1e9, **changes):
     return {column: str(value) for column, value in (values | changes).items()}
 
 
-def write(path, rows):
+def write(path, rows, columns=COLUMNS):
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
+        writer = csv.DictWriter(file, columns)
         writer.writeheader()
         writer.writerows(rows)
     return path
 
 
 def outcome(side="myriad", num_envs=1_000, seconds=(0.5, 0.25, 1.0, 0.5, 0.5, 0.5, 0.5), **changes):
-    workload = Workload(
-        "throughput", "tiny", "cartpole-control", "random", num_envs, 8, (), ("cpu",)
-    )
+    workload = Workload("throughput", "tiny", "cartpole-control", "random", num_envs, 8, ())
     prepared = {"num_steps": 16, "compile_s": 1.5, "argument_bytes": 3, "temp_bytes": None}
     stats = {"num_episodes": 0, "mean_episode_length": None, "peak_bytes": 9}
     hello = {
@@ -95,29 +93,21 @@ def test_the_newest_row_of_a_size_counts_and_other_machines_are_left_out():
     assert select([new, other, old], PLOTS["throughput"]) == [new]
 
 
-def test_lines_carry_their_intervals():
-    figure = throughput_scaling([row(num_envs=100), row(num_envs=1_000)])
-    (axes,) = figure.axes
-    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
-    assert axes.containers[0].has_yerr
-    assert axes.get_ylabel() == "environment steps per second"
-
-
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
         ([], "holds no results to draw"),
         (["--input", "absent.csv"], "absent.csv does not exist"),
         (["--input", "other.csv"], "other.csv is not a table of results: it lacks the column"),
-        (["--input", "c.csv", "--plot-type", "memory_scaling"], "no memory results to draw"),
-        (["--plot-type", "librery_comparison"], "did you mean 'library_comparison'?"),
+        (["--input", "c.csv", "--plot-type", "memory"], "no memory results to draw"),
+        (["--plot-type", "librery"], "invalid choice: 'librery'"),
     ],
 )
 def test_what_can_not_be_drawn_is_refused(flags, says, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("other.csv").write_text("a,b\n1,2\n")
     Path("empty").mkdir()
-    write(Path("c.csv"), compile_rows())
+    write(Path("c.csv"), throughput_rows())
     assert main(["--input", "empty", "--output", "plots", *flags]) == 2
     assert says in (stderr := capsys.readouterr().err)
     assert stderr.count("\n") == 1
@@ -226,17 +216,6 @@ def chunk_rows():
     return [*rows, made("scan_chunk", num_envs=1_000, **refused)]
 
 
-def batch_rows():
-    rates = {"ppo": {128: 1e5, 2_048: 9.8e5, 16_384: 1e6}, "dqn": {128: 5e5, 2_048: 2e5}}
-    rows = [
-        made("batch_size", agent=agent, arm=f"batch {size}", **rate(r))
-        for agent, by_size in rates.items()
-        for size, r in by_size.items()
-    ]
-    refused = {"status": "refused", "reason": "needs 9 GiB, and 2 GiB are free"}
-    return [*rows, made("batch_size", agent="dqn", arm="batch 16384", **refused)]
-
-
 def device_rows():
     shares = {"strong": {1: 1.0, 2: 0.9, 4: 0.7}, "weak": {1: 1.0, 2: 0.95, 4: 0.9}}
     return [
@@ -263,23 +242,6 @@ def comparison_rows():
     ]
 
 
-def training_rows():
-    seconds = {"ppo": (4.0, 5.0, 4.5), "dqn": (7.0, 8.0, 9.0)}
-    return [
-        made("training", agent=agent, num_envs=16, run_s=run_s, compile_s=2, samples=1)
-        for agent, runs in seconds.items()
-        for run_s in runs
-    ]
-
-
-def compile_rows():
-    return [
-        made(suite, agent=agent, num_envs=1_000, compile_s=factor * seconds, samples=6)
-        for suite, factor in (("compile", 1.0), ("compile_cached", 0.25))
-        for agent, seconds in (("random", 0.4), ("ppo", 2.0))
-    ]
-
-
 def throughput_rows():
     return [
         row(library, n, r * n / (n + 100))
@@ -293,11 +255,8 @@ ROWS = {
     "efficiency": throughput_rows,
     "memory": memory_rows,
     "scan_chunk": chunk_rows,
-    "batch_size": batch_rows,
     "devices": device_rows,
     "comparison": comparison_rows,
-    "time_to_solve": training_rows,
-    "compile": compile_rows,
 }
 FINDINGS = {
     "throughput": "Myriad steps cartpole-control 100 times as fast as gymnax",
@@ -305,32 +264,17 @@ FINDINGS = {
         "Myriad on cartpole-control comes within 10% of its best rate at 1 k environments"
     ),
     "memory": "snake: 10 k environments peak at 10.9 MB, 1 kB per environment added; 1 M don't fit",
-    "scan_chunk": (
-        "snake: the fastest scan chunk is 64 to 256 at 1 k environments (3.1 times chunk 8)"
-    ),
-    "batch_size": (
-        "snake: the smallest batch within 3% of the fastest is 128 for dqn, 2,048 for ppo"
-    ),
+    "scan_chunk": "snake: the fastest scan chunk is 64 to 256 at 1 k environments",
     "devices": (
         "snake: 4 devices reach 0.70 of ideal strong scaling and 0.90 of ideal weak scaling"
     ),
     "comparison": "Myriad steps snake 100 times as fast as gymnax",
-    "time_to_solve": "Myriad ppo solves snake in 4.5 s (4 to 5 s)",
-    "compile": (
-        "A program compiles in 0.4 to 2 s; the persistent cache makes that 4.0 times as fast"
-    ),
 }
 
 
 def figure_of(kind, rows=None):
     plot = PLOTS[kind]
     return plot.figure(select(ROWS[kind]() if rows is None else rows, plot))
-
-
-def words(figure):
-    return [
-        text.get_text() for axes in figure.axes for text in [*axes.texts, *axes.get_yticklabels()]
-    ]
 
 
 def title_of(figure):
@@ -363,15 +307,6 @@ def test_a_folder_becomes_every_plot_as_png_and_svg(tmp_path, capsys):
     assert len(list((tmp_path / "plots").iterdir())) == 2 * len(PLOTS)
 
 
-def test_kinds_without_rows_are_left_out_and_a_name_of_a_file_is_one_of_its_type(tmp_path, capsys):
-    flags = ["--input", str(write(tmp_path / "c.csv", compile_rows())), "--output", str(tmp_path)]
-    for chosen in ([], ["--plot-type", "compile_time"]):
-        assert main([*flags, *chosen]) == 0
-        drawn = [Path(path).name for path in capsys.readouterr().out.split()]
-        assert drawn == ["compile_time.png", "compile_time.svg"]
-    assert [plot_type(plot.file) for plot in PLOTS.values()] == list(PLOTS)
-
-
 def test_the_efficiency_is_the_share_of_what_the_smallest_size_promises():
     rows = [row(num_envs=10, steps_per_s=100.0), row(num_envs=100, steps_per_s=400.0)]
     promised, best = figure_of("efficiency", rows).axes
@@ -386,41 +321,21 @@ def test_memory_marks_what_was_refused():
     assert "refused" in [text.get_text() for text in envs.texts]
 
 
-def test_each_agent_has_a_line_over_its_batches_with_the_chosen_one_ringed():
-    figure = figure_of("batch_size")
-    (axes,) = figure.axes
-    sizes = {each.get_label(): list(each.lines[0].get_xdata()) for each in axes.containers}
-    assert sizes == {"dqn": [128, 2_048], "ppo": [128, 2_048, 16_384]}
-    places = {kind: [] for kind in ("chosen", "refused")}
-    for line in axes.lines:
-        places.get(line.get_gid(), []).append(line.get_xdata()[0])
-    assert places == {"chosen": [128, 2_048], "refused": [16_384]}
-    below = " ".join(figure.get_supxlabel().split())
-    assert "A cross: dqn, 16,384 rows: needs 9 GiB, and 2 GiB are free." in below
-
-
 def test_libraries_are_ranked_with_ours_marked_and_the_absent_ones_explained():
     one, thousand = figure_of("comparison").axes
     names = [label.get_text() for label in thousand.get_yticklabels()]
     assert names == ["myriad", "gymnax", "envpool", "gymnasium", "pufferlib", "rejax"]
     assert thousand.get_yticklabels()[0].get_fontweight() == "bold"
     said = {text.get_text() for text in thousand.texts}
-    assert said >= {
-        "60 M; ours is 100 times that",
-        "refused: no memory",
-        "not installed: it needs C",
-    }
-    assert thousand.get_xscale() == "log"
+    assert said >= {"60 M; ours is 100 times that", "refused", "not installed"}
     assert all(each.has_xerr for each in thousand.containers)
     assert len(one.containers) == 4
 
 
 def test_the_title_says_first_where_ours_is_slower():
     rows = [*comparison_rows(), made("comparison", library="envpool", num_envs=1, **rate(12e6))]
-    assert title_of(figure_of("comparison", rows)) == (
-        "Myriad is slower on snake: 0.5 times envpool at 1 environment; "
-        "elsewhere 100 times the fastest other library"
-    )
+    said = "Myriad is slower on snake: 0.5 times envpool at 1 environment"
+    assert title_of(figure_of("comparison", rows)) == said
 
 
 def test_a_library_is_compared_with_the_same_agent_and_run_only():
@@ -434,19 +349,6 @@ def test_a_library_is_compared_with_the_same_agent_and_run_only():
     assert title_of(figure) == said
 
 
-def test_every_seed_is_a_dot_and_those_that_missed_the_target_are_counted():
-    missed = made("training", agent="dqn", num_envs=16, status="failed", reason="short of 475")
-    never = without_machine("training", "myriad", status="failed", reason="out of memory")
-    never["agent"] = "pqn"
-    figure = figure_of("time_to_solve", [*training_rows(), missed, never])
-    (axes,) = figure.axes
-    assert [len(line.get_xdata()) for line in axes.lines if line.get_gid() == "seeds"] == [3, 3]
-    assert "myriad dqn\nsnake\n3 of 4 seeds" in words(figure)
-    assert "myriad pqn\nsnake\n0 of 1 seeds" in words(figure)
-    assert "4.5 s, 2 s of it compiling" in words(figure)
-    assert title_of(figure).endswith("2 of 8 trainings missed the target")
-
-
 @pytest.mark.parametrize("kind", PLOTS)
 def test_one_row_of_a_new_library_is_enough(kind):
     (first, *_) = ROWS[kind]()
@@ -458,11 +360,6 @@ def test_rows_without_any_measurement_are_nothing_to_draw(kind, tmp_path):
     rows = [each | {"status": "refused"} for each in ROWS[kind]()]
     with pytest.raises(InvalidArgumentError, match=f"holds no {kind} results to draw"):
         draw(write(tmp_path / "t.csv", rows), tmp_path, [kind])
-
-
-def test_repetitions_of_one_run_are_kept_and_those_of_older_ones_are_not():
-    old = [each | {"timestamp": "20250101T000000Z"} for each in training_rows()]
-    assert len(select(old + training_rows(), PLOTS["time_to_solve"])) == 6
 
 
 @pytest.mark.slow
@@ -489,10 +386,7 @@ def test_a_column_that_a_file_of_an_older_version_lacks_is_read_as_empty(tmp_pat
         {name: value for name, value in row(num_envs=size).items() if name not in newer}
         for size in SIZES
     ]
-    with (tmp_path / "older.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+    write(tmp_path / "older.csv", rows, columns=list(rows[0]))
     read = read_csv(tmp_path / "older.csv")
     assert list(read[0]) == list(COLUMNS)
     assert read == [each | dict.fromkeys(newer, "") for each in rows]

@@ -1,6 +1,5 @@
 """The suite of presets: its arms, its ladder, and its rows, at a reduced size."""
 
-import dataclasses
 import json
 
 import pytest
@@ -86,7 +85,7 @@ def test_the_command_writes_a_row_for_every_arm_rung_and_seed(monkeypatch, tmp_p
 
 
 def test_presets_are_timed_to_the_target_from_the_start_of_a_process(monkeypatch, tmp_path, capsys):
-    easy = Training("presets", "cartpole-ppo", "cartpole-control", "ppo", ("quick",), ("cpu",))
+    easy = Training("presets", "cartpole-ppo", "cartpole-control", "ppo", ("quick",))
     monkeypatch.setattr(
         presets,
         "trained",
@@ -94,7 +93,6 @@ def test_presets_are_timed_to_the_target_from_the_start_of_a_process(monkeypatch
             "row": presets.machine_columns()
             | {"num_steps": 64, "run_s": 1.0, "peak_bytes": 1 << 20, "steps_per_s": 9.0},
             "train_s": 0.5,
-            "loop_s": 0.6,
         },
     )
     declare(monkeypatch, Training(**{**vars(easy), "target_return": 9.0}))
@@ -104,20 +102,3 @@ def test_presets_are_timed_to_the_target_from_the_start_of_a_process(monkeypatch
     assert "1 of 1" in capsys.readouterr().out
     (run,) = read_measurements([tmp_path]).runs
     assert {each.run_s for each in run.trainings} == {1.0}
-
-
-@pytest.mark.long
-def test_whole_trainings_alternate_each_in_a_process_of_its_own(monkeypatch, tmp_path, capsys):
-    declare(monkeypatch, dataclasses.replace(PPO, num_steps=20_480))
-    every = presets.run_arms(PPO)
-    assert {len(arm.settings) for arm in every.values()} == {0, 1}
-    chosen = ("baseline", "one CPU device", "profile of 3 chunks")
-    some = {name: every[name] for name in chosen}
-    monkeypatch.setattr(presets, "run_arms", lambda declared: some)
-    assert main(["--part", "runs", "--rounds", "1", "--output", str(tmp_path / "p.csv")]) == 0
-    rows = read_csv(tmp_path / "p.csv")
-    assert [row["arm"] for row in rows] == [f"run: {name}" for name in some]
-    assert all(float(row["steps_per_s"]) > 0 and row["status"] == "ok" for row in rows)
-    assert "whole trainings" in capsys.readouterr().out
-    (run,) = read_measurements([tmp_path]).runs
-    assert list(run.arms[0].arms) == list(some)

@@ -22,7 +22,7 @@ def described():
 def _three_jobs(monkeypatch, described):
     monkeypatch.setattr(run_all, "machine", lambda: described)
     monkeypatch.setattr(run_all, "jobs", lambda *, full: iter([BAD, SLOW, GOOD]))
-    monkeypatch.setattr(run_all, "_tree", lambda: "a-commit")
+    monkeypatch.setattr(run_all, "commit", lambda: "a-commit")
 
 
 def state(folder):
@@ -65,18 +65,20 @@ def test_another_commit_is_measured_anew_and_force_measures_again(tmp_path, monk
         ((), "b", 2),
         (("--force",), "b", 3),
         ((), "a", 3),
+        ((), "a-dirty", 4),
+        ((), "a-dirty", 5),
     ):
-        monkeypatch.setattr(run_all, "_tree", lambda commit=commit: commit)
+        monkeypatch.setattr(run_all, "commit", lambda commit=commit: commit)
         assert main(["--output", str(tmp_path), *arguments]) == 0
         assert len(runs) == number
 
 
-def test_a_broken_state_is_set_aside_and_not_lost(tmp_path, monkeypatch, capsys):
+def test_a_broken_state_is_refused_and_not_lost(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(run_all, "jobs", lambda *, full: iter([]))
     (tmp_path / "run_all.json").write_text("{half")
-    assert main(["--output", str(tmp_path)]) == 0
-    assert (tmp_path / "run_all.broken.json").read_text() == "{half"
-    assert "was set aside" in capsys.readouterr().err
+    assert main(["--output", str(tmp_path)]) == 2
+    assert (tmp_path / "run_all.json").read_text() == "{half"
+    assert "remove it to measure everything again" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("full", [False, True])

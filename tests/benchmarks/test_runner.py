@@ -29,8 +29,6 @@ REFUSED = [
     ("learning", "--networks cnn mlp --set seed=1", "--set can't set seed, use --seeds for that"),
     ("learning", "--networks cnn mlp --set cnnn:x=1", "--set must begin with one of cnn, mlp"),
     ("learning", "--networks cnn --set gamma=", "--set must be NAME=VALUE in TOML"),
-    ("memory_profile", "--limit much", "must be a number of bytes such as 4GiB or 500MB"),
-    ("memory_profile", "--profile scan --limit 1GiB", "--limit searches over environments"),
     ("presets", "--agent random", "declares no presets of random in any environment"),
     ("scan_chunk", "--scan-chunk-sizes 0", f"argument --scan-chunk-sizes: {NUMBER} '0'"),
     ("scan_chunk", "--env cartpol", "unknown environment 'cartpol'; did you mean 'cartpole'?"),

@@ -1,8 +1,6 @@
 """Where things may lie in benchmarks: what asv finds, what a script says, what a peer imports."""
 
-import json
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -34,7 +32,7 @@ PEER_MODULES = (
 
 # The modules of Myriad that suites may use. All are documented.
 PUBLIC = {
-    *("agents", "autotune", "autotune.batch", "autotune.precision", "citation", "cli", "envs"),
+    *("agents", "autotune", "autotune.batch", "citation", "cli", "envs"),
     *("envs.bucket_brigade", "errors", "files", "hardware", "host", "presets", "programs"),
     *("settings", "timing", "training.population", "tuning", "xla"),
 }
@@ -48,38 +46,6 @@ def test_suites_import_only_what_is_public():
         if name not in PUBLIC
     }
     assert inside == set()
-
-
-def listed_by_asv(folder):
-    """Return the names of the benchmarks that asv's discovery finds in a folder called so."""
-    code = (
-        "import json, sys; from asv_runner import discovery\n"
-        "discovery.update_sys_path(sys.argv[1])\n"
-        "found = discovery.disc_benchmarks(sys.argv[1])\n"
-        "print(json.dumps([each.name for each in found]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(folder)],
-        cwd=folder.parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-@pytest.mark.slow
-def test_asv_finds_the_suites_alone_also_beside_a_folder_of_results(tmp_path):
-    copy = tmp_path / "benchmarks"
-    shutil.copytree(ROOT / "benchmarks", copy)
-    results = copy / "results"
-    results.mkdir()
-    shutil.copy(ROOT / "results" / "published" / "comparison_cpu.csv", results)
-    names = listed_by_asv(copy)
-    assert names
-    assert {name.split(".")[0] for name in names} <= {path.stem for path in copy.glob("*.py")}
-    assert sorted(names) == sorted(listed_by_asv(ROOT / "benchmarks"))
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -108,11 +74,6 @@ def test_what_a_peer_runs_imports_neither_myriad_nor_jax_by_itself():
         check=False,
     )
     assert done.returncode == 0, done.stderr
-
-
-def test_libraries_have_looks_that_tell_them_apart():
-    looks = [(each.color, each.marker, each.line) for each in DECLARED.values()]
-    assert len(set(looks)) == len(looks)
 
 
 def test_every_side_runs_a_declared_library():

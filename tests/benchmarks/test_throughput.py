@@ -12,19 +12,16 @@ import benchmarks
 from benchmarks import throughput, utils
 from benchmarks.harness import interleave
 from benchmarks.harness.asv_suite import skip_unless_runnable
-from benchmarks.harness.interleave import Budget
 from benchmarks.harness.process import ROOT
-from benchmarks.harness.results import COLUMNS, ResultsFile, read_csv
-from benchmarks.harness.sanity import measure
+from benchmarks.harness.results import COLUMNS, read_csv
 from benchmarks.harness.targets import Verdict, check_targets, targets_table
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.harness.workloads import Declaration, Target, load
-from benchmarks.runner import command_of
 from benchmarks.sides.ours import MyriadStepper
 from benchmarks.throughput import Throughput, chosen, main
 
 TINY = Workload(
-    "throughput", "tiny", "cartpole-control", "random", 64, 16, ("quick",), ("cpu",), num_steps=32
+    "throughput", "tiny", "cartpole-control", "random", 64, 16, ("quick",), num_steps=32
 )
 
 # The columns that the suite leaves empty, or may.
@@ -71,20 +68,6 @@ def test_a_commit_without_the_rollout_or_the_environment_is_skipped(monkeypatch)
         Throughput().setup("cartpole-1k")
 
 
-def test_the_benchmark_times_a_compiled_chunk_and_asv_may_set_up_again():
-    suite = Throughput()
-    name = suite.params[0]
-    suite.setup(name)
-    suite.time_chunk(name)
-    rollout = suite.rollout
-    suite.setup(name)
-    suite.time_chunk(name)
-    assert suite.rollout is rollout
-    workload = load().workloads["throughput"][name]
-    num_steps = 4 * workload.num_envs * workload.scan_chunk_size
-    assert rollout.summary(suite.state).num_steps == num_steps
-
-
 def test_the_documented_timing_functions_are_offered():
     import jax
     import jax.numpy as jnp
@@ -110,25 +93,6 @@ def test_num_envs_alone_takes_the_chunk_declared_for_the_nearest_smaller_size(
 ):
     (workload,) = workloads_for("--num-envs", str(num_envs))
     assert (workload.num_envs, workload.scan_chunk_size) == (num_envs, scan_chunk_size)
-
-
-@pytest.mark.parametrize(
-    ("env", "quick", "full"),
-    [
-        (
-            "cartpole",
-            [1_000, 10_000, 100_000],
-            [100, 1_000, 10_000, 100_000, 1_000_000],
-        ),
-        ("gene-circuit", [1_000], [100, 1_000, 10_000, 100_000]),
-        ("snake", [1_000], [1_000, 10_000, 1_000_000]),
-    ],
-)
-def test_env_selects_the_rows_of_that_environment(env, quick, full):
-    for flags, sizes in (((), quick), (("--full",), full)):
-        workloads = workloads_for("--env", env, *flags)
-        assert [workload.num_envs for workload in workloads] == sizes
-        assert {workload.env.removesuffix("-control") for workload in workloads} == {env}
 
 
 def test_a_users_class_takes_the_sizes_and_chunks_of_cartpole():
@@ -158,13 +122,6 @@ def test_a_gpu_where_there_is_none_is_one_sentence_and_exit_code_2(tmp_path):
     assert done.stderr.count("\n") == 1, done.stderr
     assert "gpu" in done.stderr.lower()
     assert not list(tmp_path.iterdir())
-
-
-def test_the_command_repeats_itself_with_the_settings_that_bear_on_it(monkeypatch):
-    monkeypatch.setenv("JAX_PLATFORM_NAME", "cpu")
-    command = command_of("benchmarks/throughput.py", ["--output", "a folder"])
-    assert "JAX_PLATFORM_NAME=cpu " in command
-    assert command.endswith("python benchmarks/throughput.py --output 'a folder'")
 
 
 def test_a_workload_that_fails_is_told_and_the_command_exits_with_1(monkeypatch, tmp_path, capsys):
@@ -204,35 +161,6 @@ def test_a_run_writes_a_tidy_row_for_each_library_and_says_what_repeats_it(tmp_p
     for path in (file, *folder.glob("*.json"), folder / "throughput_scaling.png"):
         assert str(path) in done.stdout
         assert path.exists()
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("sides_in_this_process")
-def test_the_targets_are_checked_against_what_is_measured(tmp_path):
-    pytest.importorskip("gymnax")
-    targets = (
-        Target("tiny", of="gymnax", at_least=1e-9, record=True),
-        Target("tiny", of="myriad", than="larger", at_least=1e9),
-    )
-    larger = replace(TINY, name="larger", num_envs=128)
-    workloads = {"throughput": {"tiny": TINY, "larger": larger}}
-    declaration = Declaration(workloads, sanity_checks={}, targets=targets)
-    file = ResultsFile("throughput", tmp_path, "a test")
-
-    def six_rounds(cases):
-        return measure(cases, Budget(num_rounds=6), file, lambda event, outcomes: None)
-
-    met, missed = check_targets(declaration, six_rounds)
-    assert [(row["suite"], row["library"], row["num_envs"]) for row in file.rows] == [
-        ("trajectory", "myriad", 64),
-        ("trajectory", "gymnax", 64),
-        ("throughput", "myriad", 64),
-        ("throughput", "myriad", 128),
-    ]
-    assert (met.word, missed.word) == ("met", "MISSED")
-    table = targets_table([met, missed])
-    assert re.search(r"64 .* written .*1e-09 .* gymnax .* met ", table)
-    assert re.search(r"64 .*1e\+09 .* myriad at 128 .* MISSED ", table)
 
 
 SECONDS = {"myriad": 1.0, "gymnax": 20.0, "jumanji": 8.0, "numpy": 2.0, "myriad-plain": 4.0} | {

@@ -13,7 +13,6 @@ EASY = Training(
     "cartpole-control",
     "pqn",
     ("quick",),
-    ("cpu",),
     16,
     8_192,
     target_return=9.0,

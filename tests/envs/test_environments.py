@@ -255,6 +255,11 @@ class WideCartPole(CartPole):
         return Box(-1.0, 1.0, (5,))
 
 
+class MaskedCartPole(CartPole):
+    def action_mask(self, state):
+        return jnp.ones(3, bool)
+
+
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
@@ -263,6 +268,7 @@ class WideCartPole(CartPole):
         (TwinCartPole, "reset uses one random key for several draws"),
         (FarCartPole, "obs leaves observation_space after reset: obs[0] is 99"),
         (WideCartPole, "shape of observation_space, (5,), but has (4,)"),
+        (MaskedCartPole, "action_mask must return a boolean for each action of a Discrete"),
         (object, "default_params is missing"),
     ],
 )

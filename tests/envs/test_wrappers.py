@@ -7,8 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad import check_env, create_config, make_agent, make_env, train_and_evaluate
-from myriad.envs.wrappers import FlattenObservation, FrameStackObservation, Wrapper
+from myriad import Rollout, check_env, create_config, make_agent, make_env, train_and_evaluate
+from myriad.envs.wrappers import (
+    FlattenObservation,
+    FrameStackObservation,
+    MaskedObservation,
+    Wrapper,
+)
 from myriad.errors import FaultyEnvironmentError, InvalidArgumentError
 from myriad.spaces import Box, Discrete, MultiDiscrete
 
@@ -143,3 +148,75 @@ def test_overrides_reach_the_environment_inside():
     env = make_env(FrameStackObservation(make_env("cartpole")), gravity=1.6, num_frames=2)
     assert (env.num_frames, env.default_params.gravity) == (2, 1.6)
     assert isinstance(env, Wrapper)
+
+
+@dataclasses.dataclass(frozen=True)
+class Doors:
+    """Rooms with 64 doors, two of which open. One of them gives a reward, and a closed one ends it.
+
+    The best return is 20. `pair` makes the action two choices of 8 doors each.
+    """
+
+    pair: bool = False
+    default_params: tuple[()] = ()
+
+    def legal(self, room):
+        """Return the good door and the other one of a room."""
+        good = room * 7 % 64
+        return good, (good + 31 + room) % 64
+
+    def reset(self, key, params):
+        room = jax.random.randint(key, (), 0, 8)
+        return jax.nn.one_hot(room, 8), (room, jnp.int32(0))
+
+    def step(self, key, state, action, params):
+        room, time = state
+        good, other = self.legal(room)
+        door = good if self.pair else action
+        if self.pair:  # Both halves must be the good door's, and other digits end the episode.
+            is_good = jnp.all(action == jnp.stack([good // 8, good % 8]))
+            is_open = jnp.all(self.action_mask(state).reshape(2, 8)[jnp.arange(2), action])
+        else:
+            is_good, is_open = door == good, (door == good) | (door == other)
+        room = jax.random.randint(key, (), 0, 8)
+        obs = jax.nn.one_hot(room, 8)
+        reward = jnp.where(is_good, 1.0, 0.0)
+        return obs, (room, time + 1), reward, ~is_open, is_open & (time >= 19), {}
+
+    def action_mask(self, state):
+        doors = jnp.stack(self.legal(state[0]))
+        if not self.pair:
+            return jnp.zeros(64, bool).at[doors].set(True)
+        digits = jnp.stack([doors // 8, 8 + doors % 8])
+        return jnp.zeros(16, bool).at[digits].set(True)
+
+    def observation_space(self, params):
+        return Box(0.0, 1.0, (8,))
+
+    def action_space(self, params):
+        return MultiDiscrete((8, 8)) if self.pair else Discrete(64)
+
+
+@pytest.mark.parametrize("pair", [False, True])
+def test_the_random_agent_opens_no_closed_door(pair):
+    config = create_config(Doors(pair), "random", num_envs=16, steps_per_env=64)
+    assert isinstance(config.environment, MaskedObservation)
+    env = config.environment
+    rollout = Rollout(env, make_agent("random", env), num_envs=64, scan_chunk_size=100)
+    _, recorded = rollout.record_chunk(rollout.init(0))
+    assert not recorded.terminated.any()
+    # One door in two is the good one, and so is one pair in four.
+    np.testing.assert_allclose(recorded.reward.mean(), 0.25 if pair else 0.5, atol=0.03)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("agent", "pair", "steps"),
+    [("ppo", False, 2_048), ("ppo", True, 2_048), ("pqn", False, 8_192), ("dqn", False, 3_000)],
+)
+def test_learners_choose_legal_actions_and_learn_which_are_good(agent, pair, steps, tmp_path):
+    options = {"num_envs": 16, "steps_per_env": steps}
+    config = create_config(Doors(pair), agent, **options)
+    results = train_and_evaluate(config, tmp_path / "run", quiet=True)
+    # A closed door would have ended an episode early.
+    assert results.evaluations[-1]["return"] > 19

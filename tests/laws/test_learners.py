@@ -13,20 +13,15 @@ from myriad.errors import InvalidArgumentError
 from myriad.training.evaluation import Evaluation
 from myriad.training.loop import LearningLoop
 from myriad.xla import numbers_of
+from tests import learners
 
 BEGIN = np.bool_(1)
-ROLLOUT = {"rollout_steps": 8, "num_epochs": 2, "num_minibatches": 2, "hidden_sizes": (8,)}
-REPLAY = {"batch_size": 16, "buffer_size": 96, "learning_starts": 24, "hidden_sizes": (8,)}
-SMALL = {
-    "ppo": ("ppo", ROLLOUT),
-    "pqn": ("pqn", ROLLOUT),
-    "dqn": ("dqn", REPLAY),
-    "dqn with priorities": ("dqn", REPLAY | {"priority_alpha": 0.6, "n_step": 1, "dueling": True}),
-    "dqn with four steps": ("dqn", REPLAY | {"train_every": 4, "target_period": 2}),
-    "sac": ("sac", REPLAY | {"gradient_steps": 2, "target_entropy": -1.0}),
+PRIORITIES = {"priority_alpha": 0.6, "n_step": 1, "dueling": True}
+SMALL = {name: (name, options) for name, options in learners.SMALL.items()} | {
+    "dqn with priorities": ("dqn", learners.REPLAY | PRIORITIES),
+    "dqn with four steps": ("dqn", learners.REPLAY | {"train_every": 4, "target_period": 2}),
 }
 every_learner = pytest.mark.parametrize("learner", SMALL)
-# A new learner needs small options above.
 LEARNERS = [name for name in list_agents() if issubclass(AGENTS.load(name), Learner)]
 every_agent = pytest.mark.parametrize("learner", LEARNERS)
 # Updates after which each of them has learned from several minibatches.
@@ -36,7 +31,7 @@ UPDATES = 6
 def loop_of(learner, num_envs=8, num_devices=1, env=None, **options):
     agent, small = SMALL[learner]
     options = small | options
-    env = env or ("pendulum" if agent == "sac" else "cartpole")
+    env = env or learners.env_of(agent)
     env_options = {"discrete_torques": 5} if env == "pendulum" and agent in ("dqn", "pqn") else {}
     env = make_env(env, **env_options)
     return LearningLoop(env, make_learner(agent, env, **options), num_envs, num_devices=num_devices)
@@ -105,21 +100,15 @@ def test_seeds_side_by_side_learn_as_each_does_alone(learner):
         assert_close(own, after(learner, seed=seed)[0].agent.params, rtol=1e-3, atol=1e-4)
 
 
-OTHERS = {
-    "ppo": {"clip_epsilon": 0.3, "gae_lambda": 0.9, "entropy_coef": 0.03, "value_coef": 0.3},
-    "pqn": {"td_lambda": 0.5, "epsilon_end": 0.13},
-    "dqn": {"polyak": 0.93, "epsilon_end": 0.13},
-    "sac": {"polyak": 0.93, "target_entropy": -3.0},
-}
-
-
 @pytest.mark.slow
 @every_agent
 def test_float_hyperparameters_may_be_arguments_of_the_program(learner):
     loop = loop_of(learner)
 
     init, run = programs(learner)
-    options = {"learning_rate": 0.5 * loop.learner.learning_rate, "gamma": 0.9} | OTHERS[learner]
+    options = {"learning_rate": 0.5 * loop.learner.learning_rate, "gamma": 0.9} | learners.OTHERS[
+        learner
+    ]
     other, _ = run(init(make_key(0), options), np.int32(UPDATES), BEGIN)
     assert run._cache_size() == 1
     assert_close(other.agent.params, after(learner, **options)[0].agent.params, atol=1e-5)
@@ -140,6 +129,7 @@ def test_float_hyperparameters_may_be_arguments_of_the_program(learner):
         ("dqn", "gene-circuit"),
         ("dqn", "cartpole-sysid"),
         ("sac", "pendulum"),
+        ("td3", "pendulum"),
     ],
 )
 def test_it_learns_and_acts_in_every_environment(learner, env):

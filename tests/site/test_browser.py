@@ -7,11 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from published_results import copy_published
 
 from ci.site.build import publish
 from ci.site.pages import PAGES
-from made_up_results import commit_hash, history, write_asv
+from made_up_results import commit_hash
 
 ROOT = Path(__file__).parents[2]
 BUILT = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -63,39 +62,6 @@ def test_the_scaling_graph_draws_and_a_hidden_line_leaves_the_others_their_colou
     visit.page.get_by_role("button", name="gymnax", exact=True).click()
     assert visit.inked(project.libraries["gymnax"].style.light) == before["gymnax"]
     assert visit.page.url.endswith("index.html")
-
-
-@pytest.mark.long
-def test_the_address_restores_the_selection(site, project, visit):
-    visit.open(site / "index.html").drawn()
-    visit.page.get_by_label("environment", exact=True).select_option("snake")
-    visit.page.get_by_text("More choices").click()
-    visit.page.get_by_label("y axis").select_option("linear")
-    plain = visit.page.get_by_role("button", name="Myriad without configure()", exact=True)
-    assert plain.get_attribute("aria-pressed") == "false"  # the same library is hidden at first
-    plain.click()
-    fragment = "#env=snake&y=linear&hide=none"
-    assert visit.page.url.endswith(fragment)
-    visit.open(site / "index.html", fragment).drawn()
-    assert visit.page.get_by_label("environment", exact=True).input_value() == "snake"
-    assert visit.page.get_by_label("y axis").input_value() == "linear"
-    assert plain.get_attribute("aria-pressed") == "true"
-    assert visit.inked(project.libraries["myriad-plain"].style.light) > 100
-    visit.open(site / "index.html", "#env=nowhere&device=99&commit=none&hide=nobody,,&x=3").drawn()
-    assert visit.inked(project.libraries["myriad"].style.light) > 100
-
-
-@pytest.mark.long
-def test_pointing_and_the_arrow_keys_read_out_the_numbers(site, visit):
-    visit.open(site / "index.html").drawn()
-    readout = visit.page.locator("#scaling .readout")
-    visit.page.locator("#scaling .plot").focus()
-    visit.page.keyboard.press("End")
-    assert "1,000,000 environments: Myriad" in readout.inner_text()
-    visit.page.keyboard.press("ArrowLeft")
-    assert "100,000 environments: Myriad" in readout.inner_text()
-    visit.page.locator("#scaling .u-over").hover(position={"x": 3, "y": 80})
-    assert readout.inner_text().startswith("1 environment:")
 
 
 @pytest.mark.long
@@ -169,23 +135,20 @@ def test_without_script_the_graph_and_the_tables_are_there(site, new_visit):
     assert visit.page.locator("#changes tbody tr").count() > 5
 
 
-@pytest.mark.long
-def test_pages_stay_small_with_200_benchmarks_and_500_commits(new_visit, tmp_path):
-    workloads = tuple(f"w{place}" for place in range(20))
-    write_asv(tmp_path / "results" / "asv", history(10, 20, 500), workloads=workloads)
-    copy_published(tmp_path / "results" / "published")
-    publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
-    sizes = {path: path.stat().st_size for path in (tmp_path / "site").rglob("*") if path.is_file()}
-    assert max(sizes.values()) < MAX_FILE_BYTES
-    assert sum(path.name.endswith(".html") for path in sizes) > 200
-    pages = {"index.html": 300_000, "b/suite_00.Throughput.time_chunk_00-w3.html": 250_000}
-    for page, most_bytes in pages.items():
-        visit = new_visit()
-        visit.open(tmp_path / "site" / page).drawn()
-        assert sum(sizes.get(path, 0) for path in asked_for(visit)) < most_bytes
-
-
 def asked_for(visit) -> set[Path]:
     """Return the files that a page asked for."""
     urls = [url for url in visit.requests if url.startswith("file:")]
     return {Path(urllib.parse.unquote(urllib.parse.urlsplit(url).path)) for url in urls}
+
+
+@pytest.mark.long
+def test_pointing_and_the_arrow_keys_read_out_the_numbers(site, visit):
+    visit.open(site / "index.html").drawn()
+    readout = visit.page.locator("#scaling .readout")
+    visit.page.locator("#scaling .plot").focus()
+    visit.page.keyboard.press("End")
+    assert "1,000,000 environments: Myriad" in readout.inner_text()
+    visit.page.keyboard.press("ArrowLeft")
+    assert "100,000 environments: Myriad" in readout.inner_text()
+    visit.page.locator("#scaling .u-over").hover(position={"x": 3, "y": 80})
+    assert readout.inner_text().startswith("1 environment:")

@@ -3,8 +3,7 @@
 import re
 import xml.etree.ElementTree as ET
 
-from ci.site.charts import history_svg, scaling_svg
-from ci.site.palette import style
+from ci.site.charts import history_svg
 from perfgate.history.asv_results import Point, RecordedBenchmark, Setup
 from perfgate.history.levels import history_of
 
@@ -15,27 +14,6 @@ DAY_S = 86_400
 def parsed(svg: str) -> ET.Element:
     named = str(svg).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
     return ET.fromstring(named)  # noqa: S314  (we wrote it)
-
-
-def row(size: int, rate: float, low: str = "", high: str = "") -> dict[str, str]:
-    ends = {"steps_per_s_low": low, "steps_per_s_high": high}
-    return {"num_envs": f"{size}", "steps_per_s": f"{rate}"} | ends
-
-
-def test_a_scaling_chart_labels_its_axes_and_draws_a_group_per_series():
-    lines = [
-        (style(0), [row(1, 1e6, "9e5", "1.1e6"), row(1000, 3e6, "2.9e6", "3.1e6")]),
-        (style(1), [row(1, 1e5), row(10, 2e5)]),
-    ]
-    chart = parsed(scaling_svg(lines, "rates & sizes"))
-    assert chart.findtext(f"{SVG}title") == "rates & sizes"
-    assert (chart.get("role"), chart.get("aria-label")) == ("img", "rates & sizes")
-    words = [text.text for text in chart.iter(f"{SVG}text")]
-    assert words == ["1", "10", "100", "1,000", "100 k", "1 M", "10 M", "environments side by side"]
-    looks = {
-        group.get("style") for group in chart.iter(f"{SVG}g") if group.get("class") == "series"
-    }
-    assert looks == {f"--light:{look.light};--dark:{look.dark}" for look in (style(0), style(1))}
 
 
 def test_a_history_has_a_dot_per_measurement_and_a_rule_per_change_and_marker():

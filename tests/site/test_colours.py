@@ -71,15 +71,6 @@ def alike(looks: dict[str, Style], page: str, vision: str) -> list[tuple[str, st
     return found
 
 
-def test_the_simulation_knows_what_a_blind_eye_confuses():
-    assert difference("#000000", "#FFFFFF", "full") == pytest.approx(100, abs=0.1)
-    # red and green of one lightness, and blue and green for tritanopia
-    confused = {"protanopia": ("#D0413B", "#6E6A3A"), "deuteranopia": ("#C15C31", "#8D7D30")}
-    for vision, pair in confused.items():
-        assert difference(*pair, vision) < difference(*pair, "full") / 2
-    assert difference("#FF0000", "#7F7F7F", "grey") < 5
-
-
 @pytest.mark.parametrize("vision", VISIONS)
 @pytest.mark.parametrize("page", ["light", "dark"])
 def test_every_pair_of_lines_differs_in_colour_or_marker(page, vision):

@@ -3,7 +3,6 @@
 import html
 import json
 import os
-import random
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 
 from ci.site.build import publish
 from ci.site.measurements import read_measurements
-from made_up_arms import write_arms
+from made_up_arms import arm_samples, write_arms
 from made_up_results import commit_hash, write_asv
 from perfgate.history.asv_results import read_archive
 
@@ -20,50 +19,6 @@ ROOT = Path(__file__).parents[2]
 BUILT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 CSV = ROOT / "results" / "published" / "throughput_snake_cpu.csv"
 SAMPLES = CSV.with_name("throughput_snake_cpu_samples.json")
-# What stands in the place of a value.
-ODD = [None, [], {}, [None], "x", "", -1, 0, True, 1e300, 1e-300, 10**400, "\ud800", "\0", "../x"]
-ODD += [float("nan"), float("inf"), {"x": [1]}, "2026", 10**30]
-MANY = 60  # of each kind of damage
-
-
-def places(value):
-    """Return what holds each value of a JSON text, and the value's name there."""
-    items = []
-    if isinstance(value, dict):
-        items = list(value.items())
-    elif isinstance(value, list):
-        items = list(enumerate(value[:3]))
-    inner = [place for _, each in items for place in places(each)]
-    return [*((value, name) for name, _ in items), *inner]
-
-
-def json_variants(text, rng):
-    """Yield a file's text with one value replaced."""
-    for _ in range(MANY):
-        content = json.loads(text)
-        holder, name = rng.choice(places(content))
-        holder[name] = rng.choice(ODD)
-        yield json.dumps(content).encode()
-
-
-def csv_variants(text, rng):
-    """Yield the first lines of a file with one cell replaced."""
-    header, row, other = (line.split(",") for line in text.splitlines()[:3])
-    for _ in range(MANY):
-        damaged = list(row)
-        damaged[rng.randrange(len(row))] = str(rng.choice(ODD))
-        lines = (header, damaged, other, [])
-        yield "\n".join(map(",".join, lines)).encode("utf-8", "surrogatepass")
-
-
-def byte_variants(content, rng):
-    """Yield a file with a bit flipped, or cut."""
-    for _ in range(MANY // 2):
-        flipped = bytearray(content)
-        flipped[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
-        yield bytes(flipped)
-    for _ in range(20):
-        yield content[: rng.randrange(len(content))]
 
 
 def store(folder):
@@ -73,29 +28,9 @@ def store(folder):
     return newest
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind", ["rows", "samples", "asv", pytest.param("arms", marks=pytest.mark.long)]
-)
-def test_no_damage_to_a_file_stops_the_site(kind, tmp_path):
-    rng = random.Random(kind)
-    made = {"arms": lambda: write_arms(tmp_path / "made"), "asv": lambda: store(tmp_path / "made")}
-    whole = made[kind]() if kind in made else {"rows": CSV, "samples": SAMPLES}[kind]
-    folder = tmp_path / "results" / {"asv": "asv/runner"}.get(kind, "csv")
-    folder.mkdir(parents=True)
-    if kind == "asv":
-        (folder / "machine.json").write_text("{}")
-    content = whole.read_bytes()
-    of_values = csv_variants if kind == "rows" else json_variants
-    variants = [*byte_variants(content, rng), *of_values(content.decode(), rng)]
-    for number, variant in enumerate(variants):
-        ending = "_samples" if kind in {"samples", "arms"} else ""
-        (folder / f"damaged_{number}{ending}{whole.suffix}").write_bytes(variant)
-    (folder / f"whole_samples{whole.suffix}").write_bytes(content)
-    publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
-    listed = (tmp_path / "site" / "data.html").read_text(encoding="utf-8")
-    assert listed.count("<li><code>") > MANY // 4
-    assert f"<li><code>{folder.name}/whole" not in listed
+def samples_of(group):
+    """Return the samples of a run with one group."""
+    return json.dumps({"command": "python run.py", "alternations": [group]}).encode()
 
 
 ROWS = CSV.read_text().splitlines(keepends=True)
@@ -109,6 +44,12 @@ DAMAGED = {
     "csv/list_samples.json": b"[1]",
     "csv/deep_samples.json": b"[" * 100_000,
     "csv/surrogate_samples.json": SAMPLES.read_bytes().replace(b'"snake"', b'"\\ud800"'),
+    "csv/no_arms_samples.json": samples_of({"env": "maze", "agent": "walker", "arms": {}}),
+    "csv/no_points_samples.json": samples_of(
+        {"env": "maze", "agent": "walker", "scaling": "strong", "arm": "exact", "points": []}
+    ),
+    "csv/no_seed_samples.json": samples_of(arm_samples()[2] | {"seed": -1}),
+    "tuning/no_trials_results.json": b'{"study": "maze", "trials": null}',
     "csv/parts/cut.json": b'{"reason": "exit code 1", "ended": "2026-',
     "csv/parts/no_date.json": b'{"reason": "exit code 1", "ended": "yesterday"}',
     "asv/runner/cut.json": b'{"commit_hash": "',
@@ -123,6 +64,7 @@ def test_what_is_left_out_is_listed_and_the_rest_is_shown(tmp_path):
     results = tmp_path / "results"
     store(results / "asv")
     (results / "csv" / "parts").mkdir(parents=True)
+    (results / "tuning").mkdir()
     (results / "csv" / CSV.name).write_bytes(CSV.read_bytes())
     for name, content in DAMAGED.items():
         (results / name).write_bytes(content)
@@ -140,6 +82,15 @@ def test_what_is_left_out_is_listed_and_the_rest_is_shown(tmp_path):
     assert (tmp_path / "site" / "b" / "suite.Class.time_it-one.html").is_file()
 
 
+@pytest.mark.parametrize("commit", ["../../../outside", "", "main", 7, None])
+def test_a_commit_that_is_none_names_no_file(commit, tmp_path):
+    newest = store(tmp_path)
+    newest.write_text(json.dumps(json.loads(newest.read_text()) | {"commit_hash": commit}))
+    archive = read_archive(tmp_path)
+    assert archive.unreadable == [f"runner/{newest.name}"]
+    assert len(archive.commits) == 2
+
+
 def test_the_documented_columns_are_enough(tmp_path):
     folder = tmp_path / "results" / "csv"
     folder.mkdir(parents=True)
@@ -153,15 +104,6 @@ def test_the_documented_columns_are_enough(tmp_path):
     assert "maze" in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     comparison = (tmp_path / "site" / "comparison.html").read_text(encoding="utf-8")
     assert "<td>missing</td>" in comparison
-
-
-@pytest.mark.parametrize("commit", ["../../../outside", "", "main", 7, None])
-def test_a_commit_that_is_none_names_no_file(commit, tmp_path):
-    newest = store(tmp_path)
-    newest.write_text(json.dumps(json.loads(newest.read_text()) | {"commit_hash": commit}))
-    archive = read_archive(tmp_path)
-    assert archive.unreadable == [f"runner/{newest.name}"]
-    assert len(archive.commits) == 2
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """What the tables of settings and of devices say, and that a damaged file is left out."""
 
-import pytest
-
 from ci.site.arms import ArmAlternation
 from ci.site.measurements import read_measurements
 from ci.site.pages.gains import device_tables, settings_tables
@@ -79,32 +77,6 @@ def test_a_curve_has_a_line_for_each_number_of_devices(tmp_path):
     ]
     # devices of several processes count together
     assert weak.lines[1][:2] + weak.lines[1][4:5] == ["2", "4", "0.12"]
-
-
-@pytest.mark.parametrize(
-    "damaged",
-    [
-        curve(),
-        curve(point(1) | {"devices": 0}),
-        curve(point(1, steps_per_s=[])),
-        curve(point(1), point(2, steps_per_s=[1.0])),
-        curve(point(1, sharded_bytes=[-1])),
-        arm_samples()[0] | {"arms": {}},
-        arm_samples()[0] | {"arms": {"a": {"num_envs": 1, "steps_per_s": [float("inf")]}}},
-        arm_samples()[0] | {"env": "\0"},
-        arm_samples()[2] | {"seed": -1},
-        arm_samples()[2] | {"columns": []},
-    ],
-    ids=[
-        *("no points", "no devices", "no rounds", "other rounds", "bytes below 0"),
-        *("no arms", "an infinite rate", "half a text", "a seed below 0", "no columns"),
-    ],
-)
-def test_a_damaged_file_is_left_out_and_named(tmp_path, damaged):
-    write_arms(tmp_path, [damaged])
-    found = read_measurements([tmp_path])
-    assert not found.runs
-    assert [name.rpartition("/")[2] for name in found.unreadable] == ["arms_samples.json"]
 
 
 def test_a_switch_is_on_or_off():

@@ -13,7 +13,6 @@ from published_results import copy_published
 
 from ci.site.build import main, publish
 from ci.site.formatting import counted, percent, quantity, slugs, times
-from ci.site.model import read_site
 from ci.site.pages import PAGES
 from ci.site.ratios import median_interval
 from made_up_results import commit_hash
@@ -177,33 +176,6 @@ def test_a_faster_peer_comes_first_and_an_absent_one_has_its_reason(tmp_path, re
     assert "pip install envpool" in read(tmp_path / "site", "comparison.html")
 
 
-def test_noise_tables_and_the_pages_of_asv_are_shown_where_they_exist(tmp_path):
-    published = tmp_path / "results" / "published"
-    published.mkdir(parents=True)
-    (published / "noise_false_alarms.csv").write_text(
-        "other core,found,rate\nidle,12.5%,0.0123456\n"
-    )
-    (published / "mutants.csv").write_text("mutant,kept\ndonation-dropped,True\n")
-    (published / "selftest_pairs.csv").write_text(
-        "benchmark,log_ratio\nits-pairs-fill-pages,0.0123456\n"
-    )
-    (tmp_path / "results" / "html").mkdir()
-    (tmp_path / "results" / "html" / "index.html").write_text("<!doctype html><title>asv</title>")
-    publish(tmp_path / "results", tmp_path / "site", BUILT)
-    noise = read(tmp_path / "site", "noise.html")
-    assert "False alarms" in noise
-    assert "0.012346" in noise
-    assert '<td class="num">12.5%</td>' in noise
-    assert "donation-dropped" in noise
-    data = read(tmp_path / "site", "data.html")
-    assert "selftest_pairs.csv" in data
-    assert not any(
-        word in page for page in (noise, data) for word in ("its-pairs-fill-pages", "log ratio")
-    )
-    assert "they load scripts from other hosts" in noise
-    assert (tmp_path / "site" / "history" / "index.html").is_file()
-
-
 def test_accepted_regressions_are_shown_with_reason_and_last_day(tmp_path, capsys):
     accepted = tmp_path / "accepted.toml"
     accepted.write_text(
@@ -291,14 +263,6 @@ def test_numbers_are_written_for_people():
     assert slugs(["a(b)", "a-b", "A-b"]) == {"a(b)": "a-b", "a-b": "a-b-2", "A-b": "A-b-3"}
 
 
-@pytest.mark.slow
-def test_two_builds_of_the_same_results_are_equal(site, tmp_path, repository):
-    publish(site.parent / "results", tmp_path / "site", BUILT, repository=repository)
-    for page in site.rglob("*.html"):
-        again = tmp_path / "site" / page.relative_to(site)
-        assert again.read_bytes() == page.read_bytes(), page
-
-
 def test_documentation_that_was_built_is_published_with_the_site(tmp_path):
     (tmp_path / "results").mkdir()
     docs = tmp_path / "built"
@@ -316,16 +280,36 @@ def test_documentation_that_was_built_is_published_with_the_site(tmp_path):
     assert not (site / "docs").exists()
 
 
-def test_each_point_has_one_number_on_all_pages(tmp_path):
-    """A run may measure a library twice at a size: the first time it stands beside its peers."""
-    folder = tmp_path / "results" / "csv"
-    folder.mkdir(parents=True)
-    with (ROOT / "results" / "published" / "throughput_bars_cpu.csv").open() as file:
-        (folder / "bars.csv").write_text(file.read())
-    site = read_site(tmp_path / "results", BUILT, tmp_path / "accepted.toml", ROOT)
-    names = ("timestamp", "env", "library", "num_envs")
-    rows = [row for of_env in site.scaling_rows.values() for row in of_env]
-    keys = [tuple(row[name] for name in names) for row in rows]
-    assert len(keys) == len(set(keys))
-    (ours,) = [row for row in rows if (row["library"], row["num_envs"]) == ("myriad", "1000000")]
-    assert ours["steps_per_s"].startswith("783414291")
+def test_noise_tables_and_the_pages_of_asv_are_shown_where_they_exist(tmp_path):
+    published = tmp_path / "results" / "published"
+    published.mkdir(parents=True)
+    (published / "noise_false_alarms.csv").write_text(
+        "other core,found,rate\nidle,12.5%,0.0123456\n"
+    )
+    (published / "mutants.csv").write_text("mutant,kept\ndonation-dropped,True\n")
+    (published / "selftest_pairs.csv").write_text(
+        "benchmark,log_ratio\nits-pairs-fill-pages,0.0123456\n"
+    )
+    (tmp_path / "results" / "html").mkdir()
+    (tmp_path / "results" / "html" / "index.html").write_text("<!doctype html><title>asv</title>")
+    publish(tmp_path / "results", tmp_path / "site", BUILT)
+    noise = read(tmp_path / "site", "noise.html")
+    assert "False alarms" in noise
+    assert "0.012346" in noise
+    assert '<td class="num">12.5%</td>' in noise
+    assert "donation-dropped" in noise
+    data = read(tmp_path / "site", "data.html")
+    assert "selftest_pairs.csv" in data
+    assert not any(
+        word in page for page in (noise, data) for word in ("its-pairs-fill-pages", "log ratio")
+    )
+    assert "they load scripts from other hosts" in noise
+    assert (tmp_path / "site" / "history" / "index.html").is_file()
+
+
+@pytest.mark.slow
+def test_two_builds_of_the_same_results_are_equal(site, tmp_path, repository):
+    publish(site.parent / "results", tmp_path / "site", BUILT, repository=repository)
+    for page in site.rglob("*.html"):
+        again = tmp_path / "site" / page.relative_to(site)
+        assert again.read_bytes() == page.read_bytes(), page

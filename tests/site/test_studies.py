@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from ci.site.build import publish
-from ci.site.studies import read_studies
 
 BUILT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 CANDIDATE = {
@@ -69,23 +68,3 @@ def test_what_was_not_done_is_said(tmp_path, changed, says):
     write(tmp_path / "results" / "tuning", **changed)
     publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
     assert says in read(tmp_path / "site", "comparison.html")
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"trials": [{}]},
-        {"trials": None},
-        {"best": {"values": [None]}},
-        {"command": 3},
-        {"hardware": {}},
-        {"confirmation": {"default": {"score": {}}, "candidates": [CANDIDATE], "seeds": [1]}},
-    ],
-)
-def test_a_damaged_file_is_left_out_and_named(tmp_path, changed):
-    folder = tmp_path / "results" / "tuning"
-    write(folder)
-    write(folder, "other", **changed)
-    studies, unreadable = read_studies([folder])
-    assert [study.name for study in studies] == ["maze"]
-    assert unreadable == ["tuning/other_results.json"]

@@ -112,6 +112,11 @@ def test_devices_are_saved_and_a_damaged_record_is_named_on_restoring(tmp_path):
         checkpoints.restore(5, state_of(0))
 
 
+def newest(folder):
+    checkpoints = Checkpoints(folder)
+    return checkpoints.read_newest(lambda update: checkpoints.restore(update, state_of(0)))
+
+
 def test_a_reader_takes_the_next_checkpoint_if_the_training_removes_its_own(tmp_path, monkeypatch):
     training = Checkpoints(tmp_path, keep=1)
     training.save(1, state_of(1))
@@ -124,17 +129,17 @@ def test_a_reader_takes_the_next_checkpoint_if_the_training_removes_its_own(tmp_
         return path
 
     monkeypatch.setattr(Checkpoints, "_whole", slow)
-    state = Checkpoints(tmp_path).restore_newest(state_of(0))
+    state = newest(tmp_path)
     assert_same(state, state_of(2))
     assert [path.name for path in tmp_path.iterdir()] == ["2"]
 
 
 def test_a_reader_hears_of_real_damage_and_of_no_checkpoint(tmp_path):
-    assert Checkpoints(tmp_path).restore_newest(state_of(0)) is None
+    assert newest(tmp_path) is None
     Checkpoints(tmp_path).save(5, state_of(5))
     change_a_bit(largest_file(tmp_path / "5"))
     with pytest.raises(InvalidArgumentError, match=r"5 is damaged"):
-        Checkpoints(tmp_path).restore_newest(state_of(0))
+        newest(tmp_path)
 
 
 @pytest.mark.parametrize("content", ["null", "{}", '{"/cdbt": ""}'])

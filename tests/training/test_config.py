@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from myriad import create_config
 from myriad.errors import InvalidArgumentError
 from myriad.training.config import TrainingConfig
+from tests.learners import SMALL, env_of
 
 
 def test_a_configuration_is_complete_and_says_what_you_gave():
@@ -89,11 +90,10 @@ def test_all_environments_together_take_the_total_steps():
         create_config("cartpole", "ppo", steps_per_env=5, total_steps=6)
 
 
-@pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn", "sac"])
+@pytest.mark.parametrize("agent", SMALL)
 @pytest.mark.parametrize("num_envs", [1, 127, 1000, 10**6])
 def test_defaults_fit_any_number_of_environments_and_what_you_chose_stays(agent, num_envs):
-    env = "pendulum" if agent == "sac" else "cartpole"
-    config = create_config(env, agent, num_envs, **{"agent.learning_rate": 0.25})
+    config = create_config(env_of(agent), agent, num_envs, **{"agent.learning_rate": 0.25})
     assert config.learner.learning_rate == 0.25
     assert config.num_updates >= 40
     assert config.num_updates // config.updates_per_eval <= 20
@@ -183,6 +183,7 @@ def test_what_no_field_of_an_adapter_shows_is_kept():
         ({"env": "cartpol"}, "unknown environment 'cartpol'; did you mean 'cartpole'"),
         ({"agent": "pppo"}, "unknown agent 'pppo'; did you mean 'ppo'"),
         ({"num_env": 3}, "unknown field 'num_env'; did you mean 'num_envs'"),
+        ({"run_folder": "x"}, r"run_folder is of a run: call train_and_evaluate\(config, run_fol"),
         ({"agent.gama": 0.9}, "unknown field 'agent.gama' of ppo; did you mean 'agent.gamma'"),
         ({"env.gravty": 0.9}, "'env.gravty' of cartpole-control; did you mean 'env.gravity'"),
         ({"buffer_size": 10}, "unknown field 'buffer_size' of ppo"),

@@ -1,16 +1,28 @@
 """An environment that you built yourself goes wherever a name goes, and a run needs it again."""
 
+import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad import create_config, evaluate, load_agent, make_env, resume, train_and_evaluate
+from myriad import (
+    create_config,
+    evaluate,
+    list_envs,
+    load_agent,
+    make_env,
+    resume,
+    train_and_evaluate,
+)
 from myriad.autotune import autotune
 from myriad.autotune.cache import ProfileCache
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.random import make_key
 from myriad.spaces import Box, Discrete
+from myriad.training.evaluation import Evaluation, key_alone
 
 SIZES = {"num_envs": 8, "steps_per_env": 64, "agent.rollout_steps": 16, "eval_max_steps": 30}
 
@@ -49,12 +61,58 @@ def test_a_run_of_an_object_goes_on_with_the_object_and_not_without(tmp_path, ca
         with pytest.raises(InvalidArgumentError, match=r"object of the class Walk.*give such"):
             call(run)
     assert main(["evaluate", str(run)]) == 2
-    assert "object of the class Walk" in capsys.readouterr().err
+    assert "load_agent(run, env=...)" in capsys.readouterr().err
+    train_and_evaluate(config, tmp_path / "new", quiet=True, start_from=run)
     again, its_env, agent = load_agent(run, env=env)
     assert its_env is env
     same = evaluate(again, agent.state, 4), evaluate(config, results.agent_state, 4)
     np.testing.assert_array_equal(*same)
     assert resume(run, env=env, quiet=True).evaluations[-1] == results.evaluations[-1]
+
+
+class Told(Walk):
+    """A walk that says more than its reward. It counts how often its step is traced."""
+
+    num_traces = 0
+
+    def step(self, key, state, action, params):
+        self.num_traces += 1
+        obs, state, reward, terminated, _, _ = super().step(key, state, action, params)
+        _, time = state
+        info = {"is_success": time == 13, "time": time, "two": jnp.zeros(2), "key": key}
+        return obs, state, reward, terminated, time >= 13, info
+
+
+@pytest.mark.parametrize("seeds", [None, [3, 4]])
+def test_the_scalars_of_info_at_the_end_of_episodes_are_in_the_rows(seeds, tmp_path):
+    config = create_config(Told(9.0), "ppo", **SIZES, eval_rollouts=16)
+    results = train_and_evaluate(config, tmp_path / "run", seeds=seeds, quiet=True)
+    last = results.evaluations[-1]
+    assert {name for name in last if "/" in name} == {"info/is_success", "info/time"}
+    assert (last["info/is_success"], last["info/time"]) == (1, 13)
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(lines[-1])["eval_info/time"] == 13
+
+
+def test_the_scalars_of_an_episode_that_was_cut_off_are_its_last():
+    env = Told(9.0)
+    learner = create_config(env, "random", 4, 64).learner
+    evaluation = Evaluation(env, learner, 5, max_steps=7)
+    before = env.num_traces
+    _, ended, lengths, infos = jax.jit(evaluation.episodes)((), key_alone(0))
+    assert env.num_traces == before + 1
+    assert not ended.any()
+    np.testing.assert_array_equal(infos["time"], lengths)
+
+
+@pytest.mark.parametrize("name", list_envs())
+def test_no_environment_of_myriads_own_has_scalars_in_its_info(name):
+    env = make_env(name)
+    params = env.default_params
+    keys = jax.random.split(make_key(0), 2)
+    _, state = env.reset(keys[0], params)
+    info = env.step(keys[1], state, env.action_space(params).sample(keys[0]), params)[5]
+    assert not [leaf for leaf in jax.tree.leaves(info) if not leaf.shape]
 
 
 def test_an_object_that_a_name_makes_is_called_so():

@@ -11,6 +11,7 @@ from myriad import create_config, train_and_evaluate
 from myriad.agents import AGENTS, Learner, list_agents, make_learner
 from myriad.autotune import autotune
 from myriad.envs import make_env
+from tests.learners import env_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +69,7 @@ def test_it_is_tuned(still):
 
 @pytest.mark.parametrize("agent", list_agents())
 def test_every_agent_stands_where_the_trainer_expects_a_learner(agent):
-    learner = make_learner(agent, make_env("pendulum" if agent == "sac" else "cartpole"))
+    learner = make_learner(agent, make_env(env_of(agent)))
     assert isinstance(learner, Learner)
     learner.require_num_envs(learner.num_envs_multiple)
     learner.require_num_envs(2 * learner.num_envs_multiple)

@@ -35,11 +35,11 @@ from myriad.errors import (
     UnknownNameError,
 )
 from myriad.random import make_key
-from myriad.spaces import Box, Discrete
 from myriad.training.loop import LearningLoop
 from myriad.training.programs import CompiledTraining
 from myriad.training.trainer import warn_if_short
 from myriad.xla import count_compilations
+from tests.learners import ACTIONS
 
 ROOT = Path(__file__).parents[2]
 # One small layer: what a training does around a network does not depend on its size.
@@ -106,6 +106,13 @@ def test_the_run_folder_holds_everything(whole, tmp_path):
     config, _, agent = load_agent(folder)
     assert config == whole.config
     assert_same_bits(agent.state, whole.agent_state)
+    obs = np.eye(2, 4, dtype=np.float32)
+    actions = config.learner.act(agent.state, jax.random.key(0), obs, greedy=True)
+    agent.act(jax.random.key(0), obs[0])
+    with count_compilations() as compilations:
+        again = [agent.act(jax.random.key(0), each) for each in obs]
+    assert not compilations.names
+    np.testing.assert_array_equal(again, actions)
     assert evaluate(config, agent.state, num_episodes=8).shape == (8,)
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == [".lock"]
     with pytest.raises(InvalidArgumentError, match="already holds a run"):
@@ -268,7 +275,7 @@ def refuses(agent, name):
     if agent in ("pid", "bangbang"):
         return not hasattr(env, "control_error")
     space = env.action_space(env.default_params)
-    kind = {"pqn": Discrete, "dqn": Discrete, "sac": Box}.get(agent)
+    kind = ACTIONS.get(agent)
     return kind is not None and not isinstance(space, kind)
 
 

@@ -1,12 +1,17 @@
 """A run folder or a configuration file imports code of others only if you trust it."""
 
+import re
+import signal
 import sys
+from pathlib import Path
 
 import pytest
 
-from myriad import load_agent, resume
+from myriad import create_config, load_agent, resume
 from myriad.cli import main
+from myriad.envs.cartpole import CartPole
 from myriad.errors import InvalidArgumentError
+from myriad.training.interrupts import end_interrupted
 
 MODULE = """
 from myriad.envs.cartpole import CartPole as Mine
@@ -61,6 +66,20 @@ def test_a_run_imports_what_it_names_only_if_you_trust_it(run, capsys):
         assert main([*command, "--trust"]) == 0, command
     load_agent(run, trust=True)
     resume(run, trust=True, quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("env", "command"),
+    [
+        ("cartpole", "`myriad train --resume run` goes on"),
+        ("planted:Mine", "`myriad train --resume run --trust` goes on"),
+        (type("Own", (CartPole,), {})(), "`resume('run', env=...)` goes on"),
+    ],
+)
+def test_an_interrupted_run_says_what_goes_on(env, command, folder):
+    config = create_config(env, "random")
+    with pytest.raises(KeyboardInterrupt, match=re.escape(command)):
+        end_interrupted(signal.SIGINT, 1, 2, Path("run"), config)
 
 
 @pytest.mark.parametrize(

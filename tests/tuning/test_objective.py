@@ -64,11 +64,11 @@ def test_trials_of_one_shape_share_a_program_and_those_that_are_pruned_make_room
     for trial in trials:
         reported = list(trial.intermediate_values)
         assert reported == [256, 512, 768, 1024, 1280][: len(reported)]
-        assert trial.user_attrs["standard_error"] >= 0
+        assert trial.user_attrs["score"]["standard_error"] >= 0
     for trial in done:
         assert trial.value == trial.intermediate_values[1280]
-    assert events[:3] == [(kind, 0) for kind in ("compiling", "compiled", "ready")]
-    assert sum(kind == "compiled" for kind, _ in events) == 1
+    assert events[:2] == [("compiling", 0), ("ready", 0)]
+    assert sum(kind == "compiling" for kind, _ in events) == 1
     # Others began and ended while a trial trained.
     assert any(
         events.index(("ready", trial.number))
@@ -80,7 +80,7 @@ def test_trials_of_one_shape_share_a_program_and_those_that_are_pruned_make_room
 
 
 @pytest.mark.slow
-def test_of_trials_whose_program_crashes_only_the_one_at_fault_fails(tmp_path, monkeypatch):
+def test_a_program_that_crashes_fails_the_trials_in_it_and_no_others(tmp_path, monkeypatch):
     advance = objective._Slots._advance
 
     def crash(slots):
@@ -91,10 +91,11 @@ def test_of_trials_whose_program_crashes_only_the_one_at_fault_fails(tmp_path, m
     monkeypatch.setattr(objective._Slots, "_advance", crash)
     settings, space = campaign(tmp_path, n_trials=5, pruner="none")
     known = [GOOD | {"agent.gamma": gamma} for gamma in (0.91, 0.95, 0.93, 0.94, 0.96)]
-    trials, events = run_all(settings, space.with_known(known))
-    assert [trial.state.name for trial in trials] == ["COMPLETE", "FAIL", *["COMPLETE"] * 3]
+    trials, _ = run_all(settings, space.with_known(known))
+    *together, last = [trial.state.name for trial in trials]
+    assert "COMPLETE" not in together[:2]
+    assert last == "COMPLETE"
     assert trials[1].user_attrs["failure"] == "RuntimeError: the environment divides by zero"
-    assert events.count(("ready", 0)) == 2
 
 
 @pytest.mark.slow
@@ -174,4 +175,4 @@ def test_a_shape_that_needs_too_much_memory_is_pruned_before_it_trains(tmp_path)
         assert not trial.intermediate_values
         assert trial.constraints["memory_bytes"] > 0
     # Its programs are compiled once, to learn what they need.
-    assert len([kind for kind, _ in events if kind == "compiled"]) == 2
+    assert len([kind for kind, _ in events if kind == "compiling"]) == 2

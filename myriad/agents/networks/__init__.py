@@ -71,7 +71,7 @@ class NetworkSpec:
     @classmethod
     def of(cls, learner: Any) -> "NetworkSpec":
         """Return the network that a learner's fields describe. Raises `Precision.of`'s errors."""
-        env = learner.env
+        env = getattr(learner.env, "unmasked", learner.env)  # A network doesn't see the mask.
         space = env.observation_space(env.default_params)
         if isinstance(space, Discrete | MultiDiscrete) or not hasattr(space, "shape"):
             raise InvalidArgumentError(

@@ -7,7 +7,7 @@ from benchmarks.harness.sanity import as_declared, check_sanity
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.harness.workloads import SanityCheck, load
 
-TINY = Workload("throughput", "tiny", "cartpole-control", "random", 256, 32, ("quick",), ("cpu",))
+TINY = Workload("throughput", "tiny", "cartpole-control", "random", 256, 32, ("quick",))
 OF_LENGTH = SanityCheck("cartpole-control", "random", 0.5, 10_000, mean_episode_length=22.2)
 OF_RETURN = SanityCheck(
     "cartpole-control", "random", 15, 10_000, mean_episode_return=-1228, waived={"jumanji": "a toy"}

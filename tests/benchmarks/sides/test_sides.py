@@ -13,7 +13,6 @@ from benchmarks.harness.sanity import as_declared, check_sanity
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.harness.workloads import load
 from benchmarks.sides.plain_bucket_brigade import Village
-from benchmarks.sides.server import Totals
 
 pytestmark = pytest.mark.usefixtures("sides_in_this_process")
 BUDGET = Budget(num_rounds=2, min_rounds=2)
@@ -22,7 +21,7 @@ BUDGET = Budget(num_rounds=2, min_rounds=2)
 def measured(side, env, num_envs, num_steps):
     """Run one side and hold it to its check from the first hundred episodes on."""
     workload = Workload(
-        "throughput", "tiny", env, "random", num_envs, num_steps, (), ("cpu",), num_steps=num_steps
+        "throughput", "tiny", env, "random", num_envs, num_steps, (), num_steps=num_steps
     )
     (outcome,) = alternate([as_declared(Case(side, workload))], BUDGET)
     check = load().sanity_check_of(workload)
@@ -68,32 +67,6 @@ def test_a_side_that_lacks_the_environment_refuses_in_a_sentence(side, env, reas
     outcome = measured(side, env, 4, 4)
     assert outcome.status == "refused"
     assert reason in outcome.reason
-
-
-def test_the_numpy_side_counts_what_its_games_do(monkeypatch):
-    class Countdown:
-        def __init__(self, rng):
-            self.reset()
-
-        def reset(self):
-            self.left = 3
-
-        def sample_action(self):
-            return None
-
-        def step(self, action):
-            self.left -= 1
-            return 2.0, self.left == 0
-
-    from benchmarks.sides import __main__ as sides
-
-    monkeypatch.setattr(sides, "_imported", lambda target: Countdown)
-    workload = Workload("throughput", "tiny", "countdown", "random", 2, 4, (), ("cpu",))
-    side = sides.NumpyStepper(Case("numpy", workload, env_id="any:Countdown"))
-    side.run(4)
-    assert side.totals() == Totals(2, 12.0)
-    side.run(2)
-    assert side.totals() == Totals(4, 24.0)
 
 
 def test_the_plain_village_follows_the_draws_that_it_is_given():

@@ -1,7 +1,6 @@
 """What takes long says so at once, and its seconds when it has ended."""
 
 import re
-import time
 
 import pytest
 
@@ -13,16 +12,11 @@ TRAIN = ["train", "--env", "cartpole", "--agent", "random", "--steps-per-env", "
 SMALL = ["--num-envs", "4", "--eval-rollouts", "2", "--eval-max-steps", "2"]
 
 
-def test_what_takes_long_is_announced_at_once_counted_and_ended():
+def test_what_takes_long_is_announced_at_once_and_ended():
     said = []
-    with announced("compiling", said.append, every_s=0.01):
-        assert said[0] == "compiling ..."
-        time.sleep(0.2)
-    assert said[1] == "compiling: 0 s"
-    assert re.fullmatch(r"compiling: 0\.[2-9] s", said[-1])
-    count = len(said)
-    time.sleep(0.05)
-    assert len(said) == count
+    with announced("compiling", said.append):
+        assert said == ["compiling ..."]
+    assert re.fullmatch(r"compiling: \d+\.\d s", said[-1])
 
 
 def test_what_fails_is_not_said_to_have_ended(capsys):

@@ -1,0 +1,226 @@
+"""`check_agent` finds the faults of an agent quickly, before a training does so slowly."""
+
+import dataclasses
+import functools
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from myriad.agents import make_learner
+from myriad.envs import make_env
+from myriad.envs.checker import Finding, at, called, kind_of, traced, tree_faults
+from myriad.envs.environment import Environment
+from myriad.envs.wrappers import Wrapper, for_learner
+from myriad.errors import AgentWarning, FaultyAgentError
+from myriad.training.loop import PARTS, LearningLoop
+from myriad.xla import count_compilations, numbers_of
+
+_NUM_ENVS = 8
+_NUM_UPDATES = 3
+
+
+def check_agent(agent: str, env: str | Environment = "cartpole", **options: Any) -> None:
+    """Try a learner and list all its faults. It compiles and trains for a few updates.
+
+    The stages, in this order. It stops at the first with faults:
+
+    - shapes and actions: results of `init`, `update` and `act` of wrong shapes and dtypes, metrics
+      that `metric_names` doesn't name, and code that JAX can't trace.
+    - keys: random keys that are used twice.
+    - seeds: a learner that `jax.vmap` can't train with many seeds at once.
+    - steps: an update that takes another number of steps than `steps_per_update`.
+    - behaviour: some updates. It looks for numbers that are not finite, for actions out of their
+      space, for updates that compile again and for parameters that never change.
+
+    Args:
+        agent: a name in `list_agents()`, or `package.module:Class` of your own.
+        env: the environment that it acts in, or its name.
+        **options: fields of the agent that differ from their defaults.
+
+    Raises:
+        FaultyAgentError: the agent has faults. Its `faults` lists them as sentences, and its
+            `__cause__` is the error that your code raised.
+        UnknownNameError: there is no such agent, environment or field.
+        InvalidArgumentError: the agent can't act in this environment.
+
+    Warns:
+        AgentWarning: the agent trains, but something may not be what you want.
+
+    Example:
+        >>> check_agent("pqn", rollout_steps=8, num_minibatches=2)
+    """
+    task = for_learner(make_env(env))
+    learner = make_learner(agent, task, _NUM_ENVS, **options)
+    num_envs = learner.num_envs_multiple * math.ceil(_NUM_ENVS / learner.num_envs_multiple)
+    loop = LearningLoop(task, learner, num_envs)
+    for stage in (_shapes, _actions, _keys, _seeds, _steps, _behaviour):
+        findings = list(stage(loop))
+        faults = [each for each in findings if not each.is_warning]
+        if faults:
+            cause = next((each.cause for each in faults if each.cause is not None), None)
+            raise FaultyAgentError(agent, [each.sentence for each in faults]) from cause
+        for each in findings:
+            warnings.warn(f"{agent}: {each.sentence}", AgentWarning, stacklevel=2)
+
+
+def _shapes(loop: LearningLoop) -> Iterator[Finding]:
+    learner: Any = loop.learner
+    state, fault = traced("init", loop.init, _key())
+    if fault is not None:
+        yield fault
+        return
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state.agent):
+        if leaf.weak_type:
+            yield Finding(
+                f"state{at(path)} of init is of a weak type, so that an update would compile "
+                f"twice: make it jnp.{leaf.dtype}(...).",
+                is_warning=True,
+            )
+    result, fault = traced("update", functools.partial(_update, loop), state)
+    if fault is not None:
+        yield fault
+        return
+    if not (isinstance(result, tuple) and len(result) == 3):
+        yield Finding(
+            f"update must return (state, batch_state, metrics), but returns {kind_of(result)}."
+        )
+        return
+    agent, batch_state, metrics = result
+    yield from tree_faults("state", "init", state.agent, "update", agent)
+    yield from tree_faults("batch_state", "reset", state.batch_state, "update", batch_state)
+    if not isinstance(metrics, dict) or set(metrics) != set(learner.metric_names):
+        named = ", ".join(learner.metric_names) or "none"
+        given = ", ".join(metrics) if isinstance(metrics, dict) else kind_of(metrics)
+        yield Finding(f"update must report the metrics of metric_names, {named}, but has {given}.")
+        return
+    for name, value in metrics.items():
+        if getattr(value, "shape", None) != () or value.dtype != np.float32:
+            yield Finding(f"metric {name} must be a scalar of float32, but is {kind_of(value)}.")
+
+
+def _actions(loop: LearningLoop) -> Iterator[Finding]:
+    state = jax.eval_shape(loop.init, _key())
+    space = loop.envs.env.action_space(loop.envs.env.default_params)
+    for greedy in (True, False):
+        call = functools.partial(loop.learner.act, greedy=greedy)
+        action, fault = traced("act", call, state.agent, _key(), state.batch_state.obs)
+        expected = (loop.num_envs, *space.shape)
+        if fault is not None:
+            yield fault
+        elif (getattr(action, "shape", None), action.dtype) != (expected, space.dtype):
+            yield Finding(
+                f"act with greedy={greedy} must return actions of {space.dtype} and shape "
+                f"{expected}, but returns {kind_of(action)}."
+            )
+
+
+def _keys(loop: LearningLoop) -> Iterator[Finding]:
+    """Trace with JAX's checker of key reuse, which follows only JAX's own kinds of keys."""
+    learner: Any = loop.learner
+    state = jax.eval_shape(loop.init, _key())
+    calls: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+        "init": (lambda key: learner.init(key, loop.num_envs), (_key(),)),
+        "update": (
+            lambda key, agent, batch_state: learner.update(key, agent, batch_state, loop),
+            (_key(), state.agent, state.batch_state),
+        ),
+        "act": (
+            functools.partial(learner.act, greedy=False),
+            (state.agent, _key(), state.batch_state.obs),
+        ),
+    }
+    for name, (function, arguments) in calls.items():
+        with jax.debug_key_reuse(new_val=True):
+            jitted = jax.jit(lambda *given, function=function: function(*given))
+            _, fault = called(name, lambda jitted=jitted, given=arguments: jitted.lower(*given))
+        if fault is not None and isinstance(fault.cause, jax.errors.KeyReuseError):
+            yield Finding(
+                f"{name} uses one random key for several draws, which makes them equal or "
+                "dependent: split it, or fold a number into it.",
+                fault.cause,
+            )
+        elif fault is not None:
+            yield fault
+
+
+def _seeds(loop: LearningLoop) -> Iterator[Finding]:
+    def trained(key: jax.Array) -> Any:
+        return loop.run(loop.init(key), jnp.int32(1), jnp.ones((), bool))
+
+    _, fault = traced("update", jax.vmap(trained), jax.random.split(_key(), 2))
+    if fault is not None:
+        yield Finding(f"{fault.sentence} Two seeds trained at once, by jax.vmap.", fault.cause)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Endless(Wrapper):
+    """The environment without ends, so that an episode's length counts the steps of an update."""
+
+    def step(self, key: jax.Array, state: Any, action: jax.Array, params: Any) -> Any:
+        obs, state, reward, done, _, info = self.env.step(key, state, action, params)
+        never = jnp.zeros_like(done)
+        return obs, state, reward, never, never, info
+
+
+def _steps(loop: LearningLoop) -> Iterator[Finding]:
+    endless = LearningLoop(_Endless(loop.envs.env), loop.learner, loop.num_envs)
+    state = jax.jit(endless.init)(_key())
+    result = jax.jit(lambda state: _update(endless, state)[1])(state)
+    counted = int(np.max(result.episode_length))
+    if counted != loop.learner.steps_per_update:
+        yield Finding(
+            f"update takes {counted} steps of each environment, but steps_per_update is "
+            f"{loop.learner.steps_per_update}."
+        )
+
+
+def _behaviour(loop: LearningLoop) -> Iterator[Finding]:
+    init, run = loop.jitted(donate=False)
+    state = init(_key())
+    before = _numbers(state.agent)
+    num_updates = loop.learner.first_learning_update(loop.num_envs) + _NUM_UPDATES
+    with count_compilations() as compilations:
+        for count in (num_updates, 1):
+            state, report = run(state, np.int32(count), np.bool_(False))  # noqa: FBT003
+            for part, is_bad in zip(PARTS, np.asarray(report.is_bad), strict=True):
+                if is_bad:
+                    yield Finding(f"{part} after {num_updates} updates.")
+                    return
+    if compilations.names.count("jit(run)") > 1:
+        yield Finding(
+            "update compiles again for the state that it returned itself: give each leaf of the "
+            "state of init a dtype.",
+            is_warning=True,
+        )
+    is_same = [np.array_equal(a, b) for a, b in zip(before, _numbers(state.agent), strict=True)]
+    if loop.learner.metric_names and all(is_same):
+        yield Finding(
+            f"nothing in the state changed in {num_updates + 1} updates.", is_warning=True
+        )
+    space: Any = loop.envs.env.action_space(loop.envs.env.default_params)
+    for greedy in (True, False):
+        act = jax.jit(functools.partial(loop.learner.act, greedy=greedy))
+        action = act(state.agent, _key(), state.batch_state.obs)
+        if not bool(np.all(jax.vmap(space.contains)(action))):
+            yield Finding(
+                f"act with greedy={greedy} returns actions out of {space}: the first is "
+                f"{np.asarray(action)[0]}."
+            )
+
+
+def _update(loop: LearningLoop, state: Any) -> Any:
+    learner: Any = loop.learner
+    return learner.update(_key(), state.agent, state.batch_state, loop)
+
+
+def _numbers(tree: Any) -> list[np.ndarray]:
+    return [np.asarray(numbers_of(leaf)) for leaf in jax.tree.leaves(tree)]
+
+
+def _key() -> jax.Array:
+    return jax.random.key(0)

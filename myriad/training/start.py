@@ -1,0 +1,151 @@
+"""What a new run begins with in place of a drawn agent: what another run's agent has learned.
+
+`train_and_evaluate(config, start_from=run)` reads it before the new run's folder is made.
+"""
+
+import dataclasses
+import warnings
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from myriad.agents import AGENTS
+from myriad.agents.controller import ControllerLearner
+from myriad.errors import InvalidArgumentError, shown
+from myriad.random import make_key
+from myriad.training.checkpoint import Checkpoints, arrays_by_name, require_kinds
+from myriad.training.config import TrainingConfig, read_fields
+from myriad.training.run_folder import RunFolder
+from myriad.xla import holds_keys, put_everywhere
+
+# Fields of a learner's state that begin afresh, as those in `Learner.per_device` do. Updates count
+# from 0, so that rates fall over the new run. The scale of a loss is soon found again.
+_AFRESH = frozenset({"num_updates", "loss_scale"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """What an agent had learned by a checkpoint of another run.
+
+    Attributes:
+        run_folder: the folder of that run.
+        update: the update of the checkpoint.
+        arrays: the leaves of the agent's state that the new run takes over, by name.
+    """
+
+    run_folder: Path
+    update: int
+    arrays: dict[str, np.ndarray]
+
+    @classmethod
+    def read(cls, run_folder: Path, config: TrainingConfig, update: int | None = None) -> "Start":
+        """Read what a new training begins with.
+
+        Args:
+            run_folder: the folder of the other run.
+            config: the new training.
+            update: the update of the checkpoint, by default of the newest.
+
+        Raises:
+            InvalidArgumentError: the folder holds no run of one such agent or no such checkpoint,
+                or the new training needs other shapes. The message names the first that differs.
+        """
+        folder = RunFolder(run_folder.absolute())
+        _require_same_agent(folder, config)
+        learner = config.learner
+        first = jax.eval_shape(lambda: learner.init(make_key(0), config.num_envs))
+        afresh = _AFRESH | (learner.per_device or frozenset())
+        checkpoints = Checkpoints(folder.checkpoints)
+
+        def taken(leaves: Any) -> dict[str, Any]:
+            names = [name for name in leaves if name.startswith("agent.")]
+            return {name: leaves[name] for name in names if _field(name) not in afresh}
+
+        def read(number: int) -> "Start":
+            path = checkpoints.folder / str(number)
+            needed = taken(jax.eval_shape(arrays_by_name, {"agent": first}))
+            held = taken(checkpoints.kinds(number))
+            require_kinds(path, *(_part(leaves, of_optimizer=False) for leaves in (held, needed)))
+            try:
+                require_kinds(path, *(_part(each, of_optimizer=True) for each in (held, needed)))
+            except InvalidArgumentError as error:
+                # Another optimiser is no reason to refuse what was learned.
+                warnings.warn(f"the optimiser begins afresh: {error}", UserWarning, stacklevel=5)
+                needed = _part(needed, of_optimizer=False)
+            return cls(folder.path, number, checkpoints.arrays(number, needed))
+
+        start = checkpoints.read_newest(read) if update is None else read(update)
+        if start is None:
+            raise InvalidArgumentError(
+                "start_from", f"must hold a checkpoint, but {folder.path} holds none yet."
+            )
+        return start
+
+    @classmethod
+    def of_record(cls, folder: RunFolder, config: TrainingConfig) -> "Start | None":
+        """Read again what a run began with, if it began with anything."""
+        record = folder.environment().get("start_from")
+        return record and cls.read(Path(record["run_folder"]), config, record["update"])
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What `environment.json` holds of it."""
+        return {"run_folder": str(self.run_folder), "update": self.update}
+
+    def into(self, agent: Any) -> Any:
+        """Return a learner's first state, or that of many seeds, with what was learned in it."""
+
+        def leaf(path: Any, drawn: jax.Array) -> jax.Array:
+            name = jax.tree_util.keystr(path, simple=True, separator=".")
+            learned = self.arrays.get(f"agent.{name}")
+            if learned is None or holds_keys(drawn):  # A key is the new run's own.
+                return drawn
+            # All seeds of a run begin with the same.
+            whole: Any = np.broadcast_to(learned, drawn.shape)
+            sharding: Any = drawn.sharding
+            return put_everywhere(whole, sharding)
+
+        return jax.tree_util.tree_map_with_path(leaf, agent)
+
+
+def _field(name: str) -> str:
+    """Return the field of the agent's state to which a leaf belongs."""
+    return name.split(".")[1]
+
+
+def _part(leaves: dict[str, Any], *, of_optimizer: bool) -> dict[str, Any]:
+    """Return the leaves of optimisers' states, or all others."""
+    return {
+        name: leaf
+        for name, leaf in leaves.items()
+        if _field(name).endswith("opt_state") == of_optimizer
+    }
+
+
+def _require_same_agent(folder: RunFolder, config: TrainingConfig) -> None:
+    """Raise InvalidArgumentError unless a run trained one agent of the kind that `config` has."""
+    if isinstance(config.learner, ControllerLearner):
+        raise InvalidArgumentError(
+            "start_from", f"must be left out for {config.agent}, which learns nothing."
+        )
+    # Nothing that the file names is imported.
+    theirs = read_fields(folder.config_toml(), trust=True, known=("env",))
+    if "seeds" in theirs:
+        raise InvalidArgumentError(
+            "start_from",
+            f"must be a run of one seed, but {folder.path} has the seeds {shown(theirs['seeds'])}.",
+        )
+    ours = config.fields()
+    # Equal shapes don't make equal networks, since an agent may keep its parameters as one vector.
+    for name in ("agent", "agent.network", "agent.hidden_sizes"):
+        has, needs = (fields.get(name) for fields in (theirs, ours))
+        if name == "agent":
+            has, needs = (AGENTS.resolve(str(each)) for each in (has, needs))
+        if has != needs:
+            raise InvalidArgumentError(
+                "start_from",
+                f"must have {name} = {shown(needs)}, as this training has, but {folder.path} has "
+                f"{shown(has)}.",
+            )

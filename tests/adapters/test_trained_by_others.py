@@ -1,0 +1,233 @@
+"""Other libraries train in Myriad's environments. Each library that is not installed is skipped."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from myriad import make_env, make_key
+from myriad.adapters import to_brax, to_gymnasium, to_gymnax, to_sb3
+from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
+
+ROOT = Path(__file__).parents[2]
+# These libraries warn of each other and of what they will change.
+pytestmark = pytest.mark.filterwarnings("default")
+
+# Short episodes, so that a test of a few steps sees them end.
+SHORT = {
+    "bucket-brigade": {"min_nights": 3},
+    "cartpole-control": {"max_steps": 7},
+    "pendulum-control": {"max_steps": 5},
+}
+# What the page's lines print, at the least: a random policy reaches 22 in CartPole and -1,200 in
+# Pendulum.
+LEAST = {"rejax": 40, "brax": -1500, "stable_baselines3": 100}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("library", LEAST)
+def test_the_lines_of_the_page_train(library):
+    pytest.importorskip(library)
+    page = (ROOT / "docs" / "adapters.md").read_text()
+    (code,) = re.findall(
+        rf"<!-- not run: needs {library} -->\n```python\n(.*?)```", page, re.DOTALL
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert run.returncode == 0, run.stderr
+    assert float(run.stdout.split()[-1]) > LEAST[library], run.stdout
+
+
+# --- gymnax 0.0.x ---------------------------------------------------------------------------------
+
+
+def old_gymnax(name, **options):
+    pytest.importorskip("gymnax")
+    env = make_env(name, **options)
+    return env, to_gymnax(env, version="0.0.9")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHORT)
+def test_steps_of_the_old_form_are_the_environments_own_and_reset_by_themselves(name):
+    env, adapted = old_gymnax(name, **SHORT[name])
+    params, own_params = adapted.default_params, env.default_params
+    own_reset, own_step = jax.jit(env.reset), jax.jit(env.step)
+    # As purejaxrl's keys are.
+    key, reset_key = jax.random.key_data(jax.random.split(jax.random.key(0)))
+    obs, state = adapted.reset(reset_key, params)
+    np.testing.assert_array_equal(
+        obs, own_reset(jax.random.wrap_key_data(reset_key), own_params)[0]
+    )
+    ends = 0
+    for _ in range(12):
+        key, act_key, step_key = jax.random.split(jax.random.wrap_key_data(key), 3)
+        action = env.action_space(own_params).sample(act_key)
+        own_key, own_reset_key = jax.random.split(step_key)
+        expected = own_step(own_key, state.env_state, action, own_params)
+        obs, state, reward, done, info = adapted.step(
+            jax.random.key_data(step_key), state, action, params
+        )
+        terminated, truncated = expected[3:5]
+        assert bool(done) == bool(terminated | truncated)
+        assert info["discount"] == 1 - terminated
+        np.testing.assert_allclose(reward, expected[2], rtol=1e-5)
+        first = own_reset(own_reset_key, own_params)[0]
+        np.testing.assert_allclose(obs, first if done else expected[0], rtol=1e-5, atol=1e-5)
+        ends += int(done)
+        key = jax.random.key_data(key)
+    assert ends > 0
+
+
+def test_the_limit_of_the_old_form_is_the_environments_own_and_can_be_lowered():
+    _, env = old_gymnax("cartpole-control", max_steps=9)
+    assert env.default_params.max_steps_in_episode == 9
+    assert env.default_params.env_params.max_steps == 9
+    params = env.default_params.replace(max_steps_in_episode=2)
+    _, state = env.reset(make_key(0), params)
+    ends = []
+    for step in range(4):
+        _, state, _, done, info = env.step(make_key(step), state, step % 2, params)
+        ends.append((bool(done), float(info["discount"])))
+    assert ends == [(False, 1), (True, 1)] * 2
+
+
+def test_an_action_without_the_axis_of_its_only_component_is_accepted():
+    _, env = old_gymnax("pendulum-control")
+    params = env.default_params
+    _, state = env.reset(make_key(0), params)
+    with_axis, without = (
+        env.step(make_key(1), state, action, params)[0] for action in (jnp.ones(1), jnp.float32(1))
+    )
+    np.testing.assert_array_equal(with_axis, without)
+
+
+def test_an_unknown_version_of_gymnax_is_refused():
+    pytest.importorskip("gymnax")
+    with pytest.raises(UnknownNameError, match=r"unknown version of gymnax '0\.9'"):
+        to_gymnax(make_env("cartpole-control"), version="0.9")
+
+
+# --- brax -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_brax_steps_are_the_environments_own_and_a_truncation_is_a_time_out():
+    pytest.importorskip("brax")
+    own = make_env("pendulum-control", max_steps=3)
+    env = to_brax(own)
+    assert (env.observation_size, env.action_size, env.backend) == (3, 1, "myriad")
+    state = jax.jit(env.reset)(make_key(0))
+    step = jax.jit(env.step)
+    outs = []
+    for action in (-1.0, 0.25, 1.0):
+        key = jax.random.split(state.info["rng"])[1]
+        expected = own.step(
+            key, state.pipeline_state, jnp.float32([2 * action]), own.default_params
+        )
+        state = step(state, jnp.float32([action]))
+        np.testing.assert_allclose(state.obs, expected[0], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(state.reward, expected[2], rtol=1e-5)
+        outs.append((float(state.done), float(state.info["time_out"])))
+    assert outs == [(0, 0), (0, 0), (1, 1)]
+
+
+@pytest.mark.slow
+def test_braxs_own_wrapper_starts_the_next_episode_and_counts_its_steps():
+    pytest.importorskip("brax")
+    from brax.envs.wrappers.training import EvalWrapper, wrap
+
+    env = EvalWrapper(wrap(to_brax(make_env("pendulum-control", max_steps=3)), episode_length=100))
+    state = jax.jit(env.reset)(jax.random.split(jax.random.PRNGKey(0), 4))  # noqa: TID251 (as brax)
+    first, step = state.obs, jax.jit(env.step)
+    for index in range(6):
+        state = step(state, jnp.zeros((4, 1)))
+        assert state.done.tolist() == [float(index % 3 == 2)] * 4
+        assert state.info["time_out"].tolist() == state.done.tolist()
+    np.testing.assert_array_equal(state.obs, first)
+    assert state.info["eval_metrics"].episode_steps.tolist() == [3] * 4
+
+
+def test_an_environment_of_choices_is_refused_for_brax():
+    pytest.importorskip("brax")
+    with pytest.raises(InvalidArgumentError, match=r"bounded continuous actions.*Discrete\(n=2\)"):
+        to_brax(make_env("cartpole-control"))
+
+
+# --- Stable-Baselines3 ----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHORT)
+def test_the_vec_env_equals_stable_baselines3s_own_over_single_environments(name):
+    pytest.importorskip("stable_baselines3")
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    env = make_env(name, **SHORT[name])
+    ours, theirs = to_sb3(env, 3), DummyVecEnv([lambda: to_gymnasium(env)] * 3)
+    assert ours.observation_space == theirs.observation_space
+    assert ours.action_space == theirs.action_space
+    assert ours.seed(5) == theirs.seed(5)
+    np.testing.assert_allclose(ours.reset(), theirs.reset(), rtol=1e-6)
+    ours.action_space.seed(0)
+    ends = 0
+    for _ in range(12):
+        actions = np.stack([ours.action_space.sample() for _ in range(3)])
+        obs, rewards, dones, infos = ours.step(actions)
+        expected = theirs.step(actions)
+        np.testing.assert_allclose(obs, expected[0], rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(rewards, expected[1], rtol=1e-6)
+        np.testing.assert_array_equal(dones, expected[2])
+        assert (obs.dtype, rewards.dtype) == (expected[0].dtype, expected[1].dtype)
+        for info, other in zip(infos, expected[3], strict=True):
+            # The single one says of each step that it is not truncated, which nobody reads.
+            assert info.keys() | {"TimeLimit.truncated"} == other.keys()
+            assert info.get("TimeLimit.truncated", False) == other["TimeLimit.truncated"]
+            for key in info.keys() - {"TimeLimit.truncated"}:
+                np.testing.assert_allclose(info[key], other[key], rtol=1e-6, atol=1e-6)
+        ends += dones.sum()
+    assert ends > 0
+
+
+def test_the_vec_env_names_its_environment_and_refuses_to_change_it():
+    pytest.importorskip("stable_baselines3")
+    env = make_env("cartpole-control")
+    envs = to_sb3(env, 2)
+    assert envs.get_attr("default_params") == [env.default_params] * 2
+    assert envs.get_attr("default_params", indices=1) == [env.default_params]
+    assert envs.render_mode is None
+    assert not any(envs.env_is_wrapped(object))
+    with pytest.raises(NotImplementedError, match="other fields to make_env"):
+        envs.set_attr("default_params", None)
+    images = to_sb3(env, 2, render_mode="rgb_array")
+    images.reset()
+    assert images.render().shape[2:] == (3,)
+    images.close()
+
+
+# --- without the libraries ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("adapter", "package", "extra"),
+    [(to_brax, "brax", "brax"), (lambda env: to_sb3(env, 2), "stable_baselines3", "sb3")],
+)
+def test_a_missing_library_is_named_with_the_command_that_installs_it(
+    adapter, package, extra, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(
+        NotInstalledError, match=rf"needs {package}.*pip install 'myriad\[{extra}\]'"
+    ):
+        adapter(make_env("cartpole-control"))

@@ -1,0 +1,150 @@
+"""TD3: its gradient steps against plain ones of algorithm 1, and learning."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.flatten_util import ravel_pytree
+
+from myriad import make_env
+from myriad.agents import make_learner
+from myriad.agents.agent import alone
+from myriad.agents.replay import ReplayRing
+from myriad.agents.td3 import TD3
+from myriad.errors import InvalidArgumentError
+from myriad.random import make_key
+from myriad.training.evaluation import Evaluation
+from myriad.training.loop import LearningLoop
+
+SMALL = {"hidden_sizes": (8, 8), "batch_size": 16, "buffer_size": 100, "learning_starts": 20}
+RATE = 1e-2
+
+
+def td3(**options):
+    return TD3.create(make_env("pendulum-control"), **SMALL | options)
+
+
+def train(learner, num_envs, num_updates):
+    loop = LearningLoop(learner.env, learner, num_envs)
+    state = jax.jit(loop.init)(make_key(0))
+    return jax.jit(loop.run)(state, np.int32(num_updates), np.bool_(1))[0]
+
+
+def apply(layers, inputs):
+    hidden = inputs
+    for i in range(2):
+        layer = layers["params"][f"Dense_{i}"]
+        hidden = jnp.maximum(hidden @ layer["kernel"] + layer["bias"], 0)
+    return hidden @ layers["params"]["Dense_2"]["kernel"] + layers["params"]["Dense_2"]["bias"]
+
+
+def q_value(critic, obs, action):
+    return apply(critic, jnp.concatenate([obs, action], axis=1))[:, 0]
+
+
+def critic_loss(critics, targets, target_actor, batch, noise):
+    noise = jnp.clip(0.2 * noise, -0.5, 0.5)
+    action = jnp.clip(jnp.tanh(apply(target_actor, batch.next_obs)) + noise, -1, 1)
+    least = jnp.minimum(*[q_value(target, batch.next_obs, action) for target in targets])
+    y = batch.reward + batch.discount * least
+    return sum(jnp.mean((q_value(critic, batch.obs, batch.action) - y) ** 2) for critic in critics)
+
+
+def actor_loss(actor, critic, batch):
+    return -jnp.mean(q_value(critic, batch.obs, jnp.tanh(apply(actor, batch.obs))))
+
+
+@pytest.mark.slow
+def test_gradient_steps_are_those_of_optax_and_the_actor_takes_every_second():
+    learner = td3(gradient_steps=3, learning_rate=RATE, polyak=0.9)
+    before = train(learner, 4, 10)
+    state, key = before.agent, make_key(3)
+    after, metrics = jax.jit(lambda: learner.learn(key, state, before.batch_state, None, alone))()
+
+    # The same draws, in the order of the gradient steps.
+    ring = ReplayRing(learner.buffer_size, 4)
+    slots = ring.draw(jax.random.fold_in(key, 1), state.replay, 3 * 16).reshape(3, 16)
+    noises = jax.random.normal(jax.random.fold_in(key, 2), (3, 16, 1))
+    of_actor, of_critic = learner._actor.unravel, learner._critics.network.unravel
+    size = learner._critics.size
+    actor, critics = (
+        of_actor(state.actor.params),
+        list(map(of_critic, state.critics.params.reshape(2, -1))),
+    )
+    slow_actor = of_actor(state.target_params[: -2 * size])
+    slow = list(map(of_critic, state.target_params[-2 * size :].reshape(2, -1)))
+    rule = optax.adam(RATE)
+    actor_opt, critic_opt = (
+        (optimizer.opt_state, *rule.init(jnp.zeros(1))[1:])
+        for optimizer in (state.actor, state.critics)
+    )
+    first_step, losses = 3 * int(state.num_updates), []
+    for i, (noise, rows) in enumerate(zip(noises, slots, strict=True)):
+        batch = ring.at(state.replay, rows)
+        batch = dataclasses.replace(
+            batch,
+            obs=state.obs_stats.normalize(batch.obs),
+            next_obs=state.obs_stats.normalize(batch.next_obs),
+        )
+        loss, gradient = jax.value_and_grad(critic_loss)(critics, slow, slow_actor, batch, noise)
+        losses.append(loss)
+        flat, unravel = ravel_pytree(critics)
+        step, critic_opt = rule.update(ravel_pytree(gradient)[0], critic_opt)
+        critics = unravel(flat + step)
+        if (first_step + i + 1) % 2:
+            continue
+        gradient = jax.grad(actor_loss)(actor, critics[0], batch)
+        flat, unravel = ravel_pytree(actor)
+        step, actor_opt = rule.update(ravel_pytree(gradient)[0], actor_opt)
+        actor = unravel(flat + step)
+        slow_actor, slow = jax.tree.map(
+            lambda old, new: 0.9 * old + 0.1 * new, (slow_actor, slow), (actor, critics)
+        )
+    tolerance = {"rtol": 1e-3, "atol": 1e-4}
+    np.testing.assert_allclose(after.actor.params, ravel_pytree(actor)[0], **tolerance)
+    np.testing.assert_allclose(after.critics.params, ravel_pytree(critics)[0], **tolerance)
+    np.testing.assert_allclose(
+        after.target_params, ravel_pytree([slow_actor, *slow])[0], **tolerance
+    )
+    np.testing.assert_allclose(metrics["critic_loss"], np.mean(losses), rtol=1e-3)
+
+
+def test_actions_are_uniform_before_learning_and_near_the_actors_after():
+    learner = td3(exploration_noise=0.05)
+    keys = jax.random.split(jax.random.key(0), 4_000)
+    uniform = learner._uniform(keys)
+    assert float(uniform.min()) >= -1
+    np.testing.assert_allclose([uniform.mean(), uniform.var()], [0, 1 / 3], atol=0.03)
+    state = learner.init(make_key(0), 4)
+    obs = jnp.broadcast_to(jnp.float32([0.1, 0.2, 0.3]), (4_000, 3))
+    noisy = learner._noisy(state, keys, obs)
+    np.testing.assert_allclose(noisy.mean(0), learner._choice(state, obs)[0], atol=0.01)
+    np.testing.assert_allclose(noisy.std(), 0.05, rtol=0.05)
+
+
+def test_actions_without_bounds_and_noise_below_zero_are_refused():
+    with pytest.raises(InvalidArgumentError, match="TD3 learn actions in a Box with bounds"):
+        TD3.create(make_env("cartpole-control"))
+    with pytest.raises(InvalidArgumentError, match="target_noise must be a finite number"):
+        td3(target_noise=-0.1)
+
+
+@pytest.mark.slow
+def test_float16_needs_a_loss_scale_for_actor_and_critics():
+    learner = td3(compute_dtype="float16", output_dtype="float16", param_dtype="bfloat16")
+    state = train(learner, 4, 20).agent
+    assert all(jnp.isfinite(part.params).all() for part in (state.actor, state.critics))
+    assert state.actor.loss_scale is not None
+    assert state.actor.params.dtype == jnp.bfloat16
+
+
+@pytest.mark.slow
+def test_it_swings_the_pendulum_up_within_16000_steps():
+    learner = make_learner("td3", make_env("pendulum-control"), 8)
+    state = train(learner, 8, 2_000).agent
+    evaluation = Evaluation(learner.env, learner, 64, max_steps=200)
+    returns, _ = jax.jit(evaluation.returns)(state, make_key(1))
+    assert returns.mean() > -250

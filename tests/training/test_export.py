@@ -1,0 +1,102 @@
+"""An exported agent acts without Myriad as it does in Myriad."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from myriad import create_config, load_agent, train_and_evaluate
+from myriad.cli import main
+
+PAGE = Path(__file__).parents[2] / "docs" / "export.md"
+LOADERS = re.findall(
+    r"test_export.py runs it -->\n```python\n(.*?)```", PAGE.read_text(), re.DOTALL
+)
+AFTERWARDS = """
+import sys
+assert "myriad" not in sys.modules
+np.save("actions.npy", act(np.load("obs.npy")))
+"""
+NEEDED = {"stablehlo": "flatbuffers", "safetensors": "safetensors"}
+OF_AGENT = {
+    "ppo": ("cartpole", {"agent.rollout_steps": 32}),
+    "dqn": ("cartpole", {"buffer_size": 64, "agent.learning_starts": 16}),
+    "pqn": ("cartpole", {"agent.rollout_steps": 16}),
+    "sac": ("pendulum", {"buffer_size": 64, "agent.learning_starts": 16}),
+}
+
+
+def run_of(agent, folder):
+    env, options = OF_AGENT[agent]
+    sizes = {"num_envs": 4, "total_steps": 1024, "agent.hidden_sizes": (8,)}
+    train_and_evaluate(create_config(env, agent, **sizes | options), folder, quiet=True)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", NEEDED)
+def test_the_code_of_the_page_chooses_the_agents_actions(form, tmp_path, capsys):
+    pytest.importorskip(NEEDED[form])
+    run = run_of("ppo", tmp_path / "run")
+    output = tmp_path / f"agent.{form}"
+    command = ["export", str(run), "--format", form, "--output", str(output)]
+    assert main(command) == 0
+    assert capsys.readouterr().out.startswith(f"{output}: ")
+    assert main(command) == 2
+    assert "exists: name another file" in capsys.readouterr().err
+    obs = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
+    np.save(tmp_path / "obs.npy", obs)
+    (code,) = (each for each in LOADERS if output.name in each)
+    assert len(code.splitlines()) <= 24
+    subprocess.run([sys.executable, "-c", code + AFTERWARDS], cwd=tmp_path, check=True)
+    agent = load_agent(run)[2]
+    expected = jax.vmap(agent.act, (None, 0))(jax.random.key(0), obs)
+    assert 0 < np.mean(expected) < 1
+    np.testing.assert_array_equal(np.load(tmp_path / "actions.npy"), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", [name for name in OF_AGENT if name != "ppo"])
+def test_every_learner_is_exported(agent, tmp_path):
+    pytest.importorskip("flatbuffers")
+    numpy = pytest.importorskip("safetensors.numpy")
+    run = run_of(agent, tmp_path / "run")
+    for form in NEEDED:
+        assert main(["export", str(run), "--format", form]) == 0
+    _, env, policy = load_agent(run)
+    size = env.observation_space(env.default_params).shape[0]
+    obs = np.random.default_rng(0).normal(size=(5, size)).astype(np.float32)
+    program = jax.export.deserialize((run / "agent.stablehlo").read_bytes())
+    expected = jax.vmap(policy.act, (None, 0))(jax.random.key(0), obs)
+    np.testing.assert_allclose(program.call(obs), expected, rtol=1e-5)
+    arrays = numpy.load_file(run / "agent.safetensors")
+    owner = "actor" if agent == "sac" else "network"
+    assert arrays[f"params.{owner}.params.Dense_0.kernel"].shape == (size, 8)
+    np.testing.assert_array_equal(arrays["obs_stats.mean"], policy.state.obs_stats.mean)
+
+
+def test_what_cannot_be_exported_is_refused(tmp_path, capsys, monkeypatch):
+    config = create_config("cartpole", "pid", num_envs=2, steps_per_env=64)
+    train_and_evaluate(config, tmp_path / "pid", quiet=True)
+    for argv, sentence in (
+        ([str(tmp_path / "pid"), "--format", "stablehlo"], "holds pid, which learns nothing"),
+        ([str(tmp_path / "no"), "--format", "stablehlo"], "is not a run folder"),
+    ):
+        assert main(["export", *argv]) == 2
+        assert sentence in capsys.readouterr().err
+    assert main(["export", str(tmp_path / "pid"), "--format", "onnx"]) == 2
+    assert not list(tmp_path.glob("**/agent.*"))
+
+
+@pytest.mark.slow
+def test_a_library_that_is_missing_is_named(tmp_path, capsys, monkeypatch):
+    run = run_of("ppo", tmp_path / "run")
+    monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
+    assert main(["export", str(run), "--format", "safetensors"]) == 2
+    assert "pip install safetensors" in capsys.readouterr().err
+    assert json.loads((run / "environment.json").read_text())  # The run is as it was.

@@ -1,0 +1,173 @@
+"""A new run begins with what the agent of another run learned, and all else is its own."""
+
+import json
+import shutil
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from myriad import create_config, load_agent, resume, train_and_evaluate
+from myriad.cli import main
+from myriad.errors import InvalidArgumentError
+from myriad.training.callbacks import Callback
+from myriad.training.checkpoint import Checkpoints
+
+SIZES: dict[str, Any] = {"num_envs": 4, "total_steps": 512, "agent.hidden_sizes": (8,)}
+OF_AGENT: dict[str, dict[str, Any]] = {
+    "ppo": {"agent.rollout_steps": 16},
+    "dqn": {"buffer_size": 64, "agent.learning_starts": 16},
+    "pqn": {"agent.rollout_steps": 16},
+    "sac": {"buffer_size": 64, "agent.learning_starts": 16},
+}
+# Fields that are the new run's own.
+OWN = {"num_updates", "running_return", "replay", "pending", "priorities"}
+
+
+class First(Callback):
+    """Keeps the agent's state from before the first update."""
+
+    def on_start(self, run):
+        self.state = jax.device_get(run.agent_state)
+        self.steps = run.steps
+
+
+class Killed(Callback):
+    """Ends a run before it saves anything."""
+
+    def on_evaluation(self, run):
+        raise RuntimeError
+
+
+def config_of(agent, **changes: Any):
+    env = "pendulum" if agent == "sac" else "cartpole"
+    return create_config(env, agent, **SIZES | OF_AGENT[agent] | changes)
+
+
+def trained(folder, agent="ppo", changes=()):
+    train_and_evaluate(config_of(agent, **dict(changes)), folder, quiet=True)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", OF_AGENT)
+def test_a_run_begins_with_the_weights_and_moments_of_another(agent, tmp_path):
+    run = trained(tmp_path / "run", agent)
+    learned = jax.device_get(load_agent(run)[2].state)
+    first = First()
+    sizes = {"num_envs": 8, "seed": 5, "agent.learning_rate": 1e-5}
+    config = config_of(agent, **sizes, **({"buffer_size": 32} if agent in ("dqn", "sac") else {}))
+    new = tmp_path / "new"
+    train_and_evaluate(config, new, quiet=True, start_from=run, callbacks=[first])
+    assert first.steps == 0
+    for field, value in vars(first.state).items():
+        if field in OWN:
+            assert not any(leaf.any() for leaf in jax.tree.leaves(value)), field
+        else:
+            jax.tree.map(np.testing.assert_array_equal, value, getattr(learned, field))
+    newest = Checkpoints(run / "checkpoints").latest()
+    record = json.loads((new / "environment.json").read_text())
+    assert record["start_from"] == {"run_folder": str(run), "update": newest}
+    shutil.rmtree(run)
+    resume(new, quiet=True)  # It has a checkpoint of its own by now.
+
+
+@pytest.mark.slow
+def test_all_seeds_begin_with_the_same(tmp_path):
+    run = trained(tmp_path / "run")
+    learned = load_agent(run)[2].state
+    first = First()
+    config = config_of("ppo", seeds=[3, 4, 5])
+    train_and_evaluate(config, tmp_path / "new", quiet=True, start_from=run, callbacks=[first])
+    for leaf, of_run in zip(
+        jax.tree.leaves(first.state.params), jax.tree.leaves(learned.params), strict=True
+    ):
+        np.testing.assert_array_equal(leaf, np.broadcast_to(of_run, leaf.shape))
+    with pytest.raises(InvalidArgumentError, match=r"one seed, but .*new has the seeds \[3, 4, 5"):
+        train_and_evaluate(config_of("ppo"), tmp_path / "x", start_from=tmp_path / "new")
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_before_its_first_checkpoint_begins_the_same_again(tmp_path):
+    run = trained(tmp_path / "run")
+    config = config_of("ppo", seed=7)
+    whole = train_and_evaluate(config, tmp_path / "whole", quiet=True, start_from=run)
+    new = tmp_path / "new"
+    with pytest.raises(RuntimeError):
+        train_and_evaluate(config, new, quiet=True, start_from=run, callbacks=[Killed()])
+    assert Checkpoints(new / "checkpoints").latest() is None
+    again = resume(new, quiet=True)
+    jax.tree.map(np.testing.assert_array_equal, again.agent_state, whole.agent_state)
+    (new / "environment.json").write_text("[")
+    shutil.rmtree(new / "checkpoints")
+    with pytest.raises(InvalidArgumentError, match=r"environment\.json is damaged"):
+        resume(new, quiet=True)
+
+
+@pytest.mark.slow
+def test_another_optimiser_begins_afresh_with_a_warning(tmp_path, monkeypatch):
+    run = trained(tmp_path / "run")
+    held = Checkpoints.kinds
+    monkeypatch.setattr(
+        Checkpoints,
+        "kinds",
+        lambda self, update: {k: v for k, v in held(self, update).items() if ".mu" not in k},
+    )
+    first = First()
+    with pytest.warns(UserWarning, match="optimiser begins afresh: .*opt_state.*as nothing"):
+        train_and_evaluate(
+            config_of("ppo"), tmp_path / "new", quiet=True, start_from=run, callbacks=[first]
+        )
+    assert not any(leaf.any() for leaf in jax.tree.leaves(first.state.opt_state))
+    assert first.state.obs_stats.count > 0
+
+
+@pytest.mark.slow
+def test_what_does_not_fit_is_refused_with_both_shapes_and_leaves_no_folder(tmp_path, capsys):
+    run = trained(tmp_path / "run")
+    continuous = {**SIZES, **OF_AGENT["ppo"]}
+    refused = [
+        (config_of("ppo", **{"agent.hidden_sizes": (16,)}), r"hidden_sizes = \[16\].*has \[8\]"),
+        (
+            create_config("pendulum", "ppo", **continuous),
+            r"agent\.obs_stats\.mean as float32\[4\], but .* needs float32\[3\]",
+        ),
+        (
+            config_of("ppo", **{"agent.normalize_observations": False}),
+            r"agent\.obs_stats\.count as float32\[\], but .* needs nothing",
+        ),
+        (config_of("dqn"), "start_from must have agent = 'dqn'"),
+        (create_config("cartpole", "pid", 4, 64), "start_from must be left out for pid"),
+    ]
+    for config, sentence in refused:
+        with pytest.raises(InvalidArgumentError, match=sentence):
+            train_and_evaluate(config, tmp_path / "new", start_from=run)
+    shutil.rmtree(run / "checkpoints")
+    command = ["train", "--start-from", str(run), "--run-folder", str(tmp_path / "new")]
+    for argv, sentence in (
+        (command, "--start-from must hold a checkpoint"),
+        ([*command, "--agent.hidden-sizes=[16]"], "--start-from must have agent.hidden_sizes"),
+        (["train", "--start-from", str(tmp_path / "no")], "no/config.toml can't be read"),
+        (["train", "--resume", str(run), "--start-from", str(run)], "so --start-from can't be"),
+    ):
+        assert main(argv) == 2
+        assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.slow
+def test_a_shell_starts_from_a_run_with_its_fields_and_changes_some(tmp_path, capsys):
+    run = trained(tmp_path / "run", changes={"env.gravity": 3.7})
+    new = tmp_path / "new"
+    changes = ["--total-steps", "1024", "--agent.learning-rate", "1e-5", "--quiet"]
+    command = ["train", "--start-from", str(run), *changes, "--run-folder"]
+    assert main([*command, str(new)]) == 0
+    config = load_agent(new)[0]
+    assert (config.steps_per_env, config.agent_options["learning_rate"]) == (256, 1e-5)
+    assert config.env_options["gravity"] == 3.7
+    # Another task's parameters are its own, even where they have the same names.
+    assert main([*command, str(tmp_path / "other"), "--env", "cartpole-sysid"]) == 2
+    assert "agent.obs_stats.mean as float32[4]" in capsys.readouterr().err
+    assert main([*command, str(tmp_path / "same"), "--env", "CartPole-v1"]) == 0
+    assert load_agent(tmp_path / "same")[0].env_options["gravity"] == 3.7
