@@ -17,7 +17,6 @@ Exit codes: 0 found, 2 wrong usage, 3 could not tell.
 import argparse
 import dataclasses
 import random
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -79,7 +78,7 @@ def find(options: argparse.Namespace) -> int:
     commits = commits_between(good, bad, config.folder / config.benchmark_dir, root)
     with checked_out(file, good, bad, python=options.python, suite=bad) as sides:
         rules = read_rules(*find_rules(sides.head.root / sides.config.folder))
-        rows = discover(sides, rules, "", Progress(_say))
+        rows = discover(sides, rules, "", Progress())
     found = {row.name: row.benchmark for row in rows if row.benchmark.kind != MODULE}
     if options.benchmark not in found:
         raise UsageError(
@@ -232,10 +231,10 @@ class Search:
             return None, str(error), row
 
     def _measure(self, row: Row, sides: Sides) -> tuple[bool | None, str, Row]:
-        (row,) = inspect(Run(sides, self.rules, self.core, Progress(_say)), [row])
+        (row,) = inspect(Run(sides, self.rules, self.core, Progress()), [row])
         if not row.is_comparable:
             return None, _why_unknown(row), row
-        progress = Progress(_say, time.monotonic() + self.rules.timing.budget_s)
+        progress = Progress(time.monotonic() + self.rules.timing.budget_s)
         run = Run(sides, self.rules, self.core, progress)
         if self.metric == "time":
             return _compare_time(run, row)
@@ -270,8 +269,3 @@ def _why_unknown(row: Row) -> str:
 def _could_not_tell(reason: str) -> int:
     print(f"COULD NOT TELL: {reason}")
     return 3
-
-
-def _say(text: str) -> None:
-    """Print progress to stderr, because the result goes to stdout."""
-    print(text, file=sys.stderr, flush=True)

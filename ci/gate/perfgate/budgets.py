@@ -47,7 +47,8 @@ def check_budgets(
     by_name = {row.name: row for row in rows}
     found = []
     for budget in rules.budget:
-        meant = [row for row in rows if _fits(budget, row)]
+        there = [row for row in rows if row.state != "gone"]
+        meant = [row for row in there if re.search(budget.benchmark, row.name)]
         is_elsewhere = not meant or budget.over not in {"", *by_name}
         if (is_part and is_elsewhere) or (not timing and budget.metric in _CLOCKS):
             continue
@@ -58,10 +59,6 @@ def check_budgets(
         if not meant:
             found.append(BudgetFinding(budget, budget.benchmark, None, NO_SUCH_BENCHMARK))
     return found
-
-
-def _fits(budget: Budget, row: Row) -> bool:
-    return row.state != "gone" and re.search(budget.benchmark, row.name) is not None
 
 
 def _figure(budget: Budget, row: Row, rows: Mapping[str, Row]) -> float | None:

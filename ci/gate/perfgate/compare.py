@@ -26,7 +26,7 @@ from perfgate.measure.discovery import discover
 from perfgate.measure.explanation import explain
 from perfgate.measure.inspection import inspect
 from perfgate.measure.pairing import Session
-from perfgate.measure.progress import Progress, Run, run_key
+from perfgate.measure.progress import Progress, Run, run_key, say
 from perfgate.options import DEFAULT_OUTPUT
 from perfgate.report.gate_json import as_json
 from perfgate.report.markdown import markdown
@@ -54,14 +54,14 @@ def run(options: argparse.Namespace) -> int:
     place = (options.suite_config, options.base, options.head, options.pytest_benchmark)
     with checked_out(*place, python=options.python) as sides:
         rules = _rules_of(sides, options)
-        progress = Progress(_say, start + first_runs_s(rules.timing))
+        progress = Progress(start + first_runs_s(rules.timing))
         rows = _selected(discover(sides, rules, options.bench, progress), options)
         # Somebody who passes --time-identical or --rules wants to see the benchmarks run.
         if sides.only_documentation and not options.time_identical and not options.rules:
             rows = [_not_run(row, NotRun.DOCUMENTATION) for row in rows]
         progress.read(options.output, run_key(sides, rules, options))
         if progress.rows:
-            _say(f"continuing an unfinished run, which has measured {len(progress.rows)} rows")
+            say(f"continuing an unfinished run, which has measured {len(progress.rows)} rows")
 
         def report(pairs: int = 0) -> Result:
             """Write the report on the run so far. What was not reached says so."""
@@ -84,7 +84,8 @@ def run(options: argparse.Namespace) -> int:
                 elapsed_s=time.monotonic() - start,
                 seed=options.seed,
             )
-            _write(result, options)
+            replace_text(options.output / "gate.md", markdown(result))
+            replace_text(options.output / "gate.json", as_json(result))
             return result
 
         report()  # an interrupted run must not leave an older report behind
@@ -236,13 +237,3 @@ def _make_output(folder: Path) -> None:
             replace_text(folder / ".gitignore", "*\n")
     except OSError as error:
         raise UsageError(f"--output {folder} can't be written: {error.strerror}.") from None
-
-
-def _write(result: Result, options: argparse.Namespace) -> None:
-    replace_text(options.output / "gate.md", markdown(result))
-    replace_text(options.output / "gate.json", as_json(result))
-
-
-def _say(text: str) -> None:
-    """Print progress to stderr, because only the report goes to stdout."""
-    print(text, file=sys.stderr, flush=True)

@@ -5,4 +5,21 @@ Tests about counting run twice: without it, and with what `fixtures/workers` has
 
 import os
 
+import pytest
+
+from gate_repository import make_repository, write_fake_uv
+from perfgate.source import environments
+
 os.environ["GATE_NO_COUNTERS"] = "1"
+
+
+@pytest.fixture
+def repository(tmp_path):
+    return make_repository(tmp_path)
+
+
+@pytest.fixture
+def fake_uv(tmp_path, monkeypatch):
+    log = write_fake_uv(tmp_path / "tools")
+    monkeypatch.setattr(environments, "find_uv_bin", lambda: str(log.with_name("uv")))
+    return log

@@ -6,14 +6,7 @@ import re
 
 import pytest
 
-from gate_repository import make_repository
-
 CACHED = "basics.Cached.time_cached"
-
-
-@pytest.fixture
-def repository(tmp_path):
-    return make_repository(tmp_path)
 
 
 @pytest.mark.slow

@@ -147,11 +147,11 @@ def test_pairs_of_a_run_that_was_cut_off_count_in_the_next(tmp_path):
         evidence.add(pair)
     row = Row(benchmark, base=run, head=run, changes=(change,), evidence=evidence, causes=("why",))
     row = replace(row, timed_s={"base": (0.1,), "head": (0.12,)})
-    progress = Progress(pytest.fail)
+    progress = Progress()
     progress.read(tmp_path, "key")
     progress.keep([row])
 
-    continued = Progress(pytest.fail)
+    continued = Progress()
     continued.read(tmp_path, "key")
     rng = random.Random(0)  # noqa: S311
     session = Session(Run(None, Rules(), None, continued), rng)
@@ -161,7 +161,7 @@ def test_pairs_of_a_run_that_was_cut_off_count_in_the_next(tmp_path):
     assert opened.evidence.suspected
     damaged = next((tmp_path / "unfinished" / "key").iterdir())
     damaged.write_text(damaged.read_text()[:-9])
-    other = Progress(pytest.fail)
+    other = Progress()
     other.read(tmp_path, "key")
     assert not other.rows
     other.read(tmp_path, "another key")

@@ -37,7 +37,10 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    remote = _address(options.remote)
+    names = git("remote", cwd=Path()).split() if Path(".git").exists() else []
+    remote = options.remote
+    if remote in names:
+        remote = git("remote", "get-url", remote, cwd=Path())
     _authorise(remote)
     command = fetch if options.command == "fetch" else push
     results, _ = find_results(options)
@@ -67,11 +70,6 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         help="replace these files when they change, such as 'parts/*.json'; repeatable",
     )
     return parser.parse_args(argv)
-
-
-def _address(remote: str) -> str:
-    names = git("remote", cwd=Path()).split() if Path(".git").exists() else []
-    return git("remote", "get-url", remote, cwd=Path()) if remote in names else remote
 
 
 def _authorise(remote: str) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from perfgate.config import CHANGED, SAME, UNSURE, WORSE, Direction, MetricRule, Rules
 from perfgate.measure.inspection import inspect_afresh
-from perfgate.measure.progress import Run
+from perfgate.measure.progress import Run, say
 from perfgate.measure.workers import SKIPPED_NOW, TimeSpentError
 from perfgate.metrics import compare_metrics
 from perfgate.rows import Change, Row
@@ -100,7 +100,7 @@ def _confirm(run: Run, row: Row, suspects: Sequence[_Suspect]) -> Row:
             break
         if not launched:
             names = ", ".join(each.change.metric for each in suspects)
-            run.progress.say(f"measuring {names} of {row.name} again")
+            say(f"measuring {names} of {row.name} again")
         # The sides run one after the other, because the metric may be a time. Each side goes
         # first equally often.
         order = [run.sides.base, run.sides.head]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from perfgate.config import Rules
 from perfgate.errors import PreparationError
-from perfgate.measure.progress import Progress
+from perfgate.measure.progress import Progress, say
 from perfgate.measure.workers import Worker, WorkerError
 from perfgate.process import protocol
 from perfgate.rows import MODULE, Benchmark, Row, SideRun
@@ -23,12 +23,12 @@ def discover(sides: Sides, rules: Rules, pattern: str, progress: Progress) -> li
     Raises:
         PreparationError: a side's suite can't be listed.
     """
-    progress.say("listing the benchmarks of head")  # some suites import for a minute
+    say("listing the benchmarks of head")  # some suites import for a minute
     head = _list_suite(sides, sides.head, sides.head.suite, rules, progress.deadline)
     base = head
     kept: dict[str, str] = {}
     if sides.changed_suite or sides.changed_code:
-        progress.say("listing the benchmarks of the base")
+        say("listing the benchmarks of the base")
         suite = sides.base_suite if sides.changed_suite else sides.base.suite
         base = _list_suite(sides, sides.base, suite, rules, progress.deadline)
     if sides.changed_suite:

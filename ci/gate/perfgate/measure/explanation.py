@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from perfgate.config import Rules
-from perfgate.measure.progress import Run
+from perfgate.measure.progress import Run, say
 from perfgate.measure.workers import TimeSpentError, WorkerError, WorkerPool
 from perfgate.metrics import describe_change
 from perfgate.process import protocol
@@ -50,7 +50,7 @@ def _causes(run: Run, row: Row) -> list[str]:
     base, head = row.base.program, row.head.program
     if base is not None and head is not None and base.identity != head.identity:
         return [_changed_program(row, run.rules)]
-    run.progress.say(f"finding out what {row.name} calls")
+    say(f"finding out what {row.name} calls")
     rounds = _profiled(run, row)
     causes = [*_added_calls(rounds, run.sides.head.root), *_slower_functions(rounds)]
     if not causes:

@@ -8,21 +8,20 @@ import contextlib
 import dataclasses
 import math
 import statistics
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from perfgate import machine
 from perfgate.config import SAME, Rules
 from perfgate.hlo import read_program
 from perfgate.measure.discovery import check_origin
-from perfgate.measure.progress import Run
-from perfgate.measure.workers import TimeSpentError, WorkerError, WorkerPool, ask_sides
+from perfgate.measure.progress import Run, say
+from perfgate.measure.workers import TimeSpentError, WorkerError, WorkerPool
 from perfgate.metrics import compare_metrics, lost_work
 from perfgate.process import protocol
-from perfgate.rows import MODULE, Benchmark, Change, NotRun, Row, SideRun
+from perfgate.rows import MODULE, SIDES, Benchmark, Change, NotRun, Row, SideRun
 from perfgate.source.sides import Side, Sides
 
 # Equal programs do not mean equal work if the calls of one side take longer than this many times
@@ -70,7 +69,7 @@ def inspect(run: Run, rows: Sequence[Row], *, time_identical: bool = False) -> l
             pool, own = free if run.rules.cores_of(row.name) > 1 else apart
             try:
                 pool.check_time()
-                progress.say(f"running {row.name}")
+                say(f"running {row.name}")
                 found = _inspect(run, row, pool, time_identical=time_identical)
                 seen.append(_with_lost_work(run, found, pool, own))
             except TimeSpentError:
@@ -96,7 +95,7 @@ def _inspect(run: Run, row: Row, pool: WorkerPool, *, time_identical: bool) -> R
     """Run a benchmark once on each side that has it, and compare all metrics except time."""
     found = _first_runs(row, pool, run.rules)
     if found.hangs_on_head:
-        run.progress.say(f"running {row.name} again, because head did not answer")
+        say(f"running {row.name} again, because head did not answer")
         # If the base needs more than half of the timeout, head may only be a little slower.
         timeout_s = row.benchmark.timeout_s / 2
         hasty = dataclasses.replace(row.benchmark, timeout_s=timeout_s)
@@ -120,9 +119,8 @@ def _first_runs(row: Row, pool: WorkerPool, rules: Rules) -> Row:
 
 def _run(benchmark: Benchmark, group: Sequence[Side], pool: WorkerPool) -> dict[str, SideRun]:
     if benchmark.kind == "peakmemory":
-        cores = {side: pool.cores[side.name] for side in group}
-        return _run_afresh(benchmark, cores, pool.sides, pool.deadline)
-    return _run_in(benchmark, dict.fromkeys(group, pool))
+        return _run_afresh(benchmark, group, pool.sides, pool.cores, pool.deadline)
+    return _run_in(benchmark, group, pool)
 
 
 def inspect_afresh(
@@ -131,31 +129,31 @@ def inspect_afresh(
     """Run a benchmark in new processes with empty compilation caches, the sides in turn."""
     runs: dict[str, SideRun] = {}
     for side in order:
-        runs |= _run_afresh(benchmark, {side: core}, sides, deadline)
+        runs |= _run_afresh(benchmark, [side], sides, dict.fromkeys(SIDES, core), deadline)
     return _with_runs(Row(benchmark), runs)
 
 
 def _run_afresh(
-    benchmark: Benchmark, cores: Mapping[Side, int | None], sides: Sides, deadline: float
+    benchmark: Benchmark,
+    group: Sequence[Side],
+    sides: Sides,
+    cores: Mapping[str, int | None],
+    deadline: float,
 ) -> dict[str, SideRun]:
     """Run a benchmark in new processes with empty compilation caches, each side on its core.
 
     A peak is that of the whole process and includes the compiler. With a shared cache, a side that
     loads what the other one has just compiled would seem to need less memory.
     """
-    pools = {}
-    with contextlib.ExitStack() as stack:
-        for side, core in cores.items():
-            empty = Path(tempfile.mkdtemp(prefix="programs-", dir=sides.folder)).name
-            pool = WorkerPool(dataclasses.replace(sides, programs=empty), core, deadline=deadline)
-            pools[side] = stack.enter_context(pool)
-        return _run_in(benchmark, pools)
+    place = WorkerPool(sides, cores["base"], head_core=cores["head"], deadline=deadline, fresh=True)
+    with place as pool:
+        return _run_in(benchmark, group, pool)
 
 
-def _run_in(benchmark: Benchmark, pools: Mapping[Side, WorkerPool]) -> dict[str, SideRun]:
+def _run_in(benchmark: Benchmark, group: Sequence[Side], pool: WorkerPool) -> dict[str, SideRun]:
     runs = {}
-    replies = ask_sides(pools, protocol.Inspect(*benchmark.target), benchmark.timeout_s)
-    for side in pools:
+    replies = pool.ask_sides(group, protocol.Inspect(*benchmark.target), benchmark.timeout_s)
+    for side in group:
         reply = replies[side.name]
         if isinstance(reply, WorkerError):
             problem = str(reply)
@@ -196,7 +194,7 @@ def _what_is_same(run: Run, row: Row, pool: WorkerPool) -> Literal["", "code", "
         return ""
     seconds = [row.base.seconds or 0.0, row.head.seconds or 0.0]
     if not _are_alike(seconds):
-        run.progress.say(f"timing the calls of {row.name} again")
+        say(f"timing the calls of {row.name} again")
         seconds = _timed_again(row.benchmark, pool, run.rules.timing.sample_s)
     return "program" if _are_alike(seconds) else ""
 
@@ -243,10 +241,10 @@ def _call_s(benchmark: Benchmark, side: Side, pool: WorkerPool, target_s: float)
     """Return the seconds of one of many calls, on the core of head; None if anything goes wrong."""
     core = pool.cores["head"]
     calibrate = protocol.Calibrate(*benchmark.target, target_s=target_s, core=core)
-    reply: Any = ask_sides({side: pool}, calibrate, benchmark.timeout_s)[side.name]
+    reply: Any = pool.ask_sides([side], calibrate, benchmark.timeout_s)[side.name]
     if not isinstance(reply, protocol.Calibration):
         return None
-    ask_sides({side: pool}, protocol.Release(*benchmark.target), benchmark.timeout_s)
+    pool.ask_sides([side], protocol.Release(*benchmark.target), benchmark.timeout_s)
     return reply.seconds
 
 
@@ -271,7 +269,7 @@ def _with_lost_work(run: Run, row: Row, pool: WorkerPool, own: WorkerPool) -> Ro
     are_skipped = len(row.skipped) == 2
     if not (row.is_comparable or are_skipped) or not (is_cut or _may_use(row, sides, edited)):
         return row
-    run.progress.say(f"running {row.name} with the base's own suite")
+    say(f"running {row.name} with the base's own suite")
     benchmark = dataclasses.replace(row.benchmark, index=row.benchmark.own_index)
     changes = row.changes
     for _ in range(_ROUNDS):

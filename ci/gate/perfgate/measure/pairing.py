@@ -25,13 +25,12 @@ from typing import TypeVar
 
 from perfgate import machine
 from perfgate.config import Timing
-from perfgate.measure.progress import Run
+from perfgate.measure.progress import Run, say
 from perfgate.measure.workers import (
     SKIPPED_NOW,
     TimeSpentError,
     WorkerError,
     WorkerPool,
-    ask_sides,
 )
 from perfgate.process import protocol
 from perfgate.process.protocol import Calibration
@@ -101,13 +100,18 @@ class Open:
 
     @property
     def suspicion(self) -> float:
-        """How many standard errors head is slower, by its pairs, or before those by first calls."""
-        suspicion = self.evidence.suspicion()
-        if math.isnan(suspicion):
-            base_s = self.row.base.seconds
-            head_s = self.row.head.seconds
-            suspicion = math.log(head_s / base_s) / _FIRST_CALLS_SD if base_s and head_s else 0.0
-        return suspicion
+        """How many standard errors head is slower, by its pairs.
+
+        Before the first look its first calls may say more. A row that was begun is then not dropped
+        because a pair or two look fast: these would be wasted.
+        """
+        base_s = self.row.base.seconds
+        head_s = self.row.head.seconds
+        by_calls = math.log(head_s / base_s) / _FIRST_CALLS_SD if base_s and head_s else 0.0
+        by_pairs = self.evidence.suspicion()
+        if self.evidence.num_pairs >= self.evidence.plan.suspect.looks[0]:
+            return by_pairs
+        return by_calls if math.isnan(by_pairs) else max(by_calls, by_pairs)
 
     def so_far(self) -> Row:
         timed_s = {name: tuple(taken) for name, taken in self.timed_s.items()}
@@ -153,9 +157,7 @@ class Session:
         timed = [self._opened(row, num_tests) for row in rows]
         while not self._is_over() and (left := [row for row in timed if row.is_open]):
             self.launched += 1
-            self.run.progress.say(
-                f"pair {self.launched}: {len(left)} of {len(rows)} benchmarks undecided"
-            )
+            say(f"pair {self.launched}: {len(left)} of {len(rows)} benchmarks undecided")
             left_s = self.run.progress.deadline - time.monotonic()
             chosen = affordable(left, left_s)
             with contextlib.suppress(TimeSpentError):
@@ -231,8 +233,7 @@ class Session:
 
     def _release(self, row: Open, pool: WorkerPool) -> None:
         request = protocol.Release(*row.benchmark.target)
-        pools = dict.fromkeys(pool.live, pool)
-        for name, reply in ask_sides(pools, request, row.benchmark.timeout_s).items():
+        for name, reply in pool.ask_sides(pool.live, request, row.benchmark.timeout_s).items():
             if isinstance(reply, WorkerError):
                 row.row = row.row.with_problems({name: f"its teardown failed: {reply}"})
                 if not reply.alive:
@@ -284,12 +285,7 @@ class Session:
             _BrokenError: a side failed, or is skipped now.
         """
         order: list[Side] = self.rng.sample([self.run.sides.base, self.run.sides.head], 2)
-        replies = ask_sides(
-            dict.fromkeys(order, pool),
-            request,
-            row.benchmark.timeout_s,
-            at_once=at_once,
-        )
+        replies = pool.ask_sides(order, request, row.benchmark.timeout_s, at_once=at_once)
         fit: dict[str, R] = {}
         errors: dict[str, WorkerError] = {}
         for name, reply in replies.items():

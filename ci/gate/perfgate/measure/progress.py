@@ -12,6 +12,7 @@ import json
 import math
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +22,6 @@ from pydantic import ConfigDict, TypeAdapter
 from perfgate import machine
 from perfgate.config import Rules
 from perfgate.files import replace_text
-from perfgate.measure.workers import Say
 from perfgate.rows import Row
 from perfgate.source.changes import changed_files
 from perfgate.source.installed import describe_python
@@ -37,12 +37,16 @@ _RECORD = TypeAdapter(
 )
 
 
+def say(text: str) -> None:
+    """Print progress to stderr, because only the report goes to stdout."""
+    print(text, file=sys.stderr, flush=True)
+
+
 @dataclass
 class Progress:
     """The rows of a run so far. Without a folder they are only kept in memory.
 
     Attributes:
-        say: prints progress.
         deadline: when the current stage ends, on the clock of `time.monotonic`.
         folder: the folder of the rows' files.
         rows: the rows that have got further than discovery.
@@ -50,7 +54,6 @@ class Progress:
         kept: what is called whenever rows were kept, such as a report on the run so far.
     """
 
-    say: Say
     deadline: float = math.inf
     folder: Path | None = None
     rows: dict[str, Row] = field(default_factory=dict)

@@ -13,9 +13,10 @@ import os
 import select
 import signal
 import subprocess
+import tempfile
 import time
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -27,7 +28,6 @@ from perfgate.process.protocol import Request, Skipped
 from perfgate.process.reaper import reaper
 from perfgate.source.sides import Side, Sides
 
-Say = Callable[[str], None]
 R = TypeVar("R")
 SKIPPED_NOW = "it is skipped now, but was not before"
 WORKER_FILE = Path(__file__).parents[1] / "worker" / "__main__.py"
@@ -73,6 +73,7 @@ class Worker:
         core: the core that it is pinned to; None leaves it free.
         suite: the folder of benchmarks, if that is not the side's.
         hash_seed: decides the order of sets.
+        programs: the cache of compiled programs, if that is not the one that all workers share.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Worker:
         core: int | None = None,
         suite: Path | None = None,
         hash_seed: int = 0,
+        programs: Path | None = None,
     ):
         self._is_pytest = sides.is_pytest
         self._number = 0
@@ -90,7 +92,7 @@ class Worker:
         place = sides.folder / f"exchange-{side.name}"
         folders = {"--suite": suite or side.suite, "--caches": sides.folder / f"caches-{side.name}"}
         folders |= {"--exchange": place, "--root": side.root, "--runner": RUNNER}
-        programs = sides.folder / sides.programs
+        programs = programs or sides.folder / sides.programs
         for folder in (folders["--caches"], place, programs):
             folder.mkdir(exist_ok=True)
         request_read, self._requests = os.pipe()
@@ -217,7 +219,8 @@ class WorkerPool:
     """One worker per side, started on its first request and replaced when it dies.
 
     Use it in a `with` block. Both workers are pinned to `core`, or head's to `head_core` if given.
-    No request outlasts `deadline`, which is on the clock of `time.monotonic`.
+    No request outlasts `deadline`, which is on the clock of `time.monotonic`. If the pool is
+    `fresh`, each worker begins with an empty cache of compiled programs.
     """
 
     def __init__(
@@ -228,8 +231,10 @@ class WorkerPool:
         head_core: int | None = None,
         hash_seed: int = 0,
         deadline: float = math.inf,
+        fresh: bool = False,
     ):
         self.sides = sides
+        self.fresh = fresh
         self.deadline = deadline
         self.hash_seed = hash_seed
         self.cores = {"base": core, "head": core if head_core is None else head_core}
@@ -244,9 +249,16 @@ class WorkerPool:
         """Send the worker of `side` a request. `receive` waits for its reply."""
         self.check_time()
         if side.name not in self._workers:
-            place = self.cores[side.name]
-            worker = Worker(self.sides, side, core=place, hash_seed=self.hash_seed)
-            self._workers[side.name] = worker
+            empty = None
+            if self.fresh:
+                empty = Path(tempfile.mkdtemp(prefix="programs-", dir=self.sides.folder))
+            self._workers[side.name] = Worker(
+                self.sides,
+                side,
+                core=self.cores[side.name],
+                hash_seed=self.hash_seed,
+                programs=empty,
+            )
         self._workers[side.name].send(request)
 
     def receive(self, side: Side, request: Request[R], timeout_s: float) -> R:
@@ -267,6 +279,37 @@ class WorkerPool:
             if left_s < timeout_s and time.monotonic() >= self.deadline:
                 raise TimeSpentError from None
             raise
+
+    def ask_sides(
+        self, sides: Sequence[Side], request: Request[R], timeout_s: float, *, at_once: bool = True
+    ) -> dict[str, R | WorkerError]:
+        """Send these sides the same request, and return each reply or the error of its worker.
+
+        Sides are asked one after the other if their workers share a core, since they would disturb
+        each other, or without `at_once`. Then the second side is not asked if the first one fails.
+
+        Args:
+            sides: the sides to ask, in this order.
+            request: the request. If it names no core, each worker stays on its own core.
+            timeout_s: seconds to wait for one reply.
+            at_once: send to both, then receive from both.
+        """
+        places = [self.cores[side.name] for side in sides]
+        have_cores_of_their_own = None in places or len(set(places)) == len(places)
+        groups = [sides] if at_once and have_cores_of_their_own else [[side] for side in sides]
+        replies: dict[str, R | WorkerError] = {}
+        for group in groups:
+            if not at_once and any(isinstance(e, (WorkerError, Skipped)) for e in replies.values()):
+                break
+            for side in group:
+                core = self.cores[side.name] if request.core is None else request.core
+                self.send(side, dataclasses.replace(request, core=core))
+            for side in group:
+                try:
+                    replies[side.name] = self.receive(side, request, timeout_s)
+                except WorkerError as error:
+                    replies[side.name] = error
+        return replies
 
     def check_time(self) -> None:
         """Raise a `TimeSpentError` if the deadline has passed."""
@@ -295,39 +338,3 @@ class WorkerPool:
 
     def __exit__(self, *_: object) -> None:
         self.close_all()
-
-
-def ask_sides(
-    pools: Mapping[Side, WorkerPool],
-    request: Request[R],
-    timeout_s: float,
-    *,
-    at_once: bool = True,
-) -> dict[str, R | WorkerError]:
-    """Send these sides the same request, and return each reply or the error of its worker.
-
-    Sides are asked one after the other if their workers share a core, since they would disturb each
-    other, or without `at_once`. Then the second side is not asked if the first one fails.
-
-    Args:
-        pools: the sides to ask, in this order.
-        request: the request. If it names no core, each worker stays on its own core.
-        timeout_s: seconds to wait for one reply.
-        at_once: send to both, then receive from both.
-    """
-    places = [pool.cores[side.name] for side, pool in pools.items()]
-    have_cores_of_their_own = None in places or len(set(places)) == len(places)
-    groups = [tuple(pools)] if at_once and have_cores_of_their_own else [(side,) for side in pools]
-    replies: dict[str, R | WorkerError] = {}
-    for group in groups:
-        if not at_once and any(isinstance(e, (WorkerError, Skipped)) for e in replies.values()):
-            break
-        for side in group:
-            core = pools[side].cores[side.name] if request.core is None else request.core
-            pools[side].send(side, dataclasses.replace(request, core=core))
-        for side in group:
-            try:
-                replies[side.name] = pools[side].receive(side, request, timeout_s)
-            except WorkerError as error:
-                replies[side.name] = error
-    return replies

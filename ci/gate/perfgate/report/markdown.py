@@ -18,9 +18,11 @@ _MOST_NAMES = 10  # names listed before "and N more"
 
 def markdown(result: Result) -> str:
     """Return the report for a person."""
+    # Words follow the hash of a working tree, which is short already.
+    head = result.head if " " in result.head else result.head[:12]
     parts = [
         f"# {result.headline}",
-        f"Base `{result.base[:12]}` (merge base), head `{_short(result.head)}`.",
+        f"Base `{result.base[:12]}` (merge base), head `{head}`.",
     ]
     rows = [row for row in result.rows if row.row.not_run is not NotRun.TIME]
     undecided = {Outcome.UNMEASURED, Outcome.UNDECIDED}
@@ -39,11 +41,6 @@ def markdown(result: Result) -> str:
         *_conditions(result),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _short(head: str) -> str:
-    """Shorten a commit's hash, and keep the words that follow it for a working tree."""
-    return head[:12] if " " not in head else head
 
 
 def _section(row: Judged, result: Result) -> str:

@@ -305,35 +305,6 @@ def degrees_of_freedom(num_pairs: int) -> int:
     return num_pairs - 2 * _left_out(num_pairs) - 1
 
 
-def replay(
-    plan: Plan, first: NDArray[np.float64], fresh: NDArray[np.float64]
-) -> tuple[NDArray, NDArray]:
-    """Return the verdicts and numbers of pairs that `Evidence` would give, for many rows at once.
-
-    With `Evidence`, a row that gets much faster may take a few more pairs, until its sign test
-    agrees.
-
-    Args:
-        plan: the tests.
-        first: [..., P], log ratios of as many pairs as the first test may take.
-        fresh: [..., Q], log ratios of as many pairs as the confirmation may take.
-    """
-    verdict, pairs = _first_decision(plan.suspect, first)
-    confirmed, more = _first_decision(plan.confirm, fresh)
-    suspected = verdict == SLOWER
-    return np.where(suspected, confirmed, verdict), pairs + np.where(suspected, more, 0)
-
-
-def _first_decision(test: Test, log_ratios: NDArray[np.float64]) -> tuple[NDArray, NDArray]:
-    verdict = np.full(log_ratios.shape[:-1], UNDECIDED)
-    pairs = np.full(verdict.shape, test.looks[-1])
-    for look, count in enumerate(test.looks):
-        is_open = verdict == UNDECIDED
-        verdict = np.where(is_open, test.weigh(log_ratios, look), verdict)
-        pairs = np.where(is_open & (verdict != UNDECIDED), count, pairs)
-    return verdict, pairs
-
-
 def _fewest_alike(num_pairs: int, alpha: float, most: int) -> int:
     """Return how many of `num_pairs` signs must agree to be rarer than `alpha` for a fair coin.
 

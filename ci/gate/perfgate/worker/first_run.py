@@ -26,7 +26,8 @@ def inspect(suite: LoadedSuite, target: protocol.Inspect) -> protocol.FirstRun |
     # The sides are inspected on different cores. Time that a neighbour took from one core must not
     # count as compile time.
     worked_now, waited_now = own_time.scheduled()
-    share = _share(worked_now - worked, waited_now - waited)
+    wanted = worked_now - worked + waited_now - waited
+    share = (worked_now - worked) / wanted if wanted > 0 else 1.0
     with (again := compiled.Compilations()).counted():
         second_s = sampling.own_s(benchmark)
     seconds = sampling.quickest(benchmark, second_s)
@@ -43,11 +44,6 @@ def inspect(suite: LoadedSuite, target: protocol.Inspect) -> protocol.FirstRun |
     program = _program(benchmark, suite.exchange, target.row)
     suite.release(target.row)  # which may import something too
     return protocol.FirstRun(seconds, None, numbers, program, suite.footprint())
-
-
-def _share(worked: int, waited: int) -> float:
-    """Return the share of the time with a core, of all time in which the process wanted one."""
-    return worked / (worked + waited) if worked > 0 else 1.0
 
 
 def _value(suite: LoadedSuite, benchmark: Any) -> protocol.FirstRun | protocol.Skipped:

@@ -98,11 +98,6 @@ def _reply(suite: LoadedSuite, request: protocol.Request[Any]) -> protocol.Reply
     return reply
 
 
-def _calibrate(suite: LoadedSuite, request: protocol.Calibrate) -> protocol.Calibration:
-    benchmark = suite.prepare(request)
-    return sampling.calibrate(benchmark, request.target_s)
-
-
 def _sample(suite: LoadedSuite, request: protocol.Sample) -> protocol.Seconds:
     clock = own_time.OwnTime() if request.own_time else None
     return protocol.Seconds(sampling.sample(suite.ready[request.row], request.calls, clock))
@@ -121,19 +116,14 @@ def _watch(suite: LoadedSuite, request: protocol.Watch) -> protocol.Calls:
     return calls.profiled(benchmark, suite.root)
 
 
-def _release(suite: LoadedSuite, request: protocol.Release) -> protocol.Released:
-    suite.release(request.row)
-    return protocol.Released()
-
-
 _ANSWERS: dict[type, Callable[[LoadedSuite, Any], protocol.Reply]] = {
     protocol.Discover: lambda suite, _: suite.listed(),
     protocol.Origins: lambda suite, _: protocol.Modules(listing.loaded_from()),
     protocol.Inspect: first_run.inspect,
     protocol.Watch: _watch,
-    protocol.Calibrate: _calibrate,
+    protocol.Calibrate: lambda suite, it: sampling.calibrate(suite.prepare(it), it.target_s),
     protocol.Sample: _sample,
-    protocol.Release: _release,
+    protocol.Release: lambda suite, request: suite.release(request.row),
 }
 
 

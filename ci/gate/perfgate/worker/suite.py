@@ -81,7 +81,12 @@ class LoadedSuite:
             # Modules stay alive anyway. Without them, a collection between two benchmarks takes no
             # time.
             gc.freeze()
-        benchmark = self._found(target)
+        if self.is_pytest:
+            from . import pytest_case
+
+            benchmark: Any = pytest_case.TestBenchmark(target.name, self.folder, self.root)
+        else:
+            benchmark = listing.find_benchmark(self.folder, target.name, target.index)
         self._used_by_cache = _NOTHING
         benchmark.set_cache(self._cached(benchmark))
         reasons: list[str] = []
@@ -92,25 +97,19 @@ class LoadedSuite:
         self.ready[target.row] = benchmark
         return benchmark
 
-    def release(self, row: str) -> None:
+    def release(self, row: str) -> protocol.Released:
         """Tear down a benchmark and forget it."""
         benchmark = self.ready.pop(row, None)
         if benchmark is not None:
             benchmark.do_teardown()
         # Its garbage must not be collected during the next benchmark's samples.
         gc.collect()
+        return protocol.Released()
 
     def enter_scratch(self) -> None:
         """Change to a folder that a benchmark may fill, break or delete."""
         self.scratch.mkdir(parents=True, exist_ok=True)
         os.chdir(self.scratch)
-
-    def _found(self, target: protocol.Target[Any]) -> Any:
-        if self.is_pytest:
-            from . import pytest_case
-
-            return pytest_case.TestBenchmark(target.name, self.folder, self.root)
-        return listing.find_benchmark(self.folder, target.name, target.index)
 
     def _cached(self, benchmark: Any) -> Any:
         """Return setup_cache's result, and enter a copy of the folder in which it ran, like asv."""

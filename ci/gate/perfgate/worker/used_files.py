@@ -42,14 +42,10 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
         # The argument may be a descriptor instead of a path. If other code raised the event, it may
         # be missing.
         with contextlib.suppress(IndexError, TypeError, ValueError, OSError):
-            _opened.add(_absolute(os.fsdecode(arguments[0])))
+            # Path.resolve would follow links
+            _opened.add(os.path.abspath(os.fsdecode(arguments[0])))  # noqa: PTH100
     elif event in _STARTS:
         _started.append(event)
-
-
-def _absolute(path: str) -> str:
-    """Return an absolute path. Links in it are not resolved."""
-    return os.path.abspath(path)  # noqa: PTH100 - Path.resolve would follow links
 
 
 def has_children() -> bool:

@@ -133,10 +133,10 @@ def test_a_changed_program_says_what_grew_most(changes, reason):
     changes = [Change(*each, "same") for each in changes]
     numbers = {each.metric: each.head for each in changes if each.metric != "compile_s"}
     row = _slower_row(Program("a", {}), Program("b", numbers), changes=changes)
-    progress = Progress(pytest.fail)
+    progress = Progress()
     explain(Run(None, RULES, None, progress), [row])
     (said,) = progress.rows[row.name].causes
     assert said.endswith(reason)
     row.evidence.verdict = 0  # no reason is asked for where it is not slower
-    explain(Run(None, RULES, None, progress := Progress(pytest.fail)), [row])
+    explain(Run(None, RULES, None, progress := Progress()), [row])
     assert not progress.rows

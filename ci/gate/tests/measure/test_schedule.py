@@ -8,8 +8,10 @@ import pytest
 
 from gate_repository import make_repository
 from perfgate.config import Verdicts
-from perfgate.measure.pairing import affordable
+from perfgate.measure.pairing import Open, affordable
 from perfgate.options import Shard
+from perfgate.process.protocol import FirstRun
+from perfgate.rows import Benchmark, Row, SideRun
 from perfgate.stats.evidence import SLOWER, Evidence, Plan
 
 
@@ -32,6 +34,18 @@ ROWS = [undecided("calm", -1, 10), undecided("even", 0, 10), undecided("odd", 3,
 )
 def test_the_most_suspicious_rows_are_timed_first(left_s, names):
     assert {row.name for row in affordable(ROWS, left_s)} == names
+
+
+def test_a_row_that_was_begun_is_not_dropped_before_its_first_look():
+    first_calls = [SideRun(FirstRun(seconds)) for seconds in (1.0, 1.2)]
+    row = Row(Benchmark("time_it", "time_it", None, "time", 60.0), "both", None, *first_calls)
+    timed = Open(row, Evidence(Plan.make(Verdicts().limits, 4)), 1.0)
+    before = timed.suspicion
+    for pair in (-0.01, -0.011, -0.012):
+        timed.evidence.add(pair)
+        assert timed.suspicion == before > 0
+    timed.evidence.add(-0.01)
+    assert timed.suspicion < 0
 
 
 def pairs_of(rows, budget_s, rng, launch_s=4.0, pair_s=2.0):

@@ -4,14 +4,6 @@ import json
 
 import pytest
 
-from gate_repository import make_repository
-
-
-@pytest.fixture
-def repository(tmp_path):
-    return make_repository(tmp_path)
-
-
 NEW_SUITE = """
 def time_sum():
     sum(range(100))

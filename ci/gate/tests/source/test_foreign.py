@@ -10,26 +10,13 @@ import sys
 
 import pytest
 
-from gate_repository import LAST_RESORT_S, PROJECT, ROOT, make_repository, write_fake_uv
+from gate_repository import LAST_RESORT_S, PROJECT, ROOT, make_repository
 from perfgate.errors import UsageError
-from perfgate.source import environments
 from perfgate.source.git import WORKING_TREE
 from perfgate.source.layout import import_roots
 from perfgate.source.sides import checked_out
 
 MACOS = PROJECT.with_name("macos")
-
-
-@pytest.fixture
-def repository(tmp_path):
-    return make_repository(tmp_path)
-
-
-@pytest.fixture
-def fake_uv(tmp_path, monkeypatch):
-    log = write_fake_uv(tmp_path / "tools")
-    monkeypatch.setattr(environments, "find_uv_bin", lambda: str(log.with_name("uv")))
-    return log
 
 
 def settings(repository, **changed):

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gate_repository import Repository, make_repository, write_fake_uv
+from gate_repository import Repository, make_repository
 from perfgate.errors import PreparationError, UsageError
-from perfgate.source import environments
 from perfgate.source.asv_config import read_config
 from perfgate.source.environments import build_environment, why_built
 from perfgate.source.git import WORKING_TREE
@@ -14,18 +13,6 @@ from perfgate.source.sides import checked_out
 
 ALLOWED = ("-c", "protocol.file.allow=always")  # git clones no submodule from a folder otherwise
 SUBMODULE = "deps/inner one"
-
-
-@pytest.fixture
-def repository(tmp_path):
-    return make_repository(tmp_path)
-
-
-@pytest.fixture
-def fake_uv(tmp_path, monkeypatch):
-    log = write_fake_uv(tmp_path / "tools")
-    monkeypatch.setattr(environments, "find_uv_bin", lambda: str(log.with_name("uv")))
-    return log
 
 
 def test_a_configuration_may_hold_comments_and_trailing_commas(tmp_path):
