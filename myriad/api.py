@@ -14,7 +14,7 @@ import numpy as np
 from jax.core import Tracer
 
 from myriad import distributed, hardware
-from myriad.agents.controller import ControllerLearner, TrainedPolicy
+from myriad.agents.controller import ControllerLearner, trained
 from myriad.autotune import autotune
 from myriad.envs import OBJECT, Environment
 from myriad.envs.environment import AnyEnvironment
@@ -379,7 +379,7 @@ def evaluate_run(
 ) -> jax.Array:
     """Evaluate the agent in a run's newest checkpoint, as `evaluate` does, and say so."""
     config, _, agent = load_training(run_folder, train_seed, trust=trust)
-    state = agent.state if isinstance(agent, TrainedPolicy) else None
+    state = None if isinstance(config.learner, ControllerLearner) else agent.state
     with announced(f"compiling and playing {num_episodes:,} episodes"):
         return evaluate(config, state, num_episodes, seed)
 
@@ -459,7 +459,7 @@ def load_agent(
         agent = jax.tree.map(lambda leaf: leaf[slot], state.agent)
     else:
         agent = loop.of_first_device(state).agent
-    return config, env, TrainedPolicy(learner, agent)
+    return config, env, trained(learner, agent)
 
 
 def _trainer(

@@ -29,6 +29,9 @@ AGENTS = Registry(
     member="create",
 )
 
+# The agents that can train a network with a memory, as they then are.
+WITH_MEMORY = {"ppo": "myriad.agents.recurrent_ppo:RecurrentPPO"}
+
 # Fields that `create` fills in from the environment. The trainer sets those marked as derived.
 _BUILT = ("env", "actuator", "action_space")
 
@@ -51,13 +54,23 @@ def make_agent(name: str, env: AnyEnvironment, /, **overrides: Any) -> Any:
         UnknownNameError: there is no such agent or field. The message suggests the closest name.
         InvalidArgumentError: the agent can't act in this environment. The message says why.
     """
-    kind = AGENTS.load(name)
+    kind = _class_of(name, overrides)
     ranges = ranges_of(kind)
     defaults = {f.name: None if f.name in ranges else f.default for f in options_of(kind)}
     check_overrides(name, defaults, overrides)
     agent = kind.create(env, **overrides)
     refuse_unused(agent, {f.name: f.default for f in options_of(kind)}, overrides)
     return agent
+
+
+def _class_of(name: str, overrides: Mapping[str, Any]) -> Any:
+    """Return the class of an agent. Its network may need another than the registered one."""
+    from myriad.agents.networks import has_memory
+
+    name = AGENTS.resolve(name)
+    network = overrides.get("network")
+    needs_memory = name in WITH_MEMORY and isinstance(network, str) and has_memory(network)
+    return AGENTS.load(WITH_MEMORY[name] if needs_memory else name)
 
 
 def options_of(kind: Any) -> list[dataclasses.Field[Any]]:
@@ -130,7 +143,7 @@ def make_learner(
     """
     from myriad.agents.controller import ControllerLearner, controller_of
 
-    kind = AGENTS.load(name)
+    kind = _class_of(name, overrides)
     given = overrides
     fields = {field.name for field in dataclasses.fields(kind)}
     if num_envs is not None and "num_minibatches" in fields:

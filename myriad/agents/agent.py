@@ -153,6 +153,19 @@ class Learner(Generic[State]):
         """Choose actions `[N, *A]` for observations `[N, *O]`. `greedy` leaves exploration out."""
         raise NotImplementedError
 
+    def first_memory(self, num_envs: int) -> Any:
+        """Return what each environment's policy remembers when an episode begins, `[N, ...]`.
+
+        A policy has no memory by default. If yours has one, `control` is yours as well.
+        """
+        return ()
+
+    def control(
+        self, state: State, memory: Any, key: jax.Array, obs: jax.Array, *, greedy: bool
+    ) -> tuple[jax.Array, Any]:
+        """Choose actions as `act` does, and return them with the next memory."""
+        return self.act(state, key, obs, greedy=greedy), memory
+
     def _undivided(self) -> InvalidArgumentError:
         return InvalidArgumentError(
             f"{type(self).__name__} has no collect and learn, so its updates can't be divided."

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Protocol
 
 import jax
@@ -59,7 +58,9 @@ class ControllerLearner(Learner[Any]):
         memory = self.controller.first_memory()
         return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_envs, *leaf.shape)), memory)
 
-    def control(self, memory: Any, key: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
+    def control(
+        self, state: Any, memory: Any, key: jax.Array, obs: jax.Array, *, greedy: bool
+    ) -> tuple[jax.Array, Any]:
         """Choose actions `[N, *A]`, and return them with the next memories."""
         num_envs = jax.tree.leaves(obs)[0].shape[0]  # An observation may be a dict here.
         return jax.vmap(self.controller.control)(memory, jax.random.split(key, num_envs), obs)
@@ -71,32 +72,15 @@ class ControllerLearner(Learner[Any]):
         self, key: jax.Array, state: Any, batch_state: BatchState, envs: Environments
     ) -> tuple[Any, BatchState, dict[str, Any]]:
         obs: Any = batch_state.obs
-        action, memory = self.control(state, jax.random.fold_in(key, _ACT), obs)
+        act_key = jax.random.fold_in(key, _ACT)
+        action, memory = self.control((), state, act_key, obs, greedy=True)
         batch_state, transition = envs.step(jax.random.fold_in(key, _STEP), batch_state, action)
         done = transition.terminated | transition.truncated
         return select_reset(done, self.first_memory(done.shape[0]), memory), batch_state, {}
 
     def act(self, state: Any, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose as in an episode's first step. An evaluation calls `control` with the memory."""
-        return self.control(self.first_memory(obs.shape[0]), key, obs)[0]
-
-
-Policy = Callable[[Any, Any, jax.Array, jax.Array], tuple[jax.Array, Any]]
-
-
-def policy_of(learner: Learner) -> tuple[Callable[[int], Any], Policy]:
-    """Return a learner's `first_memory(num_envs)` and its greedy policy.
-
-    The policy maps `(state, memory, key, obs)` to `(action, memory)`.
-    """
-    if isinstance(learner, ControllerLearner):
-        return learner.first_memory, lambda state, memory, key, obs: learner.control(
-            memory, key, obs
-        )
-    return lambda num_envs: (), lambda state, memory, key, obs: (
-        learner.act(state, key, obs, greedy=True),
-        memory,
-    )
+        return self.control((), self.first_memory(obs.shape[0]), key, obs, greedy=greedy)[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,6 +104,42 @@ class TrainedPolicy:
             return self.learner.act(state, key, obs[None], greedy=self.greedy)[0]
 
         return jax.jit(act)
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainedController:
+    """A learner whose policy has a memory, with a fixed state, as a controller of ONE environment.
+
+    `control` compiles at its first call, so that you can call it in each step of any environment.
+    """
+
+    learner: Any
+    state: Any
+    greedy: bool = True
+
+    def first_memory(self) -> Any:
+        return _one(self.learner.first_memory(1))
+
+    def control(self, memory: Any, key: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
+        return self._compiled(self.state, memory, key, obs)
+
+    @functools.cached_property
+    def _compiled(self) -> Any:
+        def control(state: Any, memory: Any, key: jax.Array, obs: jax.Array) -> Any:
+            memories = jax.tree.map(lambda leaf: leaf[None], memory)
+            return _one(self.learner.control(state, memories, key, obs[None], greedy=self.greedy))
+
+        return jax.jit(control)
+
+
+def _one(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf[0], tree)
+
+
+def trained(learner: Learner, state: Any) -> TrainedPolicy | TrainedController:
+    """Return a learner with a fixed state: a controller if its policy has a memory."""
+    has_memory = jax.tree.leaves(learner.first_memory(1))
+    return TrainedController(learner, state) if has_memory else TrainedPolicy(learner, state)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,7 @@ policy's network.
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 import jax
@@ -294,7 +294,7 @@ class PPO(GradientLearner[PPOState]):
             state, return_stats=return_stats, obs_stats=first_or(state.obs_stats, obs_stats)
         )
         batch = self._batch(state, experience, flatten(batch_state.obs))
-        rows_of = gatherer(batch, "obs", lambda obs: self._inputs(state, obs))
+        rows_of = self._rows_of(state, batch)
         # All parameters are one vector, with which a step of Adam is one loop.
         flat, unravel = ravel_pytree(state.params)
         learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
@@ -338,16 +338,17 @@ class PPO(GradientLearner[PPOState]):
         self, params: dict[str, Any], batch: PPOBatch
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """Return a minibatch's loss (the negative of equation 9) and its metrics."""
-        outputs = self._outputs(params, batch.obs)
-        log_prob, entropy = self.policy.log_prob_and_entropy(
-            outputs, self._log_std(params), batch.choice
-        )
+        outputs, value = self._outputs(params, batch.obs), self._values(params, batch.obs)
+        return self._loss(params, outputs, value, batch)
+
+    def _loss(self, params: Any, outputs: jax.Array, value: jax.Array, batch: PPOBatch) -> Any:
+        log_std = self._log_std(params)
+        log_prob, entropy = self.policy.log_prob_and_entropy(outputs, log_std, batch.choice)
         # Compute the ratio of probabilities from the difference of logarithms, since a probability
         # by itself may underflow.
         ratio = jnp.exp(log_prob - batch.log_prob)
         clipped = jnp.clip(ratio, 1 - self.clip_epsilon, 1 + self.clip_epsilon)
         policy_loss = -jnp.minimum(ratio * batch.advantage, clipped * batch.advantage)
-        value = self._values(params, batch.obs)
         value_loss = jnp.square(value - batch.target)
         if self.value_clip is not None:
             near = batch.value + jnp.clip(value - batch.value, -self.value_clip, self.value_clip)
@@ -362,9 +363,14 @@ class PPO(GradientLearner[PPOState]):
     def act(self, state: PPOState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose `[N, *A]` for observations `[N, *O]`: the mode if `greedy`, else a draw."""
         outputs = self._outputs(state.params, self._inputs(state, flatten(obs)))
+        return self._action(state, key, outputs, greedy=greedy)
+
+    def _action(
+        self, state: PPOState, key: jax.Array, outputs: jax.Array, *, greedy: bool
+    ) -> jax.Array:
         if greedy:
             return self.policy.action(self.policy.mode(outputs))
-        keys = jax.random.split(key, obs.shape[0])
+        keys = jax.random.split(key, outputs.shape[0])
         choice = self.policy.sample(keys, outputs, self._log_std(state.params))
         return self.policy.action(choice)
 
@@ -377,7 +383,12 @@ class PPO(GradientLearner[PPOState]):
         obs = trajectory.obs.reshape(-1, trajectory.obs.shape[-1])
         value = map_over_blocks(values, obs).reshape(trajectory.reward.shape)
         # The last observations only need values, since no action was chosen for them yet.
-        next_value = trajectory.next_value(value, map_over_blocks(values, last_obs))
+        return self._valued(state, trajectory, value, map_over_blocks(values, last_obs))
+
+    def _valued(
+        self, state: PPOState, trajectory: Trajectory, value: jax.Array, last_value: jax.Array
+    ) -> PPOBatch:
+        next_value = trajectory.next_value(value, last_value)
         reward = scale_rewards(state.return_stats, trajectory.reward)
         advantage = gae(
             reward,
@@ -391,9 +402,13 @@ class PPO(GradientLearner[PPOState]):
         outputs, choice = (leaf.reshape(-1, leaf.shape[-1]) for leaf in trajectory.choice)
         log_std = self._log_std(state.params)
         log_prob, _ = self.policy.log_prob_and_entropy(outputs, log_std, choice)
+        obs = trajectory.obs.reshape(-1, trajectory.obs.shape[-1])
         value = value.reshape(-1)
         advantage = advantage.reshape(-1)
         return PPOBatch(obs, choice, log_prob, value, advantage, advantage + value)
+
+    def _rows_of(self, state: PPOState, batch: Any) -> Callable[[jax.Array], Any]:
+        return gatherer(batch, "obs", lambda obs: self._inputs(state, obs))
 
     def _preserved(
         self, params: dict[str, Any], old: RunningMoments | None, new: RunningMoments | None
@@ -482,7 +497,8 @@ def gae(
 
 
 def _standardize(rows: jax.Array, mean: Mean) -> jax.Array:
-    """Shift and scale each row of `[G, B]` by the moments of the whole minibatch."""
-    centred = rows - mean(jnp.mean(rows, axis=1, keepdims=True))
-    variance = mean(jnp.mean(jnp.square(centred), axis=1, keepdims=True))
+    """Shift and scale each row of `[G, ...]` by the moments of the whole minibatch."""
+    axes = tuple(range(1, rows.ndim))
+    centred = rows - mean(jnp.mean(rows, axis=axes, keepdims=True))
+    variance = mean(jnp.mean(jnp.square(centred), axis=axes, keepdims=True))
     return centred / (jnp.sqrt(variance) + 1e-8)

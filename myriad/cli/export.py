@@ -52,8 +52,8 @@ class Export(XlaFlags):
         config, env, agent = load_training(self.run_folder, self.train_seed, trust=self.trust)
         if not isinstance(agent, TrainedPolicy):
             raise InvalidArgumentError(
-                f"{self.run_folder} holds {config.agent}, which learns nothing: name a run of an "
-                "agent that learns."
+                f"{self.run_folder} holds {config.agent}, which learns nothing or has a memory: "
+                "name a run of an agent that learns, without a memory."
             )
         write = {"stablehlo": _program, "safetensors": _parameters}[self.format]
         data, said = write(config, env, agent)

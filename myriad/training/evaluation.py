@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 
 from myriad.agents.agent import Learner
-from myriad.agents.controller import policy_of
 from myriad.counters import Counter
 from myriad.envs import ENVIRONMENTS, Environment
 from myriad.envs.vector import BatchState, VectorEnv
@@ -48,7 +47,7 @@ class Evaluation:
 
     def __init__(self, env: Environment, learner: Learner, num_episodes: int, *, max_steps: int):
         self._max_steps = min(max_steps, _MOST_STEPS)
-        self._first_memory, self._policy = policy_of(learner)
+        self._learner = learner
         self._env = env
         self._num_episodes = num_episodes
 
@@ -82,7 +81,7 @@ class Evaluation:
                 jax.random.fold_in(jax.random.fold_in(key, step), purpose) for purpose in range(2)
             )
             seen: Any = batch_state.obs
-            action, memory = self._policy(agent, memory, act_key, seen[0])
+            action, memory = self._learner.control(agent, memory, act_key, seen[0], greedy=True)
             step_keys = keys_of(step_key, env_index)
             before = batch_state.num_episodes
             # Step and reset may share keys: after its first reset, an environment's results are
@@ -107,7 +106,7 @@ class Evaluation:
         start = (
             jnp.zeros((), jnp.uint32),
             batch_state,
-            self._first_memory(env_index.shape[0]),
+            self._learner.first_memory(env_index.shape[0]),
             jnp.zeros(env_index.shape, jnp.float32),
             jnp.zeros(env_index.shape, jnp.int32),
             seen[1],

@@ -16,6 +16,7 @@ import numpy as np
 import optuna
 from optuna.trial import FrozenTrial
 
+from myriad.agents.agent import Learner
 from myriad.spaces import Box, Discrete
 from myriad.training.evaluation import Evaluation, key_alone
 from myriad.tuning.objective import CONFIDENCE, NUM_EPISODES, Programs, Score, Shape, Training
@@ -229,7 +230,7 @@ def evaluate_ensemble(
 
 
 @dataclasses.dataclass(frozen=True)
-class EnsemblePolicy:
+class EnsemblePolicy(Learner[Any]):
     """Several policies as one, for an evaluation. Its state is the tuple of their states.
 
     Attributes:
@@ -245,13 +246,20 @@ class EnsemblePolicy:
         """Whether actions are averaged, in place of a vote."""
         return isinstance(self.env.action_space(self.env.default_params), Box)
 
-    def act(self, state: Any, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
-        actions = jnp.stack(
-            [
-                member.act(of_member, jax.random.fold_in(key, index), obs, greedy=greedy)
-                for index, (member, of_member) in enumerate(zip(self.members, state, strict=True))
-            ]
-        )
+    def first_memory(self, num_envs: int) -> Any:
+        return tuple(member.first_memory(num_envs) for member in self.members)
+
+    def control(
+        self, state: Any, memory: Any, key: jax.Array, obs: jax.Array, *, greedy: bool
+    ) -> tuple[jax.Array, Any]:
+        chosen = [
+            member.control(state[i], memory[i], jax.random.fold_in(key, i), obs, greedy=greedy)
+            for i, member in enumerate(self.members)
+        ]
+        actions, memories = zip(*chosen, strict=True)
+        return self._together(jnp.stack(actions)), memories
+
+    def _together(self, actions: jax.Array) -> jax.Array:
         if self.is_box:
             return jnp.mean(actions, axis=0)
         # The choice of most members, component by component.

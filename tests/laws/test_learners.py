@@ -18,6 +18,7 @@ from tests import learners
 BEGIN = np.bool_(1)
 PRIORITIES = {"priority_alpha": 0.6, "n_step": 1, "dueling": True}
 SMALL = {name: (name, options) for name, options in learners.SMALL.items()} | {
+    "ppo with a memory": ("ppo", learners.SMALL["ppo"] | {"network": "gru"}),
     "dqn with priorities": ("dqn", learners.REPLAY | PRIORITIES),
     "dqn with four steps": ("dqn", learners.REPLAY | {"train_every": 4, "target_period": 2}),
 }

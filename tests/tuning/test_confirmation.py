@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from myriad import make_env
+from myriad.agents import Learner
 from myriad.tuning.confirmation import EnsemblePolicy, confirm, difference_interval
 from myriad.tuning.objective import Score
 
@@ -74,7 +75,7 @@ def test_more_candidates_make_no_lucky_one_a_winner():
 
 
 @dataclasses.dataclass(frozen=True)
-class Fixed:
+class Fixed(Learner):
     """A policy whose actions are its state."""
 
     def act(self, state, key, obs, *, greedy):
@@ -84,7 +85,9 @@ class Fixed:
 def together(env, *actions):
     policy = EnsemblePolicy(make_env(env), (Fixed(),) * len(actions))
     states = tuple(map(np.asarray, actions))
-    return np.asarray(policy.act(states, jax.random.key(0), None, greedy=True))
+    memory = policy.first_memory(1)
+    action, _ = policy.control(states, memory, jax.random.key(0), None, greedy=True)
+    return np.asarray(action)
 
 
 def test_an_ensemble_takes_the_mean_in_a_box_and_elsewhere_a_vote_in_doubt_that_of_the_best():

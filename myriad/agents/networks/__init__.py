@@ -18,9 +18,20 @@ NETWORKS = Registry(
     {
         "attention": "myriad.agents.networks.attention:Transformer",
         "cnn": "myriad.agents.networks.cnn:CNN",
+        "gru": "myriad.agents.networks.recurrent:GRU",
         "mlp": "myriad.agents.networks.mlp:MLP",
     },
 )
+
+
+def has_memory(name: str) -> bool:
+    """Return whether a network has a memory: flax's `initialize_carry`, as its cells have it.
+
+    Raises:
+        UnknownNameError: there is no such network.
+        InvalidArgumentError: `module:Class` can't be imported.
+    """
+    return hasattr(NETWORKS.load(name), "initialize_carry")
 
 
 def network_defaults(kind: type, overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,7 +81,18 @@ class NetworkSpec:
 
     @classmethod
     def of(cls, learner: Any) -> "NetworkSpec":
-        """Return the network that a learner's fields describe. Raises `Precision.of`'s errors."""
+        """Return the network that a learner's fields describe.
+
+        A network with a memory needs a learner whose class has `trains_memory = True`. Raises the
+        errors of `has_memory` and of `Precision.of`, and InvalidArgumentError for a network or
+        observations that the learner can't use.
+        """
+        if has_memory(learner.network) and not getattr(learner, "trains_memory", False):
+            raise InvalidArgumentError(
+                "network",
+                f"must be one without a memory with {type(learner).__name__}, but got "
+                f"{shown(learner.network)}, which only ppo trains.",
+            )
         env = getattr(learner.env, "unmasked", learner.env)  # A network doesn't see the mask.
         space = env.observation_space(env.default_params)
         if isinstance(space, Discrete | MultiDiscrete) or not hasattr(space, "shape"):
@@ -92,6 +114,8 @@ class NetworkSpec:
 
     def build(self, num_outputs: int, output_scale: float = 1.0) -> Any:
         """Return the network: flax's `init` and `apply`, from flat `[B, D]` to `[B, num_outputs]`.
+
+        One with a memory is a `RecurrentOfFlat`.
 
         Args:
             num_outputs: the width of the last layer.

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,7 +41,7 @@ def own_defaults(
     return {"preserve_outputs": False}
 
 
-def own_network(target: Any, spec: Any, num_outputs: int) -> "OfFlat":
+def own_network(target: Any, spec: Any, num_outputs: int) -> "OfFlat | RecurrentOfFlat":
     """Return a network of your own for the observations of a `NetworkSpec`.
 
     Args:
@@ -75,7 +76,8 @@ def own_network(target: Any, spec: Any, num_outputs: int) -> "OfFlat":
             "must be a module of flax.linen, or a function that returns one, but "
             f"{spec.name}({num_outputs}) returns {shown(module)}.",
         )
-    return OfFlat(module, spec.obs_shape)
+    kind = RecurrentOfFlat if hasattr(target, "initialize_carry") else OfFlat
+    return kind(module, spec.obs_shape)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,15 +97,12 @@ class OfFlat:
 
     def require_outputs(self, name: str, num_outputs: int) -> None:
         """Raise InvalidArgumentError unless the shapes are right, without computing anything."""
-        obs = jnp.zeros((2, *self.obs_shape), jnp.float32)
         what = (
             f"network must map float32 observations {['B', *self.obs_shape]} to floats "
             f"{['B', num_outputs]}".replace("'", "")
         )
         try:
-            params, outputs = jax.eval_shape(
-                lambda key: _init_and_apply(self.module, key, obs), jax.random.key(0)
-            )
+            params, outputs = jax.eval_shape(self._init_and_apply, jax.random.key(0))
         except Exception as error:
             raise InvalidArgumentError(
                 f"{what}, but {name} raises {_in_one_line(error)}."
@@ -119,13 +118,57 @@ class OfFlat:
             given = shown(outputs) if shape is None else f"{outputs.dtype} {['B', *shape[1:]]}"
             raise InvalidArgumentError(f"{what}, but {name} returns {given}.".replace("'", ""))
 
+    def _init_and_apply(self, key: jax.Array) -> tuple[Any, Any]:
+        obs = jnp.zeros((2, math.prod(self.obs_shape)), jnp.float32)
+        params = self.init(key, obs)
+        return params, self.apply(params, obs)
+
     def _shaped(self, obs: jax.Array) -> jax.Array:
         return obs.reshape(obs.shape[0], *self.obs_shape)
 
 
-def _init_and_apply(module: nn.Module, key: jax.Array, obs: jax.Array) -> Any:
-    params = module.init(key, obs)
-    return params, module.apply(params, obs)
+class RecurrentOfFlat(OfFlat):
+    """A network with a memory, adapted to flat observations `[B, D]`.
+
+    Its module has flax's `initialize_carry(rng, input_shape)`. It maps a carry and `[B, *O]` to the
+    next carry and `[B, num_outputs]`.
+    """
+
+    def init(self, key: jax.Array, obs: jax.Array) -> Any:
+        return self.module.init(key, self.first_memory(obs.shape[0]), self._shaped(obs))
+
+    def apply(self, params: Any, obs: jax.Array) -> Any:
+        """Map `[B, D]` to `[B, num_outputs]`, as in an episode's first step."""
+        return self.step(params, self.first_memory(obs.shape[0]), obs)[1]
+
+    def step(self, params: Any, memory: Any, obs: jax.Array) -> tuple[Any, jax.Array]:
+        """Map a memory and `[B, D]` to the next memory and `[B, num_outputs]`."""
+        applied: Any = self.module.apply(params, memory, self._shaped(obs))
+        memory, outputs = applied
+        return memory, outputs
+
+    def first_memory(self, num_envs: int) -> Any:
+        """Return the memory of each environment before an episode's first step."""
+        # That of one, since all begin with the same, however many there are.
+        module: Any = self.module
+        memory = module.initialize_carry(jax.random.key(0), (1, *self.obs_shape))
+        return jax.tree.map(lambda leaf: jnp.repeat(leaf, num_envs, axis=0), memory)
+
+    def require_outputs(self, name: str, num_outputs: int) -> None:
+        super().require_outputs(name, num_outputs)
+        obs = jnp.zeros((2, math.prod(self.obs_shape)), jnp.float32)
+
+        def carries(key: jax.Array) -> Any:
+            memory = self.first_memory(2)
+            return memory, self.step(self.init(key, obs), memory, obs)[0]
+
+        first, following = jax.eval_shape(carries, jax.random.key(0))
+        if first != following:
+            raise InvalidArgumentError(
+                "network",
+                f"must return a carry as initialize_carry does, {first}, but {name} returns "
+                f"{following}.",
+            )
 
 
 def _parameters(target: Any) -> Mapping[str, Any]:

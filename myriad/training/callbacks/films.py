@@ -51,7 +51,7 @@ class Films(Callback):
 
 @dataclasses.dataclass(frozen=True)
 class _Remembered:
-    """The greedy agent as a controller whose memory is the agent's state.
+    """The greedy agent as a controller whose memory holds the agent's state.
 
     So the state is an argument of the compiled program and not a constant in it. The program is
     then the same for every film, and the compilation cache holds it.
@@ -61,10 +61,12 @@ class _Remembered:
     state: Any
 
     def first_memory(self) -> Any:
-        return self.state
+        return self.state, self.learner.first_memory(1)
 
     def control(self, memory: Any, key: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
-        return self.learner.act(memory, key, obs[None], greedy=True)[0], memory
+        state, memory = memory
+        action, memory = self.learner.control(state, memory, key, obs[None], greedy=True)
+        return action[0], (state, memory)
 
 
 def require_drawing(config: TrainingConfig) -> None:

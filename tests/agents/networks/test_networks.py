@@ -95,7 +95,8 @@ def assert_same(state, other):
 @pytest.mark.slow
 @pytest.mark.usefixtures("own")
 @pytest.mark.parametrize(
-    ("agent", "network"), [("ppo", "cnn"), ("dqn", "attention"), ("pqn", "own_networks:Flat")]
+    ("agent", "network"),
+    [("ppo", "cnn"), ("ppo", "gru"), ("dqn", "attention"), ("pqn", "own_networks:Flat")],
 )
 def test_a_learner_trains_evaluates_and_resumes_with_a_network(tmp_path, agent, network):
     config = config_of(agent, network)

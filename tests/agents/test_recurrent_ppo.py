@@ -1,0 +1,230 @@
+"""PPO with a memory: a task that needs one, a plain unroll of its loss, and where it resets."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from myriad import (
+    Rollout,
+    create_config,
+    evaluate,
+    load_agent,
+    make_env,
+    make_key,
+    train_and_evaluate,
+)
+from myriad.agents import make_agent, make_learner
+from myriad.agents.controller import TrainedController
+from myriad.agents.recurrent_ppo import RecurrentPPO
+from myriad.envs.wrappers import for_learner
+from myriad.errors import InvalidArgumentError
+from myriad.spaces import Box, Discrete
+from myriad.training.evaluation import key_alone
+from myriad.training.loop import LearningLoop
+
+SMALL = {"rollout_steps": 8, "num_epochs": 1, "num_minibatches": 2, "hidden_sizes": (8,)}
+
+
+class TMaze:
+    """A cue at the start of a corridor of 6 steps, and at its end the choice that it calls for."""
+
+    default_params = {"length": 6}  # noqa: RUF012  (an object's own, as users write it)
+
+    def reset(self, key, params):
+        state = jax.random.bernoulli(key), jnp.int32(0)
+        return self._obs(state, params), state
+
+    def step(self, key, state, action, params):
+        cue, time = state
+        ends = time == params["length"]
+        reward = (ends & (action == cue)).astype(jnp.float32)
+        state = cue, time + 1
+        return self._obs(state, params), state, reward, ends, jnp.zeros((), bool), {}
+
+    def observation_space(self, params):
+        return Box(-1.0, 1.0, (2,))
+
+    def action_space(self, params):
+        return Discrete(2)
+
+    def _obs(self, state, params):
+        cue, time = state
+        shown = jnp.where(time == 0, jnp.where(cue, 1.0, -1.0), 0.0)
+        return jnp.stack([shown, (time == params["length"]).astype(jnp.float32)])
+
+
+class Cut(TMaze):
+    """The corridor with a time limit in place of an end, and legal actions."""
+
+    def step(self, key, state, action, params):
+        obs, state, reward, ends, _, info = super().step(key, state, action, params)
+        return obs, state, reward, jnp.zeros((), bool), ends, info
+
+    def action_mask(self, state):
+        return jnp.stack([state[1] % 2 == 0, jnp.ones((), bool)])
+
+
+class LSTM(nn.Module):
+    """A network of a user, with two arrays in its memory."""
+
+    num_outputs: int
+
+    @nn.compact
+    def __call__(self, carry, obs):
+        carry, hidden = nn.OptimizedLSTMCell(16)(carry, obs)
+        return carry, nn.Dense(self.num_outputs)(hidden)
+
+    @nn.nowrap
+    def initialize_carry(self, rng, input_shape):
+        return nn.OptimizedLSTMCell(16, parent=None).initialize_carry(rng, input_shape)
+
+
+class Growing(LSTM):
+    @nn.compact
+    def __call__(self, carry, obs):
+        return jnp.concatenate(carry, axis=1), jnp.zeros((obs.shape[0], self.num_outputs))
+
+
+OWN = f"{__name__}:LSTM"
+
+
+def trained_return(network, folder, **fields):
+    config = create_config(
+        TMaze(), "ppo", num_envs=64, total_steps=16_384, eval_rollouts=128, eval_max_steps=10,
+        **{"agent.network": network, "agent.rollout_steps": 32, "agent.learning_rate": 2e-3}
+        | fields,
+    )  # fmt: skip
+    return config, train_and_evaluate(config, folder, quiet=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("network", "least", "most"), [("mlp", 0.3, 0.7), ("gru", 0.9, 1), (OWN, 0.9, 1)]
+)
+def test_only_a_memory_finds_the_way(tmp_path, network, least, most):
+    _, results = trained_return(network, tmp_path / "run")
+    assert least <= results.evaluations[-1]["return"] <= most
+
+
+@pytest.mark.slow
+def test_a_loaded_agent_carries_its_memory_through_episodes_and_a_rollout(tmp_path):
+    config, results = trained_return("gru", tmp_path / "run")
+    again, env, agent = load_agent(tmp_path / "run", env=TMaze())
+    assert isinstance(agent, TrainedController)
+    key, returns = key_alone(0), []
+    for i in range(3):
+        first = jax.random.fold_in(jax.random.fold_in(key, jnp.uint32(0xFFFFFFFF)), i)
+        obs, state = env.reset(first, env.default_params)
+        memory, total, ended = agent.first_memory(), 0.0, False
+        while not ended:
+            action, memory = agent.control(memory, key, obs)
+            obs, state, reward, ended, _, _ = env.step(key, state, action, env.default_params)
+            total += float(reward)
+        returns.append(total)
+    np.testing.assert_array_equal(evaluate(again, agent.state, 3), returns)
+    assert np.mean(evaluate(config, results.agent_state, 64)) > 0.9
+    rollout = Rollout(env, agent, num_envs=32, scan_chunk_size=7)
+    summary = rollout.summary(rollout.run(rollout.init(0), 43))
+    assert (summary.num_episodes, summary.mean_episode_return) == (6 * 32, 1.0)
+
+
+def learner_and_state(**options):
+    env = for_learner(Cut())
+    learner = RecurrentPPO.create(
+        env, network="gru", normalize_observations=False, **SMALL | {"hidden_sizes": (7, 5)}
+        | options,
+    )  # fmt: skip
+    return learner, LearningLoop(env, learner, 4)
+
+
+def gru(params, memory, obs):
+    """Return the next memory and the outputs of one observation, in float64."""
+    layers = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params["params"])
+
+    def dense(i, x):
+        return x @ layers[f"Dense_{i}"]["kernel"] + layers[f"Dense_{i}"]["bias"]
+
+    hidden = np.tanh(dense(0, obs))
+    of_input, of_memory = dense(1, hidden).reshape(3, -1), dense(2, memory).reshape(3, -1)
+    reset, update = (1 / (1 + np.exp(-of_input[i] - of_memory[i])) for i in range(2))
+    memory = (1 - update) * np.tanh(of_input[2] + reset * of_memory[2]) + update * memory
+    return memory, dense(3, memory)
+
+
+@pytest.mark.slow
+def test_the_loss_is_that_of_an_unroll_in_numpy_which_resets_at_episode_ends():
+    learner, loop = learner_and_state(entropy_coef=0.02)
+    state, rollout = jax.jit(loop.collect)(jax.jit(loop.init)(make_key(0)))
+    for _ in range(2):  # So that the memory is not that of a first step.
+        state, rollout = jax.jit(loop.collect)(state)
+    batch = learner._batch(state.agent, rollout, state.batch_state.obs)
+    assert batch.done.any(axis=1).all()
+    assert all((np.asarray(leaf) != 0).any() for leaf in jax.tree.leaves(batch.memory))
+    params = jax.tree.map(lambda leaf: leaf + 0.1, state.agent.params)
+    terms = []
+    for n in range(4):
+        memory = {name: np.asarray(batch.memory[name][n], np.float64) for name in batch.memory}
+        for t in range(8):
+            obs, mask = np.split(np.asarray(batch.obs[n, t], np.float64), [2])
+            (memory["actor"], logits), (memory["critic"], value) = (
+                gru(params[name], memory[name], obs) for name in ("actor", "critic")
+            )
+            legal = np.exp(logits)[mask > 0] / np.exp(logits)[mask > 0].sum()
+            log_prob = np.log(legal[int(batch.choice[n, t, 0]) - (len(legal) == 1)])
+            ratio = np.exp(log_prob - float(batch.log_prob[n, t]))
+            advantage = float(batch.advantage[n, t])
+            surrogate = min(ratio * advantage, np.clip(ratio, 0.8, 1.2) * advantage)
+            squared = (value[0] - float(batch.target[n, t])) ** 2
+            terms.append(0.5 * squared - surrogate + 0.02 * (legal * np.log(legal)).sum())
+            if batch.done[n, t]:
+                memory = {name: np.zeros(5) for name in memory}
+    assert float(learner.loss(params, batch)[0]) == pytest.approx(np.mean(terms), rel=1e-4)
+
+
+@pytest.mark.slow
+def test_a_rollout_values_what_it_cuts_and_the_first_gradient_step_sees_what_it_acted_on():
+    learner, loop = learner_and_state()
+    first = jax.jit(loop.init)(make_key(0))
+    state, rollout = jax.jit(loop.collect)(first)
+    t, n = np.argwhere(rollout.truncated)[0]
+    memory = jax.tree.map(lambda leaf: leaf[n : n + 1], rollout.memory)
+    for obs in rollout.obs[: t + 1, n]:
+        memory, _, _ = learner._step(state.agent.params, memory, obs[None])
+    # After the choice, neither the cue nor the end is seen.
+    _, _, value = learner._step(state.agent.params, memory, jnp.float32([[0, 0, 1, 1]]))
+    np.testing.assert_allclose(rollout.final_value[t, n], value[0], rtol=1e-5)
+    assert (rollout.final_value != 0).sum() == rollout.truncated.sum() == 4
+    batch = learner._batch(state.agent, rollout, state.batch_state.obs)
+    _, metrics = learner.loss(state.agent.params, batch)
+    assert float(metrics["policy_loss"]) == pytest.approx(-float(batch.advantage.mean()), abs=1e-6)
+    assert float(metrics["value_loss"]) == pytest.approx(
+        float((batch.advantage**2).mean()), rel=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    ("agent", "options", "says"),
+    [
+        ("dqn", {}, "network must be one without a memory with DQN, but got 'gru', which only ppo"),
+        ("pqn", {"network": OWN}, "network must be one without a memory with PQN"),
+        ("ppo", {"hidden_sizes": ()}, "hidden_sizes must end in the GRU's width"),
+        ("ppo", {"preserve_outputs": True}, "preserve_outputs must be false with network 'gru'"),
+        ("ppo", {"network": f"{__name__}:Growing"}, "network must return a carry as"),
+    ],
+)
+def test_what_can_not_be_combined_with_a_memory_is_refused(agent, options, says):
+    with pytest.raises(InvalidArgumentError, match=says):
+        make_agent(agent, make_env("cartpole-control"), **{"network": "gru"} | options)
+
+
+def test_minibatches_are_whole_environments():
+    options = {"agent.network": "gru", "num_envs": 12}
+    assert create_config("cartpole", "ppo", **options).learner.num_minibatches == 4
+    says = "num_minibatches x gradient_accumulation must divide num_envs = 12 with network 'gru'"
+    for more in ({"agent.num_minibatches": 8}, {"agent.gradient_accumulation": 2}):
+        with pytest.raises(InvalidArgumentError, match=says):
+            create_config("cartpole", "ppo", **options | more)
+    many = make_learner("ppo", make_env("cartpole"), 1000, network="gru")
+    assert 1000 % many.num_minibatches == 0
