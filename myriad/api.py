@@ -405,8 +405,9 @@ def load_agent(
     """Return the configuration of a run, its environment and its trained agent.
 
     You can pass the agent to `Rollout`, or call `agent.act(key, obs)` in each step of any
-    environment. It is a fixed greedy policy from the newest checkpoint, or the controller. From a
-    run of many seeds, you get the agent of one seed.
+    environment. It is a fixed greedy policy from the newest checkpoint, or the controller. Of a
+    network with a memory it is a controller, too, with `first_memory()` and
+    `control(memory, key, obs)`. From a run of many seeds, you get the agent of one seed.
 
     Args:
         run_folder: the folder that `train_and_evaluate` wrote.
