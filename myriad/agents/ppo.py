@@ -135,6 +135,9 @@ class PPO(GradientLearner[PPOState]):
         clip_epsilon: how far a probability ratio may go from 1.
         value_clip: how far a value may go from the old one, in scaled rewards; None doesn't clip
             values.
+        target_kl: an update takes no more gradient steps once a minibatch's approximate divergence
+            from the policy that acted exceeds 1.5 times this, as in Stable-Baselines3; None never
+            stops.
         entropy_coef: weight of the entropy bonus.
         value_coef: weight of the squared error of values.
         optimizer_epsilon: added to the root mean square of gradients by which Adam divides.
@@ -154,6 +157,7 @@ class PPO(GradientLearner[PPOState]):
     gae_lambda: Fraction = 0.95
     clip_epsilon: Positive = 0.2
     value_clip: PositiveOrOff = None
+    target_kl: PositiveOrOff = None
     entropy_coef: Weight = 0.01
     value_coef: Weight = 0.5
     # The value of OpenAI's baselines. Adam's paper has 1e-8.
@@ -165,6 +169,11 @@ class PPO(GradientLearner[PPOState]):
     losses: ClassVar[tuple[str, ...]] = _METRICS
     default_num_envs: ClassVar[int] = 16
     per_device: ClassVar[frozenset[str] | None] = frozenset({"running_return"})
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of the metrics that `update` reports."""
+        return super().metric_names + (("approx_kl",) if self.target_kl is not None else ())
 
     def require_fit(self) -> None:
         """Raise InvalidArgumentError if the networks or `preserve_outputs` can't be used."""
@@ -311,12 +320,17 @@ class PPO(GradientLearner[PPOState]):
                 unravel(flat), dataclasses.replace(rows_of(order), advantage=advantage)
             )
 
-        def train_step(learned: Learned, rows: Any) -> tuple[Learned, dict[str, jax.Array]]:
-            return gradient_step(self, loss, learned, rows, learning_rate, mean)
+        def train_step(carry: tuple[Learned, jax.Array], rows: Any) -> tuple[Any, Any]:
+            learned, is_far = carry
+            after, metrics = gradient_step(self, loss, learned, rows, learning_rate, mean)
+            if self.target_kl is not None:
+                is_far = is_far | (metrics["approx_kl"] > 1.5 * self.target_kl)
+                after = jax.tree.map(lambda new, old: jnp.where(is_far, old, new), after, learned)
+            return (after, is_far), metrics
 
-        learned, metrics = repeat_epochs(
+        (learned, _), metrics = repeat_epochs(
             train_step,
-            Learned(flat, state.opt_state, state.loss_scale),
+            (Learned(flat, state.opt_state, state.loss_scale), jnp.zeros((), bool)),
             jax.random.fold_in(key, _SHUFFLE),
             self.num_epochs,
             batch.advantage.shape[0],
@@ -346,7 +360,8 @@ class PPO(GradientLearner[PPOState]):
         log_prob, entropy = self.policy.log_prob_and_entropy(outputs, log_std, batch.choice)
         # Compute the ratio of probabilities from the difference of logarithms, since a probability
         # by itself may underflow.
-        ratio = jnp.exp(log_prob - batch.log_prob)
+        log_ratio = log_prob - batch.log_prob
+        ratio = jnp.exp(log_ratio)
         clipped = jnp.clip(ratio, 1 - self.clip_epsilon, 1 + self.clip_epsilon)
         policy_loss = -jnp.minimum(ratio * batch.advantage, clipped * batch.advantage)
         value_loss = jnp.square(value - batch.target)
@@ -357,8 +372,13 @@ class PPO(GradientLearner[PPOState]):
         terms = jnp.stack([policy_loss, value_loss, entropy, ratio != clipped], axis=1)
         policy_loss, value_loss, entropy, clip_fraction = jnp.mean(terms, axis=0)
         loss = policy_loss + self.value_coef * value_loss - self.entropy_coef * entropy
-        metrics = (loss, policy_loss, value_loss, entropy, clip_fraction)
-        return loss, dict(zip(_METRICS, metrics, strict=True))
+        values = (loss, policy_loss, value_loss, entropy, clip_fraction)
+        metrics: dict[str, jax.Array] = dict(zip(_METRICS, values, strict=True))
+        if self.target_kl is not None:
+            # Schulman (2020), "Approximating KL divergence", the estimator k3: its terms are
+            # positive.
+            metrics["approx_kl"] = jnp.mean(ratio - 1 - log_ratio)
+        return loss, metrics
 
     def act(self, state: PPOState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose `[N, *A]` for observations `[N, *O]`: the mode if `greedy`, else a draw."""

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 
 from myriad import make_env, make_key
 from myriad.agents import make_learner
@@ -332,3 +333,22 @@ def test_minibatches_must_divide_the_batch():
         PPO.create(make_env("cartpole-control"), rollout_steps=8, num_minibatches=5).init(
             make_key(0), 3
         )
+
+
+@pytest.mark.slow
+def test_an_update_takes_no_more_steps_once_the_policy_is_far():
+    def after(target_kl):
+        options = {"learning_rate": 0.03, "normalize_observations": False}
+        learning = loop(**options, target_kl=target_kl)
+        state, _ = jax.jit(learning.run)(jax.jit(learning.init)(make_key(0)), jnp.int32(1), BEGIN)
+        counts = [leaf for leaf in jax.tree.leaves(state.agent.opt_state) if leaf.dtype == "int32"]
+        return int(counts[0]), state
+
+    free, of_free = after(None)
+    held, of_held = after(1e9)
+    assert free == held == 8
+    np.testing.assert_allclose(*(ravel_pytree(s.agent.params)[0] for s in (of_free, of_held)))
+    assert "approx_kl" not in of_free.metric_sums
+    assert of_held.metric_sums["approx_kl"] > 0
+    # The first minibatch finds the policy that acted. The step on it leads too far already.
+    assert after(1e-5)[0] == 1
