@@ -12,6 +12,9 @@ import pytest
 
 from myriad import create_config, load_agent, train_and_evaluate
 from myriad.cli import main
+from myriad.errors import InvalidArgumentError
+from myriad.training.export import export_agent
+from tests.learners import SMALL, env_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "export.md"
 LOADERS = re.findall(
@@ -23,19 +26,12 @@ assert "myriad" not in sys.modules
 np.save("actions.npy", act(np.load("obs.npy")))
 """
 NEEDED = {"stablehlo": "flatbuffers", "safetensors": "safetensors"}
-OF_AGENT = {
-    "ppo": ("cartpole", {"agent.rollout_steps": 32}),
-    "dqn": ("cartpole", {"buffer_size": 64, "agent.learning_starts": 16}),
-    "pqn": ("cartpole", {"agent.rollout_steps": 16}),
-    "sac": ("pendulum", {"buffer_size": 64, "agent.learning_starts": 16}),
-    "td3": ("pendulum", {"buffer_size": 64, "agent.learning_starts": 16}),
-}
 
 
 def run_of(agent, folder):
-    env, options = OF_AGENT[agent]
-    sizes = {"num_envs": 4, "total_steps": 1024, "agent.hidden_sizes": (8,)}
-    train_and_evaluate(create_config(env, agent, **sizes | options), folder, quiet=True)
+    options = {f"agent.{name}": value for name, value in SMALL[agent].items()}
+    config = create_config(env_of(agent), agent, num_envs=4, total_steps=1024, **options)
+    train_and_evaluate(config, folder, quiet=True)
     return folder
 
 
@@ -62,14 +58,16 @@ def test_the_code_of_the_page_chooses_the_agents_actions(form, tmp_path, capsys)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", [name for name in OF_AGENT if name != "ppo"])
+@pytest.mark.parametrize("agent", [name for name in SMALL if name != "ppo"])
 def test_every_learner_is_exported(agent, tmp_path):
     pytest.importorskip("flatbuffers")
     numpy = pytest.importorskip("safetensors.numpy")
     run = run_of(agent, tmp_path / "run")
-    for form in NEEDED:
-        assert main(["export", str(run), "--format", form]) == 0
-    _, env, policy = load_agent(run)
+    assert main(["export", str(run), "--format", "safetensors"]) == 0
+    training = _, env, policy = load_agent(run)
+    assert "to actions" in export_agent(*training, run / "agent.stablehlo")
+    with pytest.raises(InvalidArgumentError, match="exists: name another file"):
+        export_agent(*training, run / "agent.stablehlo")
     size = env.observation_space(env.default_params).shape[0]
     obs = np.random.default_rng(0).normal(size=(5, size)).astype(np.float32)
     program = jax.export.deserialize((run / "agent.stablehlo").read_bytes())
@@ -85,7 +83,7 @@ def test_what_cannot_be_exported_is_refused(tmp_path, capsys, monkeypatch):
     config = create_config("cartpole", "pid", num_envs=2, steps_per_env=64)
     train_and_evaluate(config, tmp_path / "pid", quiet=True)
     for argv, sentence in (
-        ([str(tmp_path / "pid"), "--format", "stablehlo"], "holds pid, which learns nothing"),
+        ([str(tmp_path / "pid"), "--format", "stablehlo"], "pid can't be exported: it learns"),
         ([str(tmp_path / "no"), "--format", "stablehlo"], "is not a run folder"),
     ):
         assert main(["export", *argv]) == 2
