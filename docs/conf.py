@@ -45,6 +45,7 @@ apidoc_modules = [
         "automodule_options": {"members", "show-inheritance"},
     },
 ]
+autodoc_mock_imports = ["brax", "stable_baselines3"]  # their classes have subclasses in adapters
 autodoc_member_order = "bysource"  # a module's public things come first
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True  # `Attributes:` describes fields that autodoc finds as well

@@ -14,9 +14,10 @@ import numpy as np
 from myriad.agents import make_learner
 from myriad.envs import make_env
 from myriad.envs.checker import Finding, at, called, kind_of, traced, tree_faults
-from myriad.envs.environment import Environment
+from myriad.envs.environment import AnyEnvironment
 from myriad.envs.wrappers import Wrapper, for_learner
 from myriad.errors import AgentWarning, FaultyAgentError
+from myriad.ranges import checked
 from myriad.training.loop import PARTS, LearningLoop
 from myriad.xla import count_compilations, numbers_of
 
@@ -24,7 +25,8 @@ _NUM_ENVS = 8
 _NUM_UPDATES = 3
 
 
-def check_agent(agent: str, env: str | Environment = "cartpole", **options: Any) -> None:
+@checked
+def check_agent(agent: str, env: str | AnyEnvironment = "cartpole", **options: Any) -> None:
     """Try a learner and list all its faults. It compiles and trains for a few updates.
 
     The stages, in this order. It stops at the first with faults:
