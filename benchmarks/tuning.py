@@ -192,7 +192,7 @@ def _in_child(env: str, agent: str, num_steps: int, fields: dict[str, Any]) -> R
         with tune(settings, [hear]) as done:
             trials = done.study.get_trials()
             best = done.study.best_trial
-        steps = [trial.user_attrs.get("steps", 0) for trial in trials]
+        steps = [trial.last_step or 0 for trial in trials]
         spans = [(t.datetime_start, t.datetime_complete) for t in trials]
         first = min(began for began, _ in spans if began is not None)
         last = max(until for _, until in spans if until is not None)
