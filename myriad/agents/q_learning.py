@@ -17,7 +17,7 @@ from jax.flatten_util import ravel_pytree
 
 from myriad.agents.minibatches import MANY_ENVS, map_over_blocks
 from myriad.agents.networks import NetworkSpec
-from myriad.agents.networks.mlp import ACTIVATIONS, EXACT, MLP, affine, flatten, sum_rows
+from myriad.agents.networks.mlp import ACTIVATIONS, EXACT, MLP, affine, sum_rows
 from myriad.agents.normalization import RunningMoments, normalize_obs
 from myriad.agents.policies import ILLEGAL, legal_outputs
 from myriad.envs import Environment
@@ -128,38 +128,6 @@ class QNetwork:
             return ravel_pytree(
                 jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
             )[1]
-
-
-@dataclasses.dataclass(frozen=True)
-class TwinCritics:
-    """Two networks that value a choice of numbers, for SAC and TD3. Parameters are `[2, Q]`.
-
-    A choice, `[B, C]`, is appended to the last axis of the observation, as further numbers or
-    channels.
-    """
-
-    spec: NetworkSpec
-    num_choices: int
-
-    @cached_property
-    def network(self) -> QNetwork:
-        """One of them."""
-        *axes, last = self.spec.obs_shape
-        shape = (*axes, last + self.num_choices)
-        return QNetwork(dataclasses.replace(self.spec, obs_shape=shape), 1)
-
-    @cached_property
-    def size(self) -> int:
-        """The number of parameters of one of them, `Q`."""
-        return jax.eval_shape(self.network.init, jax.random.key(0)).shape[0]
-
-    def values(self, params: jax.Array, obs: jax.Array, choice: jax.Array) -> jax.Array:
-        """Return both values, `[2, B]`, of prepared observations `[B, D]` and choices `[B, C]`."""
-        shape = self.spec.obs_shape
-        choice = choice.reshape(-1, *[1] * (len(shape) - 1), choice.shape[1])
-        choices = jnp.broadcast_to(choice, (obs.shape[0], *shape[:-1], choice.shape[-1]))
-        inputs = flatten(jnp.concatenate([obs.reshape(-1, *shape), choices], axis=-1))
-        return jnp.stack([self.network.values(each, inputs)[:, 0] for each in params])
 
 
 @jax.custom_vjp

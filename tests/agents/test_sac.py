@@ -21,10 +21,8 @@ from myriad.envs.vector import Transition
 from myriad.errors import InvalidArgumentError
 from myriad.random import make_key
 from myriad.spaces import Box, Discrete
-from myriad.training.evaluation import Evaluation
-from myriad.training.loop import LearningLoop
+from tests.actor_critics import SMALL, apply, q_value, return_on_pendulum, train
 
-SMALL = {"hidden_sizes": (8, 8), "batch_size": 16, "buffer_size": 100, "learning_starts": 20}
 RATE = 1e-2
 
 
@@ -32,25 +30,7 @@ def sac(**options):
     return SAC.create(make_env("pendulum-control"), **SMALL | options)
 
 
-def train(learner, num_envs, num_updates):
-    loop = LearningLoop(learner.env, learner, num_envs)
-    state = jax.jit(loop.init)(make_key(0))
-    return jax.jit(loop.run)(state, np.int32(num_updates), np.bool_(1))[0]
-
-
 # The paper's equations, on flax's layers.
-
-
-def apply(layers, inputs):
-    hidden = inputs
-    for i in range(2):
-        layer = layers[f"Dense_{i}"]
-        hidden = jnp.maximum(hidden @ layer["kernel"] + layer["bias"], 0)
-    return hidden @ layers["Dense_2"]["kernel"] + layers["Dense_2"]["bias"]
-
-
-def q_value(critic, obs, action):
-    return apply(critic, jnp.concatenate([obs, action], axis=1))[:, 0]
 
 
 def drawn(actor, obs, noise):
@@ -89,9 +69,9 @@ def layers_of(learner, params, target_params):
     """Return the layers of the actor, of both critics and of both targets."""
     size = target_params.shape[1]
     networks = [
-        *[(learner._actor, params[: -2 * size])],
-        *[(learner._critics.network, each) for each in (params[-2 * size : -size], params[-size:])],
-        *[(learner._critics.network, each) for each in target_params],
+        *[(learner.actor, params[: -2 * size])],
+        *[(learner.critics.network, each) for each in (params[-2 * size : -size], params[-size:])],
+        *[(learner.critics.network, each) for each in target_params],
     ]
     actor, *others = [network.unravel(each)["params"] for network, each in networks]
     return actor, others[:2], others[2:]
@@ -253,10 +233,10 @@ class Field:
 
 def test_a_critic_of_a_grid_sees_the_action_in_every_cell():
     learner = SAC.create(Field(), network="cnn", hidden_sizes=(8,))
-    assert learner._actor.spec.obs_shape == (4, 5, 3)
-    assert learner._critics.network.spec.obs_shape == (4, 5, 5)
+    assert learner.actor.spec.obs_shape == (4, 5, 3)
+    assert learner.critics.network.spec.obs_shape == (4, 5, 5)
     seen = []
-    critics = learner._critics
+    critics = learner.critics
     critics.__dict__["network"] = types.SimpleNamespace(
         values=lambda params, inputs: seen.append(inputs) or jnp.zeros((2, 1))
     )
@@ -299,8 +279,4 @@ def test_actions_without_bounds_are_refused(space):
 
 @pytest.mark.slow
 def test_it_swings_the_pendulum_up_within_16000_steps():
-    learner = make_learner("sac", make_env("pendulum-control"), 8)
-    state = train(learner, 8, 2_000).agent
-    evaluation = Evaluation(learner.env, learner, 64, max_steps=200)
-    returns, _ = jax.jit(evaluation.returns)(state, make_key(1))
-    assert returns.mean() > -200
+    assert return_on_pendulum("sac", 2_000) > -200

@@ -10,39 +10,18 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from myriad import make_env
-from myriad.agents import make_learner
 from myriad.agents.agent import alone
 from myriad.agents.replay import ReplayRing
 from myriad.agents.td3 import TD3
 from myriad.errors import InvalidArgumentError
 from myriad.random import make_key
-from myriad.training.evaluation import Evaluation
-from myriad.training.loop import LearningLoop
+from tests.actor_critics import SMALL, apply, q_value, return_on_pendulum, train
 
-SMALL = {"hidden_sizes": (8, 8), "batch_size": 16, "buffer_size": 100, "learning_starts": 20}
 RATE = 1e-2
 
 
 def td3(**options):
     return TD3.create(make_env("pendulum-control"), **SMALL | options)
-
-
-def train(learner, num_envs, num_updates):
-    loop = LearningLoop(learner.env, learner, num_envs)
-    state = jax.jit(loop.init)(make_key(0))
-    return jax.jit(loop.run)(state, np.int32(num_updates), np.bool_(1))[0]
-
-
-def apply(layers, inputs):
-    hidden = inputs
-    for i in range(2):
-        layer = layers["params"][f"Dense_{i}"]
-        hidden = jnp.maximum(hidden @ layer["kernel"] + layer["bias"], 0)
-    return hidden @ layers["params"]["Dense_2"]["kernel"] + layers["params"]["Dense_2"]["bias"]
-
-
-def q_value(critic, obs, action):
-    return apply(critic, jnp.concatenate([obs, action], axis=1))[:, 0]
 
 
 def critic_loss(critics, targets, target_actor, batch, noise):
@@ -68,8 +47,14 @@ def test_gradient_steps_are_those_of_optax_and_the_actor_takes_every_second():
     ring = ReplayRing(learner.buffer_size, 4)
     slots = ring.draw(jax.random.fold_in(key, 1), state.replay, 3 * 16).reshape(3, 16)
     noises = jax.random.normal(jax.random.fold_in(key, 2), (3, 16, 1))
-    of_actor, of_critic = learner._actor.unravel, learner._critics.network.unravel
-    size = learner._critics.size
+
+    def of_actor(params):
+        return learner.actor.unravel(params)["params"]
+
+    def of_critic(params):
+        return learner.critics.network.unravel(params)["params"]
+
+    size = learner.critics.size
     actor, critics = (
         of_actor(state.actor.params),
         list(map(of_critic, state.critics.params.reshape(2, -1))),
@@ -143,8 +128,4 @@ def test_float16_needs_a_loss_scale_for_actor_and_critics():
 
 @pytest.mark.slow
 def test_it_swings_the_pendulum_up_within_16000_steps():
-    learner = make_learner("td3", make_env("pendulum-control"), 8)
-    state = train(learner, 8, 2_000).agent
-    evaluation = Evaluation(learner.env, learner, 64, max_steps=200)
-    returns, _ = jax.jit(evaluation.returns)(state, make_key(1))
-    assert returns.mean() > -250
+    assert return_on_pendulum("td3", 2_000) > -250

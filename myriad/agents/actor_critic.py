@@ -1,0 +1,264 @@
+"""What SAC and TD3 share: an actor and two critics that learn from a replay buffer.
+
+In docstrings `N` is the environments, `S` the gradient steps of an update, `B` the transitions of
+one, `D` the size of a flat observation, `C` the components of an action, `P` all parameters and `Q`
+those of a critic. Choices of actions are from -1 to 1 and span the box.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from myriad.agents.agent import (
+    DEFAULT_TOTAL_STEPS,
+    Count,
+    Environments,
+    Fraction,
+    ManySteps,
+    Positive,
+    Repetitions,
+    State,
+)
+from myriad.agents.gradients import GradientLearner
+from myriad.agents.minibatches import MANY_ENVS, require_whole_parts, steps_for_many
+from myriad.agents.networks import NetworkSpec
+from myriad.agents.networks.mlp import flatten
+from myriad.agents.normalization import RunningMoments, update_moments
+from myriad.agents.q_learning import QNetwork
+from myriad.agents.replay import Experience, ReplayRing, share_replay
+from myriad.agents.squashed_gaussian import SquashedGaussianPolicy
+from myriad.agents.trajectory import act_and_step
+from myriad.counters import Counter
+from myriad.envs.vector import BatchState
+from myriad.loops import repeat_or_skip
+from myriad.random import make_key
+
+# Folded into a key for each purpose, so that no two draws share a stream.
+_COLLECT, _SAMPLE, _NOISE = range(3)
+
+
+@dataclasses.dataclass(frozen=True)
+class TwinCritics:
+    """Two networks that value a choice of numbers. Parameters are `[2, Q]`.
+
+    A choice, `[B, C]`, is appended to the last axis of the observation, as further numbers or
+    channels.
+    """
+
+    spec: NetworkSpec
+    num_choices: int
+
+    @cached_property
+    def network(self) -> QNetwork:
+        """One of them."""
+        *axes, last = self.spec.obs_shape
+        shape = (*axes, last + self.num_choices)
+        return QNetwork(dataclasses.replace(self.spec, obs_shape=shape), 1)
+
+    @cached_property
+    def size(self) -> int:
+        """The number of parameters of one of them, `Q`."""
+        return jax.eval_shape(self.network.init, jax.random.key(0)).shape[0]
+
+    def values(self, params: jax.Array, obs: jax.Array, choice: jax.Array) -> jax.Array:
+        """Return both values, `[2, B]`, of prepared observations `[B, D]` and choices `[B, C]`."""
+        shape = self.spec.obs_shape
+        choice = choice.reshape(-1, *[1] * (len(shape) - 1), choice.shape[1])
+        choices = jnp.broadcast_to(choice, (obs.shape[0], *shape[:-1], choice.shape[-1]))
+        inputs = flatten(jnp.concatenate([obs.reshape(-1, *shape), choices], axis=-1))
+        return jnp.stack([self.network.values(each, inputs)[:, 0] for each in params])
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplayActorCritic(GradientLearner[State]):
+    """An actor and two critics. A subclass has `num_outputs`, `init`, `explore`, `learn` and `act`.
+
+    An update is one step of every environment, then `gradient_steps` steps on samples of the
+    buffer. There are none until `learning_starts` transitions were seen. Values bootstrap through
+    truncation. The state has the fields `num_updates`, `replay` and `obs_stats`, and parameters are
+    those of the actor and then of both critics.
+
+    Attributes:
+        gradient_steps: gradient steps in an update, `S`.
+        batch_size: transitions of a gradient step, `B`.
+        buffer_size: transitions that the buffer holds.
+        learning_starts: transitions before the first gradient step.
+        learning_rate: learning rate of Adam, for all that is learned.
+        gamma: the discount.
+        polyak: the share of the target networks that stays when they follow.
+    """
+
+    gradient_steps: Repetitions = 8
+    batch_size: Count = 256
+    buffer_size: Count = 100_000
+    learning_starts: ManySteps = 1_000
+    learning_rate: Positive = 3e-4
+    gamma: Fraction = 0.99
+    polyak: Fraction = 0.995
+    activation: str = "relu"
+    default_num_envs: ClassVar[int] = 8
+    per_device: ClassVar[frozenset[str] | None] = frozenset({"replay"})
+
+    @property
+    def num_outputs(self) -> int:
+        """The width of the actor's output."""
+        raise NotImplementedError
+
+    def explore(self, state: State, keys: jax.Array, obs: jax.Array) -> jax.Array:
+        """Choose `[N, C]` with keys `[N]` for observations `[N, *O]` while training."""
+        raise NotImplementedError
+
+    @property
+    def steps_per_update(self) -> int:
+        """Steps of every environment in one update."""
+        return 1
+
+    def require_fit(self) -> None:
+        """Raise InvalidArgumentError if actions have no bounds or the networks can't be used."""
+        require_whole_parts(self.batch_size, self.gradient_accumulation)
+        for network in (self.actor, self.critics.network):
+            network.require_outputs()
+
+    @classmethod
+    def defaults_for(
+        cls, num_envs: int, total_steps: int | None, chosen: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Take a gradient step for each transition, but fewer with many environments."""
+        many = {"buffer_size": 500_000, "learning_starts": 20_000} if num_envs >= MANY_ENVS else {}
+        return {"gradient_steps": min(num_envs, 64)} | many
+
+    def default_total_steps(self, num_envs: int) -> int:
+        """Return the steps of all environments together in a training of unknown length."""
+        return steps_for_many(num_envs, DEFAULT_TOTAL_STEPS, 2_000)
+
+    def on_each_of(self, num_devices: int) -> Self:
+        """Give each device its share of the batch, of the buffer and of the steps that count."""
+        return share_replay(self, num_devices, "learning_starts")
+
+    def first_learning_update(self, num_envs: int) -> int:
+        """Return the first update that learns, from 1."""
+        return math.ceil(self.learning_starts / num_envs)
+
+    def learns(self, state: Any, num_envs: int) -> jax.Array:
+        """Return whether this update learns, a boolean scalar."""
+        return state.num_updates.reaches(self.first_learning_update(num_envs) - 1)
+
+    def drawn_params(self, key: jax.Array) -> list[jax.Array]:
+        """Draw the parameters of the actor and of both critics."""
+        networks = (self.actor, self.critics.network, self.critics.network)
+        return [net.init(jax.random.fold_in(key, i)) for i, net in enumerate(networks)]
+
+    def first_fields(self, num_envs: int) -> dict[str, Any]:
+        """Return the first `num_updates`, `replay` and `obs_stats` of the state."""
+        obs, _ = jax.eval_shape(self.env.reset, make_key(0), self.env.default_params)
+        no_obs = jnp.zeros((num_envs, self.actor.obs_size), obs.dtype)
+        no_choice = jnp.zeros((num_envs, self.policy.num_choices), jnp.float32)
+        no_reward = jnp.zeros(num_envs, jnp.float32)
+        row = Experience(no_obs, no_choice, no_reward, no_reward, no_obs)
+        moments = RunningMoments.create(no_obs.shape[1:])
+        return {
+            "num_updates": Counter.of(0),
+            "replay": ReplayRing(self.buffer_size, num_envs).init(row),
+            "obs_stats": moments if self.normalize_observations else None,
+        }
+
+    def collect(
+        self, key: jax.Array, state: Any, batch_state: BatchState, envs: Environments
+    ) -> tuple[Any, BatchState, None]:
+        """Take a step of all environments and write it into the buffer."""
+
+        def choose(keys: jax.Array, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
+            choice = self.explore(state, keys, obs)
+            return self.policy.action(choice), choice
+
+        obs: Any = flatten(batch_state.obs)
+        key, first = jax.random.fold_in(key, _COLLECT), jnp.uint32(0)
+        batch_state, choice, result = act_and_step(key, first, batch_state, choose, envs)
+        discount = jnp.where(result.terminated, 0, jnp.full_like(result.reward, self.gamma))
+        row = Experience(obs, choice, result.reward, discount, flatten(result.final_obs))
+        replay = ReplayRing(self.buffer_size, obs.shape[0]).write(state.replay, row)
+        obs_stats = update_moments(state.obs_stats, obs, envs.mean)
+        return dataclasses.replace(state, replay=replay, obs_stats=obs_stats), batch_state, None
+
+    def take_steps(
+        self,
+        key: jax.Array,
+        state: Any,
+        num_envs: int,
+        noise_shape: tuple[int, ...],
+        train_step: Callable[[Any, Any, jax.Array], tuple[Any, dict[str, jax.Array]]],
+    ) -> tuple[Any, dict[str, jax.Array]]:
+        """Take the gradient steps of an update. Metrics are 0 before learning starts.
+
+        Args:
+            key: the key of the update.
+            state: the learner's state.
+            num_envs: `N`.
+            noise_shape: the shape of the standard normal noise for a transition.
+            train_step: maps the state, rows and the number of the step to the next state and the
+                metrics. Rows are a batch, leaves `[B, ...]`, and its noise, `[B, *noise_shape]`.
+        """
+        # One gather and one draw for all steps of the update.
+        ring, shape = ReplayRing(self.buffer_size, num_envs), (self.gradient_steps, self.batch_size)
+        slots = ring.draw(jax.random.fold_in(key, _SAMPLE), state.replay, math.prod(shape))
+        batch = ring.at(state.replay, slots)
+        batch = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), batch)
+        noise = jax.random.normal(jax.random.fold_in(key, _NOISE), (*shape, *noise_shape))
+
+        def step(i: jax.Array, carry: Any) -> Any:
+            state, totals = carry
+            rows = jax.tree.map(lambda leaf: leaf[i], (batch, noise))
+            state, metrics = train_step(state, rows, i)
+            return state, jax.tree.map(jnp.add, totals, metrics)
+
+        zeros = {name: jnp.zeros((), jnp.float32) for name in self.metric_names}
+        nothing: Any = None  # The loop doesn't change the buffer, so it doesn't carry it.
+        carry: Any = (dataclasses.replace(state, replay=nothing), zeros)
+        learns = self.learns(state, num_envs)
+        after, totals = repeat_or_skip(learns, self.gradient_steps, step, carry)
+        after = dataclasses.replace(after, replay=state.replay, num_updates=state.num_updates + 1)
+        return after, {name: total / self.gradient_steps for name, total in totals.items()}
+
+    def followed(self, target: jax.Array, params: jax.Array) -> jax.Array:
+        """Return target parameters a step nearer to the learned ones, float32."""
+        params = params.astype(jnp.float32)
+        return params + self.polyak * (target - params)
+
+    def outputs(self, params: jax.Array, inputs: jax.Array) -> jax.Array:
+        """Return the outputs of the actor and of both critics for prepared `[B, D]`."""
+        actor, critics = self.split(params)
+        outputs = self.actor.values(actor, inputs)
+        values = self.critics.values(critics, inputs, self.policy.mode(outputs))
+        return jnp.concatenate([outputs, values.T], axis=1)
+
+    def split(self, params: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return the parameters of the actor, and those of the critics, `[2, Q]`."""
+        size = self.critics.size
+        return params[: -2 * size], params[-2 * size :].reshape(2, size)
+
+    @cached_property
+    def policy(self) -> SquashedGaussianPolicy:
+        """The choices of actions. Raises InvalidArgumentError if they have no bounds."""
+        space: Any = self.env.action_space(self.env.default_params)
+        return SquashedGaussianPolicy(space)
+
+    @cached_property
+    def actor(self) -> QNetwork:
+        """The network that chooses."""
+        return QNetwork(NetworkSpec.of(self), self.num_outputs)
+
+    @cached_property
+    def critics(self) -> TwinCritics:
+        """The networks that value choices."""
+        return TwinCritics(self.actor.spec, self.policy.num_choices)
+
+    @property
+    def optimizer(self) -> optax.GradientTransformation:
+        """Adam without the learning rate."""
+        return optax.scale_by_adam()
