@@ -1,7 +1,7 @@
 """Registries of things that you choose by name, whose targets are imported on first use."""
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from numbers import Integral
 from typing import Any
 
@@ -101,6 +101,15 @@ class Registry:
                 f"but got {shown(name)}."
             )
         self._targets[name] = target
+
+    def adder(self, name: str) -> Callable[[Any], Any]:
+        """Return a decorator that adds a class as `name`, see `add`."""
+
+        def added(kind: Any) -> Any:
+            self.add(name, kind)
+            return kind
+
+        return added
 
     def _import(self, name: str) -> Any:
         module, _, attribute = name.partition(":")

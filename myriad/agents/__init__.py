@@ -65,12 +65,13 @@ def make_agent(name: str, env: AnyEnvironment, /, **overrides: Any) -> Any:
 
 def _class_of(name: str, overrides: Mapping[str, Any]) -> Any:
     """Return the class of an agent. Its network may need another than the registered one."""
-    from myriad.agents.networks import has_memory
+    name, network = AGENTS.resolve(name), overrides.get("network")
+    if name in WITH_MEMORY and isinstance(network, str):
+        from myriad.agents.networks import has_memory
 
-    name = AGENTS.resolve(name)
-    network = overrides.get("network")
-    needs_memory = name in WITH_MEMORY and isinstance(network, str) and has_memory(network)
-    return AGENTS.load(WITH_MEMORY[name] if needs_memory else name)
+        if has_memory(network):
+            return AGENTS.load(WITH_MEMORY[name])
+    return AGENTS.load(name)
 
 
 def options_of(kind: Any) -> list[dataclasses.Field[Any]]:
@@ -99,12 +100,7 @@ def register_agent(name: str) -> Callable[[Kind], Kind]:
         >>> "short-sighted-ppo" in list_agents()
         True
     """
-
-    def register(kind: Kind) -> Kind:
-        AGENTS.add(name, kind)
-        return kind
-
-    return register
+    return AGENTS.adder(name)
 
 
 def default_num_envs(name: str) -> int:

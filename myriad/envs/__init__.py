@@ -154,9 +154,4 @@ def register_env(name: str) -> Callable[[Kind], Kind]:
         >>> make_env("moon-cartpole").default_params.gravity
         1.6
     """
-
-    def register(kind: Kind) -> Kind:
-        ENVIRONMENTS.add(name, kind)
-        return kind
-
-    return register
+    return ENVIRONMENTS.adder(name)
