@@ -53,7 +53,26 @@ class Wrapper:
 
 
 @dataclasses.dataclass(frozen=True)
-class FlattenObservation(Wrapper):
+class ObservationWrapper(Wrapper):
+    """A wrapper that changes observations alone. A subclass has `observation` and its space."""
+
+    def observation(self, obs: Any, state: Any, params: Any) -> Any:
+        """Return what to show for an observation and the state that it is of."""
+        raise NotImplementedError
+
+    def reset(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
+        obs, state = self.env.reset(key, params)
+        return self.observation(obs, state, params), state
+
+    def step(
+        self, key: jax.Array, state: Any, action: jax.Array, params: Any
+    ) -> tuple[Any, Any, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+        obs, state, reward, terminated, truncated, info = self.env.step(key, state, action, params)
+        return self.observation(obs, state, params), state, reward, terminated, truncated, info
+
+
+@dataclasses.dataclass(frozen=True)
+class FlattenObservation(ObservationWrapper):
     """Turn any observation into one vector.
 
     A choice of a `Discrete` or `MultiDiscrete` becomes a vector of zeros and a one. The parts of a
@@ -67,16 +86,6 @@ class FlattenObservation(Wrapper):
         (4,)
     """
 
-    def reset(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
-        obs, state = self.env.reset(key, params)
-        return self._flat(obs, params), state
-
-    def step(
-        self, key: jax.Array, state: Any, action: jax.Array, params: Any
-    ) -> tuple[jax.Array, Any, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
-        result = self.env.step(key, state, action, params)
-        return self._flat(result[0], params), *result[1:]
-
     def observation_space(self, params: Any) -> Box:
         parts = [_box(each) for each in jax.tree.leaves(self.env.observation_space(params))]
         low, high = (
@@ -85,7 +94,7 @@ class FlattenObservation(Wrapper):
         )
         return Box(low, high, low.shape, _dtype(parts))
 
-    def _flat(self, obs: Any, params: Any) -> jax.Array:
+    def observation(self, obs: Any, state: Any, params: Any) -> jax.Array:
         spaces = self.env.observation_space(params)
         dtype = _dtype([_box(each) for each in jax.tree.leaves(spaces)])
         parts = jax.tree.map(lambda space, part: _one_hot(space, part, dtype), spaces, obs)
@@ -142,7 +151,7 @@ class FrameStackObservation(Wrapper):
 
 
 @dataclasses.dataclass(frozen=True)
-class MaskedObservation(Wrapper):
+class MaskedObservation(ObservationWrapper):
     """Append to each observation which actions are legal, as ones and zeros.
 
     `env.action_mask(state)` says it: boolean `[n]` for a `Discrete` action, and `[sum(nvec)]` for a
@@ -156,16 +165,6 @@ class MaskedObservation(Wrapper):
         """The environment without the mask, from which learners know that there is one."""
         return self.env
 
-    def reset(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
-        obs, state = self.env.reset(key, params)
-        return self._masked(obs, state), state
-
-    def step(
-        self, key: jax.Array, state: Any, action: jax.Array, params: Any
-    ) -> tuple[jax.Array, Any, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
-        result = self.env.step(key, state, action, params)
-        return self._masked(result[0], result[1]), *result[1:]
-
     def observation_space(self, params: Any) -> Box:
         inner: Any = self.env.observation_space(params)
         num_actions = sum(nvec_of(self.env.action_space(params)))
@@ -175,7 +174,7 @@ class MaskedObservation(Wrapper):
         )
         return Box(low, high, low.shape, inner.dtype)
 
-    def _masked(self, obs: jax.Array, state: Any) -> jax.Array:
+    def observation(self, obs: jax.Array, state: Any, params: Any) -> jax.Array:
         mask = self.env.action_mask(state)  # pyright: ignore[reportAttributeAccessIssue]
         return jnp.append(obs, mask.astype(obs.dtype))
 
@@ -207,8 +206,7 @@ def nvec_of(space: Any) -> tuple[int, ...]:
 def _box(space: Any) -> Box:
     """Return the space of a part once it is flat, or its own if it is a `Box`."""
     if isinstance(space, Discrete | MultiDiscrete):
-        size = space.n if isinstance(space, Discrete) else sum(space.nvec)
-        return Box(0, 1, (size,), np.uint8)
+        return Box(0, 1, (sum(nvec_of(space)),), np.uint8)
     return space
 
 

@@ -23,6 +23,7 @@ from myriad.adapters.gymnasium import gymnasium_space
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
 from myriad.spaces import Box, Discrete
 from myriad.xla import count_compilations
+from tests.adapters.rollouts import assert_rolls_out_and_compiles_once
 
 ROOT = Path(__file__).parents[2]
 # Short episodes, so that a test of a few steps sees them end; with an info, a continuous action, a
@@ -407,13 +408,7 @@ def test_gymnax_spaces_hold_the_observations_and_the_actions():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GYMNAX)
 def test_every_gymnax_environment_rolls_out_and_compiles_once(name):
-    env = from_gymnax(name)
-    rollout = Rollout(env, make_agent("random", env), num_envs=16, scan_chunk_size=4)
-    state = rollout.run_chunk(rollout.init(0))
-    with count_compilations() as compilations:
-        state = rollout.run(state, num_steps=8)
-    assert compilations.count == 0
-    assert rollout.summary(state).num_steps == 16 * 12
+    assert_rolls_out_and_compiles_once(from_gymnax(name))
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from myriad.adapters import ADAPTERS
 from myriad.envs.checker import check_env
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
 from myriad.training.config import TrainingConfig
-from myriad.xla import count_compilations
+from tests.adapters.rollouts import assert_rolls_out_and_compiles_once
 
 ROOT = Path(__file__).parents[2]
 # These libraries warn of each other and of what they will change.
@@ -76,13 +76,7 @@ def test_a_library_that_is_missing_is_named_with_its_extra(prefix, monkeypatch):
 
 
 def test_an_environment_rolls_out_and_compiles_once(name):
-    env = make_env(name, **SMALL[name])
-    rollout = Rollout(env, make_agent("random", env), num_envs=16, scan_chunk_size=4)
-    state = rollout.run_chunk(rollout.init(0))
-    with count_compilations() as compilations:
-        state = rollout.run(state, num_steps=8)
-    assert compilations.count == 0
-    assert rollout.summary(state).num_steps == 16 * 12
+    assert_rolls_out_and_compiles_once(make_env(name, **SMALL[name]))
 
 
 def test_a_reset_picks_one_of_a_pool(name):

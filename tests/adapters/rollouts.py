@@ -1,0 +1,14 @@
+"""What holds for every environment of another library."""
+
+from myriad import Rollout, make_agent
+from myriad.xla import count_compilations
+
+
+def assert_rolls_out_and_compiles_once(env):
+    """Step an environment, and compile nothing after the first chunk."""
+    rollout = Rollout(env, make_agent("random", env), num_envs=16, scan_chunk_size=4)
+    state = rollout.run_chunk(rollout.init(0))
+    with count_compilations() as compilations:
+        state = rollout.run(state, num_steps=8)
+    assert compilations.count == 0
+    assert rollout.summary(state).num_steps == 16 * 12
