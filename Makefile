@@ -7,7 +7,7 @@ DOCS ?= build/docs
 VENV_PYTHON := .venv/bin/python
 RUN := $(VENV_PYTHON) -m
 
-.PHONY: help bench bench-full test test-long check gate site docs lint format prng-report environments-report lock clean FORCE
+.PHONY: help bench bench-full test test-long check gate site docs lint format prng-report lock clean FORCE
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -24,7 +24,6 @@ help:
 	@echo 'make lint         check style, types and who imports whom'
 	@echo 'make format       format the code'
 	@echo 'make prng-report  run the full battery of randomness tests (hours; needs dieharder)'
-	@echo 'make environments-report  try every learner in environments of others (an hour)'
 	@echo 'make lock         lock new dependencies in constraints.txt (ARGS=--upgrade renews all)'
 	@echo 'make clean        remove what was installed and cached in this folder; results stay'
 	@echo 'ARGS="..." is passed on: make test ARGS="-k timing", make bench ARGS="--num-envs 1000"'
@@ -68,9 +67,6 @@ format: .venv/dev.stamp
 
 prng-report: .venv/dev.stamp
 	@$(RUN) tests.prng_report $(ARGS)
-
-environments-report: .venv/dev.stamp
-	@$(RUN) tests.environments_report $(ARGS)
 
 # Pins with hashes and no addresses. The gpu extra stays out: its packages follow jax's version, and are only for Linux.
 lock: $(VENV_PYTHON)

@@ -1,46 +1,59 @@
-"""Environments that nobody here wrote: every learner trains in them, and none ends the process.
-
-`make environments-report` tries all of gymnax's and any number of generated ones.
-"""
-
-import sys
-from pathlib import Path
+"""Environments that nobody here wrote: every learner trains, is evaluated and drawn in them."""
 
 import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parent))
-import environments_report as report
+from myriad import Rollout, create_config, load_agent, train_and_evaluate
+from myriad.rendering.video import record
+from tests.generated_env import environments
 
+# Small, so that compiling is all there is to wait for.
+NETWORK = {"agent.hidden_sizes": (8,), "agent.gamma": 0.9}
+ON_POLICY = NETWORK | {"rollout_steps": 8, "agent.num_epochs": 1, "agent.num_minibatches": 2}
+OPTIONS = {
+    "random": {},
+    "ppo": ON_POLICY,
+    "pqn": ON_POLICY,
+    "dqn": NETWORK | {"batch_size": 4, "buffer_size": 64, "agent.learning_starts": 8},
+}
 # What once ended the process, or was refused for it: each paints a grid with one indexed update.
-PAINTED = ("Catch-bsuite", "SpaceInvaders-MinAtar")
+PAINTED = ("gymnax:Catch-bsuite", "gymnax:SpaceInvaders-MinAtar")
 
 
-def outcomes(cases):
-    return {(row["outcome"], row["reason"]) for row in report.rows(cases)}
+def lives_in(env, agent, folder):
+    """Train for three updates, evaluate, load, record a rollout, and draw what can be drawn."""
+    options = OPTIONS[agent]
+    steps = 3 * options.get("rollout_steps", 1)
+    config = create_config(env, agent, 16, steps, eval_rollouts=2, eval_max_steps=20, **options)
+    run = train_and_evaluate(config, folder / "run", quiet=True).run_folder
+    made = None if isinstance(env, str) else env
+    _, env, trained = load_agent(run, env=made)
+    rollout = Rollout(env, trained, 16, scan_chunk_size=8)
+    state, _ = rollout.record_chunk(rollout.init(0), final_obs=True)
+    assert rollout.summary(rollout.run(state, 12)).num_steps == 16 * 20
+    if hasattr(env, "render"):
+        record(env, trained, folder / "it.gif", num_steps=2)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", PAINTED)
-def test_every_learner_trains_where_a_grid_is_painted(name):
-    cases = [[f"gymnax:{name}", {}, agent] for agent in ("ppo", "dqn")]
-    assert outcomes(cases) == {("ok", "")}
+@pytest.mark.parametrize("env", PAINTED)
+@pytest.mark.parametrize("agent", ["ppo", "dqn"])
+def test_a_learner_trains_where_a_grid_is_painted(env, agent, tmp_path):
+    lives_in(env, agent, tmp_path)
 
 
 @pytest.mark.long
-def test_learners_train_in_generated_environments():
-    for batch in report.generated_cases(8):
-        assert outcomes(batch) == {("ok", "")}
+def test_agents_train_in_generated_environments(tmp_path_factory):
+    @seed(19)
+    @settings(
+        max_examples=8,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(environments(), st.sampled_from(sorted(OPTIONS)))
+    def check(env, agent):
+        lives_in(env, agent, tmp_path_factory.mktemp(agent))
 
-
-@pytest.mark.long
-def test_a_case_that_ends_its_process_is_a_row_and_the_next_one_is_tried(tmp_path, monkeypatch):
-    (tmp_path / "this_aborts.py").write_text("import os\nos.abort()\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    cases = [
-        ["os:abort", {}, "random"],  # no environment, which is a refusal
-        ["this_aborts:Env", {}, "random"],
-        ["no:such", {}, "random"],
-    ]
-    found = list(report.rows(cases))
-    assert [row["outcome"] for row in found] == ["refused", "died", "refused"]
-    assert "exit code -6" in found[1]["reason"]
+    check()

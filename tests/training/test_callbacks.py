@@ -9,8 +9,7 @@ import pytest
 from myriad import create_config, resume, train_and_evaluate
 from myriad.errors import InvalidArgumentError
 from myriad.training.callbacks import Callback, require_callbacks
-
-SEEDS = (3, 4)
+from tests.training.small import assert_same_bits, assert_same_run, small_config
 
 
 class Events(Callback):
@@ -40,14 +39,13 @@ class Events(Callback):
 
 
 class StopAt(Callback):
-    """Ends a run at an evaluation; with a second number, when it is resumed."""
+    """Ends a run at an evaluation, or at its start for 0."""
 
-    def __init__(self, update, *, at_start=False):
+    def __init__(self, update):
         self.update = update
-        self.at_start = at_start
 
     def on_start(self, run):
-        if self.at_start:
+        if self.update == 0:
             run.stop()
 
     def on_evaluation(self, run):
@@ -55,43 +53,16 @@ class StopAt(Callback):
             run.stop()
 
 
+def train(folder, *callbacks, **fields):
+    # Two chunks for each evaluation.
+    config = small_config(scan_chunk_size=32, **fields)
+    return train_and_evaluate(config, folder, quiet=True, callbacks=callbacks)
+
+
 class Fails(Callback):
     def on_evaluation(self, run):
         if run.update == 24:
             raise ZeroDivisionError
-
-
-def train(folder, *callbacks, **fields):
-    config = create_config(
-        "cartpole",
-        "ppo",
-        num_envs=4,
-        steps_per_env=256,
-        scan_chunk_size=32,
-        eval_frequency=64,
-        eval_rollouts=4,
-        rollout_steps=8,
-        **{"env.max_steps": 50, "agent.hidden_sizes": (8,), "agent.num_minibatches": 2}
-        | {"agent.num_epochs": 1}
-        | fields,
-    )
-    return train_and_evaluate(config, folder, quiet=True, callbacks=callbacks)
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    return train(tmp_path_factory.mktemp("callbacks") / "whole")
-
-
-@pytest.fixture(scope="module")
-def many(tmp_path_factory):
-    return train(tmp_path_factory.mktemp("callbacks") / "many", seeds=SEEDS)
-
-
-def assert_same_run(results, whole):
-    jax.tree.map(np.testing.assert_array_equal, results.agent_state, whole.agent_state)
-    rows, expected = (each.run_folder / "metrics.jsonl" for each in (results, whole))
-    assert rows.read_bytes() == expected.read_bytes()
 
 
 @pytest.mark.slow
@@ -141,8 +112,7 @@ def test_a_callback_reads_what_the_results_hold(tmp_path):
         row["return"] for row in results.evaluations
     ]
     assert reads.run.seconds["train"] == results.timings.train_s
-    same = jax.tree.map(np.array_equal, reads.last, results.agent_state)
-    assert all(jax.tree.leaves(same))
+    assert_same_bits(reads.last, results.agent_state)
     assert not all(jax.tree.leaves(jax.tree.map(np.array_equal, reads.first, reads.last)))
 
 
@@ -153,7 +123,7 @@ def test_a_run_that_a_callback_ends_goes_on_to_the_same_bits(whole, tmp_path):
     assert (results.stopped, results.evaluations[-1]["update"]) == ("callback", 16)
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["16"]
     events = Events()
-    again = resume(run, quiet=True, callbacks=[events, StopAt(0, at_start=True)])
+    again = resume(run, quiet=True, callbacks=[events, StopAt(0)])
     assert [name for name, *_ in events.events] == ["start", "end"]
     assert_same_run(again, results)
     again = resume(run, quiet=True, callbacks=[StopAt(24)])
@@ -168,7 +138,7 @@ def test_a_run_that_a_callback_ends_goes_on_to_the_same_bits(whole, tmp_path):
 
 @pytest.mark.slow
 def test_a_new_run_that_is_ended_at_once_has_one_evaluation(tmp_path):
-    results = train(tmp_path / "run", StopAt(0, at_start=True))
+    results = train(tmp_path / "run", StopAt(0))
     assert [row["update"] for row in results.evaluations] == [8]
 
 
@@ -196,22 +166,6 @@ def test_an_exception_ends_the_run_and_the_newest_checkpoint_goes_on(whole, tmp_
     assert events.events[-1][0] == "end"
     assert {path.name for path in (run / "checkpoints").iterdir()} == {"8", "16"}
     assert_same_run(resume(run, quiet=True), whole)
-
-
-@pytest.mark.slow
-def test_with_many_seeds_each_has_a_row_and_a_stop_ends_all(many, tmp_path):
-    class Returns(Callback):
-        rows = ()
-
-        def on_evaluation(self, run):
-            assert jax.tree.leaves(run.agent_state)[0].shape[0] == len(SEEDS)
-            self.rows += tuple((row["seed"], row["update"]) for row in run.new_rows)
-
-    returns = Returns()
-    results = train(tmp_path / "run", returns, StopAt(16), seeds=SEEDS)
-    assert returns.rows == tuple((seed, update) for update in (8, 16) for seed in SEEDS)
-    assert (results.stopped, results.reached_target) == ("callback", (False, False))
-    assert_same_run(resume(tmp_path / "run", quiet=True), many)
 
 
 @pytest.mark.slow

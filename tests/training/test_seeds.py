@@ -4,7 +4,6 @@ import json
 import math
 import re
 import shutil
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -16,29 +15,20 @@ from myriad import create_config, evaluate, hardware, load_agent, make_train, re
 from myriad import train_and_evaluate as train
 from myriad.cli import main
 from myriad.errors import DivergedError, InvalidArgumentError
+from myriad.training.callbacks import Callback
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig
 from myriad.training.population import Population
 from myriad.training.results import SeedResults
 from myriad.training.run_folder import RunFolder
 from myriad.xla import most_bytes
+from tests.training.small import assert_same_bits, small_config
 
 SEEDS = (3, -5, 2**40)
-SMALL = {"num_envs": 4, "steps_per_env": 256, "eval_frequency": 64, "eval_rollouts": 4}
-SMALL |= {"env.max_steps": 50, "agent.hidden_sizes": (8,), "rollout_steps": 8}
-SMALL |= {"agent.num_minibatches": 2, "agent.num_epochs": 2}
 TINY = ["train", "--env", "cartpole", "--agent", "ppo", "--num-envs", "4", "--rollout-steps", "8"]
 TINY += ["--agent.num-minibatches", "2", "--agent.num-epochs", "1", "--agent.hidden-sizes", "[8]"]
 TINY += ["--eval-rollouts", "2", "--env.max-steps", "50"]
 TINY += ["--steps-per-env", "256", "--eval-frequency", "64"]
-
-
-def small_config(**fields):
-    return create_config("cartpole", "ppo", **(SMALL | fields))
-
-
-def assert_same_bits(left, right):
-    jax.tree.map(np.testing.assert_array_equal, jax.device_get(left), jax.device_get(right))
 
 
 def rows_of_seed(history, seed):
@@ -73,24 +63,21 @@ def test_each_seed_has_its_rows_and_its_agent_which_are_those_of_the_training_al
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_resumes_to_the_bits_of_one_that_was_not(many, tmp_path, monkeypatch):
-    append = RunFolder.append
+def test_a_callback_sees_a_row_of_each_seed_and_ends_all_and_the_run_goes_on(many, tmp_path):
+    class Stops(Callback):
+        rows = ()
 
-    def interrupted(folder, row):
-        if row["update"] == 16:
-            signal.raise_signal(signal.SIGINT)
-        append(folder, row)
+        def on_evaluation(self, run):
+            assert jax.tree.leaves(run.agent_state)[0].shape[0] == len(SEEDS)
+            self.rows += tuple((row["seed"], row["update"]) for row in run.new_rows)
+            if run.update == 16:
+                run.stop()
 
-    folder = RunFolder(tmp_path / "run")
-    monkeypatch.setattr(RunFolder, "append", interrupted)
-    with pytest.raises(KeyboardInterrupt, match="goes on"):
-        train(small_config(), folder.path, seeds=SEEDS, quiet=True)
-    monkeypatch.undo()
-    whole = many.run_folder / "metrics.jsonl"
-    assert folder.metrics.read_text().splitlines() == whole.read_text().splitlines()[:6]
-    results = resume(folder.path, quiet=True)
-    assert folder.metrics.read_bytes() == whole.read_bytes()
-    assert_same_bits(results.agent_state, many.agent_state)
+    stops = Stops()
+    results = train(small_config(), tmp_path / "run", seeds=SEEDS, quiet=True, callbacks=[stops])
+    assert stops.rows == tuple((seed, update) for update in (8, 16) for seed in SEEDS)
+    assert (results.stopped, results.reached_target) == ("callback", (False, False, False))
+    assert_same_bits(resume(tmp_path / "run", quiet=True).agent_state, many.agent_state)
 
 
 @pytest.mark.slow
@@ -140,10 +127,12 @@ def test_seeds_side_by_side_in_a_device_keep_their_mapping_when_resumed(tmp_path
 
 
 @pytest.mark.slow
-def test_a_nan_stops_the_run_and_names_the_seed(tmp_path):
+@pytest.mark.parametrize(("seeds", "whose"), [(None, ""), ([7, 8], " of seed 7")])
+def test_a_nan_stops_the_run_and_says_where(seeds, whose, tmp_path):
     config = small_config(**{"agent.learning_rate": 1e30, "agent.max_grad_norm": 1e30})
-    with pytest.raises(DivergedError, match=r"by update \d+ of seed 7; no checkpoint was saved"):
-        train(config, tmp_path / "run", seeds=[7, 8])
+    says = rf"NaN or infinity in .* by update \d+{whose}; no checkpoint was saved"
+    with pytest.raises(DivergedError, match=says):
+        train(config, tmp_path / "run", seeds=seeds)
 
 
 @pytest.mark.slow
@@ -209,19 +198,15 @@ def test_seeds_in_python_are_held_to_their_range(tmp_path):
             train(small_config(), tmp_path / "run", seeds=seeds)  # pyright: ignore[reportArgumentType]
     with pytest.raises(InvalidArgumentError, match="seed must be among the seeds"):
         train(small_config(seed=9), tmp_path / "run", seeds=range(2))
+    folder = RunFolder.create(tmp_path / "one", small_config(seed=4).to_toml(), {})
+    with pytest.raises(InvalidArgumentError, match=r"one of the run's seeds \[4\], but got 5"):
+        load_agent(folder.path, seed=5)
     with pytest.raises(InvalidArgumentError, match="make_train gets its seed as a key"):
         make_train(small_config(seeds=range(2)))
     on_host = create_config("cartpole", "dqn", **{"agent.replay_memory": "host"})
     with pytest.raises(InvalidArgumentError, match=r"^agent\.replay_memory must be 'device'"):
         train(on_host, tmp_path / "run", seeds=SEEDS)
     assert not (tmp_path / "run").exists()
-
-
-def test_a_run_of_one_seed_has_no_other(tmp_path):
-    config = small_config(seed=4)
-    folder = RunFolder.create(tmp_path / "run", config.to_toml(), {})
-    with pytest.raises(InvalidArgumentError, match=r"one of the run's seeds \[4\], but got 5"):
-        load_agent(folder.path, seed=5)
 
 
 @pytest.mark.slow

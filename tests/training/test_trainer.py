@@ -29,7 +29,6 @@ from myriad import (
 from myriad.agents import list_agents, make_learner
 from myriad.envs import list_envs
 from myriad.errors import (
-    DivergedError,
     InvalidArgumentError,
     ShortTrainingWarning,
     UnknownNameError,
@@ -40,37 +39,9 @@ from myriad.training.programs import CompiledTraining
 from myriad.training.trainer import warn_if_short
 from myriad.xla import count_compilations
 from tests.learners import ACTIONS
+from tests.training.small import assert_same_bits, assert_same_run, small_config
 
 ROOT = Path(__file__).parents[2]
-# One small layer: what a training does around a network does not depend on its size.
-PPO = {"rollout_steps": 8, "agent.num_minibatches": 2, "agent.num_epochs": 2}
-PPO |= {"agent.hidden_sizes": (8,)}
-
-
-def small_config(agent="ppo", **fields):
-    shape = {"steps_per_env": 256, "eval_frequency": 64, "eval_rollouts": 4, "env.max_steps": 50}
-    if agent == "ppo":
-        shape |= PPO
-    return create_config("cartpole", agent, **({"num_envs": 4} | shape | fields))
-
-
-def assert_same_bits(left, right):
-    jax.tree.map(np.testing.assert_array_equal, jax.device_get(left), jax.device_get(right))
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """Results of a run that nothing interrupted."""
-    folder = tmp_path_factory.mktemp("trainer") / "whole"
-    return train_and_evaluate(small_config(checkpoint_every_s=0.0), folder)
-
-
-def assert_same_run(results, whole):
-    assert_same_bits(results.agent_state, whole.agent_state)
-    assert list(results.training) == list(whole.training)
-    assert list(results.evaluations) == list(whole.evaluations)
-    rows, expected = (each.run_folder / "metrics.jsonl" for each in (results, whole))
-    assert rows.read_bytes() == expected.read_bytes()
 
 
 @pytest.mark.slow
@@ -119,13 +90,10 @@ def test_the_run_folder_holds_everything(whole, tmp_path):
         train_and_evaluate(small_config(), folder)
 
 
-def test_a_tracker_that_is_not_there_leaves_no_folder(tmp_path):
+def test_a_tracker_that_is_not_there_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(UnknownNameError, match="unknown tracker 'tensorbord'"):
         train_and_evaluate(small_config(log_to=["tensorbord"]), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_a_tracker_that_is_not_there_is_refused_when_a_run_is_resumed(tmp_path):
     train_and_evaluate(small_config("pid"), tmp_path / "run", quiet=True)
     file = tmp_path / "run" / "config.toml"
     file.write_text(file.read_text().replace("log_to = []", 'log_to = ["tensorbord"]'))
@@ -194,15 +162,6 @@ def test_a_target_stops_the_training(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_nan_stops_the_run_and_says_where(tmp_path):
-    config = small_config("ppo", **{"agent.learning_rate": 1e30, "agent.max_grad_norm": 1e30})
-    with pytest.raises(
-        DivergedError, match=r"NaN or infinity in .*by update \d+; no checkpoint was saved before"
-    ):
-        train_and_evaluate(config, tmp_path / "run")
-
-
-@pytest.mark.slow
 def test_an_infinity_is_bad_where_the_agent_sees_it_and_a_nan_everywhere():
     env = make_env("cartpole")
     loop = LearningLoop(env, make_learner("random", env), 4)
@@ -241,7 +200,6 @@ def test_a_training_too_short_to_learn_gives_a_warning(tmp_path):
 @pytest.mark.parametrize(
     ("agent", "fields", "says"),
     [
-        ("ppo", {"steps_per_env": 72}, "are 9 updates of ppo, too few"),
         ("ppo", {"steps_per_env": 80}, None),
         ("dqn", {"steps_per_env": 64, "agent.learning_starts": 240}, "of which 5 learn, too few"),
     ],
@@ -286,15 +244,6 @@ def test_every_agent_acts_in_every_environment_or_says_why_not(env, agent):
         return
     with pytest.raises(InvalidArgumentError, match=f"(?i){agent}"):
         create_config(env, agent)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("env", ["cartpole-sysid", "gene-circuit-control", "bucket-brigade"])
-def test_an_agent_that_learns_nothing_trains_and_is_evaluated(env, tmp_path):
-    config = create_config(
-        env, "random", num_envs=2, steps_per_env=4, eval_frequency=2, eval_max_steps=8
-    )
-    assert len(train_and_evaluate(config, tmp_path / "run").evaluations) == 2
 
 
 KILLED = """

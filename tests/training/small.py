@@ -1,0 +1,35 @@
+"""A small training that tests share, and what it means that two are the same."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from myriad import create_config
+from myriad.xla import numbers_of
+
+# One small layer: what a training does around a network does not depend on its size.
+PPO: dict[str, Any] = {"rollout_steps": 8, "agent.num_minibatches": 2, "agent.num_epochs": 2}
+PPO |= {"agent.hidden_sizes": (8,)}
+# Four evaluations, which come every 8 updates of PPO.
+SIZES: dict[str, Any] = {"num_envs": 4, "steps_per_env": 256, "eval_frequency": 64}
+SIZES |= {"eval_rollouts": 4, "env.max_steps": 50}
+
+
+def small_config(agent="ppo", **fields):
+    return create_config("cartpole", agent, **(SIZES | (PPO if agent == "ppo" else {}) | fields))
+
+
+def assert_same_bits(left, right):
+    def same(one, other):
+        np.testing.assert_array_equal(*(np.asarray(numbers_of(each)) for each in (one, other)))
+
+    jax.tree.map(same, left, right)
+
+
+def assert_same_run(results, whole):
+    assert_same_bits(results.agent_state, whole.agent_state)
+    assert list(results.training) == list(whole.training)
+    assert list(results.evaluations) == list(whole.evaluations)
+    rows, expected = (each.run_folder / "metrics.jsonl" for each in (results, whole))
+    assert rows.read_bytes() == expected.read_bytes()
