@@ -40,9 +40,17 @@ def zeros(path):
     path.symlink_to("/dev/zero")
 
 
+def latin(path):
+    path.write_bytes(b"env = '\xe9'")
+
+
+def missing(path):
+    pass
+
+
 # Every file may be too large or a pipe. The rest is one reader's, which all of them use.
 CASES = [(*reader, make) for reader in READERS for make in (sparse, os.mkfifo)]
-CASES += [(*READERS[1], make) for make in (nested, dotted, os.mkdir, zeros)]
+CASES += [(*READERS[1], make) for make in (nested, dotted, os.mkdir, zeros, latin, missing)]
 
 
 @pytest.mark.parametrize(("command", "name", "make"), CASES)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,15 +11,12 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from myriad.errors import InvalidArgumentError
 from myriad.training import checkpoint
 from myriad.training.checkpoint import Checkpoints
-from myriad.xla import numbers_of
-
-ROOT = Path(__file__).parents[2]
+from tests.training.small import assert_same_bits
 
 
 def state_of(number):
@@ -33,15 +31,9 @@ def state_of(number):
     }
 
 
-def shapes_of(state):
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
-
-
 def assert_same(left, right):
-    assert jax.tree.structure(left) == jax.tree.structure(right)
-    for one, other in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
-        assert (one.shape, one.dtype) == (other.shape, other.dtype)
-        np.testing.assert_array_equal(numbers_of(one), numbers_of(other))
+    assert jax.tree.map(jax.typeof, left) == jax.tree.map(jax.typeof, right)
+    assert_same_bits(left, right)
 
 
 def names(folder):
@@ -55,17 +47,6 @@ def largest_file(checkpoint):
     )
 
 
-def start(script, *args):
-    """Start a Python program that imports the package."""
-    command, env = (
-        [sys.executable, "-c", script, *map(str, args)],
-        os.environ | {"PYTHONPATH": str(ROOT)},
-    )
-    return subprocess.Popen(
-        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
-
 @pytest.mark.slow
 def test_what_is_saved_comes_back_keys_and_empty_arrays_too(tmp_path):
     checkpoints, state = Checkpoints(tmp_path / "checkpoints"), state_of(7)
@@ -73,43 +54,30 @@ def test_what_is_saved_comes_back_keys_and_empty_arrays_too(tmp_path):
     checkpoints.save(7, state)
     assert checkpoints.latest() == 7
     assert_same(checkpoints.restore(7, state), state)
-    assert_same(checkpoints.restore(7, shapes_of(state)), state)
+    assert_same(checkpoints.restore(7, jax.eval_shape(lambda: state)), state)
 
 
-def test_the_newest_are_kept_by_number_not_by_name(tmp_path):
+def test_the_newest_by_number_are_kept_and_only_what_this_class_wrote_is_removed(tmp_path):
+    for name in ("best_model", "saving-notes", "saving-3", "replaced-2", "saving-4.orbax-tmp-1"):
+        (tmp_path / name).mkdir()
     checkpoints = Checkpoints(tmp_path, keep=3)
     for done in (8, 9, 10, 11):
         checkpoints.save(done, state_of(done))
-    assert names(tmp_path) == ["10", "11", "9"]
+    assert names(tmp_path) == ["10", "11", "9", "best_model", "saving-notes"]
     assert checkpoints.latest() == 11
     assert_same(checkpoints.restore(9, state_of(0)), state_of(9))
 
 
-def test_only_what_this_class_wrote_is_removed(tmp_path):
-    for name in ("best_model", "saving-notes", "saving-3", "replaced-2", "saving-4.orbax-tmp-1"):
-        (tmp_path / name).mkdir()
-    Checkpoints(tmp_path, keep=1).save(5, state_of(1))
-    assert {path.name for path in tmp_path.iterdir()} == {"5", "best_model", "saving-notes"}
-
-
-def test_rows_are_saved_and_checked_with_the_state(tmp_path):
+def test_rows_and_devices_are_saved_with_the_state(tmp_path):
     checkpoints = Checkpoints(tmp_path)
-    checkpoints.save(5, state_of(1), '{"update": 5}\n')
+    checkpoints.save(5, state_of(1), '{"update": 5}\n', devices=["2 CPU devices"])
     assert checkpoints.rows(5) == '{"update": 5}\n'
+    assert checkpoints.devices(5) == ["2 CPU devices"]
+    (tmp_path / "5" / "devices.json").write_text("[")
     (tmp_path / "5" / "metrics.jsonl").write_text('{"update": 4}\n')
+    assert checkpoints.devices(5) == []  # Restoring names the damage.
     with pytest.raises(InvalidArgumentError, match=r"metrics\.jsonl is not as it was saved"):
         checkpoints.rows(5)
-
-
-def test_devices_are_saved_and_a_damaged_record_is_named_on_restoring(tmp_path):
-    checkpoints = Checkpoints(tmp_path)
-    checkpoints.save(5, state_of(1), devices=["2 CPU devices"])
-    assert checkpoints.devices(5) == ["2 CPU devices"]
-    record = tmp_path / "5" / "devices.json"
-    record.write_text("[")
-    assert checkpoints.devices(5) == []
-    with pytest.raises(InvalidArgumentError, match=r"devices\.json is not as it was saved"):
-        checkpoints.restore(5, state_of(0))
 
 
 def newest(folder):
@@ -140,14 +108,6 @@ def test_a_reader_hears_of_real_damage_and_of_no_checkpoint(tmp_path):
     change_a_bit(largest_file(tmp_path / "5"))
     with pytest.raises(InvalidArgumentError, match=r"5 is damaged"):
         newest(tmp_path)
-
-
-@pytest.mark.parametrize("content", ["null", "{}", '{"/cdbt": ""}'])
-def test_a_file_of_checksums_that_says_anything_is_damage(content, tmp_path):
-    Checkpoints(tmp_path).save(5, state_of(5))
-    (tmp_path / "5" / "checksums.json").write_text(content)
-    with pytest.raises(InvalidArgumentError, match=r"5 is damaged: .*; no older one is whole, so"):
-        Checkpoints(tmp_path).restore(5, state_of(0))
 
 
 def test_saving_the_same_update_again_replaces_it(tmp_path):
@@ -202,22 +162,33 @@ def change_a_bit(path):
     path.write_bytes(content)
 
 
+def content(text):
+    def say(path):
+        path.write_text(text)
+
+    return say
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", [change_a_bit, Path.unlink])
-def test_any_damaged_file_is_named_in_a_sentence(damage, tmp_path):
-    checkpoints = Checkpoints(tmp_path / "checkpoints")
-    for file in names_of_files(checkpoints):
-        checkpoints.save(2, state_of(2), "a row")
-        damage(tmp_path / "checkpoints" / "2" / file)
-        with pytest.raises(InvalidArgumentError, match=r"2 is damaged: .* no older one is whole"):
-            checkpoints.restore(2, state_of(0))
-
-
-def names_of_files(checkpoints):
-    """Save, and name the files that have the same name in every save."""
-    checkpoints.save(2, state_of(2), "a row")
-    sums = json.loads((checkpoints.folder / "2" / "checksums.json").read_text())
-    return [*(name for name in sums if "/d/" not in f"/{name}"), "checksums.json"]
+@pytest.mark.parametrize(
+    ("damage", "files"),
+    [
+        (change_a_bit, "*"),
+        (Path.unlink, "*"),
+        *((content(text), "checksums.json") for text in ("null", "{}", '{"/cdbt": ""}')),
+    ],
+)
+def test_any_damaged_file_is_named_in_a_sentence(damage, files, tmp_path):
+    saved, damaged = Checkpoints(tmp_path / "saved"), tmp_path / "damaged"
+    saved.save(2, state_of(2), "a row", devices=["2 CPU devices"])
+    for file in (tmp_path / "saved" / "2").rglob(files):
+        if file.is_file():
+            shutil.copytree(tmp_path / "saved", damaged)
+            damage(damaged / file.relative_to(tmp_path / "saved"))
+            says = r"2 is damaged: .* no older one is whole"
+            with pytest.raises(InvalidArgumentError, match=says):
+                Checkpoints(damaged).restore(2, state_of(0))
+            shutil.rmtree(damaged)
 
 
 def test_a_damaged_checkpoint_says_which_older_one_is_whole(tmp_path):
@@ -248,12 +219,13 @@ checkpoints.save(2, {"array": noise})
 
 @pytest.mark.slow
 def test_a_save_that_a_kill_cuts_short_is_ignored_and_tidied_away(tmp_path):
-    with start(KILLED, tmp_path) as process:
+    command = [sys.executable, "-c", KILLED, tmp_path]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         assert process.stdout.readline() == "saving\n"
         while len(names(tmp_path)) == 1 and process.poll() is None:
             time.sleep(0.001)
-        process.send_signal(signal.SIGKILL)
+        process.kill()
         assert process.wait(60) == -signal.SIGKILL, "it came to its end before it could be killed"
     left = names(tmp_path)
     assert left[0] == "1"
@@ -265,39 +237,22 @@ def test_a_save_that_a_kill_cuts_short_is_ignored_and_tidied_away(tmp_path):
     assert names(tmp_path) == ["1", "2"]
 
 
-FULL = """
-import resource, sys
-from pathlib import Path
-import jax
-from myriad.training.checkpoint import Checkpoints
-from myriad.errors import InvalidArgumentError
-noise = jax.random.normal(jax.random.key(0), (100_000,))
-for limit in (10_000, 300, 0):
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
-    try:
-        Checkpoints(Path(sys.argv[1])).save(2, {"array": noise, "another": noise + 1})
-    except InvalidArgumentError as error:
-        print(error)
-"""
-
-
-@pytest.mark.slow
-def test_a_disk_that_takes_no_more_leaves_the_checkpoint_before(tmp_path):
-    Checkpoints(tmp_path).save(1, state_of(1))
-    with start(FULL, tmp_path) as process:
-        said, _ = process.communicate(timeout=120)
-    refusal = f"checkpoint {tmp_path / '2'} can't be written, and the ones before it are kept: "
-    lines = said.splitlines()
-    assert len(lines) == 3
-    assert all(line.startswith(refusal) and "File too large" in line for line in lines)
-    assert process.returncode == 0
+@pytest.mark.parametrize("num_bytes", [10_000, 300, 0])
+def test_a_disk_that_takes_no_more_leaves_the_checkpoint_before(
+    num_bytes, tmp_path, files_of_at_most
+):
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(1, state_of(1))
+    noise = jax.random.normal(jax.random.key(0), (100_000,))
+    says = r"/2 can't be written, and the ones before it are kept: .*File too large"
+    with pytest.raises(InvalidArgumentError, match=says), files_of_at_most(num_bytes):
+        checkpoints.save(2, {"array": noise, "another": noise + 1})
     assert names(tmp_path) == ["1"]
-    assert_same(Checkpoints(tmp_path).restore(1, state_of(0)), state_of(1))
+    assert_same(checkpoints.restore(1, state_of(0)), state_of(1))
 
 
 def test_a_folder_that_cannot_be_made_is_said_in_a_sentence(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(
-        InvalidArgumentError, match=r"file/checkpoints/1 can't be written, .*: Not a directory$"
-    ):
+    says = r"file/checkpoints/1 can't be written, .*: Not a directory$"
+    with pytest.raises(InvalidArgumentError, match=says):
         Checkpoints(tmp_path / "file" / "checkpoints").save(1, state_of(1))

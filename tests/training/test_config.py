@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myriad import create_config
+from myriad import create_config, list_agents
 from myriad.errors import InvalidArgumentError
+from myriad.ranges import INT32, INT64
 from myriad.training.config import TrainingConfig
 from tests.learners import SMALL, env_of
 
@@ -46,31 +48,36 @@ def test_another_chunk_changes_nothing_but_the_chunk():
     assert changed.untuned_chunk_size == config.scan_chunk_size
 
 
-@pytest.mark.parametrize("agent", ["random", "bangbang", "pid", "ppo", "pqn", "dqn"])
-def test_a_configuration_survives_toml(agent):
-    config = create_config("cartpole", agent, num_envs=64)
+@settings(max_examples=40)
+@given(
+    agent=st.sampled_from(list_agents()),
+    seed=st.integers(-(2**63), 2**63 - 1),
+    num_envs=st.integers(1, 10**6),
+    target=st.none() | st.floats(allow_nan=False, allow_infinity=False, width=32),
+    max_speed=st.floats(0.1, 100) | st.just(math.inf),
+)
+def test_any_configuration_survives_toml(agent, seed, num_envs, target, max_speed):
+    fields: dict[str, Any] = {"num_envs": num_envs, "seed": seed, "target_return": target}
+    env = env_of(agent)
+    fields["env.max_speed" if env == "pendulum" else "env.x_threshold"] = max_speed
+    config = create_config(env, agent, **fields)
     read = TrainingConfig.from_toml(config.to_toml())
     assert read == config
     assert read.learner == config.learner
     assert read.given.keys() == config.fields().keys()
 
 
-@settings(max_examples=40)
-@given(
-    seed=st.integers(-(2**31), 2**31),
-    num_envs=st.integers(1, 10**6),
-    target=st.none() | st.floats(allow_nan=False, allow_infinity=False),
-    gravity=st.floats(0.1, 100),
-)
-def test_any_configuration_survives_toml(seed, num_envs, target, gravity):
-    fields = {
-        "seed": seed,
-        "num_envs": num_envs,
-        "target_return": target,
-        "env_options": {"gravity": gravity},
-    }
-    config = create_config("cartpole", "random", **fields)
-    assert TrainingConfig.from_toml(config.to_toml()) == config
+def test_a_hyperparameter_that_is_switched_off_survives_toml():
+    config = create_config("cartpole", "ppo", **{"agent.anneal_updates": None})
+    assert create_config("cartpole", "ppo", **{"agent.anneal_updates": "none"}) == config
+    assert TrainingConfig.from_toml(config.to_toml()).learner.anneal_updates is None
+
+
+@pytest.mark.slow
+def test_what_no_field_of_an_adapter_shows_is_kept():
+    config = create_config("gymnax:Catch-bsuite", "random", **{"env.rows": 8})
+    env = TrainingConfig.from_toml(config.to_toml()).environment
+    assert env.observation_space(env.default_params).shape[0] == 8
 
 
 def test_steps_are_rounded_up_to_whole_updates():
@@ -97,7 +104,6 @@ def test_defaults_fit_any_number_of_environments_and_what_you_chose_stays(agent,
     assert config.learner.learning_rate == 0.25
     assert config.num_updates >= 40
     assert config.num_updates // config.updates_per_eval <= 20
-    assert TrainingConfig.from_toml(config.to_toml()) == config
 
 
 @pytest.mark.parametrize("agent", ["ppo", "pqn"])
@@ -120,25 +126,12 @@ def test_epsilon_falls_within_a_fifth_of_a_training(agent, num_envs, length):
     assert learner.exploration_steps == 77
 
 
-def test_the_target_follows_the_gradient_steps_that_you_chose():
-    chosen = {"agent.gradient_steps": 8}
-    assert create_config("cartpole", "dqn", 1000, **chosen).learner.polyak == 0.922
-    with pytest.raises(InvalidArgumentError, match="gradient_steps"):
-        create_config("cartpole", "dqn", 1000, **{"agent.gradient_steps": -(10**9)})
-
-
 def test_64_bit_numbers_of_jax_are_refused_in_a_sentence():
     with (
         jax.enable_x64(True),  # noqa: FBT003 (its own signature)
         pytest.raises(InvalidArgumentError, match="jax_enable_x64 must be False"),
     ):
         create_config("cartpole", "ppo")
-
-
-def test_dotted_names_reach_the_agent_and_the_environment():
-    config = create_config("cartpole", "ppo", **{"agent.learning_rate": 0.5, "env.gravity": 1.0})
-    assert config.agent_options["learning_rate"] == config.learner.learning_rate == 0.5
-    assert config.env_options["gravity"] == config.environment.default_params.gravity == 1.0
 
 
 def test_numbers_and_arrays_of_numpy_and_jax_are_kept_as_pythons_own():
@@ -153,30 +146,6 @@ def test_numbers_and_arrays_of_numpy_and_jax_are_kept_as_pythons_own():
     assert (read.learner.learning_rate, read.learner.hidden_sizes) == (0.25, (8,))
 
 
-def test_an_infinite_figure_survives_toml():
-    options = {"agent.max_grad_norm": math.inf, "env.x_threshold": math.inf}
-    config = create_config("cartpole", "dqn", **options)
-    assert TrainingConfig.from_toml(config.to_toml()) == config
-    assert (config.agent_options["max_grad_norm"], config.env_options["x_threshold"]) == (
-        math.inf,
-        math.inf,
-    )
-
-
-def test_a_hyperparameter_that_is_switched_off_survives_toml():
-    config = create_config("cartpole", "ppo", **{"agent.anneal_updates": None})
-    assert create_config("cartpole", "ppo", **{"agent.anneal_updates": "none"}) == config
-    assert TrainingConfig.from_toml(config.to_toml()) == config
-    assert config.learner.anneal_updates is None
-
-
-@pytest.mark.slow
-def test_what_no_field_of_an_adapter_shows_is_kept():
-    config = create_config("gymnax:Catch-bsuite", "random", **{"env.rows": 8})
-    env = TrainingConfig.from_toml(config.to_toml()).environment
-    assert env.observation_space(env.default_params).shape[0] == 8
-
-
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
@@ -188,12 +157,17 @@ def test_what_no_field_of_an_adapter_shows_is_kept():
         ({"env.gravty": 0.9}, "'env.gravty' of cartpole-control; did you mean 'env.gravity'"),
         ({"buffer_size": 10}, "unknown field 'buffer_size' of ppo"),
         ({"num_envs": 0}, "num_envs must be an integer from 1 to 2,147,483,647, but got 0"),
+        ({"num_envs": 10**400}, "num_envs must be .* but got an integer of 1,329 bits"),
+        ({"target_return": math.nan}, "target_return must be .* but got nan"),
+        ({"log_to": ["x"] * 17}, "log_to can't be .* at most 16 items"),
+        ({"num_envs": 16, "steps_per_env": INT64}, "steps_per_env x num_envs must be at most"),
+        ({"num_envs": INT32, "rollout_steps": 2}, "num_envs x rollout_steps must be at most"),
+        ({"env": "snake", "env.height": 100, "env.width": 100}, "but got 100 x 100"),
         ({"num_envs": 2.5}, "num_envs must be an integer from 1 to .*, but got 2.5"),
         ({"seed": "a"}, r"seed must be an integer from -2\*\*63 to 2\*\*63 - 1, but got 'a'"),
         ({"seed": jax.random.key(1)}, "seed must be a number or a list, but got a JAX key"),
         ({"seeds": np.ones(2)}, r"seeds must be a list of .* but got \[1.0, 1.0\]"),
         ({"seeds": np.ones(100_001)}, "seeds must be a list of at most 100,000 items"),
-        ({"agent.learning_rate": "fast"}, "agent.learning_rate must be a finite number above 0"),
         ({"agent.value_clip": "off"}, "agent.value_clip must be .* or None, but got 'off'"),
         ({"agent.hidden_sizes": ["a"]}, "agent.hidden_sizes must be a list of 0 to 64 items"),
         ({"agent.compute_dtype": np.float32}, "agent.compute_dtype must be .*, but got"),
@@ -207,8 +181,9 @@ def test_what_no_field_of_an_adapter_shows_is_kept():
     ],
 )
 def test_what_cannot_be_used_is_refused_by_its_name(fields, says):
-    with pytest.raises(InvalidArgumentError, match=says):
+    with pytest.raises(InvalidArgumentError, match=says) as caught:
         create_config(**({"env": "cartpole", "agent": "ppo"} | fields))
+    assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import shutil
 from typing import Any
 
 import jax
-import numpy as np
 import pytest
 
 from myriad import create_config, load_agent, resume, train_and_evaluate
@@ -13,15 +12,9 @@ from myriad.cli import main
 from myriad.errors import InvalidArgumentError
 from myriad.training.callbacks import Callback
 from myriad.training.checkpoint import Checkpoints
+from tests.learners import SMALL, env_of
+from tests.training.small import assert_same_bits
 
-SIZES: dict[str, Any] = {"num_envs": 4, "total_steps": 512, "agent.hidden_sizes": (8,)}
-OF_AGENT: dict[str, dict[str, Any]] = {
-    "ppo": {"agent.rollout_steps": 16},
-    "dqn": {"buffer_size": 64, "agent.learning_starts": 16},
-    "pqn": {"agent.rollout_steps": 16},
-    "sac": {"buffer_size": 64, "agent.learning_starts": 16},
-    "td3": {"buffer_size": 64, "agent.learning_starts": 16},
-}
 # Fields that are the new run's own.
 OWN = {"num_updates", "running_return", "replay", "pending", "priorities"}
 
@@ -41,9 +34,10 @@ class Killed(Callback):
         raise RuntimeError
 
 
-def config_of(agent, **changes: Any):
-    env = "pendulum" if agent in ("sac", "td3") else "cartpole"
-    return create_config(env, agent, **SIZES | OF_AGENT[agent] | changes)
+def config_of(agent, env=None, **changes: Any):
+    options: dict[str, Any] = {f"agent.{name}": value for name, value in SMALL[agent].items()}
+    sizes = {"num_envs": 4, "total_steps": 512}
+    return create_config(env or env_of(agent), agent, **sizes | options | changes)
 
 
 def trained(folder, agent="ppo", changes=()):
@@ -52,15 +46,15 @@ def trained(folder, agent="ppo", changes=()):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", OF_AGENT)
+@pytest.mark.parametrize("agent", SMALL)
 def test_a_run_begins_with_the_weights_and_moments_of_another(agent, tmp_path):
     run = trained(tmp_path / "run", agent)
     learned = jax.device_get(load_agent(run)[2].state)
     first = First()
-    sizes = {"num_envs": 8, "seed": 5, "agent.learning_rate": 1e-5}
-    config = config_of(
-        agent, **sizes, **({"buffer_size": 32} if "buffer_size" in OF_AGENT[agent] else {})
-    )
+    changes = {"num_envs": 8, "seed": 5, "agent.learning_rate": 1e-5}
+    if "buffer_size" in SMALL[agent]:
+        changes["agent.buffer_size"] = 48
+    config = config_of(agent, **changes)
     new = tmp_path / "new"
     train_and_evaluate(config, new, quiet=True, start_from=run, callbacks=[first])
     assert first.steps == 0
@@ -68,7 +62,7 @@ def test_a_run_begins_with_the_weights_and_moments_of_another(agent, tmp_path):
         if field in OWN:
             assert not any(leaf.any() for leaf in jax.tree.leaves(value)), field
         else:
-            jax.tree.map(np.testing.assert_array_equal, value, getattr(learned, field))
+            assert_same_bits(value, getattr(learned, field))
     newest = Checkpoints(run / "checkpoints").latest()
     record = json.loads((new / "environment.json").read_text())
     assert record["start_from"] == {"run_folder": str(run), "update": newest}
@@ -83,10 +77,9 @@ def test_all_seeds_begin_with_the_same(tmp_path):
     first = First()
     config = config_of("ppo", seeds=[3, 4, 5])
     train_and_evaluate(config, tmp_path / "new", quiet=True, start_from=run, callbacks=[first])
-    for leaf, of_run in zip(
-        jax.tree.leaves(first.state.params), jax.tree.leaves(learned.params), strict=True
-    ):
-        np.testing.assert_array_equal(leaf, np.broadcast_to(of_run, leaf.shape))
+    for index in range(3):
+        of_seed = jax.tree.map(lambda leaf, index=index: leaf[index], first.state.params)
+        assert_same_bits(of_seed, learned.params)
     with pytest.raises(InvalidArgumentError, match=r"one seed, but .*new has the seeds \[3, 4, 5"):
         train_and_evaluate(config_of("ppo"), tmp_path / "x", start_from=tmp_path / "new")
 
@@ -101,7 +94,7 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_the_same_again
         train_and_evaluate(config, new, quiet=True, start_from=run, callbacks=[Killed()])
     assert Checkpoints(new / "checkpoints").latest() is None
     again = resume(new, quiet=True)
-    jax.tree.map(np.testing.assert_array_equal, again.agent_state, whole.agent_state)
+    assert_same_bits(again.agent_state, whole.agent_state)
     (new / "environment.json").write_text("[")
     shutil.rmtree(new / "checkpoints")
     with pytest.raises(InvalidArgumentError, match=r"environment\.json is damaged"):
@@ -129,11 +122,10 @@ def test_another_optimiser_begins_afresh_with_a_warning(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_what_does_not_fit_is_refused_with_both_shapes_and_leaves_no_folder(tmp_path, capsys):
     run = trained(tmp_path / "run")
-    continuous = {**SIZES, **OF_AGENT["ppo"]}
     refused = [
         (config_of("ppo", **{"agent.hidden_sizes": (16,)}), r"hidden_sizes = \[16\].*has \[8\]"),
         (
-            create_config("pendulum", "ppo", **continuous),
+            config_of("ppo", "pendulum"),
             r"agent\.obs_stats\.mean as float32\[4\], but .* needs float32\[3\]",
         ),
         (
