@@ -2,11 +2,9 @@
 
 import dataclasses
 import json
-import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -21,13 +19,12 @@ from myriad.autotune import (
 )
 from myriad.autotune.search import CANDIDATES, Rounds, Stretch, choose
 from myriad.cli import main
-from myriad.errors import InvalidArgumentError, MyriadError
+from myriad.errors import InvalidArgumentError
 from myriad.hardware import available_bytes, fingerprint
 from myriad.training.config import make_config
 from myriad.training.programs import CompiledTraining
 from myriad.xla import count_compilations
 
-ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
 ARGUMENTS = (64, "cartpole-control", "random")  # what the module's one tuning is of
 # A child, since a process's real peak is that of its whole life.
@@ -118,18 +115,6 @@ def test_the_second_call_answers_from_the_cache_and_says_so(known, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.usefixtures("known", "no_compilation")
-@pytest.mark.parametrize(
-    "change",
-    [{"num_envs": 65}, {"agent": "dqn", "buffer_size": 4096}, {"force_revalidate": True}],
-    ids=str,
-)
-def test_another_configuration_is_not_answered_from_the_cache(change):
-    given = {"num_envs": 64, "env": "cartpole-control", "agent": "random"} | change
-    with pytest.raises(AssertionError, match="compiled"):
-        suggest_scan_chunk_size(**given, verbose=False)
-
-
 @pytest.mark.slow
 def test_a_chunk_that_the_user_has_is_a_candidate_and_nothing_else_of_the_configuration_changes():
     config = create_config("cartpole-control", "pid", 4, 10_000, scan_chunk_size=48)
@@ -144,12 +129,9 @@ def test_a_chunk_that_the_user_has_is_a_candidate_and_nothing_else_of_the_config
 
 
 @pytest.mark.usefixtures("no_compilation")
-@pytest.mark.parametrize("limit", [None, 10**18])
-def test_two_billion_environments_are_refused_from_shapes_with_what_would_fit(limit):
+def test_two_billion_environments_are_refused_from_shapes_with_what_would_fit():
     with pytest.raises(InvalidArgumentError, match=r"fewer than [\d,]+ environments fit"):
-        suggest_scan_chunk_size(
-            2 * 10**9, "cartpole-control", "dqn", verbose=False, memory_limit=limit
-        )
+        suggest_scan_chunk_size(2 * 10**9, "cartpole-control", "dqn", verbose=False)
 
 
 @pytest.mark.slow
@@ -181,25 +163,11 @@ def test_what_exceeds_a_memory_limit_never_runs_and_what_is_named_instead_fits(m
     ids=str,
 )
 def test_memory_is_predicted_never_too_low_and_at_most_a_quarter_too_high(training):
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", PREDICT_AND_TRAIN, json.dumps(training)]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     predicted, peak = map(int, run.stdout.split())
     assert peak <= predicted <= 1.25 * peak
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ((64, "cartpole-contrl", "random"), "did you mean 'cartpole-control'"),
-        ((64, "cartpole-control", "randm"), "did you mean 'random'"),
-        ((0, "cartpole-control", "random"), "num_envs must be .*, but got 0"),
-    ],
-)
-def test_a_wrong_name_or_number_is_named(arguments, says):
-    with pytest.raises(MyriadError, match=says):
-        suggest_scan_chunk_size(*arguments)
 
 
 def made_up(seconds):
@@ -216,12 +184,6 @@ def test_the_smallest_chunk_that_is_nearly_the_best_is_chosen():
     assert found.steps_per_s == pytest.approx(
         1024 * 4 / (1.0 + 0.001 * 1024 / found.scan_chunk_size)
     )
-
-
-def test_a_flat_curve_chooses_the_smallest():
-    found = made_up(lambda calls, _: 1.0)
-    assert found.scan_chunk_size == 1
-    assert {candidate.verdict for candidate in found.candidates[1:]} == {"indistinguishable"}
 
 
 def test_a_slow_round_does_not_count():
@@ -245,22 +207,16 @@ def test_a_verdict_needs_an_interval_that_excludes_equality():
     assert all(c.low <= c.slowdown <= c.high for c in found.candidates)
 
 
-def test_a_chunk_that_an_evaluation_would_cut_off_is_not_offered():
-    rounds = {size: [1.0 + 0.01 * (1024 // size)] * 9 for size in CANDIDATES}
-    everywhere = choose(Rounds(1024, rounds), num_envs=4)
-    assert everywhere.scan_chunk_size > 32
-    for window in (1, 24, 64, 500, 5_000):
-        found = choose(Rounds(1024, rounds), 4, window)
-        assert [c.chunk_size for c in found.candidates] == [n for n in CANDIDATES if n <= window]
-        assert [c.chunk_size for c in found.candidates if c.verdict == "best"] == [
-            found.scan_chunk_size
-        ]
-        expected = (
-            everywhere.scan_chunk_size
-            if window >= everywhere.scan_chunk_size
-            else found.scan_chunk_size
-        )
-        assert found.scan_chunk_size == expected
+@pytest.mark.parametrize("window", [1, 24, 64, 500, 5_000])
+def test_a_chunk_that_an_evaluation_would_cut_off_is_not_offered(window):
+    rounds = Rounds(1024, {size: [1.0 + 0.01 * (1024 // size)] * 9 for size in CANDIDATES})
+    everywhere = choose(rounds, num_envs=4).scan_chunk_size
+    assert everywhere > 32
+    found = choose(rounds, 4, window)
+    assert [c.chunk_size for c in found.candidates] == [n for n in CANDIDATES if n <= window]
+    best = [c.chunk_size for c in found.candidates if c.verdict == "best"]
+    assert best == [found.scan_chunk_size]
+    assert found.scan_chunk_size == everywhere or window < everywhere
 
 
 def stretch_of(seconds_of_a_call, unit, num_updates=8):
@@ -298,18 +254,6 @@ def test_every_candidate_is_timed_whole_and_one_that_takes_too_long_is_not_offer
     assert {chunk for _, chunk in calls} == set(offered)
     for seconds in times.values():  # each of 8 updates, however long the call
         assert seconds == pytest.approx([0.008] * len(seconds))
-
-
-@pytest.mark.slow
-def test_the_candidates_of_a_learner_are_whole_updates():
-    shape = {"num_envs": 4, "steps_per_env": 1_024, "rollout_steps": 16}
-    config = create_config("cartpole", "ppo", **shape, **{"agent.hidden_sizes": (4,)})
-    result = autotune(config, verbose=False, seconds=0)
-    for candidate in result.candidates:
-        taken = config.changed(scan_chunk_size=candidate.chunk_size)
-        assert taken.scan_chunk_size == candidate.chunk_size <= taken.eval_frequency
-    unit = result.config.learner.steps_per_update
-    assert len(result.candidates) == len({c.chunk_size // unit for c in result.candidates}) > 1
 
 
 # --- the same question asked in other words ---
@@ -369,8 +313,9 @@ def test_the_command_answers_as_the_function_does(known, capsys, monkeypatch):
     command = ["autotune", "--env", "cartpole-control", "--agent", "random", "--num-envs", "64"]
     assert main(command) == 0
     assert ": cached\n" in capsys.readouterr().out
-    with pytest.raises(AssertionError, match="compiled"):
-        main([*command, "--force"])
+    for otherwise in (["--force"], ["--num-envs", "65"]):
+        with pytest.raises(AssertionError, match="compiled"):
+            main([*command, *otherwise])
     assert main([*command[:-1], "63", "--memory-limit", "1"]) == 2
     assert capsys.readouterr().err.startswith("No valid chunk_size found for 63 environments")
 

@@ -10,7 +10,6 @@ import pytest
 from myriad import (
     create_config,
     evaluate,
-    list_envs,
     load_agent,
     make_env,
     resume,
@@ -20,7 +19,6 @@ from myriad.autotune import autotune
 from myriad.autotune.cache import ProfileCache
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError, UnknownNameError
-from myriad.random import make_key
 from myriad.spaces import Box, Discrete
 from myriad.training.evaluation import Evaluation, key_alone
 
@@ -104,16 +102,6 @@ def test_the_scalars_of_an_episode_that_was_cut_off_are_its_last():
     assert env.num_traces == before + 1
     assert not ended.any()
     np.testing.assert_array_equal(infos["time"], lengths)
-
-
-@pytest.mark.parametrize("name", list_envs())
-def test_no_environment_of_myriads_own_has_scalars_in_its_info(name):
-    env = make_env(name)
-    params = env.default_params
-    keys = jax.random.split(make_key(0), 2)
-    _, state = env.reset(keys[0], params)
-    info = env.step(keys[1], state, env.action_space(params).sample(keys[0]), params)[5]
-    assert not [leaf for leaf in jax.tree.leaves(info) if not leaf.shape]
 
 
 def test_an_object_that_a_name_makes_is_called_so():

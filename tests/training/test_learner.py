@@ -9,7 +9,6 @@ import pytest
 
 from myriad import create_config, train_and_evaluate
 from myriad.agents import AGENTS, Learner, list_agents, make_learner
-from myriad.autotune import autotune
 from myriad.envs import make_env
 from tests.learners import env_of
 
@@ -44,27 +43,16 @@ class Still(Learner[Any]):
         return balances if greedy else jnp.zeros(obs.shape[0], jnp.int32)
 
 
-@pytest.fixture
-def still(monkeypatch, tmp_path):
-    monkeypatch.setenv("MYRIAD_HOME", str(tmp_path))
+@pytest.mark.slow
+def test_it_trains(tmp_path, monkeypatch):
     monkeypatch.setattr(AGENTS, "_targets", AGENTS._targets | {"still": Still})
     sizes = {"steps_per_env": 20, "eval_frequency": 10, "eval_rollouts": 2, "eval_max_steps": 40}
-    return create_config("cartpole", "still", **sizes)
-
-
-@pytest.mark.slow
-def test_it_trains(still, tmp_path):
-    results = train_and_evaluate(still, tmp_path / "run")
+    results = train_and_evaluate(create_config("cartpole", "still", **sizes), tmp_path / "run")
     assert int(results.agent_state) == 10
     assert [row["pushes"] for row in results.training] == [2.0, 2.0]
     # Evaluations are greedy, and the collected episodes were not.
     assert [row["return"] for row in results.evaluations] == [40.0, 40.0]
     assert results.training[-1]["return"] < 20
-
-
-@pytest.mark.slow
-def test_it_is_tuned(still):
-    assert autotune(still, verbose=False, seconds=0).scan_chunk_size >= 1
 
 
 @pytest.mark.parametrize("agent", list_agents())

@@ -11,7 +11,7 @@ from myriad.random import make_key
 from myriad.training.config import make_config
 from myriad.training.population import Population
 from myriad.training.programs import CompiledTraining
-from myriad.xla import count_compilations, numbers_of
+from myriad.xla import count_compilations
 
 _SIZES: dict[str, Any] = {"eval_rollouts": 4, "eval_max_steps": 40, "agent.hidden_sizes": [8]}
 _SIZES |= {"agent.rollout_steps": 16, "agent.num_minibatches": 4}
@@ -34,14 +34,6 @@ def _config(agent="ppo", **options):
     return make_config("cartpole-control", agent, 8, 160, **sizes | chosen)
 
 
-def _one(options, index):
-    return {name: values[index] for name, values in options.items()}
-
-
-def _plain(tree):
-    return jax.tree.map(lambda leaf: np.asarray(numbers_of(leaf)), tree)
-
-
 def _alone(config, seed, chunks):
     training = CompiledTraining(config)
     training.compile()
@@ -49,18 +41,15 @@ def _alone(config, seed, chunks):
     report = None
     for i, num_updates in enumerate(chunks):
         state, report = training.run(state, np.int32(num_updates), np.bool_(i == 0))
-    return _plain(state.agent.params), _plain(report)
-
-
-def _assert_close(found, expected):
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4), found, expected
-    )
+    return state.agent.params, report
 
 
 @pytest.mark.slow
-def test_members_learn_what_the_training_alone_does_beside_idle_and_refilled_ones():
-    population = Population(_config(), 3, list(_OPTIONS), mapping="map", num_devices=2)
+@pytest.mark.parametrize(("mapping", "num_devices"), [("map", 2), ("vmap", 1)])
+def test_members_learn_what_the_training_alone_does_beside_idle_and_refilled_ones(
+    mapping, num_devices
+):
+    population = Population(_config(), 3, list(_OPTIONS), mapping=mapping, num_devices=num_devices)
     population.compile()
     with count_compilations() as compilations:
         first = {name: [a, b, a] for name, (a, b) in _OPTIONS.items()}
@@ -72,23 +61,16 @@ def test_members_learn_what_the_training_alone_does_beside_idle_and_refilled_one
     assert not list(compilations.names)
     assert population.updates_done(state).tolist() == [5, 5, 4]
     for slot, seed, index, chunks in ((0, 5, 0, (2, 3)), (2, 11, 1, (4,))):
-        params, last = _alone(_config(**_one(_OPTIONS, index)), seed, chunks)
-        _assert_close(population.member(state, slot).agent.params, params)
+        options = {name: values[index] for name, values in _OPTIONS.items()}
+        params, last = _alone(_config(**options), seed, chunks)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4),
+            population.member(state, slot).agent.params,
+            params,
+        )
         found = report.metric_sums["loss"][slot]
         np.testing.assert_allclose(found, last.metric_sums["loss"], rtol=1e-3)
     assert not returns[1].any()
-
-
-@pytest.mark.slow
-def test_side_by_side_in_one_device_agrees_within_rounding():
-    found = []
-    for mapping in ("map", "vmap"):
-        population = Population(_config(), 2, ["learning_rate"], mapping=mapping, num_devices=1)
-        population.compile()
-        state = population.first_state([0, 1], {"learning_rate": [1e-3, 3e-4]})
-        state, _ = population.run(state, [1, 0], [True, True])
-        found.append([_plain(population.member(state, slot).agent.params) for slot in range(2)])
-    _assert_close(*found)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from myriad import create_config, evaluate, load_agent, train_and_evaluate
 from myriad.api import resume
 from myriad.autotune import autotune
 from myriad.training.programs import CompiledTraining
-from myriad.xla import numbers_of
+from tests.training.small import assert_same_bits
 
 SMALL = {
     "num_envs": 4,
@@ -39,11 +39,6 @@ def compiled(replay_memory, **fields):
 
 def kinds_of(agent):
     return {column.sharding.memory_kind for column in jax.tree.leaves(agent.replay.columns)}
-
-
-def assert_same_bits(state, other):
-    for one, two in zip(jax.tree.leaves(state), jax.tree.leaves(other), strict=True):
-        np.testing.assert_array_equal(np.asarray(numbers_of(one)), np.asarray(numbers_of(two)))
 
 
 @pytest.mark.slow

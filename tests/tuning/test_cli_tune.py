@@ -46,9 +46,7 @@ rollout_steps = 16
         ("--env pendulum-control --agent dqn", "ppo learns such actions"),
         ("--n-jobs 0", "--n-jobs must be at least 1"),
         ("--eval-interval 60000", "--eval-interval must be at most num_steps (50,000)"),
-        ("--storage sqlit:///x", "sqlit"),
         ("--storage postgresql://me:hush@127.0.0.1:1/x", "onnection refused"),
-        ("--storage me:password=hush", "--storage must be FILE.db"),
         ("--storage /dev/null/x.db", "/dev/null"),
         ("--space space.toml", "agent.learning_rat"),
         ("--objectives return return", "--objectives must"),
@@ -58,7 +56,6 @@ rollout_steps = 16
         ("--agent.gamma 0.9", "--agent.gamma must be left out"),
         ("--output /dev/null/x", "--output must be a folder that can be written to"),
         ("--env postgresql://me:hush@h/x", "me:***@h/x"),
-        ("--storag postgresql://me:hush@h/x", "--storage"),
         ("--sampler postgresql://me:hush@h/x", "--sampler"),
     ],
 )

@@ -2,12 +2,12 @@
 
 import optuna
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myriad import create_config
 from myriad.errors import InvalidArgumentError
-from myriad.tuning.space import SearchSpace, agents_with_space
+from myriad.tuning.space import SearchSpace
 from tests.learners import SMALL, env_of
 
 BASE = {"env": "bucket-brigade", "total_steps": 50_000, "env.scenario": "easy"}
@@ -26,13 +26,9 @@ def trials_of(space, count, seed=0):
     return [study.ask() for _ in range(count)]
 
 
-@pytest.mark.parametrize("agent", agents_with_space())
-def test_every_shape_of_a_shipped_space_can_be_trained(agent):
+@pytest.mark.parametrize("agent", SMALL)
+def test_every_learner_has_a_space_whose_shapes_can_be_trained(agent):
     SearchSpace.load(agent).require_usable({"env": env_of(agent), "agent": agent})
-
-
-def test_every_learner_has_a_space():
-    assert set(agents_with_space()) == set(SMALL)
 
 
 def test_the_space_of_ppo_is_the_documented_one():
@@ -54,6 +50,7 @@ def test_the_space_of_ppo_is_the_documented_one():
 
 
 @pytest.mark.slow
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10_000))
 def test_what_a_trial_draws_is_a_configuration_and_is_found_again(seed):
     space = SearchSpace.load("ppo")
@@ -149,16 +146,11 @@ GAMMA = '[parameters]\n"agent.gamma" = '
         (GAMMA + "{low = 0.9}", "must have either choices, or low and high"),
         (GAMMA + "{low = 0.9, hihg = 1.0}", "hihg"),
         (GAMMA + "{low = 0.99, high = 0.9}", "(low=0.99, high=0.9)"),
-        (GAMMA + "{low = 0.0, high = 0.9, log = true}", "low=0.0, high=0.9"),
-        (GAMMA + "{low = nan, high = 0.9}", "agent.gamma"),
-        (GAMMA + "{low = 0.1, high = 0.9, log = true, step = 0.1}", "`step`"),
-        (GAMMA + "{choices = []}", "agent.gamma"),
         (GAMMA + "{choices = [1, 1]}", "must differ"),
         (GAMMA + "{choices = [1.0], when = {num_envs = 4}}", "must name parameters above it"),
         (GAMMA + "{choices = [1.0]}\n[fixed]\n'agent.gamma' = 1.0", "not in both"),
         (GAMMA + "{choices = [1.0]}\n[[known]]\n'agent.gamma' = 2.0", "must be a value of the"),
         ("[parameters]\nseed = {choices = [1]}", "seed must be left to the study"),
-        ('[parameters]\n"env.gravity" = {choices = [1]}', "must be left to the study"),
         ("[fixed]\nlog_to = ['wandb']\n" + GAMMA + "{choices = [0.9]}", "log_to must be left to"),
         ("[parameters]\nrollout_steps = {low = 1, high = 40}", "at most 16 combinations"),
         ("[parameters]\nnum_envs = {low = 1.0, high = 9.0}", "must have choices"),

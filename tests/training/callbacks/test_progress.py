@@ -12,13 +12,6 @@ TRAIN = ["train", "--env", "cartpole", "--agent", "random", "--steps-per-env", "
 SMALL = ["--num-envs", "4", "--eval-rollouts", "2", "--eval-max-steps", "2"]
 
 
-def test_what_takes_long_is_announced_at_once_and_ended():
-    said = []
-    with announced("compiling", said.append):
-        assert said == ["compiling ..."]
-    assert re.fullmatch(r"compiling: \d+\.\d s", said[-1])
-
-
 def test_what_fails_is_not_said_to_have_ended(capsys):
     with pytest.raises(InvalidArgumentError), announced("compiling"):
         raise InvalidArgumentError("no")
