@@ -87,47 +87,31 @@ def test_what_was_not_measured_is_no_figure_and_is_named(tmp_path, capsys):
 
 
 def test_rows_of_two_machines_are_never_one_table(tmp_path, capsys):
-    text = cite(
-        write(tmp_path / "run.csv", MEASURED, MEASURED | {"device_name": "Another"}), capsys
-    )
+    other = MEASURED | {"device_name": "Another"}
+    text = cite(write(tmp_path / "run.csv", MEASURED, other), capsys)
     assert text.count("\n| suite |") == 2
     assert "Another, 2 cores" in text
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("damage", "reason"),
     [
-        (None, "can't be read: No such file"),
-        (b"\xff\xfe\x00", "can't be read"),
-        (b"a,b\n1,2\n", "is not a table of results: it lacks the column 'suite'"),
-        (",".join(COLUMNS).encode(), "holds no row that was measured"),
+        (lambda text: b"\xff\xfe\x00", "can't be read"),
+        (lambda text: b"a,b\n1,2\n", "is not a table of results: it lacks the column 'suite'"),
+        (lambda text: text.splitlines()[0], "holds no row that was measured"),
+        (lambda text: text.replace(b",10000,", b",many,"), "line 2: num_envs is 'many'"),
+        (lambda text: text.replace(b",0.25,", b",nan,"), "line 2: run_s is 'nan'"),
+        (lambda text: text.replace(b",0123456789abcdef-dirty", b""), "line 2"),
     ],
 )
-def test_a_file_that_is_none_is_refused_in_one_sentence(tmp_path, capsys, text, reason):
-    path = tmp_path / "run.csv"
-    if text is not None:
-        path.write_bytes(text)
-    assert main(["cite", str(path)]) == 2
-    error = capsys.readouterr().err
-    assert reason in error
-    assert error.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        (b",10000,", b",many,", "line 2: num_envs is 'many'"),
-        (b",0.25,", b",nan,", "line 2: run_s is 'nan'"),
-        (b",0123456789abcdef-dirty", b"", "line 2"),
-    ],
-)
-def test_a_damaged_line_is_named(old, new, reason, tmp_path, capsys):
+def test_a_file_that_is_damaged_is_refused_in_one_sentence(damage, reason, tmp_path, capsys):
     path = write(tmp_path / "run.csv", MEASURED)
-    path.write_bytes(path.read_bytes().replace(old, new))
+    path.write_bytes(damage(path.read_bytes()))
     assert main(["cite", str(path)]) == 2
     said = capsys.readouterr().err
     assert str(path) in said
     assert reason in said
+    assert said.count("\n") == 1
 
 
 def test_damaged_samples_give_no_command(tmp_path, capsys):

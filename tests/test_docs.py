@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 import tomllib
@@ -51,11 +50,14 @@ pair_s = 0.1
 sample_s = 0.005
 max_alternations = 6
 """
-# What a page may call and this project doesn't make.
-SYSTEM = re.compile(r"\.|apt|cat|cd|cp|echo|export|git|ls|mkdir|pre-commit|printf|rm|sed|uv")
-OURS = {"make", "myriad", "perfgate", "pip", "python"}
-# Where these commands have subcommands, each with a --help of its own.
-SUBCOMMANDS = re.compile(r"^(myriad|perfgate|python -m (asv|perfgate|uv( pip)?))$")
+# A program of ours with its subcommand, a module or a script, and the words behind it.
+CALL = re.compile(
+    r"(?:^|[;&|(]|\$ )\s*(?:\w+=\S* )*(?:\.venv/bin/)?"
+    r"((?:make|myriad|perfgate)(?: [a-z][\w.-]*)?|pip|"
+    r"python -m (?:asv|perfgate|uv pip|uv)(?: [a-z]+)?|python -m [\w.]+|python [\w/]+\.py)"
+    r"(?= |$)((?: +[^\s;&|]+)*)",
+    re.MULTILINE,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,63 +211,24 @@ def require_valid(page, block, file):
 
 
 def commands(page):
-    """Yield each command of a page's shell blocks and inline code, as its words."""
+    """Yield what a page calls, such as `myriad train`, and the words that follow it."""
     text = page.read_text()
-    for block in blocks(page):
-        if block.language in SHELL and block.mark != "run":
-            code = re.sub(r"<<'?(\w+)'?.*?^\1$", "", block.code, flags=re.MULTILINE | re.DOTALL)
-            for line in code.replace("\\\n", " ").splitlines():
-                yield from simple_commands(line.removeprefix("$ "))
-    prose = FENCE.sub("", text)
-    for span in re.findall(r"`([^`\n]+)`", prose):
-        if re.match(r"(\w+=\S* )*(make|myriad|perfgate|pip|(\.venv/bin/)?python) [\w./'-]", span):
-            yield from simple_commands(span)
-
-
-def simple_commands(line):
-    """Split a line of shell into its commands, without redirections and assignments."""
-    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
-    lexer.whitespace_split = True
-    words = []
-    tokens = iter([*lexer, ";"])
-    for token in tokens:
-        if token in (">", ">>", "<"):
-            next(tokens)  # the file
-        elif set(token) <= set("();|&"):
-            while words and re.match(r"\w+=", words[0]):
-                words.pop(0)
-            if words:
-                yield [words[0].removeprefix(".venv/bin/"), *words[1:]]
-            words = []
-        else:
-            words.append(token)
-
-
-def program_and_flags(words):
-    """Return the words that start a program, up to its subcommand, and the flags given to it."""
-    length = 1
-    if words[0] == "python":
-        words = [word for word in words if word != "-P"]
-        length = 3 if words[1:2] == ["-m"] else 2
-    program = " ".join(words[:length])
-    while SUBCOMMANDS.match(program) and re.match(r"[a-z]", "".join(words[length:])):
-        program = f"{program} {words[length]}"
-        length += 1
-    flags = [word.partition("=")[0] for word in words[length:] if word.startswith("--")]
-    return program, flags
+    shell = [each.code for each in blocks(page) if each.language in SHELL and each.mark != "run"]
+    for code in [*shell, *re.findall(r"`([^`\n]+)`", FENCE.sub("", text))]:
+        without_files = re.sub(r"<<'?(\w+)'?.*?^\1$", "", code, flags=re.MULTILINE | re.DOTALL)
+        for program, words in CALL.findall(without_files.replace("\\\n", " ")):
+            yield program, words.split()
 
 
 def called_programs():
     """Return the programs that the pages call, with the flags given and a page of each."""
     found = {}
     for page in PAGES:
-        for words in commands(page):
-            if words[0] in ("myriad", "perfgate", "python"):
-                program, flags = program_and_flags(words)
-                # Modules need not say their help to exist, and some take seconds for it.
-                if flags or words[0] != "python":
-                    given = found.setdefault(program, {})
-                    given |= dict.fromkeys(flags, name(page))
+        for program, words in commands(page):
+            flags = [word.partition("=")[0] for word in words if word.startswith("--")]
+            # A module need not say its help to exist, and some take seconds for it.
+            if program.startswith(("myriad", "perfgate")) or (program[:6] == "python" and flags):
+                found.setdefault(program, {}).update(dict.fromkeys(flags, name(page)))
     return sorted(found.items())
 
 
@@ -275,9 +238,9 @@ def called_programs():
 )
 def test_a_program_that_pages_call_has_the_flags_that_they_give(program, given):
     first, *rest = program.split()
-    path = [sys.executable] if first == "python" else [Path(sys.executable).with_name(first)]
+    path = sys.executable if first == "python" else Path(sys.executable).with_name(first)
     done = subprocess.run(
-        [*path, *rest, "--help"],
+        [path, *rest, "--help"],
         capture_output=True,
         text=True,
         check=False,
@@ -292,21 +255,21 @@ def test_a_program_that_pages_call_has_the_flags_that_they_give(program, given):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_what_a_page_calls_besides_exists(page):
+def test_the_targets_modules_and_extras_that_a_page_names_exist(page):
     makefile = (ROOT / "Makefile").read_text()
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
-        "optional-dependencies"
-    ]
-    for words in commands(page):
-        known = SYSTEM.fullmatch(words[0]) or words[0] in OURS
-        assert known or (ROOT / words[0]).is_file(), words
-        if words[:2] == ["python", "-m"]:
-            assert importlib.util.find_spec(words[2]), words
-        if words[0] == "make" and len(words) > 1:
-            assert re.search(rf"^{re.escape(words[1])}:", makefile, re.MULTILINE), words
-        if words[0] == "pip":
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for program, words in commands(page):
+        first, *rest = program.split()
+        if first == "make" and rest:
+            assert re.search(rf"^{re.escape(rest[0])}:", makefile, re.MULTILINE), program
+        if rest[:1] == ["-m"]:
+            assert importlib.util.find_spec(rest[1]), program
+        elif first == "python":
+            assert (ROOT / rest[0]).is_file(), program
+        if first == "pip":
             named = re.findall(r"\[([\w,]+)\]", " ".join(words))
-            assert {each for one in named for each in one.split(",")} <= extras.keys(), words
+            extras = {each for one in named for each in one.split(",")}
+            assert extras <= project["optional-dependencies"].keys(), words
 
 
 def links(page):

@@ -1,5 +1,6 @@
 """The counter-based generator: its construction bit for bit, its properties and statistics."""
 
+import contextlib
 import itertools
 import os
 import shutil
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from myriad import make_key
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.random import MIX2X32, PRNG_IMPLEMENTATIONS, fast_key, scalar_keys
+from tests.prng_report import stream
 
 GOLDEN, SECOND, MULTIPLIER_1, MULTIPLIER_2 = 0x9E3779B9, 0x85EBCA6B, 0x21F0AAAD, 0xD35A2D97
 MASK = 0xFFFFFFFF
@@ -228,21 +230,12 @@ def test_dieharder_does_not_tell_the_stream_from_chance(number):
         pytest.skip("dieharder is missing: apt install dieharder")
     command = ["dieharder", "-g", "200", "-d", str(number)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        step = 0
-        try:
-            while process.poll() is None:
-                process.stdin.write(words_from(step).tobytes())
-                step += 64
-        except BrokenPipeError:
-            pass  # it has read what it needs
+        with contextlib.suppress(BrokenPipeError):  # It has read what it needs.
+            for block in stream("word"):
+                process.stdin.write(block)
         report = process.stdout.read().decode()
     assert "PASSED" in report or "WEAK" in report, report
     assert "FAILED" not in report, report
-
-
-def words_from(step: int) -> np.ndarray:
-    """Return 64 steps of 4,096 environments and five words, as a cart-pole draws them."""
-    return np.asarray(ALL_ENVS(make_key(7), jnp.arange(step, step + 64, dtype=jnp.uint32), 4096, 5))
 
 
 @pytest.mark.parametrize("seed", ["1", 1.5, None, True, np.arange(2), 2**63])

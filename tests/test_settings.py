@@ -191,29 +191,6 @@ def test_a_switch_chooses_the_dtype_of_every_network(
     assert parse(argv).training().agent_options["compute_dtype"] == dtype
 
 
-def test_none_turns_off_the_target_of_a_file(folder):
-    (folder / "mine.toml").write_text("target_return = 475.0\n")
-    argv = [*CARTPOLE, "ppo", "--config", "mine.toml"]
-    assert parse(argv).training().target_return == 475
-    assert parse([*argv, "--target-return", "none"]).training().target_return is None
-
-
-@pytest.mark.parametrize(
-    ("line", "named"),
-    [
-        ('batch_size = "8k"', "batch_size must be"),
-        ('compile_mode = "ture"', "compile_mode can't be 'ture'"),
-        ('wandb_tags = [""]', "wandb_tags can't be ''"),
-        ('[agent_options]\ncompute_dtype = "fp16"', "'fp16'"),
-    ],
-)
-def test_a_value_of_a_file_is_refused_with_the_file(line, named, refused, folder):
-    (folder / "mine.toml").write_text(f"{line}\n")
-    said = refused(*CARTPOLE, "ppo", *SMALL, "--config", "mine.toml")
-    assert said.startswith("mine.toml: ")
-    assert named in said
-
-
 # --- which source wins ---
 
 LEVELS = ("flag", "config", "environment", ".env", "preset", "default")
