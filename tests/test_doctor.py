@@ -54,15 +54,6 @@ def test_every_setting_is_shown_with_its_value_and_source(doctor, monkeypatch, t
     assert (found["OPTIMAL_BATCH_SIZE"][0], found["USE_BF16"][0]) == ("64", "not set")
 
 
-def test_a_flag_is_the_source_where_it_wins(doctor, monkeypatch):
-    monkeypatch.setenv("OPTIMAL_BATCH_SIZE", "64")
-    monkeypatch.setenv("USE_COMPILE", "false")
-    code, text = doctor("--batch-size", "32", "--compile")
-    assert code == 0
-    assert rows(text)["batch"][:2] == ["32 rows", "--batch-size"]
-    assert rows(text)["compile"][:2] == ["aot", "--compile"]
-
-
 def test_the_machine_its_versions_and_its_folders_are_shown(doctor, tmp_path):
     code, text = doctor()
     assert code == 0

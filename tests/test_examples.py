@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 import yaml
 
 from myriad.settings import Settings
+from tests.child_processes import python, run
 from tests.ports import free_port
 
 ROOT = Path(__file__).parents[1]
@@ -22,28 +22,15 @@ SMALL += ["--rollout-steps=32", "--agent.num-minibatches=2", "--agent.num-epochs
 @pytest.mark.slow
 def test_the_performance_demonstration_runs_from_another_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("MYRIAD_HOME", str(tmp_path))
-    command = [sys.executable, str(ROOT / "examples" / "10_performance_demo.py"), "--quick"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
+    done = python(ROOT / "examples" / "10_performance_demo.py", "--quick", cwd=tmp_path)
     for part in ("1,000 environments:", "million steps/s (", "best", "PPO reached 475 after"):
         assert part in done.stdout
 
 
 def train_by(script, folder, **variables):
-    done = subprocess.run(
-        [DISTRIBUTED / script, *SMALL, f"--run-folder={folder}/run", "--quiet"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        timeout=300,
-        env=os.environ
-        | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-        | variables,
-    )
-    assert done.returncode == 0, done.stderr
+    variables["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    words = [*SMALL, f"--run-folder={folder}/run", "--quiet"]
+    done = run(DISTRIBUTED / script, *words, cwd=folder, **variables)
     assert done.stdout.count("return ") == 1
     last = (folder / "run" / "metrics.jsonl").read_text().splitlines()[-1]
     assert json.loads(last)["steps"] == 8 * 64
@@ -78,4 +65,4 @@ def test_the_manifest_says_all_that_a_pod_needs_to_know():
 @pytest.mark.parametrize("script", sorted(DISTRIBUTED.glob("*.s*")), ids=lambda path: path.name)
 def test_scripts_are_shell_without_a_mistake(script):
     assert os.access(script, os.X_OK)
-    subprocess.run(["bash", "-n", script], check=True, timeout=30)
+    run("bash", "-n", script)

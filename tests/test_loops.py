@@ -22,16 +22,6 @@ def assert_same_bits(one: Any, other: Any) -> None:
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
-@pytest.mark.parametrize(
-    ("most", "unroll", "length"),
-    [(1, 1, 1), (100, 1, 50), (100, 8, 8), (7, 8, 8), (127, 1, 1)],
-)
-def test_a_block_wastes_as_few_steps_as_it_can(most: int, unroll: int, length: int) -> None:
-    found = loops._block_length(most, unroll)
-    assert found % unroll == 0
-    assert found == length
-
-
 @pytest.mark.parametrize(("num_steps", "unroll"), [(0, 1), (99, 1), (5, 4), (100, 4)])
 def test_steps_beyond_the_last_leave_the_state_alone(
     as_on_a_gpu: None, num_steps: int, unroll: int

@@ -1,8 +1,5 @@
 """The face of the package: what is public, what a name answers, what an import costs."""
 
-import subprocess
-import sys
-
 import pytest
 
 import myriad
@@ -10,12 +7,7 @@ from myriad import create_config, make_agent, make_env
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.registry import Registry
 from myriad.tuning import TuneSettings, tune
-
-
-def run_python(code):
-    """Return what a process of its own prints."""
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+from tests.child_processes import python
 
 
 def test_all_names_what_is_public():
@@ -27,9 +19,9 @@ def test_an_import_pulls_in_nothing_heavy():
     heavy = {"jax", "numpy", "pandas", "matplotlib", "gymnax", "gymnasium", "optuna", "flax", "PIL"}
     # The command line answers a mistake without them, and the adapters without the libraries.
     parse = "from myriad.cli import parse; parse(['train', '--env=snake', '--agent=ppo'])"
-    modules = run_python(f"import sys, myriad; {parse}; print(*sys.modules)").split()
+    modules = python("-c", f"import sys, myriad; {parse}; print(*sys.modules)").stdout.split()
     assert heavy.isdisjoint(modules)
-    modules = run_python("import sys, myriad.adapters; print(*sys.modules)").split()
+    modules = python("-c", "import sys, myriad.adapters; print(*sys.modules)").stdout.split()
     assert {"gymnax", "gymnasium", "flax"}.isdisjoint(modules)
 
 
@@ -60,12 +52,8 @@ def test_an_unknown_name_is_answered_with_the_closest_one(make, message):
 def test_the_lists_are_sorted_and_leave_out_aliases():
     # In a process of its own: another test may have registered an environment in this one.
     code = "from myriad import list_agents, list_envs; print(*list_envs()); print(*list_agents())"
-    for line, known, alias in zip(
-        run_python(code).splitlines(),
-        ("cartpole-control", "ppo"),
-        ("cartpole", "PPO"),
-        strict=True,
-    ):
+    envs, agents = python("-c", code).stdout.splitlines()
+    for line, known, alias in ((envs, "cartpole-control", "cartpole"), (agents, "ppo", "PPO")):
         names = line.split()
         assert names == sorted(names)
         assert known in names

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from perfgate.cli import COMMANDS
+from tests.child_processes import run
 from tests.outer_make import environment_without_make
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,24 +38,14 @@ def tool(name):
 
 
 def test_zizmor_finds_no_weakness():
-    command = [
-        tool("zizmor"),
-        "--offline",
-        "--no-progress",
-        "--pedantic",
-        ".github/workflows",
-        *map(str, ACTIONS),
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    command = [tool("zizmor"), "--offline", "--no-progress", "--pedantic", ".github/workflows"]
+    run(*command, *ACTIONS, cwd=ROOT)
 
 
 @pytest.mark.slow
 def test_the_files_fit_githubs_schema():
     for schema, files in (("github-workflows", WORKFLOWS), ("github-actions", ACTIONS)):
-        command = [tool("check-jsonschema"), "--builtin-schema", f"vendor.{schema}", *files]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+        run(tool("check-jsonschema"), "--builtin-schema", f"vendor.{schema}", *files, cwd=ROOT)
 
 
 def test_a_job_is_given_no_more_than_it_needs():

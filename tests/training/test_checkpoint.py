@@ -118,12 +118,6 @@ def test_saving_the_same_update_again_replaces_it(tmp_path):
     assert_same(checkpoints.restore(5, state_of(0)), state_of(2))
 
 
-def test_a_checkpoint_moved_with_its_run_still_restores(tmp_path):
-    Checkpoints(tmp_path / "here").save(5, state_of(1))
-    (tmp_path / "here").rename(tmp_path / "there")
-    assert_same(Checkpoints(tmp_path / "there").restore(5, state_of(0)), state_of(1))
-
-
 def test_a_checkpoint_from_a_device_that_is_not_here_still_restores(tmp_path):
     Checkpoints(tmp_path).save(5, state_of(1))
     saved_from = tmp_path / "5" / "_sharding"

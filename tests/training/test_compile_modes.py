@@ -1,9 +1,6 @@
 """When programs compile, and what a training without any program is good for."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import jax
@@ -16,6 +13,7 @@ from myriad.agents.ppo import PPO
 from myriad.cli import main
 from myriad.training.programs import CompiledTraining
 from myriad.xla import count_compilations
+from tests.child_processes import python
 
 # A training of 8 steps that evaluates once. Without programs, each operation of each step of an
 # optimiser is a call: few steps say as much.
@@ -47,12 +45,8 @@ def test_programs_are_kept_for_the_next_training_of_any_seed(tmp_path):
     programs = tmp_path / "programs"
 
     def kept_after(*argv):
-        subprocess.run(
-            [sys.executable, "-m", "myriad.cli", *TINY, "--quiet", *argv],
-            check=True,
-            cwd=tmp_path,
-            env=os.environ | {"MYRIAD_COMPILATION_CACHE": str(programs)},
-        )
+        command = ["-m", "myriad.cli", *TINY, "--quiet", *argv]
+        python(*command, cwd=tmp_path, MYRIAD_COMPILATION_CACHE=str(programs))
         return {path.name for path in programs.glob("*-cache")}
 
     kept = kept_after()

@@ -175,6 +175,7 @@ def test_numbers_and_arrays_of_numpy_and_jax_are_kept_as_pythons_own():
         ({"env.max_steps": np.float32(0.5)}, "env.max_steps must be an integer .* but got 0.5"),
         ({"env": "snake", "env.height": "big"}, "env.height must be .*, but got 'big'"),
         ({"env_options": 5}, "env_options must be a table of names and values, but got 5"),
+        ({"auto_tune": True, "scan_chunk_size": 16}, "auto_tune .*scan_chunk_size.* 16"),
         ({"num_envs": 1, "rollout_steps": 4}, "num_minibatches must divide .* = 4, but is 8"),
         ({"agent": "pid", "env": "snake"}, "pid needs a setpoint, but Snake has none"),
         ({"agent": "dqn", "env": "pendulum"}, "DQN learns a value for each of finitely many"),

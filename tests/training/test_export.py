@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from myriad import create_config, load_agent, train_and_evaluate
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError
 from myriad.training.export import export_agent
+from tests.child_processes import python
 from tests.learners import SMALL, env_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "export.md"
@@ -50,7 +50,7 @@ def test_the_code_of_the_page_chooses_the_agents_actions(form, tmp_path, capsys)
     np.save(tmp_path / "obs.npy", obs)
     (code,) = (each for each in LOADERS if output.name in each)
     assert len(code.splitlines()) <= 24
-    subprocess.run([sys.executable, "-c", code + AFTERWARDS], cwd=tmp_path, check=True)
+    python("-c", code + AFTERWARDS, cwd=tmp_path)
     agent = load_agent(run)[2]
     expected = jax.vmap(agent.act, (None, 0))(jax.random.key(0), obs)
     assert 0 < np.mean(expected) < 1

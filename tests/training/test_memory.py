@@ -3,8 +3,6 @@
 import json
 import re
 import resource
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +14,7 @@ from myriad.cli import main
 from myriad.errors import InvalidArgumentError
 from myriad.training.memory import compile_within_memory, shortage_named
 from myriad.training.programs import CompiledTraining
+from tests.child_processes import python
 
 MIB = 1 << 20
 SHORT = {"steps_per_env": 4, "eval_rollouts": 4, "eval_max_steps": 8, "env.max_steps": 8}
@@ -138,8 +137,7 @@ print(json.dumps(host_memory()))
 """
 
     def left(kind, limit):
-        command = [sys.executable, "-c", script, str(kind), str(limit)]
-        return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+        return json.loads(python("-c", script, kind, limit).stdout)
 
     total, _ = left(resource.RLIMIT_DATA, resource.RLIM_INFINITY)
     for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from myriad.cli import main
+from tests.child_processes import run as ended
 from tests.ports import free_port
 
 MYRIAD = Path(sys.executable).with_name("myriad")
@@ -225,20 +226,22 @@ print(results.stopped, len(results.evaluations))
 """
 
 
+def started(code, *args, devices=1):
+    """Start a Python program on so many devices."""
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, args)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"JAX_NUM_CPU_DEVICES": str(devices), "XLA_FLAGS": ""},
+    )
+
+
 def both_with_callback(name, folder):
     """Start two processes of a training with one of the callbacks."""
     port = free_port()
     code = CALLBACK.replace("CALLBACK", name).replace("HEARTBEAT_S", str(HEARTBEAT_S))
-    return [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(number), str(port), folder / "run"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"JAX_NUM_CPU_DEVICES": "1", "XLA_FLAGS": ""},
-        )
-        for number in range(2)
-    ]
+    return [started(code, number, port, folder / "run") for number in range(2)]
 
 
 @pytest.mark.slow
@@ -275,33 +278,22 @@ assert len(state.halves.addressable_shards) == (1 if count > 1 else 2)
 
 
 @pytest.mark.long
-def test_a_rollout_in_two_processes_is_that_of_two_devices(tmp_path):
-    def started(number, count, port, devices):
-        return subprocess.Popen(
-            [sys.executable, "-c", ROLLOUT, str(number), str(count), str(port)],
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"JAX_NUM_CPU_DEVICES": str(devices), "XLA_FLAGS": ""},
-        )
-
+def test_a_rollout_in_two_processes_is_that_of_two_devices():
     def summary_of(process):
         printed, _ = process.communicate(timeout=TIMEOUT_S)
         assert process.returncode == 0
         return next(line for line in printed.splitlines() if line.startswith("RolloutSummary"))
 
     port = free_port()
-    one = summary_of(started(0, 1, port, 2))
-    both = [started(number, 2, port, 1) for number in range(2)]
+    one = summary_of(started(ROLLOUT, 0, 1, port, devices=2))
+    both = [started(ROLLOUT, number, 2, port) for number in range(2)]
     assert [summary_of(process) for process in both] == [one, one]
 
 
 @pytest.mark.slow
 def test_processes_that_nobody_introduces_are_refused_in_a_sentence(tmp_path):
-    command = [MYRIAD, "train", "--env", "cartpole", "--agent", "ppo", "--distributed"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False
-    )
-    assert done.returncode == 2
+    command = ["train", "--env", "cartpole", "--agent", "ppo", "--distributed"]
+    done = ended(MYRIAD, *command, cwd=tmp_path, code=2)
     assert "Start them with srun or mpirun, or give --coordinator" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,8 +19,8 @@ from myriad.training.callbacks import Run, progress
 from myriad.training.callbacks.progress import Progress
 from myriad.training.interrupts import interrupt_noted
 from myriad.training.run_folder import RunFolder, rows_of
+from tests.child_processes import run
 
-ROOT = Path(__file__).parents[2]
 MYRIAD = [sys.executable, "-m", "myriad.cli"]
 LONG = ["train", "--env", "cartpole", "--agent", "pid", "--num-envs", "2"]
 LONG += ["--steps-per-env", "2_000_000_000", "--eval-frequency", "64", "--eval-rollouts", "2"]
@@ -40,7 +39,7 @@ def running(command, **env) -> Iterator[subprocess.Popen]:
         command,
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)} | env,
+        env=os.environ | env,
     ) as process:
         try:
             yield process
@@ -106,15 +105,7 @@ def test_interrupts_at_the_start_end_in_no_traceback(delay_s, tmp_path):
 )
 def test_an_output_that_nobody_takes_is_no_traceback(output, code, sentence):
     command = f'set -o pipefail; (sleep 0.5; "$0" -m myriad.cli envs) {output}'
-    done = subprocess.run(
-        ["bash", "-c", command, sys.executable],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
-    assert (done.returncode, done.stderr) == (code, sentence)
+    assert run("bash", "-c", command, sys.executable, code=code).stderr == sentence
 
 
 def test_a_file_that_fails_is_named_and_not_taken_for_standard_output(
@@ -179,11 +170,7 @@ def test_a_sigterm_that_a_program_handles_stays_its_own():
 def test_a_training_needs_no_standard_error(folder):
     training = '"$0" -m myriad.cli train --env cartpole --agent pid --num-envs 2 '
     training += '--steps-per-env 64 --eval-rollouts 2 --run-folder "$1" >&- 2>&-'
-    command = ["bash", "-c", training, sys.executable, str(folder.path)]
-    done = subprocess.run(
-        command, check=False, timeout=120, env=os.environ | {"PYTHONPATH": str(ROOT)}
-    )
-    assert done.returncode == 0
+    run("bash", "-c", training, sys.executable, folder.path)
     assert rows_of(folder.metrics.read_text())
 
 

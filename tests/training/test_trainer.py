@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import itertools
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -38,10 +37,9 @@ from myriad.training.loop import LearningLoop
 from myriad.training.programs import CompiledTraining
 from myriad.training.trainer import warn_if_short
 from myriad.xla import count_compilations
+from tests.child_processes import python
 from tests.learners import ACTIONS
 from tests.training.small import assert_same_bits, assert_same_run, small_config
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
@@ -141,13 +139,7 @@ def test_a_run_of_two_devices_goes_on_on_one_as_it_would_have(tmp_path):
     config = small_config(num_devices=2, checkpoint_every_s=0.0)
     whole = train_and_evaluate(config, run)
     shutil.rmtree(run / "checkpoints" / "32")
-    done = subprocess.run(
-        [sys.executable, "-m", "myriad.cli", "train", "--resume", str(run)],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "JAX_NUM_CPU_DEVICES": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = python("-m", "myriad.cli", "train", "--resume", run, JAX_NUM_CPU_DEVICES="1")
     assert "this run trained on 2 CPU devices and continues on 1 CPU device: " in done.stderr
     last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
     assert last["loss"] == pytest.approx(whole.training[-1]["loss"], rel=1e-3, abs=1e-4)
@@ -265,7 +257,6 @@ def run_killed(folder: Path, agent: str, after_s: float | None) -> bool:
     with subprocess.Popen(
         [sys.executable, "-c", KILLED, str(folder), agent],
         stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
     ) as process:
         assert process.stdout
         process.stdout.readline()

@@ -19,6 +19,7 @@ from ci.site.build import publish
 from myriad.cli import main
 from myriad.training.config import TrainingConfig
 from myriad.tuning.study import retried
+from tests.child_processes import python
 from tests.tuning.test_study import states, trials_of, until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,19 +96,17 @@ def test_the_results_of_another_study_are_replaced_only_by_force(
 def test_without_optuna_one_sentence_says_how_to_install_it(tmp_path):
     code = "import sys; sys.modules['optuna'] = None; from myriad.cli import main; "
     code += "sys.exit(main(['tune', '--env', 'cartpole']))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, "pip install 'myriad[tune]'" in done.stderr) == (2, True)
-    assert "Traceback" not in done.stderr
+    said = python("-c", code, cwd=tmp_path, code=2).stderr
+    assert "pip install 'myriad[tune]'" in said
+    assert "Traceback" not in said
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
 def test_the_script_tunes_bucket_brigade(tmp_path):
-    command = [sys.executable, ROOT / "scripts" / "tune_hyperparameters.py", "--scenario", "esy"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, "unknown scenario 'esy'" in done.stderr) == (2, True)
+    script = ROOT / "scripts" / "tune_hyperparameters.py"
+    done = python(script, "--scenario", "esy", cwd=tmp_path, code=2)
+    assert "unknown scenario 'esy'" in done.stderr
 
 
 @pytest.fixture
@@ -214,14 +213,7 @@ def test_trials_that_all_fail_are_an_error_with_their_reason(tune):
 def test_processes_share_a_server_whose_password_is_written_nowhere(postgresql, tmp_path):
     (tmp_path / "space.toml").write_text(SPACE)
     flags = ["--n-trials", "2", "--n-jobs", "2", "--storage", postgresql, "--study-name", "served"]
-    done = subprocess.run(
-        [sys.executable, "-m", "myriad.cli", *COMMAND, *CARTPOLE, *flags],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = python("-m", "myriad.cli", *COMMAND, *CARTPOLE, *flags, cwd=tmp_path)
     results = (tmp_path / "results/tuning/served_results.json").read_text()
     assert [trial["state"] for trial in json.loads(results)["trials"]].count("COMPLETE") >= 1
     written = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import random
 import subprocess
 import sys
 import time
@@ -240,33 +239,3 @@ def test_processes_share_a_new_file(tmp_path, kind):
         assert [trial.number for trial in trials] == list(range(15 * names.count(name)))
         assert states(trials) == ["COMPLETE"] * len(trials)
         assert len(points(trials)) == len(trials)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("kind", "kills"), [("sqlite", 5), ("journal", 2)])
-def test_a_study_killed_at_random_moments_loses_no_told_trial(tmp_path, kind, kills):
-    storage = storages(tmp_path)[kind]
-    moments = random.Random(0)
-    finished: dict[int, tuple[dict, float | None]] = {}
-    for _ in range(kills):
-        killed = subprocess.Popen([sys.executable, BOWL, storage, "bowl", "1000", "0.03"])
-        try:
-            before = len(finished)
-            until(lambda n=before: states(trials_of(storage)).count("COMPLETE") > n)
-            time.sleep(moments.uniform(0, 0.5))
-        finally:
-            killed.kill()
-            killed.wait()
-        done = [trial for trial in trials_of(storage) if trial.state == TrialState.COMPLETE]
-        now = {trial.number: (trial.params, trial.value) for trial in done}
-        assert {number: now[number] for number in finished} == finished
-        finished = now
-    if kind == "sqlite":
-        silence(storage)
-        run(settings(storage), kills + 1)  # what was under way is tried again first
-        trials = trials_of(storage)
-        # A process that is killed before the first heartbeat of a trial leaves it running.
-        assert {*states(trials)} <= {"COMPLETE", "FAIL", "RUNNING"}
-        assert states(trials).count("RUNNING") <= kills
-        failed = {trial.number for trial in trials if trial.state == TrialState.FAIL}
-        assert failed <= retried(trials)
