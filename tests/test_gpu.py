@@ -1,8 +1,5 @@
 """What only a GPU can show: skipped without one. `pytest -m gpu` runs these tests alone."""
 
-import os
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +20,7 @@ from myriad import (
 )
 from myriad.agents.networks.mlp import sum_rows
 from myriad.xla import describe
+from tests.child_processes import python
 
 pytestmark = [
     pytest.mark.gpu,
@@ -98,27 +96,18 @@ def test_a_sum_by_a_product_is_rounded_as_a_sum() -> None:
 
 def digests(agent: str, **variables: str) -> set[str]:
     """Train in two processes, one after the other."""
-    return {
-        subprocess.run(
-            [sys.executable, "-c", DIGEST, agent],
-            capture_output=True,
-            text=True,
-            check=True,
-            env=os.environ | variables,
-        ).stdout
-        for _ in range(2)
-    }
+    return {python("-c", DIGEST, agent, **variables).stdout for _ in range(2)}
+
+
+FIXED = {"XLA_FLAGS": "--xla_gpu_exclude_nondeterministic_ops=true"}
 
 
 @pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
-def test_a_program_from_the_cache_trains_to_the_same_bits(agent: str, tmp_path: Path) -> None:
-    assert len(digests(agent, MYRIAD_COMPILATION_CACHE=str(tmp_path))) == 1
-
-
-@pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
-def test_fixed_kernels_train_to_the_same_bits_without_the_cache(agent: str) -> None:
-    fixed = "--xla_gpu_exclude_nondeterministic_ops=true"
-    assert len(digests(agent, MYRIAD_COMPILATION_CACHE="off", XLA_FLAGS=fixed)) == 1
+@pytest.mark.parametrize("variables", [{}, FIXED | {"MYRIAD_COMPILATION_CACHE": "off"}], ids=str)
+def test_a_program_from_the_cache_or_of_fixed_kernels_trains_to_the_same_bits(
+    agent: str, variables: dict[str, str], tmp_path: Path
+) -> None:
+    assert len(digests(agent, **{"MYRIAD_COMPILATION_CACHE": str(tmp_path)} | variables)) == 1
 
 
 @pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])

@@ -35,11 +35,9 @@ def write(root: Path, files: dict[str, str]) -> Path:
 def in_a_fresh_process(script: str, **environment: str) -> dict:
     """Run `script`, which prints a line of JSON, in a process without XLA's options."""
     clean = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    prelude = (
-        "import json, os, jax\nimport myriad.hardware as hardware\nfrom myriad import configure\n"
-    )
+    prelude = "import json, os, jax, myriad.hardware as hardware\nfrom myriad import configure\n"
     command = [sys.executable, "-c", prelude + script]
-    environment = clean | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment
+    environment = clean | environment
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -88,6 +86,15 @@ def test_the_processor_s_model_is_read_from_linux(tmp_path):
 
 
 MEMINFO = "MemTotal:       16777216 kB\nMemFree:         1048576 kB\nMemAvailable:    8388608 kB"
+JOB = {"proc/self/cgroup": "0::/work/job"}
+V1 = {"proc/self/cgroup": "5:memory:/host/path/container\n3:cpuset:/\n2:cpu,cpuacct:/\n0::/"}
+
+
+def group(folder, **files):
+    """Return files of a control group by their paths."""
+    return {
+        f"sys/fs/cgroup/{folder}/{name.replace('__', '.')}": str(x) for name, x in files.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -95,59 +102,45 @@ MEMINFO = "MemTotal:       16777216 kB\nMemFree:         1048576 kB\nMemAvailabl
     [
         pytest.param({}, 16, 8, id="no control group"),
         pytest.param(
-            {
-                "proc/self/cgroup": "0::/work/job",
-                "sys/fs/cgroup/work/job/memory.max": "max",
-                "sys/fs/cgroup/work/memory.max": str(4 * GIB),
-                "sys/fs/cgroup/work/memory.current": str(3 * GIB),
-                "sys/fs/cgroup/work/memory.stat": f"anon 5\nfile 7\ninactive_file {GIB}",
-            },
+            JOB
+            | group("work/job", memory__max="max")
+            | group("work", memory__max=4 * GIB, memory__current=3 * GIB)
+            | group("work", memory__stat=f"anon 5\nfile 7\ninactive_file {GIB}"),
             4,
             2,
             id="version 2, the limit set by a parent",
         ),
         pytest.param(
-            {
-                "proc/self/cgroup": "0::/job",
-                "sys/fs/cgroup/job/memory.max": str(8 * GIB),
-                "sys/fs/cgroup/job/memory.current": str(7 * GIB),
-                "sys/fs/cgroup/job/memory.stat": (
-                    f"inactive_file {GIB}\nactive_file {4 * GIB}\nfile_mapped {GIB}"
-                ),
-            },
+            JOB
+            | group("work/job", memory__max=8 * GIB, memory__current=7 * GIB)
+            | group(
+                "work/job",
+                memory__stat=f"inactive_file {GIB}\nactive_file {4 * GIB}\nfile_mapped {GIB}",
+            ),
             8,
             5,
             id="version 2, files that were read twice",
         ),
         pytest.param(
-            {
-                "proc/self/cgroup": "5:memory:/host/path/container\n3:cpuset:/\n0::/",
-                "sys/fs/cgroup/memory/memory.limit_in_bytes": str(2 * GIB),
-                "sys/fs/cgroup/memory/memory.usage_in_bytes": str(GIB),
-                "sys/fs/cgroup/memory/memory.stat": (
-                    f"inactive_file 7\ntotal_inactive_file {GIB // 2}"
-                ),
-            },
+            V1
+            | group(
+                "memory",
+                memory__limit_in_bytes=2 * GIB,
+                memory__usage_in_bytes=GIB,
+                memory__stat=f"inactive_file 7\ntotal_inactive_file {GIB // 2}",
+            ),
             2,
             1.5,
             id="version 1, in a container that sees the host's path",
         ),
         pytest.param(
-            {
-                "proc/self/cgroup": "4:memory:/job\n0::/",
-                "sys/fs/cgroup/memory/job/memory.limit_in_bytes": "9223372036854771712",
-                "sys/fs/cgroup/memory/job/memory.usage_in_bytes": str(GIB),
-            },
+            V1 | group("memory", memory__limit_in_bytes=2**63 - 4096, memory__usage_in_bytes=GIB),
             16,
             8,
             id="version 1, unlimited",
         ),
         pytest.param(
-            {
-                "proc/self/cgroup": "0::/job",
-                "sys/fs/cgroup/job/memory.max": str(GIB),
-                "sys/fs/cgroup/job/memory.current": str(2 * GIB),
-            },
+            JOB | group("work/job", memory__max=GIB, memory__current=2 * GIB),
             1,
             0,
             id="over the limit",
@@ -162,24 +155,10 @@ def test_memory_is_what_the_container_may_take(files, total_gib, available_gib, 
 @pytest.mark.parametrize(
     ("files", "most"),
     [
-        ({"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "max 100000"}, 1000),
-        ({"proc/self/cgroup": "0::/a", "sys/fs/cgroup/a/cpu.max": "190000 100000"}, 1),
-        (
-            {
-                "proc/self/cgroup": "2:cpu,cpuacct:/",
-                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "100000",
-                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000",
-            },
-            1,
-        ),
-        (
-            {
-                "proc/self/cgroup": "1:cpu:/",
-                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1",
-                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
-            },
-            1000,
-        ),
+        (JOB | group("work/job", cpu__max="max 100000"), 1000),
+        (JOB | group("work/job", cpu__max="190000 100000"), 1),
+        (V1 | group("cpu,cpuacct", cpu__cfs_quota_us=100_000, cpu__cfs_period_us=100_000), 1),
+        (V1 | group("cpu,cpuacct", cpu__cfs_quota_us=-1, cpu__cfs_period_us=100_000), 1000),
     ],
 )
 def test_cores_are_whole_ones_within_the_container_s_quota(files, most, tmp_path):

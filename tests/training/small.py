@@ -20,6 +20,14 @@ def small_config(agent="ppo", **fields):
     return create_config("cartpole", agent, **(SIZES | (PPO if agent == "ppo" else {}) | fields))
 
 
+def flags_of(fields):
+    """Return the words that set these fields on the command line."""
+    words = {
+        name: [*value] if isinstance(value, tuple) else value for name, value in fields.items()
+    }
+    return [f"--{name.replace('_', '-')}={value}" for name, value in words.items()]
+
+
 def assert_same_bits(left, right):
     def same(one, other):
         np.testing.assert_array_equal(*(np.asarray(numbers_of(each)) for each in (one, other)))

@@ -14,6 +14,7 @@ from myriad.cli import main
 from myriad.training.programs import CompiledTraining
 from myriad.xla import count_compilations
 from tests.child_processes import python
+from tests.training.small import flags_of
 
 # A training of 8 steps that evaluates once. Without programs, each operation of each step of an
 # optimiser is a call: few steps say as much.
@@ -26,10 +27,10 @@ SIZES = {
     "rollout_steps": 4,
     "agent.num_epochs": 1,
     "agent.num_minibatches": 2,
-    "agent.hidden_sizes": [8],
+    "agent.hidden_sizes": (8,),
 }
 TINY = ["train", "--env", "cartpole", "--agent", "ppo"]
-TINY += [f"--{name.replace('_', '-')}={value}" for name, value in SIZES.items()]
+TINY += flags_of(SIZES)
 TALKING = """
 from myriad.envs.cartpole import CartPole
 

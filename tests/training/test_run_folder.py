@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 import math
+import resource
 import shutil
 import signal
 import struct
@@ -44,6 +45,17 @@ def start(script, *args):
     pipe = subprocess.PIPE
     command = [sys.executable, "-c", script, *map(str, args)]
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+@contextlib.contextmanager
+def files_of_at_most(num_bytes):
+    """Let files have so many bytes at most, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def strict(text):
@@ -250,7 +262,7 @@ def test_a_run_that_has_not_trained_is_discarded_and_one_that_has_is_not(tmp_pat
     assert late.config_toml()
 
 
-def test_a_disk_that_takes_no_more_leaves_what_was_written(tmp_path, files_of_at_most):
+def test_a_disk_that_takes_no_more_leaves_what_was_written(tmp_path):
     folder = new_folder(tmp_path / "run")
     folder.append(ROWS[0])
     says = rf"^{folder.metrics} can't be written: File too large\.$"
@@ -258,10 +270,6 @@ def test_a_disk_that_takes_no_more_leaves_what_was_written(tmp_path, files_of_at
     with files_of_at_most(1_000), pytest.raises(InvalidArgumentError, match=says):
         folder.append({"update": 5, "a_long_name" * 90: 0.5})
     assert [strict(line)["update"] for line in folder.metrics.read_text().splitlines()] == [1, 4]
-
-
-def removed(path):
-    shutil.rmtree(path)
 
 
 def moved(path):
@@ -284,7 +292,12 @@ APPEND, SAVE, WRITE = (RunFolder, "append"), (RunFolder, "flush"), (checkpoint, 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("lose", "step"),
-    [(removed, APPEND), (replaced_by_a_folder, APPEND), (replaced_by_a_run, SAVE), (moved, WRITE)],
+    [
+        (shutil.rmtree, APPEND),
+        (replaced_by_a_folder, APPEND),
+        (replaced_by_a_run, SAVE),
+        (moved, WRITE),
+    ],
 )
 def test_a_folder_that_goes_away_ends_the_training_and_no_other_is_written(
     lose, step, tmp_path, monkeypatch
@@ -408,7 +421,7 @@ def test_tensorboard_has_every_row_at_once(tmp_path):
     assert len(read_events(path)) == 5
 
 
-def test_tensorboard_on_a_disk_that_takes_no_more_says_so(tmp_path, files_of_at_most):
+def test_tensorboard_on_a_disk_that_takes_no_more_says_so(tmp_path):
     pytest.importorskip("tensorboardX")
     tracker = TensorBoard(new_folder(tmp_path), {})
     says = r"/tensorboard can't be written: File too large\.$"

@@ -22,13 +22,10 @@ from myriad.training.population import Population
 from myriad.training.results import SeedResults
 from myriad.training.run_folder import RunFolder
 from myriad.xla import most_bytes
-from tests.training.small import assert_same_bits, small_config
+from tests.training.small import PPO, SIZES, assert_same_bits, flags_of, small_config
 
 SEEDS = (3, -5, 2**40)
-TINY = ["train", "--env", "cartpole", "--agent", "ppo", "--num-envs", "4", "--rollout-steps", "8"]
-TINY += ["--agent.num-minibatches", "2", "--agent.num-epochs", "1", "--agent.hidden-sizes", "[8]"]
-TINY += ["--eval-rollouts", "2", "--env.max-steps", "50"]
-TINY += ["--steps-per-env", "256", "--eval-frequency", "64"]
+TINY = ["train", "--env", "cartpole", "--agent", "ppo", *flags_of(SIZES | PPO)]
 
 
 def rows_of_seed(history, seed):

@@ -11,6 +11,7 @@ from myriad.errors import InvalidArgumentError
 from myriad.training.callbacks import PHASES
 from myriad.training.callbacks.monitor import summary
 from myriad.training.run_folder import RunFolder
+from tests.training.small import flags_of
 
 # Ten evaluations.
 TINY = {
@@ -101,19 +102,8 @@ def test_a_film_of_what_cannot_be_drawn_is_refused_before_anything_is_written(tm
 
 @pytest.mark.slow
 def test_a_profile_holds_a_trace_and_the_command_says_how_large_it_is(tmp_path, capsys):
-    flags = ["--num-envs", "4", "--steps-per-env", "80", "--rollout-steps", "8"]
-    small = [
-        "--agent.hidden-sizes",
-        "[8]",
-        "--agent.num-minibatches",
-        "2",
-        "--eval-rollouts",
-        "2",
-        "--eval-max-steps",
-        "8",
-    ]
     folder = str(tmp_path / "run")
-    command = ["train", "--env", "cartpole-control", "--agent", "ppo", *flags, *small]
+    command = ["train", "--env", "cartpole-control", "--agent", "ppo", *flags_of(TINY)]
     assert main([*command, "--run-folder", folder, "--profile", "2", "--quiet"]) == 0
     said = capsys.readouterr()
     (trace,) = Path(folder).glob("profile/**/perfetto_trace.json.gz")
