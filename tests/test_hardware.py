@@ -90,11 +90,9 @@ JOB = {"proc/self/cgroup": "0::/work/job"}
 V1 = {"proc/self/cgroup": "5:memory:/host/path/container\n3:cpuset:/\n2:cpu,cpuacct:/\n0::/"}
 
 
-def group(folder, **files):
+def group(folder, files):
     """Return files of a control group by their paths."""
-    return {
-        f"sys/fs/cgroup/{folder}/{name.replace('__', '.')}": str(x) for name, x in files.items()
-    }
+    return {f"sys/fs/cgroup/{folder}/{name}": str(value) for name, value in files.items()}
 
 
 @pytest.mark.parametrize(
@@ -103,19 +101,19 @@ def group(folder, **files):
         pytest.param({}, 16, 8, id="no control group"),
         pytest.param(
             JOB
-            | group("work/job", memory__max="max")
-            | group("work", memory__max=4 * GIB, memory__current=3 * GIB)
-            | group("work", memory__stat=f"anon 5\nfile 7\ninactive_file {GIB}"),
+            | group("work/job", {"memory.max": "max"})
+            | group("work", {"memory.max": 4 * GIB, "memory.current": 3 * GIB})
+            | group("work", {"memory.stat": f"anon 5\nfile 7\ninactive_file {GIB}"}),
             4,
             2,
             id="version 2, the limit set by a parent",
         ),
         pytest.param(
             JOB
-            | group("work/job", memory__max=8 * GIB, memory__current=7 * GIB)
+            | group("work/job", {"memory.max": 8 * GIB, "memory.current": 7 * GIB})
             | group(
                 "work/job",
-                memory__stat=f"inactive_file {GIB}\nactive_file {4 * GIB}\nfile_mapped {GIB}",
+                {"memory.stat": f"inactive_file {GIB}\nactive_file {4 * GIB}\nfile_mapped {GIB}"},
             ),
             8,
             5,
@@ -125,22 +123,27 @@ def group(folder, **files):
             V1
             | group(
                 "memory",
-                memory__limit_in_bytes=2 * GIB,
-                memory__usage_in_bytes=GIB,
-                memory__stat=f"inactive_file 7\ntotal_inactive_file {GIB // 2}",
+                {
+                    "memory.limit_in_bytes": 2 * GIB,
+                    "memory.usage_in_bytes": GIB,
+                    "memory.stat": f"inactive_file 7\ntotal_inactive_file {GIB // 2}",
+                },
             ),
             2,
             1.5,
             id="version 1, in a container that sees the host's path",
         ),
         pytest.param(
-            V1 | group("memory", memory__limit_in_bytes=2**63 - 4096, memory__usage_in_bytes=GIB),
+            V1
+            | group(
+                "memory", {"memory.limit_in_bytes": 2**63 - 4096, "memory.usage_in_bytes": GIB}
+            ),
             16,
             8,
             id="version 1, unlimited",
         ),
         pytest.param(
-            JOB | group("work/job", memory__max=GIB, memory__current=2 * GIB),
+            JOB | group("work/job", {"memory.max": GIB, "memory.current": 2 * GIB}),
             1,
             0,
             id="over the limit",
@@ -155,10 +158,10 @@ def test_memory_is_what_the_container_may_take(files, total_gib, available_gib, 
 @pytest.mark.parametrize(
     ("files", "most"),
     [
-        (JOB | group("work/job", cpu__max="max 100000"), 1000),
-        (JOB | group("work/job", cpu__max="190000 100000"), 1),
-        (V1 | group("cpu,cpuacct", cpu__cfs_quota_us=100_000, cpu__cfs_period_us=100_000), 1),
-        (V1 | group("cpu,cpuacct", cpu__cfs_quota_us=-1, cpu__cfs_period_us=100_000), 1000),
+        (JOB | group("work/job", {"cpu.max": "max 100000"}), 1000),
+        (JOB | group("work/job", {"cpu.max": "190000 100000"}), 1),
+        (V1 | group("cpu,cpuacct", {"cpu.cfs_quota_us": 100_000, "cpu.cfs_period_us": 100_000}), 1),
+        (V1 | group("cpu,cpuacct", {"cpu.cfs_quota_us": -1, "cpu.cfs_period_us": 100_000}), 1000),
     ],
 )
 def test_cores_are_whole_ones_within_the_container_s_quota(files, most, tmp_path):
