@@ -57,9 +57,7 @@ def _vector(change: Callable[[State, jax.Array, jax.Array], jax.Array]) -> Opera
 
 OPERATIONS: dict[str, Operation] = {
     "scatter": _grid(lambda s, a: jnp.zeros((ROWS, COLUMNS)).at[s.cell[0], s.cell[1]].set(1.0)),
-    "scatter a column": _grid(lambda s, a: s.grid.at[:, s.cell[1]].add(s.vector[0])),
     "scatter many": _grid(lambda s, a: s.grid.at[jnp.arange(SIZE), s.cell[1]].max(s.vector)),
-    "roll": _grid(lambda s, a: jnp.roll(s.grid, 1, axis=0)),
     "roll by": _grid(lambda s, a: jnp.roll(s.grid, s.cell[0], axis=1)),
     "update a slice": _grid(
         lambda s, a: jax.lax.dynamic_update_slice(s.grid, s.vector[None, :2], (s.cell[0], a))
@@ -70,9 +68,7 @@ OPERATIONS: dict[str, Operation] = {
     "where": _grid(lambda s, a: jnp.where(s.grid > s.vector[0], 0.5 * s.grid, s.grid + 0.1)),
     "sum along": _grid(lambda s, a: jnp.cumsum(s.grid, axis=1) * 0.3),
     "gather": _vector(lambda s, a, key: s.vector[(jnp.arange(SIZE) + a) % SIZE]),
-    "gather cells": _vector(lambda s, a, key: s.grid[s.cell[0], :SIZE] - s.vector),
     "slice": _vector(lambda s, a, key: jax.lax.dynamic_slice(s.grid, (s.cell[0], 0), (1, SIZE))[0]),
-    "concatenate": _vector(lambda s, a, key: jnp.concatenate([s.vector[1:] * 0.9, s.vector[:1]])),
     "stack": _vector(
         lambda s, a, key: jnp.stack(
             [s.vector[0] + 0.02 * s.vector[1], *(s.vector[1:] - 0.1 * jnp.sin(s.vector[0]))]
@@ -80,7 +76,6 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "sort": _vector(lambda s, a, key: jnp.sort(s.vector)),
     "product": _vector(lambda s, a, key: s.grid[:SIZE, :SIZE] @ s.vector * 0.1),
-    "choose": _vector(lambda s, a, key: jnp.where(a == 1, s.vector, -s.vector)),
     "draw": _vector(lambda s, a, key: s.vector + jax.random.normal(key, (SIZE,))),
     "branch": _vector(lambda s, a, key: jax.lax.cond(a > 0, jnp.cos, lambda v: v * 0.5, s.vector)),
     "loop": _vector(
@@ -98,7 +93,6 @@ OPERATIONS: dict[str, Operation] = {
 }
 OBSERVATIONS: dict[str, tuple[type, Callable[[State], jax.Array]]] = {
     "the vector": (np.float32, lambda s: s.vector),
-    "the grid": (np.float32, lambda s: s.grid),
     "a painted grid": (
         np.float32,
         lambda s: jnp.zeros((ROWS, COLUMNS)).at[s.cell[0], s.cell[1]].set(1.0),

@@ -4,7 +4,6 @@ It comes to the same as in one process with as many devices. If a process is los
 and the run continues from its newest checkpoint.
 """
 
-import contextlib
 import os
 import re
 import signal
@@ -33,52 +32,61 @@ LONG = [
 ]
 
 
+def started(*command, devices=1, cwd=None, **variables):
+    """Start a program on so many devices."""
+    return subprocess.Popen(
+        [*map(str, command)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        cwd=cwd,
+        env=os.environ | {"JAX_NUM_CPU_DEVICES": str(devices), "XLA_FLAGS": ""} | variables,
+    )
+
+
+def lines_of(printed):
+    """Return the lines of a standard output, without those of JAX's connections."""
+    return [line for line in printed.splitlines() if not line.startswith("[Gloo]")]
+
+
 class Training:
-    """The processes of a training, each started as in a terminal of its own."""
+    """The processes of a training, each started as in a terminal of its own.
+
+    Attributes:
+        printed: the lines of each standard output.
+        said: the standard errors.
+    """
 
     def __init__(self, folder, *words, num_processes=2, devices=1, others=(), variables=()):
         folder.mkdir(parents=True, exist_ok=True)
         several = ["--distributed", "--coordinator", f"127.0.0.1:{free_port()}"]
         several += ["--num-processes", num_processes, "--process-id"]
         self.processes = []
-        self.logs = []
         for number in range(num_processes):
             own = [*several, number] if num_processes > 1 else []
-            self.logs.append([folder / f"{number}.{stream}" for stream in ("out", "err")])
-            with contextlib.ExitStack() as opened:
-                out, err = (opened.enter_context(log.open("w")) for log in self.logs[-1])
-                self.processes.append(
-                    subprocess.Popen(
-                        [MYRIAD, "train", *map(str, [*words, *own, *(others if number else ())])],
-                        stdout=out,
-                        stderr=err,
-                        stdin=subprocess.DEVNULL,
-                        cwd=folder,
-                        env=os.environ
-                        | {"JAX_NUM_CPU_DEVICES": str(devices), "XLA_FLAGS": ""}
-                        | {"MYRIAD_HEARTBEAT_TIMEOUT_S": str(HEARTBEAT_S)}
-                        | (dict(variables) if number else {}),
-                    )
-                )
+            own_variables = {"MYRIAD_HEARTBEAT_TIMEOUT_S": str(HEARTBEAT_S)}
+            if number:
+                own += others
+                own_variables |= dict(variables)
+            command = [MYRIAD, "train", *words, *own]
+            self.processes.append(
+                started(*command, cwd=folder, **{"devices": devices} | own_variables)
+            )
 
     def wait(self, timeout_s=TIMEOUT_S):
         """Return the exit codes."""
         until_s = time.monotonic() + timeout_s
         try:
-            return [each.wait(max(0.1, until_s - time.monotonic())) for each in self.processes]
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"a process is left after {timeout_s} s: {self.said()}") from None
+            ended = [
+                each.communicate(timeout=until_s - time.monotonic()) for each in self.processes
+            ]
         finally:
-            for process in self.processes:
-                process.kill()
-
-    def printed(self):
-        """Return the standard outputs, without the line of JAX's connections."""
-        texts = [out.read_text().splitlines() for out, _ in self.logs]
-        return [[line for line in text if not line.startswith("[Gloo]")] for text in texts]
-
-    def said(self):
-        return [err.read_text() for _, err in self.logs]
+            for each in self.processes:
+                each.kill()
+        self.printed = [lines_of(out) for out, _ in ended]
+        self.said = [err for _, err in ended]
+        return [each.returncode for each in self.processes]
 
 
 REFUSED = [
@@ -112,8 +120,8 @@ def test_processes_that_cannot_train_together_are_refused_in_all(
     training = Training(
         tmp_path / "logs", *LONG, "--run-folder", run, *words, others=others, variables=variables
     )
-    assert training.wait(90) == [2, 2], training.said()
-    for said in training.said():
+    assert training.wait(90) == [2, 2], training.said
+    for said in training.said:
         assert sentence in said
         assert "Traceback" not in said
     assert not run.exists()
@@ -121,7 +129,7 @@ def test_processes_that_cannot_train_together_are_refused_in_all(
 
 def trained(folder, *words, **how):
     training = Training(folder, *words, "--run-folder", folder / "run", **how)
-    assert set(training.wait()) == {0}, training.said()
+    assert set(training.wait()) == {0}, training.said
 
 
 def newest(run):
@@ -171,7 +179,7 @@ def test_two_processes_end_together_and_go_on_to_what_one_with_two_devices_comes
     training = Training(tmp_path, *LONG, "--run-folder", run)
     until_s = time.monotonic() + TIMEOUT_S
     while not any(path.name.isdigit() for path in run.glob("checkpoints/*")):
-        assert time.monotonic() < until_s, training.said()
+        assert time.monotonic() < until_s
         time.sleep(0.05)
     training.processes[victim].send_signal(number)
     ended = training.wait(HEARTBEAT_S + SLACK_S)
@@ -180,12 +188,12 @@ def test_two_processes_end_together_and_go_on_to_what_one_with_two_devices_comes
         assert ended[1 - victim] not in (0, -signal.SIGKILL), "the test itself had to end it"
     else:
         assert [code % 256 if code >= 0 else 128 - code for code in ended] == codes
-        assert f"`myriad train --distributed --resume {run}` goes on" in training.said()[0]
+        assert f"`myriad train --distributed --resume {run}` goes on" in training.said[0]
     resumed = Training(tmp_path / "again", "--resume", run, "--quiet")
-    assert resumed.wait() == [0, 0], resumed.said()
+    assert resumed.wait() == [0, 0], resumed.said
     assert_same_run(uninterrupted, run)
     # Process 0 alone prints and writes rows, and each saves its own part.
-    first, second = resumed.printed()
+    first, second = resumed.printed
     assert [line.split()[0] for line in first] == ["return", "trained"]
     assert second == []
     parts = [path.name for path in newest(run).iterdir() if "process" in path.name]
@@ -226,29 +234,19 @@ print(results.stopped, len(results.evaluations))
 """
 
 
-def started(code, *args, devices=1):
-    """Start a Python program on so many devices."""
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, args)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"JAX_NUM_CPU_DEVICES": str(devices), "XLA_FLAGS": ""},
-    )
-
-
 def both_with_callback(name, folder):
     """Start two processes of a training with one of the callbacks."""
     port = free_port()
     code = CALLBACK.replace("CALLBACK", name).replace("HEARTBEAT_S", str(HEARTBEAT_S))
-    return [started(code, number, port, folder / "run") for number in range(2)]
+    return [
+        started(sys.executable, "-c", code, number, port, folder / "run") for number in range(2)
+    ]
 
 
 @pytest.mark.slow
 def test_process_0_alone_calls_the_callbacks_and_one_of_them_ends_all(tmp_path):
     both = both_with_callback("Stops", tmp_path)
-    printed = [process.communicate(timeout=TIMEOUT_S)[0].splitlines() for process in both]
-    said = [[line for line in lines if not line.startswith("[Gloo]")] for lines in printed]
+    said = [lines_of(process.communicate(timeout=TIMEOUT_S)[0]) for process in both]
     assert said == [["called at 10", "callback 1"], ["callback 1"]]
 
 
@@ -285,8 +283,8 @@ def test_a_rollout_in_two_processes_is_that_of_two_devices():
         return next(line for line in printed.splitlines() if line.startswith("RolloutSummary"))
 
     port = free_port()
-    one = summary_of(started(ROLLOUT, 0, 1, port, devices=2))
-    both = [started(ROLLOUT, number, 2, port) for number in range(2)]
+    one = summary_of(started(sys.executable, "-c", ROLLOUT, 0, 1, port, devices=2))
+    both = [started(sys.executable, "-c", ROLLOUT, number, 2, port) for number in range(2)]
     assert [summary_of(process) for process in both] == [one, one]
 
 

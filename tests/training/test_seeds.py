@@ -114,16 +114,6 @@ def test_a_seed_that_reaches_the_target_stops_and_the_others_go_on(many, tmp_pat
 
 
 @pytest.mark.slow
-def test_seeds_side_by_side_in_a_device_keep_their_mapping_when_resumed(tmp_path):
-    results = train(small_config(mapping="vmap"), tmp_path / "run", seeds=SEEDS)
-    again = resume(tmp_path / "run")
-    assert isinstance(again, SeedResults)
-    assert again.config.mapping == "vmap"
-    assert again.final_returns == results.final_returns
-    assert_same_bits(again.agent_state, results.agent_state)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("seeds", "whose"), [(None, ""), ([7, 8], " of seed 7")])
 def test_a_nan_stops_the_run_and_says_where(seeds, whose, tmp_path):
     config = small_config(**{"agent.learning_rate": 1e30, "agent.max_grad_norm": 1e30})
@@ -135,7 +125,8 @@ def test_a_nan_stops_the_run_and_says_where(seeds, whose, tmp_path):
 @pytest.mark.slow
 def test_the_command_prints_a_row_for_each_seed_and_their_mean(tmp_path, capsys):
     folder = tmp_path / "run"
-    command = [*TINY, "--num-seeds", "2", "--seed", "-1", "--run-folder", str(folder)]
+    command = [*TINY, "--num-seeds", "2", "--seed", "-1", "--mapping", "vmap"]
+    command += ["--run-folder", str(folder)]
     assert main(command) == 0
     out, said = capsys.readouterr()
     lines = out.splitlines()
@@ -144,7 +135,7 @@ def test_the_command_prints_a_row_for_each_seed_and_their_mean(tmp_path, capsys)
     assert [line.split()[2] for line in lines[1:3]] == ["1,024", "1,024"]
     mean = r"mean return [\d.]+, 95% interval -?[\d.]+ to [\d.]+ over 2 seeds"
     assert re.fullmatch(mean, lines[3])
-    assert "2 seeds of 4 environments, one after another on 2 CPU devices: ready in" in said
+    assert "2 seeds of 4 environments, side by side on 2 CPU devices: ready in" in said
     recorded = TrainingConfig.from_toml((folder / "config.toml").read_text())
     assert recorded.seeds == [-1, 0]
     assert main(["evaluate", str(folder), "--episodes", "2", "--train-seed", "0"]) == 0
