@@ -86,10 +86,6 @@ def test_a_file_may_leave_to_flags_what_to_train(help_of, tmp_path, capsys):
         (["train", "--env", "env", "--agent", "ppo"], "unknown environment 'env'. Known: bucket"),
         (["train", "--agent", "pppo", "--env", "cartpole", "--help"], "did you mean 'ppo'"),
         (["train", "--agent.gamma"], "--agent.gamma"),
-        (
-            ["train", "--env", "cartpole", "--agent", "ppo", "--agent.learning-rat", "1"],
-            "'--agent.learning-rat' of ppo; did you mean '--agent.learning-rate'?",
-        ),
         (["evaluate"], "PATH"),
         (["evaluate", "r", "--run", "x"], "--run"),
         (["evaluate", "run", "8", "9"], "9"),
@@ -97,15 +93,73 @@ def test_a_file_may_leave_to_flags_what_to_train(help_of, tmp_path, capsys):
         (["render", "--output", "x.gif", "--env"], "--env"),
         (["envs", "--all"], "--all"),
         # An empty path isn't the current folder.
-        (["train", "--env=cartpole", "--agent=pid", "--run-folder="], "--run-folder is empty"),
         (["train", "--resume", ""], "--resume is empty"),
         (["evaluate", ""], "an argument is empty"),
+        # A resumed run would ignore them.
+        (["train", "--resume", "run", "--seed=0"], "so --seed can't be given"),
+        (["train", "--resume", "run", "--agent.learning-rate=1e-3"], "so --agent.learning-rate"),
     ],
-    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_mistake_is_named_and_ends_with_exit_code_2(argv, named, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(argv) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert named in err
+    assert "Traceback" not in err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("ppo --agent.learning-rat 1", "of ppo; did you mean '--agent.learning-rate'?"),
+        ("ppo --run-folder=", "--run-folder is empty"),
+        ("ppo --process-id=1", "--process-id is for a training in several processes"),
+        ("ppo --eval-rollouts 0", "--eval-rollouts must be"),
+        ("ppo --agent.num-epochs=0", "--agent.num-epochs must be"),
+        ("ppo --env.tau nan", "--env.tau must be"),
+        # settings
+        ("ppo --batch-size=", "--batch-size is empty"),
+        ("ppo --batch-size 0", "--batch-size must be"),
+        ("ppo --batch-size 33", "such as 32 or 64"),
+        ("ppo --batch-size 64 --agent.num-minibatches 4", "say the same"),
+        ("ppo --compile-mode=", "--compile-mode is empty"),
+        ("ppo --compile=ture", "Unrecognized options: ture"),
+        ("ppo --compile --compile-mode jit", "say the same"),
+        ("ppo --comple", "--compile, --no-compile"),
+        ("ppo --flash-attention", "--flash-attention is for agents with"),
+        ("ppo --agent.compute-dtype fp16", "'fp16'"),
+        ("ppo --bf16 --agent.compute-dtype float16", "say the same"),
+        ("ppo --wandb-name x", "--wandb-name is for a run that logs to"),
+        ("pid --bf16", "--bf16 is for agents with a network"),
+        ("random --batch-size 8", "--batch-size is for agents that learn"),
+        # presets
+        ("ppo --preset fastest", "unknown preset 'fastest' of ppo"),
+        ("ppo --preset optimised", "did you mean 'optimized'?"),
+        ("ppo --preset ultra_fast --agent.num-minibatches 7", "num_minibatches must divide"),
+        ("pppo --preset baseline", "unknown agent 'pppo'; did you mean 'ppo'"),
+        # seeds
+        ("ppo --num-seeds 0", "--num-seeds must be an integer from 1 to 100,000, but got 0"),
+        ("ppo --num-seeds 2 --seeds 1", "--num-seeds and --seeds say the same"),
+        ("ppo --num-seeds 2 --film-every 1", "--film-every must be 0"),
+        ("ppo --num-seeds 2 --log-to tensorboard", "--log-to must be []"),
+        ("ppo --num-seeds 2 --profile 1", "--profile must be 0"),
+        ("ppo --num-seeds 2 --compile-mode jit", "--compile-mode must be 'aot'"),
+        ("ppo --seeds 1 2 1", "--seeds must be different, but 1 is among them 2 times"),
+        ("ppo --seeds 1 2 --seed 3", "--seed must be among the seeds"),
+        ("ppo --seeds", "--seeds must be a list of 1 to 100,000 items"),
+        ("ppo --mapping vmap", "--mapping must be left out without seeds"),
+        ("pid --num-seeds 2", "seeds must be left out for pid"),
+    ],
+)
+def test_a_training_that_cannot_be_is_refused_by_its_flag_and_writes_nothing(
+    words, named, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    sizes = ["--num-envs", "2", "--steps-per-env", "64"]
+    assert main(["train", "--env", "cartpole", *sizes, "--agent", *words.split()]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert named in err

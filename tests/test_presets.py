@@ -112,26 +112,6 @@ def test_a_preset_says_whether_the_autotuner_chooses_the_chunk(files, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["fastest"], "unknown preset 'fastest' of ppo"),
-        (["optimised"], "did you mean 'optimized'?"),
-        (["ultra_fast", "--agent.num-minibatches", "7"], "num_minibatches must divide"),
-        (["tuned", "--agent", "pppo"], "unknown agent 'pppo'; did you mean 'ppo'"),
-    ],
-)
-def test_a_wrong_preset_is_refused_and_nothing_is_written(
-    words, says, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.chdir(tmp_path)
-    command = ["train", "--env", "cartpole-control", "--agent", "ppo", "--preset", *words]
-    assert main(command) == 2
-    assert says in (said := capsys.readouterr().err)
-    assert said.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
     ("text", "says"),
     [
         ("[quick", "is not TOML"),

@@ -16,7 +16,6 @@ import myriad
 from myriad import autotune as autotuner
 from myriad import create_config, list_agents, list_envs, make_env, register_env
 from myriad.agents import AGENTS
-from myriad.cli import main
 from myriad.cli.arguments import COMMANDS, load_command
 from myriad.cli.flags import NAMES
 from myriad.envs import ENVIRONMENTS
@@ -84,24 +83,6 @@ def test_the_reference_lists_the_ranges_of_a_training():
     )
     declared = ranges_of(TrainingConfig) | {"total_steps": TOTAL_STEPS}
     assert listed == {name: str(each) for name, each in declared.items()}
-
-
-@pytest.mark.parametrize(
-    ("flags", "named"),
-    [
-        (["--eval-rollouts", "0"], "--eval-rollouts must be"),
-        (["--agent.num-epochs=0"], "--agent.num-epochs must be"),
-        (["--env.tau", "nan"], "--env.tau must be"),
-        (["--config", "mine.toml"], "mine.toml: eval_rollouts must be"),
-    ],
-)
-def test_a_mistake_names_the_flag_or_the_file_that_was_given(
-    flags, named, capsys, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    Path("mine.toml").write_text("eval_rollouts = 0\n", encoding="utf-8")
-    assert main(["train", "--env", "cartpole", "--agent", "ppo", *flags]) == 2
-    assert capsys.readouterr().err.startswith(named)
 
 
 @pytest.mark.parametrize(

@@ -128,33 +128,6 @@ def test_a_file_that_cannot_be_read_is_refused_by_every_command(make, named, ref
         assert named in said
 
 
-@pytest.mark.parametrize(
-    ("agent", "flags", "named"),
-    [
-        ("ppo", ["--batch-size", ""], "--batch-size is empty"),
-        ("ppo", ["--batch-size", "0"], "--batch-size must be"),
-        ("ppo", ["--batch-size", "33"], "such as 32 or 64"),
-        ("ppo", ["--batch-size", "64", "--agent.num-minibatches", "4"], "say the same"),
-        ("ppo", ["--compile-mode="], "--compile-mode is empty"),
-        ("ppo", ["--compile=ture"], "Unrecognized options: ture"),
-        ("ppo", ["--compile", "--compile-mode", "jit"], "say the same"),
-        (
-            "ppo",
-            ["--flash-attention"],
-            "--flash-attention is for agents with",
-        ),
-        ("ppo", ["--agent.compute-dtype", "fp16"], "'fp16'"),
-        ("ppo", ["--bf16", "--agent.compute-dtype", "float16"], "say the same"),
-        ("ppo", ["--comple"], "--compile, --no-compile"),
-        ("ppo", ["--wandb-name", "x"], "--wandb-name is for a run that logs to"),
-        ("pid", ["--bf16"], "--bf16 is for agents with a network"),
-        ("random", ["--batch-size", "8"], "--batch-size is for agents that learn"),
-    ],
-)
-def test_a_flag_that_cannot_be_used_is_refused(agent, flags, named, refused):
-    assert named in refused(*CARTPOLE, agent, *SMALL, *flags)
-
-
 @pytest.mark.skipif(jax.default_backend() == "gpu", reason="a GPU has cudnn")
 def test_cudnn_is_refused_where_there_is_no_gpu(refused, folder):
     table = '[agent_options]\nnetwork = "attention"\nattention = "cudnn"\n'

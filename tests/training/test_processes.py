@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from myriad.cli import main
 from tests.child_processes import run as ended
 from tests.ports import free_port
 
@@ -294,8 +293,3 @@ def test_processes_that_nobody_introduces_are_refused_in_a_sentence(tmp_path):
     done = ended(MYRIAD, *command, cwd=tmp_path, code=2)
     assert "Start them with srun or mpirun, or give --coordinator" in done.stderr
     assert len(done.stderr.splitlines()) == 1
-
-
-def test_a_flag_of_processes_without_the_others_is_refused(capsys):
-    assert main(["train", "--env", "cartpole", "--agent", "ppo", "--process-id=1"]) == 2
-    assert "--process-id is for a training in several processes" in capsys.readouterr().err

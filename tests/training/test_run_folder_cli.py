@@ -33,14 +33,6 @@ def test_a_run_whose_file_lacks_a_field_goes_on_and_the_field_is_named(tmp_path)
         assert main(["train", "--resume", str(folder.path)]) == 0
 
 
-@pytest.mark.parametrize("flag", ["--seed=0", "--config=a.toml", "--agent.learning-rate=1e-3"])
-def test_what_a_resumed_run_would_ignore_is_refused(flag, tmp_path, capsys):
-    assert main(["train", "--resume", str(tmp_path), flag]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("--resume continues a run")
-    assert flag.partition("=")[0] in said
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not here")
 def test_tab_completes_commands_and_options(tmp_path):

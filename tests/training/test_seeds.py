@@ -148,38 +148,6 @@ def test_the_command_prints_a_row_for_each_seed_and_their_mean(tmp_path, capsys)
         assert re.match(r"--train-seed must .*\[-1, 0\]", capsys.readouterr().err)
 
 
-@pytest.mark.parametrize(
-    ("argv", "says"),
-    [
-        ([*TINY, "--num-seeds", "2", "--film-every", "1"], "--film-every must be 0"),
-        ([*TINY, "--num-seeds", "2", "--log-to", "tensorboard"], "--log-to must be []"),
-        ([*TINY, "--num-seeds", "2", "--profile", "1"], "--profile must be 0"),
-        ([*TINY, "--num-seeds", "2", "--compile-mode", "jit"], "--compile-mode must be 'aot'"),
-        (
-            [*TINY, "--num-seeds", "0"],
-            "--num-seeds must be an integer from 1 to 100,000, but got 0",
-        ),
-        ([*TINY, "--num-seeds", "2", "--seeds", "1"], "--num-seeds and --seeds say the same"),
-        (
-            [*TINY, "--seeds", "1", "2", "1"],
-            "--seeds must be different, but 1 is among them 2 times",
-        ),
-        ([*TINY, "--seeds", "1", "2", "--seed", "3"], "--seed must be among the seeds"),
-        ([*TINY, "--seeds"], "--seeds must be a list of 1 to 100,000 items"),
-        ([*TINY, "--mapping", "vmap"], "--mapping must be left out without seeds"),
-        (
-            ["train", "--env", "cartpole", "--agent", "pid", "--num-seeds", "2"],
-            "seeds must be left out for pid",
-        ),
-    ],
-)
-def test_what_cannot_go_with_seeds_is_refused_and_writes_nothing(argv, says, tmp_path, capsys):
-    folder = tmp_path / "run"
-    assert main([*argv, "--run-folder", str(folder)]) == 2
-    assert capsys.readouterr().err.startswith(says)
-    assert not folder.exists()
-
-
 def test_seeds_in_python_are_held_to_their_range(tmp_path):
     for seeds in ([], [1.5], "12", range(10**12), [True]):
         with pytest.raises(InvalidArgumentError, match=r"seeds must be a list of 1 to 100,000"):
