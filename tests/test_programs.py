@@ -1,6 +1,5 @@
 """Compiled programs: they run as often as they are called, and say what the compiler knows."""
 
-import jax
 import numpy as np
 import pytest
 
@@ -22,24 +21,6 @@ def test_a_training_runs_whole_updates_and_states_its_bytes(program):
     assert int(program.state.num_updates) * program.steps_per_update == 80
     assert (program.updates_per_call, program.scan_chunk_size) == (4, 4)
     assert program.stated_bytes > program.reports[0].argument_bytes > 0
-
-
-def test_a_state_comes_back_from_where_it_was_saved(program, tmp_path):
-    program.warm_up()
-    save, restore = program.checkpoints(tmp_path / "checkpoints")
-    save()
-    for saved, restored in zip(
-        jax.tree.leaves(program.state.batch_state),
-        jax.tree.leaves(restore().batch_state),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(saved, restored)
-
-
-def test_a_run_is_trained_again_and_again(program, tmp_path):
-    returns = [program.train(tmp_path / name).evaluations[-1]["return"] for name in "ab"]
-    assert returns[0] == returns[1]
-    assert (tmp_path / "b" / "metrics.jsonl").is_file()
 
 
 @pytest.mark.slow

@@ -245,10 +245,3 @@ def test_a_disk_that_takes_no_more_leaves_the_checkpoint_before(tmp_path):
     assert all(line.startswith(refusal) and "File too large" in line for line in lines)
     assert names(tmp_path) == ["1"]
     assert_same(Checkpoints(tmp_path).restore(1, state_of(0)), state_of(1))
-
-
-def test_a_folder_that_cannot_be_made_is_said_in_a_sentence(tmp_path):
-    (tmp_path / "file").write_text("")
-    says = r"file/checkpoints/1 can't be written, .*: Not a directory$"
-    with pytest.raises(InvalidArgumentError, match=says):
-        Checkpoints(tmp_path / "file" / "checkpoints").save(1, state_of(1))

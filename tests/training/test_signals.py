@@ -18,7 +18,7 @@ from myriad.training import interrupts
 from myriad.training.callbacks import Run, progress
 from myriad.training.callbacks.progress import Progress
 from myriad.training.interrupts import interrupt_noted
-from myriad.training.run_folder import RunFolder, rows_of
+from myriad.training.run_folder import RunFolder
 from tests.child_processes import run
 
 MYRIAD = [sys.executable, "-m", "myriad.cli"]
@@ -164,14 +164,6 @@ def test_a_sigterm_that_a_program_handles_stays_its_own():
     finally:
         signal.signal(signal.SIGTERM, before)
     assert heard == [signal.SIGTERM]
-
-
-@pytest.mark.slow
-def test_a_training_needs_no_standard_error(folder):
-    training = '"$0" -m myriad.cli train --env cartpole --agent pid --num-envs 2 '
-    training += '--steps-per-env 64 --eval-rollouts 2 --run-folder "$1" >&- 2>&-'
-    run("bash", "-c", training, sys.executable, folder.path)
-    assert rows_of(folder.metrics.read_text())
 
 
 def test_without_a_terminal_a_line_every_half_minute_says_how_far_it_is(
