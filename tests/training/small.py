@@ -1,11 +1,14 @@
-"""A small training that tests share, and what it means that two are the same."""
+"""A small training and a small learner that tests share, and what it means to be the same."""
 
+import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from myriad import create_config
+from myriad.agents import Learner
 from myriad.xla import numbers_of
 
 # One small layer: what a training does around a network does not depend on its size.
@@ -41,3 +44,30 @@ def assert_same_run(results, whole):
     assert list(results.evaluations) == list(whole.evaluations)
     rows, expected = (each.run_folder / "metrics.jsonl" for each in (results, whole))
     assert rows.read_bytes() == expected.read_bytes()
+
+
+@dataclasses.dataclass(frozen=True)
+class Counting(Learner[Any]):
+    """Counts its updates of two random steps. If it is greedy, it balances a pole."""
+
+    env: Any
+    default_num_envs = 4
+    metric_names = ("loss",)
+    steps_per_update = 2
+
+    def init(self, key, num_envs):
+        return {"updates": jnp.zeros((), jnp.float32)}
+
+    def update(self, key, state, batch_state, envs):
+        for each in jax.random.split(key):
+            act_key, step_key = jax.random.split(each)
+            batch_state, _ = envs.step(step_key, batch_state, self.actions(envs.keys(act_key)))
+        return {"updates": state["updates"] + 1}, batch_state, {"loss": jnp.float32(2)}
+
+    def act(self, state, key, obs, *, greedy):
+        if greedy:
+            return (obs[:, 2] + obs[:, 3] > 0).astype(jnp.int32)
+        return self.actions(jax.random.split(key, obs.shape[0]))
+
+    def actions(self, keys):
+        return jax.vmap(self.env.action_space(self.env.default_params).sample)(keys)

@@ -1,41 +1,16 @@
 """`check_agent` passes every agent of Myriad, and says what is wrong with one of yours."""
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
 
 from myriad import check_agent, register_agent
-from myriad.agents import AGENTS, Learner
+from myriad.agents import AGENTS
 from myriad.errors import AgentWarning, FaultyAgentError, UnknownNameError
 from tests.learners import SMALL, env_of
-
-
-@dataclasses.dataclass(frozen=True)
-class Counting(Learner[Any]):
-    """Counts its updates, in each of which it takes two random steps."""
-
-    env: Any
-    default_num_envs = 4
-    metric_names = ("loss",)
-    steps_per_update = 2
-
-    def init(self, key, num_envs):
-        return {"updates": jnp.zeros((), jnp.float32)}
-
-    def update(self, key, state, batch_state, envs):
-        for each in jax.random.split(key):
-            act_key, step_key = jax.random.split(each)
-            batch_state, _ = envs.step(step_key, batch_state, self.actions(envs.keys(act_key)))
-        return {"updates": state["updates"] + 1}, batch_state, {"loss": jnp.float32(0)}
-
-    def act(self, state, key, obs, *, greedy):
-        return self.actions(jax.random.split(key, obs.shape[0]))
-
-    def actions(self, keys):
-        return jax.vmap(self.env.action_space(self.env.default_params).sample)(keys)
+from tests.training.small import Counting
 
 
 @pytest.fixture(autouse=True)
