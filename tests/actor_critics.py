@@ -1,23 +1,24 @@
 """Plain networks for the references of SAC and TD3, and trainings of both."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from myriad import make_env
-from myriad.agents import make_learner
-from myriad.random import make_key
-from myriad.training.evaluation import Evaluation
-from myriad.training.loop import LearningLoop
+from myriad.agents.replay import ReplayRing
 
 SMALL = {"hidden_sizes": (8, 8), "batch_size": 16, "buffer_size": 100, "learning_starts": 20}
 
 
-def train(learner, num_envs, num_updates):
-    """Return the state after some updates from seed 0."""
-    loop = LearningLoop(learner.env, learner, num_envs)
-    state = jax.jit(loop.init)(make_key(0))
-    return jax.jit(loop.run)(state, np.int32(num_updates), np.bool_(1))[0]
+def sampled(learner, state, key, num_envs):
+    """Yield the normalised batches of an update's gradient steps, as its key draws them."""
+    ring, shape = ReplayRing(learner.buffer_size, num_envs), (-1, learner.batch_size)
+    num_rows = learner.gradient_steps * learner.batch_size
+    slots = ring.draw(jax.random.fold_in(key, 1), state.replay, num_rows)
+    for rows in slots.reshape(shape):
+        batch = ring.at(state.replay, rows)
+        obs, next_obs = map(state.obs_stats.normalize, (batch.obs, batch.next_obs))
+        yield dataclasses.replace(batch, obs=obs, next_obs=next_obs)
 
 
 def apply(layers, inputs):
@@ -32,12 +33,3 @@ def apply(layers, inputs):
 def q_value(critic, obs, action):
     """Return the values of actions, `[B]`."""
     return apply(critic, jnp.concatenate([obs, action], axis=1))[:, 0]
-
-
-def return_on_pendulum(agent, num_updates):
-    """Return the mean return after a training in 8 environments."""
-    learner = make_learner(agent, make_env("pendulum-control"), 8)
-    state = train(learner, 8, num_updates).agent
-    evaluation = Evaluation(learner.env, learner, 64, max_steps=200)
-    returns, _ = jax.jit(evaluation.returns)(state, make_key(1))
-    return returns.mean()

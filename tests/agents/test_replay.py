@@ -1,6 +1,5 @@
 """The replay ring against a plain NumPy ring, n-step returns against a plain loop."""
 
-import dataclasses
 import re
 import types
 
@@ -56,14 +55,6 @@ def test_the_ring_holds_what_a_plain_one_does_after_every_write(capacity, num_en
         held = np.asarray(state.columns["x"][:size])
         assert sorted(held[:, 0]) == sorted(plain.kept)
         np.testing.assert_array_equal(held[:, 1], -held[:, 0])
-
-
-def test_blocks_of_environments_take_turns_where_there_are_more_environments_than_slots():
-    ring = ReplayRing(4, 10)
-    first_envs = [
-        int(state.columns["x"][0, 0]) - 10 * i for i, (state, _) in enumerate(write_rows(ring, 5))
-    ]
-    assert first_envs == [0, 4, 6, 0, 4]
 
 
 def test_samples_are_uniform_over_what_was_written_and_touch_nothing_else():
@@ -158,14 +149,6 @@ def test_n_step_returns_stop_at_terminations_and_go_on_past_truncations(num_step
         np.testing.assert_allclose(experience.reward[env_index], reward, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(experience.discount[env_index], discount, rtol=1e-6)
         np.testing.assert_array_equal(experience.next_obs[env_index], next_obs)
-
-
-@pytest.mark.parametrize(("field", "value"), [("capacity", 0), ("num_envs", 1.5)])
-def test_sizes_that_cannot_be_are_refused_by_name(field, value):
-    with pytest.raises(
-        InvalidArgumentError, match=f"{field} must be an integer from 1 to .*, but got {value}"
-    ):
-        dataclasses.replace(ReplayRing(4, 4), **{field: value})
 
 
 def test_a_memory_that_there_is_not_is_refused(monkeypatch):
