@@ -11,7 +11,6 @@ from scipy.stats import chisquare
 
 from myriad import make_key
 from myriad.envs.snake import DOWN, LEFT, RIGHT, UP, Snake, SnakeParams
-from myriad.errors import InvalidArgumentError
 
 MOVES = {UP: (-1, 0), RIGHT: (0, 1), DOWN: (1, 0), LEFT: (0, -1)}
 
@@ -260,11 +259,3 @@ def test_each_step_costs_the_penalty():
             float(play(Snake(5, 9), [RIGHT], food, params=SnakeParams(step_penalty=0.25))[2])
             == reward
         )
-
-
-@pytest.mark.parametrize(
-    ("height", "width"), [(12, 2), (1, 3), (0, 5), (256, 256), ("big", 12), (12, 10.5), (True, 12)]
-)
-def test_a_board_that_is_too_small_too_large_or_not_in_whole_cells_is_refused(height, width):
-    with pytest.raises(InvalidArgumentError, match=r"must be .*, but got "):
-        Snake(height, width)
