@@ -1,6 +1,5 @@
 """Adapters change shapes and names, never results: compared step for step."""
 
-import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -26,8 +25,9 @@ from myriad.adapters import (
     to_sb3,
 )
 from myriad.adapters.gymnasium import gymnasium_space
+from myriad.envs.cartpole import CartPoleState
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
-from myriad.spaces import Box, Discrete
+from myriad.spaces import Box
 from myriad.xla import count_compilations
 from tests.adapters.rollouts import SHORT, assert_rolls_out_and_compiles_once
 
@@ -155,56 +155,30 @@ def test_an_action_of_the_wrong_kind_is_refused(name, action, named):
         env.step(action)
 
 
-@dataclasses.dataclass(frozen=True)
-class Drawn:
-    """An environment that can render, whatever Myriad's own can."""
-
-    default_params: None = None
-
-    def reset(self, key, params):
-        state = jax.random.uniform(key)
-        return state[None], state
-
-    def step(self, key, state, action, params):
-        no = jnp.zeros((), bool)
-        return state[None], state, jnp.float32(0), no, no, {}
-
-    def render(self, state):
-        return np.full((4, 6, 3), int(255 * state), np.uint8)
-
-    def observation_space(self, params):
-        return Box(0.0, 1.0, (1,))
-
-    def action_space(self, params):
-        return Discrete(2)
-
-
-class Blind(Drawn):
-    render = property()
-
-
 def test_rendering_shows_the_state():
-    env = to_gymnasium(Drawn(), render_mode="rgb_array")
-    obs, _ = env.reset(seed=0)
-    np.testing.assert_array_equal(env.render(), np.full((4, 6, 3), int(255 * obs[0]), np.uint8))
-    check_env(env)
+    env = make_env("cartpole-control")
+    adapted = to_gymnasium(env, render_mode="rgb_array")
+    obs, _ = adapted.reset(seed=0)
+    np.testing.assert_array_equal(adapted.render(), env.render(CartPoleState(*obs, time=0)))
+    check_env(adapted)
 
-    envs = to_gymnasium_vector(Drawn(), 3, render_mode="rgb_array")
+    envs = to_gymnasium_vector(env, 3, render_mode="rgb_array")
     obs, _ = envs.reset(seed=0)
     for frame, row in zip(envs.render(), obs, strict=True):
-        assert (frame == int(255 * row[0])).all()
+        np.testing.assert_array_equal(frame, env.render(CartPoleState(*row, time=0)))
 
 
 def test_rendering_without_a_mode_warns_and_with_an_unknown_one_fails():
-    env = to_gymnasium(Blind())
-    assert env.metadata["render_modes"] == []
-    env.reset(seed=0)
+    blind = make_env("cartpole-sysid")
+    adapted = to_gymnasium(blind)
+    assert adapted.metadata["render_modes"] == []
+    adapted.reset(seed=0)
     with pytest.warns(UserWarning, match="render_mode='rgb_array'"):
-        assert env.render() is None
-    with pytest.raises(UnknownNameError, match="unknown render mode 'rgb_array' of Blind"):
-        to_gymnasium(Blind(), render_mode="rgb_array")
-    with pytest.raises(UnknownNameError, match="render mode 'human' of Drawn"):
-        to_gymnasium_vector(Drawn(), 2, render_mode="human")
+        assert adapted.render() is None
+    with pytest.raises(UnknownNameError, match="unknown render mode 'rgb_array' of CartPoleSysID"):
+        to_gymnasium(blind, render_mode="rgb_array")
+    with pytest.raises(UnknownNameError, match="render mode 'human' of CartPole"):
+        to_gymnasium_vector(make_env("cartpole-control"), 2, render_mode="human")
 
 
 # --- Gymnasium, many environments -----------------------------------------------------------------
@@ -271,7 +245,7 @@ def step_beyond_the_end(env):
 @pytest.mark.parametrize(
     ("call", "named"),
     [
-        (lambda env: to_gymnasium(env).step(0), "call reset first"),
+        (lambda env: to_gymnasium(env).step(0), "there is none yet; call reset first"),
         (lambda env: to_gymnasium_vector(env, 2).step([0, 0]), "call reset first"),
         (step_beyond_the_end, "sub-environment 0 has ended and autoreset is disabled"),
         (lambda env: to_gymnasium_vector(env, 0), "num_envs must be .* but got 0"),

@@ -11,28 +11,15 @@ from myriad.agents.dqn import DQN
 from myriad.agents.replay import Experience, ReplayRing
 from myriad.random import make_key
 from myriad.training.loop import LearningLoop
+from tests.agents.plain_networks import SMALL, apply
 from tests.learners import trained
 
-SMALL = {"hidden_sizes": (8, 8), "batch_size": 16, "buffer_size": 100, "learning_starts": 20}
 
-
-def to_numpy(tree):
-    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
-
-
-def apply(layers, obs, *, dueling=False):
-    """Apply dense layers with ReLU, then a linear one, in float64."""
-    hidden = obs
-    for i in range(2):
-        hidden = np.maximum(
-            hidden @ layers[f"Dense_{i}"]["kernel"] + layers[f"Dense_{i}"]["bias"], 0
-        )
-    outputs = hidden @ layers["Dense_2"]["kernel"] + layers["Dense_2"]["bias"]
-    return (
-        outputs[:, :1] + outputs[:, 1:] - outputs[:, 1:].mean(1, keepdims=True)
-        if dueling
-        else outputs
-    )
+def values_of(layers, obs, *, dueling):
+    outputs = np.asarray(apply(layers, obs))
+    if not dueling:
+        return outputs
+    return outputs[:, :1] + outputs[:, 1:] - outputs[:, 1:].mean(1, keepdims=True)
 
 
 def a_batch(size, rng):
@@ -62,19 +49,15 @@ def test_target_and_loss_are_those_of_the_papers(double, dueling, huber_delta):
         rng.normal(size=network.init(make_key(0)).shape).astype(np.float32) for _ in range(2)
     )
     batch = a_batch(64, rng)
-    layers = [to_numpy(network.unravel(params)["params"]) for params in (online, frozen)]
-    next_online, next_frozen = (
-        apply(net, batch.next_obs.astype(np.float64), dueling=dueling) for net in layers
-    )
+    layers = [network.unravel(params)["params"] for params in (online, frozen)]
+    next_online, next_frozen = (values_of(net, batch.next_obs, dueling=dueling) for net in layers)
     best = (next_online if double else next_frozen).argmax(1)
     expected = batch.reward + batch.discount * next_frozen[np.arange(64), best]
     target = learner.target(online, batch, network.values(frozen, batch.next_obs))
     np.testing.assert_allclose(target, expected, rtol=1e-4, atol=1e-4)
 
-    error = (
-        apply(layers[0], batch.obs.astype(np.float64), dueling=dueling)[np.arange(64), batch.action]
-        - expected
-    )
+    values = values_of(layers[0], batch.obs, dueling=dueling)
+    error = values[np.arange(64), batch.action] - expected
     squared = 0.5 * error**2
     if huber_delta is not None:
         squared = np.where(

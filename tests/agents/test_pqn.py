@@ -16,6 +16,7 @@ from myriad.agents.q_learning import epsilon_greedy
 from myriad.counters import Counter
 from myriad.random import make_key
 from myriad.training.loop import LearningLoop
+from tests.agents.plain_networks import apply
 
 SMALL = {"rollout_steps": 8, "num_minibatches": 2, "num_epochs": 2, "hidden_sizes": (8, 8)}
 
@@ -50,20 +51,6 @@ def test_lambda_returns_are_mixtures_of_n_step_returns_cut_at_ends(td_lambda):
     )
 
 
-def apply(layers, obs):
-    """Apply two dense layers with layer norm and tanh, then a linear one, in float64."""
-    hidden = obs
-    for i in range(2):
-        hidden = hidden @ layers[f"Dense_{i}"]["kernel"] + layers[f"Dense_{i}"]["bias"]
-        hidden = (hidden - hidden.mean(-1, keepdims=True)) / np.sqrt(
-            hidden.var(-1, keepdims=True) + 1e-6
-        )
-        hidden = np.tanh(
-            hidden * layers[f"LayerNorm_{i}"]["scale"] + layers[f"LayerNorm_{i}"]["bias"]
-        )
-    return hidden @ layers["Dense_2"]["kernel"] + layers["Dense_2"]["bias"]
-
-
 def to_numpy(tree):
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
 
@@ -84,7 +71,7 @@ def test_an_update_is_the_one_that_numpy_makes_of_the_same_rollout():
 
     network, old = learner._network, start.agent.params
     following = np.concatenate([trajectory.obs[1:], ahead.obs[None]])
-    values = apply(to_numpy(network.unravel(old)["params"]), to_numpy(following))
+    values = apply(network.unravel(old)["params"], following, jnp.tanh)
     scaled = np.asarray(trajectory.reward) / np.sqrt(
         np.var(to_numpy(trajectory.discounted_return)) + 1e-8
     )

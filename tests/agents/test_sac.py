@@ -18,7 +18,7 @@ from myriad.agents.squashed_gaussian import SquashedGaussianPolicy
 from myriad.envs.vector import Transition
 from myriad.random import make_key
 from myriad.spaces import Box
-from tests.actor_critics import SMALL, apply, q_value, sampled
+from tests.agents.plain_networks import SMALL, apply, q_value, sampled
 from tests.learners import trained
 
 RATE = 1e-2

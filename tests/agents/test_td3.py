@@ -11,7 +11,7 @@ from myriad import make_env
 from myriad.agents.agent import alone
 from myriad.agents.td3 import TD3
 from myriad.random import make_key
-from tests.actor_critics import SMALL, apply, q_value, sampled
+from tests.agents.plain_networks import SMALL, apply, q_value, sampled
 from tests.learners import trained
 
 RATE = 1e-2

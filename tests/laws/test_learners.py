@@ -117,16 +117,15 @@ def test_float_hyperparameters_may_be_arguments_of_the_program(learner):
 
 
 def pairs():
-    """Return each learner with its environment, and each environment with one of its learners."""
-    found = [(learner, learners.env_of(learner)) for learner in LEARNERS]
+    """Return each environment with one of the learners of its actions, by turns."""
     for place, name in enumerate(list_envs()):
-        env = make_env(name)
-        actions = env.action_space(env.default_params)
+        actions = (env := make_env(name)).action_space(env.default_params)
         suit = [
-            each for each in LEARNERS if isinstance(actions, learners.ACTIONS.get(each, object))
+            learner
+            for learner in LEARNERS
+            if isinstance(actions, learners.ACTIONS.get(learner, object))
         ]
-        found.append((suit[place % len(suit)], name))
-    return found
+        yield suit[place % len(suit)], name
 
 
 @pytest.mark.slow

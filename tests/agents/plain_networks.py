@@ -1,4 +1,4 @@
-"""Plain networks for the references of SAC and TD3, and trainings of both."""
+"""Plain networks and batches for the references of the learners."""
 
 import dataclasses
 
@@ -21,12 +21,16 @@ def sampled(learner, state, key, num_envs):
         yield dataclasses.replace(batch, obs=obs, next_obs=next_obs)
 
 
-def apply(layers, inputs):
-    """Apply flax's layers of two hidden layers with relu."""
+def apply(layers, inputs, activation=jax.nn.relu):
+    """Apply flax's layers: two hidden ones, with a layer norm if there is one, and a linear one."""
     hidden = inputs
     for i in range(2):
-        layer = layers[f"Dense_{i}"]
-        hidden = jnp.maximum(hidden @ layer["kernel"] + layer["bias"], 0)
+        hidden = hidden @ layers[f"Dense_{i}"]["kernel"] + layers[f"Dense_{i}"]["bias"]
+        if norm := layers.get(f"LayerNorm_{i}"):
+            centred = hidden - hidden.mean(-1, keepdims=True)
+            deviation = jnp.sqrt(hidden.var(-1, keepdims=True) + 1e-6)
+            hidden = centred / deviation * norm["scale"] + norm["bias"]
+        hidden = activation(hidden)
     return hidden @ layers["Dense_2"]["kernel"] + layers["Dense_2"]["bias"]
 
 
