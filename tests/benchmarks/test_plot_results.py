@@ -124,6 +124,14 @@ FINDINGS = {
     ),
     "comparison": "Myriad steps snake 100 times as fast as gymnax",
 }
+UNITS = {
+    "throughput": "environment steps per second",
+    "efficiency": "efficiency against the smallest size",
+    "memory": "bytes",
+    "scan_chunk": "environment steps/s",
+    "devices": "efficiency",
+    "comparison": "environment steps per second",
+}
 
 
 def write(path, rows, columns=COLUMNS):
@@ -150,6 +158,8 @@ def title_of(figure):
 def test_the_title_says_what_the_rows_show_and_the_caption_on_what(kind):
     figure = figure_of(kind)
     assert title_of(figure) == FINDINGS[kind]
+    labels = [label for axes in figure.axes for label in (axes.get_xlabel(), axes.get_ylabel())]
+    assert UNITS[kind] in labels
     below = figure.get_supxlabel().replace("\n", " ")
     for part in ("A Processor 9000, 2 cores, 8 GiB", "myriad 1.0", "Measured 2026-01-02."):
         assert part in below
@@ -164,6 +174,7 @@ def test_the_title_says_the_least_and_the_most_and_compares_within_a_run_alone()
     near = row("throughput", library="gymnax", num_envs=100, **rate(5e6))
     said = title_of(figure_of("throughput", [*ours, near, apart[0]]))
     assert said == "Myriad steps snake 2.3 to 100 times as fast as gymnax"
+    assert title_of(figure_of("throughput", ours[:1])) == "snake: up to 500 M steps per second"
     later = [each | {"timestamp": "20250101T000000Z"} for each in (near, apart[1])]
     assert "times as fast" not in title_of(figure_of("throughput", [*ours, *later]))
 

@@ -12,8 +12,8 @@ from myriad.agents import AGENTS, Learner, list_agents, make_learner
 from myriad.errors import InvalidArgumentError
 from myriad.training.evaluation import Evaluation
 from myriad.training.loop import LearningLoop
-from myriad.xla import numbers_of
 from tests import learners
+from tests.learners import assert_close, assert_same_bits
 
 BEGIN = np.bool_(1)
 PRIORITIES = {"priority_alpha": 0.6, "n_step": 1, "dueling": True}
@@ -48,18 +48,6 @@ def after(learner, calls=(UPDATES,), seed=0, **options):
     for i, num_updates in enumerate(calls):
         state, report = run(state, np.int32(num_updates), np.bool_(i == 0))
     return state, report
-
-
-def plain(tree):
-    return jax.tree.map(lambda leaf: np.asarray(numbers_of(leaf)), tree)
-
-
-def assert_same_bits(a, b):
-    jax.tree.map(np.testing.assert_array_equal, plain(a), plain(b))
-
-
-def assert_close(a, b, **tolerance):
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **tolerance), plain(a), plain(b))
 
 
 @every_learner

@@ -12,7 +12,7 @@ from myriad.cli import main, parse
 from myriad.cli.training_flags import fields_of
 from myriad.errors import InvalidArgumentError
 from myriad.training.active_settings import active_settings, in_short
-from tests.learners import small_without_layers
+from tests.learners import assert_same_bits, small_without_layers
 
 SMALL = {
     "env.height": 6,
@@ -30,11 +30,6 @@ OWN = "tests.agents.networks.own_networks"
 def config_of(agent, network, **fields):
     options = {f"agent.{name}": value for name, value in small_without_layers(agent).items()}
     return create_config("snake", agent, **SMALL | options | fields | {"agent.network": network})
-
-
-def assert_same(state, other):
-    for one, two in zip(jax.tree.leaves(state), jax.tree.leaves(other), strict=True):
-        np.testing.assert_array_equal(np.asarray(one), np.asarray(two))
 
 
 @pytest.mark.slow
@@ -62,7 +57,7 @@ def test_a_learner_trains_evaluates_and_resumes_with_a_network(tmp_path, agent, 
     last.rename(tmp_path / last.name)
     assert int(last.name) == 2 * int(first.name)
     again = resume(tmp_path / "whole", quiet=True, trust=network.startswith(OWN))
-    assert_same(again.agent_state, whole.agent_state)
+    assert_same_bits(again.agent_state, whole.agent_state)
 
 
 @pytest.mark.long
