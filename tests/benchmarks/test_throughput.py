@@ -213,7 +213,7 @@ RATIOS = ["20 (20 to 20)", "10 (10 to 10)", "5.0 (5.0 to 5.0)"]
 def test_the_cells_of_a_target_say_what_became_of_it(target, changes, cells):
     found = cells_of(target, **changes)
     assert found[:3] == ["cartpole-control", "64", ""]
-    assert found[4] == target.of
+    assert found[4].startswith(target.of)
     assert found[5 : 5 + len(cells)] == cells
 
 
