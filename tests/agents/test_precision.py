@@ -24,7 +24,14 @@ from myriad.agents.precision import Precision
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError
 from myriad.training.loop import LearningLoop
-from tests.learners import assert_same_bits, plain, small_without_layers, trained
+from tests.learners import (
+    SMALL,
+    assert_same_bits,
+    env_of,
+    plain,
+    small_without_layers,
+    trained,
+)
 
 SHORT = {"bfloat16": "bf16", "float16": "f16"}
 
@@ -127,12 +134,10 @@ PRIORITIES = {"priority_alpha": 0.6, "n_step": 3, "layer_norm": True}
 @pytest.mark.parametrize(
     ("agent", "env", "options"),
     [
+        *((agent, env_of(agent), HALF | {"gradient_accumulation": 2}) for agent in SMALL),
         ("ppo", "pendulum-control", NARROW),
-        ("pqn", "cartpole-control", HALF | {"gradient_accumulation": 2}),
         ("dqn", "cartpole-control", {"compute_dtype": "float16"} | PRIORITIES),
         ("sac", "pendulum-control", NARROW),
-        ("sac", "pendulum-control", HALF | {"gradient_accumulation": 2}),
-        ("td3", "pendulum-control", HALF | {"param_dtype": "bfloat16"}),
         ("ppo", "snake", HALF | {"network": "cnn"}),
         ("dqn", "snake", NARROW | {"network": "attention"}),
     ],
@@ -141,7 +146,8 @@ def test_parameters_have_their_dtype_and_the_optimiser_has_float32(agent, env, o
     learner = learner_of(agent, env, **options)
     state, report = trained(learner, 8, 6)
     assert not report.is_bad.any()
-    for part in (state.agent.actor, state.agent.critics) if agent == "td3" else [state.agent]:
+    parts = [state.agent, *vars(state.agent).values()]
+    for part in (each for each in parts if hasattr(each, "opt_state")):
         kept = {leaf.dtype for leaf in jax.tree.leaves(part.params)}
         assert kept == {jnp.dtype(learner.param_dtype)}
         moments = {leaf.dtype for leaf in jax.tree.leaves(part.opt_state)}

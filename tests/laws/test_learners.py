@@ -105,7 +105,7 @@ def test_float_hyperparameters_may_be_arguments_of_the_program(learner):
 
 
 def pairs():
-    """Return each environment with one of the learners of its actions, by turns."""
+    """Yield each environment with one learner of its actions, by turns."""
     for place, name in enumerate(list_envs()):
         actions = (env := make_env(name)).action_space(env.default_params)
         suit = [
@@ -117,7 +117,7 @@ def pairs():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("learner", "env"), pairs())
+@pytest.mark.parametrize(("learner", "env"), list(pairs()))
 def test_it_learns_and_acts_in_every_environment(learner, env):
     loop = loop_of(learner, env=env)
     state, report = jax.jit(loop.run)(jax.jit(loop.init)(make_key(0)), np.int32(8), BEGIN)
