@@ -1,6 +1,7 @@
-"""Plain networks and batches for the references of the learners."""
+"""Plain networks, batches and environments for the references of the learners."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +9,24 @@ import jax.numpy as jnp
 from myriad.agents.replay import ReplayRing
 
 SMALL = {"hidden_sizes": (8, 8), "batch_size": 16, "buffer_size": 100, "learning_starts": 20}
+
+
+@dataclasses.dataclass(frozen=True)
+class Unplayed:
+    """An environment of any spaces that is never run."""
+
+    observations: Any
+    actions: Any
+    default_params: None = None
+
+    def reset(self, key, params):
+        return jnp.zeros(self.observations.shape), None
+
+    def observation_space(self, params):
+        return self.observations
+
+    def action_space(self, params):
+        return self.actions
 
 
 def sampled(learner, state, key, num_envs):

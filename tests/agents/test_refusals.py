@@ -1,8 +1,5 @@
 """What no learner is made with: a value out of its range, and parts that don't go together."""
 
-import dataclasses
-
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -10,6 +7,7 @@ from myriad import create_config, make_env
 from myriad.agents import AGENTS, make_learner
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Box
+from tests.agents.plain_networks import Unplayed
 from tests.learners import SMALL, env_of
 
 OWN = "tests.agents.networks.own_networks"
@@ -71,23 +69,6 @@ def test_a_network_that_does_not_fit_is_refused(env, agent, options, says):
         make_learner(agent, made, **options)
 
 
-@dataclasses.dataclass(frozen=True)
-class Acting:
-    """An environment that is never run, with actions of any kind."""
-
-    actions: object
-    default_params: None = None
-
-    def reset(self, key, params):
-        return jnp.zeros(2), None
-
-    def observation_space(self, params):
-        return Box(0.0, 1.0, (2,))
-
-    def action_space(self, params):
-        return self.actions
-
-
 # tests/training/test_trainer.py has every agent in every environment.
 @pytest.mark.parametrize(
     ("agent", "actions"),
@@ -95,4 +76,4 @@ class Acting:
 )
 def test_actions_that_no_environment_of_ours_has_are_refused(agent, actions):
     with pytest.raises(InvalidArgumentError, match=r"must be Discrete|a Box with bounds, but"):
-        AGENTS.load(agent).create(Acting(actions))
+        AGENTS.load(agent).create(Unplayed(Box(0.0, 1.0, (2,)), actions))

@@ -1,6 +1,5 @@
 """SAC: its losses and gradient steps against plain ones of the paper's equations, and learning."""
 
-import dataclasses
 import types
 
 import jax
@@ -18,7 +17,7 @@ from myriad.agents.squashed_gaussian import SquashedGaussianPolicy
 from myriad.envs.vector import Transition
 from myriad.random import make_key
 from myriad.spaces import Box
-from tests.agents.plain_networks import SMALL, apply, q_value, sampled
+from tests.agents.plain_networks import SMALL, Unplayed, apply, q_value, sampled
 from tests.learners import trained
 
 RATE = 1e-2
@@ -116,7 +115,7 @@ def test_gradient_steps_are_those_of_optax_on_the_sampled_batches():
     assert int(after.num_updates) == 11
 
 
-def test_the_squashed_density_integrates_to_one_and_choices_span_the_box():
+def test_the_density_is_that_of_a_squashed_gaussian_and_choices_span_the_box():
     policy = SquashedGaussianPolicy(Box(np.float32([-2, 0]), np.float32([2, 10]), (2,)))
     outputs = jnp.tile(jnp.float32([0.4, -0.3, -0.5, 0.2]), (20_001, 1))
     noise = jnp.tile(jnp.linspace(-8, 8, 20_001)[:, None], 2)
@@ -127,11 +126,6 @@ def test_the_squashed_density_integrates_to_one_and_choices_span_the_box():
     expected = (normal - np.log(1 - np.tanh(unsquashed) ** 2)).sum(1)
     np.testing.assert_allclose(log_prob[8_000:12_000], expected, rtol=1e-3, atol=1e-3)
     assert np.isfinite(log_prob).all()
-
-    one = SquashedGaussianPolicy(Box(-1.0, 1.0, (1,)))
-    choice, log_prob = one.sample(outputs[:, [0, 2]], noise[:, :1])
-    area = np.trapezoid(np.exp(np.float64(log_prob)), np.float64(choice[:, 0]))
-    np.testing.assert_allclose(area, 1, rtol=1e-4)
 
     np.testing.assert_allclose(policy.mode(outputs[:1]), np.tanh([[0.4, -0.3]]), rtol=1e-6)
     corners = policy.action(jnp.float32([[-1, -1], [0, 0], [1, 1]]))
@@ -170,24 +164,9 @@ def test_the_buffer_holds_what_was_lived():
     np.testing.assert_allclose(state.obs_stats.mean, obs.mean(0), rtol=1e-5)
 
 
-@dataclasses.dataclass(frozen=True)
-class Field:
-    """An environment that is never run: a grid is seen, two numbers are the action."""
-
-    default_params: None = None
-
-    def reset(self, key, params):
-        return jnp.zeros((4, 5, 3)), None
-
-    def observation_space(self, params):
-        return Box(0.0, 1.0, (4, 5, 3))
-
-    def action_space(self, params):
-        return Box(-1.0, 1.0, (2,))
-
-
 def test_a_critic_of_a_grid_sees_the_action_in_every_cell():
-    learner = SAC.create(Field(), network="cnn", hidden_sizes=(8,))
+    env = Unplayed(Box(0.0, 1.0, (4, 5, 3)), Box(-1.0, 1.0, (2,)))
+    learner = SAC.create(env, network="cnn", hidden_sizes=(8,))
     assert learner.actor.spec.obs_shape == (4, 5, 3)
     assert learner.critics.network.spec.obs_shape == (4, 5, 5)
     seen = []

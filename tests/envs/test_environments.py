@@ -1,8 +1,6 @@
 """make_env, register_env and check_env: what a user of one's own environment meets."""
 
 import dataclasses
-import importlib.util
-import sys
 from pathlib import Path
 
 import jax
@@ -19,14 +17,6 @@ from myriad.xla import count_compilations
 
 ROOT = Path(__file__).parents[2]
 FAST = ("cartpole-control", "gene-circuit-control")  # the others compile for longer
-
-
-def load_example(name: str):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(autouse=True)
@@ -65,17 +55,11 @@ def test_random_play_compiles_once_and_has_the_same_bits_for_any_chunk_and_tile(
 
 
 @pytest.mark.slow
-def test_the_documented_environment_has_no_fault():
-    load_example("my_environment")
-    env = make_env("hill-car", power=0.002)
-    assert env.default_params.power == 0.002
-    check_env(env)
-
-
-def test_a_class_is_made_from_its_module_and_name(monkeypatch):
+def test_the_documented_environment_is_made_from_its_module_and_has_no_fault(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "examples")
     env = make_env("my_environment:HillCar", max_steps=10)
     assert env.default_params.max_steps == 10
+    check_env(env)
 
 
 @pytest.mark.parametrize(
