@@ -1,6 +1,12 @@
 """What the tests of all learners know of each: a new learner needs its row here."""
 
+import jax
+import numpy as np
+
+from myriad import make_key
 from myriad.spaces import Box, Discrete
+from myriad.training.loop import LearningLoop
+from myriad.xla import numbers_of
 
 ROLLOUT = {"rollout_steps": 8, "num_epochs": 2, "num_minibatches": 2, "hidden_sizes": (8,)}
 REPLAY = {"batch_size": 16, "buffer_size": 96, "learning_starts": 24, "hidden_sizes": (8,)}
@@ -20,6 +26,14 @@ OTHERS = {
     "sac": {"polyak": 0.93, "target_entropy": -3.0},
     "td3": {"polyak": 0.93, "exploration_noise": 0.3, "target_noise": 0.4},
 }
+# The updates after which it has learned its task, and the return that it then reaches.
+REACHED = {
+    "ppo": (40, 475),
+    "pqn": (60, 300),
+    "dqn": (7_500, 300),
+    "sac": (2_000, -200),
+    "td3": (2_000, -250),
+}
 # The only kind of action that it learns.
 ACTIONS = {"pqn": Discrete, "dqn": Discrete, "sac": Box, "td3": Box}
 
@@ -27,3 +41,30 @@ ACTIONS = {"pqn": Discrete, "dqn": Discrete, "sac": Box, "td3": Box}
 def env_of(agent):
     """Return the name of an environment in which an agent can act."""
     return "pendulum" if ACTIONS.get(agent) is Box else "cartpole"
+
+
+def small_without_layers(agent):
+    """Return the options for a network whose layers have defaults of their own."""
+    return {name: value for name, value in SMALL[agent].items() if name != "hidden_sizes"}
+
+
+def trained(learner, num_envs, num_updates):
+    """Return the state and the last report after some updates from seed 0."""
+    loop = LearningLoop(learner.env, learner, num_envs)
+    state = jax.jit(loop.init)(make_key(0))
+    return jax.jit(loop.run)(state, np.int32(num_updates), np.bool_(1))
+
+
+def plain(tree):
+    """Return the leaves in NumPy, keys and counters as the words that they hold."""
+    return jax.tree.map(lambda leaf: np.asarray(numbers_of(leaf)), tree)
+
+
+def assert_same_bits(a, b):
+    """Hold two trees to the same numbers."""
+    jax.tree.map(np.testing.assert_array_equal, plain(a), plain(b))
+
+
+def assert_close(a, b, **tolerance):
+    """Hold two trees to near numbers, as NumPy's `assert_allclose` does."""
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **tolerance), plain(a), plain(b))

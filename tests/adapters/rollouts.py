@@ -1,7 +1,16 @@
-"""What holds for every environment of another library."""
+"""What holds for environments that come from another library or go to one."""
 
 from myriad import Rollout, make_agent
 from myriad.xla import count_compilations
+
+# Short episodes, so that a test of a few steps sees them end; with an info, a continuous action, a
+# termination.
+SHORT = {
+    "bucket-brigade": {"min_nights": 3},
+    "cartpole-control": {"max_steps": 7},
+    "pendulum-control": {"max_steps": 5},
+    "snake": {},
+}
 
 
 def assert_rolls_out_and_compiles_once(env):

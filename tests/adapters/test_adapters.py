@@ -1,6 +1,5 @@
 """Adapters change shapes and names, never results: compared step for step."""
 
-import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -13,28 +12,26 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env, data_equivalence
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from gymnasium.wrappers.vector import RecordEpisodeStatistics
 from gymnax.environments import spaces as gymnax_spaces
 from gymnax.utils import load_mnist
 
 from myriad import Rollout, make_agent, make_env, make_key
-from myriad.adapters import from_gymnax, to_gymnasium, to_gymnasium_vector, to_gymnax
+from myriad.adapters import (
+    from_gymnax,
+    to_brax,
+    to_gymnasium,
+    to_gymnasium_vector,
+    to_gymnax,
+    to_sb3,
+)
 from myriad.adapters.gymnasium import gymnasium_space
+from myriad.envs.cartpole import CartPoleState
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
-from myriad.spaces import Box, Discrete
+from myriad.spaces import Box
 from myriad.xla import count_compilations
-from tests.adapters.rollouts import assert_rolls_out_and_compiles_once
+from tests.adapters.rollouts import SHORT, assert_rolls_out_and_compiles_once
 
 ROOT = Path(__file__).parents[2]
-# Short episodes, so that a test of a few steps sees them end; with an info, a continuous action, a
-# termination.
-SHORT = {
-    "bucket-brigade": {"min_nights": 3},
-    "cartpole-control": {"max_steps": 7},
-    "pendulum-control": {"max_steps": 5},
-    "snake": {},
-}
-
 # `make test-long` has the others.
 PLAIN = ("CartPole-v1", "Catch-bsuite")
 GYMNAX = [
@@ -89,13 +86,9 @@ def test_a_box_of_integers_keeps_its_bounds_and_its_dtype(low, high, dtype, boun
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize("name", [*SHORT, "gymnax:Catch-bsuite"])
 def test_gymnasiums_checker_finds_nothing_to_warn_of(name):
     check_env(to_gymnasium(make_env(name)))
-
-
-def test_gymnasiums_checker_finds_nothing_to_warn_of_in_a_gymnax_environment():
-    check_env(to_gymnasium(from_gymnax("Catch-bsuite")))
 
 
 @pytest.mark.parametrize("name", SHORT)
@@ -162,64 +155,30 @@ def test_an_action_of_the_wrong_kind_is_refused(name, action, named):
         env.step(action)
 
 
-def test_a_step_before_the_first_reset_is_refused():
-    env = make_env("cartpole-control")
-    with pytest.raises(InvalidArgumentError, match="call reset first"):
-        to_gymnasium(env).step(0)
-    with pytest.raises(InvalidArgumentError, match="call reset first"):
-        to_gymnasium_vector(env, 2).step([0, 0])
-
-
-@dataclasses.dataclass(frozen=True)
-class Drawn:
-    """An environment that can render, whatever Myriad's own can."""
-
-    default_params: None = None
-
-    def reset(self, key, params):
-        state = jax.random.uniform(key)
-        return state[None], state
-
-    def step(self, key, state, action, params):
-        no = jnp.zeros((), bool)
-        return state[None], state, jnp.float32(0), no, no, {}
-
-    def render(self, state):
-        return np.full((4, 6, 3), int(255 * state), np.uint8)
-
-    def observation_space(self, params):
-        return Box(0.0, 1.0, (1,))
-
-    def action_space(self, params):
-        return Discrete(2)
-
-
-class Blind(Drawn):
-    render = property()
-
-
 def test_rendering_shows_the_state():
-    env = to_gymnasium(Drawn(), render_mode="rgb_array")
-    obs, _ = env.reset(seed=0)
-    np.testing.assert_array_equal(env.render(), np.full((4, 6, 3), int(255 * obs[0]), np.uint8))
-    check_env(env)
+    env = make_env("cartpole-control")
+    adapted = to_gymnasium(env, render_mode="rgb_array")
+    obs, _ = adapted.reset(seed=0)
+    np.testing.assert_array_equal(adapted.render(), env.render(CartPoleState(*obs, time=0)))
+    check_env(adapted)
 
-    envs = to_gymnasium_vector(Drawn(), 3, render_mode="rgb_array")
+    envs = to_gymnasium_vector(env, 3, render_mode="rgb_array")
     obs, _ = envs.reset(seed=0)
     for frame, row in zip(envs.render(), obs, strict=True):
-        assert (frame == int(255 * row[0])).all()
+        np.testing.assert_array_equal(frame, env.render(CartPoleState(*row, time=0)))
 
 
 def test_rendering_without_a_mode_warns_and_with_an_unknown_one_fails():
-    env = to_gymnasium(Blind())
-    assert env.metadata["render_modes"] == []
-    env.reset(seed=0)
+    blind = make_env("cartpole-sysid")
+    adapted = to_gymnasium(blind)
+    assert adapted.metadata["render_modes"] == []
+    adapted.reset(seed=0)
     with pytest.warns(UserWarning, match="render_mode='rgb_array'"):
-        assert env.render() is None
-    with pytest.raises(UnknownNameError, match="unknown render mode 'rgb_array' of Blind"):
-        to_gymnasium(Blind(), render_mode="rgb_array")
-    with pytest.raises(UnknownNameError, match="render mode 'human' of Drawn"):
-        to_gymnasium_vector(Drawn(), 2, render_mode="human")
+        assert adapted.render() is None
+    with pytest.raises(UnknownNameError, match="unknown render mode 'rgb_array' of CartPoleSysID"):
+        to_gymnasium(blind, render_mode="rgb_array")
+    with pytest.raises(UnknownNameError, match="render mode 'human' of CartPole"):
+        to_gymnasium_vector(make_env("cartpole-control"), 2, render_mode="human")
 
 
 # --- Gymnasium, many environments -----------------------------------------------------------------
@@ -266,32 +225,6 @@ def test_the_vector_environment_equals_gymnasiums_own_over_single_ones(name, mod
     assert ends > 0
 
 
-def test_the_final_observation_is_that_of_the_ended_episode():
-    env = make_env("cartpole-control", max_steps=2)
-    envs, single = to_gymnasium_vector(env, 2), to_gymnasium(env)
-    envs.reset(seed=4)
-    single.reset(seed=4)
-    for action in (0, 1):
-        obs, _, _, truncated, infos = envs.step([action, action])
-        last = single.step(action)[0]
-    assert truncated.all()
-    assert envs.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
-    np.testing.assert_allclose(infos["final_obs"][0], last, rtol=1e-6)
-    np.testing.assert_allclose(obs[0], single.reset()[0], rtol=1e-6)
-    np.testing.assert_array_equal(infos["_final_obs"], [True, True])
-
-
-def test_gymnasiums_own_wrapper_counts_the_episodes():
-    envs = RecordEpisodeStatistics(
-        to_gymnasium_vector(make_env("cartpole-control", max_steps=3), 2, autoreset_mode="NextStep")
-    )
-    envs.reset(seed=0)
-    for _ in range(11):
-        envs.step(np.array([0, 1]))
-    assert list(envs.length_queue) == [3] * 6
-    assert list(envs.return_queue) == [3.0] * 6
-
-
 def test_a_seed_for_each_and_a_mask_choose_what_is_reset():
     envs = to_gymnasium_vector(make_env("cartpole-control"), 3)
     first, _ = envs.reset(seed=[7, None, 9])
@@ -302,9 +235,19 @@ def test_a_seed_for_each_and_a_mask_choose_what_is_reset():
     np.testing.assert_array_equal(after[1:], before[1:])
 
 
+def step_beyond_the_end(env):
+    envs = to_gymnasium_vector(env, 2, autoreset_mode="Disabled")
+    envs.reset(seed=0)
+    envs.step([0, 0])
+    envs.step([0, 0])
+
+
 @pytest.mark.parametrize(
     ("call", "named"),
     [
+        (lambda env: to_gymnasium(env).step(0), "there is none yet; call reset first"),
+        (lambda env: to_gymnasium_vector(env, 2).step([0, 0]), "call reset first"),
+        (step_beyond_the_end, "sub-environment 0 has ended and autoreset is disabled"),
         (lambda env: to_gymnasium_vector(env, 0), "num_envs must be .* but got 0"),
         (lambda env: to_gymnasium_vector(env, 2**31 - 1), "need .* of memory, .* at most about"),
         (lambda env: to_gymnasium_vector(env, 2, autoreset_mode="same"), "did you mean 'SameStep'"),
@@ -315,21 +258,9 @@ def test_a_seed_for_each_and_a_mask_choose_what_is_reset():
         ),
     ],
 )
-def test_a_wrong_argument_of_the_vector_environment_is_named(call, named):
+def test_a_wrong_call_of_a_gymnasium_environment_is_named(call, named):
     with pytest.raises(InvalidArgumentError, match=named):
-        call(make_env("cartpole-control"))
-
-
-def test_an_ended_episode_is_not_stepped_where_autoreset_is_disabled():
-    envs = to_gymnasium_vector(
-        make_env("cartpole-control", max_steps=1), 2, autoreset_mode="Disabled"
-    )
-    envs.reset(seed=0)
-    envs.step([0, 0])
-    with pytest.raises(
-        InvalidArgumentError, match="sub-environment 0 has ended and autoreset is disabled"
-    ):
-        envs.step([0, 0])
+        call(make_env("cartpole-control", max_steps=1))
 
 
 def test_a_step_compiles_once():
@@ -346,39 +277,37 @@ def test_a_step_compiles_once():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("version", ["1.0.1", "0.0.9"])
 @pytest.mark.parametrize("name", SHORT)
-def test_gymnax_steps_are_the_environments_own_and_reset_by_themselves(name):
-    env = make_env(name, **SHORT[name])
-    params, adapted, own_reset, own_step = (
-        env.default_params,
-        to_gymnax(env),
-        jax.jit(env.reset),
-        jax.jit(env.step),
-    )
+def test_gymnax_steps_are_the_environments_own_and_reset_by_themselves(name, version):
+    env, is_old = make_env(name, **SHORT[name]), version == "0.0.9"
+    own_params, own_reset, own_step = env.default_params, jax.jit(env.reset), jax.jit(env.step)
+    adapted = to_gymnax(env, version=version)
     assert isinstance(adapted, gymnax.environments.environment.Environment)
+    # Keys are words in the old form, as purejaxrl's are.
+    given = jax.random.key_data if is_old else lambda key: key
+    params = adapted.default_params
     key, reset_key = jax.random.split(jax.random.key(0))
-    obs, state = adapted.reset(reset_key, params)
-    assert_trees_match((obs, state.env_state), own_reset(reset_key, params))
+    obs, state = adapted.reset(given(reset_key), params)
+    assert_trees_match((obs, state.env_state), own_reset(reset_key, own_params))
     ends = 0
     for _ in range(15):
         key, act_key, step_key = jax.random.split(key, 3)
-        action = adapted.action_space(params).sample(act_key)
+        action = env.action_space(own_params).sample(act_key)
         own_key, own_reset_key = jax.random.split(step_key)
-        own_action = jnp.stack(action) if isinstance(action, tuple) else action
-        expected = own_step(own_key, state.env_state, own_action, params)
-        obs, state, reward, terminated, truncated, info = adapted.step(
-            step_key, state, action, params
-        )
-        assert_trees_match(
-            (info["final_observation"], reward, terminated, truncated),
-            (expected[0], *expected[2:5]),
-        )
-        assert (info["terminated"], info["truncated"]) == (terminated, truncated)
-        assert info["discount"] == 1 - terminated
+        expected = own_step(own_key, state.env_state, action, own_params)
+        terminated, truncated = expected[3:5]
+        obs, state, reward, *flags, info = adapted.step(given(step_key), state, action, params)
         done = bool(terminated | truncated)
-        first = own_reset(own_reset_key, params)
+        assert flags == ([done] if is_old else [terminated, truncated])
+        assert info["discount"] == 1 - terminated
+        np.testing.assert_allclose(reward, expected[2], rtol=1e-5)
+        first = own_reset(own_reset_key, own_params)
         assert_trees_match((obs, state.env_state), first if done else expected[:2])
         assert int(state.time) == 0 or not done
+        if not is_old:
+            assert_trees_match(info["final_observation"], expected[0])
+            assert (info["terminated"], info["truncated"]) == (terminated, truncated)
         ends += done
     assert ends > 0 or name == "snake"
 
@@ -466,15 +395,23 @@ def test_a_gymnax_environment_takes_parameters_and_arguments_and_refuses_other_n
 
 
 @pytest.mark.parametrize(
-    "adapter", [to_gymnax, to_gymnasium, lambda env: to_gymnasium_vector(env, 2), from_gymnax]
+    ("adapter", "package", "extra"),
+    [
+        (to_gymnax, "gymnax", "bench"),
+        (lambda env: from_gymnax("CartPole-v1"), "gymnax", "bench"),
+        (to_gymnasium, "gymnasium", "bench"),
+        (lambda env: to_gymnasium_vector(env, 2), "gymnasium", "bench"),
+        (to_brax, "brax", "brax"),
+        (lambda env: to_sb3(env, 2), "stable_baselines3", "sb3"),
+    ],
 )
-def test_a_missing_library_is_named_with_the_command_that_installs_it(adapter, monkeypatch):
-    for library in ("gymnax", "gymnasium"):
-        monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(
-        NotInstalledError, match=r"needs gym(nax|nasium).*pip install 'myriad\[bench\]'"
-    ):
-        adapter("CartPole-v1" if adapter is from_gymnax else make_env("cartpole-control"))
+def test_a_missing_library_is_named_with_the_command_that_installs_it(
+    adapter, package, extra, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, package, None)
+    says = rf"needs {package}.*pip install 'myriad\[{extra}\]'"
+    with pytest.raises(NotInstalledError, match=says):
+        adapter(make_env("cartpole-control"))
 
 
 # --- the example ----------------------------------------------------------------------------------

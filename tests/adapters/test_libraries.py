@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad import Rollout, create_config, make_agent, make_env, make_key, train_and_evaluate
+from myriad import create_config, make_env, make_key, train_and_evaluate
 from myriad.adapters import ADAPTERS
 from myriad.envs.checker import check_env
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
@@ -77,17 +77,6 @@ def test_a_library_that_is_missing_is_named_with_its_extra(prefix, monkeypatch):
 
 def test_an_environment_rolls_out_and_compiles_once(name):
     assert_rolls_out_and_compiles_once(make_env(name, **SMALL[name]))
-
-
-def test_a_reset_picks_one_of_a_pool(name):
-    env = make_env(name, reset_pool=2, **SMALL[name])
-    keys = jax.random.split(make_key(1), 16)
-    obs, _ = jax.jit(jax.vmap(env.reset, in_axes=(0, None)))(keys, env.default_params)
-    rows = np.concatenate([np.reshape(leaf, (16, -1)) for leaf in jax.tree.leaves(obs)], axis=1)
-    assert len(np.unique(rows, axis=0)) <= 2
-    rollout = Rollout(env, make_agent("random", env), num_envs=16, scan_chunk_size=4)
-    state = rollout.run_chunk(rollout.init(0))
-    assert rollout.summary(rollout.run(state, num_steps=8)).num_steps == 16 * 12
 
 
 def test_the_same_fields_make_an_equal_environment(name):

@@ -13,18 +13,13 @@ import pytest
 
 from myriad import make_env, make_key
 from myriad.adapters import to_brax, to_gymnasium, to_gymnax, to_sb3
-from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
+from myriad.errors import InvalidArgumentError, UnknownNameError
+from tests.adapters.rollouts import SHORT
 
 ROOT = Path(__file__).parents[2]
 # These libraries warn of each other and of what they will change.
 pytestmark = pytest.mark.filterwarnings("default")
 
-# Short episodes, so that a test of a few steps sees them end.
-SHORT = {
-    "bucket-brigade": {"min_nights": 3},
-    "cartpole-control": {"max_steps": 7},
-    "pendulum-control": {"max_steps": 5},
-}
 # What the page's lines print, at the least: a random policy reaches 22 in CartPole and -1,200 in
 # Pendulum.
 LEAST = {"rejax": 40, "brax": -1500, "stable_baselines3": 100}
@@ -52,46 +47,8 @@ def test_the_lines_of_the_page_train(library):
 # --- gymnax 0.0.x ---------------------------------------------------------------------------------
 
 
-def old_gymnax(name, **options):
-    pytest.importorskip("gymnax")
-    env = make_env(name, **options)
-    return env, to_gymnax(env, version="0.0.9")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SHORT)
-def test_steps_of_the_old_form_are_the_environments_own_and_reset_by_themselves(name):
-    env, adapted = old_gymnax(name, **SHORT[name])
-    params, own_params = adapted.default_params, env.default_params
-    own_reset, own_step = jax.jit(env.reset), jax.jit(env.step)
-    # As purejaxrl's keys are.
-    key, reset_key = jax.random.key_data(jax.random.split(jax.random.key(0)))
-    obs, state = adapted.reset(reset_key, params)
-    np.testing.assert_array_equal(
-        obs, own_reset(jax.random.wrap_key_data(reset_key), own_params)[0]
-    )
-    ends = 0
-    for _ in range(12):
-        key, act_key, step_key = jax.random.split(jax.random.wrap_key_data(key), 3)
-        action = env.action_space(own_params).sample(act_key)
-        own_key, own_reset_key = jax.random.split(step_key)
-        expected = own_step(own_key, state.env_state, action, own_params)
-        obs, state, reward, done, info = adapted.step(
-            jax.random.key_data(step_key), state, action, params
-        )
-        terminated, truncated = expected[3:5]
-        assert bool(done) == bool(terminated | truncated)
-        assert info["discount"] == 1 - terminated
-        np.testing.assert_allclose(reward, expected[2], rtol=1e-5)
-        first = own_reset(own_reset_key, own_params)[0]
-        np.testing.assert_allclose(obs, first if done else expected[0], rtol=1e-5, atol=1e-5)
-        ends += int(done)
-        key = jax.random.key_data(key)
-    assert ends > 0
-
-
 def test_the_limit_of_the_old_form_is_the_environments_own_and_can_be_lowered():
-    _, env = old_gymnax("cartpole-control", max_steps=9)
+    env = to_gymnax(make_env("cartpole-control", max_steps=9), version="0.0.9")
     assert env.default_params.max_steps_in_episode == 9
     assert env.default_params.env_params.max_steps == 9
     params = env.default_params.replace(max_steps_in_episode=2)
@@ -104,7 +61,7 @@ def test_the_limit_of_the_old_form_is_the_environments_own_and_can_be_lowered():
 
 
 def test_an_action_without_the_axis_of_its_only_component_is_accepted():
-    _, env = old_gymnax("pendulum-control")
+    env = to_gymnax(make_env("pendulum-control"), version="0.0.9")
     params = env.default_params
     _, state = env.reset(make_key(0), params)
     with_axis, without = (
@@ -114,7 +71,6 @@ def test_an_action_without_the_axis_of_its_only_component_is_accepted():
 
 
 def test_an_unknown_version_of_gymnax_is_refused():
-    pytest.importorskip("gymnax")
     with pytest.raises(UnknownNameError, match=r"unknown version of gymnax '0\.9'"):
         to_gymnax(make_env("cartpole-control"), version="0.9")
 
@@ -169,7 +125,7 @@ def test_an_environment_of_choices_is_refused_for_brax():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize("name", [name for name in SHORT if name != "snake"])
 def test_the_vec_env_equals_stable_baselines3s_own_over_single_environments(name):
     pytest.importorskip("stable_baselines3")
     from stable_baselines3.common.vec_env import DummyVecEnv
@@ -214,20 +170,3 @@ def test_the_vec_env_names_its_environment_and_refuses_to_change_it():
     images.reset()
     assert images.render().shape[2:] == (3,)
     images.close()
-
-
-# --- without the libraries ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("adapter", "package", "extra"),
-    [(to_brax, "brax", "brax"), (lambda env: to_sb3(env, 2), "stable_baselines3", "sb3")],
-)
-def test_a_missing_library_is_named_with_the_command_that_installs_it(
-    adapter, package, extra, monkeypatch
-):
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(
-        NotInstalledError, match=rf"needs {package}.*pip install 'myriad\[{extra}\]'"
-    ):
-        adapter(make_env("cartpole-control"))

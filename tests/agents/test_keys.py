@@ -48,25 +48,15 @@ def keys_drawn_from_twice(run):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("agent", "options"), [*((name, {}) for name in SMALL), ("dqn", {"priority_alpha": 0.6})]
+    ("agent", "options", "num_devices"),
+    # One device computes the shares of four, so that callbacks see each of them.
+    [*((name, {}, 1) for name in SMALL), ("dqn", {"priority_alpha": 0.6}, 1), ("ppo", {}, 4)],
 )
-def test_a_training_draws_from_no_key_twice(agent, options, snake):
+def test_a_training_draws_from_no_key_twice(agent, options, num_devices, snake):
     env = snake if env_of(agent) == "cartpole" else make_env("pendulum")
     at_once = {"learning_starts": 1} if "learning_starts" in SMALL[agent] else {}
-    loop = LearningLoop(env, make_learner(agent, env, **SMALL[agent] | at_once | options), 2)
-
-    def train(key):
-        state = jax.jit(loop.init)(key)
-        jax.jit(loop.run)(state, jnp.int32(2), jnp.bool_(True))  # noqa: FBT003
-
-    assert keys_drawn_from_twice(train) == []
-
-
-@pytest.mark.slow
-def test_devices_draw_from_no_key_of_another(snake):
-    options = {"rollout_steps": 4, "num_epochs": 2, "num_minibatches": 2, "hidden_sizes": (4,)}
-    # More than there are, so that one computes the shares of all: callbacks see each of them.
-    loop = LearningLoop(snake, make_learner("ppo", snake, **options), num_envs=8, num_devices=4)
+    learner = make_learner(agent, env, **SMALL[agent] | at_once | options)
+    loop = LearningLoop(env, learner, 2 * num_devices, num_devices=num_devices)
 
     def train(key):
         state = jax.jit(loop.init)(key)

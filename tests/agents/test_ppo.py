@@ -10,7 +10,6 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from myriad import make_env, make_key
-from myriad.agents import make_learner
 from myriad.agents.gradients import annealed
 from myriad.agents.minibatches import (
     BLOCK_ROWS,
@@ -18,12 +17,11 @@ from myriad.agents.minibatches import (
     map_over_blocks,
     mean_over_blocks,
 )
-from myriad.agents.policies import CategoricalPolicy, GaussianPolicy, make_policy
+from myriad.agents.policies import CategoricalPolicy, GaussianPolicy
 from myriad.agents.ppo import PPO, PPOBatch, gae
 from myriad.agents.trajectory import Trajectory
 from myriad.counters import Counter
-from myriad.errors import InvalidArgumentError
-from myriad.spaces import Box, Discrete, MultiDiscrete
+from myriad.spaces import Box
 from myriad.training.loop import LearningLoop
 
 SMALL = {"rollout_steps": 8, "num_epochs": 2, "num_minibatches": 4, "hidden_sizes": (8,)}
@@ -281,14 +279,6 @@ def test_the_actions_of_a_box_of_integers_are_integers_that_it_accepts():
     np.testing.assert_array_equal(policy.action(jnp.array([[0.2, -1.0]]))[0], [0, 0])
 
 
-def test_a_policy_is_named_by_the_space():
-    assert make_policy(Discrete(3)).num_outputs == 3
-    assert make_policy(MultiDiscrete((3, 2))).num_choices == 2
-    assert make_policy(Box(-1.0, 1.0, (2, 3))).num_outputs == 6
-    with pytest.raises(InvalidArgumentError, match="Discrete, MultiDiscrete or Box"):
-        make_policy("a space of another kind")
-
-
 @pytest.mark.slow
 def test_the_first_gradient_step_sees_the_policy_that_acted():
     learning = loop(num_epochs=1, num_minibatches=1)
@@ -302,37 +292,6 @@ def test_the_first_gradient_step_sees_the_policy_that_acted():
         # Every ratio is 1, and standardised advantages have mean 0.
         assert abs(float(report.metric_sums["policy_loss"])) < 1e-6
         assert float(report.metric_sums["clip_fraction"]) == 0
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "says"),
-    [
-        ("rollout_steps", 0, "rollout_steps must be an integer from 1"),
-        ("num_epochs", 2.0, "num_epochs must be an integer"),
-        ("anneal_updates", "trainin", "anneal_updates .* 'training' or None, but got 'trainin'"),
-        ("gamma", 1.1, "gamma must be a number from 0 to 1"),
-        ("learning_rate", float("nan"), "learning_rate must be a finite number above 0"),
-        ("max_grad_norm", 0, "max_grad_norm must be .* above 0"),
-        ("optimizer_epsilon", -1e-8, "optimizer_epsilon must be .* at least 0"),
-        ("value_clip", "off", "value_clip must be .* above 0 or None, but got 'off'"),
-        ("value_clip", True, "value_clip must be .* above 0 or None, but got True"),
-        ("activation", "tan", "did you mean 'tanh'"),
-        ("hidden_sizes", (0,), "hidden_sizes must be .*, each an integer from 1 to"),
-        ("gama", 0.9, "unknown field 'gama' of ppo; did you mean 'gamma'"),
-    ],
-)
-def test_values_out_of_range_and_unknown_fields_are_refused_by_name(field, value, says):
-    with pytest.raises(InvalidArgumentError, match=says):
-        make_learner("ppo", make_env("cartpole-control"), **{field: value})
-
-
-def test_minibatches_must_divide_the_batch():
-    with pytest.raises(
-        InvalidArgumentError, match=r"num_minibatches must divide .* = 24, but is 5"
-    ):
-        PPO.create(make_env("cartpole-control"), rollout_steps=8, num_minibatches=5).init(
-            make_key(0), 3
-        )
 
 
 @pytest.mark.slow

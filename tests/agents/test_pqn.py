@@ -9,16 +9,14 @@ import optax
 import pytest
 
 from myriad import make_env
-from myriad.agents import make_learner, pqn
+from myriad.agents import pqn
 from myriad.agents.minibatches import draw_permutation
-from myriad.agents.networks import NetworkSpec
 from myriad.agents.pqn import PQN
-from myriad.agents.q_learning import QNetwork, epsilon_greedy
+from myriad.agents.q_learning import epsilon_greedy
 from myriad.counters import Counter
-from myriad.errors import InvalidArgumentError
 from myriad.random import make_key
-from myriad.spaces import MultiDiscrete
 from myriad.training.loop import LearningLoop
+from tests.agents.plain_networks import apply
 
 SMALL = {"rollout_steps": 8, "num_minibatches": 2, "num_epochs": 2, "hidden_sizes": (8, 8)}
 
@@ -53,44 +51,8 @@ def test_lambda_returns_are_mixtures_of_n_step_returns_cut_at_ends(td_lambda):
     )
 
 
-def apply(layers, obs):
-    """Apply two dense layers with layer norm and tanh, then a linear one, in float64."""
-    hidden = obs
-    for i in range(2):
-        hidden = hidden @ layers[f"Dense_{i}"]["kernel"] + layers[f"Dense_{i}"]["bias"]
-        hidden = (hidden - hidden.mean(-1, keepdims=True)) / np.sqrt(
-            hidden.var(-1, keepdims=True) + 1e-6
-        )
-        hidden = np.tanh(
-            hidden * layers[f"LayerNorm_{i}"]["scale"] + layers[f"LayerNorm_{i}"]["bias"]
-        )
-    return hidden @ layers["Dense_2"]["kernel"] + layers["Dense_2"]["bias"]
-
-
 def to_numpy(tree):
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
-
-
-def randomised(network, key):
-    """Return parameters in which no layer is special: biases and scales differ from 0 and 1."""
-    params = np.asarray(jax.jit(network.init)(key))
-    noise = jax.random.normal(jax.random.fold_in(key, 1), params.shape)
-    return params + np.float32(0.3) * np.asarray(noise)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("activation", "layer_norm", "dueling"), [("tanh", True, False), ("relu", False, True)]
-)
-def test_the_fast_network_computes_what_the_plain_one_does(activation, layer_norm, dueling):
-    spec = NetworkSpec("mlp", (5,), (16, 8), activation, layer_norm)
-    network = QNetwork(spec, 3, dueling)
-    params = randomised(network, jax.random.key(0))
-    obs = jax.random.normal(jax.random.key(1), (64, 5))
-    outputs = network.module.apply(network.unravel(params), obs)
-    if dueling:
-        outputs = outputs[:, :1] + outputs[:, 1:] - outputs[:, 1:].mean(axis=1, keepdims=True)
-    np.testing.assert_allclose(network.values(params, obs), outputs, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -109,7 +71,7 @@ def test_an_update_is_the_one_that_numpy_makes_of_the_same_rollout():
 
     network, old = learner._network, start.agent.params
     following = np.concatenate([trajectory.obs[1:], ahead.obs[None]])
-    values = apply(to_numpy(network.unravel(old)["params"]), to_numpy(following))
+    values = apply(network.unravel(old)["params"], following, jnp.tanh)
     scaled = np.asarray(trajectory.reward) / np.sqrt(
         np.var(to_numpy(trajectory.discounted_return)) + 1e-8
     )
@@ -174,42 +136,3 @@ def test_epsilon_falls_by_steps_of_all_environments_and_then_rests_at_its_own_va
         np.testing.assert_allclose(
             epsilons, 1 + fraction * (np.array(ends) - 1), rtol=1e-6, atol=1e-7
         )
-
-
-class TwoActions:
-    """An environment of which only the spaces are asked."""
-
-    default_params = None
-
-    def action_space(self, params):
-        return MultiDiscrete((2, 3))
-
-
-def test_actions_that_are_not_discrete_are_refused():
-    with pytest.raises(InvalidArgumentError, match=r"Pendulum are a Box of shape \(1,\); ppo"):
-        PQN.create(make_env("pendulum-control"))
-    with pytest.raises(InvalidArgumentError, match=r"a MultiDiscrete of shape \(2,\); ppo"):
-        PQN.create(TwoActions())
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "says"),
-    [
-        ("rollout_steps", 0, "rollout_steps must be an integer from 1 to .*, but got 0"),
-        ("num_epochs", 1.5, "num_epochs must be an integer from 1 to .*, but got 1.5"),
-        ("anneal_updates", 0, "anneal_updates must be .*, 'training' or None, but got 0"),
-        ("learning_rate", 0.0, "learning_rate must be a finite number above 0, but got 0.0"),
-        ("gamma", 1.1, "gamma must be a number from 0 to 1, but got 1.1"),
-        ("epsilon_end", -0.1, "epsilon_end must be a number from 0 to 1, but got -0.1"),
-        ("td_lamda", 0.9, "unknown field 'td_lamda' of pqn; did you mean 'td_lambda'"),
-    ],
-)
-def test_values_out_of_range_and_unknown_fields_are_refused_by_name(field, value, says):
-    with pytest.raises(InvalidArgumentError, match=says):
-        make_learner("pqn", make_env("cartpole-control"), **{field: value})
-
-
-def test_minibatches_must_divide_the_batch():
-    learner = PQN.create(make_env("cartpole-control"), num_minibatches=7)
-    with pytest.raises(InvalidArgumentError, match=r"num_minibatches .* = 192, but is 7"):
-        learner.init(make_key(0), 3)

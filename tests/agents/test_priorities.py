@@ -7,20 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myriad import make_env, make_key
+from myriad import make_env
 from myriad.agents import make_learner
 from myriad.agents.priorities import Priorities, importance_weights
-from myriad.training.loop import LearningLoop
+from tests.learners import SMALL, trained
 
-BEGIN = COUNTS = np.bool_(1)
-SMALL = {"hidden_sizes": (8,), "batch_size": 16, "buffer_size": 96, "learning_starts": 24}
+COUNTS = np.bool_(1)
 
 
-def after(num_updates, **options):
-    learner = make_learner("dqn", make_env("cartpole-control"), **SMALL | options)
-    loop = LearningLoop(learner.env, learner, 4)
-    state = jax.jit(loop.init)(make_key(0))
-    return jax.jit(loop.run)(state, np.int32(num_updates), BEGIN)[0]
+def leaves_after(num_envs, num_updates):
+    """Return the priorities of all slots, and the largest, after a training with them."""
+    learner = make_learner("dqn", make_env("cartpole"), **SMALL["dqn"] | {"priority_alpha": 0.6})
+    priorities = trained(learner, num_envs, num_updates)[0].agent.priorities
+    return np.asarray(priorities.sums)[128 : 128 + 96], priorities.largest
 
 
 @pytest.mark.slow
@@ -75,17 +74,12 @@ def test_weights_correct_for_the_probability():
 @pytest.mark.slow
 @pytest.mark.parametrize(("num_envs", "num_updates", "written"), [(4, 5, 12), (200, 2, 96)])
 def test_new_transitions_begin_with_the_largest_priority(num_envs, num_updates, written):
-    learner = make_learner("dqn", make_env("cartpole-control"), **SMALL | {"priority_alpha": 0.6})
-    loop = LearningLoop(learner.env, learner, num_envs)
-    state = jax.jit(loop.init)(make_key(0))
-    state, _ = jax.jit(loop.run)(state, np.int32(num_updates), BEGIN)  # none of them learns
-    leaves = np.asarray(state.agent.priorities.sums)[128 : 128 + 96]
+    leaves, _ = leaves_after(num_envs, num_updates)  # none of them learns
     np.testing.assert_array_equal(leaves[:written], 1)
     assert not leaves[written:].any()
 
 
 def test_learned_transitions_change_their_priority():
-    state = after(60, priority_alpha=0.6)
-    leaves = np.asarray(state.agent.priorities.sums)[128 : 128 + 96]
+    leaves, largest = leaves_after(4, 60)
     assert len(np.unique(leaves)) > 30
-    assert float(state.agent.priorities.largest) >= leaves.max()
+    assert float(largest) >= leaves.max()

@@ -1,6 +1,5 @@
-"""The replay ring against a plain NumPy ring, n-step returns against a plain loop."""
+"""The replay ring against a plain NumPy ring, in the memory of the device and of the host."""
 
-import dataclasses
 import re
 import types
 
@@ -9,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad.agents.replay import MEMORIES, ReplayRing, Step, n_step
+from myriad.agents.replay import MEMORIES, ReplayRing
 from myriad.errors import InvalidArgumentError, UnknownNameError
 
 
@@ -56,14 +55,6 @@ def test_the_ring_holds_what_a_plain_one_does_after_every_write(capacity, num_en
         held = np.asarray(state.columns["x"][:size])
         assert sorted(held[:, 0]) == sorted(plain.kept)
         np.testing.assert_array_equal(held[:, 1], -held[:, 0])
-
-
-def test_blocks_of_environments_take_turns_where_there_are_more_environments_than_slots():
-    ring = ReplayRing(4, 10)
-    first_envs = [
-        int(state.columns["x"][0, 0]) - 10 * i for i, (state, _) in enumerate(write_rows(ring, 5))
-    ]
-    assert first_envs == [0, 4, 6, 0, 4]
 
 
 def test_samples_are_uniform_over_what_was_written_and_touch_nothing_else():
@@ -121,51 +112,6 @@ def test_a_loop_of_writes_and_samples_copies_no_column(capacity, num_envs, memor
     assert temporaries < min(capacity, num_envs) * 12 * 4
     aliased = stated.alias_size_in_bytes + stated.host_alias_size_in_bytes
     assert aliased >= capacity * 12
-
-
-def env_experience(steps, env_index, gamma):
-    """Follow one environment by the definition of an n-step return."""
-    reward, discount, next_obs = 0.0, 1.0, None
-    for i in range(steps.reward.shape[0]):
-        reward += discount * steps.reward[i, env_index]
-        discount *= gamma
-        next_obs = steps.final_obs[i, env_index]
-        if steps.terminated[i, env_index]:
-            return reward, 0.0, next_obs
-        if steps.truncated[i, env_index]:
-            break
-    return reward, discount, next_obs
-
-
-@pytest.mark.parametrize("num_steps", [1, 3])
-def test_n_step_returns_stop_at_terminations_and_go_on_past_truncations(num_steps):
-    rng = np.random.default_rng(0)
-    shape = (num_steps, 400)
-    ended = rng.random(shape)
-    steps = Step(
-        obs=rng.normal(size=(*shape, 3)).astype(np.float32),
-        action=rng.integers(0, 4, shape).astype(np.int32),
-        reward=rng.normal(size=shape).astype(np.float32),
-        terminated=ended < 0.2,
-        truncated=(ended > 0.1) & (ended < 0.4),
-        final_obs=rng.normal(size=(*shape, 3)).astype(np.float32),
-    )
-    experience = n_step(jax.tree.map(jnp.asarray, steps), 0.9)
-    np.testing.assert_array_equal(experience.obs, steps.obs[0])
-    np.testing.assert_array_equal(experience.action, steps.action[0])
-    for env_index in range(shape[1]):
-        reward, discount, next_obs = env_experience(steps, env_index, 0.9)
-        np.testing.assert_allclose(experience.reward[env_index], reward, rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(experience.discount[env_index], discount, rtol=1e-6)
-        np.testing.assert_array_equal(experience.next_obs[env_index], next_obs)
-
-
-@pytest.mark.parametrize(("field", "value"), [("capacity", 0), ("num_envs", 1.5)])
-def test_sizes_that_cannot_be_are_refused_by_name(field, value):
-    with pytest.raises(
-        InvalidArgumentError, match=f"{field} must be an integer from 1 to .*, but got {value}"
-    ):
-        dataclasses.replace(ReplayRing(4, 4), **{field: value})
 
 
 def test_a_memory_that_there_is_not_is_refused(monkeypatch):

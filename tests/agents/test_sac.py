@@ -1,6 +1,5 @@
 """SAC: its losses and gradient steps against plain ones of the paper's equations, and learning."""
 
-import dataclasses
 import types
 
 import jax
@@ -12,16 +11,14 @@ from jax.flatten_util import ravel_pytree
 from scipy import stats
 
 from myriad import make_env
-from myriad.agents import make_learner
 from myriad.agents.agent import alone
-from myriad.agents.replay import Experience, ReplayRing
 from myriad.agents.sac import SAC
 from myriad.agents.squashed_gaussian import SquashedGaussianPolicy
 from myriad.envs.vector import Transition
-from myriad.errors import InvalidArgumentError
 from myriad.random import make_key
-from myriad.spaces import Box, Discrete
-from tests.actor_critics import SMALL, apply, q_value, return_on_pendulum, train
+from myriad.spaces import Box
+from tests.agents.plain_networks import SMALL, Unplayed, apply, q_value, sampled
+from tests.learners import trained
 
 RATE = 1e-2
 
@@ -77,54 +74,13 @@ def layers_of(learner, params, target_params):
     return actor, others[:2], others[2:]
 
 
-def a_batch(rng, size=64):
-    def normal(*shape):
-        return rng.normal(size=(size, *shape)).astype(np.float32)
-
-    discount = rng.choice([0.0, 0.99], size).astype(np.float32)
-    return Experience(normal(3), np.tanh(normal(1)), normal(), discount, normal(3)), normal(2, 1)
-
-
-def test_losses_and_their_gradients_are_those_of_the_paper():
-    learner, rng = sac(normalize_observations=False, target_entropy=-0.7), np.random.default_rng(0)
-    state = learner.init(make_key(0), 4)
-    params, target_params = (
-        (0.3 * rng.normal(size=leaf.shape)).astype(np.float32)
-        for leaf in (state.params, state.target_params)
-    )
-    state = dataclasses.replace(
-        state, target_params=target_params, log_temperature=jnp.float32(-1.2)
-    )
-    batch, noise = a_batch(rng)
-    actor, critics, targets = layers_of(learner, params, target_params)
-    alpha = np.exp(np.float32(-1.2))
-
-    (_, metrics), gradient = jax.value_and_grad(learner.loss, 1, has_aux=True)(
-        state, params, (batch, noise)
-    )
-    of_critics = jax.value_and_grad(critic_loss)(critics, actor, targets, alpha, batch, noise)
-    of_actor = jax.value_and_grad(actor_loss)(actor, critics, alpha, batch, noise)
-    np.testing.assert_allclose(metrics["critic_loss"], of_critics[0], rtol=1e-4)
-    np.testing.assert_allclose(metrics["actor_loss"], of_actor[0], rtol=1e-4)
-    expected = np.concatenate([ravel_pytree(each)[0] for each in (of_actor[1], *of_critics[1])])
-    np.testing.assert_allclose(gradient, expected, rtol=1e-3, atol=1e-5)
-
-    arguments = (actor, batch, noise, -0.7)
-    expected = jax.value_and_grad(temperature_loss)(jnp.float32(-1.2), *arguments)
-    found = jax.value_and_grad(learner.temperature_loss)(jnp.float32(-1.2), metrics["entropy"])
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
-
-
 @pytest.mark.slow
 def test_gradient_steps_are_those_of_optax_on_the_sampled_batches():
     learner = sac(gradient_steps=3, learning_rate=RATE, polyak=0.9)
-    before = train(learner, 4, 10)
+    before, _ = trained(learner, 4, 10)
     state, key = before.agent, make_key(3)
     after, metrics = jax.jit(lambda: learner.learn(key, state, before.batch_state, None, alone))()
 
-    # The same draws, in the order of the gradient steps.
-    ring = ReplayRing(learner.buffer_size, 4)
-    slots = ring.draw(jax.random.fold_in(key, 1), state.replay, 3 * 16).reshape(3, 16)
     noises = jax.random.normal(jax.random.fold_in(key, 2), (3, 16, 2, 1))
     rule = optax.adam(RATE)
     params, targets, log_alpha = state.params, state.target_params, state.log_temperature
@@ -132,18 +88,15 @@ def test_gradient_steps_are_those_of_optax_on_the_sampled_batches():
         (optimizer, *rule.init(jnp.zeros(1))[1:])
         for optimizer in (state.opt_state, state.temperature_opt_state)
     )
-    entropies = []
-    for noise, rows in zip(noises, slots, strict=True):
-        batch = ring.at(state.replay, rows)
-        batch = dataclasses.replace(
-            batch,
-            obs=state.obs_stats.normalize(batch.obs),
-            next_obs=state.obs_stats.normalize(batch.next_obs),
-        )
+    reported = []
+    for noise, batch in zip(noises, sampled(learner, state, key, 4), strict=True):
         actor, critics, slow = layers_of(learner, params, targets)
         alpha = jnp.exp(log_alpha)
-        of_critics = jax.grad(critic_loss)(critics, actor, slow, alpha, batch, noise)
-        of_actor = jax.grad(actor_loss)(actor, critics, alpha, batch, noise)
+        arguments = (batch, noise)
+        losses, of_critics = jax.value_and_grad(critic_loss)(
+            critics, actor, slow, alpha, *arguments
+        )
+        loss, of_actor = jax.value_and_grad(actor_loss)(actor, critics, alpha, *arguments)
         gradient = jax.grad(temperature_loss)(log_alpha, actor, batch, noise, -1.0)
         step, of_networks = rule.update(
             jnp.concatenate([ravel_pytree(each)[0] for each in (of_actor, *of_critics)]),
@@ -153,15 +106,16 @@ def test_gradient_steps_are_those_of_optax_on_the_sampled_batches():
         targets = 0.9 * targets + 0.1 * params[-targets.size :].reshape(targets.shape)
         step, of_alpha = rule.update(gradient, of_alpha)
         log_alpha = log_alpha + step
-        entropies.append(-drawn(actor, batch.obs, noise[:, 1])[1].mean())
+        reported.append([loss, losses, -drawn(actor, batch.obs, noise[:, 1])[1].mean()])
     np.testing.assert_allclose(after.params, params, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(after.target_params, targets, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(after.log_temperature, log_alpha, rtol=1e-4)
-    np.testing.assert_allclose(metrics["entropy"], np.mean(entropies), rtol=1e-3)
+    found = [metrics[name] for name in ("actor_loss", "critic_loss", "entropy")]
+    np.testing.assert_allclose(found, np.mean(reported, axis=0), rtol=1e-3)
     assert int(after.num_updates) == 11
 
 
-def test_the_squashed_density_integrates_to_one_and_choices_span_the_box():
+def test_the_density_is_that_of_a_squashed_gaussian_and_choices_span_the_box():
     policy = SquashedGaussianPolicy(Box(np.float32([-2, 0]), np.float32([2, 10]), (2,)))
     outputs = jnp.tile(jnp.float32([0.4, -0.3, -0.5, 0.2]), (20_001, 1))
     noise = jnp.tile(jnp.linspace(-8, 8, 20_001)[:, None], 2)
@@ -172,11 +126,6 @@ def test_the_squashed_density_integrates_to_one_and_choices_span_the_box():
     expected = (normal - np.log(1 - np.tanh(unsquashed) ** 2)).sum(1)
     np.testing.assert_allclose(log_prob[8_000:12_000], expected, rtol=1e-3, atol=1e-3)
     assert np.isfinite(log_prob).all()
-
-    one = SquashedGaussianPolicy(Box(-1.0, 1.0, (1,)))
-    choice, log_prob = one.sample(outputs[:, [0, 2]], noise[:, :1])
-    area = np.trapezoid(np.exp(np.float64(log_prob)), np.float64(choice[:, 0]))
-    np.testing.assert_allclose(area, 1, rtol=1e-4)
 
     np.testing.assert_allclose(policy.mode(outputs[:1]), np.tanh([[0.4, -0.3]]), rtol=1e-6)
     corners = policy.action(jnp.float32([[-1, -1], [0, 0], [1, 1]]))
@@ -215,24 +164,9 @@ def test_the_buffer_holds_what_was_lived():
     np.testing.assert_allclose(state.obs_stats.mean, obs.mean(0), rtol=1e-5)
 
 
-@dataclasses.dataclass(frozen=True)
-class Field:
-    """An environment that is never run: a grid is seen, two numbers are the action."""
-
-    default_params: None = None
-
-    def reset(self, key, params):
-        return jnp.zeros((4, 5, 3)), None
-
-    def observation_space(self, params):
-        return Box(0.0, 1.0, (4, 5, 3))
-
-    def action_space(self, params):
-        return Box(-1.0, 1.0, (2,))
-
-
 def test_a_critic_of_a_grid_sees_the_action_in_every_cell():
-    learner = SAC.create(Field(), network="cnn", hidden_sizes=(8,))
+    env = Unplayed(Box(0.0, 1.0, (4, 5, 3)), Box(-1.0, 1.0, (2,)))
+    learner = SAC.create(env, network="cnn", hidden_sizes=(8,))
     assert learner.actor.spec.obs_shape == (4, 5, 3)
     assert learner.critics.network.spec.obs_shape == (4, 5, 5)
     seen = []
@@ -252,31 +186,3 @@ def test_a_step_is_taken_for_each_transition_but_not_from_very_many():
     assert SAC.defaults_for(5, None, {}) == {"gradient_steps": 5}
     assert SAC.defaults_for(4096, None, {})["gradient_steps"] == 64
     assert sac(learning_starts=1_000).first_learning_update(300) == 4
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "says"),
-    [
-        ("gradient_steps", 0, "gradient_steps must be an integer from 1 to .*, but got 0"),
-        ("polyak", 1.5, "polyak must be a number from 0 to 1, but got 1.5"),
-        ("target_entropy", "auto", "target_entropy must be a finite number or None, but got"),
-        ("gradient_accumulation", 3, "must divide a minibatch of 256 rows, but is 3"),
-        ("tau", 0.005, "unknown field 'tau' of sac"),
-    ],
-)
-def test_values_out_of_range_and_unknown_fields_are_refused_by_name(field, value, says):
-    with pytest.raises(InvalidArgumentError, match=says):
-        make_learner("sac", make_env("pendulum-control"), **{field: value})
-
-
-@pytest.mark.parametrize("space", [Discrete(3), Box(-1.0, np.inf, (2,))])
-def test_actions_without_bounds_are_refused(space):
-    with pytest.raises(InvalidArgumentError, match="in a Box with bounds, but those here are"):
-        SquashedGaussianPolicy(space)
-    with pytest.raises(InvalidArgumentError, match="in a Box with bounds"):
-        SAC.create(make_env("cartpole-control"))
-
-
-@pytest.mark.slow
-def test_it_swings_the_pendulum_up_within_16000_steps():
-    assert return_on_pendulum("sac", 2_000) > -200

@@ -1,7 +1,5 @@
 """TD3: its gradient steps against plain ones of algorithm 1, and learning."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,11 +9,10 @@ from jax.flatten_util import ravel_pytree
 
 from myriad import make_env
 from myriad.agents.agent import alone
-from myriad.agents.replay import ReplayRing
 from myriad.agents.td3 import TD3
-from myriad.errors import InvalidArgumentError
 from myriad.random import make_key
-from tests.actor_critics import SMALL, apply, q_value, return_on_pendulum, train
+from tests.agents.plain_networks import SMALL, apply, q_value, sampled
+from tests.learners import trained
 
 RATE = 1e-2
 
@@ -39,13 +36,10 @@ def actor_loss(actor, critic, batch):
 @pytest.mark.slow
 def test_gradient_steps_are_those_of_optax_and_the_actor_takes_every_second():
     learner = td3(gradient_steps=3, learning_rate=RATE, polyak=0.9)
-    before = train(learner, 4, 10)
+    before, _ = trained(learner, 4, 10)
     state, key = before.agent, make_key(3)
     after, metrics = jax.jit(lambda: learner.learn(key, state, before.batch_state, None, alone))()
 
-    # The same draws, in the order of the gradient steps.
-    ring = ReplayRing(learner.buffer_size, 4)
-    slots = ring.draw(jax.random.fold_in(key, 1), state.replay, 3 * 16).reshape(3, 16)
     noises = jax.random.normal(jax.random.fold_in(key, 2), (3, 16, 1))
 
     def of_actor(params):
@@ -67,13 +61,8 @@ def test_gradient_steps_are_those_of_optax_and_the_actor_takes_every_second():
         for optimizer in (state.actor, state.critics)
     )
     first_step, losses = 3 * int(state.num_updates), []
-    for i, (noise, rows) in enumerate(zip(noises, slots, strict=True)):
-        batch = ring.at(state.replay, rows)
-        batch = dataclasses.replace(
-            batch,
-            obs=state.obs_stats.normalize(batch.obs),
-            next_obs=state.obs_stats.normalize(batch.next_obs),
-        )
+    batches = sampled(learner, state, key, 4)
+    for i, (noise, batch) in enumerate(zip(noises, batches, strict=True)):
         loss, gradient = jax.value_and_grad(critic_loss)(critics, slow, slow_actor, batch, noise)
         losses.append(loss)
         flat, unravel = ravel_pytree(critics)
@@ -108,24 +97,3 @@ def test_actions_are_uniform_before_learning_and_near_the_actors_after():
     noisy = learner._noisy(state, keys, obs)
     np.testing.assert_allclose(noisy.mean(0), learner._choice(state, obs)[0], atol=0.01)
     np.testing.assert_allclose(noisy.std(), 0.05, rtol=0.05)
-
-
-def test_actions_without_bounds_and_noise_below_zero_are_refused():
-    with pytest.raises(InvalidArgumentError, match="TD3 learn actions in a Box with bounds"):
-        TD3.create(make_env("cartpole-control"))
-    with pytest.raises(InvalidArgumentError, match="target_noise must be a finite number"):
-        td3(target_noise=-0.1)
-
-
-@pytest.mark.slow
-def test_float16_needs_a_loss_scale_for_actor_and_critics():
-    learner = td3(compute_dtype="float16", output_dtype="float16", param_dtype="bfloat16")
-    state = train(learner, 4, 20).agent
-    assert all(jnp.isfinite(part.params).all() for part in (state.actor, state.critics))
-    assert state.actor.loss_scale is not None
-    assert state.actor.params.dtype == jnp.bfloat16
-
-
-@pytest.mark.slow
-def test_it_swings_the_pendulum_up_within_16000_steps():
-    assert return_on_pendulum("td3", 2_000) > -250

@@ -8,10 +8,11 @@ from functools import partial
 import jax
 import pytest
 
-from benchmarks.harness import interleave
+from benchmarks.harness import interleave, workloads
 from benchmarks.harness.interleave import LibraryProcess
 from benchmarks.harness.libraries import OURS, library_of
 from benchmarks.harness.worker import ChildError, failure_of
+from benchmarks.harness.workloads import Declaration, Training
 from benchmarks.sides import __main__ as sides
 from benchmarks.sides import server
 from myriad.errors import MyriadError
@@ -56,6 +57,21 @@ class InThisProcess:
             return next(self._replies)
         except (MyriadError, NotImplementedError, ImportError, RuntimeError) as error:
             raise ChildError(**failure_of(error, (MyriadError,))) from error
+
+
+@pytest.fixture
+def declare(monkeypatch):
+    """Take what a test declares for what suite.toml does."""
+
+    def take(*declared):
+        by_suite = {}
+        for each in declared:
+            by_suite.setdefault(each.suite, {})[each.name] = each
+        trains = isinstance(declared[0], Training)
+        declaration = Declaration({}, trainings=by_suite) if trains else Declaration(by_suite)
+        monkeypatch.setattr(workloads, "load", lambda: declaration)
+
+    return take
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The comparison: every side steps CartPole for real, and the report says where ours is behind."""
 
-import sys
 import types
 from dataclasses import replace
 
@@ -8,13 +7,10 @@ import pytest
 
 from benchmarks import comparison
 from benchmarks.comparison import chosen, main, report, sides_of
-from benchmarks.harness import peers
-from benchmarks.harness.interleave import Budget, Outcome, alternate
-from benchmarks.harness.libraries import TRAINERS, env_id_of
-from benchmarks.harness.results import COLUMNS, columns_of, read_csv
-from benchmarks.harness.sanity import as_declared, check_sanity
+from benchmarks.harness.interleave import Budget, Outcome
+from benchmarks.harness.libraries import TRAINERS
+from benchmarks.harness.results import COLUMNS, read_csv
 from benchmarks.harness.workload import Case, Workload
-from benchmarks.harness.workloads import load
 from benchmarks.sides import array_libraries, training
 from benchmarks.sides.ours import MyriadSeeds, MyriadTraining
 from benchmarks.sides.server import Totals
@@ -23,27 +19,7 @@ BUDGET = Budget(num_rounds=6, min_rounds=6, max_s=2.0, min_call_s=0.01)
 TINY = Workload("comparison", "tiny", "cartpole-control", "random", 8, 50, (), num_steps=400)
 
 
-def measured(*sides, workload=TINY, budget=BUDGET):
-    """Alternate the sides and hold them to the check from a few hundred episodes on."""
-    pytest.importorskip("gymnasium")
-    check = load().sanity_check_of(workload)
-    outcomes = alternate([as_declared(Case(side, workload)) for side in sides], budget)
-    for outcome in outcomes:
-        check_sanity(outcome, check and replace(check, num_episodes=300, tolerance=2.0))
-    return outcomes
-
-
 # --- the sides
-
-
-@pytest.mark.slow
-def test_every_way_of_gymnasium_steps_the_environment_that_the_sanity_check_knows():
-    one = replace(TINY, num_envs=1, num_steps=3_000)
-    loop = measured("gymnasium", workload=one)
-    for outcome in [*loop, *measured("gymnasium-vector", "gymnasium-sync")]:
-        assert (outcome.status, outcome.reason) == ("ok", "")
-        assert outcome.stats["num_episodes"] >= 300
-        assert len(outcome.steps_per_s()) == 6
 
 
 def test_the_step_that_only_resets_is_in_no_episodes_length():
@@ -56,89 +32,9 @@ def test_the_step_that_only_resets_is_in_no_episodes_length():
     assert side.totals() == Totals(3, None, 3)
 
 
-@pytest.mark.parametrize(
-    ("side", "changes", "reason"),
-    [
-        ("gymnasium-async", {"num_envs": 17}, "17 environments would need as many processes"),
-        ("gymnasium", {"num_envs": 2}, "a loop over one environment, not 2"),
-        ("gymnasium-sync", {"agent": "mlp-64-64"}, "only random actions are measured"),
-        ("gymnasium-sync", {"env": "snake"}, "no name of snake in envs of [gymnasium-sync]"),
-    ],
-)
-def test_what_a_side_does_not_measure_it_refuses_in_a_sentence(side, changes, reason):
-    workload = replace(TINY, **changes)
-    case = Case(side, workload, env_id=env_id_of(side, workload.env))
-    with pytest.raises(NotImplementedError) as error:
-        array_libraries.make_stepper(case)
-    assert reason in str(error.value)
-
-
-def test_pufferlibs_environments_are_counted_by_both_flags(monkeypatch):
-    import numpy as np
-
-    # In the shape of PufferLib 3.0.0: flags are bytes, and reset within the step.
-    class Cartpole:
-        single_action_space = types.SimpleNamespace(n=2)
-
-        def __init__(self, num_envs, report_interval, seed):
-            self.num_envs = num_envs
-
-        def reset(self, seed):
-            return None, []
-
-        def step(self, actions):
-            assert actions.shape == (self.num_envs,)
-            flags = np.zeros((2, self.num_envs), np.uint8)
-            flags[0, 0] = flags[1, 1] = 1
-            return None, None, flags[0], flags[1], []
-
-    ocean = types.SimpleNamespace(env_creator=lambda name: {"puffer_cartpole": Cartpole}[name])
-    monkeypatch.setitem(sys.modules, "pufferlib", types.SimpleNamespace(ocean=ocean))
-    monkeypatch.setitem(sys.modules, "pufferlib.ocean", ocean)
-    envs = array_libraries.PufferLib("puffer_cartpole", 4)
-    assert envs.step(envs.sample()) == 2
-
-
-@pytest.mark.skipif(not peers.is_installed("envpool"), reason=peers.how_to_install("envpool"))
-def test_envpool_steps_the_environment_that_the_sanity_check_knows():
-    (outcome,) = measured("envpool")
-    assert (outcome.status, outcome.reason) == ("ok", "")
-    assert outcome.stats["num_episodes"] >= 300
-
-
-# --- policies with a network
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("sides_in_this_process")
-def test_a_network_is_the_same_policy_in_every_library():
-    pytest.importorskip("gymnax")
-    workload = replace(TINY, agent="mlp-64-64", num_envs=256, num_steps=100)
-    ours, theirs = measured("myriad-plain", "gymnax", workload=workload)
-    assert (ours.status, theirs.status) == ("ok", "ok")
-    lengths = [outcome.stats["mean_episode_length"] for outcome in (ours, theirs)]
-    assert lengths[0] == pytest.approx(lengths[1], abs=0.5)
-
-
-@pytest.mark.usefixtures("sides_in_this_process")
-def test_an_environment_that_no_network_fits_refuses():
-    (outcome,) = measured(
-        "myriad-plain", workload=replace(TINY, env="pendulum-control", agent="mlp-64-64")
-    )
-    assert outcome.status == "refused"
-    assert "choose among a few actions" in outcome.reason
-
-
 # --- whole trainings
 
 TRAINING = replace(TINY, agent="ppo", num_envs=4, scan_chunk_size=256, num_steps=256)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("sides_in_this_process")
-def test_ours_trains_for_the_steps_of_its_chunk():
-    (outcome,) = measured("myriad-plain", workload=TRAINING)
-    assert (outcome.status, outcome.reason, outcome.prepared["num_steps"]) == ("ok", "", 256)
 
 
 def test_the_trainings_have_the_same_hyperparameters():
@@ -149,7 +45,7 @@ def test_the_trainings_have_the_same_hyperparameters():
         "ppo", myriad.make_env("cartpole-control"), **training.HYPERPARAMETERS
     )
     assert side.num_updates == 256 // learner.steps_per_update == 2
-    population = MyriadSeeds(SEEDS).population
+    population = MyriadSeeds(replace(TRAINING, num_seeds=2)).population
     assert (population.num_slots, population.num_updates) == (2, 2)
     agent = population.config.learner.agent
     assert {name: getattr(agent, name) for name in training.HYPERPARAMETERS} == (
@@ -157,27 +53,6 @@ def test_the_trainings_have_the_same_hyperparameters():
     )
     with pytest.raises(NotImplementedError, match="not the agent 'random'"):
         MyriadTraining(TINY)
-
-
-SEEDS = replace(TRAINING, num_seeds=2)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("sides_in_this_process")
-def test_ours_trains_many_seeds_and_counts_the_steps_of_all():
-    (outcome,) = measured("myriad", workload=SEEDS)
-    assert (outcome.status, outcome.reason, outcome.prepared["num_steps"]) == ("ok", "", 256)
-    (rate, *_), (seconds, *_) = outcome.steps_per_s(), outcome.seconds
-    assert rate * seconds == pytest.approx(2 * 4 * 256)
-    assert columns_of(outcome)["arm"] == "2 seeds"
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not peers.is_installed("rejax"), reason=peers.how_to_install("rejax"))
-@pytest.mark.parametrize("num_seeds", [None, 3])
-def test_rejax_trains(num_seeds):
-    (outcome,) = measured("rejax", workload=replace(TRAINING, num_seeds=num_seeds))
-    assert (outcome.status, outcome.reason, outcome.prepared["num_steps"]) == ("ok", "", 256)
 
 
 # --- the command line

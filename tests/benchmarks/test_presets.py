@@ -1,14 +1,14 @@
 """The suite of presets: its arms, its ladder, and its rows, at a reduced size."""
 
+import dataclasses
 import json
 
 import pytest
 
 from benchmarks import presets
-from benchmarks.harness import workloads
 from benchmarks.harness.results import read_csv
 from benchmarks.harness.rungs import Ladder
-from benchmarks.harness.workloads import Declaration, Training, load
+from benchmarks.harness.workloads import load
 from benchmarks.presets import AS_DOCUMENTED, Arm, arms, config_of, main
 from ci.site.measurements import read_measurements
 from myriad import create_config
@@ -16,13 +16,6 @@ from myriad import create_config
 DECLARED = load().trainings["presets"]
 PPO = DECLARED["cartpole-ppo"]
 QUICK_RUNGS = ["jitted step", "no sync", "scanned rollout", "one program", "chunk of updates"]
-
-
-def declare(monkeypatch, training):
-    declared = Declaration(
-        {}, sanity_checks={}, targets=(), trainings={"presets": {training.name: training}}
-    )
-    monkeypatch.setattr(workloads, "load", lambda: declared)
 
 
 @pytest.mark.parametrize("workload", DECLARED)
@@ -64,8 +57,10 @@ def test_every_rung_does_the_same_updates(agent):
 
 
 @pytest.mark.slow
-def test_the_command_writes_a_row_for_every_arm_rung_and_seed(monkeypatch, tmp_path, capsys):
-    declare(monkeypatch, PPO)
+def test_the_command_writes_a_row_for_every_arm_rung_and_seed(
+    declare, monkeypatch, tmp_path, capsys
+):
+    declare(PPO)
     monkeypatch.setattr(presets, "_LADDER_ENVS", (8,))
     monkeypatch.setattr(presets, "_SAMPLE_S", 0.01)
     short = [Arm("baseline"), Arm("once", runs={"chunk ahead": False})]
@@ -84,8 +79,9 @@ def test_the_command_writes_a_row_for_every_arm_rung_and_seed(monkeypatch, tmp_p
     ]
 
 
-def test_presets_are_timed_to_the_target_from_the_start_of_a_process(monkeypatch, tmp_path, capsys):
-    easy = Training("presets", "cartpole-ppo", "cartpole-control", "ppo", ("quick",))
+def test_presets_are_timed_to_the_target_from_the_start_of_a_process(
+    declare, monkeypatch, tmp_path, capsys
+):
     monkeypatch.setattr(
         presets,
         "trained",
@@ -95,7 +91,7 @@ def test_presets_are_timed_to_the_target_from_the_start_of_a_process(monkeypatch
             "train_s": 0.5,
         },
     )
-    declare(monkeypatch, Training(**{**vars(easy), "target_return": 9.0}))
+    declare(dataclasses.replace(PPO, target_return=9.0))
     assert main(["--part", "target", "--seeds", "1", "--output", str(tmp_path / "p.csv")]) == 0
     rows = read_csv(tmp_path / "p.csv")
     assert [row["arm"] for row in rows] == ["baseline", "optimized", "ultra_fast"]

@@ -5,7 +5,7 @@ import importlib
 import pytest
 
 from benchmarks.harness import process
-from benchmarks.harness.results import ROOT
+from benchmarks.harness.results import COLUMNS, ROOT, read_csv, samples_beside
 from benchmarks.runner import ratio_table, readable
 
 SCRIPTS = sorted(
@@ -67,6 +67,43 @@ def test_help_describes_every_flag(script, capsys):
         module.main(["--help"])
     printed = capsys.readouterr().out
     assert all(flag.partition("/")[0] in printed for flag in module.SCRIPT.flags)
+
+
+# Flags of a small run, and its rows.
+RUNS = {
+    "compile": (
+        "--agent random --num-envs 64",
+        [{"suite": name, "samples": "1"} for name in ("compile", "compile_cached")],
+    ),
+    "memory_profile": ("--num-envs 64", [{"suite": "memory_envs", "scan_chunk_size": "128"}]),
+    "scan_chunk": (
+        "--num-envs 64 --scan-chunk-sizes 8 16",
+        [{"suite": "scan_chunk", "scan_chunk_size": size, "samples": "11"} for size in ("8", "16")],
+    ),
+}
+OF_ALL = {"status": "ok", "num_envs": "64", "agent": "random", "env": "cartpole-control"}
+ABOVE_0 = {
+    "compile": ("compile_s", "run_s"),
+    "memory_profile": ("argument_bytes", "temp_bytes", "peak_bytes"),
+    "scan_chunk": ("steps_per_s_low", "steps_per_s_high", "compile_s", "argument_bytes"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", RUNS)
+def test_a_run_writes_its_rows_and_their_samples(script, tmp_path, monkeypatch):
+    monkeypatch.setattr("benchmarks.compile.QUICK_LAUNCHES", 1)
+    flags, expected = RUNS[script]
+    main = importlib.import_module(f"benchmarks.{script}").main
+    assert main([*flags.split(), "--output", str(tmp_path)]) == 0
+    (table,) = tmp_path.glob("*.csv")
+    rows = read_csv(table)
+    for row, said in zip(rows, expected, strict=True):
+        assert tuple(row) == COLUMNS
+        assert row | OF_ALL | said == row
+        assert all(float(row[column]) > 0 for column in ABOVE_0[script])
+    assert table.name.startswith(f"{expected[0]['suite']}_{rows[0]['device']}_")
+    assert samples_beside(table).is_file()
 
 
 def test_ratios_are_taken_round_by_round():

@@ -1,42 +1,9 @@
-import json
 import math
 
 import pytest
 
 from benchmarks import scan_chunk
-from benchmarks.harness.results import COLUMNS, read_csv
-from benchmarks.scan_chunk import common_steps, main
-
-
-def only_file(folder):
-    (file,) = folder.glob("*.csv")
-    return file
-
-
-@pytest.mark.slow
-def test_a_run_writes_a_row_for_each_chunk_size_over_the_same_steps(tmp_path):
-    flags = ["--num-envs", "64", "--scan-chunk-sizes", "8", "16", "--output", str(tmp_path)]
-    assert main(flags) == 0
-    rows = read_csv(only_file(tmp_path))
-    assert only_file(tmp_path).name.startswith(f"scan_chunk_{rows[0]['device']}_")
-    assert [row["scan_chunk_size"] for row in rows] == ["8", "16"]
-    for row in rows:
-        assert tuple(row) == COLUMNS
-        assert [row[each] for each in ("suite", "status", "num_envs", "agent")] == [
-            *("scan_chunk", "ok", "64", "random")
-        ]
-        low, middle, high = (
-            float(row[each]) for each in ("steps_per_s_low", "steps_per_s", "steps_per_s_high")
-        )
-        assert low <= middle <= high
-        assert int(row["samples"]) >= 6
-        assert float(row["compile_s"]) > 0
-        assert int(row["argument_bytes"]) > 0
-    (num_steps,) = {int(row["num_steps"]) for row in rows}
-    assert num_steps % 16 == 0
-    (file,) = tmp_path.glob("*_samples.json")
-    chunks = json.loads(file.read_text())["alternations"][0]["chunks"]
-    assert [len(chunk["seconds"]) for chunk in chunks] == [11, 11]
+from benchmarks.scan_chunk import common_steps
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,8 @@ import dataclasses
 
 import pytest
 
-from benchmarks.harness import workloads
 from benchmarks.harness.results import read_csv
-from benchmarks.harness.workloads import Declaration, Training
+from benchmarks.harness.workloads import Training
 from benchmarks.training import main
 
 EASY = Training(
@@ -21,13 +20,10 @@ EASY = Training(
 
 @pytest.mark.slow
 def test_a_seed_is_a_row_and_a_training_that_misses_its_target_says_by_how_much(
-    monkeypatch, tmp_path, capsys
+    declare, tmp_path, capsys
 ):
     hard = dataclasses.replace(EASY, name="hard", target_return=600.0, num_steps=1_024)
-    declared = Declaration(
-        {}, sanity_checks={}, targets=(), trainings={"training": {"easy": EASY, "hard": hard}}
-    )
-    monkeypatch.setattr(workloads, "load", lambda: declared)
+    declare(EASY, hard)
     assert main(["--seeds", "1", "--output", str(tmp_path / "t.csv")]) == 1
     easy, missed = read_csv(tmp_path / "t.csv")
     assert [easy[each] for each in ("suite", "agent", "status", "num_envs")] == [

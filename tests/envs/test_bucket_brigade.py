@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.stats import binomtest, chisquare
+from scipy.stats import binomtest, chisquare, kstest
 
 from myriad import make_key
 from myriad.envs.bucket_brigade import (
@@ -24,7 +24,6 @@ from myriad.envs.bucket_brigade import (
     night,
     scenarios,
 )
-from myriad.errors import InvalidArgumentError
 
 # beta, kappa, rho, team_reward, team_penalty, own_reward, own_penalty, cost_to_work, min_nights
 TABLE = {
@@ -161,56 +160,30 @@ def test_a_scenarios_figures_are_the_published_ones(name):
     assert scenarios().keys() == TABLE.keys()
 
 
-@pytest.mark.parametrize(
-    ("mode", "num_houses", "num_agents"),
-    [("bernoulli", 10, 3), ("continuous", 10, 3), ("bernoulli", 3, 5)],
-)
-def test_nights_equal_the_plain_ones_on_the_same_draws(mode, num_houses, num_agents):
-    rng, num_villages = np.random.default_rng(num_houses), 60
-    houses = rng.integers(0, 2, (num_houses, num_villages))
-    state = make_state(houses, num_agents, mode)
-    state = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_villages,)), state)
-    villages = [PlainVillage(column, num_agents, LIVELY, mode) for column in houses.T]
-    advance = jax.jit(jax.vmap(lambda *args: night(*args, params=LIVELY, mode=mode)))
-    seen = set()
-    for _ in range(30):
-        draws = rng.random((3, num_villages, num_houses), np.float32)
-        high = np.array([num_houses, 2, 2])
-        actions = rng.integers(0, high, (num_villages, num_agents, 3)).astype(np.int32)
-        state, rewards = advance(Uniforms(*draws), state, actions)
-        expected = [village.live(*draws[:, i], actions[i]) for i, village in enumerate(villages)]
-        np.testing.assert_allclose(np.stack(rewards, axis=1), expected, rtol=1e-6, atol=2e-5)
-        np.testing.assert_array_equal(
-            np.stack(state.houses, axis=1), [village.houses for village in villages]
-        )
-        if mode == "continuous":
-            np.testing.assert_array_equal(
-                np.stack(state.progress, axis=1), [village.progress for village in villages]
-            )
-        placed = np.stack([state.locations, state.modes, state.signals]).transpose(2, 1, 0)
-        np.testing.assert_array_equal(placed, actions)
-        seen |= set(np.unique(state.houses).tolist())
-    assert seen == ({SAFE, BURNING, RUINED} if mode == "bernoulli" else {SAFE, BURNING})
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("mode", "opponents"),
+    ("mode", "num_houses", "opponents"),
     [
-        ("bernoulli", ("firefighter", "hero", "free-rider")),
-        ("continuous", ("hero", "firefighter", "firefighter")),
+        ("bernoulli", 8, ("firefighter", "hero", "free-rider")),
+        ("continuous", 8, ("hero", "firefighter", "firefighter")),
+        ("bernoulli", 3, ("hero", "free-rider", "firefighter", "hero")),
     ],
 )
-def test_steps_equal_the_plain_ones_with_scripted_opponents_and_observation(mode, opponents):
+def test_steps_equal_the_plain_ones_with_scripted_opponents_and_observation(
+    mode, num_houses, opponents
+):
     params = dataclasses.replace(LIVELY, rho=0.05, beta=0.1)
-    env = BucketBrigade(8, 3, mode, opponents, default_params=params)
+    env = BucketBrigade(num_houses, len(opponents), mode, opponents, default_params=params)
     num_villages, num_over, rng = 48, 0, np.random.default_rng(1)
     _, state = jax.vmap(env.reset, (0, None))(jax.random.split(make_key(0), num_villages), params)
-    villages = [PlainVillage(houses, 4, params, mode) for houses in np.stack(state.houses, axis=1)]
+    num_agents = 1 + len(opponents)
+    villages = [
+        PlainVillage(houses, num_agents, params, mode) for houses in np.stack(state.houses, axis=1)
+    ]
     draw = jax.jit(jax.vmap(env.draw_night))
     for t in range(25):
         keys = jax.random.split(jax.random.fold_in(make_key(1), t), num_villages)
-        action = rng.integers(0, [8, 2, 2], (num_villages, 3)).astype(np.int32)
+        action = rng.integers(0, [num_houses, 2, 2], (num_villages, 3)).astype(np.int32)
         draws, _ = draw(keys)
         draws = np.stack(
             [np.stack(kind, axis=1) for kind in (draws.suppression, draws.ignition, draws.spark)]
@@ -249,38 +222,14 @@ def test_the_random_opponents_draw_uniformly_and_apart_from_each_other():
     assert chisquare(pairs).pvalue > 0.001
 
 
-def step_many(env: BucketBrigade, houses, num: int, action, seed: int = 0, **state_options):
-    """Step `num` copies of one state under one action; return states and info."""
-    state = make_state(houses, env.num_agents, env.mode, **state_options)
-    many = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num,)), state)
-    actions = jnp.broadcast_to(jnp.array(action, jnp.int32), (num, 3))
-    return batched(env)(jax.random.split(make_key(seed), num), many, actions, env.default_params)
-
-
 @pytest.mark.slow
-def test_two_workers_put_a_fire_out_with_probability_one_minus_1_minus_kappa_squared():
-    params = dataclasses.replace(LIVELY, rho=0.0)
-    env = BucketBrigade(4, 2, "bernoulli", ("hero", "free-rider"), default_params=params)
-    _, state, *_ = step_many(env, [SAFE, BURNING, SAFE, SAFE], 10_000, [1, WORK, 0])
-    num_out = int((state.houses[1] == SAFE).sum())
-    assert binomtest(num_out, 10_000, 1 - (1 - params.kappa) ** 2).pvalue > 0.001
-    assert set(np.unique(state.houses[1]).tolist()) == {SAFE, RUINED}
-
-
-@pytest.mark.slow
-def test_fire_spreads_to_safe_neighbours_by_beta_and_starts_by_rho():
-    env = BucketBrigade(7, 2, "continuous", "free-rider", default_params=LIVELY)
-    _, state, *_ = step_many(
-        env, [BURNING, SAFE, BURNING, SAFE, SAFE, SAFE, SAFE], 20_000, [4, REST, 0]
+def test_draws_are_uniform_and_apart_from_each_other():
+    draws, _ = jax.jit(jax.vmap(BucketBrigade(num_houses=4).draw_night))(
+        jax.random.split(make_key(0), 20_000)
     )
-    beta, rho = LIVELY.beta, LIVELY.rho
-    caught = [int((house == BURNING).sum()) for house in state.houses]
-    assert caught[0] == caught[2] == 20_000  # no burn-out, no rescue
-    for house, exposure in {1: 2, 3: 1, 4: 0, 5: 0, 6: 1}.items():
-        expected = 1 - (1 - beta) ** exposure * (1 - rho)
-        assert binomtest(caught[house], 20_000, expected).pvalue > 0.001, house
-    both = np.asarray((state.houses[3] == BURNING) & (state.houses[6] == BURNING)).sum()
-    assert binomtest(int(both), 20_000, (1 - (1 - beta) * (1 - rho)) ** 2).pvalue > 0.001
+    columns = np.stack([*draws.suppression, *draws.ignition, *draws.spark])
+    assert all(kstest(column, "uniform").pvalue > 0.001 for column in columns)
+    assert np.abs(np.corrcoef(columns) - np.eye(12)).max() < 0.04
 
 
 @pytest.mark.slow
@@ -334,19 +283,3 @@ def test_an_observation_names_the_observer():
         np.testing.assert_array_equal(
             env.observe(state, env.default_params, agent), village.observation(agent)
         )
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("scenario", "chain_reacton", "'chain_reacton'; did you mean 'chain_reaction'"),
-        ("mode", "bernouli", "unknown mode 'bernouli'; did you mean 'bernoulli'"),
-        ("opponents", "firefigther", "did you mean 'firefighter'"),
-        ("opponents", ("hero",), r"opponents must be one name or 2 names"),
-        ("num_houses", 2, "num_houses must be an integer from 3 to 100, but got 2"),
-        ("num_opponents", -1, "num_opponents must be an integer from 0 to 100, but got -1"),
-    ],
-)
-def test_a_wrong_setting_is_one_sentence(field, value, message):
-    with pytest.raises(InvalidArgumentError, match=message):
-        BucketBrigade(**{field: value})

@@ -12,7 +12,6 @@ from scipy import stats
 from myriad import make_key
 from myriad.envs import gene_circuit
 from myriad.envs.gene_circuit import GeneCircuit, GeneCircuitState, draw_params
-from myriad.errors import InvalidArgumentError, UnknownNameError
 
 ENV = GeneCircuit()
 PARAMS = ENV.default_params
@@ -189,12 +188,6 @@ def test_observation_and_reward_follow_the_target(target, n_horizon):
     assert env.observation_space(PARAMS).shape == obs.shape
 
 
-def test_the_sine_goes_through_its_period_about_its_offset():
-    env = GeneCircuit(target="sine")
-    targets = np.array([env.target_at(jnp.int32(t), PARAMS) for t in (0, 30, 60, 90, 120, 240)])
-    np.testing.assert_allclose(targets, [30, 50, 30, 10, 30, 30], atol=1e-4)
-
-
 @pytest.mark.slow
 def test_every_figure_may_be_drawn_per_cell():
     keys = jax.random.split(make_key(8), 5_000)
@@ -227,10 +220,3 @@ def test_hill_terms_are_right_to_a_few_units_of_float32():
             jnp.asarray(counts), 0.5, gene_circuit.log2(jnp.float32(k)), exponent
         )
         np.testing.assert_allclose(ours, exact, rtol=5e-6)
-
-
-def test_a_setting_that_makes_no_sense_is_refused():
-    with pytest.raises(UnknownNameError, match="unknown target 'sinus'; did you mean 'sine'"):
-        GeneCircuit(target="sinus")
-    with pytest.raises(InvalidArgumentError, match="n_horizon must be an integer from 0 to 1,000"):
-        GeneCircuit(n_horizon=-1)

@@ -8,7 +8,6 @@ from gymnasium.envs.classic_control.pendulum import PendulumEnv
 
 from myriad import make_key
 from myriad.envs.pendulum import Pendulum, PendulumState
-from myriad.errors import InvalidArgumentError
 from myriad.spaces import Box, Discrete
 
 ENV = Pendulum()
@@ -105,12 +104,3 @@ def test_the_spaces_are_gymnasiums():
         np.testing.assert_array_equal(np.broadcast_to(ours.low, ours.shape), theirs.low)
         np.testing.assert_array_equal(np.broadcast_to(ours.high, ours.shape), theirs.high)
     assert Pendulum(discrete_torques=7).action_space(PARAMS) == Discrete(7)
-
-
-@pytest.mark.parametrize("count", [1, 2.0, "5"])
-def test_a_count_of_torques_that_makes_no_sense_is_refused(count):
-    with pytest.raises(
-        InvalidArgumentError,
-        match="discrete_torques must be an integer from 2 to 1,000,000",
-    ):
-        Pendulum(discrete_torques=count)

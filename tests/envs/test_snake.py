@@ -11,7 +11,6 @@ from scipy.stats import chisquare
 
 from myriad import make_key
 from myriad.envs.snake import DOWN, LEFT, RIGHT, UP, Snake, SnakeParams
-from myriad.errors import InvalidArgumentError
 
 MOVES = {UP: (-1, 0), RIGHT: (0, 1), DOWN: (1, 0), LEFT: (0, -1)}
 
@@ -139,54 +138,6 @@ def test_random_and_careful_play_equals_the_plain_python_game_cell_by_cell(
     assert max(lengths) >= min(height * width, 15)
 
 
-def hamiltonian_cycle(height: int, width: int) -> list[tuple[int, int]]:
-    """Snake through columns from 1 on and come back along column 0; `height` is even."""
-    rows = [
-        [(r, c) for c in (range(1, width) if r % 2 == 0 else range(width - 1, 0, -1))]
-        for r in range(height)
-    ]
-    return [cell for row in rows for cell in row] + [(r, 0) for r in reversed(range(height))]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("height", "width"), [(4, 4)])
-def test_a_full_board_is_a_win_that_terminates_with_reward_one(height, width):
-    env = Snake(height, width)
-    _, state = batched(env)[1](jax.random.split(make_key(1), 16))
-    cycle = hamiltonian_cycle(height, width)
-    body = PythonSnake(height, width, (0, 0)).body
-    if cycle[(cycle.index(body[0]) + 1) % len(cycle)] in body:
-        cycle.reverse()
-    following = {cell: cycle[(i + 1) % len(cycle)] for i, cell in enumerate(cycle)}
-    move_at = np.array(
-        [
-            next(
-                a for a, (down, right) in MOVES.items() if (r + down, c + right) == following[r, c]
-            )
-            for r in range(height)
-            for c in range(width)
-        ]
-    )
-
-    def follow(state, key):
-        action = jnp.asarray(move_at, jnp.int32)[state.row * width + state.column]
-        obs, state, *flags, _ = jax.vmap(env.step, (0, 0, 0, None))(
-            jax.random.split(key, 16), state, action, env.default_params
-        )
-        return state, (*flags, state.length, state.food, obs[..., 2].sum((1, 2)))
-
-    keys = jax.random.split(make_key(2), (height * width + 1) * height * width)
-    history = jax.device_get(jax.jit(lambda state: jax.lax.scan(follow, state, keys))(state)[1])
-    reward, terminated, truncated, length, food, num_food_cells = history
-    first_end = terminated.argmax(axis=0), np.arange(16)
-    wins = length[first_end] == height * width
-    assert wins.sum() >= 12
-    np.testing.assert_array_equal(reward[first_end], np.where(wins, 1, -1))
-    np.testing.assert_array_equal(food[first_end][wins], -1)
-    assert not num_food_cells[first_end][wins].any()
-    assert not truncated[first_end].any()
-
-
 @pytest.mark.slow
 def test_food_is_uniform_over_the_free_cells():
     env = Snake()
@@ -260,11 +211,3 @@ def test_each_step_costs_the_penalty():
             float(play(Snake(5, 9), [RIGHT], food, params=SnakeParams(step_penalty=0.25))[2])
             == reward
         )
-
-
-@pytest.mark.parametrize(
-    ("height", "width"), [(12, 2), (1, 3), (0, 5), (256, 256), ("big", 12), (12, 10.5), (True, 12)]
-)
-def test_a_board_that_is_too_small_too_large_or_not_in_whole_cells_is_refused(height, width):
-    with pytest.raises(InvalidArgumentError, match=r"must be .*, but got "):
-        Snake(height, width)

@@ -13,10 +13,8 @@ from scipy import stats
 from myriad import make_key
 from myriad.envs.cartpole import CartPoleParams, CartPoleState, accelerations
 from myriad.envs.cartpole_sysid import CartPoleSysID
-from myriad.envs.estimation import Gaussian
 from myriad.envs.gene_circuit import GeneCircuit
-from myriad.envs.gene_circuit_sysid import GeneCircuitSysID, expected_counts
-from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.envs.gene_circuit_sysid import GeneCircuitSysID
 
 CART, CELL = CartPoleSysID(), GeneCircuitSysID()
 BOTH = pytest.mark.parametrize("env", [CART, CELL], ids=["cartpole", "gene-circuit"])
@@ -281,56 +279,6 @@ def test_the_cart_poles_estimate_is_nearly_the_exact_posteriors():
     np.testing.assert_allclose(np.mean(ratios, axis=0), 1, atol=0.05)
 
 
-@pytest.mark.slow
-def test_a_push_through_a_linear_model_and_a_condition_are_exact():
-    rng = np.random.default_rng(0)
-    size, keep, num_results = 4, 2, 3
-    root, matrix = rng.normal(size=(size, size)), rng.normal(size=(num_results, size))
-    mean, covariance, noise = (
-        rng.normal(size=size),
-        root @ root.T + np.eye(size),
-        np.array([0.5, 1.0, 2.0]),
-    )
-    rows, columns = np.triu_indices(size)
-    prior = Gaussian(tuple(jnp.float32(mean)), tuple(jnp.float32(covariance[rows, columns])))
-    joint = prior.push(
-        lambda *x: (tuple(sum(map(jnp.multiply, row, x)) for row in matrix), noise), keep
-    )
-    both = np.concatenate([np.eye(size)[:keep], matrix])
-    expected = both @ covariance @ both.T + np.diag([0, 0, *noise])
-    np.testing.assert_allclose(joint.mean, both @ mean, rtol=1e-5)
-    np.testing.assert_allclose(joint.covariance, expected[np.triu_indices(5)], rtol=1e-4, atol=1e-5)
-
-    known = joint.condition(jnp.float32(1.5))
-    gain = expected[:4, 4] / expected[4, 4]
-    np.testing.assert_allclose(
-        known.mean, (both @ mean)[:4] + gain * (1.5 - (both @ mean)[4]), rtol=1e-4
-    )
-    left = expected[:4, :4] - np.outer(gain, expected[4, :4])
-    np.testing.assert_allclose(known.covariance, left[np.triu_indices(4)], rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(known.deviations(), np.sqrt(np.diag(left)), rtol=1e-4)
-
-
-def test_the_cells_expected_counts_are_those_of_the_rate_equations():
-    p = {
-        field.name: getattr(CELL.default_params, field.name)
-        for field in dataclasses.fields(CELL.default_params)
-    }
-    for H, F, light in (
-        (0.0, 0.0, 1.0),
-        (100.0, 0.0, 0.0),
-        (60.0, 30.0, 1.0),
-        (120.0, 90.0, 0.0),
-        (10.0, 35.0, 0.0),
-    ):
-        ours = expected_counts(
-            jnp.float32(H), jnp.float32(F), jnp.float32(light), CELL.default_params
-        )
-        np.testing.assert_allclose(
-            ours, rate_equations(H, F, light, p, num_steps=100), rtol=1e-4, atol=2e-3
-        )
-
-
 # --- what the agent learns ------------------------------------------------------------------------
 
 
@@ -373,33 +321,28 @@ def test_ninety_percent_intervals_hold_the_truth_nine_times_in_ten(env, policy):
     np.testing.assert_allclose((((estimate - truth) / deviation) ** 2).mean(axis=0), 1, atol=0.2)
 
 
-def test_the_pole_must_lean_for_its_mass_to_be_known():
-    # Seen: 0.59 under random pushes, 0.89 under the same push for ever, 0.98 while the pole is held
-    # upright.
-    error = {
-        name: squared_error(CART, play(CART, name)[2])[:, 0]
-        for name in ("random", "always-1", "balance")
-    }
-    for dull in ("always-1", "balance"):
-        gap = error[dull] - error["random"]
-        assert gap.mean() > 0.2
-        assert gap.mean() > 4 * gap.std() / np.sqrt(NUM_EPISODES)
-
-
-def test_a_cell_tells_nothing_in_the_dark_and_the_light_must_move_for_kh_to_be_known():
-    _, _, dark, reward, *_ = play(CELL, "always-0")
-    assert np.abs(dark.posterior.mean).max() == 0
-    assert np.abs(reward).max() == 0
-    by_random, by_constant = (
-        squared_error(CELL, play(CELL, name)[2])[:, 1] for name in ("random", "always-1")
-    )
-    gap = by_constant - by_random
+@pytest.mark.parametrize(
+    ("env", "figure", "telling", "dull"),
+    [
+        # The pole must lean for its mass to be known. Seen: an error of 0.59 under random pushes,
+        # of 0.89 under the same push for ever, and of 0.98 while the pole is held upright.
+        (CART, 0, "random", "always-1"),
+        (CART, 0, "random", "balance"),
+        # The light must move for Kh to be known, and half a day of it teaches the most of all.
+        (CELL, 1, "random", "always-1"),
+        (CELL, slice(None), "day-and-night", "random"),
+    ],
+)
+def test_what_moves_the_system_tells_more_of_it(env, figure, telling, dull):
+    less, more = (squared_error(env, play(env, name)[2])[:, figure] for name in (telling, dull))
+    gap = (more - less).reshape(NUM_EPISODES, -1).mean(axis=1)
     assert gap.mean() > 4 * gap.std() / np.sqrt(NUM_EPISODES)
 
 
-def test_half_a_day_of_light_and_half_of_dark_teaches_more_than_random_light():
-    by_random, by_day = (play(CELL, name)[3].sum(axis=0) for name in ("random", "day-and-night"))
-    assert by_day.mean() - by_random.mean() > 0.1
+def test_a_cell_tells_nothing_in_the_dark():
+    _, _, dark, reward, *_ = play(CELL, "always-0")
+    assert np.abs(dark.posterior.mean).max() == 0
+    assert np.abs(reward).max() == 0
 
 
 # --- what the agent sees --------------------------------------------------------------------------
@@ -500,11 +443,3 @@ def test_an_episode_is_truncated_at_its_last_step_and_never_terminated(env):
     assert not episodes.terminated.any()
     assert episodes.truncated[-1].all()
     assert not episodes.truncated[:-1].any()
-
-
-def test_hidden_must_name_different_figures():
-    for hidden in ((), ("eta", "eta"), "force"):
-        with pytest.raises(InvalidArgumentError, match="hidden must be a tuple of"):
-            GeneCircuitSysID(hidden=hidden)
-    with pytest.raises(UnknownNameError, match="unknown hidden figure 'tau'"):
-        CartPoleSysID(hidden=("tau",))

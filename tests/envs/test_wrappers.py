@@ -16,6 +16,7 @@ from myriad.envs.wrappers import (
 )
 from myriad.errors import FaultyEnvironmentError, InvalidArgumentError
 from myriad.spaces import Box, Discrete, MultiDiscrete
+from tests.learners import SMALL, env_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +113,7 @@ def test_a_part_out_of_its_space_is_named():
         check_env(Far())
 
 
-@pytest.mark.parametrize("agent", ["ppo", "dqn", "pqn"])
+@pytest.mark.parametrize("agent", [name for name in SMALL if env_of(name) == "cartpole"])
 def test_learners_refuse_an_observation_that_is_no_box(agent):
     with pytest.raises(InvalidArgumentError, match=r"env must have observations in a Box.*Discr"):
         make_agent(agent, Taxi())

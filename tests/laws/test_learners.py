@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad import make_env, make_key
+from myriad import list_envs, make_env, make_key
 from myriad.agents import AGENTS, Learner, list_agents, make_learner
 from myriad.errors import InvalidArgumentError
 from myriad.training.evaluation import Evaluation
 from myriad.training.loop import LearningLoop
-from myriad.xla import numbers_of
 from tests import learners
+from tests.learners import assert_close, assert_same_bits
 
 BEGIN = np.bool_(1)
 PRIORITIES = {"priority_alpha": 0.6, "n_step": 1, "dueling": True}
@@ -32,9 +32,7 @@ UPDATES = 6
 def loop_of(learner, num_envs=8, num_devices=1, env=None, **options):
     agent, small = SMALL[learner]
     options = small | options
-    env = env or learners.env_of(agent)
-    env_options = {"discrete_torques": 5} if env == "pendulum" and agent in ("dqn", "pqn") else {}
-    env = make_env(env, **env_options)
+    env = make_env(env or learners.env_of(agent))
     return LearningLoop(env, make_learner(agent, env, **options), num_envs, num_devices=num_devices)
 
 
@@ -50,18 +48,6 @@ def after(learner, calls=(UPDATES,), seed=0, **options):
     for i, num_updates in enumerate(calls):
         state, report = run(state, np.int32(num_updates), np.bool_(i == 0))
     return state, report
-
-
-def plain(tree):
-    return jax.tree.map(lambda leaf: np.asarray(numbers_of(leaf)), tree)
-
-
-def assert_same_bits(a, b):
-    jax.tree.map(np.testing.assert_array_equal, plain(a), plain(b))
-
-
-def assert_close(a, b, **tolerance):
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **tolerance), plain(a), plain(b))
 
 
 @every_learner
@@ -118,21 +104,20 @@ def test_float_hyperparameters_may_be_arguments_of_the_program(learner):
     assert any((a != b).any() for a, b in found)
 
 
+def pairs():
+    """Yield each environment with one learner of its actions, by turns."""
+    for place, name in enumerate(list_envs()):
+        actions = (env := make_env(name)).action_space(env.default_params)
+        suit = [
+            learner
+            for learner in LEARNERS
+            if isinstance(actions, learners.ACTIONS.get(learner, object))
+        ]
+        yield suit[place % len(suit)], name
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("learner", "env"),
-    [
-        ("ppo", "pendulum"),
-        ("ppo", "bucket-brigade"),
-        ("ppo", "gene-circuit-sysid"),
-        ("pqn", "pendulum"),
-        ("pqn", "snake"),
-        ("dqn", "gene-circuit"),
-        ("dqn", "cartpole-sysid"),
-        ("sac", "pendulum"),
-        ("td3", "pendulum"),
-    ],
-)
+@pytest.mark.parametrize(("learner", "env"), list(pairs()))
 def test_it_learns_and_acts_in_every_environment(learner, env):
     loop = loop_of(learner, env=env)
     state, report = jax.jit(loop.run)(jax.jit(loop.init)(make_key(0)), np.int32(8), BEGIN)
@@ -147,15 +132,15 @@ def test_it_learns_and_acts_in_every_environment(learner, env):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("agent", "num_updates", "least"), [("ppo", 40, 475), ("pqn", 60, 300), ("dqn", 7500, 300)]
-)
-def test_it_learns_to_balance_the_pole(agent, num_updates, least):
-    env = make_env("cartpole")
-    learner = make_learner(agent, env, anneal_updates=num_updates)
-    loop = LearningLoop(env, learner, learner.default_num_envs)
+@pytest.mark.parametrize("agent", learners.REACHED)
+def test_it_learns_to_balance_the_pole_or_to_swing_the_pendulum_up(agent):
+    num_updates, least = learners.REACHED[agent]
+    env = make_env(learners.env_of(agent))
+    num_envs = AGENTS.load(agent).default_num_envs
+    learner = make_learner(agent, env, num_envs).scheduled(num_updates)
+    loop = LearningLoop(env, learner, num_envs)
     state, _ = jax.jit(loop.run)(jax.jit(loop.init)(make_key(1000)), np.int32(num_updates), BEGIN)
-    evaluation = Evaluation(env, learner, 64, max_steps=500)
+    evaluation = Evaluation(env, learner, 64, max_steps=env.default_params.max_steps)
     returns, ended = jax.jit(evaluation.returns)(state.agent, make_key(1))
     assert ended.all()
     assert returns.mean() > least

@@ -3,19 +3,16 @@
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from published_results import copy_published
+from published_results import BUILT, copy_published
 
 from ci.site.build import publish
 from ci.site.project import Project, read_project
 from made_up_arms import write_arms
 from made_up_results import history, write_asv
 
-ROOT = Path(__file__).parents[2]
-BUILT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 LAST_RESORT_MS = 1_200_000  # a limit for what hangs: no test may depend on how busy the machine is
 LIBRARIES = """
 [myriad]

@@ -1,11 +1,12 @@
 """A person's sentence for a shift stands at its commit on every page that shows the shift."""
 
 import json
-from datetime import UTC, datetime
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from published_results import BUILT, PUBLISHED, ROOT, read
 
 from ci.site.annotations import Annotation, causes_by_commit, read_annotations
 from ci.site.build import main, publish
@@ -14,7 +15,6 @@ from perfgate.errors import UsageError
 from perfgate.history.asv_results import read_archive
 from perfgate.history.levels import histories
 
-BUILT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 STEP = 20
 NAME = "basics.Sums.time_total"
 CAUSE = "Sums are exact now, & that takes a second pass."
@@ -36,10 +36,6 @@ def published(tmp_path) -> Path:
     series = {NAME: noise[0] * step, "others.time_rest": noise[1]}
     write_asv(folder / "asv", series)
     return folder
-
-
-def read(site: Path, page: str) -> str:
-    return (site / page).read_text(encoding="utf-8")
 
 
 def test_the_cause_stands_on_the_pages_of_changes_benchmarks_and_the_history(published, tmp_path):
@@ -81,6 +77,18 @@ def test_a_cause_that_fits_nothing_is_shown_apart(published, tmp_path):
     assert "0123456789" in apart
     assert "It has a new name." in apart
     assert 'class="cause"' not in changes
+
+
+def test_our_own_history_is_published_and_its_shifts_say_their_cause(tmp_path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "published").symlink_to(PUBLISHED)
+    publish(tmp_path / "results", tmp_path / "site", BUILT, repository=ROOT)
+    first = read(tmp_path / "site", "index.html")
+    assert "The history of main over its commits: not measured yet" not in first
+    changes = read(tmp_path / "site", "changes.html")
+    explained = set(re.findall(r'<div class="cause">([^<]+)</div>', changes))
+    causes = {each.cause for each in read_annotations(PUBLISHED / "annotations.toml")}
+    assert len(explained & causes) >= 2
 
 
 @pytest.mark.parametrize(

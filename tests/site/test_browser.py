@@ -3,17 +3,15 @@
 import gzip
 import shutil
 import urllib.parse
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from published_results import BUILT, ROOT
 
 from ci.site.build import publish
 from ci.site.pages import PAGES
 from made_up_results import commit_hash
 
-ROOT = Path(__file__).parents[2]
-BUILT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MAX_FILE_BYTES = 2_000_000
 FIRST_SCREEN_BYTES = 100_000
 

@@ -9,15 +9,14 @@ on linear RGB. Differences are those of CIELAB: 2.3 is the least that people not
 
 import itertools
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
+from published_results import ROOT
 
 from ci.site.palette import COLOURS, Style, style
 from ci.site.project import read_project
 
-ROOT = Path(__file__).parents[2]
 STYLE_SHEET = (ROOT / "ci" / "site" / "template" / "style.css").read_text(encoding="utf-8")
 VISIONS = {
     "protanopia": [

@@ -3,11 +3,10 @@
 import html
 import json
 import os
-from datetime import UTC, datetime
-from pathlib import Path
 
 import numpy as np
 import pytest
+from published_results import BUILT, ROOT, read
 
 from ci.site.build import publish
 from ci.site.measurements import read_measurements
@@ -15,8 +14,6 @@ from made_up_arms import arm_samples, write_arms
 from made_up_results import commit_hash, write_asv
 from perfgate.history.asv_results import read_archive
 
-ROOT = Path(__file__).parents[2]
-BUILT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 CSV = ROOT / "results" / "published" / "throughput_snake_cpu.csv"
 SAMPLES = CSV.with_name("throughput_snake_cpu_samples.json")
 
@@ -72,13 +69,13 @@ def test_what_is_left_out_is_listed_and_the_rest_is_shown(tmp_path):
     (results / "csv" / "folder.csv").mkdir()
     (results / "csv" / "gone.csv").symlink_to("nowhere")
     publish(results, tmp_path / "site", BUILT, repository=tmp_path)
-    page = html.unescape((tmp_path / "site" / "data.html").read_text(encoding="utf-8"))
+    page = html.unescape(read(tmp_path / "site", "data.html"))
     left_out = [*DAMAGED, "csv/pipe.csv", "csv/folder.csv", "csv/gone.csv"]
     for name in left_out:
         assert f"<li><code>{'/'.join(name.split('/')[-2:])}</code></li>" in page
     assert page.count("<li><code>") == len(left_out)
     assert read_measurements([results / "csv"]).files == [results / "csv" / CSV.name]
-    assert "snake" in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert "snake" in read(tmp_path / "site", "index.html")
     assert (tmp_path / "site" / "b" / "suite.Class.time_it-one.html").is_file()
 
 
@@ -101,8 +98,8 @@ def test_the_documented_columns_are_enough(tmp_path):
         "throughput,other,maze,100,,missing,abcdef1,20261121T082729Z\n"
     )
     publish(tmp_path / "results", tmp_path / "site", BUILT)
-    assert "maze" in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
-    comparison = (tmp_path / "site" / "comparison.html").read_text(encoding="utf-8")
+    assert "maze" in read(tmp_path / "site", "index.html")
+    comparison = read(tmp_path / "site", "comparison.html")
     assert "<td>missing</td>" in comparison
 
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from published_results import ROOT
 
 from made_up_results import commit_hash, write_asv
 from tests.outer_make import environment_without_make
 
-ROOT = Path(__file__).parents[2]
 NAME = "basics.time_total"
 
 

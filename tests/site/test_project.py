@@ -4,18 +4,16 @@ import json
 import re
 import subprocess
 import tomllib
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from published_results import BUILT, ROOT, read
 
 from ci.site.build import publish
 from ci.site.project import read_project
 from made_up_results import history, write_asv
 from perfgate.errors import UsageError
 
-ROOT = Path(__file__).parents[2]
-BUILT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 LIBRARIES = tomllib.loads((ROOT / "benchmarks" / "libraries.toml").read_text())
 # A library that is run in other ways has more names. NumPy is every project's.
 OUR_NAMES = re.compile(
@@ -62,7 +60,7 @@ def test_the_site_of_another_repository_names_nothing_of_ours(tmp_path):
     write_asv(tmp_path / "results" / "asv", series, workloads=("oak", "elm"))
     publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
 
-    index = (tmp_path / "site" / "index.html").read_text()
+    index = read(tmp_path / "site", "index.html")
     assert "<title>treesort, measured</title>" in index
     assert "<h1>treesort is the fastest of 2 measured here: 4.0 times the steps per second" in index
     assert index.count(">4.0\N{MULTIPLICATION SIGN}</a>") == 2
@@ -122,7 +120,7 @@ def test_commits_link_to_the_repository_that_the_configuration_names(tmp_path, s
     (tmp_path / "asv.conf.json").write_text(json.dumps({"project": "treesort", **settings}))
     write_runs(tmp_path / "results" / "csv")
     publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
-    index = (tmp_path / "site" / "index.html").read_text()
+    index = read(tmp_path / "site", "index.html")
     links = re.findall(r'<a href="([^"]+)"><code class="hash"', index)
     assert links == ([address + "0" * 40] if address else [])
 
@@ -156,8 +154,8 @@ def test_the_history_is_that_of_the_configured_branch_and_says_what_it_left_out(
     write_asv(tmp_path / ".perf", history(1, 1, 12), workloads=("oak",))
     publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
     sentence = "because they are not on the branch develop: 12 of 12 measured commits."
-    index = (tmp_path / "site" / "index.html").read_text()
+    index = read(tmp_path / "site", "index.html")
     assert (
         f"The history of develop over its commits: not measured yet. Left out, {sentence}" in index
     )
-    assert sentence in (tmp_path / "site" / "changes.html").read_text()
+    assert sentence in read(tmp_path / "site", "changes.html")

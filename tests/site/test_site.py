@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from published_results import copy_published
+from published_results import BUILT, ROOT, copy_published, read
 
 from ci.site.build import main, publish
 from ci.site.formatting import counted, percent, quantity, slugs, times
@@ -18,9 +18,6 @@ from ci.site.ratios import median_interval
 from made_up_results import commit_hash
 from myriad import timing
 from perfgate.errors import UsageError
-
-ROOT = Path(__file__).parents[2]
-BUILT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 class References(html.parser.HTMLParser):
@@ -50,10 +47,6 @@ def broken_references(folder: Path) -> list[str]:
             if url.scheme or not url.path or not target.is_file():
                 broken.append(f"{page.relative_to(folder)}: {reference}")
     return broken
-
-
-def read(site: Path, page: str) -> str:
-    return (site / page).read_text(encoding="utf-8")
 
 
 def test_every_link_and_image_leads_to_a_file_of_the_site(site):
@@ -228,15 +221,6 @@ def test_the_site_is_never_built_over_its_results(tmp_path):
         publish(tmp_path / "site" / "results", tmp_path / "site", BUILT)
 
 
-def test_a_build_that_fails_leaves_the_old_site(site, tmp_path, monkeypatch):
-    shutil.copytree(site, tmp_path / "site")
-    monkeypatch.setattr("ci.site.build.data_files", lambda site: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        publish(tmp_path / "none", tmp_path / "site", BUILT)
-    assert (tmp_path / "site" / "data" / "commits.js").is_file()
-    assert [path.name for path in tmp_path.iterdir()] == ["site"]
-
-
 def test_raw_measurements_can_be_downloaded(site):
     (first,) = (site / "data" / "b").glob("suite_00.Throughput.time_chunk_00-cartpole-0.csv")
     lines = first.read_text().splitlines()
@@ -273,10 +257,10 @@ def test_documentation_that_was_built_is_published_with_the_site(tmp_path):
     publish(tmp_path / "results", site, BUILT, repository=tmp_path, docs=docs)
     assert (site / "docs" / "guide" / "first.html").read_text() == "<p>First steps</p>"
     link = '<a href="docs/index.html">Documentation</a>'
-    assert link in (site / "index.html").read_text()
+    assert link in read(site, "index.html")
     # Without documentation there is nothing to lead to.
     publish(tmp_path / "results", site, BUILT, repository=tmp_path, docs=tmp_path / "none")
-    assert link not in (site / "index.html").read_text()
+    assert link not in read(site, "index.html")
     assert not (site / "docs").exists()
 
 

@@ -1,14 +1,13 @@
 """The section of studies shows what a tuner's files say, and leaves out what is damaged."""
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from published_results import BUILT, read
 
 from ci.site.build import publish
 
-BUILT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 CANDIDATE = {
     "number": 3,
     "score": {"value": 12.0},
@@ -38,10 +37,6 @@ def write(folder: Path, name: str = "maze", **changed) -> Path:
     path = folder / f"{name}_results.json"
     path.write_text(json.dumps(CONTENT | changed))
     return path
-
-
-def read(site: Path, page: str) -> str:
-    return (site / page).read_text(encoding="utf-8")
 
 
 def test_a_study_stands_beside_its_default_with_the_interval_of_the_difference(tmp_path):

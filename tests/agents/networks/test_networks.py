@@ -1,18 +1,18 @@
 """Networks by name: what each learner trains, and what is refused before it does."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from myriad import create_config, evaluate, make_env, train_and_evaluate
 from myriad.agents import make_agent
-from myriad.agents.networks import kernels
+from myriad.agents.networks import NETWORKS, kernels
 from myriad.api import resume
 from myriad.cli import main, parse
 from myriad.cli.training_flags import fields_of
 from myriad.errors import InvalidArgumentError
 from myriad.training.active_settings import active_settings, in_short
+from tests.learners import assert_same_bits, small_without_layers
 
 SMALL = {
     "env.height": 6,
@@ -24,82 +24,25 @@ SMALL = {
     "eval_max_steps": 8,
     "checkpoint_every_s": 0,
 }
-OF_AGENT = {
-    "dqn": {"buffer_size": 256, "batch_size": 8, "agent.learning_starts": 8},
-    "ppo": {"rollout_steps": 8, "agent.num_epochs": 1, "agent.num_minibatches": 2},
-    "pqn": {"rollout_steps": 8, "agent.num_epochs": 1, "agent.num_minibatches": 2},
-}
-OWN = """
-import flax.linen as nn
-
-
-class Flat(nn.Module):
-    num_outputs: int
-
-    @nn.compact
-    def __call__(self, obs):
-        assert obs.shape[1:] == (6, 5, 3)
-        return nn.Dense(self.num_outputs)(obs.reshape(obs.shape[0], -1))
-
-
-class Wide(nn.Module):
-    num_outputs: int
-
-    @nn.compact
-    def __call__(self, obs):
-        return nn.Dense(self.num_outputs + 1)(obs.reshape(obs.shape[0], -1))
-
-
-class Moving(nn.Module):
-    num_outputs: int
-
-    @nn.compact
-    def __call__(self, obs):
-        obs = nn.BatchNorm(use_running_average=True)(obs.reshape(obs.shape[0], -1))
-        return nn.Dense(self.num_outputs)(obs)
-
-
-class NoSize(nn.Module):
-    @nn.compact
-    def __call__(self, obs):
-        return obs
-
-
-def of_size(num_outputs):
-    return Flat(num_outputs)
-
-
-def nothing(num_outputs):
-    return None
-"""
-
-
-@pytest.fixture
-def own(tmp_path, monkeypatch):
-    """Have a module of your own in the working folder."""
-    (tmp_path / "own_networks.py").write_text(OWN)
-    monkeypatch.syspath_prepend(tmp_path)
+OWN = "tests.agents.networks.own_networks"
 
 
 def config_of(agent, network, **fields):
-    return create_config(
-        "snake", agent, **SMALL | OF_AGENT[agent] | fields | {"agent.network": network}
-    )
-
-
-def assert_same(state, other):
-    for one, two in zip(jax.tree.leaves(state), jax.tree.leaves(other), strict=True):
-        np.testing.assert_array_equal(np.asarray(one), np.asarray(two))
+    options = {f"agent.{name}": value for name, value in small_without_layers(agent).items()}
+    return create_config("snake", agent, **SMALL | options | fields | {"agent.network": network})
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("own")
 @pytest.mark.parametrize(
-    ("agent", "network"),
-    [("ppo", "cnn"), ("ppo", "gru"), ("dqn", "attention"), ("pqn", "own_networks:Flat")],
+    ("agent", "network", "options"),
+    [
+        *(("ppo", name, {}) for name in NETWORKS.names() if name != "mlp"),
+        ("dqn", "cnn", {"agent.normalize_observations": True, "agent.dueling": True}),
+        ("pqn", f"{OWN}:of_size", {}),
+    ],
 )
-def test_a_learner_trains_evaluates_and_resumes_with_a_network(tmp_path, agent, network):
-    config = config_of(agent, network)
+def test_a_learner_trains_evaluates_and_resumes_with_a_network(tmp_path, agent, network, options):
+    config = config_of(agent, network, **options)
     whole = train_and_evaluate(config, tmp_path / "whole", quiet=True)
     first = jax.tree.leaves(config.learner.init(jax.random.key(0), 4).params)
     trained = jax.tree.leaves(whole.agent_state.params)
@@ -113,15 +56,8 @@ def test_a_learner_trains_evaluates_and_resumes_with_a_network(tmp_path, agent, 
     )
     last.rename(tmp_path / last.name)
     assert int(last.name) == 2 * int(first.name)
-    again = resume(tmp_path / "whole", quiet=True, trust=network.startswith("own"))
-    assert_same(again.agent_state, whole.agent_state)
-
-
-@pytest.mark.slow
-def test_options_of_a_learner_hold_for_other_networks(tmp_path):
-    options = {"agent.normalize_observations": True, "agent.dueling": True}
-    results = train_and_evaluate(config_of("dqn", "cnn", **options), tmp_path / "run", quiet=True)
-    assert np.isfinite(results.evaluations[-1]["return"])
+    again = resume(tmp_path / "whole", quiet=True, trust=network.startswith(OWN))
+    assert_same_bits(again.agent_state, whole.agent_state)
 
 
 @pytest.mark.long
@@ -142,58 +78,6 @@ def test_a_network_has_hyperparameters_of_its_own_which_yours_replace():
     assert (agent.hidden_sizes, agent.activation) == ((32,), "gelu")
     agent = make_agent("dqn", env)
     assert (agent.network, agent.hidden_sizes, agent.activation) == ("mlp", (64, 64), "relu")
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("own")
-def test_a_function_that_returns_a_module_will_do():
-    agent = make_agent("ppo", make_env("snake", height=6, width=5), network="own_networks:of_size")
-    obs = jnp.zeros((3, 6, 5, 3))
-    action = agent.act(agent.init(jax.random.key(0), 8), jax.random.key(1), obs, greedy=False)
-    assert action.shape == (3,)
-
-
-@pytest.mark.usefixtures("own")
-@pytest.mark.parametrize(
-    ("env", "options", "says"),
-    [
-        ("snake", {"network": "cnm"}, "did you mean 'cnn'"),
-        ("cartpole-control", {"network": "cnn"}, r"network must suit .* of shape \[4\]"),
-        ("cartpole-control", {"network": "attention"}, "network must suit observations"),
-        ("snake", {"attention": "chunked"}, "attention must be 'auto' with network 'mlp'"),
-        (
-            "snake",
-            {"network": "cnn", "preserve_outputs": True},
-            "preserve_outputs must be false with network",
-        ),
-        (
-            "snake",
-            {"network": "own_networks:Wide"},
-            r"must map float32 observations \[B, .*\] to floats \[B, 4\].*\[B, 5\]",
-        ),
-        ("snake", {"network": "own_networks:Moving"}, "keep all .* in `params`.* batch_stats"),
-        ("snake", {"network": "own_networks:NoSize"}, "call with the output size.* TypeError"),
-        ("snake", {"network": "own_networks:nothing"}, "a module of flax.linen.* returns None"),
-        ("snake", {"network": "own_networks:Flatt"}, "can't be imported"),
-    ],
-    ids=str,
-)
-def test_a_network_that_does_not_fit_is_refused(env, options, says):
-    with pytest.raises(InvalidArgumentError, match=says):
-        make_agent("ppo", make_env(env), **options)
-
-
-def test_a_grid_too_small_for_a_convolution_is_refused():
-    with pytest.raises(InvalidArgumentError, match="at least 3 x 3 cells"):
-        make_agent("ppo", make_env("snake", height=2, width=9), network="cnn")
-
-
-@pytest.mark.skipif(jax.default_backend() == "gpu", reason="a GPU has cudnn")
-def test_bad_input_on_the_command_line_is_one_sentence_and_exit_code_2(tmp_path, capsys):
-    words = "train --env snake --agent pqn --agent.network attention --agent.attention cudnn"
-    assert main([*words.split(), "--run-folder", str(tmp_path / "run")]) == 2
-    assert capsys.readouterr().err.startswith("--agent.attention must be auto, reference, xla")
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_run_says_which_attention_it_chose_and_why():
@@ -249,9 +133,8 @@ def test_a_runs_file_serves_another_network(tmp_path):
     assert parse([*argv, "attention"]).training().learner.hidden_sizes == (32,)
 
 
-@pytest.mark.usefixtures("own")
 def test_a_network_of_your_own_refuses_layers_that_it_would_ignore():
     with pytest.raises(
         InvalidArgumentError, match=r"^agent.hidden_sizes must be left out with network"
     ):
-        config_of("ppo", "own_networks:Flat", **{"agent.hidden_sizes": (32,)})
+        config_of("ppo", f"{OWN}:Flat", **{"agent.hidden_sizes": (32,)})

@@ -14,12 +14,6 @@ tiers = ["quick"]
 """
 
 
-def read(folder, text):
-    file = folder / "suite.toml"
-    file.write_text(text)
-    return load(file)
-
-
 def test_the_full_tier_is_the_documented_matrix():
     full = load().of("throughput", "full").values()
     cartpole = [workload for workload in full if workload.env == "cartpole-control"]
@@ -43,46 +37,34 @@ agent = "random"
 tolerance = 1
 num_episodes = 10
 """
+TARGET = '[[targets]]\nworkload = "tiny"\nof = "gymnax"\nat_least'
 NUMBER = "num_envs = 10"
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "sentence"),
+    ("text", "sentence"),
     [
-        (NUMBER, f"{NUMBER}\nnum_env = 10", "throughput.tiny.num_env"),
-        (NUMBER, "num_envs = 0", "throughput.tiny.num_envs must be at least 1"),
-        ('"quick"', '"quik"', "'quik'"),
-        ("[throughput.tiny]", "[througput.tiny]", "suite 'througput' is unknown; did you mean"),
-        ("[throughput.tiny]", "[throughput.tiny", "suite.toml is not valid TOML"),
-    ],
-)
-def test_a_mistake_in_a_workload_is_one_sentence(tmp_path, right, wrong, sentence):
-    with pytest.raises(SuiteError) as error:
-        read(tmp_path, WORKLOAD.replace(right, wrong, 1))
-    assert sentence in str(error.value)
-    assert "\n" not in str(error.value)
-
-
-TARGET = '[[targets]]\nworkload = "tiny"\nof = "gymnax"\nat_least'
-
-
-@pytest.mark.parametrize(
-    ("table", "sentence"),
-    [
-        ('[[targets]]\nof = "gymnax"', "targets.0.workload"),
-        (TARGET.replace("tiny", "tinny") + " = 2", "target 'tinny' is unknown; did you mean"),
-        (TARGET.replace("gymnax", "none") + " = 2", "library of a target 'none' is unknown"),
-        (f"{TARGET} = 0", "targets.0.at_least"),
-        (CHECK, "must give either mean_episode_length or "),
+        (WORKLOAD.replace(NUMBER, f"{NUMBER}\nnum_env = 10"), "throughput.tiny.num_env"),
+        (WORKLOAD.replace(NUMBER, "num_envs = 0"), "throughput.tiny.num_envs must be at least 1"),
+        (WORKLOAD.replace("quick", "quik"), "'quik'"),
+        (WORKLOAD.replace("throughput", "througput"), "'througput' is unknown; did you mean"),
+        (WORKLOAD.replace("tiny]", "tiny"), "suite.toml is not valid TOML"),
+        (f'{WORKLOAD}[[targets]]\nof = "gymnax"', "targets.0.workload"),
+        (f"{WORKLOAD}{TARGET} = 2".replace('"tiny"', '"tinny"'), "target 'tinny' is unknown"),
+        (f"{WORKLOAD}{TARGET} = 2".replace("gymnax", "none"), "of a target 'none' is unknown"),
+        (f"{WORKLOAD}{TARGET} = 0", "targets.0.at_least"),
+        (WORKLOAD + CHECK, "must give either mean_episode_length or "),
         (
-            f'{CHECK}mean_episode_return = -3\nwaived.gymnaxx = "other rules"',
+            f'{WORKLOAD}{CHECK}mean_episode_return = -3\nwaived.gymnaxx = "other rules"',
             "sanity_checks.cartpole-control.waived 'gymnaxx' is unknown",
         ),
     ],
 )
-def test_a_mistake_in_another_table_is_one_sentence(tmp_path, table, sentence):
+def test_a_mistake_is_one_sentence(tmp_path, text, sentence):
+    file = tmp_path / "suite.toml"
+    file.write_text(text)
     with pytest.raises(SuiteError) as error:
-        read(tmp_path, f"{WORKLOAD}\n{table}")
+        load(file)
     assert sentence in str(error.value)
     assert "\n" not in str(error.value)
 

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.harness.interleave import Budget, alternate
 from benchmarks.harness.libraries import DECLARED
+from benchmarks.harness.results import columns_of
 from benchmarks.harness.sanity import as_declared, check_sanity
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.harness.workloads import load
@@ -18,11 +19,10 @@ pytestmark = pytest.mark.usefixtures("sides_in_this_process")
 BUDGET = Budget(num_rounds=2, min_rounds=2)
 
 
-def measured(side, env, num_envs, num_steps):
+def measured(side, env, num_envs, num_steps, agent="random", num_seeds=None):
     """Run one side and hold it to its check from the first hundred episodes on."""
-    workload = Workload(
-        "throughput", "tiny", env, "random", num_envs, num_steps, (), num_steps=num_steps
-    )
+    workload = Workload("comparison", "tiny", env, agent, num_envs, num_steps, ())
+    workload = replace(workload, num_steps=num_steps, num_seeds=num_seeds)
     (outcome,) = alternate([as_declared(Case(side, workload))], BUDGET)
     check = load().sanity_check_of(workload)
     check_sanity(outcome, check and replace(check, num_episodes=100, tolerance=4 * check.tolerance))
@@ -38,6 +38,9 @@ def measured(side, env, num_envs, num_steps):
         pytest.param("myriad-plain", "snake", 64, 100, marks=pytest.mark.slow),
         pytest.param("myriad-plain", "bucket-brigade", 256, 48, marks=pytest.mark.slow),
         ("numpy", "bucket-brigade", 5, 1_200),
+        pytest.param("gymnasium", "cartpole-control", 1, 3_000, marks=pytest.mark.slow),
+        pytest.param("gymnasium-vector", "cartpole-control", 8, 400, marks=pytest.mark.slow),
+        pytest.param("gymnasium-sync", "cartpole-control", 8, 400, marks=pytest.mark.slow),
         ("myriad-plain", "examples.my_environment:HillCar", 64, 200),
         pytest.param("gymnax", "examples.my_environment:HillCar", 64, 200, marks=pytest.mark.slow),
     ],
@@ -52,19 +55,46 @@ def test_a_side_steps_the_environment_that_the_sanity_check_knows(side, env, num
     assert len(outcome.steps_per_s()) == 2
 
 
+@pytest.mark.slow
+def test_a_network_is_the_same_policy_in_every_library():
+    pytest.importorskip("gymnax")
+    ours, theirs = (
+        measured(side, "cartpole-control", 256, 100, agent="mlp-64-64")
+        for side in ("myriad-plain", "gymnax")
+    )
+    assert (ours.status, theirs.status) == ("ok", "ok")
+    lengths = [outcome.stats["mean_episode_length"] for outcome in (ours, theirs)]
+    assert lengths[0] == pytest.approx(lengths[1], abs=0.5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("side", "num_seeds"), [("myriad-plain", None), ("myriad", 2)])
+def test_ours_trains_for_the_steps_of_its_chunk_and_counts_those_of_all_seeds(side, num_seeds):
+    outcome = measured(side, "cartpole-control", 4, 256, agent="ppo", num_seeds=num_seeds)
+    assert (outcome.status, outcome.reason, outcome.prepared["num_steps"]) == ("ok", "", 256)
+    (rate, *_), (seconds, *_) = outcome.steps_per_s(), outcome.seconds
+    assert rate * seconds == pytest.approx((num_seeds or 1) * 4 * 256)
+    assert columns_of(outcome)["arm"] == (f"{num_seeds} seeds" if num_seeds else "")
+
+
 @pytest.mark.parametrize(
-    ("side", "env", "reason"),
+    ("side", "env", "changes", "reason"),
     [
-        ("gymnax", "snake", "libraries.toml gives no name of snake in envs of [gymnax]"),
-        ("numpy", "snake", "libraries.toml gives no name of snake in envs of [numpy]"),
-        ("myriad-plain", "examples.my_environment:Nothing", "Nothing"),
-        ("myriad-plain", "no_such_module:Env", "no_such_module"),
+        ("gymnax", "snake", {}, "libraries.toml gives no name of snake in envs of [gymnax]"),
+        ("numpy", "snake", {}, "libraries.toml gives no name of snake in envs of [numpy]"),
+        ("gymnasium-sync", "snake", {}, "no name of snake in envs of [gymnasium-sync]"),
+        ("gymnasium", "cartpole-control", {}, "a loop over one environment, not 4"),
+        ("gymnasium-async", "cartpole-control", {"num_envs": 17}, "would need as many processes"),
+        ("gymnasium-sync", "cartpole-control", {"agent": "mlp-64-64"}, "only random actions are"),
+        ("myriad-plain", "pendulum-control", {"agent": "mlp-64-64"}, "choose among a few actions"),
+        ("myriad-plain", "examples.my_environment:Nothing", {}, "Nothing"),
+        ("myriad-plain", "no_such_module:Env", {}, "no_such_module"),
     ],
 )
-def test_a_side_that_lacks_the_environment_refuses_in_a_sentence(side, env, reason):
+def test_what_a_side_does_not_measure_it_refuses_in_a_sentence(side, env, changes, reason):
     if side == "gymnax":
         pytest.importorskip("gymnax")
-    outcome = measured(side, env, 4, 4)
+    outcome = measured(side, env, **{"num_envs": 4, "num_steps": 4} | changes)
     assert outcome.status == "refused"
     assert reason in outcome.reason
 

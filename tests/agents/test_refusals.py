@@ -1,0 +1,79 @@
+"""What no learner is made with: a value out of its range, and parts that don't go together."""
+
+import numpy as np
+import pytest
+
+from myriad import create_config, make_env
+from myriad.agents import AGENTS, make_learner
+from myriad.errors import InvalidArgumentError
+from myriad.spaces import Box
+from tests.agents.plain_networks import Unplayed
+from tests.learners import SMALL, env_of
+
+OWN = "tests.agents.networks.own_networks"
+HYPERPARAMETERS = [
+    ("ppo", {"num_epochs": 2.0}, "num_epochs must be an integer from 1 to .*, but got 2.0"),
+    ("ppo", {"anneal_updates": "trainin"}, "'training' or None, but got 'trainin'"),
+    ("ppo", {"optimizer_epsilon": -1e-8}, "optimizer_epsilon must be .* at least 0"),
+    ("ppo", {"value_clip": "off"}, "value_clip must be .* above 0 or None, but got 'off'"),
+    ("ppo", {"value_clip": True}, "value_clip must be .* above 0 or None, but got True"),
+    ("ppo", {"activation": "tan"}, "did you mean 'tanh'"),
+    ("ppo", {"hidden_sizes": (0,)}, "hidden_sizes must be .*, each an integer from 1 to"),
+    ("ppo", {"gama": 0.9}, "'agent.gama' of ppo; did you mean 'agent.gamma'"),
+    ("pqn", {"learning_rate": 0.0}, "learning_rate must be a finite number above 0, but got 0.0"),
+    ("dqn", {"polyak": 1.5}, "polyak must be a number from 0 to 1, but got 1.5"),
+    ("sac", {"target_entropy": "auto"}, "must be a finite number or None, but got 'auto'"),
+    ("pqn", {"compute_dtype": "bf16"}, "unknown compute_dtype 'bf16'; did you mean 'bfloat16'"),
+    ("pqn", {"param_dtype": "float64"}, "unknown param_dtype 'float64'"),
+    ("pqn", {"output_dtype": 16}, "output_dtype must be a string, but got 16"),
+    ("pqn", {"loss_scaling": "static"}, "loss_scaling must be .* but got 'static'"),
+    ("pqn", {"loss_scaling": "off", "compute_dtype": "float16"}, "must be 'dynamic' with float16"),
+    ("pqn", {"loss_scaling": "off", "output_dtype": "float16"}, "must be 'dynamic' with float16"),
+    # Of 8 environments.
+    ("pqn", {"num_minibatches": 7}, "num_minibatches must divide .* = 64, but is 7"),
+    ("ppo", {"gradient_accumulation": 3}, "must divide a minibatch of 32 rows, but is 3"),
+    ("dqn", {"gradient_accumulation": 3}, "must divide a minibatch of 16 rows, but is 3"),
+    ("ppo", {"network": "gru", "gradient_accumulation": 8}, "must divide num_envs = 8 with"),
+]
+NETWORKS = [
+    ("snake", "ppo", {"network": "cnm"}, "did you mean 'cnn'"),
+    ("cartpole", "ppo", {"network": "cnn"}, r"network must suit .* of shape \[4\]"),
+    ("cartpole", "ppo", {"network": "attention"}, "network must suit observations"),
+    ("narrow", "ppo", {"network": "cnn"}, "at least 3 x 3 cells"),
+    ("snake", "ppo", {"attention": "chunked"}, "attention must be 'auto' with network 'mlp'"),
+    ("snake", "ppo", {"network": "cnn", "preserve_outputs": True}, "preserve_outputs must be"),
+    ("cartpole", "ppo", {"network": "gru", "preserve_outputs": True}, "preserve_outputs must be"),
+    ("cartpole", "ppo", {"network": "gru", "hidden_sizes": ()}, "must end in the GRU's width"),
+    ("cartpole", "dqn", {"network": "gru"}, "must be one without a memory with DQN, but got 'gru'"),
+    ("cartpole", "pqn", {"network": f"{OWN}:LSTM"}, "must be one without a memory with PQN"),
+    ("cartpole", "ppo", {"network": f"{OWN}:Growing"}, "network must return a carry as"),
+    ("snake", "ppo", {"network": f"{OWN}:Wide"}, r"to floats \[B, 4\].*\[B, 5\]"),
+    ("snake", "ppo", {"network": f"{OWN}:Moving"}, "keep all .* in `params`.* batch_stats"),
+    ("snake", "ppo", {"network": f"{OWN}:NoSize"}, "call with the output size.* TypeError"),
+    ("snake", "ppo", {"network": f"{OWN}:nothing"}, "a module of flax.linen.* returns None"),
+    ("snake", "ppo", {"network": f"{OWN}:Flatt"}, "can't be imported"),
+]
+
+
+@pytest.mark.parametrize(("agent", "options", "says"), HYPERPARAMETERS, ids=str)
+def test_a_hyperparameter_that_can_not_be_is_refused_by_name(agent, options, says):
+    learner = {f"agent.{name}": value for name, value in (SMALL[agent] | options).items()}
+    with pytest.raises(InvalidArgumentError, match=says):
+        create_config(env_of(agent), agent, num_envs=8, **learner)
+
+
+@pytest.mark.parametrize(("env", "agent", "options", "says"), NETWORKS, ids=str)
+def test_a_network_that_does_not_fit_is_refused(env, agent, options, says):
+    made = make_env("snake", height=2, width=9) if env == "narrow" else make_env(env)
+    with pytest.raises(InvalidArgumentError, match=says):
+        make_learner(agent, made, **options)
+
+
+# tests/training/test_trainer.py has every agent in every environment.
+@pytest.mark.parametrize(
+    ("agent", "actions"),
+    [("ppo", "a space of another kind"), ("sac", Box(-1.0, np.inf, (2,)))],
+)
+def test_actions_that_no_environment_of_ours_has_are_refused(agent, actions):
+    with pytest.raises(InvalidArgumentError, match=r"must be Discrete|a Box with bounds, but"):
+        AGENTS.load(agent).create(Unplayed(Box(0.0, 1.0, (2,)), actions))
