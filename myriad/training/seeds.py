@@ -11,17 +11,12 @@ from myriad.errors import InvalidArgumentError, shown
 from myriad.host import release_freed_memory
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig, require_values
-from myriad.training.loop import Report
-from myriad.training.memory import EPISODE_BYTES, least_needs
-from myriad.training.population import (
-    Population,
-    PopulationState,
-    SlotNeeds,
-    require_seeds,
-)
+from myriad.training.loop import Report, TrainState
+from myriad.training.memory import least_bytes
+from myriad.training.population import Population
 from myriad.training.programs import Flag, OnReport
 from myriad.training.trainer import Trainings
-from myriad.xla import require_room
+from myriad.xla import require_room_for
 
 # The most steps of all trainings of a device in one call: a few seconds, so that an interrupt
 # doesn't wait long. If one training alone has smaller chunks, these are smaller as well.
@@ -75,57 +70,39 @@ class SeedTrainings(Trainings):
         return f"{len(self.seeds)} seeds of {each}, {together} on {self.devices}"
 
     def compile(self, *, resumes: bool, meanwhile: Callable[[], None]) -> None:
-        config = self.programs.config
-        least = least_needs(config)
-        self._require_room(SlotNeeds(least.state + EPISODE_BYTES * config.eval_rollouts, 0))
+        least = least_bytes(self.programs.config)
+        if jax.default_backend() != "cpu":
+            least //= self.programs.num_devices
+        count = len(self.seeds)
+        require_room_for(count, count * least, what="seeds", at_most="fewer than")
         self.programs.compile(meanwhile)
         release_freed_memory()
-        needs = self.programs.needs(saves=True, resumes=resumes)
-        self._require_room(needs, at_most="at most about")
+        stated = self.programs.stated_bytes(saves=True, resumes=resumes)
+        require_room_for(count, stated, what="seeds")
 
-    def _require_room(self, needs: SlotNeeds, at_most: str = "fewer than") -> None:
-        population = self.programs
-        # All devices of a CPU share its memory. Each other device has its own.
-        share = 1 if jax.default_backend() == "cpu" else population.num_devices
-        num_devices = population.num_devices // share
+    def first_state(self) -> TrainState:
+        return self.begun(self.programs.first_state(self.seeds))
 
-        def remedy(room: int) -> str:
-            fits = needs.most(room, num_devices) * share
-            return f"{at_most} {fits:,} seeds fit" if fits else "not even one seed fits"
-
-        config = population.config
-        require_room(
-            f"{population.num_slots:,} seeds of num_envs = {config.num_envs:,} and eval_rollouts = "
-            f"{config.eval_rollouts:,}",
-            needs.bytes(-(-population.num_slots // share), num_devices),
-            remedy,
-        )
-
-    def first_state(self) -> PopulationState:
-        return tuple(map(self.begun, self.programs.first_state(self.seeds)))
-
-    def restored(self, checkpoints: Checkpoints, done: int) -> PopulationState:
+    def restored(self, checkpoints: Checkpoints, done: int) -> TrainState:
         # Unused slots of the last device are not saved.
         shapes = jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct((len(self.seeds), *leaf.shape[1:]), leaf.dtype),
             self.programs.state_shapes,
         )
-        saved = checkpoints.restore(done, shapes)
-        require_seeds(checkpoints.folder.parent, self.seeds, saved.key)
-        return self.programs.scattered(saved)
+        return self.programs.scattered(checkpoints.restore(done, shapes))
 
-    def to_save(self, state: PopulationState) -> Any:
+    def to_save(self, state: TrainState) -> Any:
         return self.programs.gathered(state)
 
     def run_window(
         self,
-        state: PopulationState,
+        state: TrainState,
         done: int,
         boundary: int,
         running: np.ndarray,
         on_report: OnReport,
         interrupted: Flag,
-    ) -> tuple[PopulationState, int]:
+    ) -> tuple[TrainState, int]:
         while done < boundary and not interrupted.is_set():
             count = min(self._chunk, boundary - done)
             begin = running & (done % self.programs.eval_every == 0)
@@ -138,9 +115,9 @@ class SeedTrainings(Trainings):
         return jax.tree.map(lambda leaf: leaf[index], report)
 
     def evaluate(
-        self, state: PopulationState, running: np.ndarray
+        self, state: TrainState, running: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, Any]:
         return self.programs.play(state, running)
 
-    def agents(self, state: PopulationState) -> Any:
-        return self.programs.agents(state)
+    def agents(self, state: TrainState) -> Any:
+        return self.programs.gathered(state.agent)
