@@ -29,7 +29,7 @@ from myriad.training.loop import Report
 from myriad.training.memory import compile_within_memory, shortage_named
 from myriad.training.metrics import History, bad_parts, evaluation_row, row_of_window, training_row
 from myriad.training.programs import Flag, OnReport
-from myriad.training.results import SeedResults, Timings, TrainingResults
+from myriad.training.results import Timings, TrainingResults
 from myriad.training.run_folder import RunFolder, lines_of, rows_of
 from myriad.xla import default_dtype, matmul_precision
 
@@ -197,7 +197,8 @@ class Trainer:
         spent = (compile_s, run.seconds["train"], run.seconds["evaluate"])
         total_s = time.perf_counter() - start
         stopped = "callback" if run.update < run.num_updates else "end"
-        results = TrainingResults(
+        newest = {row.get("seed"): row["eval_return"] for row in run.rows}
+        return TrainingResults(
             agents,
             History([training_row(row) for row in run.rows]),
             History([evaluation_row(row) for row in run.rows]),
@@ -205,14 +206,8 @@ class Trainer:
             Timings(*spent, total_s, self._rate()),
             self.folder.path,
             stopped if self._running.any() else "target",
-        )
-        if self.config.seeds is None:
-            return results
-        newest = {row["seed"]: row["eval_return"] for row in run.rows}
-        return SeedResults(
-            **vars(results),
-            seeds=tuple(self.config.seeds),
-            final_returns=tuple(newest[seed] for seed in self.config.seeds),
+            seeds=tuple(self.config.seeds or [self.config.seed]),
+            final_returns=tuple(newest[seed] for seed in run.seeds),
             reached_target=tuple(np.logical_not(self._running).tolist()),
         )
 

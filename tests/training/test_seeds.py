@@ -19,7 +19,7 @@ from myriad.errors import DivergedError, InvalidArgumentError
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig
 from myriad.training.population import Population
-from myriad.training.results import SeedResults
+from myriad.training.results import TrainingResults
 from myriad.training.run_folder import RunFolder
 from myriad.xla import most_bytes
 
@@ -133,7 +133,7 @@ def test_a_seed_that_reaches_the_target_stops_and_the_others_go_on(many, tmp_pat
 def test_seeds_side_by_side_in_a_device_keep_their_mapping_when_resumed(tmp_path):
     results = train(small_config(mapping="vmap"), tmp_path / "run", seeds=SEEDS)
     again = resume(tmp_path / "run")
-    assert isinstance(again, SeedResults)
+    assert again.seeds == SEEDS
     assert again.config.mapping == "vmap"
     assert again.final_returns == results.final_returns
     assert_same_bits(again.agent_state, results.agent_state)
@@ -209,7 +209,7 @@ def test_seeds_in_python_are_held_to_their_range(tmp_path):
             train(small_config(), tmp_path / "run", seeds=seeds)  # pyright: ignore[reportArgumentType]
     with pytest.raises(InvalidArgumentError, match="seed must be among the seeds"):
         train(small_config(seed=9), tmp_path / "run", seeds=range(2))
-    with pytest.raises(InvalidArgumentError, match="make_train gets its seed as a key"):
+    with pytest.raises(InvalidArgumentError, match="seeds must be None for make_train"):
         make_train(small_config(seeds=range(2)))
     on_host = create_config("cartpole", "dqn", **{"agent.replay_memory": "host"})
     with pytest.raises(InvalidArgumentError, match=r"^agent\.replay_memory must be 'device'"):
@@ -229,10 +229,9 @@ def test_seeds_that_do_not_fit_are_refused_with_a_number_that_does(tmp_path, mon
     config = small_config(num_envs=1024)
     population = Population(config, 16)
     population.compile()
-    needs = population.needs(saves=True)
-    room = most_bytes(needs.bytes(10, 2))
+    room = most_bytes(population.stated_bytes(saves=True) * 10 // 16)
     monkeypatch.setattr(hardware, "host_memory", lambda: (room, room))
-    says = r"16 seeds of num_envs = 1,024 .* at most about 8 seeds fit"  # as many on each device
+    says = r"16 seeds need .* at most about 9 seeds fit"
     with pytest.raises(InvalidArgumentError, match=says):
         train(config, tmp_path / "run", seeds=range(16))
     assert not (tmp_path / "run").exists()
@@ -241,7 +240,7 @@ def test_seeds_that_do_not_fit_are_refused_with_a_number_that_does(tmp_path, mon
 def test_results_tell_the_mean_over_seeds_with_its_interval():
     def results(*returns):
         some: Any = dict.fromkeys(("agent_state", "training", "evaluations", "config", "timings"))
-        return SeedResults(
+        return TrainingResults(
             **some,
             run_folder=Path(),
             stopped="end",
