@@ -148,7 +148,7 @@ def test_a_file_that_cannot_be_read_is_refused_by_every_command(make, named, ref
         ("ppo", ["--comple"], "--compile, --no-compile"),
         ("ppo", ["--wandb-name", "x"], "--wandb-name is for a run that logs to"),
         ("pid", ["--bf16"], "--bf16 is for agents with a network"),
-        ("random", ["--batch-size", "8"], "--batch-size is for agents that learn"),
+        ("random", ["--batch-size", "8"], "--batch-size is for agents with batches"),
     ],
 )
 def test_a_flag_that_cannot_be_used_is_refused(agent, flags, named, refused):
