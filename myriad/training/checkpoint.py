@@ -308,7 +308,7 @@ def _damage(path: Path) -> str | None:
     # Orbax doesn't notice all damage, and reports what it notices in different ways.
     try:
         sums = json.loads(readable(path / _CHECKSUMS).read_text(encoding="utf-8"))
-        changed = [name for name, saved in sums.items() if not _is_as_saved(path / name, saved)]
+        changed = [name for name, saved in sums.items() if _checksum(path / name) != saved]
         if _ROWS not in sums:
             changed = [_CHECKSUMS]
     except OSError as error:
@@ -323,17 +323,7 @@ def _damage(path: Path) -> str | None:
 
 
 def _checksum(path: Path) -> str:
-    """Return what distinguishes a file's content: its SHA-256 and its size in bytes."""
-    return f"{_digest(path)} {path.stat().st_size}"
-
-
-def _is_as_saved(path: Path, checksum: str) -> bool:
-    digest, _, size = checksum.partition(" ")
-    # A file of another size is not read, since it may be as large as the disk.
-    return regular(path).stat().st_size == int(size) and _digest(path) == digest
-
-
-def _digest(path: Path) -> str:
+    """Return the SHA-256 of a file. A pipe is not read, since it might never end."""
     with regular(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -406,19 +406,15 @@ def _made(given: dict[str, Any]) -> TrainingConfig:
             )
         require(name, given[name], kind)
     added = _of_preset(given)
-    whose = f" of preset {given.get('preset')!r}"
-    names = {name: f"{name}{whose}" for name in added}
-    # Some errors name an option without its owner.
-    names |= {name.rpartition(".")[2]: f"{name}{whose}" for name in added}
     try:
         _require_known(added)
         config = _filled({**added, **given})
-    except UnknownNameError as error:
-        if error.name in added or error.name.partition(".")[2] in added:
+    except InvalidArgumentError as error:
+        named = error.name if isinstance(error, UnknownNameError) else error.field
+        # Some errors name an option without its owner.
+        if str(named).rpartition(".")[2] in {name.rpartition(".")[2] for name in added}:
             raise InvalidArgumentError(f"preset {given['preset']!r}: {error}") from None
         raise
-    except InvalidArgumentError as error:
-        raise error.renamed(names) from None
     config.__dict__["given"] = given
     return config
 
@@ -427,10 +423,6 @@ def _require_known(fields: Iterable[str]) -> None:
     for name in fields:
         if name in FIELDS or name.startswith(("agent.", "env.")):
             continue
-        if name == "run_folder":
-            raise InvalidArgumentError(
-                name, "is of a run: call train_and_evaluate(config, run_folder=...)."
-            )
         known = [each for each in FIELDS if not each.endswith("_options")]
         raise UnknownNameError("field", name, [*known, "agent.<hyperparameter>", "env.<parameter>"])
 

@@ -98,7 +98,6 @@ class LearningLoop:
         env: the environment.
         learner: the agent.
         num_envs: environments in parallel.
-        params: environment parameters other than `env.default_params`.
         num_devices: devices that train together, `D`.
 
     Attributes:
@@ -109,19 +108,11 @@ class LearningLoop:
         InvalidArgumentError: the devices can't share the training.
     """
 
-    def __init__(
-        self,
-        env: Environment,
-        learner: Learner,
-        num_envs: int,
-        params: Any = None,
-        *,
-        num_devices: int = 1,
-    ):
+    def __init__(self, env: Environment, learner: Learner, num_envs: int, *, num_devices: int = 1):
         self.learner = learner_of_device(learner, num_envs, num_devices)
         self.num_envs = num_envs
         self.num_devices = num_devices
-        self.envs = VectorEnv(env, num_envs, params)
+        self.envs = VectorEnv(env, num_envs)
         # A machine with fewer devices than the training was begun on has one device do all.
         self.num_present = num_devices if num_devices <= jax.device_count() else 1
         self._mesh = Mesh(np.array(jax.devices()[: self.num_present]), (DEVICE,))
@@ -148,13 +139,8 @@ class LearningLoop:
         packed = jnp.stack(values) if values else jnp.zeros(0, jnp.float32)
         agent = self._with(packed).init(jax.random.fold_in(key, _AGENT), self._envs_per_device)
         keys = self.keys(jax.random.fold_in(key, _ENVIRONMENTS))
-        first = self._device * self._envs_per_device
-        own_params = tuple(
-            jax.lax.dynamic_slice_in_dim(leaf, first, self._envs_per_device)
-            for leaf in self.envs.params.own
-        )
         zeros = {name: jnp.zeros((), jnp.float32) for name in self.learner.metric_names}
-        batch_state = self.envs.reset(keys, own_params)
+        batch_state = self.envs.reset(keys)
         return TrainState(key, Counter.of(0), agent, batch_state, zeros, packed)
 
     def jitted(self, *, donate: bool = True) -> tuple[Any, Any]:

@@ -18,7 +18,7 @@ from myriad import settings
 from myriad.counters import Counter
 from myriad.host import collector_paused
 from myriad.random import make_key
-from myriad.timing import Comparison, compare
+from myriad.timing import compare
 from myriad.training.config import TrainingConfig
 from myriad.training.evaluation import Evaluation, Infos, evaluation_key
 from myriad.training.loop import LearningLoop, Report, TrainState
@@ -246,25 +246,24 @@ class Halves:
         return np.int32(self._before), np.bool_(True)  # noqa: FBT003
 
 
-def measure_halves(config: TrainingConfig) -> Comparison:
-    """Time collecting (`a`) and learning (`b`) in alternation on one device.
+def collect_share(config: TrainingConfig) -> float:
+    """Time collecting and learning in alternation on one device.
+
+    Returns:
+        the share of an update that collecting takes, from 0 to 1.
 
     Raises:
         InvalidArgumentError: the agent has no `collect` and `learn`.
     """
     halves = Halves(config)
     state, experience = halves.arguments()
-    return compare(
+    timed = compare(
         functools.partial(halves.collect, state),
         functools.partial(halves.learn, state, experience),
         num_pairs=_NUM_PAIRS,
         min_sample_s=0.02,
     )
-
-
-def collect_share(halves: Comparison) -> float:
-    """Return the share of an update that collecting takes, from 0 to 1."""
-    return 1 / (1 + halves.b_over_a)
+    return 1 / (1 + timed.b_over_a)
 
 
 def _called_under(

@@ -8,7 +8,7 @@ import pytest
 
 from myriad import create_config, resume, train_and_evaluate
 from myriad.errors import InvalidArgumentError
-from myriad.training.callbacks import Callback, require_callbacks
+from myriad.training.callbacks import Callback
 
 SEEDS = (3, 4)
 
@@ -225,20 +225,6 @@ def test_a_callback_that_fails_at_the_start_leaves_no_folder(tmp_path):
         train(tmp_path / "run", events, Refuses())
     assert [name for name, *_ in events.events] == ["start", "end"]
     assert not (tmp_path / "run").exists()
-
-
-def test_a_method_that_is_no_hook_but_looks_like_one_is_named(tmp_path):
-    class Misspelt(Callback):
-        def on_updates(self, run): ...
-
-        def on_my_own(self): ...
-
-    with pytest.warns(UserWarning, match="never called") as found:
-        require_callbacks([Events(), Misspelt()])
-    assert [str(each.message) for each in found] == [
-        "Misspelt.on_my_own is never called.",
-        "Misspelt.on_updates is never called; did you mean on_update?",
-    ]
 
 
 @pytest.mark.parametrize("callbacks", [5, [Callback], [Callback(), print]])

@@ -5,12 +5,11 @@ The trainer calls those of `built_in.py` and then yours.
 
 import dataclasses
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from myriad.errors import InvalidArgumentError, closest, shown
+from myriad.errors import InvalidArgumentError, shown
 from myriad.training.config import TrainingConfig
 
 Row = dict[str, Any]
@@ -126,22 +125,9 @@ class Callback:
 
 
 def require_callbacks(callbacks: Sequence[Callback]) -> None:
-    """Raise InvalidArgumentError unless each is a callback, and not its class.
-
-    A method that looks like one that a training calls, such as `on_updates`, gives a warning.
-    """
-    called = [name for name in vars(Callback) if name.startswith("on_")]
+    """Raise InvalidArgumentError unless each is a callback, and not its class."""
     for each in callbacks:
         if not isinstance(each, Callback):
             raise InvalidArgumentError(
                 "callbacks", f"must be a list of instances of Callback, but got {shown(each)}."
             )
-        for name in dir(type(each)):
-            if name.startswith("on_") and name not in called:
-                close = closest(name, called)
-                warnings.warn(
-                    f"{type(each).__name__}.{name} is never called"
-                    f"{f'; did you mean {close}?' if close else '.'}",
-                    UserWarning,
-                    stacklevel=4,
-                )
