@@ -33,12 +33,12 @@ from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig, make_config, require_values
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
 from myriad.training.loop import LearningLoop
-from myriad.training.memory import compile_evaluation, require_restorable, shortage_named
+from myriad.training.memory import EPISODE_BYTES, MANY, require_restorable, shortage_named
 from myriad.training.programs import CompiledTraining
 from myriad.training.results import TrainingResults, slot_of
 from myriad.training.run_folder import RunFolder
-from myriad.training.trainer import Trainer, Trainings, environment_record
-from myriad.xla import result_shapes
+from myriad.training.trainer import Trainer, environment_record
+from myriad.xla import Stated, require_room_for, result_shapes
 
 # Seconds within which another host must see a folder that process 0 made.
 _SEEN_S = 10.0
@@ -244,17 +244,22 @@ def evaluate(
     else:
         _require_state(config, agent_state)
     key = key_alone(seed)
+    evaluation = Evaluation(
+        config.environment, config.learner, num_episodes, max_steps=config.eval_max_steps
+    )
+    returns = jax.jit(evaluation.returns)
     if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((agent_state, key))):
         # Inside your own traced program, memory can't be checked here.
-        evaluation = Evaluation(
-            config.environment,
-            config.learner,
-            num_episodes,
-            max_steps=config.eval_max_steps,
-        )
-        return jax.jit(evaluation.returns)(agent_state, key)[0]
+        return returns(agent_state, key)[0]
     with shortage_named():
-        compiled = compile_evaluation(config, num_episodes, agent_state, key)
+        if num_episodes > MANY:
+            least = EPISODE_BYTES * num_episodes
+            require_room_for(num_episodes, least, what="episodes", at_most="fewer than")
+        compiled = returns.lower(agent_state, key).compile()
+        release_freed_memory()
+        # The agent's state is in memory already, so only the rest counts.
+        beside = Stated.of(compiled).beside_arguments
+        require_room_for(num_episodes, beside, what="episodes")
         return jax.block_until_ready(compiled(agent_state, key)[0])
 
 
@@ -368,9 +373,9 @@ def load_agent(
     one = result_shapes(jax.jit(loop.init).trace(make_key(config.seed)))
     shapes = one
     if is_of_many:
-        from myriad.training.population import saved_shapes
-
-        shapes = saved_shapes(one, len(seeds))
+        shapes = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct((len(seeds), *leaf.shape), leaf.dtype), one
+        )
     require_restorable(folder.path, shapes)
     state = checkpoints.read_newest(lambda update: checkpoints.restore(update, shapes))
     if state is None:
@@ -394,15 +399,16 @@ def _trainer(
     start: Any,
 ) -> Trainer:
     if config.seeds is None:
-        trainings = Trainings(CompiledTraining(config), start=start)
+        trainings = CompiledTraining(config)
     else:
         from myriad.training.seeds import SeedTrainings
 
-        trainings = SeedTrainings(config, start)
+        trainings = SeedTrainings(config)
     built_in = built_in_callbacks(
         config, folder, quiet=quiet, profile_chunks=profile_chunks, settings=settings
     )
-    return Trainer(trainings, folder, [*built_in, *callbacks], quiet=quiet, settings=settings)
+    every = [*built_in, *callbacks]
+    return Trainer(trainings, folder, every, start=start, quiet=quiet, settings=settings)
 
 
 def _require_state(config: TrainingConfig, agent_state: Any) -> None:

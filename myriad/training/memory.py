@@ -17,11 +17,10 @@ from myriad.hardware import available_bytes, resolve_platform
 from myriad.host import release_freed_memory
 from myriad.random import make_key
 from myriad.training.config import TrainingConfig
-from myriad.training.evaluation import Evaluation
 from myriad.training.loop import LearningLoop
-from myriad.training.programs import CompiledTraining, product_bytes
 from myriad.xla import (
     Stated,
+    equations,
     is_on_host,
     readable_bytes,
     require_room,
@@ -42,7 +41,7 @@ _RESTORING_SHARE = 1.05
 _RESTORING = 64 << 20
 # From this size on, look at the shapes first: tracing an impossible size raises an unclear error.
 # Below it, that would only trace twice.
-_MANY = 1 << 20
+MANY = 1 << 20
 
 
 def state_size(config: TrainingConfig) -> tuple[int, int]:
@@ -73,34 +72,19 @@ def _state_bytes(config: TrainingConfig, num_envs: int) -> int:
 def least_bytes(config: TrainingConfig) -> int:
     """Return a lower bound of the bytes that a training holds, from its shapes."""
     fixed, per_env = state_size(config)
-    return fixed + per_env * config.num_envs + EPISODE_BYTES * config.eval_rollouts
+    one = fixed + per_env * config.num_envs + EPISODE_BYTES * config.eval_rollouts
+    # Seeds are spread over all devices, and those of a CPU share its memory.
+    seeds = len(config.seeds or [config.seed])
+    return one * seeds if resolve_platform() == "cpu" else one * -(-seeds // jax.device_count())
 
 
-def program_bytes(training: CompiledTraining, *, saves: bool = False, resumes: bool = False) -> int:
-    """Return the most bytes that a training's programs hold at once, from the compiler's figures.
-
-    Args:
-        training: the training, compiled. Its state is included.
-        saves: whether checkpoints are saved.
-        resumes: whether it begins with a checkpoint.
-    """
-    init, run = Stated.of(training.init), Stated.of(training.run)
-    is_cpu = resolve_platform() == "cpu"
-    # The figures are those of one device, and all devices of a CPU share its memory.
-    num_devices = training.loop.num_present if is_cpu else 1
-    # The state is donated, so most results of a call reuse the memory of its arguments.
-    copied = COPIES * training.product_bytes if is_cpu else 0
-    beside = [
-        num_devices * (init.arguments + init.temporaries),
-        num_devices * (run.beside_arguments + copied),
-        Stated.of(training.evaluate).beside_arguments,
-    ]
-    # On other devices, a checkpoint is made in the host's memory and not where the state lies.
-    if is_cpu and saves:
-        beside.append(round(SAVING_SHARE * bytes_of(training.state_shapes)))
-    if is_cpu and resumes:
-        beside.append(restoring_bytes(bytes_of(training.state_shapes)))
-    return num_devices * init.results + max(beside)
+def product_bytes(traced: jax.stages.Traced) -> int:
+    """Return the bytes of the largest matrix that a program multiplies."""
+    products = (
+        each for each in equations(traced.jaxpr.jaxpr) if str(each.primitive) == "dot_general"
+    )
+    matrices: Any = [operand.aval for product in products for operand in product.invars]
+    return max((x.size * x.dtype.itemsize for x in matrices), default=0)
 
 
 def call_bytes(traced: jax.stages.Traced, compiled: jax.stages.Compiled) -> int:
@@ -111,7 +95,7 @@ def call_bytes(traced: jax.stages.Traced, compiled: jax.stages.Compiled) -> int:
     return stated.arguments + stated.beside_arguments + copied
 
 
-def restoring_bytes(state: int) -> int:
+def restoring_bytes(state: float) -> int:
     """Return the bytes that restoring a checkpoint holds in addition to a state of so many."""
     return round(_RESTORING_SHARE * state) + _RESTORING
 
@@ -122,7 +106,7 @@ def bytes_of(tree: Any) -> int:
 
 
 def compile_within_memory(
-    training: CompiledTraining,
+    training: Any,
     *,
     limit: int | None = None,
     saves: bool = False,
@@ -134,7 +118,7 @@ def compile_within_memory(
     """Compile a training's programs, unless it doesn't fit into memory.
 
     Args:
-        training: the training, not compiled yet.
+        training: the training, not compiled yet: a `CompiledTraining`, or `SeedTrainings`.
         limit: see `myriad.hardware.available_bytes`.
         saves: whether checkpoints are saved.
         resumes: whether it begins with a checkpoint.
@@ -155,39 +139,20 @@ def compile_within_memory(
     is_compiled = config.compile_mode == "aot"
 
     def require_fit(stated: int, at_most: str) -> int:
-        room = available_bytes(limit)
-        remedy = functools.partial(_what_fits, config, stated, at_most)
-        require_room(subject or _settings(config), stated, remedy, room)
+        if config.seeds is not None:
+            require_room_for(len(config.seeds), stated, what="seeds", at_most=at_most)
+        else:
+            remedy = functools.partial(_what_fits, config, stated, at_most)
+            require_room(subject or _settings(config), stated, remedy, available_bytes(limit))
         return stated
 
-    if by_shapes_first or max(sizes) > _MANY or not is_compiled:
+    if by_shapes_first or max(sizes) > MANY or not is_compiled or config.seeds is not None:
         require_fit(least_bytes(config), "fewer than")
     training.compile(meanwhile)
     release_freed_memory()
     if not is_compiled:
         return least_bytes(config)
-    return require_fit(program_bytes(training, saves=saves, resumes=resumes), "at most about")
-
-
-def compile_evaluation(
-    config: TrainingConfig, num_episodes: int, agent_state: Any, key: jax.Array
-) -> jax.stages.Compiled:
-    """Compile `Evaluation.returns` of an agent, unless it doesn't fit into memory.
-
-    Raises:
-        InvalidArgumentError: it doesn't fit. The message says how many episodes would.
-    """
-    if num_episodes > _MANY:
-        least = EPISODE_BYTES * num_episodes
-        require_room_for(num_episodes, least, what="episodes", at_most="fewer than")
-    evaluation = Evaluation(
-        config.environment, config.learner, num_episodes, max_steps=config.eval_max_steps
-    )
-    compiled = jax.jit(evaluation.returns).lower(agent_state, key).compile()
-    release_freed_memory()
-    # The agent's state is in memory already, so only the rest counts.
-    require_room_for(num_episodes, Stated.of(compiled).beside_arguments, what="episodes")
-    return compiled
+    return require_fit(training.stated_bytes(saves=saves, resumes=resumes), "at most about")
 
 
 @contextlib.contextmanager

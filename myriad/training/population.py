@@ -23,8 +23,13 @@ from myriad.ranges import INT32, Integer, ranges_of
 from myriad.training.config import TrainingConfig, default_mapping
 from myriad.training.evaluation import Evaluation, Infos, evaluation_key
 from myriad.training.loop import LearningLoop, Report, TrainState, traced_names
-from myriad.training.memory import COPIES, SAVING_SHARE, bytes_of, restoring_bytes
-from myriad.training.programs import product_bytes
+from myriad.training.memory import (
+    COPIES,
+    SAVING_SHARE,
+    bytes_of,
+    product_bytes,
+    restoring_bytes,
+)
 from myriad.xla import (
     Stated,
     holds_keys,
@@ -414,28 +419,26 @@ class Population:
             resumes: whether it begins with a checkpoint.
         """
         is_cpu = resolve_platform() == "cpu"
-        state = bytes_of(self.state_shapes) // self.num_devices
-        # What grows with the slots of a device, and what doesn't.
-        scaling, fixed = [], [0]
+        slots = self._slots_per_device if num_slots is None else num_slots
+        share = slots / self._slots_per_device
+        state = bytes_of(self.state_shapes) / self.num_devices
+        held = []
         programs = self._programs.values()
         for largest, program in zip(self._product_bytes, programs, strict=True):
             stated = Stated.of(program)
             temporaries = stated.temporaries + (COPIES * largest if is_cpu else 0)
             # With "map" one slot runs at a time, but all states are copied although donated.
-            copied = min(temporaries, state) if self.mapping == "map" else temporaries
-            scaling.append(state + stated.results - stated.aliases + copied)
-            fixed.append(temporaries - copied)
+            of_slots = min(temporaries, state) if self.mapping == "map" else temporaries
+            of_all = state + stated.results - stated.aliases + of_slots
+            held.append(share * of_all + temporaries - of_slots)
         # On other devices, a checkpoint is made in the host's memory and not where the states lie.
         if is_cpu and saves:
             joined = state if self.num_devices > 1 else 0
-            scaling.append(state + joined + round(SAVING_SHARE * state))
+            held.append(share * (state + joined + SAVING_SHARE * state))
         if is_cpu and resumes:
-            scaling.append(2 * state + restoring_bytes(state))
-        per_slot = -(-max(scaling) // self._slots_per_device)
-        if num_slots is not None:
-            return num_slots * per_slot + max(fixed)
-        each = self._slots_per_device * per_slot + max(fixed)
-        return each * self.num_devices if is_cpu else each
+            held.append(share * (2 * state + restoring_bytes(state)))
+        num_devices = self.num_devices if is_cpu and num_slots is None else 1
+        return round(num_devices * max(held))
 
     def _of_slots(self, name: str, values: Any, kind: type[np.generic]) -> np.ndarray:
         """Return a value for each slot as an array of a kind, with zeros for unused slots."""
@@ -451,13 +454,6 @@ class Population:
                 name, f"must be from 0 to {INT32:,}, but got {shown(array.tolist())}."
             )
         return np.pad(array.astype(kind), (0, self._padded - self.num_slots))
-
-
-def saved_shapes(one: TrainState, num_trainings: int) -> TrainState:
-    """Return the shapes of a checkpoint of `M` trainings, from those of one training."""
-    return jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct((num_trainings, *leaf.shape), leaf.dtype), one
-    )
 
 
 def _words_of_seeds(seeds: Sequence[int] | np.ndarray, count: int) -> np.ndarray:

@@ -62,8 +62,7 @@ class RunFolder:
         with folder.held():
             if (path / "config.toml").exists():
                 raise InvalidArgumentError(
-                    f"run folder {path} already holds a run: name another folder, or go on with "
-                    f"`myriad train --resume {path}`."
+                    f"run folder {path} already holds a run: name another folder, or resume it."
                 )
             with replacing(path / "environment.json") as new:
                 new.write_text(json.dumps(environment, indent=2), encoding="utf-8")
@@ -108,7 +107,7 @@ class RunFolder:
         if self._is_in_place is not None and not self._is_in_place():
             raise RunFolderLostError(
                 f"run folder {self.path} was removed, moved or replaced while the run trained; "
-                "if you moved it, `myriad train --resume` with its new name goes on."
+                "if you moved it, resume it by its new name."
             ) from cause
 
     def config_toml(self) -> str:

@@ -76,10 +76,10 @@ def test_each_seed_has_its_rows_and_its_agent_which_are_those_of_the_training_al
 def test_an_interrupted_run_resumes_to_the_bits_of_one_that_was_not(many, tmp_path, monkeypatch):
     append = RunFolder.append
 
-    def interrupted(folder, row):
+    def interrupted(folder, row, *file):
         if row["update"] == 16:
             signal.raise_signal(signal.SIGINT)
-        append(folder, row)
+        append(folder, row, *file)
 
     folder = RunFolder(tmp_path / "run")
     monkeypatch.setattr(RunFolder, "append", interrupted)
