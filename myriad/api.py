@@ -1,7 +1,6 @@
 """The functions that a researcher calls: `create_config`, `train_and_evaluate` and others."""
 
 import contextlib
-import dataclasses
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,12 +32,12 @@ from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig, make_config, require_values
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
 from myriad.training.loop import LearningLoop
-from myriad.training.memory import EPISODE_BYTES, MANY, require_restorable, shortage_named
+from myriad.training.memory import EPISODE_BYTES, MANY, bytes_of, restoring_bytes, shortage_named
 from myriad.training.programs import CompiledTraining
 from myriad.training.results import TrainingResults, slot_of
 from myriad.training.run_folder import RunFolder
 from myriad.training.trainer import Trainer, environment_record
-from myriad.xla import Stated, require_room_for, result_shapes
+from myriad.xla import Stated, require_room, require_room_for, result_shapes
 
 # Seconds within which another host must see a folder that process 0 made.
 _SEEN_S = 10.0
@@ -376,7 +375,13 @@ def load_agent(
         shapes = jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct((len(seeds), *leaf.shape), leaf.dtype), one
         )
-    require_restorable(folder.path, shapes)
+    if hardware.resolve_platform() == "cpu":
+        state_bytes = bytes_of(shapes)
+        require_room(
+            f"the arrays of the checkpoint in {folder.path}",
+            state_bytes + restoring_bytes(state_bytes),
+            lambda _: "load it where there is more",
+        )
     state = checkpoints.read_newest(lambda update: checkpoints.restore(update, shapes))
     if state is None:
         raise InvalidArgumentError(
@@ -453,9 +458,7 @@ def _require_runnable(call: str, config: TrainingConfig, profile_chunks: int) ->
 
 def _require_same_training(call: str, config: TrainingConfig, profile_chunks: int) -> None:
     """Raise InvalidArgumentError unless several processes can train together, and the same."""
-    facts: dict[str, Any] = {"the call": call} | dataclasses.asdict(config)
-    for owner in ("env", "agent"):
-        facts |= {f"{owner}.{name}": value for name, value in facts.pop(f"{owner}_options").items()}
+    facts = {"the call": call} | config.fields()
     facts |= {f"the version of {name}": each for name, each in hardware.package_versions().items()}
     facts["XLA_FLAGS"] = " ".join(xla_flags())
     distributed.require_equal(facts)

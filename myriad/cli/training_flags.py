@@ -6,7 +6,6 @@ overrides variables and `.env`.
 
 import contextlib
 import dataclasses
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -100,11 +99,6 @@ class TrainingFlags(config_flags(*NAMES), XlaFlags):
     given: tyro.conf.Suppress[dict[str, str]] = dataclasses.field(default_factory=dict)
     """The flags that were given, as you wrote them, by name. `--no-compile` is one of `compile`."""
 
-    @functools.cached_property
-    def settings(self) -> Settings:
-        """The settings of variables and `.env`, read once."""
-        return Settings.read()
-
     def training(self) -> TrainingConfig:
         """Return the training that flags, file and settings describe; see `described`."""
         return self.described()[0]
@@ -174,7 +168,7 @@ class TrainingFlags(config_flags(*NAMES), XlaFlags):
                 f"{self.given[_SWITCH_OF[name]]} and {self.given[name]} say the same, so only one "
                 "of them can be given."
             )
-        settings = self.settings
+        settings = Settings.read()
         # A setting of `.env` may be meant for trainings with another network, so it is not refused.
         of_settings, useless = fields_of(settings.switches(), agent, network)
         layers = [

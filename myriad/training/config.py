@@ -677,28 +677,21 @@ def _plain(name: str, value: Any) -> Any:
     """
     if isinstance(value, Mapping):
         return {key: _plain(f"{name}.{key}", each) for key, each in value.items()}
-    # By its name, since a configuration is read without JAX.
-    if str(getattr(value, "dtype", "")).startswith("key<"):
-        raise InvalidArgumentError(
-            name, "must be a number or a list, but got a JAX key: give the seed itself."
-        )
     if isinstance(value, type):  # such as numpy.float32, which has the attributes of an array
         return value
-    shape = getattr(value, "shape", None)
-    is_vector = hasattr(value, "tolist") and shape is not None and len(shape) == 1
-    if is_vector or isinstance(value, list | tuple | range):
+    shape = getattr(value, "shape", None) or ()
+    # By the name of its dtype, since a configuration is read without JAX.
+    if len(shape) > 1 or str(getattr(value, "dtype", "")).startswith("key<"):
+        raise InvalidArgumentError(
+            name, f"must be a number or a list, but got an array {shown(value)}."
+        )
+    if shape or isinstance(value, list | tuple | range):
         if len(value) > _MOST_ITEMS:
             raise InvalidArgumentError(
                 name, f"must be a list of at most {_MOST_ITEMS:,} items, but got {len(value):,}."
             )
         return [_plain(name, each) for each in value]
-    if not hasattr(value, "item"):
-        return value
-    if shape:
-        raise InvalidArgumentError(
-            name, f"must be a number or a list, but got an array of shape {shape}."
-        )
-    return value.item()
+    return value.item() if hasattr(value, "item") else value
 
 
 def _parsed(text: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from myriad.envs.vector import BatchState, Transition, VectorEnv
 from myriad.errors import InvalidArgumentError
 from myriad.random import make_key
 from myriad.ranges import ranges_of
-from myriad.xla import holds_keys, is_on_host, output_fusion, put_everywhere, result_shapes
+from myriad.xla import is_on_host, output_fusion, put_everywhere, result_shapes
 
 # Folded into a key for each purpose, so that no two draws share a stream.
 _AGENT, _ENVIRONMENTS, _UPDATE = range(3)
@@ -144,17 +144,11 @@ class LearningLoop:
         return TrainState(key, Counter.of(0), agent, batch_state, zeros, packed)
 
     def jitted(self, *, donate: bool = True) -> tuple[Any, Any]:
-        """Return `init` and `run` as jitted functions. `init` takes a key or a seed, and options.
-
-        A seed keeps only 32 bits when traced. To keep all 64, call `make_key` and pass the key.
+        """Return `init` and `run` as jitted functions.
 
         Args:
             donate: give the state's memory to the next state. Otherwise each call copies it.
         """
-
-        def init_from(seed: jax.Array, options: Mapping[str, Any] | None = None) -> TrainState:
-            return self.init(seed if holds_keys(seed) else make_key(seed), options)
-
         shardings: dict[str, Any] = {}
         of_init: dict[str, Any] = {}
         if self.num_present > 1:
@@ -164,17 +158,16 @@ class LearningLoop:
                 "in_shardings": (self.placement, everywhere, everywhere),
                 "out_shardings": (self.placement, everywhere),
             }
-        init = jax.jit(init_from, **of_init)
-        learn = self.run
+        init = jax.jit(self.init, **of_init)
 
         def traced() -> ClosedJaxpr:
             # JAX caches this trace and uses it again when the programs are compiled.
             state = result_shapes(init.trace(make_key(0), self.options))
-            return jax.jit(learn).trace(state, np.int32(0), np.bool_(False)).jaxpr  # noqa: FBT003
+            return jax.jit(self.run).trace(state, np.int32(0), np.bool_(False)).jaxpr  # noqa: FBT003
 
         options = output_fusion(traced)
         run = jax.jit(
-            learn, donate_argnums=0 if donate else (), compiler_options=options, **shardings
+            self.run, donate_argnums=0 if donate else (), compiler_options=options, **shardings
         )
         return init, run
 

@@ -7,7 +7,6 @@ before anything runs. The trainer, `evaluate` and the autotuner call this.
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -22,7 +21,6 @@ from myriad.xla import (
     Stated,
     equations,
     is_on_host,
-    readable_bytes,
     require_room,
     require_room_for,
     result_shapes,
@@ -173,22 +171,6 @@ def shortage_named() -> Iterator[None]:
             "memory ran out: use fewer environments or episodes or a smaller buffer_size, or leave "
             f"more memory; JAX says: {error}"
         ) from None
-
-
-def require_restorable(path: Path, state: Any) -> None:
-    """Raise unless there is room to load a checkpoint.
-
-    Args:
-        path: the run's folder, for the message.
-        state: the shapes of the state.
-    """
-    needed = bytes_of(state) + restoring_bytes(bytes_of(state))
-    room = available_bytes()
-    if resolve_platform() == "cpu" and needed > room:
-        raise InvalidArgumentError(
-            f"the checkpoint of {path} needs {readable_bytes(needed)} of memory to be loaded, and "
-            f"{readable_bytes(max(0, room))} are free; load it where there is more."
-        )
 
 
 def _settings(config: TrainingConfig) -> str:

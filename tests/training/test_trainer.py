@@ -82,7 +82,7 @@ def test_a_training_is_the_same_bits_for_every_chunk_and_compiles_before_it_runs
     with count_compilations() as compilations:
         results = train_and_evaluate(config, tmp_path / "run")
     assert_same_run(results, whole)
-    assert sorted(compilations.names) == ["jit(_evaluate)", "jit(init_from)", "jit(run)"]
+    assert sorted(compilations.names) == ["jit(_evaluate)", "jit(init)", "jit(run)"]
 
 
 @pytest.mark.slow
