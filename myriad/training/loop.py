@@ -197,15 +197,6 @@ class LearningLoop:
         """Put a state, for example from a checkpoint, on the devices where `run` takes it."""
         return state if self.num_present == 1 else jax.device_put(state, self.placement)
 
-    def on_one_device(self, state: TrainState) -> TrainState:
-        """Return a state on the first device, with the shares of all devices.
-
-        If several processes train, it stays on their devices.
-        """
-        if self.num_present == 1 or jax.process_count() > 1:
-            return state
-        return jax.device_put(state, self._mesh.devices.flat[0])
-
     def of_first_device(self, state: TrainState) -> TrainState:
         """Return a state, or its shapes, as the first device of this process has it."""
         if self.num_devices == 1:
@@ -368,7 +359,8 @@ class LearningLoop:
         # In the order of `PARTS`. The sums keep a bad reward, so one check at the end of a chunk is
         # enough.
         seen = (batch_state.obs, batch_state.episode_return, batch_state.return_sum)
-        is_bad = [_holds(_is_not_finite, part) for part in (state.metric_sums, state.agent, seen)]
+        parts = (state.metric_sums, state.agent, seen)
+        is_bad = [_holds(lambda leaf: ~jnp.isfinite(leaf), part) for part in parts]
         is_bad.append(_holds(jnp.isnan, batch_state.env_state))
         of_device = (
             exact_sum(batch_state.num_episodes),
@@ -458,10 +450,6 @@ def _begin_window(state: TrainState, begin: jax.Array) -> TrainState:
         state.batch_state, num_episodes=num_episodes, return_sum=return_sum
     )
     return dataclasses.replace(state, metric_sums=sums, batch_state=batch_state)
-
-
-def _is_not_finite(array: jax.Array) -> jax.Array:
-    return ~jnp.isfinite(array)
 
 
 def _holds(is_bad: Callable[[jax.Array], jax.Array], tree: Any) -> jax.Array:

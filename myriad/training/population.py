@@ -310,7 +310,13 @@ class Population:
             for value in values.tolist():
                 ranges[name].require(name, value)
             found[name] = values.astype(np.float32)
-        words = everywhere(_words_of_seeds(seeds, len(slots)))
+        array = np.asarray(seeds)
+        if array.shape != (len(slots),):
+            raise InvalidArgumentError(
+                "seeds", f"must be one for each of {len(slots)} slots, but got {shown(seeds)}."
+            )
+        words = [words_of_seed(seed) for seed in array.tolist()]
+        words = everywhere(np.array(words, np.uint32).reshape(len(slots), 2))
         values = {name: everywhere(each) for name, each in found.items()}
         return everywhere(np.ones(len(slots), bool)), *words.T, values
 
@@ -454,14 +460,3 @@ class Population:
                 name, f"must be from 0 to {INT32:,}, but got {shown(array.tolist())}."
             )
         return np.pad(array.astype(kind), (0, self._padded - self.num_slots))
-
-
-def _words_of_seeds(seeds: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
-    """Return the low and the high 32 bits of seeds, uint32 `[count, 2]`."""
-    array = np.asarray(seeds)
-    if array.shape != (count,):
-        raise InvalidArgumentError(
-            "seeds", f"must be one for each of {count} slots, but got {shown(seeds)}."
-        )
-    words = [words_of_seed(seed) for seed in array.tolist()]
-    return np.array(words, np.uint32).reshape(count, 2)

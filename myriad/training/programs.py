@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from threading import Event
+from typing import Any
 
 import jax
 import numpy as np
@@ -41,14 +42,6 @@ from myriad.xla import (
 OnReport = Callable[[Report, int], None]
 # Pairs of samples of the two halves of an update.
 _NUM_PAIRS = 7
-
-
-class Flag(Protocol):
-    """A flag that is checked between chunks, such as a `threading.Event`."""
-
-    def is_set(self) -> bool:
-        """Return whether to stop."""
-        ...
 
 
 class CompiledTraining:
@@ -159,7 +152,7 @@ class CompiledTraining:
         done: int,
         boundary: int,
         on_report: OnReport,
-        interrupted: Flag | None = None,
+        interrupted: Event | None = None,
         running: Any = None,
     ) -> tuple[TrainState, int]:
         """Run chunks up to an update, or until `interrupted` is set.
@@ -242,7 +235,7 @@ class CompiledTraining:
 
     def to_save(self, state: TrainState) -> TrainState:
         """Return the arrays that a checkpoint holds."""
-        return self.loop.on_one_device(state)
+        return state
 
     def everywhere(self, state: TrainState) -> TrainState:
         """Put a state from a checkpoint on the devices that train."""

@@ -1,5 +1,6 @@
 """Many seeds of one training, side by side in one program, as the trainer's host loop runs them."""
 
+from threading import Event
 from typing import Any
 
 import jax
@@ -10,7 +11,7 @@ from myriad.errors import InvalidArgumentError, shown
 from myriad.training.config import TrainingConfig, require_values
 from myriad.training.loop import Report, TrainState
 from myriad.training.population import Population
-from myriad.training.programs import Flag, OnReport
+from myriad.training.programs import OnReport
 
 # The most steps of all trainings of a device in one call: a few seconds, so that an interrupt
 # doesn't wait long. If one training alone has smaller chunks, these are smaller as well.
@@ -84,7 +85,7 @@ class SeedTrainings(Population):
         done: int,
         boundary: int,
         on_report: OnReport,
-        interrupted: Flag,
+        interrupted: Event,
         running: np.ndarray,
     ) -> tuple[TrainState, int]:
         while done < boundary and not interrupted.is_set():

@@ -11,6 +11,7 @@ import math
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,6 @@ from myriad.training.interrupts import end_interrupted, interrupt_noted
 from myriad.training.loop import Report
 from myriad.training.memory import compile_within_memory, shortage_named
 from myriad.training.metrics import History, bad_parts, evaluation_row, row_of_window, training_row
-from myriad.training.programs import Flag
 from myriad.training.results import Timings, TrainingResults
 from myriad.training.run_folder import RunFolder, lines_of, rows_of
 from myriad.xla import default_dtype, matmul_precision
@@ -209,7 +209,7 @@ class Trainer:
             steps, total = self._run.steps, self._run.total_steps
             end_interrupted(interrupted.number, steps, total, self.folder.path, self.config)
 
-    def _run_windows(self, interrupted: Flag) -> bool:
+    def _run_windows(self, interrupted: Event) -> bool:
         """Train window by window, and save when it is time to. Return whether it ends early."""
         run = self._run
         saved = self._checkpoints.latest()
@@ -244,7 +244,7 @@ class Trainer:
         self._running = np.array([seed not in run.stopped for seed in run.seeds])
         return is_due
 
-    def _run_window(self, boundary: int, interrupted: Flag) -> None:
+    def _run_window(self, boundary: int, interrupted: Event) -> None:
         """Run up to the next evaluation or an interrupt, and check every report."""
         run = self._run
         start = time.perf_counter()
