@@ -182,8 +182,8 @@ def resume(
 
     On the same devices the result equals that of an uninterrupted run bit for bit. On another
     number of devices there is a warning, and each update agrees within 1e-5. A run of many seeds
-    resumes all of them. A run of another version continues with the
-    values in its `config.toml`. A warning names the fields that the file lacks.
+    resumes all of them. A run of another version continues with the values in its `config.toml`. A
+    warning names the fields that the file lacks.
 
     Args:
         run_folder: the folder that `train_and_evaluate` wrote.

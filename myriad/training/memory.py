@@ -67,13 +67,13 @@ def _state_bytes(config: TrainingConfig, num_envs: int) -> int:
     return bytes_of([leaf for leaf in leaves if is_cpu or not is_on_host(leaf)])
 
 
-def least_bytes(config: TrainingConfig) -> int:
-    """Return a lower bound of the bytes that a training holds, from its shapes."""
+def least_bytes(config: TrainingConfig, num_seeds: int = 1) -> int:
+    """Return a lower bound of the bytes that trainings hold in one memory, from their shapes."""
     fixed, per_env = state_size(config)
     one = fixed + per_env * config.num_envs + EPISODE_BYTES * config.eval_rollouts
-    # Seeds are spread over all devices, and those of a CPU share its memory.
-    seeds = len(config.seeds or [config.seed])
-    return one * seeds if resolve_platform() == "cpu" else one * -(-seeds // jax.device_count())
+    # Seeds are spread over the devices, and those of a CPU share its memory.
+    num_memories = 1 if resolve_platform() == "cpu" else jax.local_device_count()
+    return one * -(-num_seeds // num_memories)
 
 
 def product_bytes(traced: jax.stages.Traced) -> int:
@@ -135,17 +135,18 @@ def compile_within_memory(
     sizes = (config.num_envs, config.buffer_size or 0, config.eval_rollouts)
     # Programs that compile at their first call can't say yet what they need.
     is_compiled = config.compile_mode == "aot"
+    is_of_seeds = None not in training.seeds
 
     def require_fit(stated: int, at_most: str) -> int:
-        if config.seeds is not None:
-            require_room_for(len(config.seeds), stated, what="seeds", at_most=at_most)
+        if is_of_seeds:
+            require_room_for(len(training.seeds), stated, what="seeds", at_most=at_most)
         else:
             remedy = functools.partial(_what_fits, config, stated, at_most)
             require_room(subject or _settings(config), stated, remedy, available_bytes(limit))
         return stated
 
-    if by_shapes_first or max(sizes) > MANY or not is_compiled or config.seeds is not None:
-        require_fit(least_bytes(config), "fewer than")
+    if by_shapes_first or max(sizes) > MANY or not is_compiled or is_of_seeds:
+        require_fit(least_bytes(config, len(training.seeds)), "fewer than")
     training.compile(meanwhile)
     release_freed_memory()
     if not is_compiled:
