@@ -1,12 +1,11 @@
 """The functions that a researcher calls: `create_config`, `train_and_evaluate` and others."""
 
 import contextlib
-import dataclasses
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Protocol, overload
+from typing import Annotated, Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +18,6 @@ from myriad.autotune import autotune
 from myriad.envs import OBJECT, Environment
 from myriad.envs.environment import AnyEnvironment
 from myriad.errors import InvalidArgumentError, shown
-from myriad.files import announced
 from myriad.host import release_freed_memory
 from myriad.random import fast_key, make_key
 from myriad.ranges import SEED_LIST, Integer, Seed, checked, require
@@ -34,12 +32,12 @@ from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig, make_config, require_values
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
 from myriad.training.loop import LearningLoop
-from myriad.training.memory import compile_evaluation, require_restorable, shortage_named
+from myriad.training.memory import EPISODE_BYTES, MANY, bytes_of, restoring_bytes, shortage_named
 from myriad.training.programs import CompiledTraining
-from myriad.training.results import SeedResults, TrainingResults, slot_of
+from myriad.training.results import TrainingResults, slot_of
 from myriad.training.run_folder import RunFolder
-from myriad.training.trainer import Trainer, Trainings, environment_record
-from myriad.xla import result_shapes
+from myriad.training.trainer import Trainer, environment_record
+from myriad.xla import Stated, require_room, require_room_for, result_shapes
 
 # Seconds within which another host must see a folder that process 0 made.
 _SEEN_S = 10.0
@@ -98,34 +96,6 @@ def create_config(
     return config.changed(scan_chunk_size=autotune(config).scan_chunk_size)
 
 
-@overload
-def train_and_evaluate(
-    config: TrainingConfig,
-    run_folder: str | Path | None = None,
-    *,
-    seeds: None = None,
-    quiet: bool = False,
-    profile_chunks: int = 0,
-    sources: Mapping[str, str] | None = None,
-    callbacks: Sequence[Callback] = (),
-    start_from: str | Path | None = None,
-) -> TrainingResults: ...
-
-
-@overload
-def train_and_evaluate(
-    config: TrainingConfig,
-    run_folder: str | Path | None = None,
-    *,
-    seeds: Sequence[int],
-    quiet: bool = False,
-    profile_chunks: int = 0,
-    sources: Mapping[str, str] | None = None,
-    callbacks: Sequence[Callback] = (),
-    start_from: str | Path | None = None,
-) -> SeedResults: ...
-
-
 @checked
 def train_and_evaluate(
     config: TrainingConfig,
@@ -141,7 +111,7 @@ def train_and_evaluate(
     """Train as `config` says, and evaluate along the way.
 
     With `seeds`, given here or in `config`, all of them train side by side in one program and one
-    run folder, and the results are `SeedResults`.
+    run folder.
 
     Args:
         config: the training, from `create_config`.
@@ -212,8 +182,8 @@ def resume(
 
     On the same devices the result equals that of an uninterrupted run bit for bit. On another
     number of devices there is a warning, and each update agrees within 1e-5. A run of many seeds
-    resumes all of them and returns `SeedResults`. A run of another version continues with the
-    values in its `config.toml`. A warning names the fields that the file lacks.
+    resumes all of them. A run of another version continues with the values in its `config.toml`. A
+    warning names the fields that the file lacks.
 
     Args:
         run_folder: the folder that `train_and_evaluate` wrote.
@@ -273,17 +243,22 @@ def evaluate(
     else:
         _require_state(config, agent_state)
     key = key_alone(seed)
+    evaluation = Evaluation(
+        config.environment, config.learner, num_episodes, max_steps=config.eval_max_steps
+    )
+    returns = jax.jit(evaluation.returns)
     if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((agent_state, key))):
         # Inside your own traced program, memory can't be checked here.
-        evaluation = Evaluation(
-            config.environment,
-            config.learner,
-            num_episodes,
-            max_steps=config.eval_max_steps,
-        )
-        return jax.jit(evaluation.returns)(agent_state, key)[0]
+        return returns(agent_state, key)[0]
     with shortage_named():
-        compiled = compile_evaluation(config, num_episodes, agent_state, key)
+        if num_episodes > MANY:
+            least = EPISODE_BYTES * num_episodes
+            require_room_for(num_episodes, least, what="episodes", at_most="fewer than")
+        compiled = returns.lower(agent_state, key).compile()
+        release_freed_memory()
+        # The agent's state is in memory already, so only the rest counts.
+        beside = Stated.of(compiled).beside_arguments
+        require_room_for(num_episodes, beside, what="episodes")
         return jax.block_until_ready(compiled(agent_state, key)[0])
 
 
@@ -300,31 +275,6 @@ class PureTraining(Protocol):
     def __call__(self, key: jax.Array) -> dict[str, Any]: ...
 
 
-def _require_pure(config: TrainingConfig) -> None:
-    """Refuse settings that don't work in a training as one function of a key."""
-    if config.target_return is not None:
-        raise InvalidArgumentError(
-            "make_train runs every seed to the end, so target_return must be None, "
-            f"but is {config.target_return:g}."
-        )
-    if config.seeds is not None:
-        raise InvalidArgumentError(
-            "make_train gets its seed as a key, so seeds must be None, "
-            f"but is {shown(config.seeds)}; map the function over keys."
-        )
-    # A number that was filled in may be larger, since a training by itself may use more devices.
-    if config.given.get("num_devices", 1) > 1:
-        raise InvalidArgumentError(
-            "make_train is one program of one device, so num_devices must be 1, "
-            f"but is {config.num_devices}; use train_and_evaluate."
-        )
-    if config.num_updates >= 2**31:
-        raise InvalidArgumentError(
-            "make_train runs fewer than 2**31 updates, but steps_per_env = "
-            f"{config.steps_per_env} are {config.num_updates}; use train_and_evaluate."
-        )
-
-
 @checked
 def make_train(config: TrainingConfig) -> PureTraining:
     """Return `train(key)`, the whole training as one pure function of a key.
@@ -335,9 +285,15 @@ def make_train(config: TrainingConfig) -> PureTraining:
     `train_and_evaluate`.
 
     Raises:
-        InvalidArgumentError: `config` has a `target_return`, `seeds`, or 2**31 updates or more.
+        InvalidArgumentError: `config` has a `target_return`, `seeds` or several devices.
     """
-    _require_pure(config)
+    settings = [
+        ("target_return", config.target_return, None, "every seed runs to the end"),
+        ("seeds", config.seeds, None, "the seed is the key, over which you can map the function"),
+        # A number that was filled in may be larger, since a training may use more devices.
+        ("num_devices", config.given.get("num_devices", 1), 1, "it is a program of one device"),
+    ]
+    require_values("for make_train", settings)
     steps_per_update = config.num_envs * config.learner.steps_per_update
     learner = config.learner.scheduled(config.num_updates)
     loop = LearningLoop(config.environment, learner, config.num_envs)
@@ -366,32 +322,6 @@ def make_train(config: TrainingConfig) -> PureTraining:
     pure: Any = train
     pure.steps = np.asarray(ends, np.int64) * steps_per_update
     return pure
-
-
-@checked
-def evaluate_run(
-    run_folder: str | Path,
-    num_episodes: Annotated[int, Integer(1)] = 128,
-    seed: Seed = 0,
-    train_seed: Seed | None = None,
-    *,
-    trust: bool = False,
-) -> jax.Array:
-    """Evaluate the agent in a run's newest checkpoint, as `evaluate` does, and say so."""
-    config, _, agent = load_training(run_folder, train_seed, trust=trust)
-    state = None if isinstance(config.learner, ControllerLearner) else agent.state
-    with announced(f"compiling and playing {num_episodes:,} episodes"):
-        return evaluate(config, state, num_episodes, seed)
-
-
-def load_training(
-    run_folder: str | Path, train_seed: Seed | None, *, trust: bool
-) -> tuple[TrainingConfig, Any, Any]:
-    """Do what `load_agent` does, but call its `seed` `--train-seed` in errors."""
-    try:
-        return load_agent(run_folder, train_seed, trust=trust)
-    except InvalidArgumentError as error:
-        raise error.renamed({"seed": "--train-seed"}) from None
 
 
 @checked
@@ -442,24 +372,25 @@ def load_agent(
     one = result_shapes(jax.jit(loop.init).trace(make_key(config.seed)))
     shapes = one
     if is_of_many:
-        from myriad.training.population import saved_shapes
-
-        shapes = saved_shapes(one, len(seeds))
-    require_restorable(folder.path, shapes)
+        shapes = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct((len(seeds), *leaf.shape), leaf.dtype), one
+        )
+    if hardware.resolve_platform() == "cpu":
+        state_bytes = bytes_of(shapes)
+        require_room(
+            f"the arrays of the checkpoint in {folder.path}",
+            state_bytes + restoring_bytes(state_bytes),
+            lambda _: "load it where there is more",
+        )
     state = checkpoints.read_newest(lambda update: checkpoints.restore(update, shapes))
     if state is None:
         raise InvalidArgumentError(
             f"{folder.path} holds no checkpoint yet: resume the run to its end first."
         )
     release_freed_memory()
-    agent: Any = None
+    agent: Any = loop.of_first_device(state).agent
     if is_of_many:
-        from myriad.training.population import require_seeds
-
-        require_seeds(folder.path, seeds, state.key)
         agent = jax.tree.map(lambda leaf: leaf[slot], state.agent)
-    else:
-        agent = loop.of_first_device(state).agent
     return config, env, trained(learner, agent)
 
 
@@ -473,40 +404,32 @@ def _trainer(
     start: Any,
 ) -> Trainer:
     if config.seeds is None:
-        trainings = Trainings(CompiledTraining(config), start=start)
+        trainings = CompiledTraining(config)
     else:
         from myriad.training.seeds import SeedTrainings
 
-        trainings = SeedTrainings(config, start)
+        trainings = SeedTrainings(config)
     built_in = built_in_callbacks(
         config, folder, quiet=quiet, profile_chunks=profile_chunks, settings=settings
     )
-    return Trainer(trainings, folder, [*built_in, *callbacks], quiet=quiet, settings=settings)
+    every = [*built_in, *callbacks]
+    return Trainer(trainings, folder, every, start=start, quiet=quiet, settings=settings)
 
 
 def _require_state(config: TrainingConfig, agent_state: Any) -> None:
     """Raise unless a state has the leaves of the learner's state, of any sizes."""
 
-    def kinds(state: Any, more_axes: int = 0) -> Any:
+    def kinds(state: Any) -> Any:
         leaves, structure = jax.tree.flatten(state)
-        return structure, [
-            (getattr(x, "ndim", -1) + more_axes, getattr(x, "dtype", None)) for x in leaves
-        ]
+        return structure, [(getattr(x, "ndim", -1), getattr(x, "dtype", None)) for x in leaves]
 
     one = jax.eval_shape(lambda: config.learner.init(make_key(0), config.num_envs))
-    if kinds(agent_state) == kinds(one):
-        return
-    if kinds(agent_state) == kinds(one, more_axes=1):
+    if kinds(agent_state) != kinds(one):
         raise InvalidArgumentError(
             "agent_state",
-            "must be that of one training, such as agent_state_of(seed) of its "
-            "results, but got those of many seeds.",
+            f"must be that of one trained {config.agent}, such as agent_state_of(seed) of its "
+            f"results, but got {shown(agent_state)}.",
         )
-    raise InvalidArgumentError(
-        "agent_state",
-        f"must be that of a trained {config.agent}, such as the agent_state "
-        f"of its results, but got {shown(agent_state)}.",
-    )
 
 
 def _require_runnable(call: str, config: TrainingConfig, profile_chunks: int) -> None:
@@ -535,9 +458,7 @@ def _require_runnable(call: str, config: TrainingConfig, profile_chunks: int) ->
 
 def _require_same_training(call: str, config: TrainingConfig, profile_chunks: int) -> None:
     """Raise InvalidArgumentError unless several processes can train together, and the same."""
-    facts: dict[str, Any] = {"the call": call} | dataclasses.asdict(config)
-    for owner in ("env", "agent"):
-        facts |= {f"{owner}.{name}": value for name, value in facts.pop(f"{owner}_options").items()}
+    facts = {"the call": call} | config.fields()
     facts |= {f"the version of {name}": each for name, each in hardware.package_versions().items()}
     facts["XLA_FLAGS"] = " ".join(xla_flags())
     distributed.require_equal(facts)
@@ -588,16 +509,13 @@ def _require_shared(folder: RunFolder) -> None:
 
 def _named(run_folder: str | Path, argument: str = "run_folder") -> Path:
     name = str(run_folder)
-    if not name or "\0" in name:  # No file system takes a null character.
-        raise InvalidArgumentError(argument, f"must name a folder, but got {shown(name)}.")
-    path = Path(run_folder)
     try:
-        str(path.absolute()).encode()
+        is_name = bool(name) and b"\0" not in str(Path(name).absolute()).encode()
     except UnicodeEncodeError:  # orbax could not write a checkpoint there.
-        raise InvalidArgumentError(
-            argument, f"must have a name in UTF-8, but got {shown(str(path.absolute()))}."
-        ) from None
-    return path
+        is_name = False
+    if not is_name:
+        raise InvalidArgumentError(argument, f"must name a folder in UTF-8, but got {shown(name)}.")
+    return Path(run_folder)
 
 
 def _new_path(config: TrainingConfig) -> Path:

@@ -20,11 +20,10 @@ from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig
 from myriad.training.evaluation import Evaluation, key_alone
 from myriad.training.loop import LearningLoop
-from myriad.training.memory import program_bytes
 from myriad.training.programs import CompiledTraining, Halves
 from myriad.training.results import TrainingResults
 from myriad.training.run_folder import RunFolder
-from myriad.training.trainer import Trainer, Trainings
+from myriad.training.trainer import Trainer
 from myriad.xla import ProgramReport, describe
 
 __all__ = ["LearningProgram", "TrainingProgram", "episode_returns", "functions"]
@@ -75,7 +74,7 @@ class TrainingProgram:
     @property
     def stated_bytes(self) -> int:
         """The most bytes that the programs hold at once, as the compiler states."""
-        return program_bytes(self._training)
+        return self._training.stated_bytes()
 
     def start(self, seed: int | None = None) -> None:
         """Make the state before the first update, by default from the seed of the configuration."""
@@ -116,7 +115,7 @@ class TrainingProgram:
         folder = RunFolder.create(Path(run_folder), "", {})
         self._training.compile = lambda *_, **__: None  # It is compiled.
         callbacks = built_in_callbacks(self._training.config, folder, quiet=True)
-        return Trainer(Trainings(self._training), folder, callbacks, quiet=True).run()
+        return Trainer(self._training, folder, callbacks, quiet=True).run()
 
     def checkpoints(self, folder: str | Path) -> tuple[Callable[[], None], Callable[[], Any]]:
         """Return a function that saves the state to `folder`, and one that reads it again."""

@@ -231,24 +231,31 @@ def require_room(
 
 
 def require_room_for(
-    num_envs: int, stated: int, held: int = 0, doing: str = "", at_most: str = "at most about"
+    number: int,
+    stated: int,
+    held: int = 0,
+    *,
+    what: str = "environments",
+    doing: str = "",
+    at_most: str = "at most about",
 ) -> None:
-    """Raise unless programs over many environments fit into memory.
+    """Raise unless programs over many equal things fit into memory.
 
     Args:
-        num_envs: the environments.
+        number: how many things.
         stated: bytes that the programs hold, as the compiler states them.
         held: how many of these bytes are in memory already.
-        doing: what is done with the environments, for the message.
-        at_most: the words before the number of environments that fit.
+        what: what the things are, in the plural.
+        doing: what is done with them, for the message.
+        at_most: the words before the number that fits.
 
     Raises:
-        InvalidArgumentError: they don't fit. The message says how many environments would.
+        InvalidArgumentError: they don't fit. The message says how many would.
     """
     require_room(
-        f"{doing}{num_envs:,} environments",
+        f"{doing}{number:,} {what}",
         stated,
-        lambda room: f"{at_most} {int(num_envs * room / stated):,} environments fit",
+        lambda room: f"{at_most} {int(number * room / stated):,} {what} fit",
         hardware.available_bytes() + held,
     )
 

@@ -134,7 +134,7 @@ def test_a_mistake_is_named_and_ends_with_exit_code_2(argv, named, tmp_path, mon
         ("ppo --bf16 --agent.compute-dtype float16", "say the same"),
         ("ppo --wandb-name x", "--wandb-name is for a run that logs to"),
         ("pid --bf16", "--bf16 is for agents with a network"),
-        ("random --batch-size 8", "--batch-size is for agents that learn"),
+        ("random --batch-size 8", "--batch-size is for agents with batches"),
         # presets
         ("ppo --preset fastest", "unknown preset 'fastest' of ppo"),
         ("ppo --preset optimised", "did you mean 'optimized'?"),

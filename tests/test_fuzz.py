@@ -31,7 +31,6 @@ import myriad
 from myriad import MyriadError, list_agents, list_envs, make_env
 from myriad import settings as outer
 from myriad.agents import AGENTS
-from myriad.api import evaluate_run
 from myriad.autotune import autotune, suggest_scan_chunk_size
 from myriad.cli import main
 from myriad.cli.arguments import COMMANDS, load_command
@@ -319,7 +318,7 @@ def targets():
     config = tiny("ppo")
     functions = [getattr(myriad, name) for name in myriad.__all__ if name != "MyriadError"]
     functions += [rollout.init, rollout.run, rollout.run_chunk, rollout.record_chunk]
-    functions += [evaluate_run, autotune, suggest_scan_chunk_size, record]
+    functions += [autotune, suggest_scan_chunk_size, record]
     functions += [rollout.summary, TrainingConfig.from_toml, myriad.make_train(config)]
     fitting = {"env": env, "agent": agent, "config": config, "key": myriad.make_key(0)}
     fitting |= {"agent_state": config.learner.init(myriad.make_key(0), 2)}

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad import Rollout, create_config, loops, make_agent, make_env
+from myriad import Rollout, create_config, loops, make_agent, make_env, make_key
 from myriad.training.evaluation import Evaluation
 from myriad.training.loop import LearningLoop
 
@@ -80,7 +80,7 @@ def test_dqn_learns_the_same_in_loops_of_either_kind(monkeypatch: pytest.MonkeyP
 
     def params() -> np.ndarray:
         init, run = LearningLoop(config.environment, config.learner, 8).jitted()
-        state, _ = run(init(np.uint32(0)), np.int32(12), np.bool_(False))  # noqa: FBT003
+        state, _ = run(init(make_key(0)), np.int32(12), np.bool_(False))  # noqa: FBT003
         return np.asarray(state.agent.params)
 
     plain = params()

@@ -112,14 +112,10 @@ def _env_profile(config: TrainingConfig) -> dict[str, Any]:
     return {
         "observation": str(env.observation_space(env.default_params)),
         "action": str(env.action_space(env.default_params)),
-        "bytes_per_env": state_size(alone).per_env,
+        "bytes_per_env": state_size(alone)[1],
     }
 
 
 def _agent_profile(config: TrainingConfig) -> dict[str, Any]:
-    size = state_size(config)
-    return {
-        "env": config.env,
-        "fixed_bytes": size.fixed,
-        "bytes_per_env": size.per_env,
-    }
+    fixed, per_env = state_size(config)
+    return {"env": config.env, "fixed_bytes": fixed, "bytes_per_env": per_env}

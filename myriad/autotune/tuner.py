@@ -104,7 +104,7 @@ def autotune(
         return result
     training = CompiledTraining(config.changed(compile_mode="aot"))
     with announced("compiling the training", say):
-        needs = compile_within_memory(
+        stated = compile_within_memory(
             training,
             limit=memory_limit,
             subject=f"No valid chunk_size found for {config.num_envs:,} environments of "
@@ -120,7 +120,7 @@ def autotune(
     left = max(0.0, seconds - (time.perf_counter() - start))
     with shortage_named(), announced("timing chunks", say):
         rounds = measure(training, others, min(_MOST_TIMING_S, left))
-    entry = _entry(rounds, config.num_envs, most_bytes(needs.stated), spelled_out)
+    entry = _entry(rounds, config.num_envs, most_bytes(stated), spelled_out)
     cache.update("chunk_size_configs", key, lambda _: entry)
     result = _result(config, entry, time.perf_counter() - start, from_cache=False)
     say(str(result))

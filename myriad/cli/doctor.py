@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+from myriad.cli.flags import table
 from myriad.cli.training_flags import TrainingFlags
 from myriad.errors import InvalidArgumentError, MyriadError
 from myriad.files import unwritable
@@ -23,7 +24,7 @@ class Doctor(TrainingFlags):
         """Print the settings, the machine and the folders; return 1 if there is a problem."""
         problems = self._print_training()
         print("\nvariables, of the environment and of .env\n")
-        print(_table([("variable", "value", "what it does", "wins over it"), *_variables()]))
+        print(table([("variable", "value", "what it does", "wins over it"), *_variables()]))
         print()
         problems += _print_machine()
         for problem in problems:
@@ -43,7 +44,8 @@ class Doctor(TrainingFlags):
         fields, sources = flags.fields()
         try:
             # Without the autotuner, which would take minutes.
-            config = flags.made(lambda: make_config(**fields), sources)
+            with flags.placed(sources):
+                config = make_config(**fields)
         except InvalidArgumentError as error:
             print(f"settings of {fields['agent']} on {fields['env']}: refused")
             return [str(error)]
@@ -62,14 +64,10 @@ class Doctor(TrainingFlags):
             )
             for each in settings
         ]
-        print(_table([header, *rows]))
+        print(table([header, *rows]))
         return [
             f"{each.source} asks for {each.name}: {each.reason}" for each in settings if each.denied
         ]
-
-
-class DoctorAlias(Doctor):
-    """Another name of `myriad doctor`."""
 
 
 def _trackers(names: list[str], source: str) -> Any:
@@ -146,11 +144,3 @@ def _devices() -> str:
     for device in jax.local_devices():
         kinds[device.device_kind] = kinds.get(device.device_kind, 0) + 1
     return ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
-
-
-def _table(rows: list[tuple[str, ...]]) -> str:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )

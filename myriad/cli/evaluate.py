@@ -6,12 +6,12 @@ from typing import Annotated
 
 import tyro
 
-from myriad.cli.flags import XlaFlags
+from myriad.cli.flags import AgentFlags
 from myriad.ranges import Integer, Seed
 
 
 @dataclasses.dataclass(frozen=True)
-class Evaluate(XlaFlags):
+class Evaluate(AgentFlags):
     """Evaluate the agent of a run over whole greedy episodes."""
 
     run_folder: tyro.conf.Positional[Path]
@@ -23,21 +23,17 @@ class Evaluate(XlaFlags):
     seed: Seed = 0
     """Seed of the episodes."""
 
-    train_seed: Seed | None = None
-    """Seed of the training, in a run of many seeds."""
-
-    trust: bool = False
-    """Import code that the run names as module:Class."""
-
     def run(self) -> None:
         """Print the mean return and its standard error."""
         import numpy as np
 
-        from myriad.api import evaluate_run
+        from myriad.api import evaluate
+        from myriad.files import announced
 
-        found = evaluate_run(
-            self.run_folder, self.episodes, self.seed, self.train_seed, trust=self.trust
-        )
+        config, _, agent = self.load(self.run_folder)
+        with announced(f"compiling and playing {self.episodes:,} episodes"):
+            # A fixed policy has no state.
+            found = evaluate(config, getattr(agent, "state", None), self.episodes, self.seed)
         returns = np.asarray(found, np.float64)
         error = float("nan")
         if len(returns) > 1:

@@ -6,12 +6,11 @@ from typing import Annotated, Literal
 
 import tyro
 
-from myriad.cli.flags import XlaFlags
-from myriad.ranges import Seed
+from myriad.cli.flags import AgentFlags
 
 
 @dataclasses.dataclass(frozen=True)
-class Export(XlaFlags):
+class Export(AgentFlags):
     """Write the trained agent of a run to a file that loads without Myriad."""
 
     run_folder: tyro.conf.Positional[Path]
@@ -26,23 +25,16 @@ class Export(XlaFlags):
     output: Path | None = None
     """File to write. By default agent.FORMAT in the run's folder."""
 
-    train_seed: Seed | None = None
-    """Seed of the training, in a run of many seeds."""
-
-    trust: bool = False
-    """Import code that the run names as module:Class."""
-
     force: bool = False
     """Replace the file of --output if it exists."""
 
     def run(self) -> None:
         """Write the file, and print its name and what it holds."""
-        from myriad.api import load_training
         from myriad.files import require_free
         from myriad.training.export import export_agent
 
         output = self.output or self.run_folder / f"agent.{self.format}"
         require_free(output, force=self.force)
-        training = load_training(self.run_folder, self.train_seed, trust=self.trust)
+        training = self.load(self.run_folder)
         said = export_agent(*training, output, format=self.format, force=True)
         print(f"{output}: {said}")

@@ -5,13 +5,14 @@ import inspect
 import re
 import types
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import tyro
 
 from myriad.errors import InvalidArgumentError
 from myriad.files import parse_toml
-from myriad.ranges import Range, range_in
+from myriad.ranges import Range, Seed, range_in
 from myriad.training.config import TrainingConfig
 
 _FIELDS = {field.name: field for field in dataclasses.fields(TrainingConfig)}
@@ -28,6 +29,26 @@ class XlaFlags:
         tyro.conf.arg(metavar="NAME", help_behavior_hint=""),
     ] = dataclasses.field(default=(), kw_only=True)
     """Leave out one of XLA's options that Myriad sets. You can give it more than once."""
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentFlags(XlaFlags):
+    """Flags of every command that loads the trained agent of a run."""
+
+    train_seed: Seed | None = dataclasses.field(default=None, kw_only=True)
+    """Seed of the training, in a run of many seeds."""
+
+    trust: bool = dataclasses.field(default=False, kw_only=True)
+    """Import code that the run names as module:Class."""
+
+    def load(self, run_folder: Path) -> tuple[TrainingConfig, Any, Any]:
+        """Return what `load_agent` returns. Its `seed` is `--train-seed` in errors."""
+        from myriad.api import load_agent
+
+        try:
+            return load_agent(run_folder, self.train_seed, trust=self.trust)
+        except InvalidArgumentError as error:
+            raise error.renamed({"seed": "--train-seed"}) from None
 
 
 def sentences(kind: type) -> dict[str, str]:
@@ -106,6 +127,13 @@ def _value(text: str) -> Any:
     except (ValueError, RecursionError):
         return text
     return table["value"] if len(table) == 1 else text
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows of cells as lines, with columns that are aligned."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    return "\n".join(lines)
 
 
 def refuse_flags(command: Any, names: Sequence[str], why: str) -> None:

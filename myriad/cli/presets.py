@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from myriad.cli.flags import XlaFlags, config_flags
+from myriad.cli.flags import XlaFlags, config_flags, table
 from myriad.errors import InvalidArgumentError, UnknownNameError
 
 
@@ -29,15 +29,10 @@ _SHOWN_ENV = "cartpole-control"
 
 def _table_or_reason(agent: str, env: str) -> str:
     """Return the table of an agent, or why it can't act in the environment."""
-    from myriad.agents import make_agent
-    from myriad.envs import make_env
-
-    made = make_env(env)
     try:
-        make_agent(agent, made)
+        return _table_of_presets(agent, env)
     except InvalidArgumentError as error:
         return f"{agent} on {env}: {error}"
-    return _table_of_presets(agent, env)
 
 
 def _table_of_presets(agent: str, env: str) -> str:
@@ -55,14 +50,9 @@ def _table_of_presets(agent: str, env: str) -> str:
         tunes = load_preset(name, agent, env).auto_tune
         values = [str(config.value_of(field)) for field in fields]
         columns.append([name, *values, str(tunes).lower()])
-    widths = [max(map(len, column)) for column in columns]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in zip(*columns, strict=True)
-    ]
     elsewhere = [
         f"{preset.name} has values of its own for {preset.env}: `--env {preset.env}` shows them"
         for preset in every
         if preset not in here
     ]
-    return "\n".join([f"{agent} on {env}", *lines, *elsewhere])
+    return "\n".join([f"{agent} on {env}", table([*zip(*columns, strict=True)]), *elsewhere])

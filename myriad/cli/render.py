@@ -3,14 +3,14 @@
 import dataclasses
 from pathlib import Path
 
-from myriad.cli.flags import XlaFlags, config_flags, refuse_flags
+from myriad.cli.flags import AgentFlags, config_flags, refuse_flags
 from myriad.errors import InvalidArgumentError
 from myriad.files import require_free
 from myriad.ranges import FramesPerSecond, Seed, VideoSteps
 
 
 @dataclasses.dataclass(frozen=True)
-class Render(config_flags("env"), XlaFlags):
+class Render(config_flags("env"), AgentFlags):
     """Write a video of one episode, a GIF or an MP4."""
 
     output: Path = dataclasses.field(kw_only=True)
@@ -21,12 +21,6 @@ class Render(config_flags("env"), XlaFlags):
 
     run_folder: Path | None = None
     """Show the trained agent of this run in its environment."""
-
-    train_seed: Seed | None = None
-    """Seed of the training, in a run of many seeds."""
-
-    trust: bool = False
-    """Import code that the run names as module:Class."""
 
     steps: VideoSteps = 500
     """Maximum number of steps to show, if the episode lasts longer."""
@@ -50,9 +44,7 @@ class Render(config_flags("env"), XlaFlags):
         require_free(self.output, force=self.force)
         if self.run_folder is not None:
             refuse_flags(self, ("env", "agent"), "beside --run-folder, which says what to show")
-            from myriad.api import load_training
-
-            _, env, agent = load_training(self.run_folder, self.train_seed, trust=self.trust)
+            _, env, agent = self.load(self.run_folder)
         elif self.env is None:
             raise InvalidArgumentError(
                 "--env or --run-folder is missing: give one of them to say what to show."

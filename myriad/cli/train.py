@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from myriad.cli.flags import table
 from myriad.cli.training_flags import TrainingFlags
 from myriad.errors import InvalidArgumentError
 from myriad.files import say
@@ -143,11 +144,11 @@ class Train(TrainingFlags):
     def _print_halves(self, config: TrainingConfig) -> None:
         """Print the shares of collecting and learning, which a trace of chunks doesn't show."""
         from myriad.training.memory import shortage_named
-        from myriad.training.programs import collect_share, measure_halves
+        from myriad.training.programs import collect_share
 
         try:
             with shortage_named():
-                share = collect_share(measure_halves(config))
+                share = collect_share(config)
         except InvalidArgumentError as error:
             say(str(error))  # No failure: the training itself is done.
             return
@@ -156,9 +157,7 @@ class Train(TrainingFlags):
 
 def _lines_of(results: "TrainingResults") -> list[str]:
     """Return the results of a training as lines. Many seeds have a table above the last line."""
-    from myriad.training.results import SeedResults
-
-    if not isinstance(results, SeedResults):
+    if results.config.seeds is None:
         last = results.evaluations[-1]
         reached = "; stopped at the target" if results.stopped == "target" else ""
         return [f"return {last['return']:.1f} after {last['steps']:,} steps{reached}"]
@@ -168,13 +167,8 @@ def _lines_of(results: "TrainingResults") -> list[str]:
         row = last_of[seed]
         mark = "stopped at the target" if reached else ""
         cells.append((str(seed), f"{row['return']:.1f}", f"{row['steps']:,}", mark))
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = []
-    for *numbers, mark in cells:
-        aligned = [cell.rjust(width) for cell, width in zip(numbers, widths, strict=False)]
-        lines.append("  ".join([*aligned, mark]).rstrip())
     mean = f"mean return {results.mean_return:.1f}"
     if len(results.seeds) > 1:
         low, high = results.return_interval
         mean += f", 95% interval {low:.1f} to {high:.1f} over {len(results.seeds)} seeds"
-    return [*lines, mean]
+    return [table(cells), mean]

@@ -6,8 +6,7 @@ overrides variables and `.env`.
 
 import contextlib
 import dataclasses
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,18 +39,21 @@ from myriad.training.config import (
 
 # A flag with a positive and a negative form. Without either, `.env` or a file may say it.
 Switch = Annotated[bool, tyro.conf.arg(help_behavior_hint="")]
-# The one network that has attention.
-ATTENTION = "attention"
-# The field of a training that each switch sets. `SWITCH_OF` is the inverse.
-_FIELD_OF = {
-    "batch_size": "batch_size",
-    "compile": "compile_mode",
-    "bf16": "agent.compute_dtype",
-    "flash_attention": "agent.attention",
-}
 # A placeholder: which implementation is right depends on the dtype, which a later layer may set.
 IN_BLOCKS = "in blocks"
-SWITCH_OF = {field: switch for switch, field in _FIELD_OF.items()}
+# Of each switch the field of a training that it sets, the values of that field, and what an agent
+# must have for it.
+_SWITCHES: dict[str, tuple[str, dict[bool, str], str]] = {
+    "batch_size": ("batch_size", {}, "batches to learn from"),
+    "compile": ("compile_mode", {True: "aot", False: "off"}, ""),
+    "bf16": ("agent.compute_dtype", {True: "bfloat16", False: "float32"}, "a network"),
+    "flash_attention": (
+        "agent.attention",
+        {True: IN_BLOCKS, False: "xla"},
+        "the network attention",
+    ),
+}
+_SWITCH_OF = {field: switch for switch, (field, _, _) in _SWITCHES.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,11 +99,6 @@ class TrainingFlags(config_flags(*NAMES), XlaFlags):
     given: tyro.conf.Suppress[dict[str, str]] = dataclasses.field(default_factory=dict)
     """The flags that were given, as you wrote them, by name. `--no-compile` is one of `compile`."""
 
-    @functools.cached_property
-    def settings(self) -> Settings:
-        """The settings of variables and `.env`, read once."""
-        return Settings.read()
-
     def training(self) -> TrainingConfig:
         """Return the training that flags, file and settings describe; see `described`."""
         return self.described()[0]
@@ -116,15 +113,27 @@ class TrainingFlags(config_flags(*NAMES), XlaFlags):
 
         fields, sources = self.fields()
         auto_tune = self.auto_tune if "auto_tune" in self.given else None
-        config = self.made(lambda: create_config(**fields, auto_tune=auto_tune), sources)
-        return config, sources
+        with self.placed(sources):
+            return create_config(**fields, auto_tune=auto_tune), sources
 
-    def made(self, make: Callable[[], TrainingConfig], sources: Mapping[str, str]) -> Any:
-        """Return what `make` returns. If it fails, the error says where the value was set."""
+    @contextlib.contextmanager
+    def placed(self, sources: Mapping[str, str]) -> Iterator[None]:
+        """Say in errors of the block where the value was set, unless that was its own flag."""
         try:
-            return make()
+            yield
         except InvalidArgumentError as error:
-            raise _placed(error, sources, self.config) from None
+            subjects = [error.field or ""]
+            if isinstance(error, UnknownNameError):
+                # Either the option itself is unknown, or the name that it has as its value.
+                subjects = [error.name, error.kind, f"agent.{error.kind}"]
+            subject = next((name for name in subjects if canonical(name) in sources), subjects[0])
+            source = sources.get(canonical(subject), FLAG)
+            if source == FLAG:
+                raise
+            owner, _, option = subject.partition(".")
+            if option and source == str(self.config):
+                error = error.renamed({subject: f"{owner}_options.{option}"})
+            raise InvalidArgumentError(f"{source}: {error}") from None
 
     def fields(self) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the fields of a training that flags, file and settings give.
@@ -144,33 +153,35 @@ class TrainingFlags(config_flags(*NAMES), XlaFlags):
                 raise InvalidArgumentError(
                     f"--{name} is missing; `myriad {name}s` lists the names."
                 )
-        network = known.get("agent.network")
-        switches = {
-            name: getattr(self, name)
-            for name in ("compile", "flash_attention", "bf16")
-            if name in self.given
-        }
-        switched = fields_of(switches, known["agent"], network)
-        require_used(switches | flags, switched, known["agent"])
+        agent, network = known["agent"], known.get("agent.network")
+        on = {name: getattr(self, name) for name in _SWITCHES if name in self.given}
+        switched, useless = fields_of(on, agent, network)
+        for name in useless:
+            raise InvalidArgumentError(
+                f"{self.given[name]} is for agents with {_SWITCHES[name][2]}, and this {agent} "
+                "has none."
+            )
+        switched.pop("batch_size", None)  # It is a flag of a field as well.
         if twice := switched.keys() & flags.keys():
             name = min(twice)
             raise InvalidArgumentError(
-                f"{self.given[SWITCH_OF[name]]} and {self.given[name]} say the same, so only one "
+                f"{self.given[_SWITCH_OF[name]]} and {self.given[name]} say the same, so only one "
                 "of them can be given."
             )
-        settings = self.settings
+        settings = Settings.read()
         # A setting of `.env` may be meant for trainings with another network, so it is not refused.
-        of_settings = fields_of(settings.switches(), known["agent"], network)
+        of_settings, useless = fields_of(settings.switches(), agent, network)
         layers = [
-            (of_settings, {name: settings.sources[SWITCH_OF[name]] for name in of_settings}),
+            (of_settings, {name: settings.sources[_SWITCH_OF[name]] for name in of_settings}),
             (of_file, dict.fromkeys(of_file, str(self.config))),
-            (switched, {name: self.given[SWITCH_OF[name]] for name in switched}),
+            (switched, {name: self.given[_SWITCH_OF[name]] for name in switched}),
             (flags, dict.fromkeys(flags, FLAG)),
         ]
         fields, sources = _merged(layers)
         name_attention(fields, fields.get("agent.compute_dtype", "float32"))
-        for name in without_use(settings.switches(), of_settings) - fields.keys():
-            sources[name] = settings.sources[SWITCH_OF[name]]
+        for name in useless:
+            if _SWITCHES[name][0] not in fields:
+                sources[_SWITCHES[name][0]] = settings.sources[name]
         self._add_wandb(fields, sources, settings)
         return fields, sources
 
@@ -220,7 +231,8 @@ class TrainingFlags(config_flags(*NAMES), XlaFlags):
         if not {"env", "agent"} <= of_file.keys() | flags.keys():
             return kind
         fields, sources = self.fields()
-        config = self.made(lambda: make_config(**fields), sources)
+        with self.placed(sources):
+            config = make_config(**fields)
         shown = [(name, field_flag(name, getattr(config, name)), None) for name in NAMES]
         env = config.environment
         owners = [("agent", config.learner.agent), ("env", env), ("env", env.default_params)]
@@ -238,31 +250,37 @@ class TrainingFlags(config_flags(*NAMES), XlaFlags):
         )
 
 
-def fields_of(switches: Mapping[str, Any], agent: str, network: str | None) -> dict[str, Any]:
+def fields_of(
+    switches: Mapping[str, Any], agent: str, network: str | None
+) -> tuple[dict[str, Any], list[str]]:
     """Return the fields of a training that switches set, with options by dotted name.
 
     The value of `agent.attention` may be `IN_BLOCKS`, see `name_attention`.
 
     Args:
-        switches: values of the fields of `Settings`.
-        agent: the agent's name. Switches that it has no use for are left out.
-        network: the network's name; None for the agent's default. A network without attention has
-            no use for the switch of attention.
+        switches: values of the fields of `Settings`; None is not set.
+        agent: the agent's name.
+        network: the network's name; None for the agent's default.
+
+    Returns:
+        the fields, and the switches that are on although the agent has no use for them. Turning
+        off what it doesn't have changes nothing.
     """
     from myriad.agents import AGENTS
 
     options = {field.name for field in dataclasses.fields(AGENTS.load(agent))}
-    fields: dict[str, Any] = {}
-    if (batch_size := switches.get("batch_size")) and options & {"batch_size", "num_minibatches"}:
-        fields["batch_size"] = batch_size
-    if (compiles := switches.get("compile")) is not None:
-        fields["compile_mode"] = "aot" if compiles else "off"
-    if (bf16 := switches.get("bf16")) is not None and "compute_dtype" in options:
-        fields["agent.compute_dtype"] = "bfloat16" if bf16 else "float32"
-    attends = "attention" in options and network == ATTENTION
-    if (flash := switches.get("flash_attention")) is not None and attends:
-        fields["agent.attention"] = IN_BLOCKS if flash else "xla"
-    return fields
+    useful = {
+        "batch_size": bool(options & {"batch_size", "num_minibatches"}),
+        "compile": True,
+        "bf16": "compute_dtype" in options,
+        "flash_attention": "attention" in options and network == "attention",
+    }
+    fields = {}
+    for name, value in switches.items():
+        if value is not None and useful[name]:
+            field, values, _ = _SWITCHES[name]
+            fields[field] = values.get(value, value)
+    return fields, [name for name, value in switches.items() if value and not useful[name]]
 
 
 def name_attention(fields: dict[str, Any], dtype: str) -> None:
@@ -271,38 +289,6 @@ def name_attention(fields: dict[str, Any], dtype: str) -> None:
         from myriad.agents.networks.kernels import attention_in_blocks
 
         fields["agent.attention"] = attention_in_blocks(dtype)
-
-
-def without_use(switches: Mapping[str, Any], fields: Mapping[str, Any]) -> set[str]:
-    """Return the fields of those switches that are on although the agent has no use for them.
-
-    Args:
-        switches: values of the fields of `Settings`.
-        fields: the result of `fields_of` for these switches.
-    """
-    return {
-        _FIELD_OF[name]
-        for name, value in switches.items()
-        if value and _FIELD_OF[name] not in fields
-    }
-
-
-def require_used(given: Mapping[str, Any], fields: Mapping[str, Any], agent: str) -> None:
-    """Refuse flags that turn on what an agent has no use for. Turning it off changes nothing.
-
-    Settings from `.env` are exempt, since they may be meant for other agents.
-    """
-    networks = {"bf16": "a network", "flash_attention": "the network attention"}
-    for name, network in networks.items():
-        if given.get(name) and _FIELD_OF[name] not in fields:
-            raise InvalidArgumentError(
-                f"--{name.replace('_', '-')} is for agents with {network}, and this {agent} has "
-                "none."
-            )
-    if given.get("batch_size") is not None and not fields_of({"batch_size": 1}, agent, None):
-        raise InvalidArgumentError(
-            f"--batch-size is for agents that learn from batches, and {agent} has none."
-        )
 
 
 def _merged(
@@ -319,24 +305,6 @@ def _merged(
         fields |= values
         sources |= of_values
     return fields, sources
-
-
-def _placed(
-    error: InvalidArgumentError, sources: Mapping[str, str], file: Path | None
-) -> InvalidArgumentError:
-    """Return the error, with the place where its subject was set unless that was its own flag."""
-    subjects = [error.field or ""]
-    if isinstance(error, UnknownNameError):
-        # Either the option itself is unknown, or the name that it has as its value.
-        subjects = [error.name, error.kind, f"agent.{error.kind}"]
-    subject = next((name for name in subjects if canonical(name) in sources), subjects[0])
-    source = sources.get(canonical(subject), FLAG)
-    if source == FLAG:
-        return error
-    owner, _, option = subject.partition(".")
-    if option and source == str(file):
-        error = error.renamed({subject: f"{owner}_options.{option}"})
-    return InvalidArgumentError(f"{source}: {error}")
 
 
 def _for_env(of_file: dict[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:

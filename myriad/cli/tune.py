@@ -133,7 +133,7 @@ def switched_options(settings: TuneSettings) -> dict[str, Any]:
     agent = AGENTS.resolve(settings.agent)
     space = SearchSpace.load(agent, file=settings.space)
     network = settings.options.get("agent.network", space.fixed.get("agent.network", "mlp"))
-    switched = fields_of(Settings.read().switches(), agent, network)
+    switched, _ = fields_of(Settings.read().switches(), agent, network)
     dtype = (switched | {**settings.options}).get("agent.compute_dtype", "float32")
     name_attention(switched, dtype)
     return {

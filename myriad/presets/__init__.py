@@ -42,27 +42,16 @@ def load_preset(name: str, agent: str, env: str | None) -> Preset:
     """Return the preset called `name` of an agent in an environment.
 
     Raises:
-        UnknownNameError: the agent has no preset of this name.
-        InvalidArgumentError: the preset is for other environments, or its file is damaged.
+        UnknownNameError: the agent has no preset of this name for this environment.
+        InvalidArgumentError: its file is damaged.
     """
-    named = [preset for preset in list_presets(agent) if preset.name == name]
+    known = [preset for preset in list_presets(agent) if preset.env in (None, env)]
+    named = [preset for preset in known if preset.name == name]
     if not named:
-        others = sorted({each.agent for each in list_presets() if each.name == name})
-        if others:
-            raise InvalidArgumentError(
-                f"preset {shown(name)} is one of {' and '.join(others)}, not of {agent}; "
-                f"`myriad presets` lists them."
-            )
-        known = {preset.name for preset in list_presets(agent)}
-        raise UnknownNameError("preset", name, known, owner=agent)
-    fits = [preset for preset in named if preset.env in (None, env)]
-    if not fits:
-        envs = ", ".join(str(preset.env) for preset in named)
-        raise InvalidArgumentError(
-            f"preset {shown(name)} of {agent} is for {envs} alone, but env is {env}."
-        )
+        owner = f"{agent} on {env}"
+        raise UnknownNameError("preset", name, {preset.name for preset in known}, owner=owner)
     # A preset for this environment precedes one for all environments.
-    return max(fits, key=lambda preset: preset.env is not None)
+    return max(named, key=lambda preset: preset.env is not None)
 
 
 def list_presets(agent: str | None = None) -> list[Preset]:

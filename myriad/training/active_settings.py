@@ -75,27 +75,27 @@ def active_settings(
 
     # A setting that the training has no use for has a source but no value.
     denied = set() if sources is None else sources.keys() - config.given.keys()
-    mode = config.compile_mode
-    settings = [
-        _batch(config, source("batch_size", "agent.num_minibatches")),
+
+    def setting(
+        name: str, field: str, said: tuple[str | None, str], flag: str, *others: str
+    ) -> ActiveSetting:
+        value, reason = said
+        is_active = value not in (None, "off")
+        whence = source(field, *others)
+        return ActiveSetting(
+            name, value or "none", whence, is_active, reason, flag, denied=field in denied
+        )
+
+    mode, learner = config.compile_mode, config.learner
+    return [
+        setting("batch", "batch_size", _batch(config), "--batch-size", "agent.num_minibatches"),
+        setting("compile", "compile_mode", (mode, _COMPILED[mode]), "--compile-mode"),
+        setting("precision", "agent.compute_dtype", _precision(learner), "--bf16"),
+        setting("attention", "agent.attention", _attention(learner), "--flash-attention"),
         ActiveSetting(
-            "compile",
-            mode,
-            source("compile_mode"),
-            mode != "off",
-            _COMPILED[mode],
-            "--compile-mode",
+            "matmul precision", matmul_precision(), "JAX", active=True, reason=_products(), flag=""
         ),
-        _precision(config.learner, source("agent.compute_dtype")),
-        _attention(config.learner, source("agent.attention")),
-        _products(),
     ]
-    fields = {
-        "batch": "batch_size",
-        "precision": "agent.compute_dtype",
-        "attention": "agent.attention",
-    }
-    return [dataclasses.replace(each, denied=fields.get(each.name) in denied) for each in settings]
 
 
 def in_short(settings: Sequence[ActiveSetting]) -> str:
@@ -113,63 +113,44 @@ def in_short(settings: Sequence[ActiveSetting]) -> str:
     return "settings: " + "; ".join(parts)
 
 
-def gradient_rows(config: TrainingConfig) -> int | None:
-    """Return the rows of a training's gradient steps, or None if it takes none."""
-    options = config.agent_options
-    if "num_minibatches" not in options:
-        return config.batch_size
-    return config.num_envs * config.learner.steps_per_update // options["num_minibatches"]
+# Each of these returns the value of a setting, None if the training has no use for it, and why.
 
 
-def _batch(config: TrainingConfig, source: str) -> ActiveSetting:
-    rows = gradient_rows(config)
-    reason = "rows of replay in a gradient step"
-    num_minibatches = config.agent_options.get("num_minibatches")
-    if rows is not None and num_minibatches is not None:
-        reason = f"{rows * num_minibatches:,} rows in {num_minibatches} minibatches"
+def _batch(config: TrainingConfig) -> tuple[str | None, str]:
+    rows, num_minibatches = config.batch_size, config.agent_options.get("num_minibatches")
+    if num_minibatches is not None:
+        steps = config.num_envs * config.learner.steps_per_update
+        rows = steps // num_minibatches
+        return f"{rows:,} rows", f"{steps:,} rows in {num_minibatches} minibatches"
     if rows is None:
-        reason = f"{config.agent} learns from no batches"
-        return _without("batch", source, reason, "--batch-size")
-    return ActiveSetting(
-        "batch", f"{rows:,} rows", source, active=True, reason=reason, flag="--batch-size"
-    )
+        return None, f"{config.agent} learns from no batches"
+    return f"{rows:,} rows", "rows of replay in a gradient step"
 
 
-def _without(name: str, source: str, reason: str, flag: str) -> ActiveSetting:
-    """Return a setting that has no effect, whoever set it."""
-    return ActiveSetting(name, "none", source, active=False, reason=reason, flag=flag)
-
-
-def _products() -> ActiveSetting:
-    value = matmul_precision()
-    platform = resolve_platform()
-    reason = "chosen by jax_default_matmul_precision"
-    if value == "default":
-        reason = _PRODUCTS.get(platform, f"products are as {platform} has them")
-        reason += f", on {jax.local_devices()[0].device_kind}" if platform != "cpu" else ""
-    return ActiveSetting("matmul precision", value, "JAX", active=True, reason=reason, flag="")
-
-
-def _precision(learner: Any, source: str) -> ActiveSetting:
+def _precision(learner: Any) -> tuple[str | None, str]:
     value = getattr(learner, "compute_dtype", None)
     if value is None:
-        return _without("precision", source, "this agent has no network", "--bf16")
+        return None, "this agent has no network"
     reason = "networks compute in it; losses, reductions and the optimiser in float32"
     others = [(name, getattr(learner, f"{name}_dtype")) for name in ("param", "output")]
     reason += "".join(f"; {name} dtype {of}" for name, of in others if of != "float32")
     if Precision.of(learner).needs_loss_scale:
         reason += "; the loss is scaled, and a step whose gradient is not finite is skipped"
-    return ActiveSetting("precision", value, source, active=True, reason=reason, flag="--bf16")
+    return value, reason
 
 
-def _attention(learner: Any, source: str) -> ActiveSetting:
+def _attention(learner: Any) -> tuple[str | None, str]:
     network = getattr(learner, "network", None)
     if network != "attention":
-        what = "this agent has no network" if network is None else f"network {network} has none"
-        return _without("attention", source, what, "--flash-attention")
+        return None, f"network {network} has none" if network else "this agent has no network"
     from myriad.agents.networks.attention import chosen_attention
 
-    value, reason = chosen_attention(NetworkSpec.of(learner))
-    return ActiveSetting(
-        "attention", value, source, active=True, reason=reason, flag="--flash-attention"
-    )
+    return chosen_attention(NetworkSpec.of(learner))
+
+
+def _products() -> str:
+    if matmul_precision() != "default":
+        return "chosen by jax_default_matmul_precision"
+    platform = resolve_platform()
+    reason = _PRODUCTS.get(platform, f"products are as {platform} has them")
+    return reason if platform == "cpu" else f"{reason}, on {jax.local_devices()[0].device_kind}"

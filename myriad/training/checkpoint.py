@@ -43,7 +43,8 @@ class Checkpoints:
     A checkpoint is written under a temporary name, with checksums, and renamed when it is whole. A
     killed process leaves at most a folder under a temporary name, which the next save removes.
 
-    If several processes train, each writes the part that it holds, and process 0 all else.
+    If several processes train, each writes the part that it holds, and process 0 all else. They
+    share the disk.
 
     Args:
         folder: the folder of all checkpoints of the run.
@@ -83,11 +84,15 @@ class Checkpoints:
             self._tidy()  # First, since leftovers of a killed process may be what fills the disk.
             return watching.enter_context(watched(self.folder))
 
-        def finish(sums: dict[str, str]) -> None:
+        def finish() -> None:
             # If it was removed, orbax has made it again.
             if is_in_place is not None and not is_in_place():
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.folder))
-            _finish(aside, rows, devices, sums)
+            (aside / _ROWS).write_text(rows, encoding="utf-8")
+            (aside / _DEVICES).write_text(json.dumps([*devices]), encoding="utf-8")
+            files = [file for file in sorted(aside.rglob("*")) if file.is_file()]
+            sums = {str(file.relative_to(aside)): _checksum(file) for file in files}
+            (aside / _CHECKSUMS).write_text(json.dumps(sums, indent=1), encoding="utf-8")
             # A rename can't replace a folder that holds files.
             if path.exists():
                 path.rename(self.folder / f"replaced-{num_updates}")
@@ -97,10 +102,7 @@ class Checkpoints:
         with contextlib.ExitStack() as watching:
             is_in_place = distributed.on_first(lambda: self._written(path, make_room))
             self._written(path, lambda: _write(aside, arrays))
-            own = self._written(path, lambda: _sums(aside))
-            parts = distributed.all_gather(own)
-            sums = {name: value for part in parts for name, value in part.items()}
-            distributed.on_first(lambda: self._written(path, lambda: finish(sums)))
+            distributed.on_first(lambda: self._written(path, finish))
 
     def _written(self, path: Path, step: Callable[[], Result]) -> Result:
         """Do a step of a save, and remove its leftovers if it fails."""
@@ -280,35 +282,12 @@ def _unreported() -> Iterator[None]:
         log.setLevel(level)
 
 
-def _sums(path: Path) -> dict[str, str]:
-    """Return the checksums of this process's files, and in process 0 also of the common ones."""
-    own = f"ocdbt.process_{jax.process_index()}"
-    sums = {}
-    for file in sorted(path.rglob("*")):
-        written_by = file.relative_to(path).parts[0]
-        is_of_other = written_by.startswith("ocdbt.process_") and written_by != own
-        is_own = not is_of_other if distributed.is_first() else written_by == own
-        if is_own and file.is_file():
-            sums[str(file.relative_to(path))] = _checksum(file)
-    return sums
-
-
-def _finish(path: Path, rows: str, devices: Sequence[str], sums: dict[str, str]) -> None:
-    """Add the rows, the devices and the checksums."""
-    texts = {_ROWS: rows, _DEVICES: json.dumps([*devices])}
-    for name, text in texts.items():
-        (path / name).write_text(text, encoding="utf-8")
-        sums[name] = _checksum(path / name)
-    named = json.dumps(sums, indent=1, sort_keys=True)
-    (path / _CHECKSUMS).write_text(named, encoding="utf-8")
-
-
 def _damage(path: Path) -> str | None:
     """Say which file is not as it was saved, or return None."""
     # Orbax doesn't notice all damage, and reports what it notices in different ways.
     try:
         sums = json.loads(readable(path / _CHECKSUMS).read_text(encoding="utf-8"))
-        changed = [name for name, saved in sums.items() if not _is_as_saved(path / name, saved)]
+        changed = [name for name, saved in sums.items() if _checksum(path / name) != saved]
         if _ROWS not in sums:
             changed = [_CHECKSUMS]
     except OSError as error:
@@ -323,17 +302,7 @@ def _damage(path: Path) -> str | None:
 
 
 def _checksum(path: Path) -> str:
-    """Return what distinguishes a file's content: its SHA-256 and its size in bytes."""
-    return f"{_digest(path)} {path.stat().st_size}"
-
-
-def _is_as_saved(path: Path, checksum: str) -> bool:
-    digest, _, size = checksum.partition(" ")
-    # A file of another size is not read, since it may be as large as the disk.
-    return regular(path).stat().st_size == int(size) and _digest(path) == digest
-
-
-def _digest(path: Path) -> str:
+    """Return the SHA-256 of a file. A pipe is not read, since it might never end."""
     with regular(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

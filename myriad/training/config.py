@@ -406,19 +406,15 @@ def _made(given: dict[str, Any]) -> TrainingConfig:
             )
         require(name, given[name], kind)
     added = _of_preset(given)
-    whose = f" of preset {given.get('preset')!r}"
-    names = {name: f"{name}{whose}" for name in added}
-    # Some errors name an option without its owner.
-    names |= {name.rpartition(".")[2]: f"{name}{whose}" for name in added}
     try:
         _require_known(added)
         config = _filled({**added, **given})
-    except UnknownNameError as error:
-        if error.name in added or error.name.partition(".")[2] in added:
+    except InvalidArgumentError as error:
+        named = error.name if isinstance(error, UnknownNameError) else error.field
+        # Some errors name an option without its owner.
+        if str(named).rpartition(".")[2] in {name.rpartition(".")[2] for name in added}:
             raise InvalidArgumentError(f"preset {given['preset']!r}: {error}") from None
         raise
-    except InvalidArgumentError as error:
-        raise error.renamed(names) from None
     config.__dict__["given"] = given
     return config
 
@@ -427,10 +423,6 @@ def _require_known(fields: Iterable[str]) -> None:
     for name in fields:
         if name in FIELDS or name.startswith(("agent.", "env.")):
             continue
-        if name == "run_folder":
-            raise InvalidArgumentError(
-                name, "is of a run: call train_and_evaluate(config, run_folder=...)."
-            )
         known = [each for each in FIELDS if not each.endswith("_options")]
         raise UnknownNameError("field", name, [*known, "agent.<hyperparameter>", "env.<parameter>"])
 
@@ -685,28 +677,21 @@ def _plain(name: str, value: Any) -> Any:
     """
     if isinstance(value, Mapping):
         return {key: _plain(f"{name}.{key}", each) for key, each in value.items()}
-    # By its name, since a configuration is read without JAX.
-    if str(getattr(value, "dtype", "")).startswith("key<"):
-        raise InvalidArgumentError(
-            name, "must be a number or a list, but got a JAX key: give the seed itself."
-        )
     if isinstance(value, type):  # such as numpy.float32, which has the attributes of an array
         return value
-    shape = getattr(value, "shape", None)
-    is_vector = hasattr(value, "tolist") and shape is not None and len(shape) == 1
-    if is_vector or isinstance(value, list | tuple | range):
+    shape = getattr(value, "shape", None) or ()
+    # By the name of its dtype, since a configuration is read without JAX.
+    if len(shape) > 1 or str(getattr(value, "dtype", "")).startswith("key<"):
+        raise InvalidArgumentError(
+            name, f"must be a number or a list, but got an array {shown(value)}."
+        )
+    if shape or isinstance(value, list | tuple | range):
         if len(value) > _MOST_ITEMS:
             raise InvalidArgumentError(
                 name, f"must be a list of at most {_MOST_ITEMS:,} items, but got {len(value):,}."
             )
         return [_plain(name, each) for each in value]
-    if not hasattr(value, "item"):
-        return value
-    if shape:
-        raise InvalidArgumentError(
-            name, f"must be a number or a list, but got an array of shape {shape}."
-        )
-    return value.item()
+    return value.item() if hasattr(value, "item") else value
 
 
 def _parsed(text: str) -> dict[str, Any]:

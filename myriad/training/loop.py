@@ -19,7 +19,7 @@ from myriad.envs.vector import BatchState, Transition, VectorEnv
 from myriad.errors import InvalidArgumentError
 from myriad.random import make_key
 from myriad.ranges import ranges_of
-from myriad.xla import holds_keys, is_on_host, output_fusion, put_everywhere, result_shapes
+from myriad.xla import is_on_host, output_fusion, put_everywhere, result_shapes
 
 # Folded into a key for each purpose, so that no two draws share a stream.
 _AGENT, _ENVIRONMENTS, _UPDATE = range(3)
@@ -98,7 +98,6 @@ class LearningLoop:
         env: the environment.
         learner: the agent.
         num_envs: environments in parallel.
-        params: environment parameters other than `env.default_params`.
         num_devices: devices that train together, `D`.
 
     Attributes:
@@ -109,19 +108,11 @@ class LearningLoop:
         InvalidArgumentError: the devices can't share the training.
     """
 
-    def __init__(
-        self,
-        env: Environment,
-        learner: Learner,
-        num_envs: int,
-        params: Any = None,
-        *,
-        num_devices: int = 1,
-    ):
+    def __init__(self, env: Environment, learner: Learner, num_envs: int, *, num_devices: int = 1):
         self.learner = learner_of_device(learner, num_envs, num_devices)
         self.num_envs = num_envs
         self.num_devices = num_devices
-        self.envs = VectorEnv(env, num_envs, params)
+        self.envs = VectorEnv(env, num_envs)
         # A machine with fewer devices than the training was begun on has one device do all.
         self.num_present = num_devices if num_devices <= jax.device_count() else 1
         self._mesh = Mesh(np.array(jax.devices()[: self.num_present]), (DEVICE,))
@@ -148,27 +139,16 @@ class LearningLoop:
         packed = jnp.stack(values) if values else jnp.zeros(0, jnp.float32)
         agent = self._with(packed).init(jax.random.fold_in(key, _AGENT), self._envs_per_device)
         keys = self.keys(jax.random.fold_in(key, _ENVIRONMENTS))
-        first = self._device * self._envs_per_device
-        own_params = tuple(
-            jax.lax.dynamic_slice_in_dim(leaf, first, self._envs_per_device)
-            for leaf in self.envs.params.own
-        )
         zeros = {name: jnp.zeros((), jnp.float32) for name in self.learner.metric_names}
-        batch_state = self.envs.reset(keys, own_params)
+        batch_state = self.envs.reset(keys)
         return TrainState(key, Counter.of(0), agent, batch_state, zeros, packed)
 
     def jitted(self, *, donate: bool = True) -> tuple[Any, Any]:
-        """Return `init` and `run` as jitted functions. `init` takes a key or a seed, and options.
-
-        A seed keeps only 32 bits when traced. To keep all 64, call `make_key` and pass the key.
+        """Return `init` and `run` as jitted functions.
 
         Args:
             donate: give the state's memory to the next state. Otherwise each call copies it.
         """
-
-        def init_from(seed: jax.Array, options: Mapping[str, Any] | None = None) -> TrainState:
-            return self.init(seed if holds_keys(seed) else make_key(seed), options)
-
         shardings: dict[str, Any] = {}
         of_init: dict[str, Any] = {}
         if self.num_present > 1:
@@ -178,17 +158,16 @@ class LearningLoop:
                 "in_shardings": (self.placement, everywhere, everywhere),
                 "out_shardings": (self.placement, everywhere),
             }
-        init = jax.jit(init_from, **of_init)
-        learn = self.run
+        init = jax.jit(self.init, **of_init)
 
         def traced() -> ClosedJaxpr:
             # JAX caches this trace and uses it again when the programs are compiled.
             state = result_shapes(init.trace(make_key(0), self.options))
-            return jax.jit(learn).trace(state, np.int32(0), np.bool_(False)).jaxpr  # noqa: FBT003
+            return jax.jit(self.run).trace(state, np.int32(0), np.bool_(False)).jaxpr  # noqa: FBT003
 
         options = output_fusion(traced)
         run = jax.jit(
-            learn, donate_argnums=0 if donate else (), compiler_options=options, **shardings
+            self.run, donate_argnums=0 if donate else (), compiler_options=options, **shardings
         )
         return init, run
 
@@ -217,15 +196,6 @@ class LearningLoop:
     def everywhere(self, state: TrainState) -> TrainState:
         """Put a state, for example from a checkpoint, on the devices where `run` takes it."""
         return state if self.num_present == 1 else jax.device_put(state, self.placement)
-
-    def on_one_device(self, state: TrainState) -> TrainState:
-        """Return a state on the first device, with the shares of all devices.
-
-        If several processes train, it stays on their devices.
-        """
-        if self.num_present == 1 or jax.process_count() > 1:
-            return state
-        return jax.device_put(state, self._mesh.devices.flat[0])
 
     def of_first_device(self, state: TrainState) -> TrainState:
         """Return a state, or its shapes, as the first device of this process has it."""
@@ -389,7 +359,8 @@ class LearningLoop:
         # In the order of `PARTS`. The sums keep a bad reward, so one check at the end of a chunk is
         # enough.
         seen = (batch_state.obs, batch_state.episode_return, batch_state.return_sum)
-        is_bad = [_holds(_is_not_finite, part) for part in (state.metric_sums, state.agent, seen)]
+        parts = (state.metric_sums, state.agent, seen)
+        is_bad = [_holds(lambda leaf: ~jnp.isfinite(leaf), part) for part in parts]
         is_bad.append(_holds(jnp.isnan, batch_state.env_state))
         of_device = (
             exact_sum(batch_state.num_episodes),
@@ -479,10 +450,6 @@ def _begin_window(state: TrainState, begin: jax.Array) -> TrainState:
         state.batch_state, num_episodes=num_episodes, return_sum=return_sum
     )
     return dataclasses.replace(state, metric_sums=sums, batch_state=batch_state)
-
-
-def _is_not_finite(array: jax.Array) -> jax.Array:
-    return ~jnp.isfinite(array)
 
 
 def _holds(is_bad: Callable[[jax.Array], jax.Array], tree: Any) -> jax.Array:

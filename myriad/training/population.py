@@ -3,17 +3,15 @@
 The trainer's host loop over seeds and the trials of `myriad tune` call the same programs.
 """
 
-import dataclasses
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import SingleDeviceSharding
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from myriad import settings
 from myriad.counters import Counter
@@ -25,8 +23,13 @@ from myriad.ranges import INT32, Integer, ranges_of
 from myriad.training.config import TrainingConfig, default_mapping
 from myriad.training.evaluation import Evaluation, Infos, evaluation_key
 from myriad.training.loop import LearningLoop, Report, TrainState, traced_names
-from myriad.training.memory import COPIES, SAVING_SHARE, bytes_of, restoring_bytes
-from myriad.training.programs import product_bytes
+from myriad.training.memory import (
+    COPIES,
+    SAVING_SHARE,
+    bytes_of,
+    product_bytes,
+    restoring_bytes,
+)
 from myriad.xla import (
     Stated,
     holds_keys,
@@ -36,8 +39,8 @@ from myriad.xla import (
     use_compilation_cache,
 )
 
-# One state for each device.
-PopulationState = tuple[TrainState, ...]
+# The axis of the devices that the slots are spread over.
+_SLOTS = "slots"
 Options = Mapping[str, Any]
 Mapped = Literal["map", "vmap"]
 
@@ -46,9 +49,9 @@ class Population:
     """Trainings of one shape side by side, each in a slot of one compiled program.
 
     The loss and the gradient of a given batch agree with those of the same training alone within
-    1e-5. Slots are spread over the devices, which run the same program at the same time. By default
-    the slots of one device run one after another on a CPU, whose caches hold one training better
-    than all of them, and side by side on other devices.
+    1e-5. Slots are spread over the devices. By default the slots of one device run one after
+    another on a CPU, whose caches hold one training better than all of them, and side by side on
+    other devices. A state is a `TrainState` with the axis of slots first.
 
     Args:
         config: the trainings. Its seed is not read.
@@ -67,8 +70,7 @@ class Population:
         num_updates: updates in one whole training.
         steps_per_update: steps of all environments of one training in one update.
         eval_every: updates between two evaluations.
-        state_shapes: the shapes of a device's `TrainState` with the axis of its slots first, once
-            compiled.
+        state_shapes: the shapes of a state, once compiled.
         compile_s: seconds that tracing and compiling took, or loading what was compiled before.
 
     Raises:
@@ -131,7 +133,9 @@ class Population:
         self._evaluation = Evaluation(
             config.environment, learner, config.eval_rollouts, max_steps=config.eval_max_steps
         )
-        self._programs: list[dict[str, Any]] = []
+        mesh = Mesh(np.array(jax.local_devices()[: self.num_devices]), (_SLOTS,))
+        self._placement = NamedSharding(mesh, PartitionSpec(_SLOTS))
+        self._programs: dict[str, Any] = {}
         self.state_shapes: Any = None
         self._product_bytes: list[int] = []
         self.compile_s = 0.0
@@ -146,34 +150,25 @@ class Population:
         if (cache := settings.compilation_cache()) is not None:
             use_compilation_cache(cache)
         with collector_paused():
-            traced = [self._trace(device) for device in jax.local_devices()[: self.num_devices]]
-            self._product_bytes = [product_bytes(each) for each, _ in traced[0].values()]
-            with ThreadPoolExecutor(len(traced[0])) as pool:
-                # Each device has its own programs. One program of 2 partitions would be fused
-                # differently, and end in other bits than a training alone.
-                compiling = [
-                    {
-                        name: pool.submit(each.lower().compile, options)
-                        for name, (each, options) in programs.items()
-                    }
-                    for programs in traced
-                ]
+            traced = self._trace()
+            self._product_bytes = [product_bytes(each) for each, _ in traced.values()]
+            with ThreadPoolExecutor(len(traced)) as pool:
+                compiling = {
+                    name: pool.submit(each.lower().compile, options)
+                    for name, (each, options) in traced.items()
+                }
                 meanwhile()
-                self._programs = [
-                    {name: each.result() for name, each in programs.items()}
-                    for programs in compiling
-                ]
+                self._programs = {name: each.result() for name, each in compiling.items()}
         self.compile_s = time.perf_counter() - start
 
-    def _trace(self, device: Any) -> dict[str, tuple[jax.stages.Traced, Any]]:
-        """Return a device's traced programs, with the compiler options of each."""
-        slots = self._slots_per_device
-        low, high = (np.zeros(slots, np.uint32) for _ in range(2))
-        options = {name: np.zeros(slots, np.float32) for name in self._loop.options}
-        counts = np.zeros(slots, np.int32)
-        flags = np.zeros(slots, bool)
-        keys = np.zeros((slots, 2), np.uint32)
-        there = SingleDeviceSharding(device)
+    def _trace(self) -> dict[str, tuple[jax.stages.Traced, Any]]:
+        """Return the traced programs, with the compiler options of each."""
+        low, high = (np.zeros(self._padded, np.uint32) for _ in range(2))
+        options = {name: np.zeros(self._padded, np.float32) for name in self._loop.options}
+        counts = np.zeros(self._padded, np.int32)
+        flags = np.zeros(self._padded, bool)
+        keys = np.zeros((self._padded, 2), np.uint32)
+        there = self._placement
 
         def jitted(of_slot: Any, *, donate: bool = False) -> Any:
             def of_device(*slots: Any) -> Any:
@@ -181,10 +176,15 @@ class Population:
                     return jax.vmap(of_slot)(*slots)
                 return jax.lax.map(lambda slot: of_slot(*slot), slots)
 
-            donated = 0 if donate else ()
-            return jax.jit(
-                of_device, donate_argnums=donated, in_shardings=there, out_shardings=there
+            of_all = jax.shard_map(
+                of_device,
+                mesh=there.mesh,
+                in_specs=there.spec,
+                out_specs=there.spec,
+                check_vma=False,
             )
+            donated = 0 if donate else ()
+            return jax.jit(of_all, donate_argnums=donated, in_shardings=there, out_shardings=there)
 
         def first(low: jax.Array, high: jax.Array, options: dict[str, jax.Array]) -> TrainState:
             return self._loop.init(seed_key(low, high), options)
@@ -235,7 +235,7 @@ class Population:
 
     def first_state(
         self, seeds: Sequence[int] | np.ndarray, options: Options | None = None
-    ) -> PopulationState:
+    ) -> TrainState:
         """Return the state before the first update.
 
         Args:
@@ -247,15 +247,15 @@ class Population:
         """
         # Refill all slots of a blank state, so that no second program for a first state compiles.
         new = self._new_trainings(np.arange(self.num_slots), seeds, options)
-        return tuple(self._on_each("refill", *new, state=self._on_each("blank")))
+        return self._programs["refill"](self._programs["blank"](), *new)
 
     def refill(
         self,
-        state: PopulationState,
+        state: TrainState,
         slots: Sequence[int] | np.ndarray,
         seeds: Sequence[int] | np.ndarray,
         options: Options | None = None,
-    ) -> PopulationState:
+    ) -> TrainState:
         """Begin new trainings in some slots. The others stay as they are.
 
         Args:
@@ -267,7 +267,7 @@ class Population:
         Raises:
             InvalidArgumentError: a seed or a value can't be used.
         """
-        slots = _as_array("slots", slots)
+        slots = np.asarray(slots)
         is_whole = slots.ndim == 1 and (slots.dtype.kind in "iu" or not slots.size)
         if (
             not is_whole
@@ -280,7 +280,7 @@ class Population:
                 f"but got {shown(slots.tolist())}.",
             )
         new = self._new_trainings(slots.astype(np.int64), seeds, options)
-        return tuple(self._on_each("refill", *new, state=state))
+        return self._programs["refill"](state, *new)
 
     def _new_trainings(
         self, slots: np.ndarray, seeds: Any, options: Options | None
@@ -293,20 +293,16 @@ class Population:
             return every
 
         given = {} if options is None else options
-        if not isinstance(given, Mapping):
-            raise InvalidArgumentError(
-                "options", f"must be a dict of hyperparameters and values, but got {shown(given)}."
-            )
-        if set(given) != set(self.traced):
+        if not isinstance(given, Mapping) or set(given) != set(self.traced):
             raise InvalidArgumentError(
                 "options",
                 f"must give values of {', '.join(self.traced) or 'nothing'}, "
-                f"but gave those of {', '.join(given) or 'nothing'}.",
+                f"but got {shown(given)}.",
             )
         ranges = ranges_of(type(self._loop.learner))
         found = {name: np.full(len(slots), each) for name, each in self._loop.options.items()}
         for name in self.traced:
-            values = _as_array(name, given[name])
+            values = np.asarray(given[name])
             if values.shape != (len(slots),):
                 raise InvalidArgumentError(
                     name, f"must have {len(slots)} values, but has the shape {values.shape}."
@@ -314,13 +310,17 @@ class Population:
             for value in values.tolist():
                 ranges[name].require(name, value)
             found[name] = values.astype(np.float32)
-        words = everywhere(_words_of_seeds(seeds, len(slots)))
+        array = np.asarray(seeds)
+        if array.shape != (len(slots),):
+            raise InvalidArgumentError(
+                "seeds", f"must be one for each of {len(slots)} slots, but got {shown(seeds)}."
+            )
+        words = [words_of_seed(seed) for seed in array.tolist()]
+        words = everywhere(np.array(words, np.uint32).reshape(len(slots), 2))
         values = {name: everywhere(each) for name, each in found.items()}
         return everywhere(np.ones(len(slots), bool)), *words.T, values
 
-    def run(
-        self, state: PopulationState, num_updates: Any, begin: Any
-    ) -> tuple[PopulationState, Report]:
+    def run(self, state: TrainState, num_updates: Any, begin: Any) -> tuple[TrainState, Report]:
         """Do some updates in every slot, and wait for them.
 
         Args:
@@ -337,11 +337,11 @@ class Population:
         """
         counts = self._of_slots("num_updates", num_updates, np.int32)
         begins = self._of_slots("begin", begin, np.bool_)
-        results = self._on_each("run", counts, begins, state=state)
-        return tuple(state for state, _ in results), self._gathered(each for _, each in results)
+        state, report = self._programs["run"](state, counts, begins)
+        return state, self.gathered(report)
 
     def evaluate(
-        self, state: PopulationState, active: Any = None, keys: jax.Array | None = None
+        self, state: TrainState, active: Any = None, keys: jax.Array | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Run the episodes of an evaluation with the policy of every active slot.
 
@@ -361,123 +361,94 @@ class Population:
         return self.play(state, active, keys)[:2]
 
     def play(
-        self, state: PopulationState, active: Any = None, keys: jax.Array | None = None
+        self, state: TrainState, active: Any = None, keys: jax.Array | None = None
     ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """Do what `evaluate` does, and return the last scalars of `info`, `[M, E]`, as well."""
         active = np.ones(self.num_slots, bool) if active is None else active
         flags = self._of_slots("active", active, np.bool_)
         words = np.zeros((self._padded, 2), np.uint32)
         if keys is not None:
-            if getattr(keys, "dtype", None) != make_key(0).dtype:
+            shape = keys.shape if getattr(keys, "dtype", None) == make_key(0).dtype else None
+            if shape not in ((), (self.num_slots,)):
                 raise InvalidArgumentError(
-                    "keys", f"must be as make_key makes, but got {shown(keys)}."
-                )
-            if keys.shape not in ((), (self.num_slots,)):
-                raise InvalidArgumentError(
-                    "keys", f"must be one or {self.num_slots}, but have the shape {keys.shape}."
+                    "keys",
+                    f"must be one or {self.num_slots}, as make_key makes, but got {shown(keys)}.",
                 )
             words[: self.num_slots] = np.asarray(jax.random.key_data(keys))
         own = np.full(self._padded, keys is None)
-        agents = [(x.agent, x.key, x.num_updates) for x in state]
-        results = self._on_each("evaluate", flags, own, words, state=agents, unpack=True)
-        return self._gathered(results)
+        of_agents = (state.agent, state.key, state.num_updates)
+        return self.gathered(self._programs["evaluate"](*of_agents, flags, own, words))
 
-    def updates_done(self, state: PopulationState) -> np.ndarray:
+    def updates_done(self, state: TrainState) -> np.ndarray:
         """Return how many updates each training has done, int64 `[M]`."""
-        count = self._gathered(each.num_updates for each in state)
+        count = self.gathered(state.num_updates)
         return count.high.astype(np.int64) << 32 | count.low.astype(np.int64)
 
-    def member(self, state: PopulationState, slot: int) -> TrainState:
+    def member(self, state: TrainState, slot: int) -> TrainState:
         """Return the state of one training as NumPy arrays, with its key as its two words."""
 
         def taken(leaf: jax.Array) -> np.ndarray:
-            return np.asarray(jax.device_get(numbers_of(leaf)))[slot % self._slots_per_device]
+            return np.asarray(numbers_of(leaf))[slot]
 
-        return jax.tree.map(taken, state[slot // self._slots_per_device])
+        return jax.tree.map(taken, state)
 
-    def gathered(self, state: PopulationState) -> TrainState:
-        """Fetch all trainings as a checkpoint holds them, the same for any number of devices.
+    def gathered(self, tree: Any) -> Any:
+        """Fetch a state, or a part of it, the same for any number of devices.
 
         Returns:
             NumPy arrays with leaves `[M, ...]`. A key is an array of its two words.
         """
-        return self._gathered(jax.tree.map(numbers_of, each) for each in state)
+        fetched = jax.device_get(jax.tree.map(numbers_of, tree))
+        return jax.tree.map(lambda leaf: leaf[: self.num_slots], fetched)
 
-    def scattered(self, trainings: TrainState) -> PopulationState:
+    def scattered(self, trainings: TrainState) -> TrainState:
         """Spread trainings from `gathered` or from a checkpoint over the devices."""
+        # Unused slots hold copies of the last training.
+        slots = np.minimum(np.arange(self._padded), self.num_slots - 1)
 
-        def share_of(index: int) -> TrainState:
-            first = index * self._slots_per_device
-            # Unused slots of the last device hold copies of the last training.
-            slots = np.minimum(np.arange(first, first + self._slots_per_device), self.num_slots - 1)
-            device = jax.local_devices()[index]
+        def placed(leaf: Any) -> jax.Array:
+            every = leaf[slots] if holds_keys(leaf) else np.asarray(leaf)[slots]
+            return jax.device_put(every, self._placement)
 
-            def placed(leaf: Any) -> jax.Array:
-                share = leaf[slots] if holds_keys(leaf) else np.asarray(leaf)[slots]
-                return jax.device_put(share, device)
+        return jax.tree.map(placed, trainings)
 
-            return jax.tree.map(placed, trainings)
+    def stated_bytes(
+        self, num_slots: int | None = None, *, saves: bool = False, resumes: bool = False
+    ) -> int:
+        """Return the most bytes that the compiled programs hold at once in one memory.
 
-        return tuple(map(share_of, range(self.num_devices)))
-
-    def agents(self, state: PopulationState) -> Any:
-        """Fetch the agents' states, leaves `[M, ...]`."""
-        return self._gathered(jax.tree.map(numbers_of, each.agent) for each in state)
-
-    def needs(self, *, saves: bool = False, resumes: bool = False) -> "SlotNeeds":
-        """Return what the compiled programs need.
+        All devices of a CPU share one memory. Each other device has its own.
 
         Args:
+            num_slots: count the bytes of so many slots on a single device, in place of all slots.
             saves: whether checkpoints are saved.
             resumes: whether it begins with a checkpoint.
         """
         is_cpu = resolve_platform() == "cpu"
-        state = bytes_of(self.state_shapes)
-        scaling = []
-        fixed = [0]
-        programs = self._programs[0].values()
+        slots = self._slots_per_device if num_slots is None else num_slots
+        share = slots / self._slots_per_device
+        state = bytes_of(self.state_shapes) / self.num_devices
+        held = []
+        programs = self._programs.values()
         for largest, program in zip(self._product_bytes, programs, strict=True):
             stated = Stated.of(program)
-            held = state + stated.results - stated.aliases
-            temporaries = stated.temporaries
-            if is_cpu:
-                temporaries += COPIES * largest
+            temporaries = stated.temporaries + (COPIES * largest if is_cpu else 0)
             # With "map" one slot runs at a time, but all states are copied although donated.
-            copied = min(temporaries, state) if self.mapping == "map" else temporaries
-            scaling.append(held + copied)
-            fixed.append(temporaries - copied)
+            of_slots = min(temporaries, state) if self.mapping == "map" else temporaries
+            of_all = state + stated.results - stated.aliases + of_slots
+            held.append(share * of_all + temporaries - of_slots)
         # On other devices, a checkpoint is made in the host's memory and not where the states lie.
         if is_cpu and saves:
             joined = state if self.num_devices > 1 else 0
-            scaling.append(state + joined + round(SAVING_SHARE * state))
+            held.append(share * (state + joined + SAVING_SHARE * state))
         if is_cpu and resumes:
-            scaling.append(2 * state + restoring_bytes(self.state_shapes))
-        return SlotNeeds(-(-max(scaling) // self._slots_per_device), max(fixed))
-
-    def _on_each(
-        self, program: str, *arrays: Any, state: Sequence[Any] = (), unpack: bool = False
-    ) -> list[Any]:
-        """Call a program on every device with its share of the arrays, without waiting for it."""
-        results = []
-        for i, programs in enumerate(self._programs):
-            share = slice(i * self._slots_per_device, (i + 1) * self._slots_per_device)
-            own = jax.tree.map(lambda array, share=share: array[share], arrays)
-            of_state: tuple[Any, ...] = ()
-            if state:
-                of_state = state[i] if unpack else (state[i],)
-            results.append(programs[program](*of_state, *own))
-        return results
-
-    def _gathered(self, shares: Iterable[Any]) -> Any:
-        """Fetch the results of each device, `[K, ...]`, as one tree with leaves `[M, ...]`."""
-        fetched = jax.device_get(list(shares))
-        if len(fetched) == 1:  # Avoid a copy, since a state may be large.
-            return jax.tree.map(lambda leaf: leaf[: self.num_slots], fetched[0])
-        return jax.tree.map(lambda *leaves: np.concatenate(leaves)[: self.num_slots], *fetched)
+            held.append(share * (2 * state + restoring_bytes(state)))
+        num_devices = self.num_devices if is_cpu and num_slots is None else 1
+        return round(num_devices * max(held))
 
     def _of_slots(self, name: str, values: Any, kind: type[np.generic]) -> np.ndarray:
         """Return a value for each slot as an array of a kind, with zeros for unused slots."""
-        array = _as_array(name, values)
+        array = np.asarray(values)
         if array.shape != (self.num_slots,) or not np.can_cast(array.dtype, kind, "same_kind"):
             raise InvalidArgumentError(
                 name,
@@ -489,75 +460,3 @@ class Population:
                 name, f"must be from 0 to {INT32:,}, but got {shown(array.tolist())}."
             )
         return np.pad(array.astype(kind), (0, self._padded - self.num_slots))
-
-
-@dataclasses.dataclass(frozen=True)
-class SlotNeeds:
-    """The most bytes that trainings side by side hold.
-
-    Attributes:
-        per_slot: bytes that each training adds.
-        per_device: bytes that a device holds in addition to its trainings.
-    """
-
-    per_slot: int
-    per_device: int
-
-    def bytes(self, num_slots: int, num_devices: int) -> int:
-        """Return the bytes of `num_slots` trainings. Every device has equally many slots."""
-        slots = -(-num_slots // num_devices) * num_devices
-        return slots * self.per_slot + num_devices * self.per_device
-
-    def most(self, room: int, num_devices: int) -> int:
-        """Return how many trainings fit into `room` bytes."""
-        slots = max(0, room - num_devices * self.per_device) // self.per_slot
-        if slots >= num_devices:
-            return slots // num_devices * num_devices
-        # With fewer trainings than devices, each has its own device.
-        return min(num_devices - 1, max(0, room // (self.per_slot + self.per_device)))
-
-
-def saved_shapes(one: TrainState, num_trainings: int) -> TrainState:
-    """Return the shapes of a checkpoint of `M` trainings, from those of one training."""
-    return jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct((num_trainings, *leaf.shape), leaf.dtype), one
-    )
-
-
-def require_seeds(run_folder: Path, seeds: Sequence[int], keys: jax.Array) -> None:
-    """Refuse saved trainings that began from other seeds than these.
-
-    Args:
-        run_folder: where they are saved, for the message.
-        seeds: one for each training, `[M]`.
-        keys: the saved key of each training, `[M]`.
-
-    Raises:
-        InvalidArgumentError: a seed or the order of the seeds has changed.
-    """
-    expected = jax.vmap(seed_key)(*_words_of_seeds(seeds, len(seeds)).T)
-    if (jax.random.key_data(keys) != jax.random.key_data(expected)).any():
-        raise InvalidArgumentError(
-            f"{run_folder} holds trainings of other seeds than seeds = {shown([*seeds])} in its "
-            "config.toml; put back what the run was started with, in the same order."
-        )
-
-
-def _words_of_seeds(seeds: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
-    """Return the low and the high 32 bits of seeds, uint32 `[count, 2]`."""
-    array = _as_array("seeds", seeds)
-    if array.shape != (count,):
-        raise InvalidArgumentError(
-            "seeds", f"must be one for each of {count} slots, but got {shown(seeds)}."
-        )
-    words = [words_of_seed(seed) for seed in array.tolist()]
-    return np.array(words, np.uint32).reshape(count, 2)
-
-
-def _as_array(name: str, values: Any) -> np.ndarray:
-    try:
-        return np.asarray(values)
-    except ValueError:  # The rows have different lengths.
-        raise InvalidArgumentError(
-            name, f"must be a list of values, but got {shown(values)}."
-        ) from None

@@ -9,21 +9,30 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from threading import Event
+from typing import Any
 
 import jax
 import numpy as np
 
 from myriad import settings
 from myriad.counters import Counter
+from myriad.hardware import resolve_platform
 from myriad.host import collector_paused
 from myriad.random import make_key
-from myriad.timing import Comparison, compare
+from myriad.timing import compare
 from myriad.training.config import TrainingConfig
 from myriad.training.evaluation import Evaluation, Infos, evaluation_key
 from myriad.training.loop import LearningLoop, Report, TrainState
+from myriad.training.memory import (
+    COPIES,
+    SAVING_SHARE,
+    bytes_of,
+    product_bytes,
+    restoring_bytes,
+)
 from myriad.xla import (
-    equations,
+    Stated,
     output_fusion,
     result_shapes,
     use_compilation_cache,
@@ -35,25 +44,10 @@ OnReport = Callable[[Report, int], None]
 _NUM_PAIRS = 7
 
 
-class Flag(Protocol):
-    """A flag that is checked between chunks, such as a `threading.Event`."""
-
-    def is_set(self) -> bool:
-        """Return whether to stop."""
-        ...
-
-
-def product_bytes(traced: jax.stages.Traced) -> int:
-    """Return the bytes of the largest matrix that a program multiplies."""
-    products = (
-        each for each in equations(traced.jaxpr.jaxpr) if str(each.primitive) == "dot_general"
-    )
-    matrices: Any = [operand.aval for product in products for operand in product.invars]
-    return max((x.size * x.dtype.itemsize for x in matrices), default=0)
-
-
 class CompiledTraining:
     """The programs of a training: `init`, `run` and `evaluate`, once `compile` has been called.
+
+    The host loop runs it, or `SeedTrainings`, which has the same methods for many seeds.
 
     Args:
         config: the training.
@@ -69,6 +63,9 @@ class CompiledTraining:
         product_bytes: `product_bytes` of `run`, once compiled.
         compile_s: seconds that tracing and compiling took, or loading what was compiled before.
     """
+
+    # The seed of each training that the host loop runs. The only one needs no name.
+    seeds = (None,)
 
     def __init__(self, config: TrainingConfig):
         self.config = config
@@ -155,7 +152,8 @@ class CompiledTraining:
         done: int,
         boundary: int,
         on_report: OnReport,
-        interrupted: Flag | None = None,
+        interrupted: Event | None = None,
+        running: Any = None,
     ) -> tuple[TrainState, int]:
         """Run chunks up to an update, or until `interrupted` is set.
 
@@ -168,6 +166,7 @@ class CompiledTraining:
             on_report: called with each chunk's report, in the host's memory, and the updates done
                 by then.
             interrupted: checked between chunks.
+            running: which trainings go on; the only one always does.
 
         Returns:
             the state, and the updates it has done.
@@ -189,6 +188,83 @@ class CompiledTraining:
         self, agent: Any, key: jax.Array, num_updates: Counter
     ) -> tuple[jax.Array, jax.Array, jax.Array, Infos]:
         return self._evaluation.episodes(agent, evaluation_key(key, num_updates))
+
+    def play(self, state: TrainState, running: Any) -> tuple[np.ndarray, np.ndarray, Any]:
+        """Return the returns of the evaluation's episodes, and whether each ended, `[1, E]`.
+
+        The last result holds the scalars of `info` at each episode's last step, each `[1, E]`.
+        """
+        own = self.loop.of_first_device(state)
+        results = jax.device_get(self.evaluate(own.agent, own.key, own.num_updates))
+        returns, ended, _, infos = jax.tree.map(lambda leaf: leaf[None], results)
+        return returns, ended, infos
+
+    @property
+    def devices(self) -> str:
+        """The devices that train, such as "2 CPU devices"."""
+        return self.loop.devices
+
+    @property
+    def described(self) -> str:
+        """How many environments there are, and on what, for the progress."""
+        shares = self.loop.num_devices
+        on = f" in {shares} shares on {self.devices}" if shares > 1 else ""
+        return f"{self.config.num_envs:,} environments{on}"
+
+    def begin(self) -> TrainState:
+        """Return the state before the first update."""
+        return self.first_state()
+
+    def report_of(self, report: Report, index: int) -> Report:
+        """Return the report of one training."""
+        return report
+
+    def agents(self, state: TrainState) -> Any:
+        """Return the learner's state, of many seeds with the axis of seeds first."""
+        return self.loop.of_first_device(state).agent
+
+    @property
+    def saved_shapes(self) -> Any:
+        """The shapes of the state that a checkpoint holds."""
+        return self.state_shapes
+
+    @property
+    def placement(self) -> Any:
+        """Where each of several processes holds its part of a state."""
+        return self.loop.placement
+
+    def to_save(self, state: TrainState) -> TrainState:
+        """Return the arrays that a checkpoint holds."""
+        return state
+
+    def everywhere(self, state: TrainState) -> TrainState:
+        """Put a state from a checkpoint on the devices that train."""
+        return self.loop.everywhere(state)
+
+    def stated_bytes(self, *, saves: bool = False, resumes: bool = False) -> int:
+        """Return the most bytes that the programs hold at once, from the compiler's figures.
+
+        Args:
+            saves: whether checkpoints are saved.
+            resumes: whether it begins with a checkpoint.
+        """
+        init, run = Stated.of(self.init), Stated.of(self.run)
+        is_cpu = resolve_platform() == "cpu"
+        # The figures are those of one device, and all devices of a CPU share its memory.
+        num_devices = self.loop.num_present if is_cpu else 1
+        # The state is donated, so most results of a call reuse the memory of its arguments.
+        copied = COPIES * self.product_bytes if is_cpu else 0
+        beside = [
+            num_devices * (init.arguments + init.temporaries),
+            num_devices * (run.beside_arguments + copied),
+            Stated.of(self.evaluate).beside_arguments,
+        ]
+        # On other devices, a checkpoint is made in the host's memory and not where the state lies.
+        if is_cpu and saves:
+            beside.append(round(SAVING_SHARE * bytes_of(self.state_shapes)))
+        if is_cpu and resumes:
+            beside.append(restoring_bytes(bytes_of(self.state_shapes)))
+        return num_devices * init.results + max(beside)
 
 
 class Halves:
@@ -246,25 +322,24 @@ class Halves:
         return np.int32(self._before), np.bool_(True)  # noqa: FBT003
 
 
-def measure_halves(config: TrainingConfig) -> Comparison:
-    """Time collecting (`a`) and learning (`b`) in alternation on one device.
+def collect_share(config: TrainingConfig) -> float:
+    """Time collecting and learning in alternation on one device.
+
+    Returns:
+        the share of an update that collecting takes, from 0 to 1.
 
     Raises:
         InvalidArgumentError: the agent has no `collect` and `learn`.
     """
     halves = Halves(config)
     state, experience = halves.arguments()
-    return compare(
+    timed = compare(
         functools.partial(halves.collect, state),
         functools.partial(halves.learn, state, experience),
         num_pairs=_NUM_PAIRS,
         min_sample_s=0.02,
     )
-
-
-def collect_share(halves: Comparison) -> float:
-    """Return the share of an update that collecting takes, from 0 to 1."""
-    return 1 / (1 + halves.b_over_a)
+    return 1 / (1 + timed.b_over_a)
 
 
 def _called_under(

@@ -40,15 +40,21 @@ class TrainingResults:
     """The results of a training. Printed, they are a summary of some lines.
 
     Attributes:
-        agent_state: the learner's state with its parameters.
+        agent_state: the learner's state with its parameters. With `seeds` in the configuration it
+            holds NumPy arrays with the axis of seeds first, `[M, ...]`.
         training: a row per window between evaluations: update, steps, episodes, mean return and
             the means of the metrics.
         evaluations: a row per evaluation: update, steps, mean return and its standard deviation
-            over the episodes.
+            over the episodes. With `seeds` in the configuration, both tables have a row for each
+            seed and a column `seed`.
         config: the configuration with every default filled in.
-        timings: how long the training took.
+        timings: how long the training took. The rate is that of all seeds together.
         run_folder: the run's folder, which holds all of this.
-        stopped: `end`, `target` if the target return was reached, or `callback` if one ended it.
+        stopped: `end`, `target` if every seed reached the target return, or `callback` if one
+            ended it.
+        seeds: the seeds, in the order of everything that is listed by seed.
+        final_returns: the mean return of each seed's last evaluation.
+        reached_target: whether each seed stopped at the target return.
     """
 
     agent_state: Any
@@ -58,14 +64,15 @@ class TrainingResults:
     timings: Timings
     run_folder: Path
     stopped: str
+    seeds: tuple[int, ...]
+    final_returns: tuple[float, ...]
+    reached_target: tuple[bool, ...]
 
     def __repr__(self) -> str:
         config, timings = self.config, self.timings
         rate = "nothing was left to train"
         if not math.isnan(timings.steps_per_s):
             rate = f"{timings.steps_per_s:,.0f}"
-        if not self.evaluations:
-            return f"{config.agent} on {config.env}: no evaluation yet, in {self.run_folder}"
         steps = config.num_envs * self.training[-1]["update"] * config.learner.steps_per_update
         best = max(row["return"] for row in self.evaluations)
         lines = {
@@ -79,41 +86,15 @@ class TrainingResults:
         }
         title = (
             f"{config.agent} on {config.env}, {config.num_envs:,} environments, "
-            f"{steps:,} steps{self._of_seeds()}"
+            f"{steps:,} steps{f' of each of {len(self.seeds)} seeds' if config.seeds else ''}"
         )
         return "\n".join([title, *(f"{name:<15}{value}" for name, value in lines.items())])
 
-    def _of_seeds(self) -> str:
-        return ""
-
     def _final_return(self) -> str:
-        last = self.evaluations[-1]
-        episodes = f"{self.config.eval_rollouts} episodes"
-        return f"{last['return']:.4g} +- {last['return_std']:.2g} over {episodes}"
-
-
-@dataclasses.dataclass(frozen=True, repr=False)
-class SeedResults(TrainingResults):
-    """The results of many seeds of one training.
-
-    `agent_state` holds NumPy arrays with the axis of seeds first, `[M, ...]`. `training` and
-    `evaluations` have a row for each seed, with the column `seed`. `stopped` is `target` if every
-    seed reached it. The rate in `timings` is that of all seeds together.
-
-    Attributes:
-        seeds: the seeds, in the order of everything that is listed by seed.
-        final_returns: the mean return of each seed's last evaluation.
-        reached_target: whether each seed stopped at the target return.
-    """
-
-    seeds: tuple[int, ...]
-    final_returns: tuple[float, ...]
-    reached_target: tuple[bool, ...]
-
-    def _of_seeds(self) -> str:
-        return f" of each of {len(self.seeds)} seeds"
-
-    def _final_return(self) -> str:
+        if self.config.seeds is None:
+            last = self.evaluations[-1]
+            episodes = f"{self.config.eval_rollouts} episodes"
+            return f"{last['return']:.4g} +- {last['return_std']:.2g} over {episodes}"
         low, high = self.return_interval
         return f"{self.mean_return:.4g}, of seeds {low:.4g} to {high:.4g} (95%)"
 
@@ -134,6 +115,8 @@ class SeedResults(TrainingResults):
             InvalidArgumentError: no training had this seed.
         """
         slot = slot_of(self.seeds, seed)
+        if self.config.seeds is None:
+            return self.agent_state
         return jax.tree.map(lambda leaf: leaf[slot], self.agent_state)
 
 

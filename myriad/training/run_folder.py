@@ -1,14 +1,13 @@
 """A run's folder on disk: its configuration, its metrics line by line, and its lock."""
 
 import contextlib
-import itertools
 import json
 import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from myriad.errors import InvalidArgumentError, RunFolderLostError
 from myriad.files import (
@@ -57,18 +56,13 @@ class RunFolder:
                 can't be written.
         """
         folder = cls(path)
-        if path.exists() and not path.is_dir():
-            raise InvalidArgumentError(
-                f"run folder {path} is a file: name a new or an empty folder."
-            )
         with write_errors_explained(f"run folder {path}"):
             path.mkdir(parents=True, exist_ok=True)
             _require_own(path)
         with folder.held():
             if (path / "config.toml").exists():
                 raise InvalidArgumentError(
-                    f"run folder {path} already holds a run: name another folder, or go on with "
-                    f"`myriad train --resume {path}`."
+                    f"run folder {path} already holds a run: name another folder, or resume it."
                 )
             with replacing(path / "environment.json") as new:
                 new.write_text(json.dumps(environment, indent=2), encoding="utf-8")
@@ -113,7 +107,7 @@ class RunFolder:
         if self._is_in_place is not None and not self._is_in_place():
             raise RunFolderLostError(
                 f"run folder {self.path} was removed, moved or replaced while the run trained; "
-                "if you moved it, `myriad train --resume` with its new name goes on."
+                "if you moved it, resume it by its new name."
             ) from cause
 
     def config_toml(self) -> str:
@@ -122,16 +116,7 @@ class RunFolder:
         Raises:
             InvalidArgumentError: the folder holds no run, or the file can't be read.
         """
-        path = self.path / "config.toml"
-        # Unlike pathlib's, these don't raise if the name is too long for the system.
-        if not os.path.exists(path):  # noqa: PTH110
-            names = ((each, each / "environment.json") for each in self.path.parents[:2])
-            runs = [each for each, record in names if os.path.exists(record)]  # noqa: PTH110
-            name_it = f"did you mean {runs[0]}?" if runs else "name a folder that a training wrote."
-            is_there = os.path.exists(self.path)  # noqa: PTH110
-            why = "it holds no config.toml" if is_there else "it does not exist"
-            raise InvalidArgumentError(f"{self.path} is not a run folder: {why}; {name_it}")
-        return read_text(path)
+        return read_text(self.path / "config.toml")
 
     def environment(self) -> dict[str, Any]:
         """Read `environment.json`.
@@ -151,37 +136,29 @@ class RunFolder:
         """The file of rows, one line of JSON each."""
         return self.path / "metrics.jsonl"
 
-    def append(self, row: Row) -> None:
-        """Add a line to `metrics.jsonl`.
+    def append(self, row: Row, file: str = "metrics.jsonl") -> None:
+        """Add a line to a file of rows. A resumed run appends to the same file.
 
         Raises:
             InvalidArgumentError: the line can't be written. The lines before it stay.
+            RunFolderLostError: the folder was removed, moved or replaced.
         """
         self._require_held()
-        size = self.metrics.stat().st_size if self.metrics.exists() else 0
-        with write_errors_explained(self.metrics):
+        path = self.path / file
+        size = path.stat().st_size if path.exists() else 0
+        with write_errors_explained(path):
             try:
-                with self.metrics.open("a", encoding="utf-8") as file:
-                    file.write(lines_of([row]))
+                with path.open("a+b") as rows:
+                    rows.seek(max(0, size - 1))
+                    # If the process was killed, the last line may lack its end.
+                    is_whole = rows.read(1) in (b"", b"\n")
+                    rows.write(b"" if is_whole else b"\n")
+                    rows.write(lines_of([row]).encode())
             except OSError:
                 # A full disk may have accepted only the first part of the line, so cut it off.
                 with contextlib.suppress(OSError):
-                    os.truncate(self.metrics, size)
+                    os.truncate(path, size)
                 raise
-
-    def append_monitor(self, row: Row) -> None:
-        """Add a line to `monitor.jsonl`. A resumed run appends to the same file.
-
-        Raises:
-            InvalidArgumentError: the line can't be written.
-        """
-        self._require_held()
-        path = self.path / "monitor.jsonl"
-        with write_errors_explained(path), path.open("a+b") as file:
-            # If the process was killed, the last line may lack its end.
-            if file.tell() and not _ends_line(file):
-                file.write(b"\n")
-            file.write(lines_of([row]).encode())
 
     def flush(self) -> None:
         """Wait until the rows are on the disk, before a checkpoint is written.
@@ -217,10 +194,8 @@ class RunFolder:
                 f"{self.metrics} can't be read: {error.strerror}."
             ) from error
         if found and not found.startswith(kept):
-            pairs = zip(kept.splitlines(), found.splitlines(), strict=False)
-            same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
             raise InvalidArgumentError(
-                f"{self.metrics} is damaged: line {same + 1} is not what the checkpoint holds; "
+                f"{self.metrics} is damaged: it doesn't begin with the rows of the checkpoint; "
                 "move the file away, and resuming makes it again from the checkpoint."
             )
         if found != kept:
@@ -228,17 +203,13 @@ class RunFolder:
                 new.write_bytes(kept)
         return not found and bool(kept)
 
-    def leftovers(self) -> list[Path]:
-        """Return the files of a run that has not trained yet."""
-        return list(filter(_is_of_new_run, self.path.iterdir()))
-
     def discard(self) -> None:
         """Remove the folder of a run that has not trained yet, unless it holds anything else."""
         with contextlib.suppress(OSError, RunFolderLostError):
             self._require_held()
-            leftovers = self.leftovers()
-            if len(leftovers) == len(list(self.path.iterdir())):
-                for path in leftovers:
+            paths = list(self.path.iterdir())
+            if all(map(_is_of_new_run, paths)):
+                for path in paths:
                     path.unlink()
                 self.path.rmdir()
                 self._is_in_place = None  # Nobody else removed it.
@@ -253,11 +224,6 @@ def rows_of(text: str) -> list[dict[str, Any]]:
     """Read the rows that `lines_of` wrote."""
     rows = map(json.loads, text.splitlines())
     return [{name: _NON_FINITE.get(value, value) for name, value in row.items()} for row in rows]
-
-
-def _ends_line(file: BinaryIO) -> bool:
-    file.seek(-1, os.SEEK_END)
-    return file.read(1) == b"\n"
 
 
 def _is_record(path: Path) -> bool:

@@ -1,6 +1,6 @@
 """Many seeds of one training, side by side in one program, as the trainer's host loop runs them."""
 
-from collections.abc import Callable
+from threading import Event
 from typing import Any
 
 import jax
@@ -8,20 +8,10 @@ import numpy as np
 
 from myriad.agents.controller import ControllerLearner
 from myriad.errors import InvalidArgumentError, shown
-from myriad.host import release_freed_memory
-from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig, require_values
-from myriad.training.loop import Report
-from myriad.training.memory import EPISODE_BYTES, least_needs
-from myriad.training.population import (
-    Population,
-    PopulationState,
-    SlotNeeds,
-    require_seeds,
-)
-from myriad.training.programs import Flag, OnReport
-from myriad.training.trainer import Trainings
-from myriad.xla import require_room
+from myriad.training.loop import Report, TrainState
+from myriad.training.population import Population
+from myriad.training.programs import OnReport
 
 # The most steps of all trainings of a device in one call: a few seconds, so that an interrupt
 # doesn't wait long. If one training alone has smaller chunks, these are smaller as well.
@@ -47,89 +37,61 @@ def require_settings_of_seeds(config: TrainingConfig, profile_chunks: int = 0) -
         )
 
 
-class SeedTrainings(Trainings):
-    """Many seeds of one training in one program.
+class SeedTrainings(Population):
+    """Many seeds of one training in one program, with the methods of a `CompiledTraining`.
 
     Args:
         config: the training, with its seeds.
-        start: as in `Trainings`. All of them begin with the same.
     """
 
-    def __init__(self, config: TrainingConfig, start: Any = None):
-        seeds = config.seeds or []
-        population = Population(config, len(seeds), mapping=config.mapping)
-        super().__init__(population, seeds, start)
-        slots = -(-len(seeds) // population.num_devices)
-        most = _STEPS_PER_CALL // (slots * population.steps_per_update)
+    def __init__(self, config: TrainingConfig):
+        self.seeds = config.seeds or []
+        super().__init__(config, len(self.seeds), mapping=config.mapping)
+        slots = -(-len(self.seeds) // self.num_devices)
+        most = _STEPS_PER_CALL // (slots * self.steps_per_update)
         self._chunk = max(1, min(config.updates_per_chunk, most))
 
     @property
     def devices(self) -> str:
-        number = self.programs.num_devices
-        return f"{number} {jax.default_backend().upper()} device{'s' if number > 1 else ''}"
+        plural = "s" if self.num_devices > 1 else ""
+        return f"{self.num_devices} {jax.default_backend().upper()} device{plural}"
 
     @property
     def described(self) -> str:
-        together = "one after another" if self.programs.mapping == "map" else "side by side"
-        each = f"{self.programs.config.num_envs:,} environments"
+        together = "one after another" if self.mapping == "map" else "side by side"
+        each = f"{self.config.num_envs:,} environments"
         return f"{len(self.seeds)} seeds of {each}, {together} on {self.devices}"
 
-    def compile(self, *, resumes: bool, meanwhile: Callable[[], None]) -> None:
-        config = self.programs.config
-        least = least_needs(config)
-        self._require_room(SlotNeeds(least.state + EPISODE_BYTES * config.eval_rollouts, 0))
-        self.programs.compile(meanwhile)
-        release_freed_memory()
-        needs = self.programs.needs(saves=True, resumes=resumes)
-        self._require_room(needs, at_most="at most about")
+    def begin(self) -> TrainState:
+        return self.first_state(self.seeds)
 
-    def _require_room(self, needs: SlotNeeds, at_most: str = "fewer than") -> None:
-        population = self.programs
-        # All devices of a CPU share its memory. Each other device has its own.
-        share = 1 if jax.default_backend() == "cpu" else population.num_devices
-        num_devices = population.num_devices // share
-
-        def remedy(room: int) -> str:
-            fits = needs.most(room, num_devices) * share
-            return f"{at_most} {fits:,} seeds fit" if fits else "not even one seed fits"
-
-        config = population.config
-        require_room(
-            f"{population.num_slots:,} seeds of num_envs = {config.num_envs:,} and eval_rollouts = "
-            f"{config.eval_rollouts:,}",
-            needs.bytes(-(-population.num_slots // share), num_devices),
-            remedy,
-        )
-
-    def first_state(self) -> PopulationState:
-        return tuple(map(self.begun, self.programs.first_state(self.seeds)))
-
-    def restored(self, checkpoints: Checkpoints, done: int) -> PopulationState:
+    @property
+    def saved_shapes(self) -> TrainState:
         # Unused slots of the last device are not saved.
-        shapes = jax.tree.map(
+        return jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct((len(self.seeds), *leaf.shape[1:]), leaf.dtype),
-            self.programs.state_shapes,
+            self.state_shapes,
         )
-        saved = checkpoints.restore(done, shapes)
-        require_seeds(checkpoints.folder.parent, self.seeds, saved.key)
-        return self.programs.scattered(saved)
 
-    def to_save(self, state: PopulationState) -> Any:
-        return self.programs.gathered(state)
+    def to_save(self, state: TrainState) -> TrainState:
+        return self.gathered(state)
+
+    def everywhere(self, state: TrainState) -> TrainState:
+        return self.scattered(state)
 
     def run_window(
         self,
-        state: PopulationState,
+        state: TrainState,
         done: int,
         boundary: int,
-        running: np.ndarray,
         on_report: OnReport,
-        interrupted: Flag,
-    ) -> tuple[PopulationState, int]:
+        interrupted: Event,
+        running: np.ndarray,
+    ) -> tuple[TrainState, int]:
         while done < boundary and not interrupted.is_set():
             count = min(self._chunk, boundary - done)
-            begin = running & (done % self.programs.eval_every == 0)
-            state, report = self.programs.run(state, count * running, begin)
+            begin = running & (done % self.eval_every == 0)
+            state, report = self.run(state, count * running, begin)
             done += count
             on_report(report, done)
         return state, done
@@ -137,10 +99,5 @@ class SeedTrainings(Trainings):
     def report_of(self, report: Report, index: int) -> Report:
         return jax.tree.map(lambda leaf: leaf[index], report)
 
-    def evaluate(
-        self, state: PopulationState, running: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, Any]:
-        return self.programs.play(state, running)
-
-    def agents(self, state: PopulationState) -> Any:
-        return self.programs.agents(state)
+    def agents(self, state: TrainState) -> Any:
+        return self.gathered(state.agent)

@@ -94,8 +94,8 @@ class Start:
         """What `environment.json` holds of it."""
         return {"run_folder": str(self.run_folder), "update": self.update}
 
-    def into(self, agent: Any) -> Any:
-        """Return a learner's first state, or that of many seeds, with what was learned in it."""
+    def into(self, state: Any) -> Any:
+        """Return a first state, of one seed or many, with what was learned in its agent."""
 
         def leaf(path: Any, drawn: jax.Array) -> jax.Array:
             name = jax.tree_util.keystr(path, simple=True, separator=".")
@@ -107,7 +107,8 @@ class Start:
             sharding: Any = drawn.sharding
             return put_everywhere(whole, sharding)
 
-        return jax.tree_util.tree_map_with_path(leaf, agent)
+        agent = jax.tree_util.tree_map_with_path(leaf, state.agent)
+        return dataclasses.replace(state, agent=agent)
 
 
 def _field(name: str) -> str:

@@ -10,10 +10,10 @@ import dataclasses
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from threading import Event
 from typing import Any
 
-import jax
 import numpy as np
 
 from myriad import distributed, hardware
@@ -28,8 +28,7 @@ from myriad.training.interrupts import end_interrupted, interrupt_noted
 from myriad.training.loop import Report
 from myriad.training.memory import compile_within_memory, shortage_named
 from myriad.training.metrics import History, bad_parts, evaluation_row, row_of_window, training_row
-from myriad.training.programs import Flag, OnReport
-from myriad.training.results import SeedResults, Timings, TrainingResults
+from myriad.training.results import Timings, TrainingResults
 from myriad.training.run_folder import RunFolder, lines_of, rows_of
 from myriad.xla import default_dtype, matmul_precision
 
@@ -37,100 +36,15 @@ from myriad.xla import default_dtype, matmul_precision
 _FEW_UPDATES = 10
 
 
-class Trainings:
-    """What the host loop runs: a training, or one for each of `M` seeds. Here it is a single one.
-
-    Trainings that have not stopped have done the same number of updates.
-
-    Args:
-        programs: the programs, not compiled yet.
-        seeds: the seed of each training, `[M]`, or None for the only one.
-        start: what they begin with in place of a drawn agent, a `Start`.
-    """
-
-    def __init__(self, programs: Any, seeds: Sequence[Any] = (None,), start: Any = None):
-        self.programs = programs
-        self.seeds = seeds
-        self.start = start
-
-    @property
-    def devices(self) -> str:
-        """The devices that train, such as "2 CPU devices"."""
-        return self.programs.loop.devices
-
-    @property
-    def described(self) -> str:
-        """How many environments there are, and on what, for the progress."""
-        shares = self.programs.loop.num_devices
-        on = f" in {shares} shares on {self.devices}" if shares > 1 else ""
-        return f"{self.programs.config.num_envs:,} environments{on}"
-
-    def compile(self, *, resumes: bool, meanwhile: Callable[[], None]) -> None:
-        """Compile the programs, unless they don't fit into memory."""
-        compile_within_memory(self.programs, saves=True, resumes=resumes, meanwhile=meanwhile)
-
-    def first_state(self) -> Any:
-        """Return the state before the first update."""
-        return self.begun(self.programs.first_state())
-
-    def begun(self, state: Any) -> Any:
-        """Return a first state with what the agent begins with."""
-        if self.start is None:
-            return state
-        return dataclasses.replace(state, agent=self.start.into(state.agent))
-
-    def restored(self, checkpoints: Checkpoints, done: int) -> Any:
-        """Return the state that a checkpoint holds."""
-        loop = self.programs.loop
-        # A single process reads the whole state. Of several, each reads the part that it will hold.
-        placement = loop.placement if distributed.count() > 1 else None
-        state = checkpoints.restore(done, self.programs.state_shapes, placement)
-        release_freed_memory()
-        return loop.everywhere(state) if placement is None else state
-
-    def to_save(self, state: Any) -> Any:
-        """Return the arrays that a checkpoint holds."""
-        return self.programs.loop.on_one_device(state)
-
-    def run_window(
-        self,
-        state: Any,
-        done: int,
-        boundary: int,
-        running: np.ndarray,
-        on_report: OnReport,
-        interrupted: Flag,
-    ) -> tuple[Any, int]:
-        """Run the trainings in `running`, `[M]`, as `CompiledTraining.run_window` does."""
-        return self.programs.run_window(state, done, boundary, on_report, interrupted)
-
-    def report_of(self, report: Report, index: int) -> Report:
-        """Return the report of one training."""
-        return report
-
-    def evaluate(self, state: Any, running: np.ndarray) -> tuple[np.ndarray, np.ndarray, Any]:
-        """Return the returns of the evaluation's episodes, and whether each ended, `[M, E]`.
-
-        The last result holds the scalars of `info` at each episode's last step, each `[M, E]`.
-        """
-        own = self.programs.loop.of_first_device(state)
-        results = self.programs.evaluate(own.agent, own.key, own.num_updates)
-        returns, ended, _, infos = jax.device_get(results)
-        return returns[None], ended[None], {name: values[None] for name, values in infos.items()}
-
-    def agents(self, state: Any) -> Any:
-        """Return the learner's state, of many seeds with the axis of seeds first."""
-        return self.programs.loop.of_first_device(state).agent
-
-
 class Trainer:
     """A training, or many seeds of it, and the run folder.
 
     Args:
-        trainings: what to train.
+        trainings: what to train: a `CompiledTraining`, or `SeedTrainings`.
         folder: the run's folder. A run in it is resumed from its newest checkpoint.
         callbacks: what is called along the way, in this order. Of several processes, process 0
             alone calls them.
+        start: what the agents begin with in place of drawn ones, a `Start`.
         quiet: don't say what happens before the first update.
         settings: the active settings, to say.
 
@@ -140,16 +54,17 @@ class Trainer:
 
     def __init__(
         self,
-        trainings: Trainings,
+        trainings: Any,
         folder: RunFolder,
         callbacks: Sequence[Callback],
         *,
+        start: Any = None,
         quiet: bool = False,
         settings: Sequence[ActiveSetting] = (),
     ):
-        programs = trainings.programs
         self.trainings = trainings
-        self.config = programs.config
+        self.config = trainings.config
+        self._start = start
         self.folder = folder
         self.has_trained = False
         self._callbacks = callbacks if distributed.is_first() else ()
@@ -158,8 +73,8 @@ class Trainer:
         self._checkpoints = Checkpoints(folder.checkpoints)
         # The devices that the run has trained on, those of this process last.
         self._devices = [trainings.devices]
-        self._eval_every = programs.eval_every
-        size = (programs.num_updates, programs.steps_per_update)
+        self._eval_every = trainings.eval_every
+        size = (trainings.num_updates, trainings.steps_per_update)
         self._run = Run(self.config, folder.path, trainings.seeds, *size, trainings.agents)
         self._report: Any = None
         # Whether each training goes on.
@@ -197,7 +112,8 @@ class Trainer:
         spent = (compile_s, run.seconds["train"], run.seconds["evaluate"])
         total_s = time.perf_counter() - start
         stopped = "callback" if run.update < run.num_updates else "end"
-        results = TrainingResults(
+        newest = {row.get("seed"): row["eval_return"] for row in run.rows}
+        return TrainingResults(
             agents,
             History([training_row(row) for row in run.rows]),
             History([evaluation_row(row) for row in run.rows]),
@@ -205,14 +121,8 @@ class Trainer:
             Timings(*spent, total_s, self._rate()),
             self.folder.path,
             stopped if self._running.any() else "target",
-        )
-        if self.config.seeds is None:
-            return results
-        newest = {row["seed"]: row["eval_return"] for row in run.rows}
-        return SeedResults(
-            **vars(results),
-            seeds=tuple(self.config.seeds),
-            final_returns=tuple(newest[seed] for seed in self.config.seeds),
+            seeds=tuple(self.config.seeds or [self.config.seed]),
+            final_returns=tuple(newest[seed] for seed in run.seeds),
             reached_target=tuple(np.logical_not(self._running).tolist()),
         )
 
@@ -245,7 +155,7 @@ class Trainer:
             self._say(f"{what}: compiling ...")
         resumes = self._checkpoints.latest() is not None
         start = time.perf_counter()
-        self.trainings.compile(resumes=resumes, meanwhile=import_orbax)
+        compile_within_memory(self.trainings, saves=True, resumes=resumes, meanwhile=import_orbax)
         if self.config.compile_mode == "aot":
             compile_s = time.perf_counter() - start
             how = f"ready in {compile_s:.1f} s"
@@ -260,11 +170,18 @@ class Trainer:
         done = self._checkpoints.latest()
         if done is None:
             distributed.on_first(lambda: self.folder.go_back_to([]))
-            run.state = self.trainings.first_state()
+            run.state = self.trainings.begin()
+            if self._start is not None:
+                run.state = self._start.into(run.state)
             return
         self.has_trained = True
-        run.state = self.trainings.restored(self._checkpoints, done)
+        # A single process reads the whole state. Of several, each reads the part that it will hold.
+        placement = self.trainings.placement if distributed.count() > 1 else None
+        run.state = self._checkpoints.restore(done, self.trainings.saved_shapes, placement)
         release_freed_memory()
+        if placement is None:
+            run.state = self.trainings.everywhere(run.state)
+            release_freed_memory()
         rows = rows_of(distributed.broadcast(distributed.on_first(lambda: self._rows_until(done))))
         run.update, run.rows = done, rows
         run.new_rows = list({row.get("seed"): row for row in rows}.values())
@@ -292,7 +209,7 @@ class Trainer:
             steps, total = self._run.steps, self._run.total_steps
             end_interrupted(interrupted.number, steps, total, self.folder.path, self.config)
 
-    def _run_windows(self, interrupted: Flag) -> bool:
+    def _run_windows(self, interrupted: Event) -> bool:
         """Train window by window, and save when it is time to. Return whether it ends early."""
         run = self._run
         saved = self._checkpoints.latest()
@@ -327,7 +244,7 @@ class Trainer:
         self._running = np.array([seed not in run.stopped for seed in run.seeds])
         return is_due
 
-    def _run_window(self, boundary: int, interrupted: Flag) -> None:
+    def _run_window(self, boundary: int, interrupted: Event) -> None:
         """Run up to the next evaluation or an interrupt, and check every report."""
         run = self._run
         start = time.perf_counter()
@@ -346,7 +263,7 @@ class Trainer:
         state, run.state = run.state, None  # The first chunk takes its memory.
         with self._timed("train"):
             run.state, run.update = self.trainings.run_window(
-                state, run.update, boundary, self._running, watch, interrupted
+                state, run.update, boundary, watch, interrupted, self._running
             )
 
     def _require_numbers(self, report: Report) -> None:
@@ -367,12 +284,12 @@ class Trainer:
         run = self._run
         rows = []
         with self._timed("evaluate"):
-            returns, ended, infos = self.trainings.evaluate(run.state, self._running)
+            returns, ended, infos = self.trainings.play(run.state, self._running)
             for index in np.flatnonzero(self._running).tolist():
                 report = self.trainings.report_of(self._report, index)
                 own = {name: values[index] for name, values in infos.items()}
                 figures = (report, returns[index], ended[index], own)
-                row = row_of_window(self.trainings.programs, run.update, *figures)
+                row = row_of_window(self.trainings, run.update, *figures)
                 if (seed := self.trainings.seeds[index]) is not None:
                     row = {"seed": seed} | row
                 rows.append(row)

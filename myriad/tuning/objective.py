@@ -219,7 +219,7 @@ class _Slots:
         names = [name.removeprefix("agent.") for name in traced]
         self.population = Population(config, num_slots * self._num_devices, names)
         self.population.compile()
-        self.num_bytes = self.population.needs().bytes(settings.num_seeds, 1)
+        self.num_bytes = self.population.stated_bytes(settings.num_seeds)
         self._boundaries = boundaries(
             settings.num_steps, settings.eval_interval, self.population.steps_per_update
         )

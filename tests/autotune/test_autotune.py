@@ -35,7 +35,6 @@ from benchmarks.harness.worker import peak_resident_bytes
 from myriad import configure, create_config
 configure(cpu_devices=2)
 from myriad.host import resident_bytes
-from myriad.training.memory import program_bytes
 from myriad.xla import most_bytes
 from myriad.training.programs import CompiledTraining
 
@@ -43,7 +42,7 @@ agent, num_envs, buffer_size = json.loads(sys.argv[1])
 config = create_config("cartpole-control", agent, num_envs, 10_000, buffer_size=buffer_size)
 training = CompiledTraining(config)
 training.compile()
-predicted = resident_bytes() + most_bytes(program_bytes(training))
+predicted = resident_bytes() + most_bytes(training.stated_bytes())
 # The first update that learns touches every buffer: each later one reuses them.
 learning = training.loop.learner.first_learning_update(num_envs)
 state, _ = training.run_window(training.first_state(), 0, learning, lambda report, done: None)

@@ -181,20 +181,6 @@ def test_a_callback_that_fails_at_the_start_leaves_no_folder(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_method_that_is_no_hook_but_looks_like_one_is_named(tmp_path):
-    class Misspelt(Callback):
-        def on_updates(self, run): ...
-
-        def on_my_own(self): ...
-
-    with pytest.warns(UserWarning, match="never called") as found:
-        require_callbacks([Events(), Misspelt()])
-    assert [str(each.message) for each in found] == [
-        "Misspelt.on_my_own is never called.",
-        "Misspelt.on_updates is never called; did you mean on_update?",
-    ]
-
-
 @pytest.mark.parametrize("callbacks", [5, [Callback], [Callback(), print]])
 def test_what_is_no_callback_is_refused(callbacks, tmp_path):
     config = create_config("cartpole", "pid")

@@ -51,7 +51,7 @@ def test_programs_are_kept_for_the_next_training_of_any_seed(tmp_path):
         return {path.name for path in programs.glob("*-cache")}
 
     kept = kept_after()
-    ours = ("jit_run", "jit_init_from", "jit__evaluate")
+    ours = ("jit_run", "jit_init", "jit__evaluate")
     assert sum(name.startswith(ours) for name in kept) == 3
     assert kept_after("--seed", "1") == kept
 
@@ -61,7 +61,7 @@ def test_programs_are_kept_for_the_next_training_of_any_seed(tmp_path):
 def test_only_the_default_compiles_its_programs_before_the_first_step(mode, later):
     config = create_config("cartpole", "ppo", **SIZES, compile_mode=mode)
     training = CompiledTraining(config)
-    ours = ("jit(init_from)", "jit(run)", "jit(_evaluate)")
+    ours = ("jit(init)", "jit(run)", "jit(_evaluate)")
     with count_compilations() as first:
         training.compile()
     assert sum(name in ours for name in first.names) == 3 - later

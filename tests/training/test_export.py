@@ -84,7 +84,7 @@ def test_what_cannot_be_exported_is_refused(tmp_path, capsys, monkeypatch):
     train_and_evaluate(config, tmp_path / "pid", quiet=True)
     for argv, sentence in (
         ([str(tmp_path / "pid"), "--format", "stablehlo"], "pid can't be exported: it learns"),
-        ([str(tmp_path / "no"), "--format", "stablehlo"], "is not a run folder"),
+        ([str(tmp_path / "no"), "--format", "stablehlo"], "config.toml can't be read"),
     ):
         assert main(["export", *argv]) == 2
         assert sentence in capsys.readouterr().err

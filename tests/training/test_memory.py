@@ -59,12 +59,12 @@ def test_a_training_that_could_never_fit_is_refused_from_shapes_and_leaves_no_fo
 @pytest.mark.parametrize(
     ("agent", "fields", "says"),
     [
-        ("dqn", {"buffer_size": 10**8}, r"a buffer_size of about [\d,]+ fits"),
-        ("random", {"eval_rollouts": 10**8}, r"eval_rollouts of about [\d,]+ fit"),
+        ("dqn", {"buffer_size": 10**8}, r"fewer than [\d,]+ transitions of replay fit"),
+        ("random", {"eval_rollouts": 10**8}, r"than [\d,]+ episodes of an evaluation fit"),
         (
             "random",
             {"num_envs": 10**8, "eval_rollouts": 10**9},
-            r"about [\d,]+ environments and eval_rollouts of [\d,]+ together",
+            r"than [\d,]+ environments and [\d,]+ episodes of an evaluation fit",
         ),
     ],
 )
@@ -99,7 +99,7 @@ def test_an_evaluation_that_does_not_fit_is_refused_with_the_episodes_that_do(ro
     room(100 * MIB)
     with pytest.raises(InvalidArgumentError, match=r"^2,000,000 episodes need .* 100 MiB") as said:
         evaluate(config, None, 2_000_000)
-    fewer = number(said, "at most about {} fit")
+    fewer = number(said, "at most about {} episodes fit")
     assert 0 < fewer < 2_000_000
     assert evaluate(config, None, fewer).shape == (fewer,)
 

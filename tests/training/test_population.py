@@ -113,9 +113,8 @@ _RATES = {"learning_rate": [1e-3, 1e-3]}
         ([1, 2**64], _RATES, "seed must be an integer"),
         ([0.5, 1.7], _RATES, "seed must be an integer .*, but got 0.5"),
         (None, _RATES, "one for each of 2 slots, but got None"),
-        ([1, 2], [1e-3, 1e-3], "options must be a dict of hyperparameters and values"),
-        ([1, 2], {"learning_rate": [[1e-3], [1e-3, 2]]}, "learning_rate must be a list of values"),
-        ([1, 2], {}, "options must give values of learning_rate, but gave those of nothing"),
+        ([1, 2], [1e-3, 1e-3], "options must give values of learning_rate, but got"),
+        ([1, 2], {}, "options must give values of learning_rate, but got {}"),
         ([1, 2], {"learning_rate": [1e-3, -1.0]}, "learning_rate must be a finite number above 0"),
         ([1, 2], {"learning_rate": [1e-3]}, "learning_rate must have 2 values"),
     ],
@@ -131,8 +130,8 @@ def test_slots_numbers_of_updates_and_keys_are_held_to_their_range():
     for slots in ([0, 0], [0.7], [2], [-1], 0):
         with pytest.raises(InvalidArgumentError, match="slots must be different integers from 0"):
             population.refill((), slots, [1, 2])
-    for counts in ([2**40, 0], [-1, 0], [0.5, 1.0], [[1], [1, 2]]):
+    for counts in ([2**40, 0], [-1, 0], [0.5, 1.0]):
         with pytest.raises(InvalidArgumentError, match="num_updates must be "):
             population.run((), counts, [True, True])
-    with pytest.raises(InvalidArgumentError, match="keys must be as make_key makes, but got 3"):
+    with pytest.raises(InvalidArgumentError, match=r"keys must be one or 2, .*, but got 3"):
         population.evaluate((), keys=3)

@@ -151,23 +151,24 @@ def test_a_folder_that_cannot_be_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     for path, why in [
         (tmp_path / "run", "already holds a run: name another folder"),
-        (tmp_path / "file", "is a file: name a new or an empty folder"),
+        (tmp_path / "file", "can't be written: File exists"),
         (tmp_path / "file" / "run", "can't be written: Not a directory"),
     ]:
         with pytest.raises(InvalidArgumentError, match=f"^run folder .* {why}"):
             new_folder(path)
 
 
-def test_what_is_not_a_run_is_refused_with_the_run_that_it_lies_in(tmp_path):
-    run = new_folder(tmp_path / "run").path
-    (run / "checkpoints" / "7").mkdir(parents=True)
-    for path in (run / "checkpoints" / "7", run / "checkpoints", run / "config.toml"):
-        with pytest.raises(
-            InvalidArgumentError, match=f"{path} is not a run .*; did you mean {run}\\?$"
-        ):
-            RunFolder(path).config_toml()
-    for path, why in [(tmp_path, "it holds no config.toml"), (run.parent / "x", "it does not exi")]:
-        with pytest.raises(InvalidArgumentError, match=f"{why}.*; name a folder that a training"):
+@pytest.mark.parametrize("name", ["", "a\0b", "/tmp/\udcff"])  # noqa: S108
+def test_a_name_that_no_folder_can_have_is_refused(name):
+    config = create_config("cartpole", "random", steps_per_env=8)
+    for take in (resume, load_agent, lambda folder: train_and_evaluate(config, folder)):
+        with pytest.raises(InvalidArgumentError, match=r"^run_folder must "):
+            take(name)
+
+
+def test_what_is_not_a_run_is_refused(tmp_path):
+    for path in (tmp_path, tmp_path / "x", tmp_path / ("x" * 300)):
+        with pytest.raises(InvalidArgumentError, match=f"^{path}/config.toml can't be read: "):
             RunFolder(path).config_toml()
 
 
@@ -215,7 +216,7 @@ def test_rows_that_are_gone_come_back_from_the_checkpoint(content, tmp_path):
 def test_rows_that_the_run_did_not_write_are_named_and_the_file_is_kept(content, tmp_path):
     folder = new_folder(tmp_path / "run")
     folder.metrics.write_bytes(content)
-    with pytest.raises(InvalidArgumentError, match=r"is damaged: line 1 is not what"):
+    with pytest.raises(InvalidArgumentError, match=r"is damaged: it doesn't begin with"):
         folder.go_back_to(ROWS)
     assert folder.metrics.read_bytes() == content
 

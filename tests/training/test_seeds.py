@@ -19,7 +19,7 @@ from myriad.training.callbacks import Callback
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig
 from myriad.training.population import Population
-from myriad.training.results import SeedResults
+from myriad.training.results import TrainingResults
 from myriad.training.run_folder import RunFolder
 from myriad.xla import most_bytes
 from tests.training.small import PPO, SIZES, assert_same_bits, flags_of, small_config
@@ -157,7 +157,7 @@ def test_seeds_in_python_are_held_to_their_range(tmp_path):
     folder = RunFolder.create(tmp_path / "one", small_config(seed=4).to_toml(), {})
     with pytest.raises(InvalidArgumentError, match=r"one of the run's seeds \[4\], but got 5"):
         load_agent(folder.path, seed=5)
-    with pytest.raises(InvalidArgumentError, match="make_train gets its seed as a key"):
+    with pytest.raises(InvalidArgumentError, match="seeds must be None for make_train"):
         make_train(small_config(seeds=range(2)))
     on_host = create_config("cartpole", "dqn", **{"agent.replay_memory": "host"})
     with pytest.raises(InvalidArgumentError, match=r"^agent\.replay_memory must be 'device'"):
@@ -170,10 +170,9 @@ def test_seeds_that_do_not_fit_are_refused_with_a_number_that_does(tmp_path, mon
     config = small_config(num_envs=1024)
     population = Population(config, 16)
     population.compile()
-    needs = population.needs(saves=True)
-    room = most_bytes(needs.bytes(10, 2))
+    room = most_bytes(population.stated_bytes(saves=True) * 10 // 16)
     monkeypatch.setattr(hardware, "host_memory", lambda: (room, room))
-    says = r"16 seeds of num_envs = 1,024 .* at most about 8 seeds fit"  # as many on each device
+    says = r"16 seeds need .* at most about 9 seeds fit"
     with pytest.raises(InvalidArgumentError, match=says):
         train(config, tmp_path / "run", seeds=range(16))
     assert not (tmp_path / "run").exists()
@@ -182,7 +181,7 @@ def test_seeds_that_do_not_fit_are_refused_with_a_number_that_does(tmp_path, mon
 def test_results_tell_the_mean_over_seeds_with_its_interval():
     def results(*returns):
         some: Any = dict.fromkeys(("agent_state", "training", "evaluations", "config", "timings"))
-        return SeedResults(
+        return TrainingResults(
             **some,
             run_folder=Path(),
             stopped="end",

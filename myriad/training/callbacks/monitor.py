@@ -38,7 +38,7 @@ class Monitor(Callback):
         """
         if run.evaluations % self._every == 0:
             run.monitor = {"update": run.update, "steps": run.steps} | self._row(run)
-            self._folder.append_monitor(run.monitor)
+            self._folder.append(run.monitor, "monitor.jsonl")
 
     def _row(self, run: Run) -> dict[str, Any]:
         """Describe the time since the last row. A value is None if this machine can't tell it."""

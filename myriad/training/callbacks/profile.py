@@ -1,12 +1,7 @@
 """A trace of some chunks of a training, for Perfetto."""
 
-import contextlib
-from collections.abc import Iterator
-from pathlib import Path
-
 import jax
 
-from myriad.errors import InvalidArgumentError
 from myriad.files import say, write_errors_explained
 from myriad.training.callbacks import Callback, Run
 from myriad.training.run_folder import RunFolder
@@ -26,7 +21,7 @@ class Profile(Callback):
 
     def on_start(self, run: Run) -> None:
         """Start the trace."""
-        with write_errors_explained(self._path), _refusals_named():
+        with write_errors_explained(self._path):
             jax.profiler.start_trace(str(self._path), create_perfetto_trace=True)
 
     def on_update(self, run: Run) -> None:
@@ -41,21 +36,10 @@ class Profile(Callback):
             self._end()
 
     def _end(self) -> None:
-        with write_errors_explained(self._path), _refusals_named():
+        with write_errors_explained(self._path):
             jax.profiler.stop_trace()
         # The folder may also hold traces from before the run was resumed.
-        trace = max(self._traces(), key=lambda path: path.stat().st_mtime_ns)
+        traces = self._path.glob("**/perfetto_trace.json.gz")
+        trace = max(traces, key=lambda path: path.stat().st_mtime_ns)
         size = trace.stat().st_size / 2**20
         say(f"{trace}: {size:.1f} MiB; open it at ui.perfetto.dev")
-
-    def _traces(self) -> list[Path]:
-        return list(self._path.glob("**/perfetto_trace.json.gz"))
-
-
-@contextlib.contextmanager
-def _refusals_named() -> Iterator[None]:
-    """Turn JAX's error into Myriad's, for example if another trace is running."""
-    try:
-        yield
-    except (RuntimeError, ValueError) as error:
-        raise InvalidArgumentError(f"the training can't be traced: {error}") from error

@@ -6,7 +6,7 @@ import importlib
 import json
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
 from myriad.files import write_errors_explained
@@ -27,7 +27,7 @@ class Trackers(Callback):
     def __init__(self, folder: RunFolder, settings: Sequence[ActiveSetting]):
         self._folder = folder
         self._settings = settings
-        self._trackers: list[Tracker] = []
+        self._trackers: list[Any] = []
 
     def on_start(self, run: Run) -> None:
         """Start the trackers. If one can't start, those before it are closed."""
@@ -51,14 +51,6 @@ class Trackers(Callback):
 
     def on_end(self, run: Run) -> None:
         self._opened.close()
-
-
-class Tracker(Protocol):
-    """A destination for rows of metrics, in addition to the run's folder."""
-
-    def log(self, row: Row, step: int) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class TensorBoard:

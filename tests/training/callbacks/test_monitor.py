@@ -82,7 +82,7 @@ def test_they_change_no_result_and_can_be_left_out(watched, plain):
 def test_rows_are_added_behind_a_line_that_a_kill_cut(tmp_path):
     folder = RunFolder.create(tmp_path / "run", 'env = "cartpole"\n', {})
     (folder.path / "monitor.jsonl").write_text('{"update": 1')
-    folder.append_monitor({"update": 11})
+    folder.append({"update": 11}, "monitor.jsonl")
     lines = (folder.path / "monitor.jsonl").read_text().splitlines()
     assert lines == ['{"update": 1', '{"update": 11}']
 
