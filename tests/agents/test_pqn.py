@@ -53,15 +53,15 @@ def test_lambda_returns_are_mixtures_of_n_step_returns_cut_at_ends(td_lambda):
     )
 
 
-def apply(layers, obs):
-    """Apply two dense layers with layer norm and tanh, then a linear one, in float64."""
+def apply(layers, obs, xp=np):
+    """Apply two dense layers with layer norm and tanh, then a linear one."""
     hidden = obs
     for i in range(2):
         hidden = hidden @ layers[f"Dense_{i}"]["kernel"] + layers[f"Dense_{i}"]["bias"]
-        hidden = (hidden - hidden.mean(-1, keepdims=True)) / np.sqrt(
+        hidden = (hidden - hidden.mean(-1, keepdims=True)) / xp.sqrt(
             hidden.var(-1, keepdims=True) + 1e-6
         )
-        hidden = np.tanh(
+        hidden = xp.tanh(
             hidden * layers[f"LayerNorm_{i}"]["scale"] + layers[f"LayerNorm_{i}"]["bias"]
         )
     return hidden @ layers["Dense_2"]["kernel"] + layers["Dense_2"]["bias"]
@@ -79,15 +79,13 @@ def randomised(network, key):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("activation", "layer_norm", "dueling"), [("tanh", True, False), ("relu", False, True)]
-)
-def test_the_fast_network_computes_what_the_plain_one_does(activation, layer_norm, dueling):
-    spec = NetworkSpec("mlp", (5,), (16, 8), activation, layer_norm)
+@pytest.mark.parametrize("dueling", [False, True])
+def test_the_fast_network_computes_what_the_plain_one_does(dueling):
+    spec = NetworkSpec("mlp", (5,), (16, 8), "tanh", layer_norm=True)
     network = QNetwork(spec, 3, dueling)
     params = randomised(network, jax.random.key(0))
     obs = jax.random.normal(jax.random.key(1), (64, 5))
-    outputs = network.module.apply(network.unravel(params), obs)
+    outputs = apply(network.unravel(params)["params"], obs, jnp)
     if dueling:
         outputs = outputs[:, :1] + outputs[:, 1:] - outputs[:, 1:].mean(axis=1, keepdims=True)
     np.testing.assert_allclose(network.values(params, obs), outputs, rtol=1e-4, atol=1e-5)
@@ -130,7 +128,7 @@ def test_an_update_is_the_one_that_numpy_makes_of_the_same_rollout():
     target = jnp.asarray(target.reshape(32), jnp.float32)
 
     def loss(params, order):
-        values = network.module.apply(network.unravel(params), obs[order])
+        values = apply(network.unravel(params)["params"], obs[order], jnp)
         chosen = values[jnp.arange(16), action[order]]
         return 0.5 * jnp.mean((chosen - target[order]) ** 2)
 
