@@ -47,7 +47,7 @@ FOREIGN = {"notes/precious.txt": "not yours", "notes/metrics.jsonl": "{}\n", "ba
 TINY: dict[str, Any] = {"num_envs": 2, "steps_per_env": 8, "eval_rollouts": 2, "eval_max_steps": 8}
 # Switches that would let a tiny training take long, start processes, or need a network.
 LEFT_OUT = {"compile", "compile_mode", "auto_tune", "n_trials", "distributed", "storage", "env"}
-LEFT_OUT |= {"options", "given", "default_params", "actuator", "action_space"}
+LEFT_OUT |= {"options", "given", "default_params", "action_space"}
 PATHS = ["notes", "notes/precious.txt", "missing/x", "", "/dev/null", "/dev/full", "/proc", "run"]
 PATHS += ["run/config.toml", "x" * 300, "new folder", "../outside/x", "bad.toml", "fifo"]
 OUTPUTS = ["out.gif", "out.mp4", "out.txt", "missing/out.gif", "notes", "/dev/full", "/proc/x.gif"]

@@ -17,9 +17,9 @@ Kind = TypeVar("Kind", bound=type)
 AGENTS = Registry(
     "agent",
     {
-        "bangbang": "myriad.agents.bangbang:BangBang",
+        "bangbang": "myriad.agents.control_laws:BangBang",
         "dqn": "myriad.agents.dqn:DQN",
-        "pid": "myriad.agents.pid:PID",
+        "pid": "myriad.agents.control_laws:PID",
         "ppo": "myriad.agents.ppo:PPO",
         "pqn": "myriad.agents.pqn:PQN",
         "random": "myriad.agents.random:RandomAgent",
@@ -33,7 +33,7 @@ AGENTS = Registry(
 WITH_MEMORY = {"ppo": "myriad.agents.recurrent_ppo:RecurrentPPO"}
 
 # Fields that `create` fills in from the environment. The trainer sets those marked as derived.
-_BUILT = ("env", "actuator", "action_space")
+_BUILT = ("env", "action_space")
 
 
 def list_agents() -> list[str]:

@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import optax
 
 from myriad.agents.agent import (
-    DEFAULT_TOTAL_STEPS,
     Count,
     Environments,
     Fraction,
@@ -26,7 +25,7 @@ from myriad.agents.agent import (
     State,
 )
 from myriad.agents.gradients import GradientLearner
-from myriad.agents.minibatches import MANY_ENVS, require_whole_parts, steps_for_many
+from myriad.agents.minibatches import MANY_ENVS, require_whole_parts
 from myriad.agents.networks import NetworkSpec
 from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import RunningMoments, update_moments
@@ -132,10 +131,6 @@ class ReplayActorCritic(GradientLearner[State]):
         """Take a gradient step for each transition, but fewer with many environments."""
         many = {"buffer_size": 500_000, "learning_starts": 20_000} if num_envs >= MANY_ENVS else {}
         return {"gradient_steps": min(num_envs, 64)} | many
-
-    def default_total_steps(self, num_envs: int) -> int:
-        """Return the steps of all environments together in a training of unknown length."""
-        return steps_for_many(num_envs, DEFAULT_TOTAL_STEPS, 2_000)
 
     def on_each_of(self, num_devices: int) -> Self:
         """Give each device its share of the batch, of the buffer and of the steps that count."""

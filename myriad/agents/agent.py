@@ -194,7 +194,8 @@ class Learner(Generic[State]):
         """
         return {}
 
-    def default_total_steps(self, num_envs: int) -> int:
+    @classmethod
+    def default_total_steps(cls, num_envs: int) -> int:
         """Return the default number of steps of all environments together in a training."""
         return DEFAULT_TOTAL_STEPS
 

@@ -10,9 +10,8 @@ import jax.numpy as jnp
 from myriad.agents.agent import Agent, Environments, Learner
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, select_reset
-from myriad.errors import InvalidArgumentError
+from myriad.envs.wrappers import Wrapper
 from myriad.ranges import Like
-from myriad.spaces import Box, Discrete, Space
 
 _ACT, _STEP = range(2)
 
@@ -84,52 +83,42 @@ class ControllerLearner(Learner[Any]):
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainedPolicy:
-    """A learner with a fixed state, as a policy of ONE environment. It is greedy by default.
+class _Trained:
+    """A learner with a fixed state, as an agent of ONE environment. It is greedy by default.
 
-    `act` compiles at its first call, so that you can call it in each step of any environment.
-    """
-
-    learner: Any
-    state: Any
-    greedy: bool = True
-    uses_observation: ClassVar[bool] = True
-
-    def act(self, key: jax.Array, obs: jax.Array | None) -> jax.Array:
-        return self._compiled(self.state, key, obs)
-
-    @functools.cached_property
-    def _compiled(self) -> Any:
-        def act(state: Any, key: jax.Array, obs: jax.Array) -> jax.Array:
-            return self.learner.act(state, key, obs[None], greedy=self.greedy)[0]
-
-        return jax.jit(act)
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainedController:
-    """A learner whose policy has a memory, with a fixed state, as a controller of ONE environment.
-
-    `control` compiles at its first call, so that you can call it in each step of any environment.
+    It compiles at its first call, so that you can call it in each step of any environment.
     """
 
     learner: Any
     state: Any
     greedy: bool = True
 
-    def first_memory(self) -> Any:
-        return _one(self.learner.first_memory(1))
-
-    def control(self, memory: Any, key: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
-        return self._compiled(self.state, memory, key, obs)
-
     @functools.cached_property
-    def _compiled(self) -> Any:
+    def _control(self) -> Any:
         def control(state: Any, memory: Any, key: jax.Array, obs: jax.Array) -> Any:
             memories = jax.tree.map(lambda leaf: leaf[None], memory)
             return _one(self.learner.control(state, memories, key, obs[None], greedy=self.greedy))
 
         return jax.jit(control)
+
+
+class TrainedPolicy(_Trained):
+    """A learner whose policy has no memory."""
+
+    uses_observation: ClassVar[bool] = True
+
+    def act(self, key: jax.Array, obs: jax.Array | None) -> jax.Array:
+        return self._control(self.state, (), key, obs)[0]
+
+
+class TrainedController(_Trained):
+    """A learner whose policy has a memory, as a controller."""
+
+    def first_memory(self) -> Any:
+        return _one(self.learner.first_memory(1))
+
+    def control(self, memory: Any, key: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
+        return self._control(self.state, memory, key, obs)
 
 
 def _one(tree: Any) -> Any:
@@ -167,37 +156,27 @@ class Remembered:
 
 
 @dataclasses.dataclass(frozen=True)
-class WithMemory:
+class WithMemory(Wrapper):
     """An environment that keeps its controller's memory, so that auto-reset resets both.
 
     An action is a pair of the environment's action and the controller's next memory.
     """
 
-    env: Environment
     controller: Any
 
-    @property
-    def default_params(self) -> Any:
-        return self.env.default_params
-
-    def reset(self, key: jax.Array, params: Any) -> tuple[jax.Array, Remembered]:
+    def reset(self, key: jax.Array, params: Any) -> tuple[Any, Remembered]:
         obs, env_state = self.env.reset(key, params)
         return obs, Remembered(env_state, self.controller.first_memory())
 
     def step(
         self, key: jax.Array, state: Remembered, action: Any, params: Any
-    ) -> tuple[jax.Array, Remembered, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+    ) -> tuple[Any, Remembered, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
         chosen, memory = action
-        obs, env_state, reward, terminated, truncated, info = self.env.step(
-            key, state.env_state, chosen, params
-        )
-        return obs, Remembered(env_state, memory), reward, terminated, truncated, info
+        result = self.env.step(key, state.env_state, chosen, params)
+        return result[0], Remembered(result[1], memory), *result[2:]
 
-    def observation_space(self, params: Any) -> Space:
-        return self.env.observation_space(params)
-
-    def action_space(self, params: Any) -> Space:
-        return self.env.action_space(params)
+    def inner_state(self, state: Remembered) -> Any:
+        return state.env_state
 
 
 _AGENT = "an agent, as make_agent or load_agent gives it"
@@ -208,44 +187,3 @@ AnyAgent = Annotated[Agent, Like(_AGENT, "act")] | Annotated[Controller, Like(_A
 def controller_of(agent: Any) -> Controller:
     """Return a fixed policy or a controller as a controller of ONE environment."""
     return agent if hasattr(agent, "control") else Memoryless(agent)
-
-
-@dataclasses.dataclass(frozen=True)
-class Actuator:
-    """Turns a controller's output, -1 to 1, into an action. Of two actions, it takes on or off."""
-
-    space: Discrete | Box
-
-    @classmethod
-    def of(cls, name: str, env: Environment) -> "Actuator":
-        """Build the actuator for the actions of `env`.
-
-        Raises:
-            InvalidArgumentError: the environment has no setpoint, or its actions are not one
-                bounded quantity.
-        """
-        space = env.action_space(env.default_params)
-        kind = type(env).__name__
-        if not hasattr(env, "control_error"):
-            raise InvalidArgumentError(
-                f"{name} needs a setpoint, but {kind} has none: it lacks the method "
-                "control_error(obs); train a learner such as ppo instead."
-            )
-        if not isinstance(space, Discrete | Box) or space.shape not in ((), (1,)):
-            raise InvalidArgumentError(
-                f"{name} steers by one bounded quantity, but the actions of {kind} are {space}."
-            )
-        return cls(space)
-
-    def action(self, output: jax.Array) -> jax.Array:
-        """Turn a float32 scalar into an action."""
-        if isinstance(self.space, Box):
-            low, high = (
-                jnp.asarray(bound, jnp.float32) for bound in (self.space.low, self.space.high)
-            )
-            chosen = low + (high - low) * 0.5 * (jnp.clip(output, -1.0, 1.0) + 1.0)
-            return self.space.cast(jnp.reshape(chosen, self.space.shape))
-        if self.space.n == 2:
-            return (output > 0).astype(jnp.int32)
-        share = 0.5 * (jnp.clip(output, -1.0, 1.0) + 1.0)
-        return jnp.round(share * (self.space.n - 1)).astype(jnp.int32)

@@ -15,7 +15,6 @@ import optax
 
 from myriad.agents import q_learning
 from myriad.agents.agent import (
-    DEFAULT_TOTAL_STEPS,
     Count,
     Environments,
     Fraction,
@@ -34,12 +33,11 @@ from myriad.agents.gradients import (
     LossScale,
     ManyUpdates,
     annealed,
-    annealed_over,
     before_learning,
     clip_by_norm,
     gradient_step,
 )
-from myriad.agents.minibatches import MANY_ENVS, require_whole_parts, steps_for_many
+from myriad.agents.minibatches import MANY_ENVS, require_whole_parts
 from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import (
     RunningMoments,
@@ -64,12 +62,6 @@ _COLLECT, _SAMPLE = range(2)
 # With many environments too, take a gradient step for every 4 transitions, as with 8 environments,
 # but at most 32 in an update.
 _TRANSITIONS_PER_STEP, _MOST_GRADIENT_STEPS = 4, 32
-# Steps of each environment in a training, about four of CartPole's longest episodes.
-_STEPS_PER_ENV = 2_000
-
-
-def _total_steps(num_envs: int) -> int:
-    return steps_for_many(num_envs, DEFAULT_TOTAL_STEPS, _STEPS_PER_ENV)
 
 
 @jax.tree_util.register_dataclass
@@ -217,7 +209,7 @@ class DQN(GradientLearner[DQNState]):
         Epsilon falls during at most a fifth of the training.
         """
         explored = q_learning.exploration_steps(
-            cls.exploration_steps, num_envs, total_steps or _total_steps(num_envs)
+            cls.exploration_steps, num_envs, total_steps or cls.default_total_steps(num_envs)
         )
         defaults: dict[str, Any] = {"exploration_steps": explored}
         gradient_steps = min(num_envs // _TRANSITIONS_PER_STEP, _MOST_GRADIENT_STEPS)
@@ -233,18 +225,10 @@ class DQN(GradientLearner[DQNState]):
             defaults |= {"buffer_size": 500_000, "learning_starts": 20_000}
         return defaults
 
-    def default_total_steps(self, num_envs: int) -> int:
-        """Return the steps of all environments together in a training of unknown length."""
-        return _total_steps(num_envs)
-
     @property
     def steps_per_update(self) -> int:
         """Steps of every environment in one update."""
         return self.train_every
-
-    def scheduled(self, num_updates: int) -> Self:
-        """Let the learning rate fall over the whole training, unless you set `anneal_updates`."""
-        return annealed_over(self, num_updates)
 
     def on_each_of(self, num_devices: int) -> Self:
         """Give each device its share of the batch, of the buffer and of the steps that count."""

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from myriad.agents.agent import Count, Learner, Mean, State, Widths
-from myriad.agents.minibatches import mean_over_blocks
+from myriad.agents.agent import DEFAULT_TOTAL_STEPS, Count, Learner, Mean, State, Widths
+from myriad.agents.minibatches import MANY_ENVS, mean_over_blocks
 from myriad.agents.networks import network_defaults
 from myriad.agents.networks.mlp import EXACT
 from myriad.agents.precision import DYNAMIC, Precision
@@ -80,6 +80,10 @@ class GradientLearner(Learner[State]):
     loss_scaling: str = DYNAMIC
     normalize_observations: bool = True
     losses: ClassVar[tuple[str, ...]] = ("loss",)
+    # Steps of all environments together in a training of unknown length: with many environments,
+    # each takes `many_steps_per_env`, and all take at least `least_total_steps`.
+    least_total_steps: ClassVar[int] = DEFAULT_TOTAL_STEPS
+    many_steps_per_env: ClassVar[int] = 2_000
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -100,6 +104,19 @@ class GradientLearner(Learner[State]):
 
     def require_fit(self) -> None:
         """Raise InvalidArgumentError if fields don't fit together or don't suit the environment."""
+
+    @classmethod
+    def default_total_steps(cls, num_envs: int) -> int:
+        if num_envs < MANY_ENVS:
+            return DEFAULT_TOTAL_STEPS
+        return max(cls.least_total_steps, cls.many_steps_per_env * num_envs)
+
+    def scheduled(self, num_updates: int) -> Self:
+        """Set the length of `anneal_updates`, unless you chose it or there is no such field."""
+        if getattr(self, "anneal_updates", None) != WHOLE_TRAINING:
+            return self
+        changes: Any = {"anneal_updates": num_updates}
+        return dataclasses.replace(self, **changes)
 
 
 # Not flax's DynamicScale: it updates its scale in each gradient, and a step may average several.
@@ -207,13 +224,6 @@ def gradient_step(
         metrics = metrics | dict(zip(GRADIENT_METRICS, norms, strict=True))
     rounded = (params - change).astype(learned.params.dtype)
     return Learned(rounded, opt_state, loss_scale), metrics
-
-
-def annealed_over(learner: Any, num_updates: int) -> Any:
-    """Return the learner with `anneal_updates` set, or as it is if you chose the field."""
-    if learner.anneal_updates != WHOLE_TRAINING:
-        return learner
-    return dataclasses.replace(learner, anneal_updates=num_updates)
 
 
 def annealed(rate: float, num_updates: Counter, anneal_updates: Any) -> jax.Array | float:

@@ -8,9 +8,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 
-from myriad.agents.agent import DEFAULT_TOTAL_STEPS
 from myriad.errors import InvalidArgumentError
-from myriad.ranges import INT32
 from myriad.registry import is_integer
 
 # A dataclass that is a pytree, with leaves `[B, ...]`.
@@ -23,7 +21,7 @@ BLOCK_ROWS = 1024
 _INDEX_BITS = 20
 # From this many environments on, the agents' default rollouts of 64 steps are too long.
 MANY_ENVS = 128
-_SHORT_ROLLOUT, _MANY_MINIBATCHES, _UPDATES = 16, 32, 48
+_SHORT_ROLLOUT, _MANY_MINIBATCHES = 16, 32
 # More rows hardly improve a gradient, and its cost grows in proportion.
 _ENOUGH_ROWS = 16_384
 # Observations of up to this many numbers are kept normalised next to the other columns, so that one
@@ -87,32 +85,6 @@ def repeat_epochs(
     zeros = {name: jnp.float32(0) for name in metric_names}
     learned, totals = jax.lax.fori_loop(0, num_epochs, add_epoch, (learned, zeros))
     return learned, jax.tree.map(lambda total: total / num_epochs, totals)
-
-
-def require_whole_minibatches(
-    batch_rows: int, num_minibatches: int, gradient_accumulation: int
-) -> None:
-    """Check that a batch divides into minibatches and their parts.
-
-    Args:
-        batch_rows: num_envs x rollout_steps.
-        num_minibatches: of each epoch.
-        gradient_accumulation: parts of a minibatch.
-
-    Raises:
-        InvalidArgumentError: it does not.
-    """
-    if batch_rows > INT32:
-        raise InvalidArgumentError(
-            f"num_envs x rollout_steps must be at most {INT32:,}, but is {batch_rows:,}."
-        )
-    if batch_rows % num_minibatches:
-        raise InvalidArgumentError(
-            "num_minibatches",
-            "must divide the batch of num_envs x rollout_steps = "
-            f"{batch_rows}, but is {num_minibatches}.",
-        )
-    require_whole_parts(batch_rows // num_minibatches, gradient_accumulation)
 
 
 def require_whole_parts(minibatch_rows: int, gradient_accumulation: int) -> None:
@@ -222,18 +194,6 @@ def shapes_for_many(num_envs: int, num_epochs: int, chosen: Mapping[str, Any]) -
         "num_epochs": num_passes,
         "num_minibatches": math.gcd(_MANY_MINIBATCHES * num_epochs // num_passes, rows),
     }
-
-
-def steps_for_many(
-    num_envs: int, least: int, steps_per_env: int = _UPDATES * _SHORT_ROLLOUT
-) -> int:
-    """Return the steps of all environments together in a training of unknown length.
-
-    Each of many environments takes `steps_per_env` steps, and all together take at least `least`.
-    """
-    if num_envs < MANY_ENVS:
-        return DEFAULT_TOTAL_STEPS
-    return max(least, steps_per_env * num_envs)
 
 
 def mean_over_blocks(function: Callable[[Any], Any], rows: Any, num_parts: int = 1) -> Any:

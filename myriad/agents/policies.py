@@ -1,13 +1,13 @@
 """Stochastic policies, which turn a network's outputs into a distribution and into actions.
 
-`N` is the batch, `P` the network's outputs and `C` the components of an action. A choice is float32
-`[N, C]` for every space, so that a batch of experience is one array. `action` turns a choice into
-the environment's action.
+`N` is the batch, `P` the network's outputs and `C` the components of an action. `log_std`, `[C]` or
+empty, is learned as well but doesn't depend on observations. A choice is float32 `[N, C]` for every
+space, so that a batch of experience is one array. `action` turns a choice into the environment's
+action.
 """
 
 import dataclasses
 import math
-from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -18,42 +18,6 @@ from myriad.spaces import Box, Discrete, MultiDiscrete, Space
 
 # The output of an illegal action. It is finite, so that an entropy is no NaN.
 ILLEGAL = np.float32(-1e9)
-
-
-class Policy(Protocol):
-    """A family of distributions over the actions of one space.
-
-    `outputs`, `[N, P]`, is the network's output for observations. `log_std`, `[C]` or empty, is
-    learned as well but doesn't depend on observations.
-    """
-
-    @property
-    def num_outputs(self) -> int: ...
-
-    @property
-    def num_choices(self) -> int: ...
-
-    def initial_log_std(self) -> jax.Array:
-        """Return the initial `log_std`."""
-        ...
-
-    def sample(self, keys: jax.Array, outputs: jax.Array, log_std: jax.Array) -> jax.Array:
-        """Draw a choice with each key, `[N, C]`."""
-        ...
-
-    def mode(self, outputs: jax.Array) -> jax.Array:
-        """Return the likeliest choice, `[N, C]`."""
-        ...
-
-    def log_prob_and_entropy(
-        self, outputs: jax.Array, log_std: jax.Array, choice: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
-        """Return each choice's log probability (density) and the entropy in nats, `[N]` each."""
-        ...
-
-    def action(self, choice: jax.Array) -> jax.Array:
-        """Return the environment's actions `[N, *A]` for choices `[N, C]`."""
-        ...
 
 
 # Written out here instead of using distrax, which needs TensorFlow Probability. The stable release
@@ -74,10 +38,12 @@ class CategoricalPolicy:
         return len(self.nvec)
 
     def initial_log_std(self) -> jax.Array:
+        """Return the initial `log_std`."""
         return jnp.zeros(0, jnp.float32)
 
     def sample(self, keys: jax.Array, outputs: jax.Array, log_std: jax.Array) -> jax.Array:
-        """Invert the cumulative distribution: one uniform number per component, not per logit."""
+        """Draw a choice with each key, `[N, C]`."""
+        # Invert the cumulative distribution: one uniform number per component, not per logit.
         uniform = jax.vmap(lambda key: jax.random.uniform(key, (self.num_choices,)))(keys)
         choices = []
         for component, logits in enumerate(self._components(outputs)):
@@ -90,12 +56,14 @@ class CategoricalPolicy:
         return jnp.stack(choices, axis=-1)
 
     def mode(self, outputs: jax.Array) -> jax.Array:
+        """Return the likeliest choice, `[N, C]`."""
         choices = [jnp.argmax(logits, axis=0) for logits in self._components(outputs)]
         return jnp.stack(choices, axis=-1).astype(jnp.float32)
 
     def log_prob_and_entropy(
         self, outputs: jax.Array, log_std: jax.Array, choice: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
+        """Return each choice's log probability (density) and the entropy in nats, `[N]` each."""
         log_prob = entropy = jnp.zeros(outputs.shape[:1], jnp.float32)
         for component, logits in enumerate(self._components(outputs)):
             log_probs = jax.nn.log_softmax(logits, axis=0)
@@ -106,6 +74,7 @@ class CategoricalPolicy:
         return log_prob, entropy
 
     def action(self, choice: jax.Array) -> jax.Array:
+        """Return the environment's actions `[N, *A]` for choices `[N, C]`."""
         actions = choice.astype(jnp.int32)
         return actions[:, 0] if self.scalar else actions
 
@@ -131,10 +100,6 @@ class GaussianPolicy:
     @property
     def num_outputs(self) -> int:
         return math.prod(self.space.shape)
-
-    @property
-    def num_choices(self) -> int:
-        return self.num_outputs
 
     def initial_log_std(self) -> jax.Array:
         return jnp.full(self.num_outputs, self.first_log_std, jnp.float32)
@@ -170,6 +135,9 @@ class GaussianPolicy:
     def _bounded(self) -> np.ndarray:
         low, high = self._bounds
         return np.isfinite(low) & np.isfinite(high)
+
+
+Policy = CategoricalPolicy | GaussianPolicy
 
 
 def legal_outputs(outputs: jax.Array, mask: jax.Array) -> jax.Array:

@@ -8,7 +8,7 @@ policy's network.
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -16,24 +16,17 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from myriad.agents.agent import (
-    Count,
     Environments,
     Fraction,
-    Limit,
     Mean,
     Positive,
     PositiveOrOff,
-    Repetitions,
     Weight,
 )
 from myriad.agents.gradients import (
-    WHOLE_TRAINING,
-    GradientLearner,
     Learned,
     LossScale,
-    ManyUpdates,
     annealed,
-    annealed_over,
     before_learning,
     clip_by_norm,
     gradient_step,
@@ -43,9 +36,7 @@ from myriad.agents.minibatches import (
     gatherer,
     map_over_blocks,
     repeat_epochs,
-    require_whole_minibatches,
     shapes_for_many,
-    steps_for_many,
 )
 from myriad.agents.networks import NetworkSpec
 from myriad.agents.networks.mlp import flatten
@@ -58,7 +49,7 @@ from myriad.agents.normalization import (
     update_moments,
 )
 from myriad.agents.policies import Policy, legal_outputs, make_policy
-from myriad.agents.trajectory import Trajectory, collect
+from myriad.agents.trajectory import RolloutLearner, Trajectory
 from myriad.counters import Counter
 from myriad.envs.vector import BatchState
 from myriad.errors import InvalidArgumentError, shown
@@ -110,7 +101,7 @@ class PPOBatch:
 
 
 @dataclasses.dataclass(frozen=True)
-class PPO(GradientLearner[PPOState]):
+class PPO(RolloutLearner[PPOState]):
     """Schulman et al. (2017), "Proximal policy optimization algorithms", equation 7.
 
     Advantages are those of Schulman et al. (2016), "High-dimensional continuous control using
@@ -124,13 +115,7 @@ class PPO(GradientLearner[PPOState]):
     keeps the mean inside the box, and clipping the draws.
 
     Attributes:
-        rollout_steps: steps of every environment between updates, `T`.
-        num_epochs: passes over the batch.
-        num_minibatches: gradient steps in each pass. It must divide the batch.
         learning_rate: learning rate of Adam.
-        anneal_updates: updates over which the learning rate falls linearly to 0; "training" for the
-            whole training, None for a constant rate.
-        gamma: the discount.
         gae_lambda: weight of longer returns in an advantage: 1 uses whole returns, 0 single steps.
         clip_epsilon: how far a probability ratio may go from 1.
         value_clip: how far a value may go from the old one, in scaled rewards; None doesn't clip
@@ -140,20 +125,12 @@ class PPO(GradientLearner[PPOState]):
             stops.
         entropy_coef: weight of the entropy bonus.
         value_coef: weight of the squared error of values.
-        optimizer_epsilon: added to the root mean square of gradients by which Adam divides.
-        max_grad_norm: the gradient's norm is clipped to this; infinity never clips.
         preserve_outputs: when those moments change, adapt the first layers of both networks so that
             their outputs stay the same. Only for network mlp.
-        normalize_rewards: scale rewards by the running deviation of the discounted return.
         normalize_advantages: shift and scale advantages within each minibatch.
     """
 
-    rollout_steps: Count = 64
-    num_epochs: Repetitions = 8
-    num_minibatches: Count = 8
     learning_rate: Positive = 5e-4
-    anneal_updates: ManyUpdates = WHOLE_TRAINING
-    gamma: Fraction = 0.99
     gae_lambda: Fraction = 0.95
     clip_epsilon: Positive = 0.2
     value_clip: PositiveOrOff = None
@@ -162,13 +139,10 @@ class PPO(GradientLearner[PPOState]):
     value_coef: Weight = 0.5
     # The value of OpenAI's baselines. Adam's paper has 1e-8.
     optimizer_epsilon: Weight = 1e-5
-    max_grad_norm: Limit = 0.5
     preserve_outputs: bool = True
-    normalize_rewards: bool = True
     normalize_advantages: bool = True
     losses: ClassVar[tuple[str, ...]] = _METRICS
-    default_num_envs: ClassVar[int] = 16
-    per_device: ClassVar[frozenset[str] | None] = frozenset({"running_return"})
+    least_total_steps: ClassVar[int] = 1_000_000
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -194,24 +168,10 @@ class PPO(GradientLearner[PPOState]):
             return {}
         return shapes_for_many(num_envs, 4, chosen) | {"learning_rate": 1e-3}
 
-    def default_total_steps(self, num_envs: int) -> int:
-        """Return the steps of all environments together in a training of unknown length."""
-        return steps_for_many(num_envs, 1_000_000)
-
-    @property
-    def steps_per_update(self) -> int:
-        """Steps of every environment in one update."""
-        return self.rollout_steps
-
     @property
     def policy(self) -> Policy:
         """The distribution over actions."""
         return make_policy(self.env.action_space(self.env.default_params))
-
-    @property
-    def num_envs_multiple(self) -> int:
-        """Enough environments for whole minibatches that divide into whole parts."""
-        return self.num_minibatches * self.gradient_accumulation
 
     def default_num_devices(self, num_envs: int, available: int) -> int:
         """Return how many devices share a gradient step. Each of them needs enough rows."""
@@ -222,18 +182,6 @@ class PPO(GradientLearner[PPOState]):
             if n == 1
             or (num_envs % (n * self.num_envs_multiple) == 0 and rows // n >= _LEAST_SHARE)
         )
-
-    def require_num_envs(self, num_envs: int) -> None:
-        """Raise InvalidArgumentError unless the batch divides into minibatches and their parts."""
-        require_whole_minibatches(
-            num_envs * self.rollout_steps,
-            self.num_minibatches,
-            self.gradient_accumulation,
-        )
-
-    def scheduled(self, num_updates: int) -> Self:
-        """Let the learning rate fall over the whole training, unless you set `anneal_updates`."""
-        return annealed_over(self, num_updates)
 
     def init(self, key: jax.Array, num_envs: int) -> PPOState:
         """Draw the networks' parameters. Raises the errors of `require_num_envs`."""
@@ -270,17 +218,12 @@ class PPO(GradientLearner[PPOState]):
             # whole rollout. Outputs are kept, so that log probabilities are also computed once.
             return self.policy.action(choice), (outputs, choice)
 
-        batch_state, running_return, trajectory = collect(
-            jax.random.fold_in(key, _COLLECT),
-            batch_state,
-            state.running_return,
-            choose,
-            envs,
-            lambda obs: self._values(state.params, self._inputs(state, obs)),
-            num_steps=self.rollout_steps,
-            gamma=self.gamma,
-        )
-        return dataclasses.replace(state, running_return=running_return), batch_state, trajectory
+        key = jax.random.fold_in(key, _COLLECT)
+
+        def value_of(obs: jax.Array) -> jax.Array:
+            return self._values(state.params, self._inputs(state, obs))
+
+        return self.rollout(key, state, batch_state, envs, choose, value_of)
 
     def learn(
         self,

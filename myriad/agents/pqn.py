@@ -15,7 +15,6 @@ import optax
 
 from myriad.agents import q_learning
 from myriad.agents.agent import (
-    Count,
     Environments,
     Fraction,
     Limit,
@@ -26,13 +25,9 @@ from myriad.agents.agent import (
     Weight,
 )
 from myriad.agents.gradients import (
-    WHOLE_TRAINING,
-    GradientLearner,
     Learned,
     LossScale,
-    ManyUpdates,
     annealed,
-    annealed_over,
     before_learning,
     clip_by_norm,
     gradient_step,
@@ -41,20 +36,16 @@ from myriad.agents.minibatches import (
     MANY_ENVS,
     gatherer,
     repeat_epochs,
-    require_whole_minibatches,
     shapes_for_many,
-    steps_for_many,
 )
 from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import RunningMoments, normalize_obs, scale_rewards, update_moments
-from myriad.agents.trajectory import Trajectory, collect
+from myriad.agents.trajectory import RolloutLearner, Trajectory
 from myriad.counters import Counter
 from myriad.envs.vector import BatchState
 
 # Folded into a key for each purpose, so that no two draws share a stream.
 _COLLECT, _SHUFFLE = range(2)
-# The least steps of all environments together in a training with many environments.
-_LEAST_STEPS = 786_432
 
 
 @jax.tree_util.register_dataclass
@@ -95,7 +86,7 @@ class PQNBatch:
 
 
 @dataclasses.dataclass(frozen=True)
-class PQN(GradientLearner[PQNState]):
+class PQN(RolloutLearner[PQNState]):
     """Gallici et al. (2024), "Simplifying deep temporal difference learning", algorithm 1.
 
     This is Q-learning towards lambda returns, with several epochs of minibatches over each rollout.
@@ -108,13 +99,7 @@ class PQN(GradientLearner[PQNState]):
     environments came to act without mistakes, the network would forget what mistakes are worth.
 
     Attributes:
-        rollout_steps: steps of every environment between updates, `T`.
-        num_epochs: passes over the batch.
-        num_minibatches: gradient steps in each pass. It must divide the batch.
         learning_rate: learning rate of RAdam.
-        anneal_updates: updates over which the learning rate falls linearly to 0; "training" for the
-            whole training, None for a constant rate.
-        gamma: the discount.
         td_lambda: weight of longer returns in a target: 1 uses whole returns, 0 single steps.
         epsilon_start: probability of a random action at the start.
         epsilon_end: probability of a random action after `exploration_steps`, averaged over
@@ -123,17 +108,11 @@ class PQN(GradientLearner[PQNState]):
             epsilon_spread)` in the first to `epsilon_end * (1 + epsilon_spread)` in the last; 0
             makes all the same.
         exploration_steps: steps of all environments together over which epsilon falls linearly.
-        optimizer_epsilon: added to the root mean square of gradients by which RAdam divides.
-        max_grad_norm: the gradient's norm is clipped to this; infinity never clips.
         layer_norm: normalise every hidden layer before its activation.
-        normalize_rewards: scale rewards by the running deviation of the discounted return.
     """
 
-    rollout_steps: Count = 64
     num_epochs: Repetitions = 4
-    num_minibatches: Count = 8
     learning_rate: Positive = 7e-4
-    anneal_updates: ManyUpdates = WHOLE_TRAINING
     gamma: Fraction = 0.995
     td_lambda: Fraction = 0.95
     epsilon_start: Fraction = 1.0
@@ -143,10 +122,8 @@ class PQN(GradientLearner[PQNState]):
     optimizer_epsilon: Weight = 1.5e-4
     max_grad_norm: Limit = 0.1
     layer_norm: bool = True
-    normalize_rewards: bool = True
     losses: ClassVar[tuple[str, ...]] = ("loss", "epsilon")
-    default_num_envs: ClassVar[int] = 16
-    per_device: ClassVar[frozenset[str] | None] = frozenset({"running_return"})
+    least_total_steps: ClassVar[int] = 786_432
 
     def require_fit(self) -> None:
         """Raise InvalidArgumentError if actions are not discrete or the network can't be used."""
@@ -162,36 +139,10 @@ class PQN(GradientLearner[PQNState]):
         Epsilon falls during at most a fifth of the training.
         """
         explored = q_learning.exploration_steps(
-            cls.exploration_steps, num_envs, total_steps or steps_for_many(num_envs, _LEAST_STEPS)
+            cls.exploration_steps, num_envs, total_steps or cls.default_total_steps(num_envs)
         )
         defaults = {} if num_envs < MANY_ENVS else shapes_for_many(num_envs, 2, chosen)
         return defaults | {"exploration_steps": explored}
-
-    def default_total_steps(self, num_envs: int) -> int:
-        """Return the steps of all environments together in a training of unknown length."""
-        return steps_for_many(num_envs, _LEAST_STEPS)
-
-    @property
-    def steps_per_update(self) -> int:
-        """Steps of every environment in one update."""
-        return self.rollout_steps
-
-    @property
-    def num_envs_multiple(self) -> int:
-        """Enough environments for whole minibatches that divide into whole parts."""
-        return self.num_minibatches * self.gradient_accumulation
-
-    def require_num_envs(self, num_envs: int) -> None:
-        """Raise InvalidArgumentError unless the batch divides into minibatches and their parts."""
-        require_whole_minibatches(
-            num_envs * self.rollout_steps,
-            self.num_minibatches,
-            self.gradient_accumulation,
-        )
-
-    def scheduled(self, num_updates: int) -> Self:
-        """Let the learning rate fall over the whole training, unless you set `anneal_updates`."""
-        return annealed_over(self, num_updates)
 
     def on_each_of(self, num_devices: int) -> Self:
         """Let epsilon fall by the steps of one device's environments."""
@@ -222,17 +173,12 @@ class PQN(GradientLearner[PQNState]):
             action = q_learning.epsilon_greedy(keys, values, epsilons, masked=self.is_masked)
             return action, (action, jnp.max(values, axis=1))
 
-        batch_state, running_return, trajectory = collect(
-            jax.random.fold_in(key, _COLLECT),
-            batch_state,
-            state.running_return,
-            choose,
-            envs,
-            lambda obs: jnp.max(self._values(state, obs), axis=1),
-            num_steps=self.rollout_steps,
-            gamma=self.gamma,
-        )
-        return dataclasses.replace(state, running_return=running_return), batch_state, trajectory
+        key = jax.random.fold_in(key, _COLLECT)
+
+        def value_of(obs: jax.Array) -> jax.Array:
+            return jnp.max(self._values(state, obs), axis=1)
+
+        return self.rollout(key, state, batch_state, envs, choose, value_of)
 
     def learn(
         self,

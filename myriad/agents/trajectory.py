@@ -1,22 +1,33 @@
 """Collecting experience: how every learner steps the batch of environments and what it keeps.
 
-PPO and PQN collect whole trajectories. DQN and SAC take single steps and write them into their
-buffers. In docstrings `T` is the number of steps, `N` the number of environments and `D` the size
-of a flattened observation.
+PPO and PQN are `RolloutLearner`s, which collect whole trajectories. DQN and SAC take single steps
+and write them into their buffers. In docstrings `T` is the number of steps, `N` the number of
+environments and `D` the size of a flattened observation.
 """
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
-from myriad.agents.agent import Environments
-from myriad.agents.minibatches import is_narrow
+from myriad.agents.agent import (
+    Count,
+    Environments,
+    Fraction,
+    Limit,
+    Repetitions,
+    State,
+    Weight,
+)
+from myriad.agents.gradients import WHOLE_TRAINING, GradientLearner, ManyUpdates
+from myriad.agents.minibatches import is_narrow, require_whole_parts
 from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import discounted_return
 from myriad.envs.vector import BatchState, Transition
+from myriad.errors import InvalidArgumentError
+from myriad.ranges import INT32
 
 # Folded into a key for each purpose, so that no two draws share a stream.
 _ACT, _STEP = range(2)
@@ -172,6 +183,82 @@ def collect(
         final_value, _ = _valued(final_value, pending, pending.waits, value_of)
     trajectory = Trajectory(obs, final_value, choice, reward, discounted, terminated, truncated)
     return batch_state, running_return, trajectory
+
+
+@dataclasses.dataclass(frozen=True)
+class RolloutLearner(GradientLearner[State]):
+    """A learner that collects a rollout and then passes over it in minibatches.
+
+    Attributes:
+        rollout_steps: steps of every environment between updates, `T`.
+        num_epochs: passes over the batch.
+        num_minibatches: gradient steps in each pass. It must divide the batch.
+        anneal_updates: updates over which the learning rate falls linearly to 0; "training" for the
+            whole training, None for a constant rate.
+        gamma: the discount.
+        optimizer_epsilon: added to the root mean square of gradients by which the optimiser
+            divides.
+        max_grad_norm: the gradient's norm is clipped to this; infinity never clips.
+        normalize_rewards: scale rewards by the running deviation of the discounted return.
+    """
+
+    rollout_steps: Count = 64
+    num_epochs: Repetitions = 8
+    num_minibatches: Count = 8
+    anneal_updates: ManyUpdates = WHOLE_TRAINING
+    gamma: Fraction = 0.99
+    optimizer_epsilon: Weight = 1e-5
+    max_grad_norm: Limit = 0.5
+    normalize_rewards: bool = True
+    default_num_envs: ClassVar[int] = 16
+    many_steps_per_env: ClassVar[int] = 768
+    per_device: ClassVar[frozenset[str] | None] = frozenset({"running_return"})
+
+    @property
+    def steps_per_update(self) -> int:
+        return self.rollout_steps
+
+    @property
+    def num_envs_multiple(self) -> int:
+        """Enough environments for whole minibatches that divide into whole parts."""
+        return self.num_minibatches * self.gradient_accumulation
+
+    def require_num_envs(self, num_envs: int) -> None:
+        """Raise InvalidArgumentError unless the batch divides into minibatches and their parts."""
+        rows = num_envs * self.rollout_steps
+        if rows > INT32:
+            raise InvalidArgumentError(
+                f"num_envs x rollout_steps must be at most {INT32:,}, but is {rows:,}."
+            )
+        if rows % self.num_minibatches:
+            raise InvalidArgumentError(
+                "num_minibatches",
+                "must divide the batch of num_envs x rollout_steps = "
+                f"{rows}, but is {self.num_minibatches}.",
+            )
+        require_whole_parts(rows // self.num_minibatches, self.gradient_accumulation)
+
+    def rollout(
+        self,
+        key: jax.Array,
+        state: Any,
+        batch_state: BatchState,
+        envs: Environments,
+        choose: Choose,
+        value_of: Callable[[jax.Array], jax.Array],
+    ) -> tuple[Any, BatchState, Trajectory]:
+        """Take `rollout_steps` steps of all environments, as `collect` does."""
+        batch_state, running_return, trajectory = collect(
+            key,
+            batch_state,
+            state.running_return,
+            choose,
+            envs,
+            value_of,
+            num_steps=self.rollout_steps,
+            gamma=self.gamma,
+        )
+        return dataclasses.replace(state, running_return=running_return), batch_state, trajectory
 
 
 def _valued(

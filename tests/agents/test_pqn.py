@@ -92,7 +92,7 @@ def test_an_update_is_the_one_that_numpy_makes_of_the_same_rollout():
     target = jnp.asarray(target.reshape(32), jnp.float32)
 
     def loss(params, order):
-        values = network.module.apply(network.unravel(params), obs[order])
+        values = apply(network.unravel(params)["params"], obs[order], jnp.tanh)
         chosen = values[jnp.arange(16), action[order]]
         return 0.5 * jnp.mean((chosen - target[order]) ** 2)
 

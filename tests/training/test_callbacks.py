@@ -181,6 +181,14 @@ def test_a_callback_that_fails_at_the_start_leaves_no_folder(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_method_that_is_no_hook_but_looks_like_one_is_named():
+    class Misspelt(Callback):
+        def on_updates(self, run): ...
+
+    with pytest.warns(UserWarning, match=r"Misspelt.on_updates .*did you mean on_update\?"):
+        require_callbacks([Callback(), Misspelt()])
+
+
 @pytest.mark.parametrize("callbacks", [5, [Callback], [Callback(), print]])
 def test_what_is_no_callback_is_refused(callbacks, tmp_path):
     config = create_config("cartpole", "pid")

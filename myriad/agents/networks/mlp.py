@@ -60,23 +60,31 @@ class MLP(nn.Module):
 
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
-        """Map `[..., D]` to `[..., num_outputs]`."""
+        """Map `[B, D]` to `[B, num_outputs]`."""
         hidden = inputs
         for size in self.hidden_sizes:
-            precision = self.precision.before_norm if self.layer_norm else self.precision.hidden
-            hidden = Dense(size, orthogonal(np.sqrt(2)), precision)(hidden)
             if self.layer_norm:
-                hidden = nn.LayerNorm(param_dtype=self.precision.param_dtype)(hidden)
+                from myriad.agents.networks.layer_norm import LayerNorm, centre
+
+                before = self.precision.before_norm
+                hidden = Dense(size, orthogonal(np.sqrt(2)), before, centre)(hidden)
+                hidden = LayerNorm(self.precision.param_dtype)(hidden)
+            else:
+                hidden = Dense(size, orthogonal(np.sqrt(2)), self.precision.hidden)(hidden)
             hidden = ACTIVATIONS[self.activation](hidden.astype(self.precision.compute_dtype))
         return Dense(self.num_outputs, orthogonal(self.output_scale), self.precision)(hidden)
 
 
 class Dense(nn.Module):
-    """flax's layer with the gradient of `affine`: maps `[..., I]` to `[..., num_outputs]`."""
+    """flax's layer with the gradient of `affine`: maps `[..., I]` to `[..., num_outputs]`.
+
+    `prepare` changes the kernel, and the bias as a row, before they are used.
+    """
 
     num_outputs: int
     kernel_init: Callable[..., jax.Array]
     precision: Precision = FLOAT32
+    prepare: Callable[[jax.Array], jax.Array] | None = None
 
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
@@ -89,6 +97,8 @@ class Dense(nn.Module):
             (num_inputs, self.num_outputs),
         )
         bias = self.param("bias", nn.initializers.zeros, (self.num_outputs,), jnp.dtype(dtype))
+        if self.prepare is not None:
+            kernel, bias = self.prepare(kernel), self.prepare(bias[None])[0]
         outputs = affine(inputs.reshape(-1, num_inputs), kernel, bias, self.precision)
         return outputs.reshape(*inputs.shape[:-1], self.num_outputs)
 
