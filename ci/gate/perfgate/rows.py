@@ -23,17 +23,13 @@ from perfgate.stats.evidence import Evidence
 
 SIDES = ("base", "head")
 MODULE = "module"  # the kind of a row for a module that can't be imported
-# The end of a sentence about something that the end of the run cut off.
-CONTINUES = "repeat the command to continue, or give more time with --budget"
-# The cause of a slower row that the end of the run left without one.
-NO_TIME = "the run ended before its cause was found; repeat the command to find it"
 
 
 class NotRun(enum.Enum):
     """Why the gate doesn't run a benchmark that both sides have. The report shows the value."""
 
     DOCUMENTATION = "only documentation differs, so it was not run"
-    TIME = "the run ended before it was reached; repeat the command to continue"
+    TIME = "the run ended before it was reached; run fewer at once with --bench, or raise run_s"
 
 
 class Outcome(enum.IntEnum):
@@ -83,7 +79,6 @@ class Benchmark:
         timeout_s: seconds it may take.
         unit: the unit of its value.
         is_unchanged: whether the base's suite has it with the same code.
-        own_index: the number of its parameters in the base's own suite.
     """
 
     row: str
@@ -93,7 +88,6 @@ class Benchmark:
     timeout_s: float
     unit: str = ""
     is_unchanged: bool = False
-    own_index: int | None = None
 
     @property
     def is_timed(self) -> bool:
@@ -123,7 +117,6 @@ class SideRun:
         skipped: why the benchmark is skipped on this side, maybe empty; None if it is not.
         problem: why it could not be measured.
         by_runner: whether the problem is of what runs the benchmark, such as pytest.
-        timed_out: whether the problem is that it gave no answer in time.
     """
 
     ran: FirstRun | None = None
@@ -131,7 +124,6 @@ class SideRun:
     skipped: str | None = None
     problem: str = ""
     by_runner: bool = False
-    timed_out: bool = False
 
     @property
     def seconds(self) -> float | None:
@@ -209,11 +201,6 @@ class Row:
         """Whether both sides have run it and nothing has gone wrong so far."""
         was_run = self.state == "both" and self.not_run is None
         return was_run and not self.problems and not self.skipped
-
-    @property
-    def hangs_on_head(self) -> bool:
-        """Whether it ends on the base, but runs into its timeout on head."""
-        return self.head.timed_out and self.base.ran is not None and not self.base.problem
 
     def seconds_of(self, side: str) -> float | None:
         """Return the seconds of one call, from the pairs where there were any."""

@@ -2,13 +2,12 @@
 
 from perfgate.config import BETTER, CHANGED, SAME, UNSURE, WORSE, Rules
 from perfgate.hlo import added_lines
-from perfgate.metrics import WORKLOAD, describe_change
-from perfgate.rows import CONTINUES, MODULE, Change, Judged, NotRun, Outcome, Row
+from perfgate.metrics import describe_change
+from perfgate.rows import MODULE, Change, Judged, NotRun, Outcome, Row
 from perfgate.stats.evidence import NOT_SLOWER, SLOWER, UNDECIDED, Evidence
 
-_ALIKE = 1.03  # above this ratio of instructions, head does other work than the base
-
 _MOST_LINES = 5
+_MORE_TIME = "give more time with --budget"
 BROKEN_BEFORE = "broken before"  # it can't be measured on the base either
 
 
@@ -46,9 +45,6 @@ def _judge_unmeasured(row: Row, rules: Rules) -> Judged:
     elif _is_broken_before(row):
         reason = "it is broken on the base too, so it does not block this change"
         return Judged(row, BROKEN_BEFORE, Outcome.NEUTRAL, (*_problems(row.problems), reason))
-    elif row.hangs_on_head:
-        reason = "it ends on the base, but runs into its timeout on head"
-        opinion = Judged(row, "slower", Outcome.FAILED, (reason, *_problems(row.problems)))
     elif row.problems:
         opinion = Judged(row, "could not measure", Outcome.UNMEASURED, _problems(row.problems))
     elif "base" in row.skipped or row.state == "new":
@@ -94,10 +90,10 @@ def _judge_time(row: Row, rules: Rules, *, timing: bool) -> Judged:
         looks_slower = evidence is not None and _looks_slower(evidence, rules, row.name)
         suspected = ", and it looks slower" if looks_slower else ""
         were = "1 pair was" if pairs == 1 else f"{pairs} pairs were"
-        hint = "run it on an idle machine" if evidence and evidence.done else CONTINUES
+        hint = "run it on an idle machine" if evidence and evidence.done else _MORE_TIME
         reason = f"{were} not enough{suspected}; {hint}"
         if not pairs:
-            reason = f"the run ended before it was timed; {CONTINUES}"
+            reason = f"the run ended before it was timed; {_MORE_TIME}"
         outcome = _undecided(rules, looks_worse=looks_slower)
         return Judged(row, "undecided", outcome, (reason,))
     return _judge_evidence(row, evidence, rules)
@@ -160,7 +156,6 @@ def _judge_changes(row: Row, opinion: Judged, rules: Rules) -> Judged:
         reasons += doubts
     if outcome is Outcome.FAILED:
         reasons += _added_lines(row)
-    reasons += _disagreement(row, opinion.verdict)
     return Judged(row, verdict, outcome, tuple(reasons))
 
 
@@ -204,7 +199,7 @@ def _is_outweighed(change: Change, row: Row, rules: Rules) -> bool:
 def _describe_untold(change: Change) -> str:
     text = f"{change.metric}: {describe_change(change)}"
     if change.word == UNSURE:
-        return f"{text} was measured too few times to tell; {CONTINUES}"
+        return f"{text} was measured too few times to tell; {_MORE_TIME}"
     return (
         f"{text}; no rule says whether that is worse: add a [[metric]] to gate.toml with "
         f'name = "{change.metric}", this benchmark, worse = "more" or "less", '
@@ -212,26 +207,8 @@ def _describe_untold(change: Change) -> str:
     )
 
 
-def _disagreement(row: Row, verdict: str) -> list[str]:
-    """Say what it means if the processor's instructions and the clock disagree."""
-    found = [each for each in row.changes if each.metric == "cpu_instructions"]
-    if not found or not found[0].base:
-        return []
-    ratio = found[0].ratio
-    times = f"the processor executes {ratio:.3g} times the instructions"
-    if verdict == "slower" and ratio < _ALIKE:
-        return [f"{times}, so more instructions are not why it takes longer"]
-    if verdict in ("not slower", "faster") and ratio > _ALIKE:
-        return [f"{times}, but takes no longer here; it may take longer on another machine"]
-    return []
-
-
 def _describe_worse(change: Change, rules: Rules) -> str:
     text = f"{rules.cause_of(change.metric)}: {describe_change(change)}"
-    if change.metric.startswith(WORKLOAD):
-        text = f"{change.metric} {describe_change(change)}: the edited suite makes it do less"
-        if change.accepted is None:
-            text += f'; if you mean that, accept it with --metric "{change.metric}"'
     if change.accepted is None:
         return text
     return f"{text} (accepted until {change.accepted.expires}: {change.accepted.reason})"

@@ -319,16 +319,6 @@ def test_memory_is_judged_by_what_a_program_needs_in_all(head, verdict):
     assert judged(row, DEFAULTS).verdict == verdict
 
 
-def test_instructions_of_the_processor_inform_and_decide_only_where_asked():
-    row = timed(*SAME, cpu_instructions=1000.0)
-    row = row.with_side("head", SideRun(FirstRun(0.2, numbers={"cpu_instructions": 2000.0})))
-    informed = judged(row, DEFAULTS)
-    assert informed.outcome is Outcome.PASSED
-    assert "executes 2 times the instructions, but takes no longer here" in informed.reasons[-1]
-    asked = MetricRule("cpu_instructions", "more", tolerance=0.03)
-    assert judged(row, Rules(metric=(asked,))).outcome is Outcome.FAILED
-
-
 def test_limits_of_a_benchmark_hold_for_what_stands_for_its_time():
     more = {"base": {"instructions": 100.0}, "head": {"instructions": 140.0}}
     slowdown = Slowdown("Chunk", fail_ratio=1.5, pass_ratio=2.0)

@@ -11,7 +11,7 @@ from perfgate.measure.progress import Run, say
 from perfgate.measure.workers import TimeSpentError, WorkerError, WorkerPool
 from perfgate.metrics import describe_change
 from perfgate.process import protocol
-from perfgate.rows import NO_TIME, SIDES, Row
+from perfgate.rows import SIDES, Row
 from perfgate.stats.evidence import SLOWER
 
 _MOST_NAMES = 5
@@ -34,16 +34,13 @@ def explain(run: Run, rows: Sequence[Row]) -> None:
     """
     for row in rows:
         is_slower = row.evidence is not None and row.evidence.verdict == SLOWER
-        # an unfinished run may have found them
-        if not is_slower or row.problems or row.causes:
+        if not is_slower or row.problems:
             continue
         try:
             causes = _causes(run, row)
         except TimeSpentError:
-            # not on disk, so that the next run explains it
-            run.progress.rows[row.name] = dataclasses.replace(row, causes=(NO_TIME,))
-        else:
-            run.progress.keep([dataclasses.replace(row, causes=tuple(causes))])
+            causes = ["the run ended before its cause was found"]
+        run.progress.keep([dataclasses.replace(row, causes=tuple(causes))])
 
 
 def _causes(run: Run, row: Row) -> list[str]:

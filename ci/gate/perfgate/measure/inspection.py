@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import math
 import statistics
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Literal
@@ -19,7 +18,7 @@ from perfgate.hlo import read_program
 from perfgate.measure.discovery import check_origin
 from perfgate.measure.progress import Run, say
 from perfgate.measure.workers import TimeSpentError, WorkerError, WorkerPool
-from perfgate.metrics import compare_metrics, lost_work
+from perfgate.metrics import compare_metrics
 from perfgate.process import protocol
 from perfgate.rows import MODULE, SIDES, Benchmark, Change, NotRun, Row, SideRun
 from perfgate.source.sides import Side, Sides
@@ -27,7 +26,7 @@ from perfgate.source.sides import Side, Sides
 # Equal programs do not mean equal work if the calls of one side take longer than this many times
 # those of the other.
 _ALIKE = 1.25
-_ROUNDS = 3  # how often calls or workloads that differ are measured
+_ROUNDS = 3  # how often calls that differ are timed again
 NO_PROGRAM_NOW = "it offers a compiled program on the base, but none on head"
 
 
@@ -36,8 +35,7 @@ def inspect(run: Run, rows: Sequence[Row], *, time_identical: bool = False) -> l
 
     Both sides work at once, each on a core of its own. That leaves counters unaffected. It is also
     fair to seconds that a suite tracks by itself: neither side has the better place, and fresh
-    processes confirm what looks worse. Rows that an unfinished run has inspected are not run again.
-    Rows that the deadline cuts off get `NotRun.TIME`.
+    processes confirm what looks worse. Rows that the deadline cuts off get `NotRun.TIME`.
 
     Args:
         run: the run.
@@ -50,38 +48,24 @@ def inspect(run: Run, rows: Sequence[Row], *, time_identical: bool = False) -> l
     with contextlib.ExitStack() as stack:
         # head gets the idler core, because budgets judge head alone
         aside = machine.other_core(run.core)
-        # two pools each: the second one's base runs its own suite
-        suites = (run.sides, _with_own_suite(run.sides))
-        apart = [WorkerPool(each, aside, head_core=run.core, deadline=deadline) for each in suites]
-        free = [WorkerPool(each, None, deadline=deadline) for each in suites]
-        every = [stack.enter_context(each) for each in (*apart, *free)]
-        start = None  # when the first benchmark of this run began
+        apart = WorkerPool(run.sides, aside, head_core=run.core, deadline=deadline)
+        free = WorkerPool(run.sides, None, deadline=deadline)
+        every = [stack.enter_context(each) for each in (apart, free)]
         for row in rows:
-            known = progress.rows.get(row.name)
-            if known or row.not_run or row.state == "gone" or row.benchmark.kind == MODULE:
-                seen.append(known or row)
-                if not known:
-                    progress.keep([row])
+            if row.not_run or row.state == "gone" or row.benchmark.kind == MODULE:
+                seen.append(row)
+                progress.keep([row])
                 continue
-            begun = time.monotonic()
-            start = start or begun
             # On several cores both sides would get in each other's way, so they run in turn.
-            pool, own = free if run.rules.cores_of(row.name) > 1 else apart
+            pool = free if run.rules.cores_of(row.name) > 1 else apart
             try:
                 pool.check_time()
                 say(f"running {row.name}")
-                found = _inspect(run, row, pool, time_identical=time_identical)
-                seen.append(_with_lost_work(run, found, pool, own))
+                seen.append(_inspect(run, row, pool, time_identical=time_identical))
             except TimeSpentError:
                 for each in every:
                     each.close_all()  # one of them may still be at work
-                if begun == start < deadline:
-                    # It had all the time there is, so it would stop each later run, too.
-                    spent = f"it took over {deadline - begun:.0f} s, all that timing.run_s leaves"
-                    seen.append(row.with_problems({"head": spent}))
-                else:
-                    seen.append(dataclasses.replace(row, not_run=NotRun.TIME))
-                    continue
+                seen.append(dataclasses.replace(row, not_run=NotRun.TIME))
             progress.keep(seen[-1:])
         for pool in every:
             # A run that checks nothing could compare a package with itself.
@@ -94,14 +78,6 @@ def inspect(run: Run, rows: Sequence[Row], *, time_identical: bool = False) -> l
 def _inspect(run: Run, row: Row, pool: WorkerPool, *, time_identical: bool) -> Row:
     """Run a benchmark once on each side that has it, and compare all metrics except time."""
     found = _first_runs(row, pool, run.rules)
-    if found.hangs_on_head:
-        say(f"running {row.name} again, because head did not answer")
-        # If the base needs more than half of the timeout, head may only be a little slower.
-        timeout_s = row.benchmark.timeout_s / 2
-        hasty = dataclasses.replace(row.benchmark, timeout_s=timeout_s)
-        again = _first_runs(dataclasses.replace(row, benchmark=hasty), pool, run.rules)
-        head = dataclasses.replace(found.head, timed_out=again.hangs_on_head)
-        found = found.with_side("head", head)
     if not time_identical:
         found = dataclasses.replace(found, same=_what_is_same(run, found, pool))
     return dataclasses.replace(found, changes=_changes(found, run.rules))
@@ -156,8 +132,7 @@ def _run_in(benchmark: Benchmark, group: Sequence[Side], pool: WorkerPool) -> di
     for side in group:
         reply = replies[side.name]
         if isinstance(reply, WorkerError):
-            problem = str(reply)
-            run = SideRun(problem=problem, by_runner=reply.by_runner, timed_out=reply.timed_out)
+            run = SideRun(problem=str(reply), by_runner=reply.by_runner)
         elif isinstance(reply, protocol.Skipped):
             run = SideRun(skipped=reply.reason)
         else:
@@ -246,55 +221,6 @@ def _call_s(benchmark: Benchmark, side: Side, pool: WorkerPool, target_s: float)
         return None
     pool.ask_sides([side], protocol.Release(*benchmark.target), benchmark.timeout_s)
     return reply.seconds
-
-
-def _with_own_suite(sides: Sides) -> Sides:
-    """Return sides whose base runs its own suite, with the results of its own setup_cache."""
-    folder = sides.folder / "own"
-    folder.mkdir(exist_ok=True)
-    base = dataclasses.replace(sides.base, suite=sides.base_suite)
-    programs = f"../{sides.programs}"
-    return dataclasses.replace(sides, base=base, folder=folder, programs=programs)
-
-
-def _with_lost_work(run: Run, row: Row, pool: WorkerPool, own: WorkerPool) -> Row:
-    """Add the work that the base's code no longer does because the change edits the suite.
-
-    Both sides run head's suite, so a benchmark that measures next to nothing any more would pass.
-    So the base's code also runs with its own suite.
-    """
-    sides = run.sides
-    edited = [PurePosixPath(name) for name in sides.edited_suite]
-    is_cut = any(not (sides.head.root / path).exists() for path in edited)
-    are_skipped = len(row.skipped) == 2
-    if not (row.is_comparable or are_skipped) or not (is_cut or _may_use(row, sides, edited)):
-        return row
-    say(f"running {row.name} with the base's own suite")
-    benchmark = dataclasses.replace(row.benchmark, index=row.benchmark.own_index)
-    changes = row.changes
-    for _ in range(_ROUNDS):
-        before = _work_of(benchmark, own, run.rules)
-        if before is not None and are_skipped:
-            return row.with_problems({"head": f"the edited suite skips it: {row.head.skipped}"})
-        now = _work_of(row.benchmark, pool, run.rules)
-        if before is None or now is None:
-            return row
-        lost = lost_work(row.benchmark, before, now, run.rules)
-        if lost is None:
-            return row
-        changes = (*row.changes, lost)
-        for each in (own, pool):
-            each.close("base")  # new processes have the next look
-    return dataclasses.replace(row, changes=changes)
-
-
-def _work_of(benchmark: Benchmark, pool: WorkerPool, rules: Rules) -> float | None:
-    """Return what tells how much the base's code does: the seconds of a call, or the value."""
-    base = pool.sides.base
-    if benchmark.is_timed:
-        return _call_s(benchmark, base, pool, rules.timing.sample_s)
-    ran = _run(benchmark, [base], pool)["base"].ran
-    return ran.value if ran else None
 
 
 def _changes(row: Row, rules: Rules) -> tuple[Change, ...]:

@@ -42,8 +42,6 @@ R = TypeVar("R")
 _FIRST_CALLS_SD = 0.1  # about how much the log ratio of first calls scatters
 # If one side takes more than this many times as long as the other, one turn is enough to see it.
 _COMPARABLE = 10
-# If head runs into its timeout and its first calls took this many times as long, it is slower.
-_HANGS = 2
 # Calls at once that take more than this many times the seconds alone push each other out of a
 # cache. Their times say nothing about the change.
 _CROWDED = 1.25
@@ -173,13 +171,8 @@ class Session:
     def _opened(self, row: Row, num_tests: int) -> Open:
         first_s = sum(side.seconds or 0.0 for side in (row.base, row.head))
         evidence = Evidence(Plan.make(self.run.rules.limits_of(row.name), num_tests))
-        for pair in self.run.progress.pairs.get(row.name, ()):  # of an unfinished run
-            if not evidence.done:
-                evidence.add(pair)
         # Until a pair has been timed this is an estimate: preparing takes as long as sampling.
-        opened = Open(row, evidence, 2 * self.run.rules.timing.pair_s + first_s)
-        opened.timed_s = {name: [*row.timed_s.get(name, ())] for name in SIDES}
-        return opened
+        return Open(row, evidence, 2 * self.run.rules.timing.pair_s + first_s)
 
     def _run_pair(self, rows: Sequence[Open]) -> None:
         """Launch one pinned pair, and an unpinned one for the benchmarks of several cores."""
@@ -214,13 +207,6 @@ class Session:
         except _BrokenError as error:
             reasons = {side: f"while it was timed: {why}" for side, why in error.errors.items()}
             row.row = row.row.with_problems(reasons)
-            timed_out = [side for side, why in error.errors.items() if why.timed_out]
-            base_s = row.row.base.seconds
-            head_s = row.row.head.seconds
-            # Head's calls may last so long that only a few of them end in time.
-            if timed_out == ["head"] and base_s and head_s and head_s > _HANGS * base_s:
-                head = dataclasses.replace(row.row.head, timed_out=True)
-                row.row = row.row.with_side("head", head)
             if not all(why.alive for why in error.errors.values()):
                 pool.close_all()  # a worker is never replaced alone, because a pair launches both
                 return

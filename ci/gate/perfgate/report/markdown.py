@@ -138,7 +138,7 @@ def _unseen(result: Result) -> list[str]:
     lines = [
         *_enumerated("this change also alters how it is measured", result.coverage.measures),
         *_enumerated(
-            "not reached before the run ended; repeat the command to continue",
+            "not reached before the run ended; run fewer at once with --bench, or raise run_s",
             result.not_run(NotRun.TIME),
         ),
         *_enumerated(

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from perfgate.errors import UsageError
 from perfgate.source.asv_config import SuiteConfig, read_config
 from perfgate.source.changes import changed_code, changed_python, only_pages_differ
-from perfgate.source.environments import build_environment, check_python, why_built
+from perfgate.source.environments import build_environment, python_version, why_built
 from perfgate.source.git import WORKING_TREE, commit_of, git, list_files, merge_base, submodules
 from perfgate.source.layout import (
     generated_modules,
@@ -90,7 +90,6 @@ class Sides:
         changed_suite: the files of the suite in which head's differs from the base's own.
             Comments and layout don't count.
         only_documentation: whether the two differ in documentation only.
-        programs: the folder of compiled programs that workers load from.
         notes: sentences about settings of the repository that were not followed.
         is_pytest: whether the suite consists of tests that use pytest-benchmark's fixture.
     """
@@ -104,7 +103,6 @@ class Sides:
     changed_code: Sequence[PurePosixPath] = ()
     changed_suite: Sequence[str] = ()
     only_documentation: bool = False
-    programs: str = "programs"
     notes: tuple[str, ...] = ()
     is_pytest: bool = False
 
@@ -151,7 +149,7 @@ def checked_out(
             f"there is no {config_file}; name the suite's asv.conf.json with --suite-config, or a "
             "folder of tests with --pytest-benchmark."
         )
-    check_python(python)
+    python_version(python)  # it must run a worker
     place = (tests or config_file).resolve()
     root = Path(git("rev-parse", "--show-toplevel", cwd=place if tests else place.parent))
     location = place.relative_to(root)
