@@ -31,7 +31,7 @@ from perfgate.options import DEFAULT_OUTPUT
 from perfgate.report.gate_json import as_json
 from perfgate.report.markdown import markdown
 from perfgate.report.result import Result, cover
-from perfgate.rows import MODULE, NotRun, Row
+from perfgate.rows import Row
 from perfgate.source.environments import python_version
 from perfgate.source.git import WORKING_TREE
 from perfgate.source.sides import Sides, checked_out
@@ -55,16 +55,18 @@ def run(options: argparse.Namespace) -> int:
     with checked_out(*place, python=options.python) as sides:
         rules = _rules_of(sides, options)
         progress = Progress(start + first_runs_s(rules.timing))
-        rows = _selected(discover(sides, rules, options.bench, progress), options)
         # Somebody who passes --time-identical or --rules wants to see the benchmarks run.
-        if sides.only_documentation and not options.time_identical and not options.rules:
-            rows = [_not_run(row, NotRun.DOCUMENTATION) for row in rows]
+        is_asked_for = options.time_identical or options.rules
+        only_documentation = sides.only_documentation and not is_asked_for
+        rows = []
+        if not only_documentation:
+            rows = _selected(discover(sides, rules, options.bench, progress), options)
 
         def report(pairs: int = 0) -> Result:
             """Write the report on the run so far. What was not reached says so."""
-            missing = {row.name: _not_run(row, NotRun.TIME) for row in rows}
+            missing = {row.name: dataclasses.replace(row, not_reached=True) for row in rows}
             found = list((missing | progress.rows).values())
-            is_part = bool(options.bench) or options.shard.count > 1
+            is_part = bool(options.bench) or options.shard.count > 1 or only_documentation
             result = Result(
                 rows=[judge(row, rules, timing=options.timing) for row in found],
                 budgets=check_budgets(found, rules, is_part=is_part, timing=options.timing),
@@ -77,6 +79,7 @@ def run(options: argparse.Namespace) -> int:
                 machine=machine.describe() | {"python": python_version(options.python)},
                 notes=_notes(sides, load, core),
                 timing=options.timing,
+                only_documentation=only_documentation,
                 pairs=pairs,
                 elapsed_s=time.monotonic() - start,
                 seed=options.seed,
@@ -93,12 +96,6 @@ def run(options: argparse.Namespace) -> int:
         result = report(pairs)
     print((options.output / ("gate.json" if options.json else "gate.md")).read_text(), end="")
     return 0 if options.report_only else result.exit_code
-
-
-def _not_run(row: Row, why: NotRun) -> Row:
-    is_runnable = row.state == "both" and row.benchmark.kind != MODULE
-    is_left_out = why is NotRun.TIME or is_runnable
-    return dataclasses.replace(row, not_run=row.not_run or why) if is_left_out else row
 
 
 def _selected(rows: Sequence[Row], options: argparse.Namespace) -> list[Row]:

@@ -3,7 +3,7 @@
 from perfgate.config import BETTER, CHANGED, SAME, UNSURE, WORSE, Rules
 from perfgate.hlo import added_lines
 from perfgate.metrics import describe_change
-from perfgate.rows import MODULE, Change, Judged, NotRun, Outcome, Row
+from perfgate.rows import MODULE, Change, Judged, Outcome, Row
 from perfgate.stats.evidence import NOT_SLOWER, SLOWER, UNDECIDED, Evidence
 
 _MOST_LINES = 5
@@ -21,11 +21,9 @@ def judge(row: Row, rules: Rules, *, timing: bool) -> Judged:
     """
     if row.problems or row.state == "gone" or "head" in row.skipped:
         opinion = _judge_unmeasured(row, rules)
-    elif row.not_run is NotRun.DOCUMENTATION:
-        opinion = Judged(row, "same code", Outcome.PASSED, (row.not_run.value,))
-    elif row.not_run is NotRun.TIME:  # it was not looked at, so it may be worse
-        outcome = _undecided(rules, looks_worse=True)
-        opinion = Judged(row, "not reached", outcome, (row.not_run.value,))
+    elif row.not_reached:  # it was not looked at, so it may be worse
+        reason = "the run ended before it; run fewer at once with --bench, or raise run_s"
+        opinion = Judged(row, "not reached", _undecided(rules, looks_worse=True), (reason,))
     elif row.state == "new" or "base" in row.skipped:
         reason = "it ran on head, and the base has nothing to compare it with"
         opinion = Judged(row, "new", Outcome.PASSED, (reason,))
@@ -113,20 +111,15 @@ def _undecided(rules: Rules, *, looks_worse: bool) -> Outcome:
 
 
 def _judge_evidence(row: Row, evidence: Evidence, rules: Rules) -> Judged:
-    ratio, low, _ = evidence.ratio()
-    factor = max(ratio, 1 / ratio)
-    reasons: tuple[str, ...] = ()
-    if factor > rules.verdict.suspicious_ratio:
-        times = f"{factor:,.0f} times the other side"
-        reasons = (f"suspicious: {times}; do both sides measure the same work?",)
     if evidence.verdict != SLOWER:
         verdict = "faster" if evidence.is_faster() else "not slower"
-        return Judged(row, verdict, Outcome.WARNED if reasons else Outcome.PASSED, reasons)
+        return Judged(row, verdict, Outcome.PASSED)
+    _, low, _ = evidence.ratio()
     entry = rules.acceptance(row.name, "time")
     if entry and low <= entry.ratio:
         accepted = f"accepted up to {entry.ratio:g} times until {entry.expires}: {entry.reason}"
-        return Judged(row, "slower, accepted", Outcome.WARNED, (*reasons, accepted))
-    return Judged(row, "slower", Outcome.FAILED, reasons)
+        return Judged(row, "slower, accepted", Outcome.WARNED, (accepted,))
+    return Judged(row, "slower", Outcome.FAILED)
 
 
 def _judge_changes(row: Row, opinion: Judged, rules: Rules) -> Judged:
@@ -150,6 +143,8 @@ def _judge_changes(row: Row, opinion: Judged, rules: Rules) -> Judged:
         verdict = "better"
     reasons = [*(_describe_worse(each, rules) for each in worse), *opinion.reasons]
     reasons += map(_describe_untold, untold)
+    if row.tracks_nothing:
+        reasons.append("it tracked 0 on both sides in every run, so it shows no change")
     doubts = [] if row.same == "code" else _doubts(row, rules)
     if doubts and outcome is Outcome.PASSED:
         outcome = Outcome.WARNED

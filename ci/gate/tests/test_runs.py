@@ -159,7 +159,7 @@ def test_what_the_end_of_a_run_cuts_off_is_named(repository):
     run = repository.gate("--base", "main", "--bench", "steps", "--no-timing")
     assert run.code == 3, run.out
     assert run.out.startswith("# COULD NOT TELL: 1 not reached; 2 benchmarks in all")
-    assert run.verdicts() == {"steps.track_early": "same", "steps.track_late": "not reached"}
+    assert run.verdicts() == {"steps.track_early": "same code", "steps.track_late": "not reached"}
     assert "- not reached before the run ended; run fewer at once with --bench" in run.out
 
 
@@ -285,6 +285,7 @@ def test_new_and_gone_benchmarks_each_have_a_row(repository):
         "basics.track_mean": "gone",
         "basics.Cached.track_note": "same code",
     }
+    assert "| `basics.track_average` | new | 3,284 units, on head alone |" in run.out
     entry = ["--metric", "missing", "--reason", "renamed", "--expires", "2999-01-31"]
     assert repository.gate("accept", "basics.track_mean", *entry).code == 0
     assert repository.gate("--base", "main", "--bench", "track_", "--no-timing").code == 0
@@ -315,9 +316,9 @@ def test_a_change_of_documentation_alone_runs_no_benchmark_unless_you_ask_for_it
     repository.write("docs/page.md", "# A page\n")
     arguments = ["--base", "main", "--bench", "never"]
     run = repository.gate(*arguments)
-    assert (run.code, run.verdicts()) == (0, {"never.time_never": "same code"}), run.out
-    assert run.out.startswith("# PASSED: only documentation differs, so nothing was measured; 1 ")
-    assert "- not run, since only documentation differs (1): `never.time_never`" in run.out
+    assert (run.code, run.rows) == (0, {}), run.out
+    assert run.out.startswith("# PASSED: only documentation differs, so nothing was measured; 0 ")
+    assert "--time-identical measures them anyway." in run.out
     assert json.loads(run.report.read_text())["budgets"] == []
     run = repository.gate(*arguments, "--time-identical", "--budget", "0")
     assert "AssertionError: it ran" in str(run.rows["never.time_never"]["reasons"])

@@ -20,7 +20,7 @@ from perfgate.measure.progress import Run, say
 from perfgate.measure.workers import TimeSpentError, WorkerError, WorkerPool
 from perfgate.metrics import compare_metrics
 from perfgate.process import protocol
-from perfgate.rows import MODULE, SIDES, Benchmark, Change, NotRun, Row, SideRun
+from perfgate.rows import MODULE, SIDES, Benchmark, Change, Row, SideRun
 from perfgate.source.sides import Side, Sides
 
 # Equal programs do not mean equal work if the calls of one side take longer than this many times
@@ -35,7 +35,7 @@ def inspect(run: Run, rows: Sequence[Row], *, time_identical: bool = False) -> l
 
     Both sides work at once, each on a core of its own. That leaves counters unaffected. It is also
     fair to seconds that a suite tracks by itself: neither side has the better place, and fresh
-    processes confirm what looks worse. Rows that the deadline cuts off get `NotRun.TIME`.
+    processes confirm what looks worse. Rows that the deadline cuts off are not reached.
 
     Args:
         run: the run.
@@ -52,7 +52,7 @@ def inspect(run: Run, rows: Sequence[Row], *, time_identical: bool = False) -> l
         free = WorkerPool(run.sides, None, deadline=deadline)
         every = [stack.enter_context(each) for each in (apart, free)]
         for row in rows:
-            if row.not_run or row.state == "gone" or row.benchmark.kind == MODULE:
+            if row.state == "gone" or row.benchmark.kind == MODULE:
                 seen.append(row)
                 progress.keep([row])
                 continue
@@ -65,7 +65,7 @@ def inspect(run: Run, rows: Sequence[Row], *, time_identical: bool = False) -> l
             except TimeSpentError:
                 for each in every:
                     each.close_all()  # one of them may still be at work
-                seen.append(dataclasses.replace(row, not_run=NotRun.TIME))
+                seen.append(dataclasses.replace(row, not_reached=True))
             progress.keep(seen[-1:])
         for pool in every:
             # A run that checks nothing could compare a package with itself.

@@ -136,7 +136,7 @@ class ProgramFiles:
         lowered: file of the StableHLO; None if the suite offers none.
         optimised: file of the optimised HLO; None if there is none.
         context: everything else that decides what the program does: versions, flags, devices.
-        executable: bytes and operations that the compiled object reports.
+        executable: the bytes that the compiled object reports.
         timed_is_program: whether the suite says that the timed work is this program alone.
     """
 
