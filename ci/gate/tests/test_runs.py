@@ -16,18 +16,15 @@ def test_a_change_of_no_weight_passes_with_every_kind_of_benchmark(repository):
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2 - 1")
     run = repository.gate("--base", "main", "--seed", "1")
     assert run.code == 0, run.out + run.err
-    assert run.out.startswith("# PASSED: no regression found; 9 benchmarks in all")
-    assert run.verdicts() == {
-        "basics.Absent.time_absent": "skipped",
-        "basics.Cached.time_cached": "not slower",
-        "basics.Cached.track_note": "same",
-        "basics.Total.time_total(1000)": "not slower",
-        "basics.Total.time_total(20000)": "not slower",
-        "basics.mem_table": "same",
-        "basics.peakmem_table": "same",
-        "basics.timeraw_import": "not slower",
-        "basics.track_mean": "same",
-    }
+    assert run.out.startswith("# PASSED: no regression found")
+    verdicts = run.verdicts()
+    assert verdicts.pop("basics.Absent.time_absent") == "skipped"
+    # what a loaded machine leaves undecided is no alarm
+    timed = [verdicts.pop(name) for name in [*verdicts] if ".time" in name]
+    assert len(timed) == 4
+    assert {*timed} <= {"not slower", "undecided"}
+    others = ("Cached.track_note", "mem_table", "peakmem_table", "track_mean")
+    assert verdicts == {f"basics.{name}": "same" for name in others}
     assert not list(run.temporary.iterdir())
     assert len(repository.git("worktree", "list").splitlines()) == 1
     assert repository.git("status", "--porcelain").split() == ["M", "smallsum/__init__.py"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from perfgate.config import Rules
 from perfgate.measure.progress import Run, say
-from perfgate.measure.workers import TimeSpentError, WorkerError, WorkerPool
+from perfgate.measure.workers import TimeSpentError, WorkerPool
 from perfgate.metrics import describe_change
 from perfgate.process import protocol
 from perfgate.rows import SIDES, Row
@@ -87,17 +87,14 @@ def _profiled(run: Run, row: Row) -> Rounds:
     request = protocol.Watch(*row.benchmark.target)
     sides = (run.sides.base, run.sides.head)
     with WorkerPool(run.sides, run.core, deadline=run.progress.deadline) as pool:
-        try:
-            for _ in range(_ROUNDS if is_short else 1):
-                for side in sides:
-                    reply = pool.ask(side, request, row.benchmark.timeout_s)
-                    if isinstance(reply, protocol.Skipped):
-                        return {name: [] for name in SIDES}
-                    rounds[side.name].append(reply)
-            for side in sides:
-                pool.ask(side, protocol.Release(*row.benchmark.target), row.benchmark.timeout_s)
-        except WorkerError:
-            return {name: [] for name in SIDES}
+        for _ in range(_ROUNDS if is_short else 1):
+            replies = pool.ask_sides(sides, request, row.benchmark.timeout_s, at_once=False)
+            for name, reply in replies.items():
+                if not isinstance(reply, protocol.Calls):
+                    return {name: [] for name in SIDES}
+                rounds[name].append(reply)
+        release = protocol.Release(*row.benchmark.target)
+        pool.ask_sides(sides, release, row.benchmark.timeout_s)
     return rounds
 
 

@@ -4,13 +4,11 @@ Benchmarks share a worker. If one hangs or dies there, the gate replaces the wor
 benchmark loses its row.
 """
 
-import contextlib
 import dataclasses
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any, Literal
+from typing import Literal
 
 from perfgate import machine
 from perfgate.config import SAME, Rules
@@ -45,12 +43,12 @@ def inspect(run: Run, rows: Sequence[Row], *, time_identical: bool = False) -> l
     progress = run.progress
     deadline = progress.deadline
     seen: list[Row] = []
-    with contextlib.ExitStack() as stack:
-        # head gets the idler core, because budgets judge head alone
-        aside = machine.other_core(run.core)
-        apart = WorkerPool(run.sides, aside, head_core=run.core, deadline=deadline)
-        free = WorkerPool(run.sides, None, deadline=deadline)
-        every = [stack.enter_context(each) for each in (apart, free)]
+    # head gets the idler core, because budgets judge head alone
+    aside = machine.other_core(run.core)
+    with (
+        WorkerPool(run.sides, aside, head_core=run.core, deadline=deadline) as apart,
+        WorkerPool(run.sides, None, deadline=deadline) as free,
+    ):
         for row in rows:
             if row.state == "gone" or row.benchmark.kind == MODULE:
                 seen.append(row)
@@ -63,15 +61,9 @@ def inspect(run: Run, rows: Sequence[Row], *, time_identical: bool = False) -> l
                 say(f"running {row.name}")
                 seen.append(_inspect(run, row, pool, time_identical=time_identical))
             except TimeSpentError:
-                for each in every:
-                    each.close_all()  # one of them may still be at work
+                pool.close_all()  # one of its workers may still be at work
                 seen.append(dataclasses.replace(row, not_reached=True))
             progress.keep(seen[-1:])
-        for pool in every:
-            # A run that checks nothing could compare a package with itself.
-            pool.deadline = math.inf
-            _check_origins(pool, run.rules)
-            pool.close_all()
     return seen
 
 
@@ -89,14 +81,11 @@ def _first_runs(row: Row, pool: WorkerPool, rules: Rules) -> Row:
     groups = [[side] for side in asked] if rules.cores_of(row.name) > 1 else [asked]
     runs: dict[str, SideRun] = {}
     for group in groups:
-        runs |= _run(row.benchmark, group, pool)
+        if row.benchmark.kind == "peakmemory":
+            runs |= _run_afresh(row.benchmark, group, sides, pool.cores, pool.deadline)
+        else:
+            runs |= _run_in(row.benchmark, group, pool)
     return _with_runs(row, runs)
-
-
-def _run(benchmark: Benchmark, group: Sequence[Side], pool: WorkerPool) -> dict[str, SideRun]:
-    if benchmark.kind == "peakmemory":
-        return _run_afresh(benchmark, group, pool.sides, pool.cores, pool.deadline)
-    return _run_in(benchmark, group, pool)
 
 
 def inspect_afresh(
@@ -136,6 +125,7 @@ def _run_in(benchmark: Benchmark, group: Sequence[Side], pool: WorkerPool) -> di
         elif isinstance(reply, protocol.Skipped):
             run = SideRun(skipped=reply.reason)
         else:
+            check_origin(side, reply.modules)  # again, for what was imported meanwhile
             files = reply.program
             run = SideRun(reply, read_program(files, side.root) if files else None)
         runs[side.name] = run
@@ -148,10 +138,8 @@ def _with_runs(row: Row, runs: Mapping[str, SideRun]) -> Row:
     head = runs.get("head", SideRun())
     if base.program and head.ran and not head.program:
         head = dataclasses.replace(head, problem=NO_PROGRAM_NOW)
-    problem = row.head.problem  # what discovery found
-    if problem:
-        head = dataclasses.replace(head, problem=head.problem or problem)
-    return dataclasses.replace(row, base=base, head=head)
+    found = dataclasses.replace(row, base=base, head=head)
+    return found.with_problems(row.problems)  # what discovery found
 
 
 def _what_is_same(run: Run, row: Row, pool: WorkerPool) -> Literal["", "code", "program"]:
@@ -197,30 +185,22 @@ def _are_alike(seconds: Sequence[float]) -> bool:
 
 
 def _timed_again(benchmark: Benchmark, pool: WorkerPool, target_s: float) -> list[float]:
-    """Time calls again, the sides in turn and on one core, and return the median of each side.
+    """Time calls again, the sides in turn and on head's core, and return the median of each side.
 
     If anything goes wrong here, return nothing. The row is timed then, and its pairs show the
     problem.
     """
     taken: dict[Side, list[float]] = {pool.sides.base: [], pool.sides.head: []}
+    calibrate = protocol.Calibrate(*benchmark.target, target_s=target_s, core=pool.cores["head"])
+    release = protocol.Release(*benchmark.target)
     for _ in range(_ROUNDS):
         for side, seconds in taken.items():
-            found = _call_s(benchmark, side, pool, target_s)
-            if found is None:
+            reply = pool.ask_sides([side], calibrate, benchmark.timeout_s)[side.name]
+            if not isinstance(reply, protocol.Calibration):
                 return []
-            seconds.append(found)
+            seconds.append(reply.seconds)
+            pool.ask_sides([side], release, benchmark.timeout_s)
     return [statistics.median(seconds) for seconds in taken.values()]
-
-
-def _call_s(benchmark: Benchmark, side: Side, pool: WorkerPool, target_s: float) -> float | None:
-    """Return the seconds of one of many calls, on the core of head; None if anything goes wrong."""
-    core = pool.cores["head"]
-    calibrate = protocol.Calibrate(*benchmark.target, target_s=target_s, core=core)
-    reply: Any = pool.ask_sides([side], calibrate, benchmark.timeout_s)[side.name]
-    if not isinstance(reply, protocol.Calibration):
-        return None
-    pool.ask_sides([side], protocol.Release(*benchmark.target), benchmark.timeout_s)
-    return reply.seconds
 
 
 def _changes(row: Row, rules: Rules) -> tuple[Change, ...]:
@@ -235,11 +215,3 @@ def _changes(row: Row, rules: Rules) -> tuple[Change, ...]:
     return tuple(
         dataclasses.replace(each, word=SAME) if is_clock[each.metric] else each for each in changes
     )
-
-
-def _check_origins(pool: WorkerPool, rules: Rules) -> None:
-    """Check again where imports came from, now including those made while benchmarks ran."""
-    for side in pool.live:
-        with contextlib.suppress(WorkerError):  # the row that broke a worker already reports it
-            found = pool.ask(side, protocol.Origins(), rules.timing.timeout_s)
-            check_origin(side, found.modules)

@@ -167,7 +167,7 @@ def checked_out(
                 head_root = _worktree(stack, root, folder / "head", head_commit)
             if suite is not None:
                 source = _worktree(stack, root, folder / "suite", suite)
-                _share_suite(root, source, (base_root, head_root), location)
+                _share_suite(source, (base_root, head_root), location)
             checkouts = {"base": (base_root, base_commit), "head": (head_root, head_commit)}
             is_pytest = tests is not None
             yield _made_ready(folder, root, checkouts, location, python, is_pytest=is_pytest)
@@ -247,10 +247,10 @@ def _made_ready(
     roots = [place for place, _ in checkouts.values()]
     base_root, head_root = roots
     if is_pytest:
-        notes = []
         config = SuiteConfig(Path(), location, matrix={"req": {"pytest-benchmark": [""]}})
     else:
-        notes = _share_config(root, roots, location)
+        if not (head_root / location).is_file():
+            raise UsageError(f"head has no {location}; commit it.")
         config = read_config(head_root / location, head_root)
     config = dataclasses.replace(config, python=python)
     suite = suite_of(config, location)
@@ -263,7 +263,7 @@ def _made_ready(
     changed = changed_python(base_suite, head_root / suite)
     changed_suite = [(suite / path).as_posix() for path in changed]
     versions, generated = generated_modules(root, config.package_dir, suite)
-    notes += _share_versions(root, roots, versions)
+    notes = _share_versions(root, roots, versions)
     reason = why_built(base_root, head_root, config, location)
     if not reason and generated:
         reason = f"a build makes {generated[0]}, which git ignores"
@@ -297,19 +297,8 @@ def _made_ready(
     )
 
 
-def _share_config(root: Path, roots: Sequence[Path], location: Path) -> list[str]:
-    """Give both sides the working tree's configuration if head has none."""
-    if (roots[1] / location).is_file():
-        return []
-    for place in roots:
-        if not (place / location).exists():
-            _copy(location, root, place)
-    return [f"{location} is not part of head; both sides used the one in your working tree."]
-
-
-def _share_suite(root: Path, source: Path, roots: Sequence[Path], location: Path) -> None:
+def _share_suite(source: Path, roots: Sequence[Path], location: Path) -> None:
     """Give both sides the suite and the configuration of another checkout."""
-    _share_config(root, (source, source), location)
     suite = suite_of(read_config(source / location, source), location)
     for place in roots:
         _copy(location, source, place)
