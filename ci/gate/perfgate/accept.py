@@ -68,7 +68,7 @@ def _ratios(options: argparse.Namespace, rules: Rules) -> dict[str, float]:
     known = {
         each["metric"]: each["ratio"] if each["base"] else each["head"] for each in row["changes"]
     }
-    known["time"] = row.get("ratio")
+    known |= {"time": row.get("ratio"), "missing": 1.0}
     found = {}
     for metric in [options.metric] if options.metric else _failed_metrics(row, rules):
         ratio = known.get(metric)
@@ -77,14 +77,17 @@ def _ratios(options: argparse.Namespace, rules: Rules) -> dict[str, float]:
                 f"the last report has no ratio of {metric} for {options.benchmark}; "
                 "give one with --ratio."
             )
-        found[metric] = round(ratio + math.copysign(0.0005, ratio - 1), 3) or 0.0  # and not -0.0
+        rounded = round(ratio + math.copysign(0.0005, ratio - 1), 3) or 0.0  # and not -0.0
+        found[metric] = 1.0 if metric == "missing" else rounded
     return found
 
 
 def _failed_metrics(row: dict[str, Any], rules: Rules) -> list[str]:
     """Return the metrics that failed in the last report, each cost before its stand-ins."""
     changes = [each["metric"] for each in row["changes"] if each["word"] == WORSE]
-    failed = ["time"] if row["verdict"].startswith("slower") else []
+    # A row that hangs on head is slower too, but has no ratio.
+    found = "time" if "ratio" in row else "missing"
+    failed = [found] if row["verdict"].startswith("slower") else []
     failed += [
         metric
         for metric in changes

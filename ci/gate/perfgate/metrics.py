@@ -5,6 +5,9 @@ from collections.abc import Mapping
 from perfgate.config import WORSE, Accepted, Rules
 from perfgate.rows import Benchmark, Change, Row, SideRun
 
+WORKLOAD = "workload"  # the first word of the metric of `lost_work`
+_HALF = 0.5
+
 
 def compare_metrics(row: Row, rules: Rules) -> tuple[Change, ...]:
     """Compare every metric that both sides have, in the order of the rules.
@@ -46,6 +49,33 @@ def _is_beyond(entry: Accepted, base: float, head: float) -> bool:
     """
     allowed = entry.ratio * base if base else entry.ratio
     return head > allowed if head > base else head < allowed
+
+
+def lost_work(benchmark: Benchmark, before: float, now: float, rules: Rules) -> Change | None:
+    """Return the change of a workload that more than halves, such as `workload time`.
+
+    Args:
+        benchmark: the benchmark.
+        before: what the base's code does with the base's own suite: seconds, or the value.
+        now: the same with head's suite.
+        rules: they accept, and tell which values are rates. A rate rises if there is less work.
+    """
+    rule = rules.rule_of(benchmark.metric, benchmark.row)
+    is_rate = rule.worse == "less"
+    if not _is_halved(before, now, is_rate=is_rate):
+        return None
+    metric = f"{WORKLOAD} {benchmark.metric}"
+    entry = rules.acceptance(benchmark.row, metric)
+    # Work scatters, so half of what was accepted is accepted too.
+    if entry and _is_halved(entry.ratio * before, now, is_rate=is_rate):
+        entry = None
+    unit = {"time": "s", "track": benchmark.unit}.get(benchmark.metric, rule.unit)
+    return Change(metric, before, now, WORSE, unit, entry)
+
+
+def _is_halved(before: float, now: float, *, is_rate: bool) -> bool:
+    more, less = (now, before) if is_rate else (before, now)
+    return more > 0 and less < _HALF * more
 
 
 def numbers_of(benchmark: Benchmark, side: SideRun) -> dict[str, float]:

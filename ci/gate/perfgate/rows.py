@@ -73,6 +73,7 @@ class Benchmark:
         timeout_s: seconds it may take.
         unit: the unit of its value.
         is_unchanged: whether the base's suite has it with the same code.
+        own_index: the number of its parameters in the base's own suite.
     """
 
     row: str
@@ -82,6 +83,7 @@ class Benchmark:
     timeout_s: float
     unit: str = ""
     is_unchanged: bool = False
+    own_index: int | None = None
 
     @property
     def is_timed(self) -> bool:
@@ -111,6 +113,7 @@ class SideRun:
         skipped: why the benchmark is skipped on this side, maybe empty; None if it is not.
         problem: why it could not be measured.
         by_runner: whether the problem is of what runs the benchmark, such as pytest.
+        timed_out: whether the problem is that it gave no answer in time.
     """
 
     ran: FirstRun | None = None
@@ -118,6 +121,7 @@ class SideRun:
     skipped: str | None = None
     problem: str = ""
     by_runner: bool = False
+    timed_out: bool = False
 
     @property
     def seconds(self) -> float | None:
@@ -195,6 +199,11 @@ class Row:
         """Whether both sides have run it and nothing has gone wrong so far."""
         was_run = self.state == "both" and not self.not_reached
         return was_run and not self.problems and not self.skipped
+
+    @property
+    def hangs_on_head(self) -> bool:
+        """Whether it ends on the base, but runs into its timeout on head."""
+        return self.head.timed_out and self.base.ran is not None and not self.base.problem
 
     @property
     def tracks_nothing(self) -> bool:

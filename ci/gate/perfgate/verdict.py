@@ -2,7 +2,7 @@
 
 from perfgate.config import BETTER, CHANGED, SAME, UNSURE, WORSE, Rules
 from perfgate.hlo import added_lines
-from perfgate.metrics import describe_change
+from perfgate.metrics import WORKLOAD, describe_change
 from perfgate.rows import MODULE, Change, Judged, Outcome, Row
 from perfgate.stats.evidence import NOT_SLOWER, SLOWER, UNDECIDED, Evidence
 
@@ -43,6 +43,9 @@ def _judge_unmeasured(row: Row, rules: Rules) -> Judged:
     elif _is_broken_before(row):
         reason = "it is broken on the base too, so it does not block this change"
         return Judged(row, BROKEN_BEFORE, Outcome.NEUTRAL, (*_problems(row.problems), reason))
+    elif row.hangs_on_head:
+        reason = "it ends on the base, but runs into its timeout on head"
+        opinion = Judged(row, "slower", Outcome.FAILED, (reason, *_problems(row.problems)))
     elif row.problems:
         opinion = Judged(row, "could not measure", Outcome.UNMEASURED, _problems(row.problems))
     elif "base" in row.skipped or row.state == "new":
@@ -204,6 +207,10 @@ def _describe_untold(change: Change) -> str:
 
 def _describe_worse(change: Change, rules: Rules) -> str:
     text = f"{rules.cause_of(change.metric)}: {describe_change(change)}"
+    if change.metric.startswith(WORKLOAD):
+        text = f"{change.metric} {describe_change(change)}: the edited suite makes it do less"
+        if change.accepted is None:
+            text += f'; if you mean that, accept it with --metric "{change.metric}"'
     if change.accepted is None:
         return text
     return f"{text} (accepted until {change.accepted.expires}: {change.accepted.reason})"

@@ -1,7 +1,16 @@
+"""No test of the gate depends on whether this machine's processor can count instructions.
+
+Tests about counting run twice: without it, and with what `fixtures/workers` has in its place.
+"""
+
+import os
+
 import pytest
 
 from gate_repository import make_repository, write_fake_uv
 from perfgate.source import environments
+
+os.environ["GATE_NO_COUNTERS"] = "1"
 
 
 @pytest.fixture

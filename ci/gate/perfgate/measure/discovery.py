@@ -50,7 +50,8 @@ def discover(sides: Sides, rules: Rules, pattern: str, progress: Progress) -> li
             if name.startswith(_prefixes([module])):
                 apart = f"its code changed, and the base can't import its module: {reason}"
         state = "both" if name in before or name.startswith(lost) else "new"
-        rows.append(Row(each, state, head=SideRun(problem=apart)))
+        benchmark = dataclasses.replace(each, own_index=before.get(name, each).index)
+        rows.append(Row(benchmark, state, head=SideRun(problem=apart)))
     rows += [
         Row(each, "gone")
         for name, each in before.items()

@@ -16,7 +16,7 @@ from perfgate.hlo import read_program
 from perfgate.measure.discovery import check_origin
 from perfgate.measure.progress import Run, say
 from perfgate.measure.workers import TimeSpentError, WorkerError, WorkerPool
-from perfgate.metrics import compare_metrics
+from perfgate.metrics import compare_metrics, lost_work
 from perfgate.process import protocol
 from perfgate.rows import MODULE, SIDES, Benchmark, Change, Row, SideRun
 from perfgate.source.sides import Side, Sides
@@ -24,7 +24,7 @@ from perfgate.source.sides import Side, Sides
 # Equal programs do not mean equal work if the calls of one side take longer than this many times
 # those of the other.
 _ALIKE = 1.25
-_ROUNDS = 3  # how often calls that differ are timed again
+_ROUNDS = 3  # how often calls or workloads that differ are measured
 NO_PROGRAM_NOW = "it offers a compiled program on the base, but none on head"
 
 
@@ -45,9 +45,12 @@ def inspect(run: Run, rows: Sequence[Row], *, time_identical: bool = False) -> l
     seen: list[Row] = []
     # head gets the idler core, because budgets judge head alone
     aside = machine.other_core(run.core)
+    own_suite = _with_own_suite(run.sides)
     with (
         WorkerPool(run.sides, aside, head_core=run.core, deadline=deadline) as apart,
         WorkerPool(run.sides, None, deadline=deadline) as free,
+        WorkerPool(own_suite, aside, head_core=run.core, deadline=deadline) as own_apart,
+        WorkerPool(own_suite, None, deadline=deadline) as own_free,
     ):
         for row in rows:
             if row.state == "gone" or row.benchmark.kind == MODULE:
@@ -55,13 +58,16 @@ def inspect(run: Run, rows: Sequence[Row], *, time_identical: bool = False) -> l
                 progress.keep([row])
                 continue
             # On several cores both sides would get in each other's way, so they run in turn.
-            pool = free if run.rules.cores_of(row.name) > 1 else apart
+            has_cores = run.rules.cores_of(row.name) > 1
+            pool, own = (free, own_free) if has_cores else (apart, own_apart)
             try:
                 pool.check_time()
                 say(f"running {row.name}")
-                seen.append(_inspect(run, row, pool, time_identical=time_identical))
+                found = _inspect(run, row, pool, time_identical=time_identical)
+                seen.append(_with_lost_work(run, found, pool, own))
             except TimeSpentError:
-                pool.close_all()  # one of its workers may still be at work
+                for each in (pool, own):
+                    each.close_all()  # one of its workers may still be at work
                 seen.append(dataclasses.replace(row, not_reached=True))
             progress.keep(seen[-1:])
     return seen
@@ -70,6 +76,14 @@ def inspect(run: Run, rows: Sequence[Row], *, time_identical: bool = False) -> l
 def _inspect(run: Run, row: Row, pool: WorkerPool, *, time_identical: bool) -> Row:
     """Run a benchmark once on each side that has it, and compare all metrics except time."""
     found = _first_runs(row, pool, run.rules)
+    if found.hangs_on_head:
+        say(f"running {row.name} again, because head did not answer")
+        # If the base needs more than half of the timeout, head may only be a little slower.
+        timeout_s = row.benchmark.timeout_s / 2
+        hasty = dataclasses.replace(row.benchmark, timeout_s=timeout_s)
+        again = _first_runs(dataclasses.replace(row, benchmark=hasty), pool, run.rules)
+        head = dataclasses.replace(found.head, timed_out=again.hangs_on_head)
+        found = found.with_side("head", head)
     if not time_identical:
         found = dataclasses.replace(found, same=_what_is_same(run, found, pool))
     return dataclasses.replace(found, changes=_changes(found, run.rules))
@@ -81,11 +95,14 @@ def _first_runs(row: Row, pool: WorkerPool, rules: Rules) -> Row:
     groups = [[side] for side in asked] if rules.cores_of(row.name) > 1 else [asked]
     runs: dict[str, SideRun] = {}
     for group in groups:
-        if row.benchmark.kind == "peakmemory":
-            runs |= _run_afresh(row.benchmark, group, sides, pool.cores, pool.deadline)
-        else:
-            runs |= _run_in(row.benchmark, group, pool)
+        runs |= _run(row.benchmark, group, pool)
     return _with_runs(row, runs)
+
+
+def _run(benchmark: Benchmark, group: Sequence[Side], pool: WorkerPool) -> dict[str, SideRun]:
+    if benchmark.kind == "peakmemory":
+        return _run_afresh(benchmark, group, pool.sides, pool.cores, pool.deadline)
+    return _run_in(benchmark, group, pool)
 
 
 def inspect_afresh(
@@ -121,7 +138,8 @@ def _run_in(benchmark: Benchmark, group: Sequence[Side], pool: WorkerPool) -> di
     for side in group:
         reply = replies[side.name]
         if isinstance(reply, WorkerError):
-            run = SideRun(problem=str(reply), by_runner=reply.by_runner)
+            problem = str(reply)
+            run = SideRun(problem=problem, by_runner=reply.by_runner, timed_out=reply.timed_out)
         elif isinstance(reply, protocol.Skipped):
             run = SideRun(skipped=reply.reason)
         else:
@@ -191,16 +209,71 @@ def _timed_again(benchmark: Benchmark, pool: WorkerPool, target_s: float) -> lis
     problem.
     """
     taken: dict[Side, list[float]] = {pool.sides.base: [], pool.sides.head: []}
-    calibrate = protocol.Calibrate(*benchmark.target, target_s=target_s, core=pool.cores["head"])
-    release = protocol.Release(*benchmark.target)
     for _ in range(_ROUNDS):
         for side, seconds in taken.items():
-            reply = pool.ask_sides([side], calibrate, benchmark.timeout_s)[side.name]
-            if not isinstance(reply, protocol.Calibration):
+            found = _call_s(benchmark, side, pool, target_s)
+            if found is None:
                 return []
-            seconds.append(reply.seconds)
-            pool.ask_sides([side], release, benchmark.timeout_s)
+            seconds.append(found)
     return [statistics.median(seconds) for seconds in taken.values()]
+
+
+def _call_s(benchmark: Benchmark, side: Side, pool: WorkerPool, target_s: float) -> float | None:
+    """Return the seconds of one of many calls, on the core of head; None if anything goes wrong."""
+    calibrate = protocol.Calibrate(*benchmark.target, target_s=target_s, core=pool.cores["head"])
+    reply = pool.ask_sides([side], calibrate, benchmark.timeout_s)[side.name]
+    if not isinstance(reply, protocol.Calibration):
+        return None
+    pool.ask_sides([side], protocol.Release(*benchmark.target), benchmark.timeout_s)
+    return reply.seconds
+
+
+def _with_own_suite(sides: Sides) -> Sides:
+    """Return sides whose base runs its own suite, with the results of its own setup_cache."""
+    folder = sides.folder / "own"
+    folder.mkdir(exist_ok=True)
+    base = dataclasses.replace(sides.base, suite=sides.base_suite)
+    return dataclasses.replace(sides, base=base, folder=folder)
+
+
+def _with_lost_work(run: Run, row: Row, pool: WorkerPool, own: WorkerPool) -> Row:
+    """Add the work that the base's code no longer does because the change edits the suite.
+
+    Both sides run head's suite, so a benchmark that measures next to nothing any more would pass.
+    So the base's code also runs with its own suite.
+    """
+    sides = run.sides
+    edited = [PurePosixPath(name) for name in sides.edited_suite]
+    is_cut = any(not (sides.head.root / path).exists() for path in edited)
+    are_skipped = len(row.skipped) == 2
+    if not (row.is_comparable or are_skipped) or not (is_cut or _may_use(row, sides, edited)):
+        return row
+    say(f"running {row.name} with the base's own suite")
+    benchmark = dataclasses.replace(row.benchmark, index=row.benchmark.own_index)
+    changes = row.changes
+    for _ in range(_ROUNDS):
+        before = _work_of(benchmark, own, run.rules)
+        if before is not None and are_skipped:
+            return row.with_problems({"head": f"the edited suite skips it: {row.head.skipped}"})
+        now = _work_of(row.benchmark, pool, run.rules)
+        if before is None or now is None:
+            return row
+        lost = lost_work(row.benchmark, before, now, run.rules)
+        if lost is None:
+            return row
+        changes = (*row.changes, lost)
+        for each in (own, pool):
+            each.close("base")  # new processes have the next look
+    return dataclasses.replace(row, changes=changes)
+
+
+def _work_of(benchmark: Benchmark, pool: WorkerPool, rules: Rules) -> float | None:
+    """Return what tells how much the base's code does: the seconds of a call, or the value."""
+    base = pool.sides.base
+    if benchmark.is_timed:
+        return _call_s(benchmark, base, pool, rules.timing.sample_s)
+    ran = _run(benchmark, [base], pool)["base"].ran
+    return ran.value if ran else None
 
 
 def _changes(row: Row, rules: Rules) -> tuple[Change, ...]:

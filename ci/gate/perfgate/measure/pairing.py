@@ -42,6 +42,8 @@ R = TypeVar("R")
 _FIRST_CALLS_SD = 0.1  # about how much the log ratio of first calls scatters
 # If one side takes more than this many times as long as the other, one turn is enough to see it.
 _COMPARABLE = 10
+# If head runs into its timeout and its first calls took this many times as long, it is slower.
+_HANGS = 2
 # Calls at once that take more than this many times the seconds alone push each other out of a
 # cache. Their times say nothing about the change.
 _CROWDED = 1.25
@@ -207,6 +209,13 @@ class Session:
         except _BrokenError as error:
             reasons = {side: f"while it was timed: {why}" for side, why in error.errors.items()}
             row.row = row.row.with_problems(reasons)
+            timed_out = [side for side, why in error.errors.items() if why.timed_out]
+            base_s = row.row.base.seconds
+            head_s = row.row.head.seconds
+            # Head's calls may last so long that only a few of them end in time.
+            if timed_out == ["head"] and base_s and head_s and head_s > _HANGS * base_s:
+                head = dataclasses.replace(row.row.head, timed_out=True)
+                row.row = row.row.with_side("head", head)
             if not all(why.alive for why in error.errors.values()):
                 pool.close_all()  # a worker is never replaced alone, because a pair launches both
                 return

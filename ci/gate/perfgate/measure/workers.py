@@ -43,12 +43,21 @@ class WorkerError(Exception):
     Attributes:
         alive: whether the worker can still answer other requests.
         by_runner: whether the benchmark is not to blame.
+        timed_out: whether it gave no answer in time.
     """
 
-    def __init__(self, reason: str, *, alive: bool = False, by_runner: bool = False):
+    def __init__(
+        self,
+        reason: str,
+        *,
+        alive: bool = False,
+        by_runner: bool = False,
+        timed_out: bool = False,
+    ):
         super().__init__(reason)
         self.alive = alive
         self.by_runner = by_runner
+        self.timed_out = timed_out
 
 
 class TimeSpentError(Exception):
@@ -140,7 +149,7 @@ class Worker:
             if isinstance(request, protocol.Target) and not self._is_pytest:
                 limit = "its `timeout`, or default_benchmark_timeout in asv.conf.json"
             reason = f"no answer within {timeout_s:g} s; if it needs longer, raise {limit}"
-            raise WorkerError(reason) from None
+            raise WorkerError(reason, timed_out=True) from None
         if isinstance(reply, protocol.Failed):
             alive = not reply.is_fatal
             raise WorkerError(reply.reason, alive=alive, by_runner=reply.by_runner)

@@ -8,8 +8,9 @@ posts what this command prints.
 """
 
 import argparse
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from perfgate.options import Parser, guarded
@@ -17,7 +18,12 @@ from perfgate.options import Parser, guarded
 _MAX_CHARS = 60_000  # GitHub takes 65,536
 _MAX_FILES = 3_000  # GitHub lists no more
 _RULES = ("gate.toml", "accepted.toml")
-_FOLDS = re.compile("</?(?:details|summary)>")  # nothing folds in a block of code
+_BREAK = "\u200b"  # a zero-width space, which breaks text that GitHub would turn into a link
+_LIVE = re.compile(r"(@|\$|\](?=[(:])|(?i:[a-z]:(?=//)|www(?=\.)|GH-(?=\d))|#(?=\d))")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,}) *(sh|diff)?[^`]*")
+# A `|` would end the code in a table.
+_CODE = re.compile(r"(`(?:[^`|\\]|\\[^`\\])+`)")
+_FOLD = re.compile(r"<details><summary>[\w ]+</summary>|</details>")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -55,7 +61,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def read_report(file: Path) -> str:
-    """Read the start of the untrusted file. Without a file, return nothing."""
+    """Read as much of the untrusted file as fits into a comment. Without a file, return nothing."""
     if file.is_symlink() or not file.is_file():
         return ""
     with file.open("rb") as opened:
@@ -63,9 +69,7 @@ def read_report(file: Path) -> str:
 
 
 def compose(report: str, conclusion: str, run: str, changed: Sequence[str]) -> str:
-    """Return the comment: what GitHub says of the run, and the report as a block of code.
-
-    GitHub looks for no mention, link, picture or HTML in code, and nothing in the block can end it.
+    """Return the comment: what GitHub says of the run, and the report made harmless.
 
     Args:
         report: the untrusted report.
@@ -81,20 +85,61 @@ def compose(report: str, conclusion: str, run: str, changed: Sequence[str]) -> s
             "The pull request changes more files than GitHub lists. Check its workflows and rules."
         )
     elif of_rules:
-        names = ", ".join(f"`{_printable(name).replace('`', '')}`" for name in sorted(of_rules))
-        rules = f"**The pull request changes how it is measured:** {names}."
+        names = ", ".join(f"`{name}`" for name in sorted(of_rules))
+        rules = harmless(f"**The pull request changes how it is measured:** {names}.")
     else:
         rules = "The pull request changes no workflow, `gate.toml` or `accepted.toml`."
-    first = f"GitHub's conclusion of [the run]({run}): **{conclusion}**. {rules}"
-    if not report:
-        return f"{first}\nThe gate made no report.\n"
-    text = _printable(_FOLDS.sub("", report)).strip()
-    if len(text) > _MAX_CHARS:
-        text = f"{text[:_MAX_CHARS]}\n(cut here; the run has the whole report)"
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-    return f"{first}\nThe pull request's own code wrote what follows.\n\n{fence}\n{text}\n{fence}\n"
+    lines = [
+        f"GitHub's conclusion of [the run]({run}): **{conclusion}**. {rules}",
+        "The pull request's own code wrote what follows." if report else "The gate made no report.",
+        "",
+    ]
+    length = sum(map(len, lines))
+    for piece in _harmless_pieces(report):
+        length += len(piece) + 1
+        if length > _MAX_CHARS:
+            lines.append("\n(cut here; the run has the whole report)")
+            break
+        lines.append(piece)
+    return "\n".join(lines).rstrip() + "\n"
 
 
-def _printable(text: str) -> str:
-    """Leave out characters that hide text or turn it around."""
-    return "".join(each for each in text if each == "\n" or each.isprintable())
+def harmless(text: str) -> str:
+    """Disarm mentions, pictures, links, issue references and HTML in Markdown. Keep code as it is.
+
+    GitHub looks for none of these in code. But it must take the same text for code as this function
+    does. So what is not code here keeps no backtick and no tilde, which could begin code there.
+    """
+    return "\n".join(_harmless_pieces(text)).strip()
+
+
+def _harmless_pieces(text: str) -> Iterator[str]:
+    """Yield the lines outside of code blocks, and each block as a whole."""
+    text = text.expandtabs(4)
+    lines = iter("".join(each for each in text if each == "\n" or each.isprintable()).split("\n"))
+    for line in lines:
+        if fence := _FENCE.fullmatch(line):
+            yield _block(lines, fence[1], fence[2] or "")
+        elif _FOLD.fullmatch(line):
+            yield f"\n{line}\n"  # up to an empty line, GitHub would take code for HTML
+        else:
+            parts = _CODE.split(line)
+            yield "".join(
+                part if number % 2 else _disarmed(part) for number, part in enumerate(parts)
+            )
+
+
+def _block(lines: Iterator[str], fence: str, language: str) -> str:
+    """Read a code block up to its end, and return it between fences that it can't close."""
+    end = re.compile(rf" {{0,3}}{fence}{fence[0]}* *")
+    block = list(itertools.takewhile(lambda line: not end.fullmatch(line), lines))
+    longest = max((len(run) for line in block for run in re.findall("`+", line)), default=0)
+    own = "`" * max(3, longest + 1)
+    return "\n".join([own + language, *block, own])
+
+
+def _disarmed(text: str) -> str:
+    text = _LIVE.sub(rf"\1{_BREAK}", text)
+    for each in "&<`~\\":
+        text = text.replace(each, f"&#{ord(each)};")
+    return text

@@ -154,28 +154,65 @@ class Needs:
 
     def time_needs(self):
         smallsum.total([1.0])
+
+
+def time_loops():
+    while smallsum.REPEATS > 1:
+        pass
+
+
+time_loops.timeout = 3
 """
 
 
 @pytest.mark.slow
-def test_a_skip_on_head_alone_keeps_its_words_and_can_be_accepted(repository):
+def test_a_hang_on_head_alone_is_slower_and_a_skip_keeps_its_words(repository):
     repository.write("benchmarks/alone.py", HEAD_ALONE)
     repository.commit("alone")
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2")
     arguments = ("--base", "HEAD", "--bench", "alone", "--no-timing")
     run = repository.gate(*arguments)
-    assert run.code == 3, run.out
-    (row,) = run.rows.values()
-    assert row["verdict"] == "could not measure"
-    assert row["reasons"] == [
+    assert run.code == 1, run.out
+    assert run.verdicts() == {
+        "alone.Needs.time_needs": "could not measure",
+        "alone.time_loops": "slower",
+    }
+    assert run.rows["alone.Needs.time_needs"]["reasons"] == [
         "it runs on the base, but is skipped on head: NotImplementedError: no GPU here"
     ]
-    accept = ("accept", row["name"], "--metric", "missing", "--reason", "rare")
-    assert repository.gate(*accept, "--expires", "2999-01-31").code == 0
-    (row,) = repository.gate(*arguments).rows.values()
-    assert row["verdict"] == "could not measure, accepted"
+    first, second = run.rows["alone.time_loops"]["reasons"]
+    assert first == "it ends on the base, but runs into its timeout on head"
+    assert second.startswith("on head: no answer within 3 s; if it needs longer, raise")
+    accept = ("accept", "alone.time_loops", "--reason", "rare", "--expires", "2999-01-31")
+    assert repository.gate(*accept).code == 0
+    assert repository.gate(*arguments).verdicts()["alone.time_loops"] == "slower, accepted"
     repository.git("checkout", "--quiet", "smallsum")
     (repository.root / "accepted.toml").unlink()
+
+
+LONG = """
+import time
+
+import smallsum
+
+
+def time_long():
+    time.sleep(0.01 if smallsum.REPEATS == 1 else 0.5)
+
+
+time_long.timeout = 3
+time_long.number = 10  # in a pair, but the first run has two calls
+"""
+
+
+@pytest.mark.slow
+def test_a_call_of_head_that_is_too_long_for_a_pair_is_slower(repository):
+    repository.write("benchmarks/long.py", LONG)
+    repository.commit("long")
+    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2")
+    run = repository.gate("--base", "HEAD", "--bench", "long")
+    repository.git("checkout", "--quiet", "smallsum")
+    assert (run.code, run.verdicts()) == (1, {"long.time_long": "slower"}), run.out
 
 
 def test_a_package_imported_from_elsewhere_is_refused(repository, tmp_path):

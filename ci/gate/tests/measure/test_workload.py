@@ -1,0 +1,109 @@
+"""What an edited suite makes the base's code do is compared with what its own suite made it do."""
+
+import pytest
+
+from gate_repository import make_repository
+
+BEFORE = """import smallsum
+
+VALUES = smallsum.table(20_000)
+MORE = smallsum.table(20_000)
+
+
+def time_once():
+    smallsum.total(MORE)
+
+
+def time_smaller():
+    smallsum.total(VALUES)
+
+
+class Prepared:
+    def setup(self):
+        self.values = [smallsum.table(1_000) for _ in range(50)][0]
+
+    def time_prepared(self):
+        smallsum.total(self.values)
+
+
+class Sized:
+    params = [1_000, 20_000]
+
+    def time_sized(self, size):
+        smallsum.total(VALUES[:size])
+
+
+class Skipped:
+    def setup(self):
+        pass
+
+    def time_skipped(self):
+        pass
+
+
+def mem_table():
+    return smallsum.table(1_002)
+
+
+def track_rate_per_s():
+    return 100.0
+"""
+GUTTED = {
+    "work.time_once": ("smallsum.total(MORE)", "smallsum.total(MORE)\n    MORE.clear()"),
+    "work.mem_table": ("1_002", "10"),
+    "work.track_rate_per_s": ("100.0", "300.0"),
+}
+HARMLESS = {
+    "work.time_smaller": ("total(VALUES)", "total(VALUES[:15_000])"),
+    "work.Prepared.time_prepared": (" for _ in range(50)][0]", "][0]"),
+    "work.Sized.time_sized(1000)": ("[1_000, ", "[50, 1_000, "),
+}
+ARGUMENTS = ("--base", "main", "--bench", "work|new", "--no-timing")
+
+
+@pytest.fixture
+def repository(tmp_path):
+    repository = make_repository(tmp_path)
+    repository.write("benchmarks/work.py", BEFORE)
+    repository.commit()
+    return repository
+
+
+@pytest.mark.slow
+def test_a_benchmark_that_an_edited_suite_guts_fails_unless_that_is_accepted(repository):
+    for old, new in (*GUTTED.values(), *HARMLESS.values()):
+        repository.replace("benchmarks/work.py", old, new)
+    repository.write("benchmarks/new.py", "def time_new():\n    pass\n")
+    run = repository.gate(*ARGUMENTS)
+    assert run.code == 1, run.out
+    failed = {name for name, row in run.rows.items() if row["outcome"] == "failed"}
+    assert failed == GUTTED.keys(), run.out
+    reason = run.rows["work.time_once"]["reasons"][0]
+    assert reason.startswith("workload time 0.00")
+    assert reason.endswith('if you mean that, accept it with --metric "workload time"')
+    for name in failed:
+        accept = ["accept", name, "--reason", "cheaper", "--expires", "2999-01-31"]
+        assert repository.gate(*accept).code == 0
+    run = repository.gate(*ARGUMENTS)
+    assert run.code == 0, run.out
+    assert "(accepted until 2999-01-31: cheaper)" in run.out
+
+
+@pytest.mark.slow
+def test_a_benchmark_that_an_edited_suite_skips_on_both_sides_does_not_pass(repository):
+    skip = "        raise NotImplementedError('too slow')\n\n    def time_skipped"
+    repository.replace("benchmarks/work.py", "        pass\n\n    def time_skipped", skip)
+    run = repository.gate("--base", "main", "--bench", "time_skipped", "--no-timing")
+    assert run.code == 3, run.out
+    assert run.rows["work.Skipped.time_skipped"]["reasons"] == [
+        "on head: the edited suite skips it: NotImplementedError: too slow"
+    ]
+
+
+@pytest.mark.slow
+def test_a_comment_in_the_suite_or_a_new_module_runs_nothing_twice(repository):
+    repository.write("benchmarks/work.py", f"# A comment.\n{BEFORE}")
+    repository.write("benchmarks/new.py", "def time_new():\n    pass\n")
+    run = repository.gate(*ARGUMENTS)
+    assert run.code == 0, run.out
+    assert "own suite" not in run.err

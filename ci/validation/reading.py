@@ -1,0 +1,98 @@
+"""Count the files and lines that you read to follow an update of PPO, a training or a gate run.
+
+    python -m ci.validation.reading --files
+
+A file counts with all its lines if Python enters one of its functions. The last column counts only
+the lines of the functions that it enters. A gate run leaves out its workers.
+"""
+
+import contextlib
+import inspect
+import io
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from ci.validation.planted import make_project
+from myriad import create_config, make_key
+from myriad.cli import main as myriad
+from myriad.programs import functions
+from perfgate.cli import main as perfgate
+
+_ROOT = Path(__file__).resolve().parents[2]
+_PACKAGES = (str(_ROOT / "myriad") + "/", str(_ROOT / "ci/gate/perfgate") + "/")
+_TRAIN = ["train", "--env=cartpole-control", "--agent=ppo", "--num-envs=8", "--steps-per-env=512"]
+_IMPORTS = """
+import sys, myriad.agents.ppo
+print(*(each.__file__ for name, each in sys.modules.items() if name.split(".")[0] == "myriad"))
+"""
+
+
+def main() -> None:
+    """Print the table."""
+    names_files = "--files" in sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        train = entered(lambda: myriad([*_TRAIN, "--quiet", "--run-folder", f"{folder}/run"]))
+    loop = functions(create_config("cartpole-control", "ppo", 8, 64))
+    state = loop.init(make_key(0))
+    update = entered(lambda: loop.learn(*loop.collect(state)))
+    learner = {code for code in update if Path(code.co_filename).parent.name == "agents"}
+    gate = entered(_run_gate)
+    imported = subprocess.check_output([sys.executable, "-c", _IMPORTS], cwd=_ROOT, text=True)
+    print(f"{'to follow':<38}{'files':>6}{'lines':>8}{'entered':>9}")
+    for what, codes, files in (
+        ("an update of ppo", learner, {code.co_filename for code in learner}),
+        ("... with its network and environment", update, {code.co_filename for code in update}),
+        ("myriad train", train, {code.co_filename for code in train}),
+        ("perfgate, one slower benchmark", gate, {code.co_filename for code in gate}),
+        ("import myriad.agents.ppo", set(), set(imported.split())),
+    ):
+        # The lines of a function that is defined in another one count there already.
+        inner = {each for code in codes for each in code.co_consts if isinstance(each, CodeType)}
+        lines_entered = sum(len(inspect.getsourcelines(code)[0]) for code in codes - inner)
+        print(f"{what:<38}{len(files):>6}{_lines(files):>8,}{lines_entered or '':>9}")
+        for file in sorted(files) if names_files else ():
+            print(f"    {_lines([file]):>5} {Path(file).relative_to(_ROOT)}")
+
+
+def entered(call: Callable[[], Any]) -> set[CodeType]:
+    """Return the functions of the packages that a call enters, in any thread."""
+    found: set[CodeType] = set()
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        # Entering a module imports it, which is not part of the work.
+        if (
+            event == "call"
+            and code.co_name != "<module>"
+            and code.co_filename.startswith(_PACKAGES)
+        ):
+            found.add(code)
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    call()
+    sys.setprofile(None)
+    threading.setprofile(None)
+    return found
+
+
+def _run_gate() -> None:
+    """Gate one benchmark that became twice as slow."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        make_project(Path(folder)).plant(2.0)
+        with contextlib.redirect_stdout(io.StringIO()):
+            perfgate(["--base", "HEAD~1", "--bench", "lookups"])
+
+
+def _lines(files: Iterable[str]) -> int:
+    return sum(len(Path(file).read_text(encoding="utf-8").splitlines()) for file in files)
+
+
+if __name__ == "__main__":
+    main()
