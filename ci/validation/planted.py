@@ -55,7 +55,7 @@ def mixture(units):
         results.append(arithmetic(2_000) + lookups(2_000) + sums(2))
     return results
 '''
-_CONFIG = '{"version": 1, "project": "planted", "repo": ".", "benchmark_dir": "benchmarks"}\n'
+_CONFIG = '{{"version": 1, "project": "{}", "repo": ".", "benchmark_dir": "benchmarks"}}\n'
 # The benchmarks, with the work and the seconds of each.
 BENCHMARKS = {
     "arithmetic_1ms": ("arithmetic", 0.001),
@@ -78,7 +78,7 @@ class PlantedProject:
         """Commit a head that does `ratio` times the first commit's work, and return its hash."""
         self.git("checkout", "--quiet", "--detach", "start")
         more = {name: math.ceil(units * ratio) for name, units in self.units.items()}
-        _write_units(self.root, more)
+        (self.root / "planted" / "__init__.py").write_text(_units(more))
         return self.commit(f"{ratio:g} times the work")
 
     def commit(self, message: str) -> str:
@@ -110,14 +110,19 @@ def make_project(root: Path, shares: float = 1.0) -> PlantedProject:
         name: _units_of(getattr(work, kind), seconds * shares)
         for name, (kind, seconds) in BENCHMARKS.items()
     }
-    (root / "planted").mkdir(parents=True)
-    (root / "benchmarks").mkdir()
-    (root / "planted" / "work.py").write_text(WORK)
-    (root / "benchmarks" / "__init__.py").write_text("")
-    (root / "benchmarks" / "work.py").write_text(_suite())
-    (root / "asv.conf.json").write_text(_CONFIG)
-    _write_units(root, units)
-    project = PlantedProject(root, units)
+    project = make_repository(
+        root, "planted", {"planted/work.py": WORK, "planted/__init__.py": _units(units)}, _suite()
+    )
+    return dataclasses.replace(project, units=units)
+
+
+def make_repository(root: Path, name: str, files: dict[str, str], suite: str) -> PlantedProject:
+    """Commit a project with these files and one module of benchmarks to the new branch `start`."""
+    own = {"benchmarks/__init__.py": "", "benchmarks/work.py": suite}
+    for place, text in {**files, **own, "asv.conf.json": _CONFIG.format(name)}.items():
+        (root / place).parent.mkdir(parents=True, exist_ok=True)
+        (root / place).write_text(text)
+    project = PlantedProject(root, {})
     project.git("init", "--quiet", "--initial-branch", "start")
     project.commit("start")
     return project
@@ -131,10 +136,8 @@ def _suite() -> str:
     return "from planted import UNITS, work\n\n\n" + "\n\n".join(methods)
 
 
-def _write_units(root: Path, units: dict[str, int]) -> None:
-    (root / "planted" / "__init__.py").write_text(
-        f'"""How much work is done."""\n\nUNITS = {units!r}\n'
-    )
+def _units(units: dict[str, int]) -> str:
+    return f'"""How much work is done."""\n\nUNITS = {units!r}\n'
 
 
 def _work() -> Any:

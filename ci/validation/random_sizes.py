@@ -18,14 +18,14 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from ci.validation.planted import PlantedProject
-from ci.validation.selftest import Table, count, here, run_keeping, say
+from ci.validation.planted import PlantedProject, make_repository
+from ci.validation.selftest import Table, count, here, run_keeping
 from ci.validation.selftest_runs import Row, now, run_gate
+from perfgate.measure.progress import say
 from perfgate.options import Parser
 
 NUM_TIMED, NUM_TRACKED, NUM_PEAKS = 20, 14, 6
 _ALLOWED = 0.01  # the share of runs that may end with exit code 1
-_CONFIG = '{"version": 1, "project": "sizes", "repo": ".", "benchmark_dir": "benchmarks"}\n'
 _PACKAGE = '''"""Work whose amount depends on the size of its input."""
 
 import numpy as np
@@ -118,18 +118,10 @@ def _asked(table: Table, options: argparse.Namespace) -> list[dict[str, str]]:
 
 
 def make_project(root: Path) -> PlantedProject:
-    """Make the repository in the empty folder `root`, with a tag `start` and a comment in head."""
-    (root / "sizes").mkdir(parents=True)
-    (root / "benchmarks").mkdir()
-    (root / "sizes" / "__init__.py").write_text(_PACKAGE)
-    (root / "benchmarks" / "__init__.py").write_text("")
+    """Make the repository with a branch `start`, which its head follows with a comment."""
     suite = _SUITE.format(timed=NUM_TIMED, tracked=NUM_TRACKED, peaks=NUM_PEAKS)
-    (root / "benchmarks" / "scattering.py").write_text(suite)
-    (root / "asv.conf.json").write_text(_CONFIG)
-    project = PlantedProject(root, {})
-    project.git("init", "--quiet", "--initial-branch", "main")
-    project.commit("start")
-    project.git("tag", "start")
+    project = make_repository(root, "sizes", {"sizes/__init__.py": _PACKAGE}, suite)
+    project.git("switch", "--quiet", "--create", "main")
     with (root / "sizes" / "__init__.py").open("a") as file:
         file.write("\n\n# Sizes are drawn anew for each run.\n")
     project.commit("a comment")

@@ -20,6 +20,7 @@ found.
 
 import argparse
 import csv
+import functools
 import io
 import sys
 import tempfile
@@ -27,26 +28,22 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
 
-from ci.site.formatting import is_number
 from ci.validation.planted import BENCHMARKS, make_project
 from ci.validation.selftest_runs import Row, against_itself, on_planted
 from perfgate import machine
 from perfgate.config import Rules, find_rules, read_rules
 from perfgate.errors import UsageError
 from perfgate.files import replace_text
+from perfgate.measure.progress import say
 from perfgate.options import Parser, add_suite_config, guarded
-from perfgate.source.asv_config import read_config
-from perfgate.source.git import git
 from perfgate.stats.evidence import Plan, noise
 
 PLANTED = (1.10, 1.05, 1.03)
 _TABLES = ("itself", "itself_pairs", "live")
-Recorded = Sequence[dict[str, str]]
-Cells = dict[str, str | int]
 
 
 @dataclass(frozen=True)
@@ -64,10 +61,7 @@ class Table:
 
     def add(self, new: Sequence[Row]) -> None:
         """Append rows. A reader finds all of them or none."""
-        self.write([*self.rows(), *new])
-
-    def write(self, rows: Sequence[Row]) -> None:
-        """Replace all rows at once."""
+        rows = [*self.rows(), *new]
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, list(rows[0]))
         writer.writeheader()
@@ -137,22 +131,25 @@ def run(options: argparse.Namespace) -> int:
     Return 1 if a tree against itself was called slower.
     """
     options.output.mkdir(parents=True, exist_ok=True)
-    rules = _rules(options.suite_config)
+    file = options.suite_config.resolve()
+    if not file.is_file():
+        raise UsageError(f"there is no {file.name}; name the suite's asv.conf.json.")
+    rules = read_rules(*find_rules(file.parent))
     _run_against_itself(options)
     _run_on_planted(options, rules.timing.budget_s)
     itself, itself_pairs, live = (here(_table(options, name)) for name in _TABLES)
     alike = _alike(itself, options)
     runs = {row["timestamp"] for row in alike}
     alike_pairs = [pair for pair in itself_pairs if pair["timestamp"] in runs]
-    summaries = (
-        false_alarms(alike),
-        scatter(alike_pairs, rules),
-        lived(live, PLANTED),
-    )
-    summaries = [summary for summary in summaries if summary.rows]
-    for summary in summaries:
-        Table(options.output / f"{summary.name}.csv").write(summary.rows)
-    print("\n\n".join(summary.markdown() for summary in summaries))
+    for name, rows, summary in (
+        ("noise_false_alarms", alike, false_alarms),
+        ("noise_by_benchmark", alike_pairs, functools.partial(scatter, rules=rules)),
+        ("noise_planted_live", live, lived),
+    ):
+        if rows:
+            table = summary(pd.DataFrame(rows))
+            replace_text(options.output / f"{name}.csv", table.to_csv())
+            print(f"{name}\n{table}\n")
     return 1 if any(row["exit_code"] == "1" for row in alike) else 0
 
 
@@ -169,20 +166,6 @@ def _alike(itself: Sequence[dict[str, str]], options: argparse.Namespace) -> lis
     """Return the runs with the same options, because other benchmarks have other error rates."""
     asked = {"bench": options.bench, "budget_s": str(options.budget)}
     return [row for row in itself if all(row[name] == value for name, value in asked.items())]
-
-
-def _rules(config_file: Path) -> Rules:
-    """Read the rules that the gate itself would use.
-
-    Raises:
-        UsageError: there is no such suite, or its rules have a mistake.
-    """
-    if not config_file.is_file():
-        raise UsageError(
-            f"there is no {config_file}; name the suite's asv.conf.json with --suite-config."
-        )
-    root = Path(git("rev-parse", "--show-toplevel", cwd=config_file.resolve().parent))
-    return read_rules(*find_rules(root / read_config(config_file.resolve(), root).folder))
 
 
 def _run_against_itself(options: argparse.Namespace) -> None:
@@ -216,92 +199,36 @@ def _missing(live: Table, ratio: float, wanted: int) -> int:
     return max(0, wanted - min(there[f"work.time_{name}"] for name in BENCHMARKS))
 
 
-def say(text: str) -> None:
-    """Print progress."""
-    print(text, file=sys.stderr, flush=True)
+# --- tables of what was recorded, each a DataFrame of strings
 
 
-# --- tables of what was recorded
-
-
-@dataclass(frozen=True)
-class Summary:
-    """One table: its file, its title, and its rows, which all have the same columns."""
-
-    name: str
-    title: str
-    rows: Sequence[Cells]
-
-    def markdown(self) -> str:
-        """Return the table below its title, or nothing if it has no rows."""
-        if not self.rows:
-            return ""
-        columns = list(self.rows[0])
-        lines = [
-            columns,
-            ["---:" if is_number(str(self.rows[0][column])) else "---" for column in columns],
-        ]
-        lines += [[str(cell) for cell in row.values()] for row in self.rows]
-        return self.title + "\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def false_alarms(runs: Recorded) -> Summary:
-    """Return how the runs of a tree against itself ended."""
-    rows: list[Cells] = []
-    for core in ("idle", "busy"):
-        of_core = [run for run in runs if run["other_core"] == core]
-        codes = [run["exit_code"] for run in of_core]
-        counts = {f"exit {code}": codes.count(code) for code in "013"}
-        seconds = [float(run["seconds"]) for run in of_core]
-        if of_core:
-            another = len(codes) - sum(counts.values())
-            rest = {"median s": f"{np.median(seconds):.0f}", "longest s": f"{max(seconds):.0f}"}
-            rows.append(
-                {"other core": core, "runs": len(codes), **counts, "another": another, **rest}
-            )
-    return Summary("noise_false_alarms", "A tree against itself", rows)
-
-
-def scatter(pairs: Recorded, rules: Rules) -> Summary:
-    """Return the scatter of pairs of a tree against itself, and the slowdowns that can be found."""
-    names = sorted({pair["benchmark"] for pair in pairs})
-    plan = Plan.make(rules.verdict.limits, max(1, len(names)))
-    rows: list[Cells] = []
-    for name in names:
-        of_name = [pair for pair in pairs if pair["benchmark"] == name]
-        idle, busy = (_log_ratios(of_name, "other_core", core) for core in ("idle", "busy"))
-        every = np.concatenate([idle, busy])
-        noises = {
-            f"noise, {word} (sd)": _percent(each) for word, each in (("idle", idle), ("busy", busy))
-        }
-        found = f"{plan.smallest_detectable(noise(every)):.3f}" if len(every) > 1 else "-"
-        rows.append({"benchmark": name, "pairs": len(every), **noises, "smallest found": found})
-    return Summary(
-        "noise_by_benchmark", "Noise of the benchmarks, one pair of a tree against itself", rows
+def false_alarms(runs: Any) -> Any:
+    """Count how the runs of a tree against itself ended, beside an idle and a busy core."""
+    codes = pd.crosstab(runs.other_core, "exit " + runs.exit_code)
+    seconds = runs.seconds.astype(float).groupby(runs.other_core)
+    return codes.assign(
+        **{"median s": seconds.median().round(), "longest s": seconds.max().round()}
     )
 
 
-def lived(runs: Recorded, planted: Sequence[float]) -> Summary:
-    """Return the gate's verdicts in whole runs on planted slowdowns."""
-    rows: list[Cells] = []
-    for ratio in planted:
-        of_ratio = [run for run in runs if float(run["planted"]) == ratio]
-        for name in dict.fromkeys(run["benchmark"] for run in of_ratio):
-            said = [run["verdict"] for run in of_ratio if run["benchmark"] == name]
-            known = {word: said.count(word) for word in ("slower", "not slower")}
-            rest = {"undecided": len(said) - sum(known.values())}
-            rows.append(
-                {"planted": f"{ratio:g}", "benchmark": name, "runs": len(said), **known, **rest}
-            )
-    return Summary("noise_planted_live", "Planted slowdowns, live", rows)
+def scatter(pairs: Any, rules: Rules) -> Any:
+    """Return the noise of each benchmark's pairs, and the slowdown that it lets the gate find."""
+    log_ratios = pairs.log_ratio.astype(float)
+    of_name = log_ratios.groupby(pairs.benchmark)
+    noises = pd.crosstab(pairs.benchmark, pairs.other_core, log_ratios, aggfunc=_noise)
+    noises = noises.map("{:.2%}".format).add_prefix("noise, ").add_suffix(" (sd)")
+    plan = Plan.make(rules.verdict.limits, len(noises))
+    found = of_name.agg(_noise).map(plan.smallest_detectable).round(3)
+    return noises.assign(**{"pairs": of_name.size(), "smallest found": found})
 
 
-def _log_ratios(pairs: Recorded, column: str, value: str) -> NDArray[np.float64]:
-    return np.asarray([float(pair["log_ratio"]) for pair in pairs if pair[column] == value])
+def _noise(log_ratios: Any) -> float:
+    return noise(log_ratios.to_numpy())
 
 
-def _percent(log_ratios: NDArray[np.float64]) -> str:
-    return f"{noise(log_ratios):.2%}" if len(log_ratios) > 1 else "-"
+def lived(runs: Any) -> Any:
+    """Count the gate's verdicts in whole runs on planted slowdowns."""
+    return pd.crosstab([runs.planted, runs.benchmark], runs.verdict)
 
 
 if __name__ == "__main__":

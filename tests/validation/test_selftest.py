@@ -3,6 +3,7 @@
 import csv
 import functools
 
+import pandas as pd
 import pytest
 
 from ci.validation import planted, selftest, selftest_runs
@@ -10,6 +11,7 @@ from ci.validation.planted import make_project
 from ci.validation.selftest import Table, main, scatter
 from gate_repository import make_repository
 from perfgate import machine
+from perfgate.config import find_rules, read_rules
 
 SHARES = 0.02  # of the seconds that the benchmarks' names promise
 
@@ -51,7 +53,7 @@ def test_every_run_is_a_row_and_a_second_call_measures_only_what_is_missing(tmp_
     assert len(itself_pairs) == sum(int(row["pairs"]) * int(row["benchmarks"]) for row in itself)
     assert [row["verdict"] for row in live] == ["slower"] * len(two)
     assert min(float(row["ratio"]) for row in live) > 2
-    assert [row["other core"] for row in read(tmp_path, "noise_false_alarms")] == ["idle", "busy"]
+    assert [row["other_core"] for row in read(tmp_path, "noise_false_alarms")] == ["busy", "idle"]
     assert len(read(tmp_path, "noise_planted_live")) == len(two)
 
     # The first run's answer again: what is asked for is what counts here.
@@ -69,17 +71,19 @@ def test_false_alarms_fail(tmp_path, capsys):
     row |= {"run": 1, "other_core": "idle", "exit_code": 1, "timestamp": "20261121T000000Z"}
     Table(tmp_path / "selftest_itself.csv").add([row])
     assert main(["--output", str(tmp_path), "--runs", "1", "--live", "0"]) == 1
-    assert "| idle | 1 | 0 | 1 | 0 | 0 | 2 | 2 |" in capsys.readouterr().out
+    assert "exit 1" in capsys.readouterr().out
+    (alarms,) = read(tmp_path, "noise_false_alarms")
+    assert (alarms["other_core"], alarms["exit 1"], alarms["longest s"]) == ("idle", "1", "2.0")
 
 
 def test_the_noise_of_a_benchmark_is_the_scatter_of_its_pairs(repository):
-    rules = selftest._rules(repository.root / "asv.conf.json")
+    rules = read_rules(*find_rules(repository.root))
     pairs = [
         {"benchmark": name, "other_core": core, "log_ratio": str(sign * size)}
         for name, size in (("quiet", 0.001), ("noisy", 0.1))
         for core, sign in (("idle", 1), ("idle", -1), ("busy", 1), ("busy", -1))
     ]
-    noisy, quiet = scatter(pairs, rules).rows
+    noisy, quiet = scatter(pd.DataFrame(pairs), rules).to_dict("records")
     assert noisy["noise, idle (sd)"] == noisy["noise, busy (sd)"] == "14.14%"
     assert quiet["noise, busy (sd)"] == "0.14%"
     assert (noisy["pairs"], quiet["pairs"]) == (4, 4)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from perfgate.config import Budget, Rules
 from perfgate.metrics import numbers_of
-from perfgate.rows import NotRun, Row
+from perfgate.rows import Row
 
 NOT_MEASURED = "not measured"
 NO_SUCH_BENCHMARK = "no such benchmark"
@@ -42,8 +42,6 @@ def check_budgets(
         is_part: whether the run selected only some benchmarks.
         timing: whether it times anything.
     """
-    if rows and all(row.not_run is NotRun.DOCUMENTATION for row in rows):
-        return []
     by_name = {row.name: row for row in rows}
     found = []
     for budget in rules.budget:

@@ -47,9 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     if argv and argv[0] in COMMANDS:
         return importlib.import_module(COMMANDS[argv[0]]).main(argv[1:])
-    return guarded(
-        lambda: _compare(argv), "stopped; the same command continues from what was measured"
-    )
+    return guarded(lambda: _compare(argv), "stopped")
 
 
 def _compare(argv: Sequence[str]) -> int:

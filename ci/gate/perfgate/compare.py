@@ -18,7 +18,7 @@ from pathlib import Path
 
 from perfgate import machine
 from perfgate.budgets import check_budgets
-from perfgate.config import UNSURE, Rules, Timing, find_rules, read_rules
+from perfgate.config import Rules, Timing, find_rules, read_rules
 from perfgate.errors import UsageError
 from perfgate.files import replace_text
 from perfgate.measure.confirmation import confirm, tested_changes
@@ -26,14 +26,14 @@ from perfgate.measure.discovery import discover
 from perfgate.measure.explanation import explain
 from perfgate.measure.inspection import inspect
 from perfgate.measure.pairing import Session
-from perfgate.measure.progress import Progress, Run, run_key, say
+from perfgate.measure.progress import Progress, Run
 from perfgate.options import DEFAULT_OUTPUT
 from perfgate.report.gate_json import as_json
 from perfgate.report.markdown import markdown
 from perfgate.report.result import Result, cover
-from perfgate.rows import MODULE, NO_TIME, Judged, NotRun, Row
+from perfgate.rows import Row
+from perfgate.source.environments import python_version
 from perfgate.source.git import WORKING_TREE
-from perfgate.source.installed import describe_python
 from perfgate.source.sides import Sides, checked_out
 from perfgate.verdict import judge
 
@@ -55,19 +55,18 @@ def run(options: argparse.Namespace) -> int:
     with checked_out(*place, python=options.python) as sides:
         rules = _rules_of(sides, options)
         progress = Progress(start + first_runs_s(rules.timing))
-        rows = _selected(discover(sides, rules, options.bench, progress), options)
         # Somebody who passes --time-identical or --rules wants to see the benchmarks run.
-        if sides.only_documentation and not options.time_identical and not options.rules:
-            rows = [_not_run(row, NotRun.DOCUMENTATION) for row in rows]
-        progress.read(options.output, run_key(sides, rules, options))
-        if progress.rows:
-            say(f"continuing an unfinished run, which has measured {len(progress.rows)} rows")
+        is_asked_for = options.time_identical or options.rules
+        only_documentation = sides.only_documentation and not is_asked_for
+        rows = []
+        if not only_documentation:
+            rows = _selected(discover(sides, rules, options.bench, progress), options)
 
         def report(pairs: int = 0) -> Result:
             """Write the report on the run so far. What was not reached says so."""
-            missing = {row.name: _not_run(row, NotRun.TIME) for row in rows}
+            missing = {row.name: dataclasses.replace(row, not_reached=True) for row in rows}
             found = list((missing | progress.rows).values())
-            is_part = bool(options.bench) or options.shard.count > 1
+            is_part = bool(options.bench) or options.shard.count > 1 or only_documentation
             result = Result(
                 rows=[judge(row, rules, timing=options.timing) for row in found],
                 budgets=check_budgets(found, rules, is_part=is_part, timing=options.timing),
@@ -77,9 +76,10 @@ def run(options: argparse.Namespace) -> int:
                 reproduce=_reproduce(sides, options),
                 coverage=cover(found, sides),
                 environments=sides.environments,
-                machine=machine.describe() | {"python": describe_python(options.python)["version"]},
+                machine=machine.describe() | {"python": python_version(options.python)},
                 notes=_notes(sides, load, core),
                 timing=options.timing,
+                only_documentation=only_documentation,
                 pairs=pairs,
                 elapsed_s=time.monotonic() - start,
                 seed=options.seed,
@@ -94,26 +94,8 @@ def run(options: argparse.Namespace) -> int:
         inspected = inspect(whole, rows, time_identical=options.time_identical)
         pairs = _measure(whole, inspected, options, start)
         result = report(pairs)
-        if not any(map(_has_more_to_do, result.rows)):
-            progress.remove()
     print((options.output / ("gate.json" if options.json else "gate.md")).read_text(), end="")
     return 0 if options.report_only else result.exit_code
-
-
-def _not_run(row: Row, why: NotRun) -> Row:
-    is_runnable = row.state == "both" and row.benchmark.kind != MODULE
-    is_left_out = why is NotRun.TIME or is_runnable
-    return dataclasses.replace(row, not_run=row.not_run or why) if is_left_out else row
-
-
-def _has_more_to_do(judged: Judged) -> bool:
-    """Tell whether more time could show more of a row."""
-    row = judged.row
-    is_cut_off = row.not_run is NotRun.TIME or NO_TIME in row.causes
-    is_unsure = any(change.word == UNSURE for change in row.changes)
-    is_open = judged.verdict == "undecided" and row.benchmark.is_timed
-    has_more_pairs = row.evidence is None or not row.evidence.done
-    return is_cut_off or is_unsure or (is_open and has_more_pairs)
 
 
 def _selected(rows: Sequence[Row], options: argparse.Namespace) -> list[Row]:

@@ -98,8 +98,6 @@ class Verdicts:
     """Rate of false confirmations. With `suspect_alpha`, at most 0.5% of runs are false alarms."""
     miss_beta: Chance = 0.02
     """How often each of the two tests may miss a slowdown of `pass_ratio`."""
-    suspicious_ratio: Annotated[Number, Field(gt=1)] = 100.0
-    """A benchmark this many times faster or slower probably no longer measures the same work."""
     undecided: Undecided = "suspected"
     """Which undecided rows end with exit code 3: all, those that look worse, or none (`warn`)."""
     gone: Stop = "stop"

@@ -32,7 +32,6 @@ _HLO_TABLES = re.compile(
 _HLO_NAME = re.compile(r"%[\w.-]+")
 _HLO_PARAMETER = re.compile(r"(?<=[(\s])[\w.-]+: (?=[a-z(])")
 _CALLBACK = re.compile(r'custom_call_target="[^"]*callback[^"]*"')
-_ALIAS = re.compile(r"\{[\d, ]*\}: \(\d+, \{[\d, ]*\}(?:, [\w-]+)?\)")
 _WIDE = re.compile(r"\b(?:f64|s64|u64|c128)\[")
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 _LEFT_OUT = "constant({...})"  # XLA leaves the values of a table out of an optimised program's text
@@ -120,7 +119,6 @@ def count_operations(hlo: str) -> dict[str, float]:
     """Count the instructions of an optimised program by kind, inside fusions too."""
     found = [(match[2], match[0]) for match in _INSTRUCTION.finditer(hlo)]
     kinds = Counter(opcode for opcode, _ in found)
-    header = hlo.partition("\n")[0]
     counts = {
         "instructions": len(found),
         "fusions": kinds["fusion"],
@@ -129,7 +127,6 @@ def count_operations(hlo: str) -> dict[str, float]:
         "copies": kinds["copy"] + kinds["copy-start"],
         "custom_calls": kinds["custom-call"],
         "host_callbacks": sum(_reaches_host(opcode, line) for opcode, line in found),
-        "donated_buffers": len(_ALIAS.findall(header)),
         "wide_instructions": sum(
             bool(_WIDE.search(line.partition("metadata=")[0])) for _, line in found
         ),

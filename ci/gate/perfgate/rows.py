@@ -10,6 +10,7 @@ The verdict makes a `Judged` of it.
 
 import dataclasses
 import enum
+import itertools
 import math
 import statistics
 from collections.abc import Mapping
@@ -23,17 +24,6 @@ from perfgate.stats.evidence import Evidence
 
 SIDES = ("base", "head")
 MODULE = "module"  # the kind of a row for a module that can't be imported
-# The end of a sentence about something that the end of the run cut off.
-CONTINUES = "repeat the command to continue, or give more time with --budget"
-# The cause of a slower row that the end of the run left without one.
-NO_TIME = "the run ended before its cause was found; repeat the command to find it"
-
-
-class NotRun(enum.Enum):
-    """Why the gate doesn't run a benchmark that both sides have. The report shows the value."""
-
-    DOCUMENTATION = "only documentation differs, so it was not run"
-    TIME = "the run ended before it was reached; repeat the command to continue"
 
 
 class Outcome(enum.IntEnum):
@@ -155,7 +145,7 @@ class Row:
 
     Attributes:
         state: whether both suites have it, or only one.
-        not_run: why it was not run; None if it was.
+        not_reached: whether the run ended before it was run.
         base: the base's first run.
         head: head's first run.
         changes: the changes of every metric that both sides have, likely causes first.
@@ -168,7 +158,7 @@ class Row:
 
     benchmark: Benchmark
     state: Literal["both", "new", "gone"] = "both"
-    not_run: NotRun | None = None
+    not_reached: bool = False
     base: SideRun = SideRun()
     head: SideRun = SideRun()
     changes: tuple[Change, ...] = ()
@@ -207,7 +197,7 @@ class Row:
     @property
     def is_comparable(self) -> bool:
         """Whether both sides have run it and nothing has gone wrong so far."""
-        was_run = self.state == "both" and self.not_run is None
+        was_run = self.state == "both" and not self.not_reached
         return was_run and not self.problems and not self.skipped
 
     @property
@@ -215,10 +205,23 @@ class Row:
         """Whether it ends on the base, but runs into its timeout on head."""
         return self.head.timed_out and self.base.ran is not None and not self.base.problem
 
+    @property
+    def tracks_nothing(self) -> bool:
+        """Whether its tracked value is 0 in every run of both sides, which hides any change."""
+        tracked = [each for each in self.changes if each.metric == "track"]
+        values = [(each.base, each.head, *itertools.chain(*each.rounds)) for each in tracked]
+        return bool(values) and not any(map(any, values))
+
     def seconds_of(self, side: str) -> float | None:
         """Return the seconds of one call, from the pairs where there were any."""
         taken = self.timed_s.get(side)
         return statistics.median(taken) if taken else self.sides[side].seconds
+
+    @property
+    def value_on_head(self) -> float | None:
+        """What head alone measured: the seconds of one call, or the value; None if unknown."""
+        ran = self.head.ran
+        return ran and (ran.seconds if self.benchmark.is_timed else ran.value)
 
     def with_side(self, name: str, side: SideRun) -> Self:
         """Return a copy with another run of one side."""

@@ -3,12 +3,11 @@
 from perfgate.config import BETTER, CHANGED, SAME, UNSURE, WORSE, Rules
 from perfgate.hlo import added_lines
 from perfgate.metrics import WORKLOAD, describe_change
-from perfgate.rows import CONTINUES, MODULE, Change, Judged, NotRun, Outcome, Row
+from perfgate.rows import MODULE, Change, Judged, Outcome, Row
 from perfgate.stats.evidence import NOT_SLOWER, SLOWER, UNDECIDED, Evidence
 
-_ALIKE = 1.03  # above this ratio of instructions, head does other work than the base
-
 _MOST_LINES = 5
+_MORE_TIME = "give more time with --budget"
 BROKEN_BEFORE = "broken before"  # it can't be measured on the base either
 
 
@@ -22,11 +21,9 @@ def judge(row: Row, rules: Rules, *, timing: bool) -> Judged:
     """
     if row.problems or row.state == "gone" or "head" in row.skipped:
         opinion = _judge_unmeasured(row, rules)
-    elif row.not_run is NotRun.DOCUMENTATION:
-        opinion = Judged(row, "same code", Outcome.PASSED, (row.not_run.value,))
-    elif row.not_run is NotRun.TIME:  # it was not looked at, so it may be worse
-        outcome = _undecided(rules, looks_worse=True)
-        opinion = Judged(row, "not reached", outcome, (row.not_run.value,))
+    elif row.not_reached:  # it was not looked at, so it may be worse
+        reason = "the run ended before it; run fewer at once with --bench, or raise run_s"
+        opinion = Judged(row, "not reached", _undecided(rules, looks_worse=True), (reason,))
     elif row.state == "new" or "base" in row.skipped:
         reason = "it ran on head, and the base has nothing to compare it with"
         opinion = Judged(row, "new", Outcome.PASSED, (reason,))
@@ -94,10 +91,10 @@ def _judge_time(row: Row, rules: Rules, *, timing: bool) -> Judged:
         looks_slower = evidence is not None and _looks_slower(evidence, rules, row.name)
         suspected = ", and it looks slower" if looks_slower else ""
         were = "1 pair was" if pairs == 1 else f"{pairs} pairs were"
-        hint = "run it on an idle machine" if evidence and evidence.done else CONTINUES
+        hint = "run it on an idle machine" if evidence and evidence.done else _MORE_TIME
         reason = f"{were} not enough{suspected}; {hint}"
         if not pairs:
-            reason = f"the run ended before it was timed; {CONTINUES}"
+            reason = f"the run ended before it was timed; {_MORE_TIME}"
         outcome = _undecided(rules, looks_worse=looks_slower)
         return Judged(row, "undecided", outcome, (reason,))
     return _judge_evidence(row, evidence, rules)
@@ -117,20 +114,15 @@ def _undecided(rules: Rules, *, looks_worse: bool) -> Outcome:
 
 
 def _judge_evidence(row: Row, evidence: Evidence, rules: Rules) -> Judged:
-    ratio, low, _ = evidence.ratio()
-    factor = max(ratio, 1 / ratio)
-    reasons: tuple[str, ...] = ()
-    if factor > rules.verdict.suspicious_ratio:
-        times = f"{factor:,.0f} times the other side"
-        reasons = (f"suspicious: {times}; do both sides measure the same work?",)
     if evidence.verdict != SLOWER:
         verdict = "faster" if evidence.is_faster() else "not slower"
-        return Judged(row, verdict, Outcome.WARNED if reasons else Outcome.PASSED, reasons)
+        return Judged(row, verdict, Outcome.PASSED)
+    _, low, _ = evidence.ratio()
     entry = rules.acceptance(row.name, "time")
     if entry and low <= entry.ratio:
         accepted = f"accepted up to {entry.ratio:g} times until {entry.expires}: {entry.reason}"
-        return Judged(row, "slower, accepted", Outcome.WARNED, (*reasons, accepted))
-    return Judged(row, "slower", Outcome.FAILED, reasons)
+        return Judged(row, "slower, accepted", Outcome.WARNED, (accepted,))
+    return Judged(row, "slower", Outcome.FAILED)
 
 
 def _judge_changes(row: Row, opinion: Judged, rules: Rules) -> Judged:
@@ -154,13 +146,14 @@ def _judge_changes(row: Row, opinion: Judged, rules: Rules) -> Judged:
         verdict = "better"
     reasons = [*(_describe_worse(each, rules) for each in worse), *opinion.reasons]
     reasons += map(_describe_untold, untold)
+    if row.tracks_nothing:
+        reasons.append("it tracked 0 on both sides in every run, so it shows no change")
     doubts = [] if row.same == "code" else _doubts(row, rules)
     if doubts and outcome is Outcome.PASSED:
         outcome = Outcome.WARNED
         reasons += doubts
     if outcome is Outcome.FAILED:
         reasons += _added_lines(row)
-    reasons += _disagreement(row, opinion.verdict)
     return Judged(row, verdict, outcome, tuple(reasons))
 
 
@@ -204,26 +197,12 @@ def _is_outweighed(change: Change, row: Row, rules: Rules) -> bool:
 def _describe_untold(change: Change) -> str:
     text = f"{change.metric}: {describe_change(change)}"
     if change.word == UNSURE:
-        return f"{text} was measured too few times to tell; {CONTINUES}"
+        return f"{text} was measured too few times to tell; {_MORE_TIME}"
     return (
         f"{text}; no rule says whether that is worse: add a [[metric]] to gate.toml with "
         f'name = "{change.metric}", this benchmark, worse = "more" or "less", '
         "and the tolerance that you allow"
     )
-
-
-def _disagreement(row: Row, verdict: str) -> list[str]:
-    """Say what it means if the processor's instructions and the clock disagree."""
-    found = [each for each in row.changes if each.metric == "cpu_instructions"]
-    if not found or not found[0].base:
-        return []
-    ratio = found[0].ratio
-    times = f"the processor executes {ratio:.3g} times the instructions"
-    if verdict == "slower" and ratio < _ALIKE:
-        return [f"{times}, so more instructions are not why it takes longer"]
-    if verdict in ("not slower", "faster") and ratio > _ALIKE:
-        return [f"{times}, but takes no longer here; it may take longer on another machine"]
-    return []
 
 
 def _describe_worse(change: Change, rules: Rules) -> str:

@@ -96,7 +96,6 @@ def test_operations_are_counted_by_kind():
         "copies": 1,
         "custom_calls": 1,
         "host_callbacks": 1,
-        "donated_buffers": 2,
         "wide_instructions": 2,
     }
 

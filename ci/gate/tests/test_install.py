@@ -58,7 +58,7 @@ def repository(tmp_path):
     """A project with modules that would break perfgate if perfgate imported them."""
     made = make_repository(tmp_path, UNCONFIRMED + RULES)
     made.write("ci/__init__.py", "OURS = False\n")
-    for name in ("compare", "config", "counters", "errors", "listing", "options"):
+    for name in ("compare", "config", "errors", "listing", "options"):
         made.write(f"{name}.py", f"raise SystemExit('the wrong {name}')\n")
     made.write("benchmarks/own.py", "import ci\n\n\ndef track_ours():\n    return int(ci.OURS)\n")
     made.commit("names of its own")

@@ -6,28 +6,25 @@ import re
 
 import pytest
 
+from gate_repository import RULES
+
 CACHED = "basics.Cached.time_cached"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("counted", [False, True])
-def test_a_change_of_no_weight_passes_with_every_kind_of_benchmark(repository, counted):
-    repository.counted = counted
+def test_a_change_of_no_weight_passes_with_every_kind_of_benchmark(repository):
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2 - 1")
     run = repository.gate("--base", "main", "--seed", "1")
     assert run.code == 0, run.out + run.err
-    assert run.out.startswith("# PASSED: no regression found; 9 benchmarks in all")
-    assert run.verdicts() == {
-        "basics.Absent.time_absent": "skipped",
-        "basics.Cached.time_cached": "not slower",
-        "basics.Cached.track_note": "same",
-        "basics.Total.time_total(1000)": "not slower",
-        "basics.Total.time_total(20000)": "not slower",
-        "basics.mem_table": "same",
-        "basics.peakmem_table": "same",
-        "basics.timeraw_import": "not slower",
-        "basics.track_mean": "same",
-    }
+    assert run.out.startswith("# PASSED: no regression found")
+    verdicts = run.verdicts()
+    assert verdicts.pop("basics.Absent.time_absent") == "skipped"
+    # what a loaded machine leaves undecided is no alarm
+    timed = [verdicts.pop(name) for name in [*verdicts] if ".time" in name]
+    assert len(timed) == 4
+    assert {*timed} <= {"not slower", "undecided"}
+    others = ("Cached.track_note", "mem_table", "peakmem_table", "track_mean")
+    assert verdicts == {f"basics.{name}": "same" for name in others}
     assert not list(run.temporary.iterdir())
     assert len(repository.git("worktree", "list").splitlines()) == 1
     assert repository.git("status", "--porcelain").split() == ["M", "smallsum/__init__.py"]
@@ -136,6 +133,31 @@ def test_undecided_within_a_budget_of_nothing_never_passes_unless_told_to(reposi
     assert run.out.startswith("# COULD NOT TELL: 1 undecided")
     assert json.loads(run.report.read_text())["exit_code"] == 3
     assert repository.gate("--base", "nowhere", "--report-only").code == 2
+
+
+ENDLESS = """import time
+
+
+def track_early():
+    return 1
+
+
+def track_late():
+    time.sleep(3600)
+"""
+
+
+@pytest.mark.slow
+def test_what_the_end_of_a_run_cuts_off_is_named(repository):
+    repository.write("benchmarks/steps.py", ENDLESS)
+    repository.write("gate.toml", RULES.replace("[timing]", "[timing]\nrun_s = 12"))
+    repository.commit()
+    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2 - 1")
+    run = repository.gate("--base", "main", "--bench", "steps", "--no-timing")
+    assert run.code == 3, run.out
+    assert run.out.startswith("# COULD NOT TELL: 1 not reached; 2 benchmarks in all")
+    assert run.verdicts() == {"steps.track_early": "same code", "steps.track_late": "not reached"}
+    assert "- not reached before the run ended; run fewer at once with --bench" in run.out
 
 
 def test_a_program_that_head_offers_no_more_is_not_compared_unseen(repository):
@@ -289,6 +311,7 @@ def test_new_and_gone_benchmarks_each_have_a_row(repository):
         "basics.track_mean": "gone",
         "basics.Cached.track_note": "same code",
     }
+    assert "| `basics.track_average` | new | 3,284 units, on head alone |" in run.out
     entry = ["--metric", "missing", "--reason", "renamed", "--expires", "2999-01-31"]
     assert repository.gate("accept", "basics.track_mean", *entry).code == 0
     assert repository.gate("--base", "main", "--bench", "track_", "--no-timing").code == 0
@@ -319,9 +342,9 @@ def test_a_change_of_documentation_alone_runs_no_benchmark_unless_you_ask_for_it
     repository.write("docs/page.md", "# A page\n")
     arguments = ["--base", "main", "--bench", "never"]
     run = repository.gate(*arguments)
-    assert (run.code, run.verdicts()) == (0, {"never.time_never": "same code"}), run.out
-    assert run.out.startswith("# PASSED: only documentation differs, so nothing was measured; 1 ")
-    assert "- not run, since only documentation differs (1): `never.time_never`" in run.out
+    assert (run.code, run.rows) == (0, {}), run.out
+    assert run.out.startswith("# PASSED: only documentation differs, so nothing was measured; 0 ")
+    assert "--time-identical measures them anyway." in run.out
     assert json.loads(run.report.read_text())["budgets"] == []
     run = repository.gate(*arguments, "--time-identical", "--budget", "0")
     assert "AssertionError: it ran" in str(run.rows["never.time_never"]["reasons"])

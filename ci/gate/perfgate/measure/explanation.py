@@ -8,10 +8,10 @@ from pathlib import Path
 
 from perfgate.config import Rules
 from perfgate.measure.progress import Run, say
-from perfgate.measure.workers import TimeSpentError, WorkerError, WorkerPool
+from perfgate.measure.workers import TimeSpentError, WorkerPool
 from perfgate.metrics import describe_change
 from perfgate.process import protocol
-from perfgate.rows import NO_TIME, SIDES, Row
+from perfgate.rows import SIDES, Row
 from perfgate.stats.evidence import SLOWER
 
 _MOST_NAMES = 5
@@ -34,16 +34,13 @@ def explain(run: Run, rows: Sequence[Row]) -> None:
     """
     for row in rows:
         is_slower = row.evidence is not None and row.evidence.verdict == SLOWER
-        # an unfinished run may have found them
-        if not is_slower or row.problems or row.causes:
+        if not is_slower or row.problems:
             continue
         try:
             causes = _causes(run, row)
         except TimeSpentError:
-            # not on disk, so that the next run explains it
-            run.progress.rows[row.name] = dataclasses.replace(row, causes=(NO_TIME,))
-        else:
-            run.progress.keep([dataclasses.replace(row, causes=tuple(causes))])
+            causes = ["the run ended before its cause was found"]
+        run.progress.keep([dataclasses.replace(row, causes=tuple(causes))])
 
 
 def _causes(run: Run, row: Row) -> list[str]:
@@ -90,17 +87,14 @@ def _profiled(run: Run, row: Row) -> Rounds:
     request = protocol.Watch(*row.benchmark.target)
     sides = (run.sides.base, run.sides.head)
     with WorkerPool(run.sides, run.core, deadline=run.progress.deadline) as pool:
-        try:
-            for _ in range(_ROUNDS if is_short else 1):
-                for side in sides:
-                    reply = pool.ask(side, request, row.benchmark.timeout_s)
-                    if isinstance(reply, protocol.Skipped):
-                        return {name: [] for name in SIDES}
-                    rounds[side.name].append(reply)
-            for side in sides:
-                pool.ask(side, protocol.Release(*row.benchmark.target), row.benchmark.timeout_s)
-        except WorkerError:
-            return {name: [] for name in SIDES}
+        for _ in range(_ROUNDS if is_short else 1):
+            replies = pool.ask_sides(sides, request, row.benchmark.timeout_s, at_once=False)
+            for name, reply in replies.items():
+                if not isinstance(reply, protocol.Calls):
+                    return {name: [] for name in SIDES}
+                rounds[name].append(reply)
+        release = protocol.Release(*row.benchmark.target)
+        pool.ask_sides(sides, release, row.benchmark.timeout_s)
     return rounds
 
 

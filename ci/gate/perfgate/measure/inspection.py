@@ -4,14 +4,11 @@ Benchmarks share a worker. If one hangs or dies there, the gate replaces the wor
 benchmark loses its row.
 """
 
-import contextlib
 import dataclasses
-import math
 import statistics
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any, Literal
+from typing import Literal
 
 from perfgate import machine
 from perfgate.config import SAME, Rules
@@ -21,7 +18,7 @@ from perfgate.measure.progress import Run, say
 from perfgate.measure.workers import TimeSpentError, WorkerError, WorkerPool
 from perfgate.metrics import compare_metrics, lost_work
 from perfgate.process import protocol
-from perfgate.rows import MODULE, SIDES, Benchmark, Change, NotRun, Row, SideRun
+from perfgate.rows import MODULE, SIDES, Benchmark, Change, Row, SideRun
 from perfgate.source.sides import Side, Sides
 
 # Equal programs do not mean equal work if the calls of one side take longer than this many times
@@ -36,8 +33,7 @@ def inspect(run: Run, rows: Sequence[Row], *, time_identical: bool = False) -> l
 
     Both sides work at once, each on a core of its own. That leaves counters unaffected. It is also
     fair to seconds that a suite tracks by itself: neither side has the better place, and fresh
-    processes confirm what looks worse. Rows that an unfinished run has inspected are not run again.
-    Rows that the deadline cuts off get `NotRun.TIME`.
+    processes confirm what looks worse. Rows that the deadline cuts off are not reached.
 
     Args:
         run: the run.
@@ -47,47 +43,33 @@ def inspect(run: Run, rows: Sequence[Row], *, time_identical: bool = False) -> l
     progress = run.progress
     deadline = progress.deadline
     seen: list[Row] = []
-    with contextlib.ExitStack() as stack:
-        # head gets the idler core, because budgets judge head alone
-        aside = machine.other_core(run.core)
-        # two pools each: the second one's base runs its own suite
-        suites = (run.sides, _with_own_suite(run.sides))
-        apart = [WorkerPool(each, aside, head_core=run.core, deadline=deadline) for each in suites]
-        free = [WorkerPool(each, None, deadline=deadline) for each in suites]
-        every = [stack.enter_context(each) for each in (*apart, *free)]
-        start = None  # when the first benchmark of this run began
+    # head gets the idler core, because budgets judge head alone
+    aside = machine.other_core(run.core)
+    own_suite = _with_own_suite(run.sides)
+    with (
+        WorkerPool(run.sides, aside, head_core=run.core, deadline=deadline) as apart,
+        WorkerPool(run.sides, None, deadline=deadline) as free,
+        WorkerPool(own_suite, aside, head_core=run.core, deadline=deadline) as own_apart,
+        WorkerPool(own_suite, None, deadline=deadline) as own_free,
+    ):
         for row in rows:
-            known = progress.rows.get(row.name)
-            if known or row.not_run or row.state == "gone" or row.benchmark.kind == MODULE:
-                seen.append(known or row)
-                if not known:
-                    progress.keep([row])
+            if row.state == "gone" or row.benchmark.kind == MODULE:
+                seen.append(row)
+                progress.keep([row])
                 continue
-            begun = time.monotonic()
-            start = start or begun
             # On several cores both sides would get in each other's way, so they run in turn.
-            pool, own = free if run.rules.cores_of(row.name) > 1 else apart
+            has_cores = run.rules.cores_of(row.name) > 1
+            pool, own = (free, own_free) if has_cores else (apart, own_apart)
             try:
                 pool.check_time()
                 say(f"running {row.name}")
                 found = _inspect(run, row, pool, time_identical=time_identical)
                 seen.append(_with_lost_work(run, found, pool, own))
             except TimeSpentError:
-                for each in every:
-                    each.close_all()  # one of them may still be at work
-                if begun == start < deadline:
-                    # It had all the time there is, so it would stop each later run, too.
-                    spent = f"it took over {deadline - begun:.0f} s, all that timing.run_s leaves"
-                    seen.append(row.with_problems({"head": spent}))
-                else:
-                    seen.append(dataclasses.replace(row, not_run=NotRun.TIME))
-                    continue
+                for each in (pool, own):
+                    each.close_all()  # one of its workers may still be at work
+                seen.append(dataclasses.replace(row, not_reached=True))
             progress.keep(seen[-1:])
-        for pool in every:
-            # A run that checks nothing could compare a package with itself.
-            pool.deadline = math.inf
-            _check_origins(pool, run.rules)
-            pool.close_all()
     return seen
 
 
@@ -161,6 +143,7 @@ def _run_in(benchmark: Benchmark, group: Sequence[Side], pool: WorkerPool) -> di
         elif isinstance(reply, protocol.Skipped):
             run = SideRun(skipped=reply.reason)
         else:
+            check_origin(side, reply.modules)  # again, for what was imported meanwhile
             files = reply.program
             run = SideRun(reply, read_program(files, side.root) if files else None)
         runs[side.name] = run
@@ -173,10 +156,8 @@ def _with_runs(row: Row, runs: Mapping[str, SideRun]) -> Row:
     head = runs.get("head", SideRun())
     if base.program and head.ran and not head.program:
         head = dataclasses.replace(head, problem=NO_PROGRAM_NOW)
-    problem = row.head.problem  # what discovery found
-    if problem:
-        head = dataclasses.replace(head, problem=head.problem or problem)
-    return dataclasses.replace(row, base=base, head=head)
+    found = dataclasses.replace(row, base=base, head=head)
+    return found.with_problems(row.problems)  # what discovery found
 
 
 def _what_is_same(run: Run, row: Row, pool: WorkerPool) -> Literal["", "code", "program"]:
@@ -222,7 +203,7 @@ def _are_alike(seconds: Sequence[float]) -> bool:
 
 
 def _timed_again(benchmark: Benchmark, pool: WorkerPool, target_s: float) -> list[float]:
-    """Time calls again, the sides in turn and on one core, and return the median of each side.
+    """Time calls again, the sides in turn and on head's core, and return the median of each side.
 
     If anything goes wrong here, return nothing. The row is timed then, and its pairs show the
     problem.
@@ -239,9 +220,8 @@ def _timed_again(benchmark: Benchmark, pool: WorkerPool, target_s: float) -> lis
 
 def _call_s(benchmark: Benchmark, side: Side, pool: WorkerPool, target_s: float) -> float | None:
     """Return the seconds of one of many calls, on the core of head; None if anything goes wrong."""
-    core = pool.cores["head"]
-    calibrate = protocol.Calibrate(*benchmark.target, target_s=target_s, core=core)
-    reply: Any = pool.ask_sides([side], calibrate, benchmark.timeout_s)[side.name]
+    calibrate = protocol.Calibrate(*benchmark.target, target_s=target_s, core=pool.cores["head"])
+    reply = pool.ask_sides([side], calibrate, benchmark.timeout_s)[side.name]
     if not isinstance(reply, protocol.Calibration):
         return None
     pool.ask_sides([side], protocol.Release(*benchmark.target), benchmark.timeout_s)
@@ -253,8 +233,7 @@ def _with_own_suite(sides: Sides) -> Sides:
     folder = sides.folder / "own"
     folder.mkdir(exist_ok=True)
     base = dataclasses.replace(sides.base, suite=sides.base_suite)
-    programs = f"../{sides.programs}"
-    return dataclasses.replace(sides, base=base, folder=folder, programs=programs)
+    return dataclasses.replace(sides, base=base, folder=folder)
 
 
 def _with_lost_work(run: Run, row: Row, pool: WorkerPool, own: WorkerPool) -> Row:
@@ -309,11 +288,3 @@ def _changes(row: Row, rules: Rules) -> tuple[Change, ...]:
     return tuple(
         dataclasses.replace(each, word=SAME) if is_clock[each.metric] else each for each in changes
     )
-
-
-def _check_origins(pool: WorkerPool, rules: Rules) -> None:
-    """Check again where imports came from, now including those made while benchmarks ran."""
-    for side in pool.live:
-        with contextlib.suppress(WorkerError):  # the row that broke a worker already reports it
-            found = pool.ask(side, protocol.Origins(), rules.timing.timeout_s)
-            check_origin(side, found.modules)

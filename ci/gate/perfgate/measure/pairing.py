@@ -173,13 +173,8 @@ class Session:
     def _opened(self, row: Row, num_tests: int) -> Open:
         first_s = sum(side.seconds or 0.0 for side in (row.base, row.head))
         evidence = Evidence(Plan.make(self.run.rules.limits_of(row.name), num_tests))
-        for pair in self.run.progress.pairs.get(row.name, ()):  # of an unfinished run
-            if not evidence.done:
-                evidence.add(pair)
         # Until a pair has been timed this is an estimate: preparing takes as long as sampling.
-        opened = Open(row, evidence, 2 * self.run.rules.timing.pair_s + first_s)
-        opened.timed_s = {name: [*row.timed_s.get(name, ())] for name in SIDES}
-        return opened
+        return Open(row, evidence, 2 * self.run.rules.timing.pair_s + first_s)
 
     def _run_pair(self, rows: Sequence[Open]) -> None:
         """Launch one pinned pair, and an unpinned one for the benchmarks of several cores."""

@@ -92,7 +92,7 @@ class Worker:
         place = sides.folder / f"exchange-{side.name}"
         folders = {"--suite": suite or side.suite, "--caches": sides.folder / f"caches-{side.name}"}
         folders |= {"--exchange": place, "--root": side.root, "--runner": RUNNER}
-        programs = programs or sides.folder / sides.programs
+        programs = programs or sides.folder / "programs"
         for folder in (folders["--caches"], place, programs):
             folder.mkdir(exist_ok=True)
         request_read, self._requests = os.pipe()
@@ -240,13 +240,8 @@ class WorkerPool:
         self.cores = {"base": core, "head": core if head_core is None else head_core}
         self._workers: dict[str, Worker] = {}
 
-    def ask(self, side: Side, request: Request[R], timeout_s: float) -> R:
-        """Send the worker of `side` a request and return its reply; see `receive`."""
-        self.send(side, request)
-        return self.receive(side, request, timeout_s)
-
-    def send(self, side: Side, request: Request[Any]) -> None:
-        """Send the worker of `side` a request. `receive` waits for its reply."""
+    def _send(self, side: Side, request: Request[Any]) -> None:
+        """Send the worker of `side` a request. `_receive` waits for its reply."""
         self.check_time()
         if side.name not in self._workers:
             empty = None
@@ -261,7 +256,7 @@ class WorkerPool:
             )
         self._workers[side.name].send(request)
 
-    def receive(self, side: Side, request: Request[R], timeout_s: float) -> R:
+    def _receive(self, side: Side, request: Request[R], timeout_s: float) -> R:
         """Return the reply to the last request that was sent to `side`.
 
         A lost worker is closed, and the next request starts another one.
@@ -303,10 +298,10 @@ class WorkerPool:
                 break
             for side in group:
                 core = self.cores[side.name] if request.core is None else request.core
-                self.send(side, dataclasses.replace(request, core=core))
+                self._send(side, dataclasses.replace(request, core=core))
             for side in group:
                 try:
-                    replies[side.name] = self.receive(side, request, timeout_s)
+                    replies[side.name] = self._receive(side, request, timeout_s)
                 except WorkerError as error:
                     replies[side.name] = error
         return replies

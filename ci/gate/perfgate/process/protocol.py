@@ -32,11 +32,6 @@ class Discover(Request["Suite"]):
 
 
 @dataclass(frozen=True)
-class Origins(Request["Modules"]):
-    """Tell where every module came from that has been imported so far."""
-
-
-@dataclass(frozen=True)
 class Target(Request[R]):
     """A request about one benchmark with one set of parameters.
 
@@ -122,13 +117,6 @@ class Suite:
 
 
 @dataclass(frozen=True)
-class Modules:
-    """Where every top-level module came from."""
-
-    modules: dict[str, str]
-
-
-@dataclass(frozen=True)
 class ProgramFiles:
     """The texts of a benchmark's compiled program, and facts about it.
 
@@ -136,7 +124,7 @@ class ProgramFiles:
         lowered: file of the StableHLO; None if the suite offers none.
         optimised: file of the optimised HLO; None if there is none.
         context: everything else that decides what the program does: versions, flags, devices.
-        executable: bytes and operations that the compiled object reports.
+        executable: the bytes that the compiled object reports.
         timed_is_program: whether the suite says that the timed work is this program alone.
     """
 
@@ -173,6 +161,7 @@ class FirstRun:
         numbers: what else was measured, by the name of the metric.
         program: None if its class offers none.
         footprint: the part of the checkout that it used.
+        modules: where every top-level module came from, so far.
     """
 
     seconds: float | None = None
@@ -180,6 +169,7 @@ class FirstRun:
     numbers: dict[str, float] = dataclasses.field(default_factory=dict)
     program: ProgramFiles | None = None
     footprint: Footprint | None = None
+    modules: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -248,10 +238,8 @@ class Failed:
     is_fatal: bool = False
 
 
-Reply = Suite | Modules | FirstRun | Seconds | Calibration | Calls | Released | Skipped | Failed
-REQUESTS = {
-    each.__name__: each for each in (Discover, Origins, Inspect, Watch, Calibrate, Sample, Release)
-}
+Reply = Suite | FirstRun | Seconds | Calibration | Calls | Released | Skipped | Failed
+REQUESTS = {each.__name__: each for each in (Discover, Inspect, Watch, Calibrate, Sample, Release)}
 
 
 def encode(message: Any, number: int) -> bytes:

@@ -47,6 +47,7 @@ def _row_json(judged: Judged, result: Result) -> dict[str, Any]:
         "outcome": judged.outcome.name.lower(),
         "reasons": judged.reasons,
         "changes": [dataclasses.asdict(each) | {"ratio": each.ratio} for each in row.changes],
+        "value_on_head": row.value_on_head,
         "seconds": {side: row.seconds_of(side) for side in SIDES},
         "programs": {side: program.identity for side, program in row.programs.items()},
         "reproduce": command(row, result),

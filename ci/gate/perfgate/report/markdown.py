@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from perfgate.metrics import describe_change, number
 from perfgate.report.result import Result
-from perfgate.rows import MODULE, Judged, NotRun, Outcome, Row
+from perfgate.rows import MODULE, Judged, Outcome, Row
 from perfgate.verdict import BROKEN_BEFORE
 
 _MOST_NAMES = 10  # names listed before "and N more"
@@ -24,7 +24,7 @@ def markdown(result: Result) -> str:
         f"# {result.headline}",
         f"Base `{result.base[:12]}` (merge base), head `{head}`.",
     ]
-    rows = [row for row in result.rows if row.row.not_run is not NotRun.TIME]
+    rows = [row for row in result.rows if not row.row.not_reached]
     undecided = {Outcome.UNMEASURED, Outcome.UNDECIDED}
     for title, found in (
         ("What got worse", [row for row in rows if row.outcome is Outcome.FAILED]),
@@ -82,14 +82,19 @@ def _program_difference(row: Row) -> list[str]:
 
 
 def measured(row: Row) -> str:
-    """Return the ratio with its interval, or the change of a value that isn't timed."""
+    """Return the ratio with its interval, the change of a value, or a value that only head has."""
     if row.evidence is not None and row.evidence.num_pairs > 1:
         ratio, low, high = row.evidence.ratio()
         if math.isinf(high):
             return f"{ratio:.3f} (too few pairs for an interval)"
         return f"{ratio:.3f} ({low:.3f} to {high:.3f})"
     values = [change for change in row.changes if change.metric == row.benchmark.metric]
-    return describe_change(values[0]) if values else ""
+    if values:
+        return describe_change(values[0])
+    value = row.value_on_head
+    if row.base.ran or value is None:
+        return ""
+    return f"{number(value)} {row.benchmark.unit}, on head alone"
 
 
 def _finds(row: Row) -> str:
@@ -100,6 +105,8 @@ def _finds(row: Row) -> str:
 
 
 def _table(result: Result) -> list[str]:
+    if result.only_documentation:
+        return []
     lines = ["| benchmark | verdict | head / base | finds |", "|---|---|---|---|"]
     for row in sorted(result.rows, key=lambda row: (-row.outcome, row.name)):
         name = row.name.replace("|", "\\|")
@@ -134,12 +141,12 @@ def _unseen(result: Result) -> list[str]:
     parts = []
     identical = [row.name for row in result.rows if row.row.same and row.row.benchmark.is_timed]
     open_rows = [row.name for row in result.rows if row.outcome is Outcome.OPEN]
-    only_documentation = result.not_run(NotRun.DOCUMENTATION)
+    zeros = [row.name for row in result.rows if row.row.tracks_nothing]
     lines = [
         *_enumerated("this change also alters how it is measured", result.coverage.measures),
         *_enumerated(
-            "not reached before the run ended; repeat the command to continue",
-            result.not_run(NotRun.TIME),
+            "not reached before the run ended; run fewer at once with --bench, or raise run_s",
+            result.not_reached,
         ),
         *_enumerated(
             f"none of the benchmarks whose imports are known ({result.coverage.num_known} of "
@@ -149,7 +156,7 @@ def _unseen(result: Result) -> list[str]:
         *_enumerated(
             "undecided, but none of them looks slower; give more time with --budget", open_rows
         ),
-        *_enumerated("not run, since only documentation differs", only_documentation),
+        *_enumerated("tracked 0 on both sides in every run, so a change would not show", zeros),
         *_enumerated("not timed, since both sides run the same program or code", identical),
     ]
     if lines:

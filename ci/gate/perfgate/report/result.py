@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from perfgate.budgets import UNKNOWN, BudgetFinding
 from perfgate.config import Rules, find_rules
-from perfgate.rows import Judged, NotRun, Outcome, Row
+from perfgate.rows import Judged, Outcome, Row
 from perfgate.source.changes import has_same_bytes
 from perfgate.source.sides import Sides
 from perfgate.verdict import BROKEN_BEFORE
@@ -65,6 +65,7 @@ class Result:
         machine: facts about it.
         notes: what the run could not control.
         timing: whether anything was timed.
+        only_documentation: whether no benchmark was run, because only documentation differs.
         pairs: how many pairs were launched.
         elapsed_s: seconds of the whole run.
         seed: the seed of every random order.
@@ -81,6 +82,7 @@ class Result:
     machine: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
     timing: bool = True
+    only_documentation: bool = False
     pairs: int = 0
     elapsed_s: float = 0.0
     seed: int = 0
@@ -95,16 +97,12 @@ class Result:
         measured = outcomes - {Outcome.NEUTRAL, Outcome.OPEN} or any(
             row.verdict == "not timed" for row in self.rows
         )
-        return 3 if unknown or not measured else 0
+        return 3 if unknown or not (measured or self.only_documentation) else 0
 
     @property
-    def only_documentation(self) -> bool:
-        """Whether no benchmark was run, because only documentation differs."""
-        return bool(self.rows) and len(self.not_run(NotRun.DOCUMENTATION)) == len(self.rows)
-
-    def not_run(self, why: NotRun) -> list[str]:
-        """Return the names of the rows that were not run for this reason."""
-        return [each.name for each in self.rows if each.row.not_run is why]
+    def not_reached(self) -> list[str]:
+        """The names of the rows that the end of the run cut off."""
+        return [each.name for each in self.rows if each.row.not_reached]
 
     def count_budgets(self, *words: str) -> int:
         """Return how many budgets have one of these results."""
@@ -113,7 +111,7 @@ class Result:
     @property
     def headline(self) -> str:
         """The verdict in one sentence."""
-        not_reached = self.not_run(NotRun.TIME)
+        not_reached = self.not_reached
         count = Counter(row.outcome for row in self.rows if row.name not in not_reached)
         missed = self.count_budgets("missed")
         unknown = self.count_budgets(*UNKNOWN)

@@ -1,5 +1,6 @@
 """Decide whether both sides can share an environment, and build one for each if they can't."""
 
+import functools
 import os
 import subprocess
 from collections.abc import Sequence
@@ -12,7 +13,6 @@ from perfgate.errors import PreparationError, UsageError
 from perfgate.files import read_toml
 from perfgate.process.reaper import reaper
 from perfgate.source.asv_config import SuiteConfig, read_config
-from perfgate.source.installed import describe_python
 
 _OLDEST = (3, 11)  # for a worker
 _BUILD_FILES = ("Cargo.toml", "meson.build", "CMakeLists.txt")
@@ -85,20 +85,23 @@ def _is_compiled(package: Path) -> bool:
     return any(next(folder.rglob(pattern), None) for folder in folders for pattern in _COMPILED)
 
 
-def check_python(python: str) -> None:
-    """Check that an interpreter can run a worker.
+@functools.cache
+def python_version(python: str) -> str:
+    """Return the version of a Python that can run a worker.
 
     Raises:
         UsageError: it is too old, or no Python.
     """
+    program = "import platform; print(platform.python_version())"
     try:
-        version = describe_python(python)["version"]
-    except (OSError, ValueError) as error:
+        version = subprocess.check_output([python, "-c", program], text=True).strip()
+    except (OSError, subprocess.CalledProcessError) as error:
         raise UsageError(f"--python {python} does not run as a Python: {error}.") from None
     if tuple(map(int, version.split(".")[:2])) < _OLDEST:
         raise UsageError(
             f"--python {python} is Python {version}, but benchmarks run in Python 3.11 or newer."
         )
+    return version
 
 
 def build_environment(place: Path, package: Path, config: SuiteConfig) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from perfgate.errors import UsageError
 from perfgate.source.asv_config import SuiteConfig, read_config
 from perfgate.source.changes import changed_code, changed_python, only_pages_differ
-from perfgate.source.environments import build_environment, check_python, why_built
+from perfgate.source.environments import build_environment, python_version, why_built
 from perfgate.source.git import WORKING_TREE, commit_of, git, list_files, merge_base, submodules
 from perfgate.source.layout import (
     generated_modules,
@@ -90,7 +90,6 @@ class Sides:
         changed_suite: the files of the suite in which head's differs from the base's own.
             Comments and layout don't count.
         only_documentation: whether the two differ in documentation only.
-        programs: the folder of compiled programs that workers load from.
         notes: sentences about settings of the repository that were not followed.
         is_pytest: whether the suite consists of tests that use pytest-benchmark's fixture.
     """
@@ -104,7 +103,6 @@ class Sides:
     changed_code: Sequence[PurePosixPath] = ()
     changed_suite: Sequence[str] = ()
     only_documentation: bool = False
-    programs: str = "programs"
     notes: tuple[str, ...] = ()
     is_pytest: bool = False
 
@@ -151,7 +149,7 @@ def checked_out(
             f"there is no {config_file}; name the suite's asv.conf.json with --suite-config, or a "
             "folder of tests with --pytest-benchmark."
         )
-    check_python(python)
+    python_version(python)  # it must run a worker
     place = (tests or config_file).resolve()
     root = Path(git("rev-parse", "--show-toplevel", cwd=place if tests else place.parent))
     location = place.relative_to(root)
@@ -169,7 +167,7 @@ def checked_out(
                 head_root = _worktree(stack, root, folder / "head", head_commit)
             if suite is not None:
                 source = _worktree(stack, root, folder / "suite", suite)
-                _share_suite(root, source, (base_root, head_root), location)
+                _share_suite(source, (base_root, head_root), location)
             checkouts = {"base": (base_root, base_commit), "head": (head_root, head_commit)}
             is_pytest = tests is not None
             yield _made_ready(folder, root, checkouts, location, python, is_pytest=is_pytest)
@@ -249,10 +247,10 @@ def _made_ready(
     roots = [place for place, _ in checkouts.values()]
     base_root, head_root = roots
     if is_pytest:
-        notes = []
         config = SuiteConfig(Path(), location, matrix={"req": {"pytest-benchmark": [""]}})
     else:
-        notes = _share_config(root, roots, location)
+        if not (head_root / location).is_file():
+            raise UsageError(f"head has no {location}; commit it.")
         config = read_config(head_root / location, head_root)
     config = dataclasses.replace(config, python=python)
     suite = suite_of(config, location)
@@ -265,7 +263,7 @@ def _made_ready(
     changed = changed_python(base_suite, head_root / suite)
     changed_suite = [(suite / path).as_posix() for path in changed]
     versions, generated = generated_modules(root, config.package_dir, suite)
-    notes += _share_versions(root, roots, versions)
+    notes = _share_versions(root, roots, versions)
     reason = why_built(base_root, head_root, config, location)
     if not reason and generated:
         reason = f"a build makes {generated[0]}, which git ignores"
@@ -299,19 +297,8 @@ def _made_ready(
     )
 
 
-def _share_config(root: Path, roots: Sequence[Path], location: Path) -> list[str]:
-    """Give both sides the working tree's configuration if head has none."""
-    if (roots[1] / location).is_file():
-        return []
-    for place in roots:
-        if not (place / location).exists():
-            _copy(location, root, place)
-    return [f"{location} is not part of head; both sides used the one in your working tree."]
-
-
-def _share_suite(root: Path, source: Path, roots: Sequence[Path], location: Path) -> None:
+def _share_suite(source: Path, roots: Sequence[Path], location: Path) -> None:
     """Give both sides the suite and the configuration of another checkout."""
-    _share_config(root, (source, source), location)
     suite = suite_of(read_config(source / location, source), location)
     for place in roots:
         _copy(location, source, place)

@@ -6,9 +6,8 @@ from pathlib import Path
 from perfgate.errors import UsageError
 from perfgate.source.asv_config import KINDS, SuiteConfig
 from perfgate.source.changes import has_same_bytes
-from perfgate.source.environments import read_requirements, requirement_files
+from perfgate.source.environments import python_version, read_requirements, requirement_files
 from perfgate.source.git import git
-from perfgate.source.installed import describe_python
 
 _LOCKS = ("poetry.lock", "pdm.lock", "pylock.toml", "Pipfile.lock", "environment.yml")
 # what asv builds and installs with, besides the matrix
@@ -37,7 +36,7 @@ def unfollowed(root: Path, roots: Sequence[Path], config: SuiteConfig) -> list[s
     _refuse_other_repository(root, config)
     notes = []
     pythons = config.settings.get("pythons") or []
-    running = describe_python(config.python)["version"]
+    running = python_version(config.python)
     if any(not f"{running}.".startswith(f"{each}.") for each in pythons):
         wanted = ", ".join(map(str, pythons))
         notes.append(f"pythons in asv.conf.json ({wanted}): only Python {running} was used.")

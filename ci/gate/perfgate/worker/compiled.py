@@ -26,7 +26,7 @@ def split_stages(offered: Any) -> tuple[Any, Any]:
 
 
 def numbers_of(compiled: Any) -> dict[str, float]:
-    """Return the bytes and operations that a compiled object reports, if any."""
+    """Return the bytes that a compiled object reports, if any."""
     numbers: dict[str, float] = {}
     memory = compiled.memory_analysis() if hasattr(compiled, "memory_analysis") else None
     for kind in ("argument", "output", "temp", "alias", "generated_code"):
@@ -36,9 +36,8 @@ def numbers_of(compiled: Any) -> dict[str, float]:
     costs = (compiled.cost_analysis() if hasattr(compiled, "cost_analysis") else None) or {}
     # Older versions of jax return a list of them.
     costs = costs[0] if isinstance(costs, list) else costs
-    for key, name in (("bytes accessed", "bytes_accessed"), ("flops", "flops_estimate")):
-        if key in costs:
-            numbers[name] = float(costs[key])
+    if "bytes accessed" in costs:
+        numbers["bytes_accessed"] = float(costs["bytes accessed"])
     return numbers
 
 

@@ -43,7 +43,8 @@ def inspect(suite: LoadedSuite, target: protocol.Inspect) -> protocol.FirstRun |
         numbers["cpu_instructions"] = float(instructions.count)
     program = _program(benchmark, suite.exchange, target.row)
     suite.release(target.row)  # which may import something too
-    return protocol.FirstRun(seconds, None, numbers, program, suite.footprint())
+    used = suite.footprint(), listing.loaded_from()
+    return protocol.FirstRun(seconds, None, numbers, program, *used)
 
 
 def _value(suite: LoadedSuite, benchmark: Any) -> protocol.FirstRun | protocol.Skipped:
@@ -57,7 +58,8 @@ def _value(suite: LoadedSuite, benchmark: Any) -> protocol.FirstRun | protocol.S
         raise TypeError(f"the benchmark returned {type(value).__name__}, which is not a number")
     if math.isinf(value):
         raise ValueError(f"the benchmark returned {value}, which can't be compared")
-    return protocol.FirstRun(value=float(value), footprint=suite.footprint())
+    used = suite.footprint(), listing.loaded_from()
+    return protocol.FirstRun(None, float(value), {}, None, *used)
 
 
 def _peak_bytes() -> int | None:

@@ -118,7 +118,6 @@ def _watch(suite: LoadedSuite, request: protocol.Watch) -> protocol.Calls:
 
 _ANSWERS: dict[type, Callable[[LoadedSuite, Any], protocol.Reply]] = {
     protocol.Discover: lambda suite, _: suite.listed(),
-    protocol.Origins: lambda suite, _: protocol.Modules(listing.loaded_from()),
     protocol.Inspect: first_run.inspect,
     protocol.Watch: _watch,
     protocol.Calibrate: lambda suite, it: sampling.calibrate(suite.prepare(it), it.target_s),

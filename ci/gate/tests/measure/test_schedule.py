@@ -37,8 +37,8 @@ def test_the_most_suspicious_rows_are_timed_first(left_s, names):
 
 
 def test_a_row_that_was_begun_is_not_dropped_before_its_first_look():
-    first_calls = [SideRun(FirstRun(seconds)) for seconds in (1.0, 1.2)]
-    row = Row(Benchmark("time_it", "time_it", None, "time", 60.0), "both", None, *first_calls)
+    base, head = (SideRun(FirstRun(seconds)) for seconds in (1.0, 1.2))
+    row = Row(Benchmark("time_it", "time_it", None, "time", 60.0), base=base, head=head)
     timed = Open(row, Evidence(Plan.make(Verdicts().limits, 4)), 1.0)
     before = timed.suspicion
     for pair in (-0.01, -0.011, -0.012):

@@ -42,15 +42,6 @@ def test_a_lock_of_uv_holds_the_versions_where_uv_is_there(repository, fake_uv):
 # --- settings -------------------------------------------------------------------------------------
 
 
-def test_a_configuration_that_git_ignores_serves_both_sides(repository):
-    repository.git("rm", "--quiet", "--cached", "asv.conf.json")
-    repository.write(".gitignore", ".asv/\n__pycache__/\nasv.conf.json\n")
-    repository.commit("ignore it")
-    assert "asv.conf.json is not part of head; both sides used the one in" in str(
-        notes_of(repository)
-    )
-
-
 @pytest.mark.parametrize("folder", [".", "smallsum", "benchmarks/.."])
 def test_a_suite_that_holds_the_package_is_refused(repository, folder):
     settings(repository, benchmark_dir=folder)
