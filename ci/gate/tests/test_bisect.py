@@ -75,7 +75,7 @@ def test_a_slowdown_is_found_by_timing(repository):
     done = find(repository, CACHED, start, "main")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"found {made[3][:12]} change 4" in done.stdout
-    assert "slower; timed, for its program is unknown" in done.stdout
+    assert f"visited {made[3][:12]} change 4: slower 1" in done.stdout
 
 
 @pytest.mark.long
