@@ -10,6 +10,7 @@ decided.
 import argparse
 import dataclasses
 import math
+import os
 import random
 import sys
 import time
@@ -49,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     """Compare both sides, write the report and return the exit code."""
     start = time.monotonic()
     _make_output(options.output)
-    load = machine.load_average()  # before the gate itself does any work
+    load, _, _ = os.getloadavg()  # before the gate itself does any work
     core = machine.pick_core()
     place = (options.suite_config, options.base, options.head, options.pytest_benchmark)
     with checked_out(*place, python=options.python) as sides:
@@ -169,14 +170,14 @@ def _is_to_time(row: Row) -> bool:
     return row.benchmark.is_timed and row.is_comparable and not row.same
 
 
-def _notes(sides: Sides, load: float | None, core: int | None) -> list[str]:
+def _notes(sides: Sides, load: float, core: int | None) -> list[str]:
     """Return a sentence for each thing that a reader of the numbers should know."""
     notes = [*sides.notes]
     if sides.base.commit == sides.head.commit:
         notes.append("Base and head are the same commit, so this run only measures noise.")
     if core is None:
         notes.append("Processes can't be pinned to a core here, which makes timings much noisier.")
-    if load is not None and load > 0.5:
+    if load > 0.5:
         notes.append(f"The 1-minute load average was {load:.1f} when the run began.")
     return notes
 

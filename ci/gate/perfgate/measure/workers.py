@@ -107,7 +107,7 @@ class Worker:
                 start_new_session=True,
                 cwd=place,
             )
-        reaper().add_group(self._process.pid)
+        reaper().watch(self._process.pid)
         os.close(request_read)
         os.close(reply_write)
 
@@ -193,7 +193,7 @@ class Worker:
         # macOS refuses to signal a group in which every process has ended
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        reaper().drop_group(self._process.pid)
+        reaper().watch(-self._process.pid)
         self._process.wait()
         with contextlib.suppress(OSError):
             self._log.unlink()
