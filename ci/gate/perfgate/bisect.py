@@ -255,9 +255,8 @@ def _compare_time(run: Run, row: Row) -> tuple[bool | None, str, Row]:
     if row.problems or row.evidence is None or row.evidence.verdict == UNDECIDED:
         undecided = "undecided: this noise needs more pairs or a longer timing.budget_s"
         return None, _why_unknown(row) or undecided, row
-    program = "its program differs" if row.head.program else "its program is unknown"
     is_worse = row.evidence.verdict != NOT_SLOWER
-    return is_worse, f"{'slower' if is_worse else 'not slower'}; timed, for {program}", row
+    return is_worse, "slower" if is_worse else "not slower", row
 
 
 def _why_unknown(row: Row) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from perfgate import __version__
 from perfgate.errors import UsageError, closest
-from perfgate.options import DEFAULT_OUTPUT, Parser, Shard, add_python, add_suite_config, guarded
+from perfgate.options import DEFAULT_OUTPUT, Parser, add_python, add_suite_config, guarded
 from perfgate.source.git import WORKING_TREE
 
 COMMANDS = {
@@ -94,7 +94,7 @@ def _parser() -> Parser:
     )
     parser.add_argument(
         "--shard",
-        default=Shard(1, 1),
+        default=(1, 1),
         type=_shard,
         metavar="K/N",
         help="run only the K-th of N parts of the benchmarks, to spread a run over N machines",
@@ -160,12 +160,12 @@ def _regex(text: str) -> str:
     return text
 
 
-def _shard(text: str) -> Shard:
+def _shard(text: str) -> tuple[int, int]:
     number, slash, count = text.partition("/")
     is_pair = slash and number.isdecimal() and count.isdecimal()
     if not is_pair or not 1 <= int(number) <= int(count):
         raise argparse.ArgumentTypeError(f"must be K/N such as 2/8, but got {text!r}")
-    return Shard(int(number), int(count))
+    return int(number), int(count)
 
 
 def _seconds(text: str) -> float:

@@ -10,6 +10,7 @@ decided.
 import argparse
 import dataclasses
 import math
+import os
 import random
 import sys
 import time
@@ -49,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     """Compare both sides, write the report and return the exit code."""
     start = time.monotonic()
     _make_output(options.output)
-    load = machine.load_average()  # before the gate itself does any work
+    load, _, _ = os.getloadavg()  # before the gate itself does any work
     core = machine.pick_core()
     place = (options.suite_config, options.base, options.head, options.pytest_benchmark)
     with checked_out(*place, python=options.python) as sides:
@@ -66,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
             """Write the report on the run so far. What was not reached says so."""
             missing = {row.name: dataclasses.replace(row, not_reached=True) for row in rows}
             found = list((missing | progress.rows).values())
-            is_part = bool(options.bench) or options.shard.count > 1 or only_documentation
+            is_part = bool(options.bench) or options.shard != (1, 1) or only_documentation
             result = Result(
                 rows=[judge(row, rules, timing=options.timing) for row in found],
                 budgets=check_budgets(found, rules, is_part=is_part, timing=options.timing),
@@ -109,12 +110,13 @@ def _selected(rows: Sequence[Row], options: argparse.Namespace) -> list[Row]:
         raise UsageError(f"--bench {options.bench!r} matches no benchmark of either side.")
     if not rows and tests:
         raise UsageError(f"no test in {tests} uses the fixture `benchmark`.")
-    names = options.shard.take(row.name for row in rows)
-    selected = [row for row in rows if row.name in names]
-    if rows and not selected:
-        shard = f"{options.shard.number}/{options.shard.count}"
-        raise UsageError(f"--shard {shard} holds no benchmark: there are {len(rows)} in all.")
-    return selected
+    number, count = options.shard
+    names = set(sorted(row.name for row in rows)[number - 1 :: count])
+    if rows and not names:
+        raise UsageError(
+            f"--shard {number}/{count} holds no benchmark: there are {len(rows)} in all."
+        )
+    return [row for row in rows if row.name in names]
 
 
 def first_runs_s(timing: Timing) -> float:
@@ -150,7 +152,7 @@ def _measure(whole: Run, rows: Sequence[Row], options: argparse.Namespace, start
     names = {row.name for row in rows if options.timing and _is_to_time(row)}
     num_tests = len(names) + sum(len(tested_changes(row, whole.rules)) for row in rows)
     # The other shards test the same change, so they share the error too.
-    num_tests *= options.shard.count
+    num_tests *= options.shard[1]
     # Fresh processes take seconds each. Without a limit they would leave no time for timing.
     progress.deadline = now + (_CONFIRMATION_SHARE if names else 1.0) * budget_s
     confirmed = confirm(whole, rows, num_tests)
@@ -168,14 +170,14 @@ def _is_to_time(row: Row) -> bool:
     return row.benchmark.is_timed and row.is_comparable and not row.same
 
 
-def _notes(sides: Sides, load: float | None, core: int | None) -> list[str]:
+def _notes(sides: Sides, load: float, core: int | None) -> list[str]:
     """Return a sentence for each thing that a reader of the numbers should know."""
     notes = [*sides.notes]
     if sides.base.commit == sides.head.commit:
         notes.append("Base and head are the same commit, so this run only measures noise.")
     if core is None:
         notes.append("Processes can't be pinned to a core here, which makes timings much noisier.")
-    if load is not None and load > 0.5:
+    if load > 0.5:
         notes.append(f"The 1-minute load average was {load:.1f} when the run began.")
     return notes
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -107,12 +107,8 @@ def normalise_hlo(text: str) -> str:
     text = _METADATA.sub("", _HLO_TABLES.sub("", text))
     text = re.sub(r"^HloModule [^,\n]+", "HloModule", text)
     text = _HLO_PARAMETER.sub("", text)
-    return _HLO_NAME.sub(_numbered(), text)
-
-
-def _numbered() -> Callable[[re.Match[str]], str]:
     numbers: dict[str, int] = {}
-    return lambda match: f"%{numbers.setdefault(match[0], len(numbers))}"
+    return _HLO_NAME.sub(lambda match: f"%{numbers.setdefault(match[0], len(numbers))}", text)
 
 
 def count_operations(hlo: str) -> dict[str, float]:

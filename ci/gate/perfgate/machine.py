@@ -47,16 +47,7 @@ def describe() -> dict[str, str]:
         "cpu": _cpu_model(),
         "cores": str(os.cpu_count() or "unknown"),
         "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
     }
-
-
-def load_average() -> float | None:
-    """Return how many processes wanted a core in the last minute, on average; None if unknown."""
-    try:
-        return os.getloadavg()[0]
-    except OSError:
-        return None
 
 
 def _cpu_model() -> str:

@@ -6,8 +6,7 @@ import shutil
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,18 +16,6 @@ DEFAULT_OUTPUT = Path(".asv/gate")
 # Windows has no SIGHUP. This module must still load there, to say that the gate needs Linux.
 _STOPPING = ("SIGINT", "SIGTERM", "SIGHUP")
 STOPPING = tuple(getattr(signal, name) for name in _STOPPING if hasattr(signal, name))
-
-
-@dataclass(frozen=True)
-class Shard:
-    """One of `count` parts of a run; `number` counts from 1."""
-
-    number: int
-    count: int
-
-    def take(self, names: Iterable[str]) -> set[str]:
-        """Return every `count`-th of the names in alphabetical order."""
-        return set(sorted(names)[self.number - 1 :: self.count])
 
 
 class Parser(argparse.ArgumentParser):

@@ -223,19 +223,13 @@ class Row:
         ran = self.head.ran
         return ran and (ran.seconds if self.benchmark.is_timed else ran.value)
 
-    def with_side(self, name: str, side: SideRun) -> Self:
-        """Return a copy with another run of one side."""
-        if name == "base":
-            return dataclasses.replace(self, base=side)
-        return dataclasses.replace(self, head=side)
-
     def with_problems(self, problems: Mapping[str, str]) -> Self:
         """Return a copy with more problems. A side keeps the problem that it already has."""
-        row = self
-        for name, problem in problems.items():
-            side = row.sides[name]
-            row = row.with_side(name, dataclasses.replace(side, problem=side.problem or problem))
-        return row
+        sides = {
+            name: dataclasses.replace(side, problem=side.problem or problems.get(name, ""))
+            for name, side in self.sides.items()
+        }
+        return dataclasses.replace(self, **sides)
 
 
 @dataclass(frozen=True)

@@ -81,10 +81,10 @@ def _judge_time(row: Row, rules: Rules, *, timing: bool) -> Judged:
         verb = "use" if row.same == "code" else "run"
         reason = f"both sides {verb} the same {row.same}, so it can't have got slower"
         return Judged(row, f"same {row.same}", Outcome.PASSED, (reason,))
-    if row.benchmark.is_timed and not timing:
-        return Judged(row, "not timed", Outcome.NEUTRAL)
-    if not row.benchmark.is_timed:
-        return Judged(row, "same", Outcome.PASSED)
+    if not (timing and row.benchmark.is_timed):
+        is_left_out = row.benchmark.is_timed
+        word, outcome = ("not timed", Outcome.NEUTRAL) if is_left_out else ("same", Outcome.PASSED)
+        return Judged(row, word, outcome)
     evidence = row.evidence
     if evidence is None or evidence.verdict == UNDECIDED:
         pairs = evidence.num_pairs if evidence else 0
@@ -97,7 +97,15 @@ def _judge_time(row: Row, rules: Rules, *, timing: bool) -> Judged:
             reason = f"the run ended before it was timed; {_MORE_TIME}"
         outcome = _undecided(rules, looks_worse=looks_slower)
         return Judged(row, "undecided", outcome, (reason,))
-    return _judge_evidence(row, evidence, rules)
+    if evidence.verdict != SLOWER:
+        verdict = "faster" if evidence.is_faster() else "not slower"
+        return Judged(row, verdict, Outcome.PASSED)
+    _, low, _ = evidence.ratio()
+    entry = rules.acceptance(row.name, "time")
+    if entry and low <= entry.ratio:
+        accepted = f"accepted up to {entry.ratio:g} times until {entry.expires}: {entry.reason}"
+        return Judged(row, "slower, accepted", Outcome.WARNED, (accepted,))
+    return Judged(row, "slower", Outcome.FAILED)
 
 
 def _looks_slower(evidence: Evidence, rules: Rules, row: str) -> bool:
@@ -111,18 +119,6 @@ def _undecided(rules: Rules, *, looks_worse: bool) -> Outcome:
     if rules.verdict.undecided == "suspected" and not looks_worse:
         return Outcome.OPEN
     return Outcome.WARNED if rules.verdict.undecided == "warn" else Outcome.UNDECIDED
-
-
-def _judge_evidence(row: Row, evidence: Evidence, rules: Rules) -> Judged:
-    if evidence.verdict != SLOWER:
-        verdict = "faster" if evidence.is_faster() else "not slower"
-        return Judged(row, verdict, Outcome.PASSED)
-    _, low, _ = evidence.ratio()
-    entry = rules.acceptance(row.name, "time")
-    if entry and low <= entry.ratio:
-        accepted = f"accepted up to {entry.ratio:g} times until {entry.expires}: {entry.reason}"
-        return Judged(row, "slower, accepted", Outcome.WARNED, (accepted,))
-    return Judged(row, "slower", Outcome.FAILED)
 
 
 def _judge_changes(row: Row, opinion: Judged, rules: Rules) -> Judged:

@@ -76,24 +76,15 @@ METRIC = "[[metric]]\nname = 'x'\nworse = 'more'\n"
     ("text", "expected"),
     [
         ("verdict", "is not valid TOML"),
-        ("verdict = 3", "verdict: Input should be a dictionary or an instance of Verdicts"),
         ("[verdict]\nfail_ration = 1", "verdict.fail_ration: Unexpected keyword argument"),
         ("[verdict]\nfail_ratio = 1.1", "verdict fail_ratio must be at least 1"),
-        ("[verdict]\nfail_ratio = 'x'", "verdict.fail_ratio: Input should be a valid number"),
         ("[verdict]\nfail_ratio = true", "valid number, but got True."),
-        ("[verdict]\nfail_ratio = nan", "verdict.fail_ratio: Input should be a finite number"),
-        ("[verdict]\nundecided = 'ignore'", "should be 'stop', 'suspected' or 'warn'"),
         ("[verdict]\nlooks = [6, 4]", "must be a rising list"),
-        ("[verdict]\nmiss_beta = 1", "verdict.miss_beta: Input should be less than 1, but got 1"),
         ("[timing]\nbudget_s = -1", "budget_s: Input should be greater than or equal to 0, but"),
-        ("metric = 3", "metric: Input should be a valid tuple, but got 3."),
         ("[[metric]]\nname = 'x'", "metric.0.worse: Field required"),
-        ("[[metric]]\nname = 3\nworse = 'more'", "metric.0.name: Input should be a valid string"),
         ("[[metric]]\nname = 'time'\nworse = 'more'", "use [[slowdown]] instead of [[metric]]"),
         (f"{METRIC}benchmark = '('", "is not a valid regular expression"),
-        (f"{METRIC}clock = 1", "clock: Input should be a valid boolean, but got 1"),
         ("[[slowdown]]\nbenchmark = 'x'\nfail_ratio = 1.2\npass_ratio = 1.1", "slowdown.0 fail"),
-        ("[[cores]]\nbenchmark = 'x'\ncores = 1.5", "cores: Input should be a valid integer"),
         ("[[accepted]]\nbenchmark = 'x'", "accepted regressions belong in accepted.toml"),
     ],
 )
@@ -103,16 +94,11 @@ def test_a_mistake_in_the_rules_gets_one_sentence(tmp_path, text, expected):
     assert expected in str(caught.value)
 
 
-def nested(file):
-    file.write_text("[" * 400_000)
-
-
-@pytest.mark.parametrize("make", [nested, os.mkfifo])
-def test_a_file_that_would_fill_the_memory_or_hang_is_refused(tmp_path, make):
-    make(tmp_path / "gate.toml")
+def test_a_pipe_in_place_of_a_file_is_refused(tmp_path):
+    for name in ("gate.toml", "asv.conf.json"):
+        os.mkfifo(tmp_path / name)
     with pytest.raises(UsageError, match=r"gate\.toml"):
         read_rules(tmp_path / "gate.toml", tmp_path / "accepted.toml")
-    make(tmp_path / "asv.conf.json")
     with pytest.raises(UsageError, match=r"asv\.conf\.json"):
         read_config(tmp_path / "asv.conf.json", tmp_path)
 
@@ -122,9 +108,7 @@ def test_a_file_that_would_fill_the_memory_or_hang_is_refused(tmp_path, make):
     [
         "{",
         '{"benchmark_dir": 3}',
-        '{"matrix": [1]}',
         '{"matrix": {"req": [1]}}',
-        '{"matrix": {"env": 5}}',
         '{"default_benchmark_timeout": "x"}',
         '{"default_benchmark_timeout": NaN}',
     ],
@@ -283,7 +267,7 @@ def test_a_first_call_that_compiles_more_programs_is_worse_if_it_takes_longer(
     row = timed(*SAME, compilations=1.0, compile_s=1.0)
     more = {"compilations": float(head), "compile_s": compile_s}
     compiled = replace(row.head, ran=FirstRun(0.2, numbers=more))
-    assert judged(row.with_side("head", compiled), DEFAULTS).verdict == verdict
+    assert judged(replace(row, head=compiled), DEFAULTS).verdict == verdict
 
 
 JUST_SLOWER = (0.012, 0.013, 0.011, 0.012, 0.0125, 0.0115)  # surely slower, and yet let pass

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from perfgate.config import CHANGED, SAME, UNSURE, WORSE, Direction, MetricRule, Rules
 from perfgate.measure.inspection import inspect_afresh
 from perfgate.measure.progress import Run, say
-from perfgate.measure.workers import SKIPPED_NOW, TimeSpentError
+from perfgate.measure.workers import TimeSpentError
 from perfgate.metrics import compare_metrics
+from perfgate.process.protocol import SKIPPED_NOW
 from perfgate.rows import Change, Row
 from perfgate.stats.rounds import weigh
 

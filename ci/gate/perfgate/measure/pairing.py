@@ -27,7 +27,6 @@ from perfgate import machine
 from perfgate.config import Timing
 from perfgate.measure.progress import Run, say
 from perfgate.measure.workers import (
-    SKIPPED_NOW,
     TimeSpentError,
     WorkerError,
     WorkerPool,
@@ -270,29 +269,20 @@ class Session:
         self,
         row: Open,
         pool: WorkerPool,
-        request: protocol.Request[R | protocol.Skipped],
+        request: protocol.Request[R],
         *,
         at_once: bool = True,
     ) -> dict[str, R]:
         """Send both sides the same request, in an order drawn anew, and return their replies.
 
         Raises:
-            _BrokenError: a side failed, or is skipped now.
+            _BrokenError: a side failed.
         """
         order: list[Side] = self.rng.sample([self.run.sides.base, self.run.sides.head], 2)
         replies = pool.ask_sides(order, request, row.benchmark.timeout_s, at_once=at_once)
-        fit: dict[str, R] = {}
-        errors: dict[str, WorkerError] = {}
-        for name, reply in replies.items():
-            if isinstance(reply, WorkerError):
-                errors[name] = reply
-            elif isinstance(reply, protocol.Skipped):
-                errors[name] = WorkerError(f"{SKIPPED_NOW}: {reply.reason}", alive=True)
-            else:
-                fit[name] = reply
-        if errors:
+        if errors := {side: e for side, e in replies.items() if isinstance(e, WorkerError)}:
             raise _BrokenError(errors)
-        return fit
+        return {side: e for side, e in replies.items() if not isinstance(e, WorkerError)}
 
     def _is_over(self) -> bool:
         return time.monotonic() >= self.run.progress.deadline

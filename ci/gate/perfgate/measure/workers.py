@@ -24,12 +24,11 @@ import asv_runner
 from pydantic import TypeAdapter
 
 from perfgate.process import protocol
-from perfgate.process.protocol import Request, Skipped
+from perfgate.process.protocol import Request
 from perfgate.process.reaper import reaper
 from perfgate.source.sides import Side, Sides
 
 R = TypeVar("R")
-SKIPPED_NOW = "it is skipped now, but was not before"
 WORKER_FILE = Path(__file__).parents[1] / "worker" / "__main__.py"
 # The folder with the gate's own asv_runner, for a suite's Python that has none.
 RUNNER = Path(asv_runner.__file__).parents[1]
@@ -117,7 +116,7 @@ class Worker:
                 start_new_session=True,
                 cwd=place,
             )
-        reaper().add_group(self._process.pid)
+        reaper().watch(self._process.pid)
         os.close(request_read)
         os.close(reply_write)
 
@@ -203,7 +202,7 @@ class Worker:
         # macOS refuses to signal a group in which every process has ended
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        reaper().drop_group(self._process.pid)
+        reaper().watch(-self._process.pid)
         self._process.wait()
         with contextlib.suppress(OSError):
             self._log.unlink()
@@ -240,41 +239,6 @@ class WorkerPool:
         self.cores = {"base": core, "head": core if head_core is None else head_core}
         self._workers: dict[str, Worker] = {}
 
-    def _send(self, side: Side, request: Request[Any]) -> None:
-        """Send the worker of `side` a request. `_receive` waits for its reply."""
-        self.check_time()
-        if side.name not in self._workers:
-            empty = None
-            if self.fresh:
-                empty = Path(tempfile.mkdtemp(prefix="programs-", dir=self.sides.folder))
-            self._workers[side.name] = Worker(
-                self.sides,
-                side,
-                core=self.cores[side.name],
-                hash_seed=self.hash_seed,
-                programs=empty,
-            )
-        self._workers[side.name].send(request)
-
-    def _receive(self, side: Side, request: Request[R], timeout_s: float) -> R:
-        """Return the reply to the last request that was sent to `side`.
-
-        A lost worker is closed, and the next request starts another one.
-
-        Raises:
-            WorkerError: it could not answer.
-            TimeSpentError: the deadline has passed.
-        """
-        left_s = max(0.0, self.deadline - time.monotonic())
-        try:
-            return self._workers[side.name].receive(request, min(timeout_s, left_s))
-        except WorkerError as error:
-            if not error.alive:
-                self.close(side.name)
-            if left_s < timeout_s and time.monotonic() >= self.deadline:
-                raise TimeSpentError from None
-            raise
-
     def ask_sides(
         self, sides: Sequence[Side], request: Request[R], timeout_s: float, *, at_once: bool = True
     ) -> dict[str, R | WorkerError]:
@@ -282,6 +246,10 @@ class WorkerPool:
 
         Sides are asked one after the other if their workers share a core, since they would disturb
         each other, or without `at_once`. Then the second side is not asked if the first one fails.
+        A worker that died is replaced on the next request.
+
+        Raises:
+            TimeSpentError: the deadline has passed.
 
         Args:
             sides: the sides to ask, in this order.
@@ -294,17 +262,34 @@ class WorkerPool:
         groups = [sides] if at_once and have_cores_of_their_own else [[side] for side in sides]
         replies: dict[str, R | WorkerError] = {}
         for group in groups:
-            if not at_once and any(isinstance(e, (WorkerError, Skipped)) for e in replies.values()):
+            if not at_once and any(isinstance(each, WorkerError) for each in replies.values()):
                 break
             for side in group:
+                self.check_time()
                 core = self.cores[side.name] if request.core is None else request.core
-                self._send(side, dataclasses.replace(request, core=core))
+                self._worker(side).send(dataclasses.replace(request, core=core))
             for side in group:
+                left_s = max(0.0, self.deadline - time.monotonic())
                 try:
-                    replies[side.name] = self._receive(side, request, timeout_s)
+                    reply = self._worker(side).receive(request, min(timeout_s, left_s))
                 except WorkerError as error:
-                    replies[side.name] = error
+                    if not error.alive:
+                        self.close(side.name)
+                    if left_s < timeout_s and time.monotonic() >= self.deadline:
+                        raise TimeSpentError from None
+                    reply = error
+                replies[side.name] = reply
         return replies
+
+    def _worker(self, side: Side) -> Worker:
+        if side.name not in self._workers:
+            empty = None
+            if self.fresh:
+                empty = Path(tempfile.mkdtemp(prefix="programs-", dir=self.sides.folder))
+            core, seed = self.cores[side.name], self.hash_seed
+            worker = Worker(self.sides, side, core=core, hash_seed=seed, programs=empty)
+            self._workers[side.name] = worker
+        return self._workers[side.name]
 
     def check_time(self) -> None:
         """Raise a `TimeSpentError` if the deadline has passed."""

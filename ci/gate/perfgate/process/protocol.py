@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 R = TypeVar("R")
+SKIPPED_NOW = "it is skipped now, but was not before"  # only a first run may be skipped
 
 
 # --- requests of the gate -------------------------------------------------------------------------
@@ -52,19 +53,19 @@ class Inspect(Target["FirstRun | Skipped"]):
 
 
 @dataclass(frozen=True)
-class Watch(Target["Calls | Skipped"]):
+class Watch(Target["Calls"]):
     """Profile the functions that one call runs. The benchmark stays set up."""
 
 
 @dataclass(frozen=True)
-class Calibrate(Target["Calibration | Skipped"]):
+class Calibrate(Target["Calibration"]):
     """Set up a benchmark, warm it up, and find how many calls last for `target_s`."""
 
     target_s: float
 
 
 @dataclass(frozen=True)
-class Sample(Target["Seconds | Skipped"]):
+class Sample(Target["Seconds"]):
     """Time `calls` calls. With `own_time`, leave out the seconds of waiting for the core."""
 
     calls: int

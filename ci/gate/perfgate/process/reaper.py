@@ -51,28 +51,21 @@ class Reaper:
         marks = [*filter(None, [environment.get(MARK)]), self._mark]
         return {**environment, MARK: ",".join(marks)}
 
-    def add_group(self, group: int) -> None:
-        """Watch over a process group."""
-        self._tell(f"+{group}\n")
+    def watch(self, group: int) -> None:
+        """Watch over a process group, or forget it if the number is negative.
 
-    def drop_group(self, group: int) -> None:
-        """Forget a process group.
-
-        Call this before waiting for its leader, which frees its number.
+        Forget a group before you wait for its leader, which frees its number.
         """
-        self._tell(f"-{group}\n")
+        assert self._process.stdin is not None
+        # The reaper may have been killed. The gate still closes its workers itself then.
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(f"{group}\n".encode())
 
     def close(self) -> None:
         """End everything that carries the mark, and wait until that is done."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
-
-    def _tell(self, line: str) -> None:
-        assert self._process.stdin is not None
-        # The reaper may have been killed. The gate still closes its workers itself then.
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(line.encode())
 
 
 @functools.cache
@@ -84,13 +77,9 @@ def reaper() -> Reaper:
 
 
 def _main(mark: str) -> None:
-    groups = set()
-    for line in sys.stdin:  # the pipe ends when the gate does
-        number = int(line[1:])
-        if line.startswith("+"):
-            groups.add(number)
-        else:
-            groups.discard(number)
+    groups: set[int] = set()
+    for group in map(int, sys.stdin):  # the pipe ends when the gate does
+        groups = groups | {group} if group > 0 else groups - {-group}
     for group in groups:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)

@@ -19,7 +19,7 @@ def list_suite(folder: Path) -> protocol.Suite:
     """List the suite's benchmarks, and the modules that asv can't read benchmarks from."""
     found: list[Any] = []
     broken: dict[str, str] = {}
-    for name in _modules_of(folder):
+    for name in [folder.name, *_modules_below(folder, folder.name)]:
         try:
             found += _benchmarks_in(name)
         # a suite's module may raise anything, SystemExit included
@@ -74,10 +74,6 @@ def _described(benchmark: Any) -> protocol.Listing:
 def digest(code: str) -> str:
     """Return a hash of a benchmark's source."""
     return hashlib.sha256(code.encode()).hexdigest()
-
-
-def _modules_of(folder: Path) -> list[str]:
-    return [folder.name, *_modules_below(folder, folder.name)]
 
 
 def _modules_below(folder: Path, package: str) -> Iterator[str]:

@@ -87,14 +87,13 @@ def _reply(suite: LoadedSuite, request: protocol.Request[Any]) -> protocol.Reply
     # foreign code may raise anything, and then this benchmark loses its row
     except BaseException as error:  # noqa: BLE001
         reply = protocol.Failed(listing.sentence(error), isinstance(error, listing.RunnerError))
-        if isinstance(error, SkippedError):
-            reply = protocol.Skipped(str(error))
-        elif type(error).__name__ == "SkipNotImplemented":
-            reply = protocol.Skipped(listing.sentence(error))
+        if isinstance(error, SkippedError) or type(error).__name__ == "SkipNotImplemented":
+            said = str(error) if isinstance(error, SkippedError) else listing.sentence(error)
+            reply = protocol.Skipped(said)
+            if not isinstance(request, protocol.Inspect):
+                reply = protocol.Failed(f"{protocol.SKIPPED_NOW}: {said}")
     if os.getpid() != me:
         return protocol.Failed(_FORKED, is_fatal=True)  # parent and child share the pipes now
-    if not suite.scratch.is_dir():
-        return protocol.Failed("it deleted its working directory")
     return reply
 
 

@@ -9,7 +9,6 @@ import pytest
 from gate_repository import make_repository
 from perfgate.config import Verdicts
 from perfgate.measure.pairing import Open, affordable
-from perfgate.options import Shard
 from perfgate.process.protocol import FirstRun
 from perfgate.rows import Benchmark, Row, SideRun
 from perfgate.stats.evidence import SLOWER, Evidence, Plan
@@ -77,20 +76,20 @@ def test_a_slow_row_among_many_is_found_on_a_busy_machine(ratio, scatter):
     assert not any(each[name] == SLOWER for each in found for name in rows if name != "slow")
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_shards_share_all_rows_among_them(count):
-    names = [f"row {number}" for number in range(5)]
-    shares = [Shard(number, count).take(names) for number in range(1, count + 1)]
-    assert sorted(name for share in shares for name in share) == names
-    assert max(map(len, shares)) - min(map(len, shares)) <= 1
-
-
 @pytest.mark.slow
 def test_a_shard_runs_its_part_and_budgets_of_others_are_theirs(tmp_path):
     repository = make_repository(tmp_path)
+    budget = "[[budget]]\nbenchmark = 'mean'\nmetric = 'track'\nceiling = 1e9\nunit = 'units'\n"
+    repository.write("gate.toml", (repository.root / "gate.toml").read_text() + budget)
     repository.write("smallsum/unused.py", "")
-    runs = [
-        repository.gate("--base", "main", "--bench", "track|absent", "--shard", f"{number}/2")
-        for number in (1, 2)
+    flags = ("--base", "main", "--bench", "track|absent", "--shard")
+    names = []
+    for shard in ("1/2", "2/2"):
+        run = repository.gate(*flags, shard)
+        assert run.code == 0, run.out
+        names += run.rows
+    assert sorted(names) == [
+        "basics.Absent.time_absent",
+        "basics.Cached.track_note",
+        "basics.track_mean",
     ]
-    assert [run.code for run in runs] == [0, 0]

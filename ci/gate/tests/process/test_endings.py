@@ -6,7 +6,6 @@ import select
 import signal
 import subprocess
 import sys
-import textwrap
 
 import pytest
 
@@ -114,30 +113,3 @@ def test_a_signal_to_the_gate_ends_all_that_its_workers_started(repository, pipe
     if code == 130:
         assert not list(repository.temporary.iterdir())
         assert len(repository.git("worktree", "list").splitlines()) == 1
-
-
-STARTING = """
-    import os, subprocess, sys
-    from perfgate.process.reaper import reaper
-
-    environment = reaper().marked(os.environ)
-    command = [sys.executable, "-c", sys.argv[1]]
-    child = subprocess.Popen(command, env=environment, start_new_session=True)
-    sys.stdin.read()
-    {ending}
-"""
-ENDINGS = {"killed": "os.kill(os.getpid(), 9)", "left": "os._exit(0)", "forgotten": ""}
-
-
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_what_is_marked_ends_with_whoever_started_it(pipe, ending):
-    path, descriptor = pipe
-    child = (
-        f"import os, time\nos.write(os.open({str(path)!r}, os.O_WRONLY), b's')\ntime.sleep(3600)\n"
-    )
-    program = textwrap.dedent(STARTING.format(ending=ENDINGS[ending]))
-    command = [sys.executable, "-c", program, child]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as starting:
-        wait_for_start(descriptor)
-        starting.communicate()
-    wait_for_end(descriptor)

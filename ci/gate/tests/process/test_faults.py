@@ -108,7 +108,7 @@ REASONS = {
     "time_runs_out_of_memory": "MemoryError",
     "time_forks": "it forked",
     "track_infinity": "the benchmark returned inf",
-    "time_deletes_its_folder": "it deleted its working directory",
+    "time_deletes_its_folder": "FileNotFoundError",
     "time_floods_every_pipe": "the pipe that belongs to the gate",
     "Fragile.time_without_cache": "ValueError: no cache today",
     "Untidy.time_untidy": "OSError: teardown failed",

@@ -70,13 +70,6 @@ def with_unlucky_workers(ratio, share=0.07):
     return simulate(draw)
 
 
-@pytest.mark.parametrize("upper_tail", [0.4, 0.1, 0.025, 1e-3, 1e-5, 1e-8])
-def test_t_quantiles_agree_with_the_closed_forms_of_few_degrees_of_freedom(upper_tail):
-    assert t_quantile(upper_tail, 1) == pytest.approx(1 / math.tan(math.pi * upper_tail), rel=1e-9)
-    two = (1 - 2 * upper_tail) / math.sqrt(2 * upper_tail * (1 - upper_tail))
-    assert t_quantile(upper_tail, 2) == pytest.approx(two, rel=1e-9)
-
-
 @pytest.mark.parametrize("num_pairs", [2, 4, 9, 24, 48])
 def test_failing_takes_as_many_signs_as_a_coin_gives_too_seldom(num_pairs):
     plan = Plan.make(Verdicts(looks=(num_pairs, 60)).limits, 20)
