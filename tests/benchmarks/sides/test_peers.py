@@ -155,21 +155,12 @@ def commands(monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("uv", [None, ["uv"]])
-def test_install_uses_uv_where_there_is_one_and_else_venv_and_pip(
-    uv, commands, folder, monkeypatch, capsys
-):
-    monkeypatch.setattr(peers, "_uv", lambda: uv)
+def test_install_makes_an_environment_and_fills_it(commands, folder, capsys):
     assert peers.main(["install", "jumanji"]) == 0
     make, fill = commands
     python = str(folder / "jumanji" / "bin" / "python")
-    if uv:
-        venv = ["uv", "venv", "--quiet", "--python", sys.executable, str(folder / "jumanji")]
-        assert make == venv
-        assert fill == ["uv", "pip", "install", "--python", python, "jumanji==1.1.2"]
-    else:
-        assert make == [sys.executable, "-m", "venv", str(folder / "jumanji")]
-        assert fill == [python, "-m", "pip", "install", "jumanji==1.1.2"]
+    assert make == [sys.executable, "-m", "venv", str(folder / "jumanji")]
+    assert fill == [python, "-m", "pip", "install", "jumanji==1.1.2"]
     assert capsys.readouterr().out == "jumanji (jumanji==1.1.2): installed\n"
 
 
