@@ -8,9 +8,6 @@ The exit code is 1 if a target is missed.
 An asv suite and a command line.
 """
 
-if __name__ == "__main__" and not __package__:
-    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
-
 import contextlib
 import functools
 import os

@@ -10,9 +10,6 @@ steer to a target some intervals ahead. The games' baselines are scripted player
 agent sees. Agents have their shipped defaults, or a preset's values.
 """
 
-if __name__ == "__main__" and not __package__:
-    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
-
 import dataclasses
 import math
 import sys

@@ -15,9 +15,6 @@ would not fit into memory is refused before it runs. The table marks the batch t
 --tune batch` would choose, which makes the same measurement.
 """
 
-if __name__ == "__main__" and not __package__:
-    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
-
 import functools
 import math
 import sys

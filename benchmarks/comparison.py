@@ -9,9 +9,6 @@
 docs/comparison.md explains what each row measures, what it leaves out, and where it is unfair.
 """
 
-if __name__ == "__main__" and not __package__:
-    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -8,9 +8,6 @@ An asv suite and a command line. Every compilation runs in a new process, becaus
 would speed it up.
 """
 
-if __name__ == "__main__" and not __package__:
-    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
-
 import statistics
 import sys
 import tempfile

@@ -10,9 +10,6 @@ of its own: in one, and in two that divide the devices between them. On a CPU ea
 core. All places are called in turns, in a new order every round.
 """
 
-if __name__ == "__main__" and not __package__:
-    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
-
 import contextlib
 import dataclasses
 import functools

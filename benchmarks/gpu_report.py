@@ -8,9 +8,6 @@ compiler doesn't know the number of passes. To see the effect of a change, run t
 commits on the same machine. throughput.py compares with gymnax.
 """
 
-if __name__ == "__main__" and not __package__:
-    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
-
 import os
 import sys
 import time

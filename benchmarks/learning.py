@@ -9,9 +9,6 @@ Every evaluation is greedy, over 128 episodes. The exit code is 1 if a target is
 throughput.py and training.py measure speed.
 """
 
-if __name__ == "__main__" and not __package__:
-    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
-
 import statistics
 import sys
 import tempfile
@@ -32,14 +29,6 @@ DEFAULTS_RETURN = 475.0
 DEFAULTS_SEEDS = 3
 NETWORKS_ENV = "snake"
 NETWORKS_STEPS = 2_000_000
-# Fields that have their own flag, which goes with --networks.
-_OWN_FLAGS = {
-    "env": "--env",
-    "agent": "--agent",
-    "agent.network": "--networks",
-    "seed": "--seeds",
-    "total_steps": "--steps",
-}
 _TIMEOUT_S = 3_600.0
 
 
@@ -226,8 +215,9 @@ def train_network(
     from myriad import create_config, load_agent, train_and_evaluate
     from myriad.programs import episode_returns
 
-    chosen = {"agent.network": network, "eval_rollouts": NUM_EPISODES} | fields
-    config = create_config(env, agent, total_steps=total_steps, seed=seed, **chosen)
+    chosen = {"env": env, "agent": agent, "agent.network": network, "seed": seed}
+    chosen |= {"total_steps": total_steps, "eval_rollouts": NUM_EPISODES}
+    config = create_config(**chosen | fields)
     with tempfile.TemporaryDirectory() as folder:
         results = train_and_evaluate(config, f"{folder}/run", quiet=True)
         _, made, policy = load_agent(f"{folder}/run", trust=True)
@@ -289,10 +279,6 @@ def _fields_of(given: Sequence[str], network: str, networks: Sequence[str]) -> d
             raise SuiteError(f"--set must begin with one of {known}, but got {setting!r}.")
         if whose not in ("", network):
             continue
-        if own in _OWN_FLAGS:
-            raise SuiteError(
-                f"--set can't set {own}, use {_OWN_FLAGS[own]} for that; got {setting!r}."
-            )
         try:
             fields[own] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError as error:

@@ -10,9 +10,6 @@ rejax runs in its own Python with gymnax 0.0.9. All final policies are evaluated
 same 128 episodes, in the gymnax that is installed here.
 """
 
-if __name__ == "__main__" and not __package__:
-    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
-
 import dataclasses
 import json
 import statistics

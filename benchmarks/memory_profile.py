@@ -7,9 +7,6 @@ An asv suite and a command line. Every size runs in a new process, whose peak in
 and the compiler. If a size does not fit, only its own row is lost.
 """
 
-if __name__ == "__main__" and not __package__:
-    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
-
 import argparse
 import sys
 from pathlib import Path

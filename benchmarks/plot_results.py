@@ -3,9 +3,6 @@
 python benchmarks/plot_results.py [--input FILE] [--plot-type throughput] [--output FOLDER]
 """
 
-if __name__ == "__main__" and not __package__:
-    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
-
 import sys
 from pathlib import Path
 

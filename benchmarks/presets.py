@@ -11,9 +11,6 @@ and the preset without each of them. `ladder` times equal updates in ever fewer 
 trains each preset in a new process until it reaches the target return.
 """
 
-if __name__ == "__main__" and not __package__:
-    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
-
 import statistics
 import sys
 import time
@@ -69,21 +66,19 @@ class Arm:
         name: its name in the tables.
         preset: the preset on which it is based.
         fields: the fields that differ from the preset.
-        runs: how it runs, where that differs: `donation` False if the next state doesn't reuse the
-            state's buffers, `chunk ahead` False if the next chunk is dispatched after the last
-            report is read.
+        donates: whether the next state reuses the state's buffers.
     """
 
     name: str
     preset: str = BASELINE
     fields: Mapping[str, Any] = field(default_factory=dict)
-    runs: Mapping[str, Any] = field(default_factory=dict)
+    donates: bool = True
 
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that differ from the preset, by the names on the results' pages."""
         fields = {name.removeprefix("agent."): value for name, value in self.fields.items()}
-        return {**fields, **self.runs}
+        return fields if self.donates else fields | {"donation": False}
 
 
 class Presets(AsvSuite):
@@ -113,11 +108,8 @@ class Updates:
         from myriad.programs import TrainingProgram
 
         start = time.perf_counter()
-        self.training = TrainingProgram(
-            config_of(declared, arm), donate=arm.runs.get("donation", True)
-        )
+        self.training = TrainingProgram(config_of(declared, arm), donate=arm.donates)
         self.training.warm_up()
-        self._is_ahead = arm.runs.get("chunk ahead", True)
         self.num_updates = 1
         self.run()
         self.compile_s = time.perf_counter() - start
@@ -128,10 +120,7 @@ class Updates:
 
     def run(self) -> None:
         """Train, and fetch the reports."""
-        chunk = self.num_updates if self._is_ahead else self.training.updates_per_call
-        for done in range(0, self.num_updates, chunk):
-            # The report that ends a window is fetched before the next one begins.
-            self.training.run_updates(min(chunk, self.num_updates - done))
+        self.training.run_updates(self.num_updates)
 
     def rate(self) -> float:
         """Return the steps/s of a call."""
@@ -168,8 +157,7 @@ def arms(declared: Training, *, full: bool) -> Iterator[Arm]:
     for name, value in fast.items():
         yield Arm(f"{BASELINE} + {name}", BASELINE, {name: value})
         yield Arm(f"{_FULL_SET} - {name}", _FULL_SET, {name: base.value_of(name)})
-    yield Arm(f"{BASELINE} without donation", runs={"donation": False})
-    yield Arm(f"{BASELINE}, no chunk ahead", runs={"chunk ahead": False})
+    yield Arm(f"{BASELINE} without donation", donates=False)
     for name, fields in SWITCHED_OFF.items():
         if all(option.partition(".")[2] in base.agent_options for option in fields):
             yield Arm(f"{BASELINE} + {name}", BASELINE, fields)

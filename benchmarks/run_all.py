@@ -12,9 +12,6 @@ and with these versions are skipped, so a stopped run continues where it was. `-
 them again. Uncommitted changes are always measured.
 """
 
-if __name__ == "__main__" and not __package__:
-    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
-
 import hashlib
 import json
 import os

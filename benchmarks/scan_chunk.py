@@ -9,9 +9,6 @@ that a disturbance of the machine affects all of them. A timed call makes the sa
 for each size. memory_profile.py measures the memory of a process.
 """
 
-if __name__ == "__main__" and not __package__:
-    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
-
 import functools
 import math
 import random

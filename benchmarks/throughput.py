@@ -9,9 +9,6 @@ An asv suite and a command line. Policies with a network and whole trainings are
 suites, since their steps cost more.
 """
 
-if __name__ == "__main__" and not __package__:
-    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
-
 import argparse
 import statistics
 import sys

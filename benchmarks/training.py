@@ -9,9 +9,6 @@ with the process, and stops when the evaluation that reached the target has been
 comparison.py measures the trainings of peers.
 """
 
-if __name__ == "__main__" and not __package__:
-    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
-
 import math
 import statistics
 import sys

@@ -7,12 +7,11 @@
 An asv suite and a command line. `processes` alternates campaigns of one process with those of one
 pinned to each core. `campaign` runs 100 trials of the documented space
 twice, first with an empty cache. Trials have one training seed. The best trial is not confirmed on
-other seeds.
+other seeds. The samplers' seeds are fixed, but which results a draw follows depends on the time. So
+each run prints the steps that networks of each size were trained for.
 """
 
-if __name__ == "__main__" and not __package__:
-    import harness.installed  # noqa: F401  (Python may not find `benchmarks`: it says so)
-
+import collections
 import functools
 import signal
 import statistics
@@ -177,6 +176,7 @@ def _in_child(env: str, agent: str, num_steps: int, fields: dict[str, Any]) -> R
             agent=agent,
             num_steps=num_steps,
             num_seeds=1,
+            fail_if_exists=True,  # so that all processes draw from fixed seeds
             options={f"env.{name}": value for name, value in _OPTIONS.items()},
             output=Path(folder),
             space=None if space is None else Path(space),
@@ -193,6 +193,10 @@ def _in_child(env: str, agent: str, num_steps: int, fields: dict[str, Any]) -> R
             trials = done.study.get_trials()
             best = done.study.best_trial
         steps = [trial.last_step or 0 for trial in trials]
+        # Large networks take far longer, so two runs are only comparable if these are alike.
+        steps_of = collections.Counter[str]()
+        for trial, taken in zip(trials, steps, strict=True):
+            steps_of[str(trial.params.get("agent.hidden_sizes", "the same"))] += taken
         spans = [(t.datetime_start, t.datetime_complete) for t in trials]
         first = min(began for began, _ in spans if began is not None)
         last = max(until for _, until in spans if until is not None)
@@ -202,6 +206,7 @@ def _in_child(env: str, agent: str, num_steps: int, fields: dict[str, Any]) -> R
             "trials": len(ended),
             "failed": sum(trial.state.name == "FAIL" for trial in trials),
             "share_of_steps": sum(steps) / (len(steps) * num_steps),
+            "steps_of_network": dict(sorted(steps_of.items())),
             "best": best.value,
             "standard_error": best.user_attrs["score"]["standard_error"],
         }

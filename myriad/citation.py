@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from myriad.errors import InvalidArgumentError
-from myriad.files import read_text, readable
+from myriad.files import read_text, regular
 from myriad.ranges import checked
 
 Row = Mapping[str, str]
@@ -109,7 +109,7 @@ def columns_of(path: Path) -> list[str]:
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator["csv.DictReader[str]"]:
     try:
-        with readable(path).open(newline="", encoding="utf-8") as file:
+        with regular(path).open(newline="", encoding="utf-8") as file:
             yield csv.DictReader(file)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or "it is no text"

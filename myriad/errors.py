@@ -27,7 +27,6 @@ from typing import Any
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = _SHORT.maxset = 12
-_MOST_BITS = 256
 
 
 def shown(value: Any) -> str:
@@ -39,8 +38,6 @@ def shown(value: Any) -> str:
         >>> shown(list(range(10**6)))
         '[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ...]'
     """
-    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
-        return f"an integer of {value.bit_length():,} bits"
     if isinstance(value, str):
         value = without_passwords(value)
     try:

@@ -1,23 +1,15 @@
-"""Write files so that a reader finds the old file or the new one, and read none without a limit."""
+"""Write files so that a reader finds the old file or the new one, and read only regular ones."""
 
 import contextlib
 import errno
 import os
-import re
 import sys
 import tempfile
 import time
-import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from myriad.errors import InvalidArgumentError, without_passwords
-
-# The most bytes that are read of each kind of file, and of all others.
-_MOST_BYTES = {".env": 2**15, ".json": 2**26, ".csv": 2**26, ".jsonl": 2**30}
-_MOST_OF_OTHERS = 2**22
-_LONG_KEY = re.compile(r"""(?:\.\s*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')\s*){200}""")
 
 
 @contextlib.contextmanager
@@ -94,39 +86,14 @@ def read_text(path: Path) -> str:
     """Read a file of text.
 
     Raises:
-        InvalidArgumentError: the file is missing, too large, not a regular file or not UTF-8.
+        InvalidArgumentError: the file is missing, not a regular file or not UTF-8.
     """
     try:
-        return readable(path).read_text(encoding="utf-8-sig")
+        return regular(path).read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         # A ValueError means bytes that are not UTF-8, or a null character in the name.
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise InvalidArgumentError(f"{path} can't be read: {reason}.") from error
-
-
-def parse_toml(text: str) -> dict[str, Any]:
-    """Parse TOML, but no key of many parts: tomllib takes gigabytes for one of 30,000.
-
-    Raises:
-        ValueError: the text is not TOML, or has such a key.
-    """
-    if _LONG_KEY.search(text):
-        raise ValueError("a key has more than 200 parts")
-    return tomllib.loads(text)
-
-
-def readable(path: Path) -> Path:
-    """Return the path of a regular file that is small enough for its kind to be read whole.
-
-    Raises:
-        OSError: it isn't there, too large, a folder, a pipe or a device.
-    """
-    size = regular(path).stat().st_size
-    most = _MOST_BYTES.get(path.suffix or path.name, _MOST_OF_OTHERS)
-    if size > most:
-        reason = f"it has {size:,} bytes, but may have at most {most:,}"
-        raise OSError(errno.EFBIG, reason, str(path))
-    return path
 
 
 def regular(path: Path) -> Path:
@@ -190,20 +157,6 @@ def announced(what: str, say: Callable[[str], None] = say) -> Iterator[None]:
     say(f"{what} ...")
     yield
     say(f"{what}: {time.perf_counter() - start:.1f} s")
-
-
-def holder_of(lock: Path) -> str:
-    """Name the process that holds a locked file, if the system tells."""
-    try:
-        held = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
-        status = lock.stat()
-        device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
-        file = f"{device}:{status.st_ino}"
-        number = next(words[4] for words in held if words[1] == "FLOCK" and words[5] == file)
-        state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, StopIteration, IndexError):
-        return "another process"
-    return f"process {number}, which is stopped" if state == "T" else f"process {number}"
 
 
 @contextlib.contextmanager

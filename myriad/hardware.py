@@ -223,7 +223,7 @@ def _known_options(names: Iterable[str]) -> list[str]:
     for name in named:
         if name not in XLA_CPU_OPTIONS:
             error = UnknownNameError("XLA option", name, XLA_CPU_OPTIONS)
-            raise InvalidArgumentError(f"{settings.source_of(settings.LEFT_OUT)}: {error}")
+            raise InvalidArgumentError(f"{settings.LEFT_OUT}: {error}")
     return chosen + named
 
 

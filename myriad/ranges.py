@@ -79,9 +79,7 @@ class Range:
             is_list = isinstance(value, tuple | list | range) and few <= len(value) <= many
             fits = is_list and all(self._holds(each) for each in cast(Any, value))
         if not fits:
-            raise InvalidArgumentError(
-                name, f"must be {self}, but got {shown(value)}{self._lost(value)}."
-            )
+            raise InvalidArgumentError(name, f"must be {self}, but got {shown(value)}.")
 
     def __str__(self) -> str:
         """Describe the range."""
@@ -117,58 +115,29 @@ class Range:
         if hasattr(value, "item") and (self.arrays or not self.whole):
             value = value.item()
         kind: Any = Integral if self.whole else Real
-        if isinstance(value, bool) or not isinstance(value, kind) or self._overflows(value):
+        if isinstance(value, bool) or not isinstance(value, kind):
+            return False
+        # JAX refuses a large Python integer, even for an array of floats.
+        is_on_device = not self.whole and self.most <= _LARGEST
+        if is_on_device and isinstance(value, int) and abs(value) > INT32:
             return False
         if self.infinity and value == math.inf:
             return True
-        if self.positive and not value >= _SMALLEST:
-            return False
-        return self.least <= value <= self.most
-
-    def _overflows(self, value: Any) -> bool:
-        """Return whether JAX refuses a number because it is a large Python integer."""
-        on_device = not self.whole and self.most <= _LARGEST
-        return on_device and isinstance(value, int) and _is_wide(value)
-
-    def _lost(self, value: Any) -> str:
-        """Say why a number that seems to be in the range is refused."""
-        kind: Any = Real
-        if self.whole or isinstance(value, bool) or not isinstance(value, kind):
-            return ""
-        most = math.inf if self.most == _LARGEST else self.most
-        is_above = value > 0 if self.positive else value >= self.least
-        seems_in = is_above and value <= most and value != math.inf
-        return ", which 32 bits can't hold" if seems_in else ""
+        return (_SMALLEST if self.positive else self.least) <= value <= self.most
 
     def _holds_all(self, array: Any) -> bool:
         is_numbers = hasattr(array, "min") and array.size > 0 and array.dtype.kind in "iuf"
         return is_numbers and self._holds(array.min()) and self._holds(array.max())
 
 
-def Integer(  # noqa: N802 (it stands where a type does)
-    least: int,
-    most: int = INT32,
-    *,
-    words: tuple[str | None, ...] = (),
-    items: tuple[int, int] | None = None,
-    arrays: bool = False,
-) -> Range:
-    """Return the range of an integer, or of the integers in a list."""
-    return Range(least, most, whole=True, words=words, items=items, arrays=arrays)
+def Integer(least: int, most: int = INT32, **others: Any) -> Range:  # noqa: N802 (as a type)
+    """Return the range of an integer, or of the integers in a list. `others` are as in `Range`."""
+    return Range(least, most, whole=True, **others)
 
 
-def Number(  # noqa: N802
-    least: float = -_LARGEST,
-    most: float = _LARGEST,
-    *,
-    positive: bool = False,
-    infinity: bool = False,
-    words: tuple[str | None, ...] = (),
-    arrays: bool = False,
-) -> Range:
+def Number(least: float = -_LARGEST, most: float = _LARGEST, **others: Any) -> Range:  # noqa: N802
     """Return the range of a number. Numbers that float32 can't hold are outside."""
-    least = 0 if positive else least
-    return Range(least, most, positive=positive, infinity=infinity, words=words, arrays=arrays)
+    return Range(0 if others.get("positive") else least, most, **others)
 
 
 # Numbers that stay on the host need not fit into float32.
@@ -224,11 +193,9 @@ _NAMES = {
     "float": "a number",
     "tuple": "a list",
     "str": "a string",
-    "Path": "a path",
     "Iterable": "a list",
     "Sequence": "a list",
     "Callable": "a function",
-    "TrainingConfig": "a TrainingConfig, as create_config builds it",
 }
 
 
@@ -312,8 +279,3 @@ def _described(annotation: Any) -> str:
 def _is_traced(value: Any) -> bool:
     jax: Any = sys.modules.get("jax")  # If anything is traced, JAX is loaded.
     return jax is not None and isinstance(value, jax.core.Tracer)
-
-
-def _is_wide(value: int) -> bool:
-    """Return whether an integer needs more than 32 bits."""
-    return not -INT32 <= value <= INT32

@@ -26,52 +26,36 @@ LEFT_OUT = "MYRIAD_WITHOUT_XLA_OPTIONS"
 # Variables with this prefix that the benchmarks and the tests read.
 _OF_OTHERS = ("MYRIAD_TIER", "MYRIAD_CI", "MYRIAD_KILLS")
 _FILE = ".env"
-# The variables that this process copied from a file to its environment, and the file.
-_exported: dict[str, str] = {}
 
 
-def _switch(text: str) -> bool:
-    return _SWITCHES[text.lower()]
+# How the text of a variable is read, and the allowed values in words. The function returns None if
+# the variable counts as not set, and raises ValueError or KeyError.
+_Kind = tuple[Callable[[str], Any], str]
 
 
-def _count(text: str) -> int:
-    number = int(text)
-    if not 1 <= number < 2**31:
-        raise ValueError(text)
-    return number
+def _whole(least: int) -> _Kind:
+    def parse(text: str) -> int:
+        number = int(text)
+        if not least <= number < 2**31:
+            raise ValueError(text)
+        return number
+
+    return parse, f"an integer from {least} to 2,147,483,647"
 
 
-def _number(text: str) -> int:
-    return _count(text) if text.strip("0") else int(text)
-
-
-def _text(text: str) -> str:
-    # No variable and no path can contain a null character.
-    if "\0" in text:
-        raise ValueError(text)
-    return text
-
-
-def _named(text: str) -> str | None:
-    return _text(text) or None
-
-
-def _names(text: str) -> tuple[str, ...] | None:
-    return tuple(name.strip() for name in _text(text).split(",") if name.strip()) or None
-
-
-_TEXT = "text without null characters"
+_TEXT: _Kind = str, "a text"
+_NAME: _Kind = lambda text: text or None, "a name"
+_NAMES: _Kind = (
+    lambda text: tuple(name.strip() for name in text.split(",") if name.strip()) or None,
+    "names",
+)
+_SWITCH: _Kind = lambda text: _SWITCHES[text.lower()], "true or false"
 
 
 def _setting(
-    variable: str,
-    flag: str,
-    meaning: str,
-    parse: Callable[[str], Any] = _text,
-    allowed: str = _TEXT,
-    aliases: tuple[str, ...] = (),
+    variable: str, flag: str, meaning: str, kind: _Kind = _TEXT, aliases: tuple[str, ...] = ()
 ) -> Any:
-    metadata = {"setting": Setting(variable, flag, meaning, parse, allowed, aliases)}
+    metadata = {"setting": Setting(variable, flag, meaning, kind, aliases)}
     return dataclasses.field(default=None, metadata=metadata)
 
 
@@ -83,26 +67,20 @@ class Setting:
         variable: its environment variable.
         flag: the flag that overrides it; empty if there is none.
         meaning: one sentence that says what it does.
-        parse: turns the text into the value, or into None if it is not set; raises ValueError or
-            KeyError.
-        allowed: the values that `parse` takes, in words.
+        kind: how its text is read.
         aliases: other names of the variable.
     """
 
     variable: str
     flag: str
     meaning: str
-    parse: Callable[[str], Any]
-    allowed: str
+    kind: _Kind
     aliases: tuple[str, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
         """Every name of the variable."""
         return (self.variable, *self.aliases)
-
-
-_TRUTH = "true or false"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,27 +100,18 @@ class Settings:
         "OPTIMAL_BATCH_SIZE",
         "--batch-size",
         "Rows of a gradient step.",
-        _count,
-        "an integer from 1 to 2,147,483,647",
+        _whole(1),
     )
     compile: bool | None = _setting(
-        "USE_COMPILE",
-        "--compile",
-        "Compile the training.",
-        _switch,
-        _TRUTH,
-        ("USE_TORCH_COMPILE",),
+        "USE_COMPILE", "--compile", "Compile the training.", _SWITCH, ("USE_TORCH_COMPILE",)
     )
     flash_attention: bool | None = _setting(
         "USE_FLASH_ATTENTION",
         "--flash-attention",
         "Compute attention in blocks, which never hold all attention weights at once.",
-        _switch,
-        _TRUTH,
+        _SWITCH,
     )
-    bf16: bool | None = _setting(
-        "USE_BF16", "--bf16", "Compute networks in bfloat16.", _switch, _TRUTH
-    )
+    bf16: bool | None = _setting("USE_BF16", "--bf16", "Compute networks in bfloat16.", _SWITCH)
     home: str | None = _setting("MYRIAD_HOME", "", "Folder of files that are kept between runs.")
     compilation_cache: str | None = _setting(
         "MYRIAD_COMPILATION_CACHE", "", "Folder of compiled programs, or off."
@@ -151,44 +120,37 @@ class Settings:
         LEFT_OUT, "--without-xla-option", "XLA's options to leave out, with commas between them."
     )
     coordinator: str | None = _setting(
-        "MYRIAD_COORDINATOR", "--coordinator", "Host and port of process 0.", _named
+        "MYRIAD_COORDINATOR", "--coordinator", "Host and port of process 0.", _NAME
     )
     num_processes: int | None = _setting(
         "MYRIAD_NUM_PROCESSES",
         "--num-processes",
         "Number of processes that train together.",
-        _count,
-        "an integer from 1 to 2,147,483,647",
+        _whole(1),
     )
     process_id: int | None = _setting(
-        "MYRIAD_PROCESS_ID",
-        "--process-id",
-        "Number of this process, from 0.",
-        _number,
-        "an integer from 0 to 2,147,483,647",
+        "MYRIAD_PROCESS_ID", "--process-id", "Number of this process, from 0.", _whole(0)
     )
     start_timeout_s: int | None = _setting(
         "MYRIAD_START_TIMEOUT_S",
         "",
         "Seconds that processes wait for each other at the start.",
-        _count,
-        "an integer from 1 to 2,147,483,647",
+        _whole(1),
     )
     heartbeat_timeout_s: int | None = _setting(
         "MYRIAD_HEARTBEAT_TIMEOUT_S",
         "",
         "Seconds of silence after which a process is lost, and all end.",
-        _count,
-        "an integer from 1 to 2,147,483,647",
+        _whole(1),
     )
     wandb_project: str | None = _setting(
-        "WANDB_PROJECT", "--wandb-project", "Project of Weights & Biases.", _named
+        "WANDB_PROJECT", "--wandb-project", "Project of Weights & Biases.", _NAME
     )
     wandb_name: str | None = _setting(
-        "WANDB_NAME", "--wandb-name", "Name of the run in Weights & Biases.", _named
+        "WANDB_NAME", "--wandb-name", "Name of the run in Weights & Biases.", _NAME
     )
     wandb_tags: tuple[str, ...] | None = _setting(
-        "WANDB_TAGS", "--wandb-tags", "Tags of the run there, with commas between them.", _names
+        "WANDB_TAGS", "--wandb-tags", "Tags of the run there, with commas between them.", _NAMES
     )
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -233,13 +195,7 @@ class Settings:
                 for variable in reversed(setting.names):  # The main name overrides aliases.
                     if variable not in given or (only is not None and name not in only):
                         continue
-                    source = source_of(variable, file)
-                    if file and "${" in given[variable]:
-                        raise InvalidArgumentError(
-                            source,
-                            f"must be written out, since ${{...}} is not replaced, "
-                            f"but is {shown(given[variable])}.",
-                        )
+                    source = _source_of(variable, file)
                     value = _parsed(setting, source, given[variable])
                     if value is not None:
                         values[name] = value
@@ -259,7 +215,6 @@ class Settings:
             variable = self.table()[name].variable
             if value is not None and variable not in os.environ:
                 os.environ[variable] = value
-                _exported[variable] = value
 
 
 # The settings of folders and of XLA's options, which every command uses.
@@ -268,8 +223,6 @@ PLACES = ("home", "compilation_cache", "without_xla_options")
 
 def variables_in(text: str, file: object) -> dict[str, str]:
     """Return the variables that a `.env` file sets, as python-dotenv reads it.
-
-    `${OTHER}` is text like any other, since a few lines that double it would fill the memory.
 
     Args:
         text: the content of the file.
@@ -288,30 +241,23 @@ def variables_in(text: str, file: object) -> dict[str, str]:
                 f"{file} must hold NAME=value or a comment from line {statement.original.line} on; "
                 "correct or remove what is there."
             )
-    values = dotenv_values(stream=io.StringIO(text), interpolate=False)
+    values = dotenv_values(stream=io.StringIO(text))
     return {name: value for name, value in values.items() if value is not None}
 
 
-def source_of(variable: str, file: str = "") -> str:
-    """Return the name of a variable for a message, with the file that sets it.
-
-    Args:
-        variable: the variable's name.
-        file: the file, if the variable is not from the environment.
-    """
-    exported = _exported.get(variable)
-    if exported is not None and os.environ.get(variable) == exported:
-        file = _FILE
+def _source_of(variable: str, file: str) -> str:
+    """Return the name of a variable, with the file that sets it, if it is not the environment."""
     return f"{variable} of {file}" if file else variable
 
 
 def _parsed(setting: Setting, source: str, text: str) -> Any:
+    parse, allowed = setting.kind
     try:
-        return setting.parse(text)
+        return parse(text)
     except (ValueError, KeyError):
         got = shown(text) if text else "nothing"
         raise InvalidArgumentError(
-            source, f"must be {setting.allowed}, but is {got}; correct or unset it."
+            source, f"must be {allowed}, but is {got}; correct or unset it."
         ) from None
 
 
@@ -326,7 +272,7 @@ def _require_known(given: Iterable[str], file: str) -> None:
         close = closest(name.removeprefix(_PREFIX), [each.removeprefix(_PREFIX) for each in known])
         if close is not None:
             raise InvalidArgumentError(
-                f"{source_of(name, file)} is not a setting; did you mean {_PREFIX}{close}?"
+                f"{_source_of(name, file)} is not a setting; did you mean {_PREFIX}{close}?"
             )
 
 
@@ -355,17 +301,11 @@ def compilation_cache() -> Path | None:
     value = os.environ.get("MYRIAD_COMPILATION_CACHE")
     if value is not None:
         return None if value.lower() in _OFF else Path(value)
-    caches = user_caches()
-    return None if caches is None else caches / "xla"
-
-
-def user_caches() -> Path | None:
-    """Return the user's cache folder, or None for a user without a home folder."""
     caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if caches.is_absolute():  # The XDG standard says to ignore relative paths.
-        return caches / "myriad"
+        return caches / "myriad" / "xla"
     user = _user_home()
-    return None if user is None else user / ".cache" / "myriad"
+    return None if user is None else user / ".cache" / "myriad" / "xla"
 
 
 def _user_home() -> Path | None:

@@ -7,17 +7,16 @@ interval that assumes nothing about the distribution, and leave the caller's arr
 """
 
 import functools
-import inspect
 import itertools
 import math
 import random
 import statistics
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
 from operator import itemgetter
+from time import perf_counter
 from typing import Annotated, Any
 
 import jax
@@ -45,7 +44,6 @@ Confidence = Annotated[float, Number(0, 1)]
 SampleSeconds = Annotated[float, Number(0, 86_400, positive=True)]
 Samples = Annotated[int, Integer(1, MOST)]
 Function = Callable[..., Any]
-Clock = Callable[[], float]
 
 # Donated arguments are copied while the clock is stopped. If copying takes far longer than the
 # call, a sample stops growing at this many times `min_sample_s`. Otherwise copying a gigabyte for
@@ -145,7 +143,6 @@ def measure(
     num_samples: Samples = 15,
     min_sample_s: SampleSeconds = 0.01,
     confidence: Confidence = 0.95,
-    clock: Clock = time.perf_counter,
 ) -> Timing:
     """Time `fn(*args)`, each call until its result is ready.
 
@@ -164,7 +161,6 @@ def measure(
         num_samples: samples to take.
         min_sample_s: the least seconds of a sample. Calls are added until it is reached.
         confidence: probability that the interval holds the true median.
-        clock: returns seconds; for tests.
 
     Raises:
         InvalidArgumentError: an option is out of range, an array was deleted before, or `carry`
@@ -176,7 +172,7 @@ def measure(
         True
     """
     require_enough("num_samples", num_samples, confidence)
-    subject = Subject(fn, args, carry=carry, clock=clock)
+    subject = Subject(fn, args, carry=carry)
     subject.prepare()
     with collector_paused():
         subject.calibrate(min_sample_s)
@@ -194,7 +190,6 @@ def compare(
     min_sample_s: SampleSeconds = 0.01,
     confidence: Confidence = 0.95,
     seed: Seed = 0,
-    clock: Clock = time.perf_counter,
 ) -> Comparison:
     """Time two functions in pairs of samples in random order, so that drift affects both equally.
 
@@ -210,13 +205,12 @@ def compare(
         min_sample_s: as in `measure`.
         confidence: probability that the interval holds the true median ratio.
         seed: seed of the order within the pairs.
-        clock: returns seconds; for tests.
 
     Raises:
         InvalidArgumentError: as in `measure`.
     """
     require_enough("num_pairs", num_pairs, confidence)
-    sides = [Subject(fn, args, carry=carry, clock=clock) for fn in (a, b)]
+    sides = [Subject(fn, args, carry=carry) for fn in (a, b)]
     for side in sides:
         side.prepare()
     with collector_paused():
@@ -264,10 +258,10 @@ def interleave(
         require("every sampler", each, Function)
     order = random.Random(seed)  # noqa: S311  (an order, not a secret)
     samples: list[list[float]] = [[] for _ in samplers]
-    start = time.perf_counter()
+    start = perf_counter()
     with collector_paused():
         for num_rounds in range(most_rounds):
-            if num_rounds >= least_rounds and time.perf_counter() - start >= budget_s:
+            if num_rounds >= least_rounds and perf_counter() - start >= budget_s:
                 break
             for side in order.sample(range(len(samplers)), len(samplers)):
                 samples[side].append(samplers[side]())
@@ -292,14 +286,14 @@ def _readable(seconds: float) -> str:
 
 
 @checked
-def timed(fn: Function, *args: Any, clock: Clock = time.perf_counter) -> tuple[Any, float]:
+def timed(fn: Function, *args: Any) -> tuple[Any, float]:
     """Call `fn(*args)` once. Return its result, when that is ready, and the seconds that it took.
 
     Donated arguments are gone afterwards, and a call that compiles includes the compiler's time.
     """
-    start = clock()
+    start = perf_counter()
     result = jax.block_until_ready(fn(*args))
-    return result, clock() - start
+    return result, perf_counter() - start
 
 
 class Subject:
@@ -309,7 +303,6 @@ class Subject:
         fn: as in `measure`.
         args: as in `measure`.
         carry: as in `measure`.
-        clock: returns seconds; for tests.
 
     Attributes:
         calls_per_sample: calls in one sample, once `calibrate` has been called.
@@ -318,8 +311,7 @@ class Subject:
             since then they are unknown.
 
     Raises:
-        InvalidArgumentError: `fn` is not a function that does its work when called, an array of
-            `args` was deleted before, or there is nothing to carry.
+        InvalidArgumentError: an array of `args` was deleted before, or there is nothing to carry.
     """
 
     def __init__(
@@ -328,15 +320,10 @@ class Subject:
         args: Sequence[Any],
         *,
         carry: bool = False,
-        clock: Clock = time.perf_counter,
     ):
         if isinstance(fn, functools.partial) and not fn.keywords:
             args = (*fn.args, *args)
             fn = fn.func
-        if inspect.iscoroutinefunction(fn) or inspect.isgeneratorfunction(fn):
-            raise InvalidArgumentError(
-                "fn", f"must do its work when called, but {fn!r} only prepares it; call it in fn."
-            )
         if carry and not args:
             raise InvalidArgumentError(
                 "carry=True needs a first argument to carry, but none was given."
@@ -351,10 +338,9 @@ class Subject:
         self._fn = fn
         self._args = list(args)
         self._carry = carry
-        self._clock = clock
         self._donated: set[int] = set()  # Indices into `args`.
         self._waits = True
-        self._next_first: Function = _itself
+        self._next_first: Function
 
     def prepare(self) -> Any:
         """Compile, make the first call and return its result.
@@ -365,7 +351,7 @@ class Subject:
             # Copy all arguments once. The call shows which of the copies it deletes.
             self._donated = {index for index, arg in enumerate(self._args) if _arrays(arg)}
         args = self._renewed_args()
-        result, self.first_s = timed(self._fn, *args, clock=self._clock)
+        result, self.first_s = timed(self._fn, *args)
         self._donated = {index for index in self._donated if _any_deleted(args[index])}
         self._waits = any(hasattr(leaf, "block_until_ready") for leaf in jax.tree.leaves(result))
         if self._carry:
@@ -382,9 +368,9 @@ class Subject:
             # from the caller's arrays. Then it compiles again.
             self._call_s()
         while True:
-            start = self._clock()
+            start = perf_counter()
             seconds = self._run_s()
-            if seconds >= min_sample_s or self._clock() - start >= _MAX_OVERHEAD * min_sample_s:
+            if seconds >= min_sample_s or perf_counter() - start >= _MAX_OVERHEAD * min_sample_s:
                 return
             # Aim for a fifth more than needed, since the next sample may run faster. Grow at most
             # tenfold, since a short sample says little.
@@ -399,10 +385,10 @@ class Subject:
         """Ask a jitted function, which compiles it. Any other may donate until its first call."""
         if not isinstance(self._fn, jax.stages.Wrapped):
             return True
-        start = self._clock()
+        start = perf_counter()
         lowered = self._fn.lower(*self._args)
         lowered.compile()  # JAX caches this, so that calling the function compiles nothing.
-        self.compile_s = self._clock() - start
+        self.compile_s = perf_counter() - start
         return any(info.donated for info in jax.tree.leaves(lowered.args_info))
 
     def _run_s(self) -> float:
@@ -412,21 +398,20 @@ class Subject:
             return sum(self._call_s() for _ in range(num_calls))
         fn = self._fn
         args = self._args
-        clock = self._clock
         # Read the clock once per sample, and don't wait if there is nothing to wait for. Either
         # would distort calls of nanoseconds.
-        start = clock()
+        start = perf_counter()
         if self._waits:
             for _ in range(num_calls):
                 jax.block_until_ready(fn(*args))
         else:
             for _ in range(num_calls):
                 fn(*args)
-        return clock() - start
+        return perf_counter() - start
 
     def _call_s(self) -> float:
         """Time one call, its arguments made ready before and carried on after."""
-        result, seconds = timed(self._fn, *self._renewed_args(), clock=self._clock)
+        result, seconds = timed(self._fn, *self._renewed_args())
         if self._carry:
             self._args[0] = self._next_first(result)
         return seconds
@@ -438,16 +423,12 @@ class Subject:
         ]
 
 
-def _itself(result: Any) -> Any:
-    return result
-
-
 def _find_carry(first: Any, result: Any) -> Function:
     """Return a function that picks the next first argument: the result, or its first item."""
     wanted = jax.tree.structure(first)
     found = jax.tree.structure(result)
     if found == wanted:
-        return _itself
+        return lambda result: result
     if isinstance(result, tuple) and result and jax.tree.structure(result[0]) == wanted:
         return itemgetter(0)
     raise InvalidArgumentError(

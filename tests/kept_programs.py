@@ -5,7 +5,7 @@ import os
 import time
 from pathlib import Path
 
-from myriad.settings import user_caches
+from myriad.settings import compilation_cache
 
 # Programs are compiled anew after so long. Most are of code that is gone by then.
 FORGOTTEN_S = 30 * 86_400.0
@@ -17,8 +17,8 @@ def folder_for_programs(clone: Path) -> Path:
     It lies beside the user's own programs, or in `clone` where the user has no folder to write in.
     It doesn't move with a clone, since JAX's keys of programs hold the folder's path.
     """
-    if (caches := user_caches()) is not None:
-        folder = caches / "tests"
+    if (programs := compilation_cache()) is not None:
+        folder = programs.with_name("tests")
         with contextlib.suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):

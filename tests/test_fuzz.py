@@ -29,7 +29,6 @@ from hypothesis import strategies as st
 
 import myriad
 from myriad import MyriadError, list_agents, list_envs, make_env
-from myriad import settings as outer
 from myriad.agents import AGENTS
 from myriad.autotune import autotune, suggest_scan_chunk_size
 from myriad.cli import main
@@ -237,7 +236,6 @@ def alone(**variables):
         with (
             mock.patch.dict(os.environ, variables),
             mock.patch.dict(ENVIRONMENTS._targets),
-            mock.patch.object(outer, "_exported", {}),
             warnings.catch_warnings(),
         ):
             warnings.simplefilter("ignore")

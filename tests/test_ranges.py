@@ -109,15 +109,11 @@ def test_a_range_holds_what_it_says_and_nothing_else(declared, held):
 
 
 @pytest.mark.parametrize(
-    ("declared", "value", "reason"),
-    [
-        (Number(positive=True), 1e-50, "but got 1e-50, which 32 bits can't hold"),
-        (Number(0, 1), 10**10, "but got 10000000000[.]$"),
-        (Number(), 10**10, "but got 10000000000, which 32 bits can't hold"),
-    ],
+    ("declared", "value"),
+    [(Number(positive=True), 1e-50), (Number(0, 1), 10**10), (Number(), 10**10)],
 )
-def test_a_number_that_a_device_cannot_hold_is_refused_with_the_reason(declared, value, reason):
-    with pytest.raises(InvalidArgumentError, match=reason):
+def test_a_number_that_a_device_cannot_hold_is_refused(declared, value):
+    with pytest.raises(InvalidArgumentError, match=f"but got {value}[.]$"):
         declared.require("x", value)
     Number().require("x", 1e10)
     assert create_config("cartpole", "pid", target_return=10**10).target_return == 1e10

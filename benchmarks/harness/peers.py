@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
@@ -47,7 +46,7 @@ def how_to_install(name: str) -> str:
 
 
 def install(name: str) -> None:
-    """Make a peer's environment anew, with uv or else with Python's venv and pip.
+    """Make a peer's environment anew.
 
     Raises:
         SuiteError: no such peer, or the installer failed.
@@ -56,17 +55,10 @@ def install(name: str) -> None:
     folder = FOLDER / name
     shutil.rmtree(folder, ignore_errors=True)
     python = str(folder / "bin" / "python")
-    if uv := _uv():
-        steps = [
-            [*uv, "venv", "--quiet", "--python", sys.executable, str(folder)],
-            [*uv, "pip", "install", "--python", python, *peer.requirements],
-        ]
-    else:
-        steps = [
-            [sys.executable, "-m", "venv", str(folder)],
-            [python, "-m", "pip", "install", *peer.requirements],
-        ]
-    for step in steps:
+    for step in (
+        [sys.executable, "-m", "venv", str(folder)],
+        [python, "-m", "pip", "install", *peer.requirements],
+    ):
         if subprocess.run(step, check=False).returncode:
             raise SuiteError(f"{name} could not be installed: `{' '.join(step)}` failed.")
     link_suites(folder)
@@ -91,13 +83,6 @@ def enter(name: str) -> NoReturn:
     arguments, path = command(name, "benchmarks.sides.peer_process", name)
     inherited = {key: value for key, value in os.environ.items() if key != "PYTHONHOME"}
     os.execve(arguments[0], arguments, inherited | path)  # noqa: S606  (needs no shell)
-
-
-def _uv() -> list[str] | None:
-    """Return the path of uv: from PATH, or else beside this Python, where `make` installs it."""
-    if path := shutil.which("uv"):
-        return [path]
-    return [sys.executable, "-m", "uv"] if find_spec("uv") else None
 
 
 def _stamp_of(peer: Library) -> str:

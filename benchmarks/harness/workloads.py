@@ -12,7 +12,6 @@ from pydantic import Field, ValidationError
 
 from benchmarks.harness.libraries import (
     LIBRARIES,
-    OURS,
     SIDES,
     SuiteError,
     known,
@@ -181,18 +180,9 @@ def _check(declaration: Declaration) -> None:
                 "or mean_episode_return."
             )
     for target in declaration.targets:
-        _check_target(target, declaration)
-
-
-def _check_target(target: Target, declaration: Declaration) -> None:
-    known(target.of, SIDES, "library of a target")
-    for name in filter(None, (target.workload, target.than)):
-        known(name, declaration.workloads.get("throughput", {}), "workload of a target")
-    if target.at_least_plain and (target.of == OURS or target.than or target.record):
-        raise SuiteError(
-            f"the target on {target.workload} can't have at_least_plain "
-            f"beside of = {OURS!r}, than or record."
-        )
+        known(target.of, SIDES, "library of a target")
+        for name in filter(None, (target.workload, target.than)):
+            known(name, declaration.workloads.get("throughput", {}), "workload of a target")
 
 
 def tier_from_environment(environ: Mapping[str, str] = os.environ) -> str:

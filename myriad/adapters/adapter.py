@@ -21,6 +21,9 @@ from myriad.registry import check_overrides
 from myriad.spaces import Space
 from myriad.xla import holds_keys
 
+# What `step` returns: obs, state, reward, terminated, truncated and info.
+Stepped = tuple[Any, Any, jax.Array, jax.Array, jax.Array, dict[str, Any]]
+
 
 class Built(NamedTuple):
     """The environment that a library built, and its spaces."""
@@ -173,7 +176,7 @@ def defaults_of(function: Any) -> dict[str, Any]:
 
 def results(
     obs: Any, state: Any, reward: Any, terminated: Any, truncated: Any, info: Mapping[str, Any]
-) -> tuple[Any, Any, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+) -> Stepped:
     """Return what `step` returns, each number in the dtype that Myriad expects."""
     return (
         strongly_typed(obs),
@@ -185,9 +188,7 @@ def results(
     )
 
 
-def timestep_results(
-    timestep: Any, state: Any, info: Mapping[str, Any]
-) -> tuple[Any, Any, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+def timestep_results(timestep: Any, state: Any, info: Mapping[str, Any]) -> Stepped:
     """Return what `step` returns for a timestep of dm_env's kind.
 
     Its last step is a termination if the discount is 0, and a truncation otherwise.

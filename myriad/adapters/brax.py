@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 import jax
 import numpy as np
 
-from myriad.adapters.adapter import Adapter, Built, defaults_of, results, strongly_typed
+from myriad.adapters.adapter import Adapter, Built, Stepped, defaults_of, results, strongly_typed
 from myriad.ranges import Integer
 from myriad.spaces import Box
 
@@ -31,9 +31,7 @@ class WithBraxState(Adapter):
         state = strongly_typed(self.env.reset(key))
         return state.obs, state
 
-    def step(
-        self, key: jax.Array, state: Any, action: jax.Array, params: Any
-    ) -> tuple[Any, Any, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+    def step(self, key: jax.Array, state: Any, action: jax.Array, params: Any) -> Stepped:
         state = self.env.step(state, action)
         truncated = state.info["truncation"] > 0
         terminated = (state.done > 0) & ~truncated

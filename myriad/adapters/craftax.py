@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from myriad.adapters.adapter import Adapter, Built, results, strongly_typed
+from myriad.adapters.adapter import Adapter, Built, Stepped, results, strongly_typed
 from myriad.spaces import Box, Discrete
 
 
@@ -45,9 +45,7 @@ class FromCraftax(Adapter):
     def start(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
         return strongly_typed(self.env[0].reset_env(key, params))
 
-    def step(
-        self, key: jax.Array, state: Any, action: jax.Array, params: Any
-    ) -> tuple[jax.Array, Any, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+    def step(self, key: jax.Array, state: Any, action: jax.Array, params: Any) -> Stepped:
         obs, state, reward, done, info = self.env[0].step_env(key, state, action, params)
         return results(obs, state, reward, done, False, info)  # noqa: FBT003 (nothing truncates)
 

@@ -29,11 +29,6 @@ class KeyedState:
     env_state: Any
 
 
-def first_key(seed: Any) -> jax.Array:
-    """Return the key that follows from a uint32 seed."""
-    return make_key(seed)
-
-
 def reset_env(env: Environment, key: jax.Array) -> tuple[KeyedState, jax.Array]:
     """Start an episode, and return its state and first observation."""
     key, reset_key = jax.random.split(key)
@@ -114,7 +109,12 @@ class AsGymnasium(gymnasium.Env[Any, Any]):
             env.action_space(env.default_params), normalize=normalize_actions
         )
         self.action_space = self._adapt_action.space
-        self.spec = _spec(env, {"env": env, "normalize_actions": normalize_actions})
+        # How to build it again, which Gymnasium's checker and recorders do.
+        self.spec = EnvSpec(
+            f"myriad/{type(env).__name__}-v0",
+            entry_point=f"{__name__}:AsGymnasium",
+            kwargs={"env": env, "normalize_actions": normalize_actions},
+        )
         self._state: KeyedState | None = None
         self._reset = jax.jit(lambda key: reset_env(env, key))
         self._step = jax.jit(lambda state, action: step_env(env, state, action))
@@ -128,7 +128,7 @@ class AsGymnasium(gymnasium.Env[Any, Any]):
             key = self._state.key
         else:
             seed = int(self.np_random.integers(2**32)) if seed is None else seed
-            key = first_key(np.uint32(seed & 0xFFFFFFFF))
+            key = make_key(np.uint32(seed & 0xFFFFFFFF))
         self._state, obs = self._reset(key)
         return as_observation(self.observation_space, obs), {}
 
@@ -219,10 +219,3 @@ def _as_scalar(leaf: Any) -> Any:
     if leaf.ndim:
         return leaf.copy()
     return bool(leaf) if leaf.dtype == bool else leaf[()]
-
-
-def _spec(env: Environment, arguments: dict[str, Any]) -> EnvSpec:
-    """Say how to build the adapter again, which Gymnasium's checker and recorders do."""
-    return EnvSpec(
-        f"myriad/{type(env).__name__}-v0", entry_point=f"{__name__}:AsGymnasium", kwargs=arguments
-    )

@@ -15,7 +15,6 @@ from myriad.adapters.gymnasium import (
     ActionAdapter,
     KeyedState,
     as_observation,
-    first_key,
     gymnasium_space,
     render_modes,
     reset_env,
@@ -24,6 +23,7 @@ from myriad.adapters.gymnasium import (
 from myriad.envs.environment import Environment
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.hardware import resolve_platform
+from myriad.random import make_key
 from myriad.registry import is_integer
 from myriad.xla import Stated, require_room_for
 
@@ -51,9 +51,8 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
         self.num_envs = int(num_envs)
         self.render_mode = render_mode
         self._mode = _autoreset_mode(autoreset_mode)
-        modes = render_modes(env, render_mode)
         self.metadata = {
-            "render_modes": modes,
+            "render_modes": render_modes(env, render_mode),
             "render_fps": RENDER_FPS,
             "autoreset_mode": self._mode,
         }
@@ -240,9 +239,8 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
             else np.zeros(self.num_envs)
         )
         given = np.array([value is not None for value in seeds])
-        keys = _first_keys(
-            [int(d) if s is None else int(s) for s, d in zip(seeds, drawn, strict=True)]
-        )
+        words = [int(d if s is None else s) for s, d in zip(seeds, drawn, strict=True)]
+        keys = _first_key_of_each(np.array([word & 0xFFFFFFFF for word in words], np.uint32))
         return keys if self._states is None else jnp.where(given, keys, self._states.key)
 
     def _reset_mask(self, options: dict[str, Any] | None) -> np.ndarray:
@@ -271,11 +269,7 @@ def _autoreset_mode(mode: str | AutoresetMode) -> AutoresetMode:
     return modes[name]
 
 
-def _first_keys(seeds: list[int]) -> jax.Array:
-    return _first_key_of_each(np.array([seed & 0xFFFFFFFF for seed in seeds], np.uint32))
-
-
-_first_key_of_each = jax.jit(jax.vmap(first_key))
+_first_key_of_each = jax.jit(jax.vmap(make_key))
 
 
 def _where(chosen: jax.Array, new: Any, old: Any) -> Any:

@@ -12,7 +12,7 @@ from gymnax.environments import environment, spaces
 from jax.extend.core import ClosedJaxpr, Var
 
 from myriad.adapters import finite_bounds, infinite_bounds
-from myriad.adapters.adapter import strongly_typed
+from myriad.adapters.adapter import Stepped, results, strongly_typed
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.registry import check_overrides
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
@@ -46,29 +46,17 @@ class FromGymnax:
         obs, state = self.env.reset_env(key, params)
         return self._observed(obs), strongly_typed(state)
 
-    def step(
-        self, key: jax.Array, state: Any, action: jax.Array, params: Any
-    ) -> tuple[jax.Array, Any, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+    def step(self, key: jax.Array, state: Any, action: jax.Array, params: Any) -> Stepped:
         obs, state, reward, terminated, info = self.env.step_env(
             key, state, self._choice(action), params
         )
-        reward = jnp.asarray(reward, jnp.float32).reshape(())
+        truncated = self.env.is_truncated(state, params)
         if self.out_of_line:
             # A sort is the cheapest operation that does so, and sorting equal numbers changes
             # nothing.
+            reward = jnp.asarray(reward, jnp.float32).reshape(())
             reward = jax.lax.sort(jnp.stack([reward, reward]))[0]
-        terminated, truncated = (
-            jnp.asarray(flag, bool).reshape(())
-            for flag in (terminated, self.env.is_truncated(state, params))
-        )
-        return (
-            self._observed(obs),
-            strongly_typed(state),
-            reward,
-            terminated,
-            truncated,
-            strongly_typed(info),
-        )
+        return results(self._observed(obs), state, reward, terminated, truncated, info)
 
     def observation_space(self, params: Any) -> Space:
         # Evaluate even inside a trace: gymnax computes bounds with JAX, but a space needs numbers.

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from myriad.adapters.adapter import Adapter, Built, defaults_of, results, strongly_typed
+from myriad.adapters.adapter import Adapter, Built, Stepped, defaults_of, results, strongly_typed
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Box, MultiDiscrete, Space
 
@@ -52,9 +52,7 @@ class FromJaxMARL(Adapter):
         obs, state = self.env.reset(key)
         return self._rows(obs), strongly_typed(state)
 
-    def step(
-        self, key: jax.Array, state: Any, action: jax.Array, params: Any
-    ) -> tuple[jax.Array, Any, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+    def step(self, key: jax.Array, state: Any, action: jax.Array, params: Any) -> Stepped:
         obs, state, rewards, dones, info = self.env.step_env(key, state, self._split(action))
         reward = sum(rewards[agent] for agent in self.env.agents)
         done = dones["__all__"]
@@ -85,13 +83,12 @@ def _joint(action_spaces: list[Any]) -> Space:
         return MultiDiscrete(tuple(int(each.n) for each in action_spaces))
     if all(isinstance(each, spaces.Box) for each in action_spaces):
         low, high = (
-            np.concatenate([np.broadcast_to(bound, box.shape).ravel() for bound, box in bounds])
-            for bounds in (
-                [(box.low, box) for box in action_spaces],
-                [(box.high, box) for box in action_spaces],
+            np.concatenate(
+                [np.full(box.shape, getattr(box, end), np.float32).ravel() for box in action_spaces]
             )
+            for end in ("low", "high")
         )
-        return Box(low.astype(np.float32), high.astype(np.float32), low.shape)
+        return Box(low, high, low.shape)
     raise InvalidArgumentError(
         "env",
         "must have agents that all choose from a Discrete, or all from a Box, but has "

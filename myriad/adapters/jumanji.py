@@ -9,7 +9,14 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from myriad.adapters.adapter import Adapter, Built, defaults_of, strongly_typed, timestep_results
+from myriad.adapters.adapter import (
+    Adapter,
+    Built,
+    Stepped,
+    defaults_of,
+    strongly_typed,
+    timestep_results,
+)
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
 
 
@@ -43,9 +50,7 @@ class FromJumanji(Adapter):
         state, timestep = self.env.reset(key)
         return strongly_typed(timestep.observation), strongly_typed(state)
 
-    def step(
-        self, key: jax.Array, state: Any, action: jax.Array, params: Any
-    ) -> tuple[Any, Any, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+    def step(self, key: jax.Array, state: Any, action: jax.Array, params: Any) -> Stepped:
         state, timestep = self.env.step(state, action.astype(self.env.action_spec.dtype))
         return timestep_results(timestep, state, timestep.extras)
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from myriad.adapters.adapter import Adapter, Built, results, strongly_typed
+from myriad.adapters.adapter import Adapter, Built, Stepped, results, strongly_typed
 from myriad.spaces import Box, Discrete
 
 
@@ -46,9 +46,7 @@ class FromNavix(Adapter):
         timestep = strongly_typed(self.env.reset(key))
         return timestep.observation, timestep
 
-    def step(
-        self, key: jax.Array, state: Any, action: jax.Array, params: Any
-    ) -> tuple[jax.Array, Any, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+    def step(self, key: jax.Array, state: Any, action: jax.Array, params: Any) -> Stepped:
         # Its `step` would compute a reset, too, in case the last step ended the episode.
         timestep = self.env._step(state, action)  # noqa: SLF001
         return results(

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from PIL import Image
 
-from myriad.adapters.adapter import Adapter, Built, results, strongly_typed
+from myriad.adapters.adapter import Adapter, Built, Stepped, results, strongly_typed
 from myriad.errors import InvalidArgumentError, NotInstalledError
 from myriad.spaces import Box, Discrete
 
@@ -47,9 +47,7 @@ class FromPgx(Adapter):
         state = strongly_typed(self.env.init(key))
         return self._observed(state), state
 
-    def step(
-        self, key: jax.Array, state: Any, action: jax.Array, params: Any
-    ) -> tuple[Any, Any, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+    def step(self, key: jax.Array, state: Any, action: jax.Array, params: Any) -> Stepped:
         state = self.env.step(state, action, key)
         return results(
             self._observed(state), state, state.rewards, state.terminated, state.truncated, {}

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from myriad.adapters.adapter import Adapter, Built, strongly_typed, timestep_results
+from myriad.adapters.adapter import Adapter, Built, Stepped, strongly_typed, timestep_results
 from myriad.spaces import Box, Discrete
 
 
@@ -43,9 +43,7 @@ class FromXLand(Adapter):
         timestep = strongly_typed(env.reset(own_params, key))
         return timestep.observation, timestep
 
-    def step(
-        self, key: jax.Array, state: Any, action: jax.Array, params: Any
-    ) -> tuple[Any, Any, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+    def step(self, key: jax.Array, state: Any, action: jax.Array, params: Any) -> Stepped:
         env, own_params = self.env
         timestep = env.step(own_params, state, action)
         return timestep_results(timestep, timestep, {})

@@ -10,7 +10,7 @@ from typing import Any
 
 from myriad import settings
 from myriad.errors import InvalidArgumentError
-from myriad.files import holder_of, readable, replacing, write_errors_explained
+from myriad.files import regular, replacing, write_errors_explained
 from myriad.ranges import checked
 
 # Raise it when entries change.
@@ -45,7 +45,7 @@ class ProfileCache:
             InvalidArgumentError: the file can't be read or is no cache.
         """
         try:
-            content = json.loads(readable(self.path).read_text(encoding="utf-8"))
+            content = json.loads(regular(self.path).read_text(encoding="utf-8"))
             version = content["schema_version"]
             found = {section: content.get(section, {}).items() for section in SECTIONS}
         except FileNotFoundError:
@@ -130,7 +130,7 @@ class ProfileCache:
                 lock.acquire(timeout=_LOCK_WAIT_S)
             except Timeout as error:
                 raise InvalidArgumentError(
-                    f"autotune cache {self.path} is locked by {holder_of(path)} "
+                    f"autotune cache {self.path} is locked by another process "
                     f"(waited {_LOCK_WAIT_S:g} s)."
                 ) from error
         try:

@@ -71,20 +71,9 @@ class Found:
     candidates: tuple[Candidate, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class Rounds:
-    """The timings, which don't depend on the training's length and evaluations.
-
-    Attributes:
-        steps: steps of every environment in each timing.
-        seconds: for each chunk size the seconds of those steps, one per round.
-    """
-
-    steps: int
-    seconds: Mapping[int, Sequence[float]]
-
-
-def measure(training: CompiledTraining, others: Collection[int], seconds: float) -> Rounds:
+def measure(
+    training: CompiledTraining, others: Collection[int], seconds: float
+) -> tuple[int, dict[int, list[float]]]:
     """Time `CANDIDATES` and `others` for a compiled training, unless all are the same chunk.
 
     Every chunk is the same program called with another number of updates, so one compilation
@@ -94,13 +83,17 @@ def measure(training: CompiledTraining, others: Collection[int], seconds: float)
         training: a compiled training.
         others: further chunk sizes, including that of the untuned configuration.
         seconds: time to spend. The minimum number of rounds is taken even if it is longer.
+
+    Returns:
+        the steps of every environment in each timing; and for each chunk size the seconds of those
+        steps, one per round. They don't depend on the training's length and evaluations.
     """
     end = time.perf_counter() + seconds
     stretch = Stretch(training)
     sizes = stretch.offered({*CANDIDATES, *others})
     if len(sizes) == 1:
-        return Rounds(stretch.steps, {sizes[0]: [stretch.seconds]})
-    return Rounds(stretch.steps, stretch.times(sizes, max(0.0, end - time.perf_counter())))
+        return stretch.steps, {sizes[0]: [stretch.seconds]}
+    return stretch.steps, stretch.times(sizes, max(0.0, end - time.perf_counter()))
 
 
 class Stretch:
@@ -190,40 +183,35 @@ class Stretch:
         return seconds
 
 
-def choose(rounds: Rounds, num_envs: int, window: int | None = None) -> Found:
+def choose(
+    seconds: Mapping[int, Sequence[float]], num_steps: int, window: int | None = None
+) -> Found:
     """Choose among the chunks that were timed.
 
     Args:
-        rounds: the timings.
-        num_envs: environments of the training.
+        seconds: for each chunk size the seconds of the same steps, one per round.
+        num_steps: those steps, of all environments together.
         window: steps of every environment between two evaluations, no fewer than the smallest
             chunk. A training ends every chunk at an evaluation, so longer chunks are left out. None
             leaves out none.
     """
-    times = {
-        size: rounds.seconds[size]
-        for size in sorted(rounds.seconds)
-        if window is None or size <= window
-    }
+    times = {size: seconds[size] for size in sorted(seconds) if window is None or size <= window}
     # If a training can use the best of all chunks, it gets that one, however long its windows are.
-    chosen = _nearly_best(rounds.seconds)
+    chosen = _nearly_best(seconds)
     if chosen not in times:
         chosen = _nearly_best(times)
-    steps = rounds.steps * num_envs
+    candidates = []
+    for size, own in times.items():
+        middle, low, high = _against(own, times[chosen])
+        verdict = why = "slower" if low > 1 else "indistinguishable"
+        why += f", time {middle - 1:+.1%} ({low - 1:+.1%} to {high - 1:+.1%})"
+        if size == chosen:
+            verdict = why = "best"
+        rate = num_steps / statistics.median(own)
+        candidates.append(Candidate(size, rate, verdict, middle, low, high, why))
+    rate = num_steps / statistics.median(times[chosen])
     low, high = _interval(times[chosen])
-    candidates = tuple(
-        Candidate(
-            size,
-            steps / statistics.median(times[size]),
-            *_verdict(times[size], times[chosen], size == chosen),
-        )
-        for size in times
-    )
-    if len(times) == 1:
-        candidates = (dataclasses.replace(candidates[0], why="the only one, so the best"),)
-    return Found(
-        chosen, steps / statistics.median(times[chosen]), steps / high, steps / low, candidates
-    )
+    return Found(chosen, rate, num_steps / high, num_steps / low, tuple(candidates))
 
 
 def _nearly_best(times: Mapping[int, Sequence[float]]) -> int:
@@ -244,17 +232,3 @@ def _interval(samples: Sequence[float]) -> tuple[float, float]:
     if len(samples) < _LEAST_FOR_INTERVAL:
         return min(samples), max(samples)
     return timing.median_interval(samples)
-
-
-def _verdict(
-    times: Sequence[float],
-    best: Sequence[float],
-    is_chosen: bool,  # noqa: FBT001
-) -> tuple[str, float, float, float, str]:
-    """Return a candidate's fields from its verdict on."""
-    if is_chosen:
-        return "best", 1.0, 1.0, 1.0, "best"
-    middle, low, high = _against(times, best)
-    verdict = "slower" if low > 1 else "indistinguishable"
-    percent = f"{100 * (middle - 1):+.1f}% ({100 * (low - 1):+.1f} to {100 * (high - 1):+.1f}%)"
-    return verdict, middle, low, high, f"{verdict}, time {percent}"

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from myriad.autotune.cache import Entry, ProfileCache
 from myriad.autotune.profiles import Say, details, key_of, record_profiles
-from myriad.autotune.search import Found, Rounds, choose, measure
+from myriad.autotune.search import Found, choose, measure
 from myriad.envs import ENVIRONMENTS, OBJECT
 from myriad.files import announced
 from myriad.hardware import available_bytes, fingerprint, is_configured
@@ -86,7 +86,7 @@ def autotune(
             answers is not one.
     """
     start = time.perf_counter()
-    say = printer(verbose=verbose)
+    say: Say = functools.partial(print, flush=True) if verbose else lambda line: None
     cache = ProfileCache() if cache is None else cache
     # Use the environment's own name in place of an alias, so that both share an answer.
     if not config.env.startswith(OBJECT):
@@ -95,9 +95,12 @@ def autotune(
     spelled_out = details(config, hardware)
     key = key_of(config, hardware, spelled_out)
     known = cache.get("chunk_size_configs", key)  # This also refuses a file that is not a cache.
-    if force_revalidate:
-        known = None
-    if known is not None and _answers(known, config, available_bytes(memory_limit)):
+    if (
+        known is not None
+        and not force_revalidate
+        and min(map(int, known["rounds_s"])) <= config.eval_frequency
+        and known["memory_bytes"] <= available_bytes(memory_limit)
+    ):
         result = _result(config, known, time.perf_counter() - start, from_cache=True)
         say(f"{key}: cached")
         say(str(result))
@@ -119,8 +122,24 @@ def autotune(
     }
     left = max(0.0, seconds - (time.perf_counter() - start))
     with shortage_named(), announced("timing chunks", say):
-        rounds = measure(training, others, min(_MOST_TIMING_S, left))
-    entry = _entry(rounds, config.num_envs, most_bytes(stated), spelled_out)
+        steps, times = measure(training, others, min(_MOST_TIMING_S, left))
+    found = choose(times, steps * config.num_envs)  # for a long training
+    entry = {
+        "optimal_chunk_size": found.scan_chunk_size,
+        "throughput_steps_per_s": found.steps_per_s,
+        "throughput_low": found.steps_per_s_low,
+        "throughput_high": found.steps_per_s_high,
+        "memory_bytes": most_bytes(stated),
+        "validated_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "candidates": {str(c.chunk_size): dataclasses.asdict(c) for c in found.candidates},
+        "stretch_steps": steps,
+        # One line for each size, for people who read the file.
+        "rounds_s": {
+            str(size): " ".join(f"{sample:.6g}" for sample in samples)
+            for size, samples in times.items()
+        },
+        "details": spelled_out,
+    }
     cache.update("chunk_size_configs", key, lambda _: entry)
     result = _result(config, entry, time.perf_counter() - start, from_cache=False)
     say(str(result))
@@ -168,47 +187,14 @@ def suggest_scan_chunk_size(
     return result.scan_chunk_size
 
 
-def printer(*, verbose: bool) -> Say:
-    """Return a function that prints a line at once, or does nothing."""
-    return functools.partial(print, flush=True) if verbose else lambda line: None
-
-
-def _answers(entry: Entry, config: TrainingConfig, room: int) -> bool:
-    """Whether an entry holds the answer for a training."""
-    smallest = min(map(int, entry["rounds_s"]))
-    return smallest <= config.eval_frequency and entry["memory_bytes"] <= room
-
-
-def _entry(rounds: Rounds, num_envs: int, memory_bytes: int, spelled_out: Entry) -> Entry:
-    """Return an entry of the file: the timings, and their result for a long training."""
-    found = choose(rounds, num_envs)
-    return {
-        "optimal_chunk_size": found.scan_chunk_size,
-        "throughput_steps_per_s": found.steps_per_s,
-        "throughput_low": found.steps_per_s_low,
-        "throughput_high": found.steps_per_s_high,
-        "memory_bytes": memory_bytes,
-        "validated_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "candidates": {str(c.chunk_size): dataclasses.asdict(c) for c in found.candidates},
-        "stretch_steps": rounds.steps,
-        # One line for each size, for people who read the file.
-        "rounds_s": {
-            str(size): " ".join(f"{sample:.6g}" for sample in samples)
-            for size, samples in rounds.seconds.items()
-        },
-        "details": spelled_out,
-    }
-
-
 def _result(
     config: TrainingConfig, entry: Entry, seconds: float, *, from_cache: bool
 ) -> AutotuneResult:
-    seconds_of = {
+    times = {
         int(size): [float(sample) for sample in samples.split()]
         for size, samples in entry["rounds_s"].items()
     }
-    rounds = Rounds(entry["stretch_steps"], seconds_of)
-    found = choose(rounds, config.num_envs, config.eval_frequency)
+    found = choose(times, entry["stretch_steps"] * config.num_envs, config.eval_frequency)
     return AutotuneResult(
         **vars(found),
         config=config.changed(scan_chunk_size=found.scan_chunk_size),

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import re
+import tomllib
 import types
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,8 +12,6 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import tyro
 
 from myriad.errors import InvalidArgumentError
-from myriad.files import parse_toml
-from myriad.ranges import Range, Seed, range_in
 from myriad.training.config import TrainingConfig
 
 _FIELDS = {field.name: field for field in dataclasses.fields(TrainingConfig)}
@@ -123,7 +122,7 @@ def option_flag(
 def _value(text: str) -> Any:
     """Read a value as TOML does. Anything that TOML can't read is a string."""
     try:
-        table = parse_toml(f"value = {text}")
+        table = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):
         return text
     return table["value"] if len(table) == 1 else text

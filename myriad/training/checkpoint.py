@@ -23,7 +23,7 @@ import numpy as np
 
 from myriad import distributed
 from myriad.errors import InvalidArgumentError
-from myriad.files import identity, read_text, readable, regular, watched
+from myriad.files import identity, read_text, regular, watched
 from myriad.xla import holds_keys, is_on_host, numbers_of
 
 Result = TypeVar("Result")
@@ -286,7 +286,7 @@ def _damage(path: Path) -> str | None:
     """Say which file is not as it was saved, or return None."""
     # Orbax doesn't notice all damage, and reports what it notices in different ways.
     try:
-        sums = json.loads(readable(path / _CHECKSUMS).read_text(encoding="utf-8"))
+        sums = json.loads(regular(path / _CHECKSUMS).read_text(encoding="utf-8"))
         changed = [name for name, saved in sums.items() if _checksum(path / name) != saved]
         if _ROWS not in sums:
             changed = [_CHECKSUMS]

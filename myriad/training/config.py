@@ -8,6 +8,7 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import tomllib
 from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -17,7 +18,6 @@ import tomli_w
 from pydantic import ConfigDict, Field, ValidationError
 
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
-from myriad.files import parse_toml
 from myriad.presets import Preset, load_preset
 from myriad.ranges import HOST, INT64, SEED_LIST, Integer, Number, Seed, checked, ranges_of, require
 
@@ -696,7 +696,7 @@ def _plain(name: str, value: Any) -> Any:
 
 def _parsed(text: str) -> dict[str, Any]:
     try:
-        return parse_toml(text)
+        return tomllib.loads(text)
     except ValueError as error:
         raise InvalidArgumentError(f"the configuration is not TOML: {error}.") from None
     except RecursionError:

@@ -11,9 +11,8 @@ from typing import Any
 
 from myriad.errors import InvalidArgumentError, RunFolderLostError
 from myriad.files import (
-    holder_of,
     read_text,
-    readable,
+    regular,
     replacing,
     watched,
     write_errors_explained,
@@ -87,7 +86,7 @@ class RunFolder:
                 lock.acquire(timeout=0)
             except Timeout as error:
                 raise InvalidArgumentError(
-                    f"run folder {self.path} is in use by {holder_of(self.path / '.lock')}: "
+                    f"run folder {self.path} is in use by another process: "
                     "wait until it ends, or name another folder."
                 ) from error
         try:
@@ -186,7 +185,7 @@ class RunFolder:
         """
         kept = lines_of(rows).encode()
         try:
-            found = readable(self.metrics).read_bytes()
+            found = regular(self.metrics).read_bytes()
         except FileNotFoundError:
             found = b""
         except OSError as error:
@@ -229,7 +228,7 @@ def rows_of(text: str) -> list[dict[str, Any]]:
 def _is_record(path: Path) -> bool:
     """Return whether a run wrote this `environment.json`."""
     try:
-        return "versions" in json.loads(readable(path).read_text(encoding="utf-8"))
+        return "versions" in json.loads(regular(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError, RecursionError):
         return False
 

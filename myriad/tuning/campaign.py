@@ -207,7 +207,7 @@ class _Workers:
 
     def __post_init__(self):
         self._context = multiprocessing.get_context("spawn")
-        self._permits = self._context.Semaphore(self.programs.settings.n_trials)
+        self._permits: Any = None
         # The processes, each with its core and the name that its trials carry.
         self._workers: dict[Connection, tuple[Any, int, str]] = {}
         self._names: set[str] = set()
@@ -220,15 +220,22 @@ class _Workers:
         Raises:
             MyriadError: a worker can't continue, or workers were killed again and again.
         """
-        count = min(self.programs.settings.n_jobs, self.programs.settings.n_trials)
-        _LOG.info("%d processes start, each of which compiles the programs that it needs", count)
+        settings = self.programs.settings
         try:
-            for index in range(count):
-                self._start(index)
-            while self._workers and not is_interrupted():
-                for connection in wait(list(self._workers), timeout=_LOOK_S):
-                    self._replace(connection)
-                self._hear()
+            while left := settings.n_trials - len(self._seen):
+                # A killed worker takes its permits along. So what is left is counted anew once all
+                # permits are used.
+                self._permits = self._context.Semaphore(left)
+                count = min(settings.n_jobs, left)
+                _LOG.info("%d processes start, each compiles the programs that it needs", count)
+                for index in range(count):
+                    self._start(index)
+                while self._workers and not is_interrupted():
+                    for connection in wait(list(self._workers), timeout=_LOOK_S):
+                        self._replace(connection)
+                    self._hear()
+                if is_interrupted() or time.time() >= self.ends_at:
+                    return
         finally:
             self._end()
             self._hear()
@@ -240,7 +247,10 @@ class _Workers:
         self._names.add(name)
         core = cores[index % len(cores)]
         campaign = (self.programs.settings, self.programs.space)
-        own = (core, there, self._permits, self.ends_at, name)
+        # Another campaign in the same study, with the same seed, must make other draws. If this one
+        # made the study, no other one has such numbers.
+        stream = len(self._names) if self.programs.settings.fail_if_exists else None
+        own = (core, there, self._permits, self.ends_at, name, stream)
         process = self._context.Process(target=_work, args=(*campaign, *own), daemon=True)
         with _interrupts_blocked():
             process.start()
@@ -285,7 +295,6 @@ class _Workers:
             if trial.user_attrs.get(WORKER) == name:
                 _LOG.info("trial %d is run again, since its process ended", trial.number)
                 retry(self.study, trial.number, MOST_RETRIES)
-                self._permits.release()
 
     def _end(self) -> None:
         """End the workers: ask them first, then kill them."""
@@ -309,6 +318,7 @@ def _work(
     permits: Any,
     ends_at: float,
     name: str,
+    stream: int | None,
 ) -> None:
     """Run trials in a worker process, until the parent says something or is gone."""
     # Ignore the interrupt here, where it couldn't be blocked before the start.
@@ -320,7 +330,7 @@ def _work(
 
     configure(cpu_devices=1)
     try:
-        study = open_study(dataclasses.replace(settings, fail_if_exists=False), space)
+        study = open_study(dataclasses.replace(settings, fail_if_exists=False), space, stream)
         loop = TrialLoop(study, Programs(settings, space), (), permits, ends_at, name)
         with storage_errors(only_theirs=True):
             loop.run(connection.poll)

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import tomllib
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
-from myriad.files import parse_toml, read_text
+from myriad.files import read_text
 from myriad.ranges import ranges_of
 from myriad.training.config import FIELDS, TrainingConfig, canonical, make_config, require_no_code
 from myriad.tuning.settings import TuneSettings
@@ -173,7 +174,7 @@ class SearchSpace:
             )
         text = read_text(path)
         try:
-            table = _Table.model_validate(parse_toml(text))
+            table = _Table.model_validate(tomllib.loads(text))
             space = cls(agent, table.fixed, table.parameters, file=path)
             space._require_names()
             space._require_few_programs()

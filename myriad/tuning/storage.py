@@ -32,7 +32,6 @@ _CONNECT_S = 10
 HEARTBEAT_S, _GRACE_S = 10, 60
 # A trial whose process ends more often than this is at fault itself.
 MOST_RETRIES = 3
-_SQLITE, _JOURNAL = (".db", ".sqlite", ".sqlite3"), ".journal"
 
 
 def storage_url(storage: str | None) -> str | None:
@@ -47,14 +46,12 @@ def storage_url(storage: str | None) -> str | None:
     """
     if storage is None:
         return None
-    is_address, is_sqlite = "://" in storage, storage.startswith("sqlite")
     # A colon or an @ is of an address that lacks its slashes.
-    kind = "" if is_address or re.search(r"[@:?\0]", storage) else Path(storage).suffix
-    if kind in _SQLITE:
+    if re.fullmatch(r"[^@:?\0]+\.(db|sqlite3?)", storage):
         return f"sqlite:///{storage}"
-    if kind == _JOURNAL or (is_sqlite and re.fullmatch(r"sqlite[^:]*:///[^?\0]*[^/?\0]", storage)):
+    if re.fullmatch(r"[^@:?\0]+\.journal|sqlite[^:]*:///[^?\0]*[^/?\0]", storage):
         return storage
-    if is_address and not is_sqlite and storage.partition("?")[0].count("@") <= 1:
+    if re.fullmatch(r"(?!sqlite)[^:]+://[^@?]*@?[^@?]*(\?.*)?", storage):
         return re.sub("^postgresql://", "postgresql+psycopg://", storage)
     is_plain = re.fullmatch(r"[\w./~+-]*", storage)
     raise InvalidArgumentError(

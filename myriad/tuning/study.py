@@ -232,12 +232,17 @@ def best_trials(study: optuna.Study, settings: TuneSettings) -> list[FrozenTrial
     return sorted(study.best_trials if several else done, key=lambda trial: sign * trial.values[0])
 
 
-def open_study(settings: TuneSettings, space: SearchSpace) -> optuna.Study:
+def open_study(
+    settings: TuneSettings, space: SearchSpace, stream: int | None = None
+) -> optuna.Study:
     """Create the study of a campaign, or resume it. `storage.disconnect` closes its storage.
 
     Args:
         settings: the campaign, `completed`.
         space: its search space, with a `fingerprint` and the `known` good configurations.
+        stream: a number from 1 that no other process of the study has, so that the sampler's seed
+            follows from it and the campaign's seed. The process that makes the study has 0. Without
+            a number, others draw something else every time.
 
     Raises:
         InvalidArgumentError: the storage can't be used, or the study is of another campaign.
@@ -278,7 +283,7 @@ def open_study(settings: TuneSettings, space: SearchSpace) -> optuna.Study:
                 # The study is new, or it was created by a process that was killed here.
                 study.set_user_attr("identity", identity)
             _require_same(study, identity)
-            study.sampler = _sampler(settings, is_first=is_new)
+            study.sampler = _sampler(settings, 0 if is_new else stream)
             study.pruner = _pruner(settings)
             known = [("known", dict(params)) for params in space.known] if is_new else []
             for source, params in [*known, *warm]:
@@ -324,11 +329,11 @@ def _require_same(study: optuna.Study, identity: Mapping[str, Any]) -> None:
             )
 
 
-def _sampler(settings: TuneSettings, *, is_first: bool) -> samplers.BaseSampler:
+def _sampler(settings: TuneSettings, stream: int | None) -> samplers.BaseSampler:
     import numpy as np
 
-    # The process that made the study repeats its draws. Others must not repeat them.
-    entropy = [settings.seed % 2**64, 0] if is_first else None
+    # Processes that share a study must not make the same draws.
+    entropy = None if stream is None else [settings.seed % 2**64, stream]
     seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
     match settings.sampler:
         case "tpe":

@@ -26,7 +26,6 @@ REFUSED = [
     ("learning", "--seeds -1", f"{NUMBER} '-1'"),
     ("learning", "--set x", "--set needs --networks"),
     ("learning", "--networks mlp --num-envs 8", "--num-envs can't be given with --networks"),
-    ("learning", "--networks cnn mlp --set seed=1", "--set can't set seed, use --seeds for that"),
     ("learning", "--networks cnn mlp --set cnnn:x=1", "--set must begin with one of cnn, mlp"),
     ("learning", "--networks cnn --set gamma=", "--set must be NAME=VALUE in TOML"),
     ("presets", "--agent random", "declares no presets of random in any environment"),

@@ -18,11 +18,6 @@ from benchmarks.harness.libraries import (
 from benchmarks.harness.process import ROOT
 from perfgate.source.asv_config import read_config
 
-SCRIPTS = sorted(
-    path.name
-    for path in (ROOT / "benchmarks").glob("*.py")
-    if '__name__ == "__main__"' in path.read_text()
-)
 # What runs in a peer's own Python.
 PEER_MODULES = (
     *("sides.peer_process", "sides.server", "sides.jax_scan", "sides.array_libraries"),
@@ -46,21 +41,6 @@ def test_suites_import_only_what_is_public():
         if name not in PUBLIC
     }
     assert inside == set()
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_a_script_in_a_python_without_myriad_says_so_in_one_sentence(script, tmp_path):
-    # `-S` leaves out site-packages, as a Python that is not the one of .venv would.
-    done = subprocess.run(
-        [sys.executable, "-S", str(ROOT / "benchmarks" / script)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "run `make bench` once" in done.stderr
-    assert done.stderr.count("\n") == 1
 
 
 def test_what_a_peer_runs_imports_neither_myriad_nor_jax_by_itself():

@@ -91,7 +91,7 @@ def test_a_folder_is_one_processs_until_it_ends_or_is_killed(tmp_path, capsys):
         for command in (["train", "--resume", str(folder.path)], new):
             assert main(command) == 2
             said = capsys.readouterr().err
-            assert said.startswith(f"run folder {folder.path} is in use by process {process.pid}")
+            assert said.startswith(f"run folder {folder.path} is in use by another process")
         process.send_signal(signal.SIGKILL)
         process.wait(60)
         with folder.held():
