@@ -34,6 +34,7 @@ class Evaluate(XlaFlags):
         import numpy as np
 
         from myriad.api import evaluate_run
+        from myriad.training.metrics import significant
 
         found = evaluate_run(
             self.run_folder, self.episodes, self.seed, self.train_seed, trust=self.trust
@@ -43,5 +44,6 @@ class Evaluate(XlaFlags):
         if len(returns) > 1:
             error = returns.std(ddof=1) / len(returns) ** 0.5
         print(
-            f"return {returns.mean():.2f} +/- {error:.2f} (standard error, {len(returns)} episodes)"
+            f"return {significant(returns.mean())} +/- {error:.2g} "
+            f"(standard error, {len(returns)} episodes)"
         )

@@ -156,25 +156,27 @@ class Train(TrainingFlags):
 
 def _lines_of(results: "TrainingResults") -> list[str]:
     """Return the results of a training as lines. Many seeds have a table above the last line."""
+    from myriad.training.metrics import significant
     from myriad.training.results import SeedResults
 
     if not isinstance(results, SeedResults):
         last = results.evaluations[-1]
         reached = "; stopped at the target" if results.stopped == "target" else ""
-        return [f"return {last['return']:.1f} after {last['steps']:,} steps{reached}"]
+        line = f"return {significant(last['return'])} after {last['steps']:,} steps{reached}"
+        return [line, *filter(None, [results.suggestion])]
     last_of = {row["seed"]: row for row in results.evaluations}
     cells = [("seed", "return", "steps", "")]
     for seed, reached in zip(results.seeds, results.reached_target, strict=True):
         row = last_of[seed]
         mark = "stopped at the target" if reached else ""
-        cells.append((str(seed), f"{row['return']:.1f}", f"{row['steps']:,}", mark))
+        cells.append((str(seed), significant(row["return"]), f"{row['steps']:,}", mark))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
     for *numbers, mark in cells:
         aligned = [cell.rjust(width) for cell, width in zip(numbers, widths, strict=False)]
         lines.append("  ".join([*aligned, mark]).rstrip())
-    mean = f"mean return {results.mean_return:.1f}"
+    mean = f"mean return {significant(results.mean_return)}"
     if len(results.seeds) > 1:
-        low, high = results.return_interval
-        mean += f", 95% interval {low:.1f} to {high:.1f} over {len(results.seeds)} seeds"
-    return [*lines, mean]
+        low, high = map(significant, results.return_interval)
+        mean += f", 95% interval {low} to {high} over {len(results.seeds)} seeds"
+    return [*lines, mean, *filter(None, [results.suggestion])]
