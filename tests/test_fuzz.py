@@ -109,6 +109,7 @@ def required(command, env, agent, output):
         "render": ["--env", env, "--output", output, "--steps", "3"],
         "evaluate": ["run"],
         "export": ["run", "--format", "stablehlo", "--output", output],
+        "plot": ["run", "--output", output],
         "cite": ["notes/precious.txt"],
         "autotune": ["--show"],
         "tune": ["--env", env, "--n-trials", "0", "--study-name", "fuzzed", "--quiet"],

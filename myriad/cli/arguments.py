@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "autotune": "myriad.cli.autotune:Autotune",
     "evaluate": "myriad.cli.evaluate:Evaluate",
     "render": "myriad.cli.render:Render",
+    "plot": "myriad.cli.plot:Plot",
     "export": "myriad.cli.export:Export",
     "cite": "myriad.cli.cite:Cite",
     "envs": "myriad.cli.lists:Envs",

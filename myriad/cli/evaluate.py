@@ -29,6 +29,7 @@ class Evaluate(AgentFlags):
 
         from myriad.api import evaluate
         from myriad.files import announced
+        from myriad.training.metrics import significant
 
         config, _, agent = self.load(self.run_folder)
         with announced(f"compiling and playing {self.episodes:,} episodes"):
@@ -39,5 +40,6 @@ class Evaluate(AgentFlags):
         if len(returns) > 1:
             error = returns.std(ddof=1) / len(returns) ** 0.5
         print(
-            f"return {returns.mean():.2f} +/- {error:.2f} (standard error, {len(returns)} episodes)"
+            f"return {significant(returns.mean())} +/- {error:.2g} "
+            f"(standard error, {len(returns)} episodes)"
         )

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import tyro
 
 from myriad.errors import InvalidArgumentError
+from myriad.ranges import Range, Seed, range_in
 from myriad.training.config import TrainingConfig
 
 _FIELDS = {field.name: field for field in dataclasses.fields(TrainingConfig)}

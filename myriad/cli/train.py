@@ -157,18 +157,21 @@ class Train(TrainingFlags):
 
 def _lines_of(results: "TrainingResults") -> list[str]:
     """Return the results of a training as lines. Many seeds have a table above the last line."""
+    from myriad.training.metrics import significant
+
     if results.config.seeds is None:
         last = results.evaluations[-1]
         reached = "; stopped at the target" if results.stopped == "target" else ""
-        return [f"return {last['return']:.1f} after {last['steps']:,} steps{reached}"]
+        line = f"return {significant(last['return'])} after {last['steps']:,} steps{reached}"
+        return [line, *filter(None, [results.suggestion])]
     last_of = {row["seed"]: row for row in results.evaluations}
     cells = [("seed", "return", "steps", "")]
     for seed, reached in zip(results.seeds, results.reached_target, strict=True):
         row = last_of[seed]
         mark = "stopped at the target" if reached else ""
-        cells.append((str(seed), f"{row['return']:.1f}", f"{row['steps']:,}", mark))
-    mean = f"mean return {results.mean_return:.1f}"
+        cells.append((str(seed), significant(row["return"]), f"{row['steps']:,}", mark))
+    mean = f"mean return {significant(results.mean_return)}"
     if len(results.seeds) > 1:
-        low, high = results.return_interval
-        mean += f", 95% interval {low:.1f} to {high:.1f} over {len(results.seeds)} seeds"
-    return [table(cells), mean]
+        low, high = map(significant, results.return_interval)
+        mean += f", 95% interval {low} to {high} over {len(results.seeds)} seeds"
+    return [table(cells), mean, *filter(None, [results.suggestion])]

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import Var
 
 from myriad.envs.environment import Environment
 from myriad.envs.vector import select_reset
@@ -108,6 +109,27 @@ def require_trainable(env: Environment) -> None:
     for stage in (_members, _reset, _step):
         if faults := [each for each in stage(env) if not each.is_warning]:
             _raise(env, faults)
+
+
+@functools.lru_cache(maxsize=64)
+def never_ends(env: Environment) -> bool:
+    """Return whether no step of an environment ends an episode, in whatever state."""
+    params = env.default_params
+
+    def ends(key: jax.Array, state: Any, action: Any) -> jax.Array:
+        return jnp.logical_or(*env.step(key, state, action, params)[3:5])
+
+    state = jax.eval_shape(env.reset, _key(), params)[1]
+    program = jax.make_jaxpr(ends)(_key(), state, _action(env)).jaxpr
+    depends = set(program.invars)
+    for equation in program.eqns:
+        if not depends.isdisjoint(each for each in equation.invars if isinstance(each, Var)):
+            depends.update(equation.outvars)
+    if not depends.isdisjoint(each for each in program.outvars if isinstance(each, Var)):
+        return False
+    # The result is a constant: False, or in a bandit True.
+    start = jax.jit(env.reset)(_key(), params)[1]
+    return not jax.jit(ends)(_key(), start, env.action_space(params).sample(_key()))
 
 
 def _raise(env: Environment, faults: list[Finding]) -> None:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 SHARED_WITH_AGENT = ("rollout_steps", "buffer_size", "batch_size")
 # Evaluations in a training by default: enough for a curve, at a few percent of the training's time.
 _EVALUATIONS = 20
+# Where no episode ends, all evaluations together have at most this share of the training's steps,
+# but each of their episodes at least so many steps.
+_EVALUATION_SHARE, _LEAST_EVALUATED = 0.1, 50
 # Between two evaluations, updates and each environment's episodes are counted in int32.
 _LONGEST_WINDOW = 2**31 - 1
 # Pairs of names that set the same thing: the length, the size of gradient steps, the seed.
@@ -82,7 +85,9 @@ class TrainingConfig:
         eval_frequency: Steps of every environment between two evaluations. By default there are 20
             in a training.
         eval_rollouts: Episodes in one evaluation.
-        eval_max_steps: Steps after which an evaluation cuts an episode off.
+        eval_max_steps: Steps after which an evaluation cuts an episode off. By default 2,500. If
+            the environment ends no episode, evaluations together get a tenth of the training's
+            steps by default.
         target_return: Stop as soon as an evaluation's mean return reaches this. Without it, the
             training runs to its end.
         checkpoint_every_s: Minimum seconds between two checkpoints, each of which follows an
@@ -476,6 +481,8 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
     _require_devices(fields, learner, num_envs, num_devices)
     unit = learner.steps_per_update
     total_steps = fields.get("total_steps") or learner.default_total_steps(num_envs)
+    if "steps_per_env" in fields:
+        total_steps = fields["steps_per_env"] * num_envs
     steps = _whole(fields.get("steps_per_env") or -(-total_steps // num_envs), unit)
     if steps * num_envs > INT64:
         raise InvalidArgumentError(
@@ -491,6 +498,8 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
         "scan_chunk_size": _chunk_size(fields.get("scan_chunk_size"), num_envs, steps, unit),
         "num_devices": num_devices,
         "eval_frequency": min(steps, _whole(min(window, _LONGEST_WINDOW), unit)),
+        "eval_max_steps": fields.get("eval_max_steps")
+        or _default_eval_max_steps(fields, env, total_steps),
         # None if the agent has no such field. `num_minibatches` says an on-policy agent's batch.
         **{name: of_agent.pop(name, None) for name in SHARED_WITH_AGENT},
         # Keep all options that you chose: an adapter may hold one where no field shows it.
@@ -509,6 +518,24 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
         raise InvalidArgumentError(str(first["loc"][0]), says) from None
     config.__dict__.update(environment=_seen_by(config.agent, env), learner=learner)
     return config
+
+
+def _default_eval_max_steps(fields: Mapping[str, Any], env: "Environment", total_steps: int) -> int:
+    """Return the steps of an evaluated episode, fewer if no step of `env` can end one."""
+    from myriad.adapters.adapter import Adapter
+    from myriad.envs import ENVIRONMENTS
+    from myriad.envs.checker import never_ends
+
+    longest = TrainingConfig.eval_max_steps
+    # All of Myriad's own have a time limit, and so do those of other libraries. Tracing takes time.
+    is_own = type(env).__module__.startswith("myriad.")
+    is_own = is_own and ENVIRONMENTS.name_of(type(env)) is not None
+    if is_own or isinstance(env, Adapter) or not never_ends(env):
+        return longest
+    episodes = _EVALUATIONS * fields.get("eval_rollouts", TrainingConfig.eval_rollouts)
+    # Of the length that you asked for, before it is rounded, so that all trials of a study agree.
+    share = int(_EVALUATION_SHARE * total_steps) // episodes
+    return max(_LEAST_EVALUATED, min(share, longest))
 
 
 def _seen_by(agent: str, env: "Environment") -> "Environment":

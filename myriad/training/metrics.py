@@ -82,10 +82,20 @@ class History(Sequence[Row]):
 
 
 def _cell(value: Any) -> str:
-    """Return a number as people read it: whole numbers with commas, others with four digits."""
+    """Return a number as people read it: whole numbers with commas."""
     if isinstance(value, int):
         return f"{value:,}"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return significant(value) if isinstance(value, float) else str(value)
+
+
+def significant(value: float) -> str:
+    """Return a number with four digits, or with all those before its point.
+
+    Example:
+        >>> [significant(value) for value in (475.0, 0.0123456, -12345.6)]
+        ['475', '0.01235', '-12346']
+    """
+    return f"{value:.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def row_of_window(

@@ -10,9 +10,10 @@ from typing import Any
 import jax
 
 from myriad.errors import InvalidArgumentError, shown
+from myriad.files import parse_toml
 from myriad.timing import mean_interval
 from myriad.training.config import TrainingConfig
-from myriad.training.metrics import History
+from myriad.training.metrics import History, Row, significant
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,11 +75,11 @@ class TrainingResults:
         if not math.isnan(timings.steps_per_s):
             rate = f"{timings.steps_per_s:,.0f}"
         steps = config.num_envs * self.training[-1]["update"] * config.learner.steps_per_update
-        best = max(row["return"] for row in self.evaluations)
+        best = significant(max(row["return"] for row in self.evaluations))
         lines = {
             "stopped at": self.stopped,
             "final return": self._final_return(),
-            "evaluations": f"{len(self.evaluations)}, the best with a return of {best:.4g}",
+            "evaluations": f"{len(self.evaluations)}, the best with a return of {best}",
             "steps/s": rate,
             "seconds": f"{timings.total_s:.2f}: compiling {timings.compile_s:.2f}, training "
             f"{timings.train_s:.2f}, evaluating {timings.evaluate_s:.2f}",
@@ -90,13 +91,64 @@ class TrainingResults:
         )
         return "\n".join([title, *(f"{name:<15}{value}" for name, value in lines.items())])
 
+    @property
+    def suggestion(self) -> str | None:
+        """Suggest a target return if the last quarter of the training was at the best return.
+
+        It was if each of its evaluated episodes had this return, and earlier ones had less.
+        """
+        by_seed: dict[Any, list[Row]] = {}
+        for row in self.evaluations:
+            by_seed.setdefault(row.get("seed"), []).append(row)
+        best = max(row["return"] for row in self.evaluations)
+        needed = 0
+        for rows in by_seed.values():
+            first = next((row["steps"] for row in rows if row["return"] == best), math.inf)
+            needed = max(needed, first)
+        end = self.evaluations[-1]["steps"]
+        late = [row for row in self.evaluations if row["steps"] > 0.75 * end]
+        stayed = all(row["return"] == best and row["return_std"] == 0 for row in late)
+        begun = self.evaluations[0]["steps"] < needed < late[0]["steps"]
+        if not (stayed and begun) or self.config.target_return is not None:
+            return None
+        # Rounded up, no evaluation would reach it.
+        target = min(f"{best:g}", repr(best), key=float)
+        return (
+            f"every episode of the last evaluations returned {significant(best)}: with "
+            f"--target-return {target} the run would have ended after {needed:,} steps"
+        )
+
+    def plot(self, output: str | Path | None = None) -> Any:
+        """Draw the returns of the evaluations over the steps, of many seeds with their interval.
+
+        Args:
+            output: a file to write, which ends in .png or .svg.
+
+        Returns:
+            matplotlib's `Figure`.
+
+        Raises:
+            InvalidArgumentError: there is no evaluation yet, or `output` has another ending or
+                can't be written.
+            NotInstalledError: matplotlib is not installed.
+        """
+        from myriad.training.curves import learning_curves, save
+
+        if not self.evaluations:
+            raise InvalidArgumentError(f"{self.run_folder} has no evaluation yet to draw.")
+        figure = learning_curves([(parse_toml(self.config.to_toml()), self.evaluations)])
+        if output is not None:
+            save(figure, Path(output))
+        return figure
+
     def _final_return(self) -> str:
         if self.config.seeds is None:
             last = self.evaluations[-1]
             episodes = f"{self.config.eval_rollouts} episodes"
-            return f"{last['return']:.4g} +- {last['return_std']:.2g} over {episodes}"
+            return f"{significant(last['return'])} +- {last['return_std']:.2g} over {episodes}"
         low, high = self.return_interval
-        return f"{self.mean_return:.4g}, of seeds {low:.4g} to {high:.4g} (95%)"
+        mean, low, high = map(significant, (self.mean_return, low, high))
+        return f"{mean}, of seeds {low} to {high} (95%)"
 
     @property
     def mean_return(self) -> float:

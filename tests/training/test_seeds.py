@@ -142,7 +142,7 @@ def test_the_command_prints_a_row_for_each_seed_and_their_mean(tmp_path, capsys)
     config, _, agent = load_agent(folder, seed=0)
     assert (config.seeds, config.seed) == (None, 0)
     mean = float(np.mean(np.asarray(evaluate(config, agent.state, 2), np.float64)))
-    assert f"return {mean:.2f} " in capsys.readouterr().out
+    assert f"return {mean:.4g} " in capsys.readouterr().out
     for argv in (["evaluate", str(folder)], ["evaluate", str(folder), "--train-seed", "5"]):
         assert main(argv) == 2
         assert re.match(r"--train-seed must .*\[-1, 0\]", capsys.readouterr().err)

@@ -11,6 +11,7 @@ from myriad.files import say
 from myriad.timing import mean_interval
 from myriad.training.callbacks import Callback, Run
 from myriad.training.callbacks.monitor import summary
+from myriad.training.metrics import significant
 
 # Seconds between two lines if there is no terminal.
 _EVERY_S = 30.0
@@ -93,8 +94,8 @@ class Progress(Callback):
         if not returns:
             return
         low, high = mean_interval(returns)
-        self._score = f"{statistics.fmean(returns):.1f}"
+        self._score = significant(statistics.fmean(returns))
         if not math.isnan(low):
-            self._score += f" ({low:.1f} to {high:.1f})"
+            self._score += f" ({significant(low)} to {significant(high)})"
         if len(returns) > 1 and run.stopped:
             self._score += f", {len(run.stopped)} of {len(returns)} seeds at the target"

@@ -1,0 +1,181 @@
+"""Learning curves show what the evaluations of runs say, and suggest a target that was reached."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from myriad import create_config, train_and_evaluate
+from myriad.cli import main
+from myriad.errors import InvalidArgumentError
+from myriad.timing import mean_interval
+from myriad.training.curves import plot_runs
+from myriad.training.metrics import History
+from myriad.training.results import Timings, TrainingResults
+
+pytest.importorskip("matplotlib")
+
+
+def run(folder, returns, steps=(100, 200, 300), **options):
+    """Write the folder of a run as a training does, with a return for each evaluation."""
+    config = create_config("cartpole", "ppo", **options)
+    folder.mkdir()
+    (folder / "config.toml").write_text(config.to_toml())
+    (folder / "environment.json").write_text('{"versions": {}}')
+    rows = [
+        {"steps": at, "eval_return": each, "eval_return_std": 1.0}
+        for at, each in zip(steps, returns, strict=False)
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def lines(axes):
+    """Return the labelled lines of a panel, their values by label."""
+    return {line.get_label(): line for line in axes.lines if not line.get_label().startswith("_")}
+
+
+def test_runs_that_differ_only_in_the_seed_are_one_curve_with_student_s_interval(tmp_path):
+    returns = [[1, 2, 6], [3, 5, 7], [2, 2, 5]]
+    folders = [run(tmp_path / f"{seed}", each, seed=seed) for seed, each in enumerate(returns)]
+    (axes,) = plot_runs(folders).axes
+    (mean,) = lines(axes).values()
+    assert mean.get_label() == "ppo (3 seeds)"
+    np.testing.assert_allclose(mean.get_xydata(), [[100, 2], [200, 3], [300, 6]])
+    drawn = axes.collections[0].get_paths()[0].vertices
+    for at, values in zip((100, 200, 300), zip(*returns, strict=True), strict=True):
+        low, high = mean_interval(values)
+        ends = drawn[drawn[:, 0] == at, 1]
+        assert (min(ends), max(ends)) == pytest.approx((low, high))
+
+
+def test_a_setting_makes_a_curve_of_its_own_and_an_environment_a_panel(tmp_path):
+    folders = [
+        run(tmp_path / "a", [1, 2, 3]),
+        run(tmp_path / "b", [1, 2, 3], **{"agent.learning_rate": 0.002}),
+        run(tmp_path / "faster", [1, 2, 3], scan_chunk_size=128, seed=5),
+    ]
+    (axes,) = plot_runs(folders).axes
+    rates = ["ppo, agent.learning_rate = 0.0005 (2 seeds)", "ppo, agent.learning_rate = 0.002"]
+    assert [label.removesuffix(" (1 seed)") for label in lines(axes)] == rates
+    config = (tmp_path / "b" / "config.toml").read_text()
+    (tmp_path / "b" / "config.toml").write_text(config.replace('"cartpole"', '"mine:Env"'))
+    assert [axes.get_title() for axes in plot_runs(folders).axes] == [
+        "cartpole-control",
+        "mine:Env",
+    ]
+
+
+def test_the_mean_ends_where_a_seed_ends_and_a_seed_counts_once(tmp_path):
+    stopped, whole = run(tmp_path / "a", [4, 6], seed=1), run(tmp_path / "b", [2, 4, 8])
+    (axes,) = plot_runs([stopped, whole]).axes
+    np.testing.assert_allclose(lines(axes)["ppo (2 seeds)"].get_xydata(), [[100, 3], [200, 5]])
+    with pytest.warns(UserWarning, match="the seed 1 and the same settings"):
+        figure = plot_runs([stopped, run(tmp_path / "c", [5, 6, 7], seed=1)])
+    assert list(lines(figure.axes[0])["ppo (1 seed)"].get_ydata()) == [5, 6, 7]
+
+
+def test_a_run_that_began_with_the_weights_of_another_is_no_seed_of_it(tmp_path):
+    first, second = run(tmp_path / "a", [1, 2]), run(tmp_path / "b", [3, 4])
+    (second / "environment.json").write_text('{"start_from": {"folder": "a"}}')
+    assert len(lines(plot_runs([first, second]).axes[0])) == 2
+
+
+def test_a_run_that_still_trains_is_drawn_up_to_its_last_whole_line(tmp_path):
+    folder = run(tmp_path / "a", [1, 2])
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"steps": 300, "eval_re')
+    assert list(lines(plot_runs([folder]).axes[0])["ppo (1 seed)"].get_ydata()) == [1, 2]
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_the_command_writes_a_picture_once_and_the_same_each_time(ending, tmp_path, capsys):
+    command = ["plot", str(run(tmp_path / "a", [1, 2])), "--output", str(tmp_path / f"a.{ending}")]
+    assert main(command) == 0
+    assert capsys.readouterr().out == f"{command[-1]}\n"
+    first = Path(command[-1]).read_bytes()
+    assert first.startswith({"png": b"\x89PNG", "svg": b"<?xml"}[ending])
+    assert main(command) == 2
+    assert "exists: name another file" in capsys.readouterr().err
+    assert main([*command, "--force"]) == 0
+    assert Path(command[-1]).read_bytes() == first
+
+
+def test_what_can_not_be_drawn_is_one_sentence(tmp_path, capsys):
+    empty, damaged, old = (run(tmp_path / name, [1]) for name in ("empty", "damaged", "old"))
+    (empty / "metrics.jsonl").write_text("")
+    (damaged / "metrics.jsonl").write_text('{"steps": [1]}\n[]\n')
+    (old / "config.toml").write_text("num_envs = 3")
+    for argv, says in (
+        ([], "at least one run"),
+        (["gone"], "gone is not a run folder"),
+        ([str(empty)], "has no evaluation yet"),
+        ([str(damaged)], "damaged is no run whose files are whole"),
+        ([str(old)], "old is no run whose files are whole"),
+        ([str(empty), "--output", "a.pdf"], "has no evaluation yet"),
+        ([str(run(tmp_path / "a", [1])), "--output", "a.pdf"], "--output must end in .png or .svg"),
+    ):
+        assert main(["plot", *argv, *([] if "--output" in argv else ["--output", "x.png"])]) == 2
+        said = capsys.readouterr().err
+        assert says in said
+        assert said.count("\n") == 1
+
+
+def results(*rows, **options):
+    """Return results with evaluations of (steps, return, deviation), in them of several seeds."""
+    names = ("steps", "return", "return_std", "seed")
+    evaluations = History([dict(zip(names, row, strict=False)) for row in rows])
+    config = create_config("cartpole", "ppo", **options)
+    timings = Timings(0, 0, 0, 0, 1)
+    return TrainingResults(None, evaluations, evaluations, config, timings, Path("run"), "end")
+
+
+TOP = [(100, 90.0, 5.0), (200, 500.0, 0.0), (300, 500.0, 0.0), (400, 500.0, 0.0)]
+
+
+def test_a_run_that_stayed_at_its_best_return_suggests_a_target():
+    assert results(*TOP).suggestion == (
+        "every episode of the last evaluations returned 500: with --target-return 500 the run "
+        "would have ended after 200 steps"
+    )
+    both = [(*row, seed) for row in TOP for seed in (3, 4)]
+    both[3] = (200, 400.0, 0.0, 4)
+    assert "after 300 steps" in (results(*both, (500, 500.0, 0, 3)).suggestion or "")
+    # As float32 it is above 0.9, and rounding must not raise it.
+    third = float(np.float32(1 / 3))
+    ends = [(100, 0.0, 0.0), *((at, third, 0.0) for at in (200, 300, 400))]
+    target = (results(*ends).suggestion or "").partition("--target-return ")[2].split()[0]
+    assert 0.333 < float(target) <= third
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(at, -200.0, 0.0) for at in (100, 200, 300, 400)],  # perhaps the worst
+        [*TOP[:3], (400, 400.0, 0.0)],
+        [*TOP[:3], (400, 500.0, 1.0)],
+        [TOP[0], *((at, 90.0, 5.0) for at in (200, 300)), TOP[3]],  # nothing to save
+    ],
+)
+def test_without_such_an_end_there_is_no_suggestion(rows):
+    assert results(*rows).suggestion is None
+    assert results(*TOP, target_return=500.0).suggestion is None
+
+
+@pytest.mark.slow
+def test_results_are_drawn_as_their_folder_is(tmp_path):
+    config = create_config("cartpole", "random", num_envs=4, steps_per_env=64, eval_rollouts=2)
+    trained = train_and_evaluate(config, tmp_path / "run", quiet=True)
+    figure = trained.plot(tmp_path / "run.svg")
+    (own,), (read,) = (
+        lines(each.axes[0]).values() for each in (figure, plot_runs([tmp_path / "run"]))
+    )
+    np.testing.assert_array_equal(own.get_xydata(), read.get_xydata())
+    assert (tmp_path / "run.svg").stat().st_size
+    with pytest.raises(InvalidArgumentError, match="must end in"):
+        trained.plot("run.jpg")
+    none = dataclasses.replace(trained, evaluations=History([]))
+    with pytest.raises(InvalidArgumentError, match="no evaluation yet"):
+        none.plot()
