@@ -90,12 +90,13 @@ class GaussianPolicy:
     Choices from -1 to 1 span each bounded dimension, where the mean is the hyperbolic tangent of
     the output. A mean far outside the box would clip every draw to the same action, and the agent
     couldn't learn from them. Draws outside the box are clipped only for the environment, so that
-    the density stays that of the Gaussian. In an unbounded dimension, outputs are the means and
-    choices are the actions.
+    the density stays that of the Gaussian. In an unbounded dimension, outputs are the means, and
+    an action is a choice times `action_scale`.
     """
 
     space: Box
     first_log_std: float = 0.0
+    action_scale: float = 1.0
 
     @property
     def num_outputs(self) -> int:
@@ -109,7 +110,7 @@ class GaussianPolicy:
         return self.mode(outputs) + jnp.exp(log_std) * noise
 
     def mode(self, outputs: jax.Array) -> jax.Array:
-        return jnp.where(self._bounded.reshape(-1), jnp.tanh(outputs), outputs)
+        return jnp.where(self.bounded.reshape(-1), jnp.tanh(outputs), outputs)
 
     def log_prob_and_entropy(
         self, outputs: jax.Array, log_std: jax.Array, choice: jax.Array
@@ -121,9 +122,10 @@ class GaussianPolicy:
 
     def action(self, choice: jax.Array) -> jax.Array:
         low, high = self._bounds
-        least = np.where(self._bounded, low, -1)
-        most = np.where(self._bounded, high, 1)
-        spread = 0.5 * (least + most) + 0.5 * (most - least) * choice.reshape(-1, *self.space.shape)
+        least = np.where(self.bounded, low, -1)
+        most = np.where(self.bounded, high, 1)
+        scale = jnp.where(self.bounded, 0.5 * (most - least), self.action_scale)
+        spread = 0.5 * (least + most) + scale * choice.reshape(-1, *self.space.shape)
         return self.space.cast(jnp.clip(spread, low, high))
 
     @property
@@ -132,7 +134,8 @@ class GaussianPolicy:
         return np.broadcast_to(low, self.space.shape), np.broadcast_to(high, self.space.shape)
 
     @property
-    def _bounded(self) -> np.ndarray:
+    def bounded(self) -> np.ndarray:
+        """Which components of an action have bounds, boolean `[*A]`."""
         low, high = self._bounds
         return np.isfinite(low) & np.isfinite(high)
 
@@ -152,8 +155,8 @@ def legal_outputs(outputs: jax.Array, mask: jax.Array) -> jax.Array:
     return jnp.where(is_legal | ~jnp.any(is_legal, axis=1, keepdims=True), outputs, ILLEGAL)
 
 
-def make_policy(space: Space) -> Policy:
-    """Return the policy for an action space.
+def make_policy(space: Space, first_log_std: float = 0.0, action_scale: float = 1.0) -> Policy:
+    """Return the policy for an action space. A Gaussian takes the other arguments.
 
     Raises:
         InvalidArgumentError: there is no policy for this kind of space.
@@ -163,7 +166,7 @@ def make_policy(space: Space) -> Policy:
     if isinstance(space, MultiDiscrete):
         return CategoricalPolicy(space.nvec, scalar=False)
     if isinstance(space, Box):
-        return GaussianPolicy(space)
+        return GaussianPolicy(space, first_log_std, action_scale)
     raise InvalidArgumentError(
         f"an action space must be Discrete, MultiDiscrete or Box, but is {space!r}."
     )

@@ -8,7 +8,7 @@ policy's network.
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -48,11 +48,12 @@ from myriad.agents.normalization import (
     scale_rewards,
     update_moments,
 )
-from myriad.agents.policies import Policy, legal_outputs, make_policy
+from myriad.agents.policies import GaussianPolicy, Policy, legal_outputs, make_policy
 from myriad.agents.trajectory import RolloutLearner, Trajectory
 from myriad.counters import Counter
 from myriad.envs.vector import BatchState
 from myriad.errors import InvalidArgumentError, shown
+from myriad.ranges import Number
 
 # Folded into a key for each purpose, so that no two draws share a stream.
 _ACTOR, _CRITIC = range(2)
@@ -112,7 +113,8 @@ class PPO(RolloutLearner[PPOState]):
     rewards, a clipped gradient, an annealed learning rate and, if you ask for them, clipped values.
     Values bootstrap through truncation. Actions in a Box are drawn from a diagonal Gaussian with
     learned log standard deviations, in units in which -1 to 1 spans the box. A hyperbolic tangent
-    keeps the mean inside the box, and clipping the draws.
+    keeps the mean inside the box, and clipping the draws. Without bounds, the unit is
+    `action_scale`.
 
     Attributes:
         learning_rate: learning rate of Adam.
@@ -125,6 +127,8 @@ class PPO(RolloutLearner[PPOState]):
             stops.
         entropy_coef: weight of the entropy bonus.
         value_coef: weight of the squared error of values.
+        first_log_std: logarithm of the first deviation of actions in a Box, in those units.
+        action_scale: size of a usual action where a Box has no bounds: what the network calls 1.
         preserve_outputs: when those moments change, adapt the first layers of both networks so that
             their outputs stay the same. Only for network mlp.
         normalize_advantages: shift and scale advantages within each minibatch.
@@ -137,6 +141,8 @@ class PPO(RolloutLearner[PPOState]):
     target_kl: PositiveOrOff = None
     entropy_coef: Weight = 0.01
     value_coef: Weight = 0.5
+    first_log_std: Annotated[float, Number(-20, 20)] = 0.0
+    action_scale: Positive = 1.0
     # The value of OpenAI's baselines. Adam's paper has 1e-8.
     optimizer_epsilon: Weight = 1e-5
     preserve_outputs: bool = True
@@ -171,7 +177,15 @@ class PPO(RolloutLearner[PPOState]):
     @property
     def policy(self) -> Policy:
         """The distribution over actions."""
-        return make_policy(self.env.action_space(self.env.default_params))
+        space = self.env.action_space(self.env.default_params)
+        return make_policy(space, self.first_log_std, self.action_scale)
+
+    @property
+    def unused(self) -> dict[str, str]:
+        """What a Gaussian needs, without one."""
+        if isinstance(self.policy, GaussianPolicy):
+            return {"action_scale": "with bounds"} if self.policy.bounded.all() else {}
+        return dict.fromkeys(("first_log_std", "action_scale"), "for discrete actions")
 
     def default_num_devices(self, num_envs: int, available: int) -> int:
         """Return how many devices share a gradient step. Each of them needs enough rows."""

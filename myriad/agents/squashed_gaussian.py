@@ -37,7 +37,8 @@ class SquashedGaussianPolicy:
         if not all(np.isfinite(bound).all() for bound in bounds):
             raise InvalidArgumentError(
                 "SAC and TD3 learn actions in a Box with bounds, but those here are "
-                f"{self.space!r}; ppo learns such actions."
+                f"{self.space!r}. Give them bounds in a wrapper with its own action_space, or take "
+                "ppo, which learns such actions."
             )
 
     @property

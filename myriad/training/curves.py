@@ -6,6 +6,7 @@ of any number of run folders.
 
 import contextlib
 import json
+import tomllib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 
 from myriad.envs import ENVIRONMENTS
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError, shown
-from myriad.files import parse_toml, read_text, replacing
+from myriad.files import read_text, replacing
 from myriad.timing import mean_interval
 from myriad.training.metrics import Row, evaluation_row
 from myriad.training.run_folder import RunFolder, rows_of
@@ -114,7 +115,7 @@ def _read(path: Path) -> tuple[dict[str, Any], list[Row]]:
     folder = RunFolder(path)
     try:
         # So it is no seed of a training that began with drawn weights.
-        settings = parse_toml(folder.config_toml())
+        settings = tomllib.loads(folder.config_toml())
         settings["start_from"] = shown(folder.environment().get("start_from"))
         settings.setdefault("seed", 0)
         # A run that still trains may have written a part of its last line.

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import statistics
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,6 @@ from typing import Any
 import jax
 
 from myriad.errors import InvalidArgumentError, shown
-from myriad.files import parse_toml
 from myriad.timing import mean_interval
 from myriad.training.config import TrainingConfig
 from myriad.training.metrics import History, Row, significant
@@ -136,7 +136,7 @@ class TrainingResults:
 
         if not self.evaluations:
             raise InvalidArgumentError(f"{self.run_folder} has no evaluation yet to draw.")
-        figure = learning_curves([(parse_toml(self.config.to_toml()), self.evaluations)])
+        figure = learning_curves([(tomllib.loads(self.config.to_toml()), self.evaluations)])
         if output is not None:
             save(figure, Path(output))
         return figure

@@ -264,6 +264,52 @@ def test_gaussian_draws_span_the_box_and_are_clipped_to_it():
     )
     far = policy.action(policy.mode(jnp.array([[1e3, 1e3]])))[0]
     np.testing.assert_allclose(far, [4, 1e3])
+    scaled = dataclasses.replace(policy, action_scale=10.0)
+    np.testing.assert_allclose(scaled.action(jnp.array([[0.5, 3.0]]))[0], [3, 30])
+
+
+@dataclasses.dataclass(frozen=True)
+class FarAway:
+    """The best action is 50, and nothing says so but the reward."""
+
+    default_params = ()
+
+    def reset(self, key, params):
+        return jnp.zeros(1), jnp.int32(0)
+
+    def step(self, key, state, action, params):
+        reward = -jnp.square(action[0] - 50) / 100
+        return jnp.zeros(1), state + 1, reward, jnp.bool_(0), state >= 9, {}
+
+    def observation_space(self, params):
+        return Box(-1.0, 1.0, (1,))
+
+    def action_space(self, params):
+        return Box(-np.inf, np.inf, (1,))
+
+
+@pytest.mark.slow
+def test_an_unbounded_action_far_from_zero_is_found_with_its_scale():
+    learner = make_learner("ppo", FarAway(), 16, action_scale=10.0, first_log_std=0.5)
+    learning = LearningLoop(learner.env, learner, 16)
+    state = jax.jit(learning.init)(make_key(0))
+    np.testing.assert_array_equal(state.agent.params["log_std"], [0.5])
+    state, _ = jax.jit(learning.run)(state, jnp.int32(98), BEGIN)
+    action = learner.act(state.agent, make_key(1), jnp.zeros((1, 1)), greedy=True)
+    assert abs(action.item() - 50) < 2
+
+
+@pytest.mark.parametrize(
+    ("env", "field"),
+    [
+        ("cartpole-control", "first_log_std"),
+        ("cartpole-control", "action_scale"),
+        ("pendulum-control", "action_scale"),
+    ],
+)
+def test_a_scale_of_actions_that_have_none_is_refused(env, field):
+    with pytest.raises(InvalidArgumentError, match=f"^{field} must be .* no effect, but got 3"):
+        make_learner("ppo", make_env(env), **{field: 3.0})
 
 
 @pytest.mark.slow

@@ -7,6 +7,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from myriad.agents.networks.mlp import ACTIVATIONS
 from myriad.agents.precision import Precision
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
@@ -20,6 +22,7 @@ NETWORKS = Registry(
         "cnn": "myriad.agents.networks.cnn:CNN",
         "gru": "myriad.agents.networks.recurrent:GRU",
         "mlp": "myriad.agents.networks.mlp:MLP",
+        "nature-cnn": "myriad.agents.networks.cnn:NatureCNN",
     },
 )
 
@@ -68,6 +71,7 @@ class NetworkSpec:
         attention: auto, or an implementation of attention.
         attention_patch: the side of a token in cells.
         precision: the dtypes.
+        byte_channels: how many channels are bytes that nobody has scaled, the first ones.
     """
 
     name: str
@@ -78,6 +82,7 @@ class NetworkSpec:
     attention: str = "auto"
     attention_patch: int = 2
     precision: Precision = dataclasses.field(default_factory=Precision)
+    byte_channels: int = 0
 
     @classmethod
     def of(cls, learner: Any) -> "NetworkSpec":
@@ -101,6 +106,7 @@ class NetworkSpec:
                 "must have observations in a Box, as "
                 f"myriad.envs.wrappers.FlattenObservation(env) has, but has {shown(space)}.",
             )
+        is_bytes = space.dtype == np.uint8 and not learner.normalize_observations
         return cls(
             learner.network,
             tuple(space.shape),
@@ -110,6 +116,7 @@ class NetworkSpec:
             learner.attention,
             learner.attention_patch,
             Precision.of(learner),
+            space.shape[-1] if is_bytes and space.shape else 0,
         )
 
     def build(self, num_outputs: int, output_scale: float = 1.0) -> Any:

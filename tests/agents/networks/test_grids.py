@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from myriad.agents.networks.attention import Transformer, num_patches, patches
-from myriad.agents.networks.cnn import CNN
+from myriad.agents.networks.cnn import CNN, NatureCNN
 from myriad.agents.precision import Precision
 
 GRID = (6, 5, 3)
@@ -57,6 +57,33 @@ def test_a_cnn_is_xlas_convolution_and_dense_layers(layer_norm):
     hidden = jax.nn.relu(norm(hidden, "LayerNorm_1"))
     expected = hidden @ params["Dense_2"]["kernel"] + params["Dense_2"]["bias"]
     found = network.apply({"params": params}, inputs_of())
+    np.testing.assert_allclose(found, expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_a_nature_cnn_is_three_strided_convolutions_of_scaled_bytes():
+    grid = (38, 45, 3)  # The strides leave a rest.
+    network = NatureCNN(grid, (8,), 2, byte_channels=2)
+    pictures = jnp.round(50 * inputs_of(grid=grid))
+    params = jax.jit(network.init)(jax.random.key(0), pictures)["params"]
+    hidden = pictures.reshape(-1, *grid) / np.array([255, 255, 1], np.float32)
+    for i, (size, stride) in enumerate([(8, 4), (4, 2), (3, 1)]):
+        kernel, side = params[f"Dense_{i}"]["kernel"], size // stride
+        # The network lists the cells of a block before the blocks.
+        kernel = kernel.reshape(side, side, stride, stride, hidden.shape[-1], -1)
+        kernel = kernel.transpose(0, 2, 1, 3, 4, 5).reshape(size, size, hidden.shape[-1], -1)
+        hidden = jax.nn.relu(
+            jax.lax.conv_general_dilated(
+                hidden,
+                kernel,
+                window_strides=(stride, stride),
+                padding="VALID",
+                dimension_numbers=("NHWC", "HWIO", "NHWC"),
+            )
+        )
+    hidden = jax.nn.relu(hidden.reshape(4, -1) @ params["Dense_3"]["kernel"])
+    expected = hidden @ params["Dense_4"]["kernel"]
+    found = network.apply({"params": params}, pictures)
     np.testing.assert_allclose(found, expected, atol=1e-4, rtol=1e-4)
 
 

@@ -1,16 +1,21 @@
 """Networks by name: what each learner trains, and what is refused before it does."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
 
 from myriad import create_config, evaluate, make_env, train_and_evaluate
 from myriad.agents import make_agent
-from myriad.agents.networks import NETWORKS, kernels
+from myriad.agents.actor_critic import TwinCritics
+from myriad.agents.networks import NETWORKS, NetworkSpec, kernels
+from myriad.agents.ppo import PPO
 from myriad.api import resume
 from myriad.cli import main, parse
 from myriad.cli.training_flags import fields_of
 from myriad.errors import InvalidArgumentError
+from myriad.spaces import Box
 from myriad.training.active_settings import active_settings, in_short
 from tests.learners import assert_same_bits, small_without_layers
 
@@ -78,6 +83,31 @@ def test_a_network_has_hyperparameters_of_its_own_which_yours_replace():
     assert (agent.hidden_sizes, agent.activation) == ((32,), "gelu")
     agent = make_agent("dqn", env)
     assert (agent.network, agent.hidden_sizes, agent.activation) == ("mlp", (64, 64), "relu")
+
+
+@dataclasses.dataclass(frozen=True)
+class Pictures:
+    """Only the spaces of an environment whose observations are bytes."""
+
+    default_params = ()
+
+    def observation_space(self, params):
+        return Box(0, 255, (40, 40, 3), np.uint8)
+
+    def action_space(self, params):
+        return Box(-1.0, 1.0, (2,))
+
+
+def test_bytes_are_scaled_in_the_network_unless_their_moments_scale_them():
+    spec = NetworkSpec.of(PPO(Pictures(), network="nature-cnn", normalize_observations=False))
+    assert spec.build(2).byte_channels == 3
+    moments = NetworkSpec.of(PPO(Pictures(), network="nature-cnn"))
+    assert moments.build(2).byte_channels == 0
+    # The action that a critic gets as two more channels stays as it is.
+    critic = TwinCritics(spec, 2).network.spec
+    assert (critic.build(1).byte_channels, critic.obs_shape) == (3, (40, 40, 5))
+    with pytest.raises(InvalidArgumentError, match="at least 36 x 36 cells"):
+        make_agent("ppo", make_env("snake"), network="nature-cnn")
 
 
 def test_a_run_says_which_attention_it_chose_and_why():
