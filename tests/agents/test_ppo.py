@@ -10,6 +10,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from myriad import make_env, make_key
+from myriad.agents import make_learner
 from myriad.agents.gradients import annealed
 from myriad.agents.minibatches import (
     BLOCK_ROWS,
@@ -21,6 +22,7 @@ from myriad.agents.policies import CategoricalPolicy, GaussianPolicy
 from myriad.agents.ppo import PPO, PPOBatch, gae
 from myriad.agents.trajectory import Trajectory
 from myriad.counters import Counter
+from myriad.errors import InvalidArgumentError
 from myriad.spaces import Box
 from myriad.training.loop import LearningLoop
 

@@ -83,7 +83,7 @@ def _inspect(run: Run, row: Row, pool: WorkerPool, *, time_identical: bool) -> R
         hasty = dataclasses.replace(row.benchmark, timeout_s=timeout_s)
         again = _first_runs(dataclasses.replace(row, benchmark=hasty), pool, run.rules)
         head = dataclasses.replace(found.head, timed_out=again.hangs_on_head)
-        found = found.with_side("head", head)
+        found = dataclasses.replace(found, head=head)
     if not time_identical:
         found = dataclasses.replace(found, same=_what_is_same(run, found, pool))
     return dataclasses.replace(found, changes=_changes(found, run.rules))

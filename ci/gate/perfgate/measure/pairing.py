@@ -214,7 +214,7 @@ class Session:
             # Head's calls may last so long that only a few of them end in time.
             if timed_out == ["head"] and base_s and head_s and head_s > _HANGS * base_s:
                 head = dataclasses.replace(row.row.head, timed_out=True)
-                row.row = row.row.with_side("head", head)
+                row.row = dataclasses.replace(row.row, head=head)
             if not all(why.alive for why in error.errors.values()):
                 pool.close_all()  # a worker is never replaced alone, because a pair launches both
                 return
