@@ -171,4 +171,4 @@ def _lines_of(results: "TrainingResults") -> list[str]:
     if len(results.seeds) > 1:
         low, high = results.return_interval
         mean += f", 95% interval {low:.1f} to {high:.1f} over {len(results.seeds)} seeds"
-    return [table(cells), mean]
+    return [table(cells, str.rjust), mean]
