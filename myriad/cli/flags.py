@@ -5,7 +5,7 @@ import inspect
 import re
 import tomllib
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -129,10 +129,10 @@ def _value(text: str) -> Any:
     return table["value"] if len(table) == 1 else text
 
 
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows of cells as lines, with columns that are aligned."""
+def table(rows: Sequence[Sequence[str]], align: Callable[[str, int], str] = str.ljust) -> str:
+    """Return rows of cells as lines, with aligned columns, such as by `str.rjust`."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    lines = ("  ".join(map(align, row, widths)).rstrip() for row in rows)
     return "\n".join(lines)
 
 

@@ -174,4 +174,4 @@ def _lines_of(results: "TrainingResults") -> list[str]:
     if len(results.seeds) > 1:
         low, high = map(significant, results.return_interval)
         mean += f", 95% interval {low} to {high} over {len(results.seeds)} seeds"
-    return [table(cells), mean, *filter(None, [results.suggestion])]
+    return [table(cells, str.rjust), mean, *filter(None, [results.suggestion])]

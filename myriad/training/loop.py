@@ -159,15 +159,16 @@ class LearningLoop:
                 "out_shardings": (self.placement, everywhere),
             }
         init = jax.jit(self.init, **of_init)
+        learn = self.run  # JAX knows a trace again by the very same function.
 
         def traced() -> ClosedJaxpr:
             # JAX caches this trace and uses it again when the programs are compiled.
             state = result_shapes(init.trace(make_key(0), self.options))
-            return jax.jit(self.run).trace(state, np.int32(0), np.bool_(False)).jaxpr  # noqa: FBT003
+            return jax.jit(learn).trace(state, np.int32(0), np.bool_(False)).jaxpr  # noqa: FBT003
 
         options = output_fusion(traced)
         run = jax.jit(
-            self.run, donate_argnums=0 if donate else (), compiler_options=options, **shardings
+            learn, donate_argnums=0 if donate else (), compiler_options=options, **shardings
         )
         return init, run
 

@@ -211,10 +211,6 @@ class CompiledTraining:
         on = f" in {shares} shares on {self.devices}" if shares > 1 else ""
         return f"{self.config.num_envs:,} environments{on}"
 
-    def begin(self) -> TrainState:
-        """Return the state before the first update."""
-        return self.first_state()
-
     def report_of(self, report: Report, index: int) -> Report:
         """Return the report of one training."""
         return report
@@ -227,11 +223,6 @@ class CompiledTraining:
     def saved_shapes(self) -> Any:
         """The shapes of the state that a checkpoint holds."""
         return self.state_shapes
-
-    @property
-    def placement(self) -> Any:
-        """Where each of several processes holds its part of a state."""
-        return self.loop.placement
 
     def to_save(self, state: TrainState) -> TrainState:
         """Return the arrays that a checkpoint holds."""

@@ -62,8 +62,8 @@ class SeedTrainings(Population):
         each = f"{self.config.num_envs:,} environments"
         return f"{len(self.seeds)} seeds of {each}, {together} on {self.devices}"
 
-    def begin(self) -> TrainState:
-        return self.first_state(self.seeds)
+    def first_state(self, seeds: Any = None, options: Any = None) -> TrainState:
+        return super().first_state(self.seeds if seeds is None else seeds, options)
 
     @property
     def saved_shapes(self) -> TrainState:

@@ -63,17 +63,21 @@ class Start:
             names = [name for name in leaves if name.startswith("agent.")]
             return {name: leaves[name] for name in names if _field(name) not in afresh}
 
+        def learned_alone(leaves: dict[str, Any]) -> dict[str, Any]:
+            return {n: each for n, each in leaves.items() if not _field(n).endswith("opt_state")}
+
         def read(number: int) -> "Start":
             path = checkpoints.folder / str(number)
             needed = taken(jax.eval_shape(arrays_by_name, {"agent": first}))
             held = taken(checkpoints.kinds(number))
-            require_kinds(path, *(_part(leaves, of_optimizer=False) for leaves in (held, needed)))
+            shared = learned_alone(needed)
+            require_kinds(path, learned_alone(held), shared)
             try:
-                require_kinds(path, *(_part(each, of_optimizer=True) for each in (held, needed)))
+                require_kinds(path, held, needed)
             except InvalidArgumentError as error:
                 # Another optimiser is no reason to refuse what was learned.
                 warnings.warn(f"the optimiser begins afresh: {error}", UserWarning, stacklevel=5)
-                needed = _part(needed, of_optimizer=False)
+                needed = shared
             return cls(folder.path, number, checkpoints.arrays(number, needed))
 
         start = checkpoints.read_newest(read) if update is None else read(update)
@@ -114,15 +118,6 @@ class Start:
 def _field(name: str) -> str:
     """Return the field of the agent's state to which a leaf belongs."""
     return name.split(".")[1]
-
-
-def _part(leaves: dict[str, Any], *, of_optimizer: bool) -> dict[str, Any]:
-    """Return the leaves of optimisers' states, or all others."""
-    return {
-        name: leaf
-        for name, leaf in leaves.items()
-        if _field(name).endswith("opt_state") == of_optimizer
-    }
 
 
 def _require_same_agent(folder: RunFolder, config: TrainingConfig) -> None:

@@ -170,13 +170,13 @@ class Trainer:
         done = self._checkpoints.latest()
         if done is None:
             distributed.on_first(lambda: self.folder.go_back_to([]))
-            run.state = self.trainings.begin()
+            run.state = self.trainings.first_state()
             if self._start is not None:
                 run.state = self._start.into(run.state)
             return
         self.has_trained = True
         # A single process reads the whole state. Of several, each reads the part that it will hold.
-        placement = self.trainings.placement if distributed.count() > 1 else None
+        placement = self.trainings.loop.placement if distributed.count() > 1 else None
         run.state = self._checkpoints.restore(done, self.trainings.saved_shapes, placement)
         release_freed_memory()
         if placement is None:
