@@ -18,6 +18,7 @@ from jax.flatten_util import ravel_pytree
 from myriad.agents.agent import (
     Environments,
     Fraction,
+    Limit,
     Mean,
     Positive,
     PositiveOrOff,
@@ -115,7 +116,6 @@ class PPO(RolloutLearner[PPOState]):
     keeps the mean inside the box, and clipping the draws.
 
     Attributes:
-        learning_rate: learning rate of Adam.
         gae_lambda: weight of longer returns in an advantage: 1 uses whole returns, 0 single steps.
         clip_epsilon: how far a probability ratio may go from 1.
         value_clip: how far a value may go from the old one, in scaled rewards; None doesn't clip
@@ -125,12 +125,13 @@ class PPO(RolloutLearner[PPOState]):
             stops.
         entropy_coef: weight of the entropy bonus.
         value_coef: weight of the squared error of values.
+        optimizer_epsilon: added to the root mean square of gradients by which Adam divides.
+        max_grad_norm: the gradient's norm is clipped to this; infinity never clips.
         preserve_outputs: when those moments change, adapt the first layers of both networks so that
             their outputs stay the same. Only for network mlp.
         normalize_advantages: shift and scale advantages within each minibatch.
     """
 
-    learning_rate: Positive = 5e-4
     gae_lambda: Fraction = 0.95
     clip_epsilon: Positive = 0.2
     value_clip: PositiveOrOff = None
@@ -139,6 +140,7 @@ class PPO(RolloutLearner[PPOState]):
     value_coef: Weight = 0.5
     # The value of OpenAI's baselines. Adam's paper has 1e-8.
     optimizer_epsilon: Weight = 1e-5
+    max_grad_norm: Limit = 0.5
     preserve_outputs: bool = True
     normalize_advantages: bool = True
     losses: ClassVar[tuple[str, ...]] = _METRICS
