@@ -17,7 +17,7 @@ from myriad.rendering.canvas import BLUE, ORANGE, PAPER, VERMILLION, Canvas
 from myriad.rendering.video import play, record, write
 
 ROOT = Path(__file__).parents[2]
-DRAWN = [name for name in list_envs() if not name.endswith("-sysid")]
+DRAWN = [name for name in list_envs() if hasattr(make_env(name), "render")]
 
 
 def first_state(name, seed=0, **overrides):

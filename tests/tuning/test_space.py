@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from myriad import create_config
 from myriad.errors import InvalidArgumentError
 from myriad.tuning.space import SearchSpace, agents_with_space
-from tests.learners import SMALL, env_of
+from tests.learners import env_of
 
 BASE = {"env": "bucket-brigade", "total_steps": 50_000, "env.scenario": "easy"}
 
@@ -31,8 +31,10 @@ def test_every_shape_of_a_shipped_space_can_be_trained(agent):
     SearchSpace.load(agent).require_usable({"env": env_of(agent), "agent": agent})
 
 
-def test_every_learner_has_a_space():
-    assert set(agents_with_space()) == set(SMALL)
+def test_a_learner_without_a_space_of_its_own_has_the_default_one():
+    space = SearchSpace.load("myriad.agents.pqn:PQN")
+    assert list(space.parameters) == ["agent.learning_rate"]
+    space.require_usable({"env": "cartpole", "agent": space.agent})
 
 
 def test_the_space_of_ppo_is_the_documented_one():
