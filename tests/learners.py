@@ -1,30 +1,22 @@
-"""What the tests of all learners know of each: a new learner needs its row here."""
+"""What the tests of all learners know of each. Most of it follows from its fields."""
+
+import dataclasses
 
 import jax
 import numpy as np
 
 from myriad import make_key
+from myriad.agents import AGENTS, Learner, list_agents
 from myriad.spaces import Box, Discrete
 from myriad.training.loop import LearningLoop
 from myriad.xla import numbers_of
 
 ROLLOUT = {"rollout_steps": 8, "num_epochs": 2, "num_minibatches": 2, "hidden_sizes": (8,)}
 REPLAY = {"batch_size": 16, "buffer_size": 96, "learning_starts": 24, "hidden_sizes": (8,)}
-# Options with which 8 environments learn in 4 updates.
-SMALL = {
-    "ppo": ROLLOUT,
-    "pqn": ROLLOUT,
-    "dqn": REPLAY,
-    "sac": REPLAY | {"gradient_steps": 2, "target_entropy": -1.0},
-    "td3": REPLAY | {"gradient_steps": 3},
-}
-# Other values of floats that only this learner has.
-OTHERS = {
-    "ppo": {"clip_epsilon": 0.3, "gae_lambda": 0.9, "entropy_coef": 0.03, "value_coef": 0.3},
-    "pqn": {"td_lambda": 0.5, "epsilon_end": 0.13},
-    "dqn": {"polyak": 0.93, "epsilon_end": 0.13},
-    "sac": {"polyak": 0.93, "target_entropy": -3.0},
-    "td3": {"polyak": 0.93, "exploration_noise": 0.3, "target_noise": 0.4},
+# What a learner needs besides.
+BESIDES = {
+    "sac": {"gradient_steps": 2, "target_entropy": -1.0},
+    "td3": {"gradient_steps": 3},
 }
 # The updates after which it has learned its task, and the return that it then reaches.
 REACHED = {
@@ -34,6 +26,16 @@ REACHED = {
     "sac": (2_000, -200),
     "td3": (2_000, -250),
 }
+
+
+def small(name):
+    """Return options with which 8 environments learn in 4 updates."""
+    fields = {field.name for field in dataclasses.fields(AGENTS.load(name))}
+    sizes = {field: value for field, value in (ROLLOUT | REPLAY).items() if field in fields}
+    return sizes | BESIDES.get(name, {})
+
+
+SMALL = {name: small(name) for name in list_agents() if issubclass(AGENTS.load(name), Learner)}
 # The only kind of action that it learns.
 ACTIONS = {"pqn": Discrete, "dqn": Discrete, "sac": Box, "td3": Box}
 

@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from myriad.agents import AGENTS
+from myriad.agents.networks import NETWORKS
+from myriad.envs import ENVIRONMENTS
 from perfgate.config import read_rules
 from perfgate.source.asv_config import read_config
 from tests.child_processes import python, run
@@ -268,6 +271,22 @@ def links(page):
     for target in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", page.read_text())):
         if not re.match(r"[a-z]+:|#", target):
             yield (page.parent / target.partition("#")[0]).resolve()
+
+
+@pytest.mark.parametrize(
+    ("page", "heading", "registry"),
+    [
+        ("reference/environments.md", "name (aliases)", ENVIRONMENTS),
+        ("reference/training.md", "name", AGENTS),
+        ("networks.md", "`agent.network`", NETWORKS),
+    ],
+)
+def test_a_table_names_what_a_registry_has(page, heading, registry):
+    text = (ROOT / "docs" / page).read_text()
+    _, _, table = text.partition(f"\n| {heading} |")
+    rows = table.partition("\n\n")[0].splitlines()[2:]
+    named = {name for row in rows for name in re.findall(r"`([^`:]+)`", row.split("|")[1])}
+    assert named == {*registry.names(), *registry._aliases}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -49,14 +49,14 @@ class ControlLaw:
 
     def action(self, output: jax.Array) -> jax.Array:
         """Turn an output, a float32 scalar, into an action. Of two actions, it takes on or off."""
-        if isinstance(self.action_space, Discrete) and self.action_space.n == 2:
-            return (output > 0).astype(jnp.int32)
-        share = 0.5 * (jnp.clip(output, -1.0, 1.0) + 1.0)
-        if isinstance(self.action_space, Discrete):
-            return jnp.round(share * (self.action_space.n - 1)).astype(jnp.int32)
         space = self.action_space
+        if isinstance(space, Discrete) and space.n == 2:
+            return (output > 0).astype(jnp.int32)
+        raised = jnp.clip(output, -1.0, 1.0) + 1.0
+        if isinstance(space, Discrete):
+            return jnp.round(0.5 * raised * (space.n - 1)).astype(jnp.int32)
         low, high = (jnp.asarray(bound, jnp.float32) for bound in (space.low, space.high))
-        return space.cast(jnp.reshape(low + (high - low) * share, space.shape))
+        return space.cast(jnp.reshape(low + (high - low) * 0.5 * raised, space.shape))
 
 
 @dataclasses.dataclass(frozen=True)

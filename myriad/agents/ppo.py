@@ -18,6 +18,7 @@ from jax.flatten_util import ravel_pytree
 from myriad.agents.agent import (
     Environments,
     Fraction,
+    Limit,
     Mean,
     Positive,
     PositiveOrOff,
@@ -117,7 +118,6 @@ class PPO(RolloutLearner[PPOState]):
     `action_scale`.
 
     Attributes:
-        learning_rate: learning rate of Adam.
         gae_lambda: weight of longer returns in an advantage: 1 uses whole returns, 0 single steps.
         clip_epsilon: how far a probability ratio may go from 1.
         value_clip: how far a value may go from the old one, in scaled rewards; None doesn't clip
@@ -129,12 +129,13 @@ class PPO(RolloutLearner[PPOState]):
         value_coef: weight of the squared error of values.
         first_log_std: logarithm of the first deviation of actions in a Box, in those units.
         action_scale: size of a usual action where a Box has no bounds: what the network calls 1.
+        optimizer_epsilon: added to the root mean square of gradients by which Adam divides.
+        max_grad_norm: the gradient's norm is clipped to this; infinity never clips.
         preserve_outputs: when those moments change, adapt the first layers of both networks so that
             their outputs stay the same. Only for network mlp.
         normalize_advantages: shift and scale advantages within each minibatch.
     """
 
-    learning_rate: Positive = 5e-4
     gae_lambda: Fraction = 0.95
     clip_epsilon: Positive = 0.2
     value_clip: PositiveOrOff = None
@@ -145,6 +146,7 @@ class PPO(RolloutLearner[PPOState]):
     action_scale: Positive = 1.0
     # The value of OpenAI's baselines. Adam's paper has 1e-8.
     optimizer_epsilon: Weight = 1e-5
+    max_grad_norm: Limit = 0.5
     preserve_outputs: bool = True
     normalize_advantages: bool = True
     losses: ClassVar[tuple[str, ...]] = _METRICS

@@ -99,7 +99,6 @@ class PQN(RolloutLearner[PQNState]):
     environments came to act without mistakes, the network would forget what mistakes are worth.
 
     Attributes:
-        learning_rate: learning rate of RAdam.
         td_lambda: weight of longer returns in a target: 1 uses whole returns, 0 single steps.
         epsilon_start: probability of a random action at the start.
         epsilon_end: probability of a random action after `exploration_steps`, averaged over
@@ -108,6 +107,8 @@ class PQN(RolloutLearner[PQNState]):
             epsilon_spread)` in the first to `epsilon_end * (1 + epsilon_spread)` in the last; 0
             makes all the same.
         exploration_steps: steps of all environments together over which epsilon falls linearly.
+        optimizer_epsilon: added to the root mean square of gradients by which RAdam divides.
+        max_grad_norm: the gradient's norm is clipped to this; infinity never clips.
         layer_norm: normalise every hidden layer before its activation.
     """
 

@@ -12,15 +12,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from myriad.agents.agent import (
-    Count,
-    Environments,
-    Fraction,
-    Limit,
-    Repetitions,
-    State,
-    Weight,
-)
+from myriad.agents.agent import Count, Environments, Fraction, Positive, Repetitions, State
 from myriad.agents.gradients import WHOLE_TRAINING, GradientLearner, ManyUpdates
 from myriad.agents.minibatches import is_narrow, require_whole_parts
 from myriad.agents.networks.mlp import flatten
@@ -193,22 +185,19 @@ class RolloutLearner(GradientLearner[State]):
         rollout_steps: steps of every environment between updates, `T`.
         num_epochs: passes over the batch.
         num_minibatches: gradient steps in each pass. It must divide the batch.
+        learning_rate: learning rate of the optimiser.
         anneal_updates: updates over which the learning rate falls linearly to 0; "training" for the
             whole training, None for a constant rate.
         gamma: the discount.
-        optimizer_epsilon: added to the root mean square of gradients by which the optimiser
-            divides.
-        max_grad_norm: the gradient's norm is clipped to this; infinity never clips.
         normalize_rewards: scale rewards by the running deviation of the discounted return.
     """
 
     rollout_steps: Count = 64
     num_epochs: Repetitions = 8
     num_minibatches: Count = 8
+    learning_rate: Positive = 5e-4
     anneal_updates: ManyUpdates = WHOLE_TRAINING
     gamma: Fraction = 0.99
-    optimizer_epsilon: Weight = 1e-5
-    max_grad_norm: Limit = 0.5
     normalize_rewards: bool = True
     default_num_envs: ClassVar[int] = 16
     many_steps_per_env: ClassVar[int] = 768

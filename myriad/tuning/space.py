@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from optuna.trial import BaseTrial
 
 FOLDER = Path(__file__).parent / "spaces"
+# That of a learner without one of its own.
+DEFAULT = FOLDER.parent / "default_space.toml"
 # The most shapes, each of which is a set of programs that must be compiled.
 MOST_SHAPES = 16
 # Fields of the configuration that a space may set. The study sets the others, or only runs use
@@ -159,14 +161,16 @@ class SearchSpace:
 
         Raises:
             UnknownNameError: there is no such agent.
-            InvalidArgumentError: the agent has no space and you name no file, or the file is
-                missing or has a mistake.
+            InvalidArgumentError: the agent has neither a space nor a learning rate and you name no
+                file, or the file is missing or has a mistake.
         """
-        from myriad.agents import AGENTS
+        from myriad.agents import AGENTS, options_of
 
         agent = AGENTS.resolve(agent)
-        path = FOLDER / f"{agent}.toml" if file is None else Path(file)
-        if file is None and not path.exists():
+        own = FOLDER / f"{agent}.toml"
+        path = Path(file or (own if own.exists() else DEFAULT))
+        known = {each.name for each in options_of(AGENTS.load(agent))}
+        if path == DEFAULT and "learning_rate" not in known:
             raise InvalidArgumentError(
                 "agent",
                 f"must be one with a search space ({', '.join(agents_with_space())}), but "

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from myriad import list_envs, make_env, make_key
-from myriad.agents import AGENTS, Learner, list_agents, make_learner
+from myriad.agents import AGENTS, make_learner
 from myriad.errors import InvalidArgumentError
 from myriad.training.evaluation import Evaluation
-from myriad.training.loop import LearningLoop
+from myriad.training.loop import LearningLoop, traced_names
 from tests import learners
 from tests.learners import assert_close, assert_same_bits
 
@@ -23,8 +23,7 @@ SMALL = {name: (name, options) for name, options in learners.SMALL.items()} | {
     "dqn with four steps": ("dqn", learners.REPLAY | {"train_every": 4, "target_period": 2}),
 }
 every_learner = pytest.mark.parametrize("learner", SMALL)
-LEARNERS = [name for name in list_agents() if issubclass(AGENTS.load(name), Learner)]
-every_agent = pytest.mark.parametrize("learner", LEARNERS)
+every_agent = pytest.mark.parametrize("learner", learners.SMALL)
 # Updates after which each of them has learned from several minibatches.
 UPDATES = 6
 
@@ -93,9 +92,13 @@ def test_float_hyperparameters_may_be_arguments_of_the_program(learner):
     loop = loop_of(learner)
 
     init, run = programs(learner)
-    options = {"learning_rate": 0.5 * loop.learner.learning_rate, "gamma": 0.9} | learners.OTHERS[
-        learner
-    ]
+    unused = getattr(loop.learner, "unused", {})
+    values = {name: getattr(loop.learner, name) for name in traced_names(loop.learner)}
+    options = {
+        name: 0.9 * value
+        for name, value in values.items()
+        if isinstance(value, float) and name not in unused
+    }
     other, _ = run(init(make_key(0), options), np.int32(UPDATES), BEGIN)
     assert run._cache_size() == 1
     assert_close(other.agent.params, after(learner, **options)[0].agent.params, atol=1e-5)
@@ -110,7 +113,7 @@ def pairs():
         actions = (env := make_env(name)).action_space(env.default_params)
         suit = [
             learner
-            for learner in LEARNERS
+            for learner in learners.SMALL
             if isinstance(actions, learners.ACTIONS.get(learner, object))
         ]
         yield suit[place % len(suit)], name

@@ -10,7 +10,6 @@ import pytest
 from PIL import Image
 
 from myriad import cli, list_envs, make_agent, make_env, make_key
-from myriad.envs import ENVIRONMENTS
 from myriad.envs.bucket_brigade import BURNING, RUINED, SAFE
 from myriad.errors import InvalidArgumentError, NotInstalledError
 from myriad.rendering import bucket_brigade, snake
@@ -18,7 +17,7 @@ from myriad.rendering.canvas import BLUE, ORANGE, PAPER, VERMILLION, Canvas
 from myriad.rendering.video import play, record, write
 
 ROOT = Path(__file__).parents[2]
-DRAWN = [name for name in list_envs() if hasattr(ENVIRONMENTS.load(name), "render")]
+DRAWN = [name for name in list_envs() if hasattr(make_env(name), "render")]
 
 
 def first_state(name, seed=0, **overrides):

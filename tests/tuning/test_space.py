@@ -31,6 +31,12 @@ def test_every_learner_has_a_space_whose_shapes_can_be_trained(agent):
     SearchSpace.load(agent).require_usable({"env": env_of(agent), "agent": agent})
 
 
+def test_a_learner_without_a_space_of_its_own_has_the_default_one():
+    space = SearchSpace.load("myriad.agents.pqn:PQN")
+    assert list(space.parameters) == ["agent.learning_rate"]
+    space.require_usable({"env": "cartpole", "agent": space.agent})
+
+
 def test_the_space_of_ppo_is_the_documented_one():
     space = SearchSpace.load("ppo")
     ranges = {name: (each.low, each.high, each.log) for name, each in space.parameters.items()}
