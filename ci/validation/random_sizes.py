@@ -99,22 +99,17 @@ def run(options: argparse.Namespace) -> int:
     """Make the missing runs, print how all runs ended, and return the exit code."""
     options.output.mkdir(parents=True, exist_ok=True)
     table = Table(options.output / "random_sizes.csv")
+    asked = {"budget_s": options.budget, "time_identical": options.time_identical}
     with tempfile.TemporaryDirectory(prefix="sizes-") as folder:
         project = make_project(Path(folder) / "project")
-        for number in range(len(_asked(table, options)), options.runs):
+        for number in range(len(here(table, **asked)), options.runs):
             table.add([_run(project, number, options)])
             say(f"a comment: {number + 1} of {options.runs}")
-    rows = _asked(table, options)
+    rows = here(table, **asked)
     codes = Counter(row["exit_code"] for row in rows)
     endings = ", ".join(f"{num} with {code}" for code, num in sorted(codes.items()))
     print(f"{len(rows)} runs: {endings}")
     return 1 if codes["1"] > _ALLOWED * len(rows) else 0
-
-
-def _asked(table: Table, options: argparse.Namespace) -> list[dict[str, str]]:
-    """Return the runs of this machine with the same options."""
-    asked = {"budget_s": str(options.budget), "time_identical": str(options.time_identical)}
-    return [row for row in here(table) if all(row[name] == asked[name] for name in asked)]
 
 
 def make_project(root: Path) -> PlantedProject:

@@ -43,7 +43,6 @@ from perfgate.options import Parser, add_suite_config, guarded
 from perfgate.stats.evidence import Plan, noise
 
 PLANTED = (1.10, 1.05, 1.03)
-_TABLES = ("itself", "itself_pairs", "live")
 
 
 @dataclass(frozen=True)
@@ -137,10 +136,11 @@ def run(options: argparse.Namespace) -> int:
     rules = read_rules(*find_rules(file.parent))
     _run_against_itself(options)
     _run_on_planted(options, rules.timing.budget_s)
-    itself, itself_pairs, live = (here(_table(options, name)) for name in _TABLES)
-    alike = _alike(itself, options)
+    alike = here(_table(options, "itself"), bench=options.bench, budget_s=options.budget)
     runs = {row["timestamp"] for row in alike}
-    alike_pairs = [pair for pair in itself_pairs if pair["timestamp"] in runs]
+    every_pair = here(_table(options, "itself_pairs"))
+    alike_pairs = [pair for pair in every_pair if pair["timestamp"] in runs]
+    live = here(_table(options, "live"))
     for name, rows, summary in (
         ("noise_false_alarms", alike, false_alarms),
         ("noise_by_benchmark", alike_pairs, functools.partial(scatter, rules=rules)),
@@ -157,21 +157,20 @@ def _table(options: argparse.Namespace, name: str) -> Table:
     return Table(options.output / f"selftest_{name}.csv")
 
 
-def here(table: Table) -> list[dict[str, str]]:
-    """Return the rows that were measured on a machine like this one."""
-    return [row for row in table.rows() if row["cpu"] == machine.describe()["cpu"]]
-
-
-def _alike(itself: Sequence[dict[str, str]], options: argparse.Namespace) -> list[dict[str, str]]:
-    """Return the runs with the same options, because other benchmarks have other error rates."""
-    asked = {"bench": options.bench, "budget_s": str(options.budget)}
-    return [row for row in itself if all(row[name] == value for name, value in asked.items())]
+def here(table: Table, **asked: object) -> list[dict[str, str]]:
+    """Return the rows of a machine like this one that were measured with these options."""
+    asked["cpu"] = machine.describe()["cpu"]
+    return [
+        row for row in table.rows() if all(row[name] == str(value) for name, value in asked.items())
+    ]
 
 
 def _run_against_itself(options: argparse.Namespace) -> None:
     itself, pairs = (_table(options, name) for name in ("itself", "itself_pairs"))
     asked = (options.suite_config.resolve(), options.bench, options.budget)
-    for number in range(len(_alike(here(itself), options)), options.runs):
+    # Other benchmarks have other error rates.
+    known = here(itself, bench=options.bench, budget_s=options.budget)
+    for number in range(len(known), options.runs):
         ended, its_pairs = against_itself(*asked, number)
         if its_pairs:
             pairs.add(its_pairs)

@@ -121,14 +121,11 @@ def _reported_row(options: argparse.Namespace) -> dict[str, Any]:
 def write_accepted(file: Path, entry: Accepted) -> None:
     """Append an entry to the file, which is created if it does not exist."""
     text = file.read_text(encoding="utf-8") if file.is_file() else _HEADER
-    fields: dict[str, Any] = {
-        "benchmark": entry.benchmark,
-        "metric": entry.metric,
-        "ratio": entry.ratio,
-        "reason": entry.reason,
-    }
     # TOML reads JSON's strings and numbers as they are.
-    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items()]
+    lines = [
+        f"{name} = {json.dumps(getattr(entry, name), ensure_ascii=False)}"
+        for name in ("benchmark", "metric", "ratio", "reason")
+    ]
     lines = [text.rstrip("\n"), "", "[[accepted]]", *lines, f"expires = {entry.expires}", ""]
     file.parent.mkdir(parents=True, exist_ok=True)
     replace_text(file, "\n".join(lines))

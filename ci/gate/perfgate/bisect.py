@@ -231,11 +231,11 @@ class Search:
             return None, str(error), row
 
     def _measure(self, row: Row, sides: Sides) -> tuple[bool | None, str, Row]:
-        (row,) = inspect(Run(sides, self.rules, self.core, Progress()), [row])
+        run = Run(sides, self.rules, self.core, Progress())
+        (row,) = inspect(run, [row])
         if not row.is_comparable:
             return None, _why_unknown(row), row
-        progress = Progress(time.monotonic() + self.rules.timing.budget_s)
-        run = Run(sides, self.rules, self.core, progress)
+        run.progress.deadline = time.monotonic() + self.rules.timing.budget_s
         if self.metric == "time":
             return _compare_time(run, row)
         changes = tuple(each for each in row.changes if each.metric == self.metric)

@@ -67,7 +67,7 @@ def test_a_slowdown_is_found_by_timing(repository):
     done = find(repository, CACHED, start, "main")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"found {made[3][:12]} change 4" in done.stdout
-    assert f"visited {made[3][:12]} change 4: slower 1" in done.stdout
+    assert f"visited {made[3][:12]} change 4: slower " in done.stdout
     # the first commits add a module that the benchmark does not use
     before = [f"visited {each[:12]}" for each in made[:3]]
     lines = [line for line in done.stdout.splitlines() if line.startswith(tuple(before))]

@@ -108,14 +108,8 @@ def _push_once(results: Path, remote: str, branch: str, rewrite: Sequence[str]) 
         if not count:
             return f"{branch} already has every file"
         git("add", "--all", cwd=stored)
-        git(
-            *_IDENTITY,
-            "commit",
-            "--quiet",
-            "--message",
-            f"Add {count} files of results",
-            cwd=stored,
-        )
+        message = f"Add {count} files of results"
+        git(*_IDENTITY, "commit", "--quiet", "--message", message, cwd=stored)
         git("push", "--quiet", remote, f"HEAD:refs/heads/{branch}", cwd=stored)
     return f"pushed {count} files to {branch}"
 

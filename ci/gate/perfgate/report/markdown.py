@@ -138,38 +138,32 @@ def _budgets(result: Result) -> list[str]:
 
 def _unseen(result: Result) -> list[str]:
     """Say what the run did not measure, and how the change alters its own measurement."""
-    parts = []
-    identical = [row.name for row in result.rows if row.row.same and row.row.benchmark.is_timed]
-    open_rows = [row.name for row in result.rows if row.outcome is Outcome.OPEN]
-    zeros = [row.name for row in result.rows if row.row.tracks_nothing]
-    lines = [
-        *_enumerated("this change also alters how it is measured", result.coverage.measures),
-        *_enumerated(
-            "not reached before the run ended; run fewer at once with --bench, or raise run_s",
-            result.not_reached,
+    rows = result.rows
+    known = f"{result.coverage.num_known} of {len(rows)}"
+    unseen = {
+        "this change also alters how it is measured": result.coverage.measures,
+        "not reached before the run ended; run fewer at once with --bench, or raise run_s": (
+            result.not_reached
         ),
-        *_enumerated(
-            f"none of the benchmarks whose imports are known ({result.coverage.num_known} of "
-            f"{len(result.rows)}) imported these changed files",
-            result.coverage.not_imported,
+        f"none of the benchmarks whose imports are known ({known}) imported these changed files": (
+            result.coverage.not_imported
         ),
-        *_enumerated(
-            "undecided, but none of them looks slower; give more time with --budget", open_rows
-        ),
-        *_enumerated("tracked 0 on both sides in every run, so a change would not show", zeros),
-        *_enumerated("not timed, since both sides run the same program or code", identical),
-    ]
-    if lines:
-        parts += ["## What was not measured", "\n".join(lines)]
-    return parts
-
-
-def _enumerated(what: str, names: Sequence[str]) -> list[str]:
-    if not names:
-        return []
-    shown = ", ".join(f"`{name}`" for name in names[:_MOST_NAMES])
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return [f"- {what} ({len(names)}): {shown}{more}."]
+        "undecided, but none of them looks slower; give more time with --budget": [
+            row.name for row in rows if row.outcome is Outcome.OPEN
+        ],
+        "tracked 0 on both sides in every run, so a change would not show": [
+            row.name for row in rows if row.row.tracks_nothing
+        ],
+        "not timed, since both sides run the same program or code": [
+            row.name for row in rows if row.row.same and row.row.benchmark.is_timed
+        ],
+    }
+    lines = []
+    for what, names in unseen.items():
+        shown = ", ".join(f"`{name}`" for name in names[:_MOST_NAMES])
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        lines += [f"- {what} ({len(names)}): {shown}{more}."] if names else []
+    return ["## What was not measured", "\n".join(lines)] if lines else []
 
 
 def _conditions(result: Result) -> list[str]:

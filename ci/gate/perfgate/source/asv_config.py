@@ -90,16 +90,11 @@ def read_config(file: Path, root: Path) -> SuiteConfig:
         UsageError: the file is not JSON, or one of its values is of another type than asv's.
     """
     # Each expression also matches whole strings and keeps them, so that strings stay unchanged.
-    try:
-        text = read_text(file)
-    except ValueError as error:
-        raise UsageError(f"{file.name} can't be read: {error}.") from None
     comments = rf"{_STRING}|//[^\n]*|/\*.*?\*/"
-    text = re.sub(comments, lambda found: found[1] or " ", text, flags=re.DOTALL)
     trailing_commas = rf"{_STRING}|,(?=\s*[}}\]])"
-    text = re.sub(trailing_commas, lambda found: found[1] or "", text)
     try:
-        table = json.loads(text)
+        text = re.sub(comments, lambda found: found[1] or " ", read_text(file), flags=re.DOTALL)
+        table = json.loads(re.sub(trailing_commas, lambda found: found[1] or "", text))
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{file.name} is not a valid configuration of asv: {error}.") from None
     if not isinstance(table, dict):

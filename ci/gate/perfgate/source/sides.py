@@ -107,14 +107,11 @@ class Sides:
     is_pytest: bool = False
 
     @property
-    def edited_suite(self) -> list[str]:
-        """The changed files of the suite that the base has too. Nothing else uses new ones."""
+    def edits_suite(self) -> bool:
+        """Whether it changes a file of the suite that the base has too; nothing uses new ones."""
         suite = self.head.suite.relative_to(self.head.root)
-        return [
-            name
-            for name in self.changed_suite
-            if (self.base_suite / Path(name).relative_to(suite)).exists()
-        ]
+        files = (Path(name).relative_to(suite) for name in self.changed_suite)
+        return any((self.base_suite / file).exists() for file in files)
 
 
 @contextlib.contextmanager
@@ -166,8 +163,7 @@ def checked_out(
             else:
                 head_root = _worktree(stack, root, folder / "head", head_commit)
             if suite is not None:
-                source = _worktree(stack, root, folder / "suite", suite)
-                _share_suite(source, (base_root, head_root), location)
+                _share_suite(suite, (base_root, head_root), location)
             checkouts = {"base": (base_root, base_commit), "head": (head_root, head_commit)}
             is_pytest = tests is not None
             yield _made_ready(folder, root, checkouts, location, python, is_pytest=is_pytest)
@@ -297,13 +293,13 @@ def _made_ready(
     )
 
 
-def _share_suite(source: Path, roots: Sequence[Path], location: Path) -> None:
-    """Give both sides the suite and the configuration of another checkout."""
-    suite = suite_of(read_config(source / location, source), location)
+def _share_suite(commit: str, roots: Sequence[Path], location: Path) -> None:
+    """Give both sides the suite and the configuration of a commit."""
     for place in roots:
-        _copy(location, source, place)
+        git("checkout", commit, "--", str(location), cwd=place)
+        suite = suite_of(read_config(place / location, place), location)
         shutil.rmtree(place / suite, ignore_errors=True)
-        shutil.copytree(source / suite, place / suite, symlinks=True)
+        git("checkout", commit, "--", str(suite), cwd=place)
 
 
 def _exchange_suite(folder: Path, base_root: Path, head_root: Path, suite: Path) -> Path:
