@@ -150,7 +150,16 @@ def test_numbers_and_arrays_of_numpy_and_jax_are_kept_as_pythons_own():
     ("fields", "says"),
     [
         ({"env": "cartpol"}, "unknown environment 'cartpol'; did you mean 'cartpole'"),
+        ({"env": None}, "the configuration has no env"),
+        ({"env": dict}, "env must be a string or an environment, as make_env builds it, but got <"),
+        ({"env": 7}, "env must be a string or an environment"),
+        ({"env": "object:Walk"}, "was an object of the class Walk"),
         ({"agent": "pppo"}, "unknown agent 'pppo'; did you mean 'ppo'"),
+        ({"agent": "os:system"}, "agent 'os:system' must be a dataclass with"),
+        (
+            {"agent": "myriad.envs.cartpole:CartPole"},
+            "agent '.*:CartPole' must be a dataclass with",
+        ),
         ({"num_env": 3}, "unknown field 'num_env'; did you mean 'num_envs'"),
         ({"run_folder": "x"}, "unknown field 'run_folder'"),
         ({"agent.gama": 0.9}, "unknown field 'agent.gama' of ppo; did you mean 'agent.gamma'"),

@@ -53,6 +53,8 @@ def test_a_run_of_an_object_goes_on_with_the_object_and_not_without(tmp_path, ca
     config = create_config(env, "ppo", **SIZES)
     assert (config.env, config.env_options) == ("object:Walk", {})
     assert config.environment is config.changed(seed=3).environment is env
+    with pytest.raises(UnknownNameError, match="far"):
+        create_config(env, "ppo", **{"env.far": 2.0})
     run = tmp_path / "run"
     results = train_and_evaluate(config, run, quiet=True)
     for call in (resume, load_agent):
@@ -109,21 +111,6 @@ def test_an_object_that_a_name_makes_is_called_so():
     assert config.env == "cartpole-control"
     assert (config.env_options["gravity"], config.env_options["force"]) == (3.7, 4.0)
     assert config == create_config(**config.fields())
-
-
-@pytest.mark.parametrize(
-    ("env", "options", "sentence"),
-    [
-        (Walk, {}, "env must be a string or an environment, as make_env builds it, but got <class"),
-        (7, {}, "env must be a string or an environment"),
-        (None, {}, "the configuration has no env"),
-        ("object:Walk", {}, "was an object of the class Walk"),
-        (Walk(1.0), {"env.far": 2.0}, "no field 'far'|unknown field 'env.far'|unknown field 'far'"),
-    ],
-)
-def test_what_is_no_environment_is_refused(env, options, sentence):
-    with pytest.raises((InvalidArgumentError, UnknownNameError), match=sentence):
-        create_config(env, "ppo", **options)
 
 
 def test_a_parameter_may_have_the_name_of_an_argument():

@@ -20,23 +20,12 @@ from myriad.cli import main
 from myriad.training.config import TrainingConfig
 from myriad.tuning.study import retried
 from tests.child_processes import python
+from tests.tuning.small_space import SPACE
 from tests.tuning.test_study import states, trials_of, until
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["--num-steps", "512", "--eval-interval", "256", "--num-seeds", "1", "--quiet"]
 COMMAND = ["tune", "--space", "space.toml", *SMALL]
-# A single shape that compiles in seconds.
-SPACE = """
-[fixed]
-num_envs = 4
-rollout_steps = 16
-"agent.num_minibatches" = 8
-"agent.num_epochs" = 1
-"agent.hidden_sizes" = [8]
-[parameters]
-"agent.learning_rate" = { low = 1e-4, high = 1e-2, log = true }
-"agent.gamma" = { low = 0.9, high = 0.999 }
-"""
 
 
 @pytest.mark.parametrize(
@@ -153,7 +142,7 @@ def test_a_campaign_leaves_files_a_command_that_trains_and_a_study_to_go_on_with
     # The printed command trains what the file of the best trial says.
     (command,) = (line for line in said.out.splitlines() if line.startswith("myriad train"))
     assert "--compile-mode aot" in command
-    assert "--agent.num-minibatches 8" in command
+    assert "--agent.num-minibatches 2" in command
     assert "--batch-size" not in command
     best = TrainingConfig.from_toml((folder / "small_best.toml").read_text())
     assert main([*shlex.split(command)[1:], "--run-folder", "again", "--quiet"]) == 0
