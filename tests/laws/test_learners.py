@@ -137,12 +137,12 @@ def test_it_learns_and_acts_in_every_environment(learner, env):
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", learners.REACHED)
 def test_it_learns_to_balance_the_pole_or_to_swing_the_pendulum_up(agent):
-    num_updates, least = learners.REACHED[agent]
+    seed, num_updates, least = learners.REACHED[agent]
     env = make_env(learners.env_of(agent))
     num_envs = AGENTS.load(agent).default_num_envs
     learner = make_learner(agent, env, num_envs).scheduled(num_updates)
     loop = LearningLoop(env, learner, num_envs)
-    state, _ = jax.jit(loop.run)(jax.jit(loop.init)(make_key(1000)), np.int32(num_updates), BEGIN)
+    state, _ = jax.jit(loop.run)(jax.jit(loop.init)(make_key(seed)), np.int32(num_updates), BEGIN)
     evaluation = Evaluation(env, learner, 64, max_steps=env.default_params.max_steps)
     returns, ended = jax.jit(evaluation.returns)(state.agent, make_key(1))
     assert ended.all()
