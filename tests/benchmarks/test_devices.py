@@ -9,10 +9,9 @@ import pytest
 from benchmarks import devices
 from benchmarks.devices import Place, curves, main, state_bytes
 from benchmarks.harness import workloads
-from benchmarks.harness.results import COLUMNS, read_csv
+from benchmarks.harness.results import read_csv
 from benchmarks.harness.workload import Workload
 from benchmarks.harness.workloads import Declaration
-from benchmarks.plots.scaling import device_scaling
 from ci.site.measurements import read_measurements
 
 TRAINING = Workload("devices", "small", "cartpole-control", "ppo", 32, 16, ("quick",))
@@ -88,13 +87,12 @@ def test_each_number_of_devices_has_a_row_and_its_share_of_the_state(
     alone = [row for row in rows if row["devices"] == row["processes"] == "1"]
     assert [row["efficiency"] for row in alone] == ["1.0"] * 4
     assert "efficiency (least to most)" in capsys.readouterr().out
-    assert (tmp_path / "device_scaling.png").is_file()
     (run,) = read_measurements([tmp_path]).runs
     assert [point.devices for point in run.curves[0].points] == [1, 2]
 
 
 @pytest.mark.slow
-def test_a_place_that_fails_is_a_row_with_its_reason(monkeypatch, tmp_path, capsys, two_cores):
+def test_a_place_that_fails_is_a_row_with_its_reason(monkeypatch, tmp_path, two_cores):
     declare(monkeypatch, dataclasses.replace(ROLLOUT, env="examples.my_environment:NoSuchCar"))
     assert main(["--rounds", "1", "--output", str(tmp_path / "d.csv")]) == 1
     (row,) = read_csv(tmp_path / "d.csv")
@@ -102,7 +100,6 @@ def test_a_place_that_fails_is_a_row_with_its_reason(monkeypatch, tmp_path, caps
     assert row["reason"]
     (run,) = read_measurements([tmp_path]).runs
     assert not run.curves
-    assert "no plot" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -124,32 +121,3 @@ def test_what_can_not_be_measured_is_one_sentence(
     said = capsys.readouterr().err
     assert says in said
     assert said.count("\n") == 1
-
-
-def row(arm, number, efficiency, **changes):
-    values = dict.fromkeys(COLUMNS, "") | {
-        "suite": "devices",
-        "library": "myriad",
-        "env": "cartpole-control",
-        "agent": "ppo",
-        "arm": arm,
-        "devices": number,
-        "processes": 1,
-        "efficiency": efficiency,
-        "efficiency_low": 0.9 * efficiency,
-        "efficiency_high": 1.1 * efficiency,
-        "samples": 15,
-        "status": "ok",
-        "timestamp": "20260102T030405Z",
-    }
-    return {column: str(value) for column, value in (values | changes).items()}
-
-
-def test_another_process_counts_as_much_as_another_device_in_the_figure():
-    rows = [row(f"{scaling}, 2 processes", 4, 0.5, processes=2) for scaling in ("strong", "weak")]
-    figure = device_scaling(rows)
-    assert "8 devices reach 0.50 of" in figure.get_suptitle().replace("\n", " ")
-    _, weak = figure.axes
-    assert list(weak.get_legend_handles_labels()[1]) == ["ideal", "ppo, 2 processes"]
-    alone = device_scaling([row("strong", 1, 1.0), row("weak", 1, 1.0)])
-    assert "one device alone" in alone.get_suptitle().replace("\n", " ")

@@ -216,16 +216,6 @@ def chunk_rows():
     return [*rows, made("scan_chunk", num_envs=1_000, **refused)]
 
 
-def device_rows():
-    shares = {"strong": {1: 1.0, 2: 0.9, 4: 0.7}, "weak": {1: 1.0, 2: 0.95, 4: 0.9}}
-    return [
-        made("devices", agent="ppo", arm=f"{scaling}, exact", devices=number, processes=1)
-        | {name: str(value) for name, value in rate(share, "efficiency").items()}
-        for scaling, by_number in shares.items()
-        for number, share in by_number.items()
-    ]
-
-
 def comparison_rows():
     rates = {"myriad": 6e6, "gymnax": 6e4, "gymnasium": 2e3, "envpool": 2e4}
     rows = [
@@ -255,7 +245,6 @@ ROWS = {
     "efficiency": throughput_rows,
     "memory": memory_rows,
     "scan_chunk": chunk_rows,
-    "devices": device_rows,
     "comparison": comparison_rows,
 }
 FINDINGS = {
@@ -265,9 +254,6 @@ FINDINGS = {
     ),
     "memory": "snake: 10 k environments peak at 10.9 MB, 1 kB per environment added; 1 M don't fit",
     "scan_chunk": "snake: the fastest scan chunk is 64 to 256 at 1 k environments",
-    "devices": (
-        "snake: 4 devices reach 0.70 of ideal strong scaling and 0.90 of ideal weak scaling"
-    ),
     "comparison": "Myriad steps snake 100 times as fast as gymnax",
 }
 
