@@ -14,7 +14,7 @@ import dataclasses
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from benchmarks.harness.libraries import SuiteError
 from benchmarks.harness.results import Row
@@ -264,17 +264,10 @@ def _best(
 
 @dataclasses.dataclass(frozen=True)
 class Player:
-    """A player without a memory: `choose(key, obs)` returns an action."""
+    """A player without a memory: `act(key, obs)` returns an action."""
 
-    choose: Callable[[Any, Any], Any]
-
-    def first_memory(self) -> tuple[()]:
-        """Return nothing."""
-        return ()
-
-    def control(self, memory: tuple[()], key: Any, obs: Any) -> tuple[Any, tuple[()]]:
-        """Choose."""
-        return self.choose(key, obs), memory
+    act: Callable[[Any, Any], Any]
+    uses_observation: ClassVar[bool] = True
 
 
 def _snake_players(env: Any) -> Iterator[tuple[str, Any]]:

@@ -366,7 +366,6 @@ SCRIPT = Script(
         ),
     },
     suite="devices",
-    plot="devices",
 )
 main = SCRIPT.main
 

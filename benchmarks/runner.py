@@ -29,7 +29,6 @@ from benchmarks.harness.results import (
     write_csv,
 )
 from benchmarks.harness.worker import ChildError
-from benchmarks.plots.draw import draw_run
 
 # Environment variables that affect measurements.
 SETTINGS = (
@@ -113,7 +112,6 @@ class Script:
         exclusive: flags that exclude each other.
         suite: the first word of its CSV file's name. Empty if it opens its files itself.
         writes: a folder of results (""), or what a row of its own table is about.
-        plot: the plot of its rows, one for each environment.
         refuses: says what is wrong with a combination of flags, or returns None.
     """
 
@@ -124,7 +122,6 @@ class Script:
     exclusive: Sequence[str] = ()
     suite: str = ""
     writes: str = ""
-    plot: str = ""
     refuses: Callable[[argparse.Namespace], str | None] = lambda options: None
 
     def main(self, argv: Sequence[str] | None = None) -> int:
@@ -231,15 +228,12 @@ class Run:
             write_csv(self.options.output, rows[0], self._rows)
 
     def report(self) -> bool:
-        """Print failures, the files, the plots and the command. Return whether all rows are ok."""
+        """Print failures, the files and the command. Return whether all rows are ok."""
         lost = [row for file in self.files for row in file.rows if row["status"] != "ok"]
         for row in lost:
             print(f"{_where(row)}: {row['status']}: {row['reason']}", file=sys.stderr)
         for file in self.files:
             print(f"\nrows:           {file.path}\nraw samples:    {samples_beside(file.path)}")
-            if self.script.plot:
-                for env in dict.fromkeys(row["env"] for row in file.rows):
-                    draw_run(file.path, self.script.plot, env)
         if self.files:
             print(f"reproduce with: {self.command}")
         return not lost

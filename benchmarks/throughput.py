@@ -24,6 +24,7 @@ from benchmarks.harness.sanity import measure
 from benchmarks.harness.targets import check_targets, targets_table
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.harness.workloads import CARTPOLE, load, sizes_of
+from benchmarks.plots.draw import draw_run
 from benchmarks.runner import NUM_ENVS, Run, Script, environment, say, switch, text, whole
 
 QUICK = Budget(num_rounds=11, max_s=5.0)
@@ -142,6 +143,8 @@ def _run(run: Run) -> bool:
         f"* {library_of(row['library'])}, {row['env']}: {row['reason']}" for row in noted
     ):
         print(note)
+    for env in dict.fromkeys(row["env"] for row in run.file.rows):
+        draw_run(run.file.path, env)
     return succeeded
 
 
@@ -202,7 +205,6 @@ SCRIPT = Script(
     },
     exclusive=("--full", "--num-envs"),
     suite="throughput",
-    plot="throughput",
     refuses=_refuses,
 )
 main = SCRIPT.main

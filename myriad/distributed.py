@@ -24,7 +24,6 @@ Result = TypeVar("Result")
 
 # Seconds that a process which ends by an error gives the others to come to the same error.
 _TOGETHER_S = 5.0
-_LONGEST = 80
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,8 +160,8 @@ def require_equal(facts: Mapping[str, Any]) -> None:
         for name in first | theirs:
             if theirs.get(name) != first.get(name):
                 raise InvalidArgumentError(
-                    f"process {number} has {name} = {_short(theirs.get(name))}, but process 0 has "
-                    f"{_short(first.get(name))}: start all processes alike."
+                    f"process {number} has {name} = {shown(theirs.get(name))}, but process 0 has "
+                    f"{shown(first.get(name))}: start all processes alike."
                 )
 
 
@@ -176,8 +175,3 @@ def end(code: int) -> None:
         together.start()
         together.join(_TOGETHER_S)
         os._exit(code)
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -10,6 +10,7 @@ import gc
 import os
 import platform
 import re
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -86,8 +87,6 @@ def resident_bytes(root: Path = _ROOT) -> int:
     statm = _read(root / "proc/self/statm")
     if statm is not None:
         return int(statm.split()[_RESIDENT]) * os.sysconf("SC_PAGE_SIZE")
-    import resource  # which Windows lacks
-
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
@@ -119,8 +118,6 @@ def _left_by_ulimit(root: Path) -> Iterator[int]:
     statm = _read(root / "proc/self/statm")
     if statm is None:
         return
-    import resource
-
     pages = [int(field) for field in statm.split()]
     for kind, held in ((resource.RLIMIT_AS, _MAPPED), (resource.RLIMIT_DATA, _DATA)):
         limit, _ = resource.getrlimit(kind)

@@ -23,7 +23,6 @@ from benchmarks.harness.results import (
 )
 from benchmarks.plots.comparisons import library_comparison
 from benchmarks.plots.scaling import (
-    device_scaling,
     memory_scaling,
     scaling_efficiency,
     scan_chunk_sensitivity,
@@ -73,11 +72,6 @@ PLOTS = {
         "scan_chunk_sensitivity",
         {"scan_chunk": Selection(distinct=("library", "num_envs", "scan_chunk_size"))},
         scan_chunk_sensitivity,
-    ),
-    "devices": Plot(
-        "device_scaling",
-        {"devices": Selection(("env",), ("agent", "arm", "devices", "processes"))},
-        device_scaling,
     ),
     "comparison": Plot(
         "library_comparison",
@@ -132,8 +126,8 @@ def draw(
     return paths
 
 
-def draw_run(source: Path, plot_type: str, env: str | None) -> None:
-    """Draw the plot of the run that wrote a file. Print its path, or why there is none."""
+def draw_run(source: Path, env: str) -> None:
+    """Draw the throughput of the run that wrote a file. Print the path, or why there is none."""
     from myriad.errors import MyriadError
 
     # Earlier runs in the default folder are included, so that a run of one more size keeps the
@@ -143,7 +137,7 @@ def draw_run(source: Path, plot_type: str, env: str | None) -> None:
         source = CSV_FOLDER
         folder = PLOTS_FOLDER
     try:
-        plot, *_ = draw(source, folder, [plot_type], env)
+        plot, *_ = draw(source, folder, ["throughput"], env)
         print(f"plot:           {plot}")
     except MyriadError as error:
         print(f"no plot: {error}", file=sys.stderr)

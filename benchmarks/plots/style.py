@@ -184,10 +184,10 @@ def numbers(rows: Sequence[TextRow], column: str) -> list[float]:
     return [number(row, column) for row in rows]
 
 
-def interval(row: TextRow, column: str = "steps_per_s") -> tuple[float, float, float]:
-    """Return a measured value and the ends of its interval; without one, it stands for them too."""
-    middle = number(row, column)
-    low, high = (number(row, f"{column}_{end}") for end in ("low", "high"))
+def interval(row: TextRow) -> tuple[float, float, float]:
+    """Return the steps/s and the ends of their interval; without one, they stand for them too."""
+    middle = number(row, "steps_per_s")
+    low, high = (number(row, f"steps_per_s_{end}") for end in ("low", "high"))
     return middle, middle if math.isnan(low) else low, middle if math.isnan(high) else high
 
 
@@ -196,12 +196,11 @@ def rate_line(
     xs: Sequence[float],
     rows: Sequence[TextRow],
     scales: Sequence[float] | None = None,
-    column: str = "steps_per_s",
     **style: Any,
 ) -> None:
-    """Draw a column of the rows, each times its scale, with bars for intervals."""
+    """Draw the steps/s of the rows, each times its scale, with bars for intervals."""
     found = [
-        tuple(scale * end for end in interval(row, column))
+        tuple(scale * end for end in interval(row))
         for row, scale in zip(rows, scales or [1.0] * len(rows), strict=True)
     ]
     errors = [[m - low for m, low, _ in found], [high - m for m, _, high in found]]

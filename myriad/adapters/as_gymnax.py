@@ -27,6 +27,10 @@ class AsGymnaxState(environment.EnvState):
     truncated: jax.Array
 
 
+# obs, state, reward, terminated or done, and info
+_Stepped = tuple[jax.Array, AsGymnaxState, jax.Array, jax.Array, dict[Any, Any]]
+
+
 class AsGymnax(environment.Environment[AsGymnaxState, Any]):
     """A Myriad environment as a gymnax one. `step`, `reset` and auto-reset are gymnax's own."""
 
@@ -61,9 +65,7 @@ class AsGymnax(environment.Environment[AsGymnaxState, Any]):
         no = jnp.zeros((), bool)
         return obs, AsGymnaxState(jnp.zeros((), jnp.int32), env_state, terminated=no, truncated=no)  # pyright: ignore[reportArgumentType]
 
-    def step_env(
-        self, key: jax.Array, state: AsGymnaxState, action: Any, params: Any
-    ) -> tuple[jax.Array, AsGymnaxState, jax.Array, jax.Array, dict[Any, Any]]:
+    def step_env(self, key: jax.Array, state: AsGymnaxState, action: Any, params: Any) -> _Stepped:
         action = jnp.stack(action) if isinstance(action, tuple) else jnp.asarray(action)
         obs, env_state, reward, terminated, truncated, info = self.env.step(
             typed_key(key), state.env_state, action, self.own_params(params)
@@ -111,7 +113,7 @@ class AsOldGymnax(AsGymnax):
     @partial(jax.jit, static_argnames=("self",))
     def step(
         self, key: jax.Array, state: AsGymnaxState, action: Any, params: Any = None
-    ) -> tuple[jax.Array, AsGymnaxState, jax.Array, jax.Array, dict[Any, Any]]:
+    ) -> _Stepped:
         params = self.default_params if params is None else params
         step_key, reset_key = jax.random.split(key)
         *last, reward, done, info = self.step_env(step_key, state, action, params)
@@ -120,7 +122,7 @@ class AsOldGymnax(AsGymnax):
 
     def step_env(
         self, key: jax.Array, state: AsGymnaxState, action: Any, params: ParamsWithLimit
-    ) -> tuple[jax.Array, AsGymnaxState, jax.Array, jax.Array, dict[Any, Any]]:
+    ) -> _Stepped:
         if not isinstance(action, tuple):  # rejax drops the axis of a single component.
             action = jnp.reshape(action, self.env.action_space(params.env_params).shape)
         obs, state, reward, _, info = super().step_env(key, state, action, params)

@@ -13,7 +13,7 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any, Self
 
@@ -252,8 +252,13 @@ class _Workers:
         stream = len(self._names) if self.programs.settings.fail_if_exists else None
         own = (core, there, self._permits, self.ends_at, name, stream)
         process = self._context.Process(target=_work, args=(*campaign, *own), daemon=True)
-        with _interrupts_blocked():
+        # An interrupt of the terminal reaches all processes, and one that is still importing would
+        # print a traceback. A process inherits what is blocked. The parent asks it to end.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
             process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         # Now only the worker holds its end, so the connection closes when the worker ends.
         there.close()
         self._workers[here] = (process, index, name)
@@ -321,8 +326,6 @@ def _work(
     stream: int | None,
 ) -> None:
     """Run trials in a worker process, until the parent says something or is gone."""
-    # Ignore the interrupt here, where it couldn't be blocked before the start.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "sched_setaffinity"):
         # Pin the process before JAX counts the cores for its threads.
         os.sched_setaffinity(0, {core})
@@ -338,20 +341,3 @@ def _work(
     except MyriadError as error:
         with contextlib.suppress(OSError):
             connection.send(str(error))
-
-
-@contextlib.contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Block interrupts in processes that start now, since the parent asks them to end.
-
-    An interrupt of the terminal reaches all processes, and one that is still importing would print
-    a traceback. This process gets its own interrupt afterwards.
-    """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

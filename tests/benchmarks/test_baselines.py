@@ -26,7 +26,7 @@ def test_a_villager_does_from_what_it_sees_what_its_script_does_from_the_state(n
     player = dict(_villagers(env))[name]
     obs, state = env.reset(make_key(3), params)
     for night in range(12):
-        action, _ = player.control((), make_key(0), obs)
+        action = player.act(make_key(0), obs)
         expected = POLICIES[name]([], 0, state)
         assert action.tolist() == [int(part) for part in expected]
         obs, state, *_ = env.step(make_key(night), state, action, params)

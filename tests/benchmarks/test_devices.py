@@ -79,13 +79,12 @@ def test_each_number_of_devices_has_a_row_and_its_share_of_the_state(
     alone = [row for row in rows if row["devices"] == row["processes"] == "1"]
     assert [row["efficiency"] for row in alone] == ["1.0"] * 4
     assert "efficiency (least to most)" in capsys.readouterr().out
-    assert (tmp_path / "device_scaling.png").is_file()
     (run,) = read_measurements([tmp_path]).runs
     assert [point.devices for point in run.curves[0].points] == [1, 2]
 
 
 @pytest.mark.slow
-def test_a_place_that_fails_is_a_row_with_its_reason(declare, tmp_path, capsys, two_cores):
+def test_a_place_that_fails_is_a_row_with_its_reason(declare, tmp_path, two_cores):
     declare(dataclasses.replace(ROLLOUT, env="examples.my_environment:NoSuchCar"))
     assert main(["--rounds", "1", "--output", str(tmp_path / "d.csv")]) == 1
     (row,) = read_csv(tmp_path / "d.csv")
@@ -93,7 +92,6 @@ def test_a_place_that_fails_is_a_row_with_its_reason(declare, tmp_path, capsys, 
     assert row["reason"]
     (run,) = read_measurements([tmp_path]).runs
     assert not run.curves
-    assert "no plot" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -74,21 +74,6 @@ def chunk_rows():
     return [*rows, row("scan_chunk", num_envs=1_000, **refused)]
 
 
-def device_row(arm, number, share, processes=1):
-    columns = {"arm": arm, "devices": number, "processes": processes}
-    efficiency = {name: str(value) for name, value in rate(share, "efficiency").items()}
-    return row("devices", agent="ppo", **columns) | efficiency
-
-
-def device_rows():
-    shares = {"strong": {1: 1.0, 2: 0.9, 4: 0.7}, "weak": {1: 1.0, 2: 0.95, 4: 0.9}}
-    return [
-        device_row(f"{scaling}, exact", number, share)
-        for scaling, by_number in shares.items()
-        for number, share in by_number.items()
-    ]
-
-
 def comparison_rows():
     rates = {"myriad": 6e6, "gymnax": 6e4, "gymnasium": 2e3, "envpool": 2e4}
     rows = [
@@ -111,7 +96,6 @@ ROWS = {
     "efficiency": throughput_rows,
     "memory": memory_rows,
     "scan_chunk": chunk_rows,
-    "devices": device_rows,
     "comparison": comparison_rows,
 }
 FINDINGS = {
@@ -119,9 +103,6 @@ FINDINGS = {
     "efficiency": "Myriad on snake comes within 10% of its best rate at 1 k environments",
     "memory": "snake: 10 k environments peak at 10.9 MB, 1 kB per environment added; 1 M don't fit",
     "scan_chunk": "snake: the fastest scan chunk is 64 to 256 at 1 k environments",
-    "devices": (
-        "snake: 4 devices reach 0.70 of ideal strong scaling and 0.90 of ideal weak scaling"
-    ),
     "comparison": "Myriad steps snake 100 times as fast as gymnax",
 }
 UNITS = {
@@ -129,7 +110,6 @@ UNITS = {
     "efficiency": "efficiency against the smallest size",
     "memory": "bytes",
     "scan_chunk": "environment steps/s",
-    "devices": "efficiency",
     "comparison": "environment steps per second",
 }
 
@@ -230,16 +210,6 @@ def test_libraries_are_ranked_with_ours_marked_and_the_absent_ones_explained():
     assert said >= {"60 M; ours is 100 times that", "refused", "not installed"}
     assert all(each.has_xerr for each in thousand.containers)
     assert len(one.containers) == 4
-
-
-def test_another_process_counts_as_much_as_another_device():
-    rows = [device_row(f"{scaling}, 2 processes", 4, 0.5, 2) for scaling in ("strong", "weak")]
-    figure = figure_of("devices", rows)
-    assert "8 devices reach 0.50 of" in title_of(figure)
-    _, weak = figure.axes
-    assert list(weak.get_legend_handles_labels()[1]) == ["ideal", "ppo, 2 processes"]
-    alone = figure_of("devices", [device_row("strong", 1, 1.0), device_row("weak", 1, 1.0)])
-    assert "one device alone" in title_of(alone)
 
 
 # --- files to draw

@@ -8,7 +8,7 @@ import signal
 import pytest
 from optuna.trial import TrialState
 
-from myriad.tuning import tune
+from myriad.tuning import campaign, tune
 from myriad.tuning.confirmation import confirm
 from myriad.tuning.report import summary
 from myriad.tuning.study import retried
@@ -73,6 +73,27 @@ def test_trials_of_killed_processes_are_run_again_by_others(tmp_path):
         assert result.num_ended == len({*ended}) == 8
     assert len(killed) == 2
     assert not multiprocessing.active_children()
+
+
+WORK = campaign._work
+
+
+def work_or_die(settings, space, core, connection, permits, *rest):
+    """Take a permit and die before the trial, once. Otherwise work."""
+    try:
+        (settings.output / "died").touch(exist_ok=False)
+    except FileExistsError:
+        WORK(settings, space, core, connection, permits, *rest)
+        return
+    permits.acquire()
+    os._exit(1)
+
+
+def test_a_process_that_dies_between_its_permit_and_its_trial_costs_no_trial(tmp_path, monkeypatch):
+    monkeypatch.setattr(campaign, "_work", work_or_die)
+    with tune(settings(tmp_path, n_jobs=2, n_trials=2)) as result:
+        assert (tmp_path / "died").exists()
+        assert result.num_ended == 2
 
 
 def require_all_done(trials):
