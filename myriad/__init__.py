@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from myriad.adapters import (
         from_gymnax,
         to_brax,
+        to_dm_env,
         to_gymnasium,
         to_gymnasium_vector,
         to_gymnax,
@@ -54,6 +55,7 @@ __all__ = [
     "register_env",
     "resume",
     "to_brax",
+    "to_dm_env",
     "to_gymnasium",
     "to_gymnasium_vector",
     "to_gymnax",
@@ -65,7 +67,8 @@ __all__ = [
 _HOMES = {
     name: module
     for module, names in {
-        "adapters": "from_gymnax to_brax to_gymnasium to_gymnasium_vector to_gymnax to_sb3",
+        "adapters": "from_gymnax to_brax to_dm_env to_gymnasium to_gymnasium_vector to_gymnax "
+        "to_sb3",
         "agents": "list_agents make_agent register_agent",
         "api": "create_config evaluate load_agent make_train resume train_and_evaluate",
         "envs": "list_envs make_env register_env",

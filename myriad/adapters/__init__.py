@@ -1,8 +1,8 @@
 """Myriad's environments for other libraries, and environments of other libraries for Myriad.
 
 You only call the functions here. The subclasses of the other libraries' classes are in
-`gymnasium.py`, `gymnasium_vector.py`, `as_gymnax.py`, `as_brax.py` and `as_sb3.py`. These are
-imported on first use, so that you need no library before.
+`gymnasium.py`, `gymnasium_vector.py`, `as_gymnax.py`, `as_brax.py`, `as_sb3.py` and `as_dm_env.py`.
+These are imported on first use, so that you need no library before.
 """
 
 import importlib
@@ -13,7 +13,7 @@ import numpy as np
 
 from myriad.envs.environment import AnyEnvironment
 from myriad.errors import NotInstalledError
-from myriad.ranges import Integer, Like, checked, require
+from myriad.ranges import Integer, Like, Seed, checked, require
 from myriad.spaces import Box
 
 if TYPE_CHECKING:
@@ -220,6 +220,22 @@ def to_sb3(
     """
     module = import_adapter("myriad.adapters.as_sb3", "stable_baselines3", "sb3")
     return module.AsSB3(env, num_envs, render_mode=render_mode, normalize_actions=normalize_actions)
+
+
+@checked
+def to_dm_env(env: AnyEnvironment, seed: Seed = 0) -> Any:
+    """Return `env` as a `dm_env.Environment` that steps on JAX's default device.
+
+    The last step of an episode has a discount of 0 if it terminated, and of 1 if it was truncated.
+
+    Args:
+        env: the environment, as `make_env` builds it.
+        seed: the seed from which all its episodes follow.
+
+    Raises:
+        NotInstalledError: dm_env can't be imported.
+    """
+    return import_adapter("myriad.adapters.as_dm_env", "dm_env", "dm_env").AsDmEnv(env, seed)
 
 
 def finite_bounds(box: Box) -> tuple[np.ndarray, np.ndarray]:

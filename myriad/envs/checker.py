@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,11 +29,14 @@ from myriad.errors import (
 )
 from myriad.ranges import require
 from myriad.spaces import Discrete, MultiDiscrete, Space
+from myriad.timing import compare
 from myriad.xla import count_compilations, numbers_of
 
 Stage = Literal["members", "reset", "step", "keys", "purity", "batches", "behaviour"]
 
 _NUM_ENVS, _NUM_STEPS = 64, 256
+# Operations of a reset that are cheap beside a network: two layers of 64 take 9,000.
+_FEW_OPERATIONS = 3_000
 # A jitted step may round otherwise than one that is run operation by operation. Contacts of bodies
 # make much of that: 1e-4 of the largest observation in a step of brax's ant.
 _TOLERANCE = 1e-3
@@ -66,7 +69,8 @@ def check_env(env: Environment, *, skip: Sequence[Stage] = ()) -> None:
     - purity: results that depend on more than the arguments, such as NumPy's random numbers.
     - batches: a step that can't take parameters of their own for each environment.
     - behaviour: 256 steps of 64 environments. It looks for numbers out of their space or not
-      finite, time limits that are reported as terminations, and steps that compile again.
+      finite, time limits that are reported as terminations, steps that compile again, and resets
+      that take longer than half a step.
 
     Args:
         env: the environment.
@@ -362,6 +366,36 @@ def _behaviour(env: Environment) -> Iterator[Finding]:
         yield from _bound_faults(name, np.asarray(part), space, "step {} of random actions")
     done = np.asarray(terminated | truncated)
     yield from _time_limit_faults(env, step, before, after_state, done)
+    keys = jax.random.split(_key(), _NUM_ENVS)
+    programs = {step: (keys, state, sample(keys), params), reset: (keys, params)}
+    yield from _reset_cost(env, programs)
+
+
+def _reset_cost(env: Environment, programs: Mapping[Any, tuple[Any, ...]]) -> Iterator[Finding]:
+    """Compare a step and a reset of a batch, each with its arguments.
+
+    A rollout computes a reset in each step, so one that takes long slows every step down.
+    """
+    of_step, of_reset = (
+        (program.lower(*arguments).compile().cost_analysis() or {}).get("flops", 0) / _NUM_ENVS
+        for program, arguments in programs.items()
+    )
+    if of_reset < max(_FEW_OPERATIONS, of_step / 2):
+        return
+    # XLA counts the body of a loop once, so the clock decides.
+    calls = [functools.partial(program, *arguments) for program, arguments in programs.items()]
+    ratio = compare(*calls, num_pairs=9)
+    if ratio.b_over_a_low < 0.5:
+        return
+    remedy = "draw what takes long when you build the environment, and let reset pick from that"
+    if hasattr(env, "reset_pool"):
+        remedy = "reset_pool=64 draws 64 first states once, and reset picks one of them"
+    yield Finding(
+        f"a step that also resets takes {1 + ratio.b_over_a_low:.2g} to "
+        f"{1 + ratio.b_over_a_high:.2g} times as long as one that doesn't, in {_NUM_ENVS} "
+        f"environments, and each step of a rollout resets: {remedy}.",
+        is_warning=True,
+    )
 
 
 def _bound_faults(name: str, obs: np.ndarray, space: Space, when: str) -> Iterator[Finding]:

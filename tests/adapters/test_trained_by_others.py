@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from myriad import make_env, make_key
-from myriad.adapters import to_brax, to_gymnasium, to_gymnax, to_sb3
+from myriad.adapters import to_brax, to_dm_env, to_gymnasium, to_gymnax, to_sb3
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from tests.adapters.rollouts import SHORT
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 # What the page's lines print, at the least: a random policy reaches 22 in CartPole and -1,200 in
 # Pendulum.
-LEAST = {"rejax": 40, "brax": -1500, "stable_baselines3": 100}
+LEAST = {"rejax": 40, "brax": -1500, "stable_baselines3": 100, "dm_env": 20}
 
 
 @pytest.mark.long
@@ -170,3 +170,52 @@ def test_the_vec_env_names_its_environment_and_refuses_to_change_it():
     images.reset()
     assert images.render().shape[2:] == (3,)
     images.close()
+
+
+# --- dm_env ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHORT)
+def test_a_dm_env_plays_the_episodes_of_the_environment_within_its_specs(name):
+    pytest.importorskip("dm_env")
+    env = make_env(name, **SHORT[name])
+    ours, again, rng = to_dm_env(env, seed=3), to_dm_env(env, seed=3), np.random.default_rng(0)
+    spec, key, params = ours.action_spec(), make_key(3), env.default_params
+    starts = 0
+    for _ in range(20):
+        action = rng.uniform(spec.minimum, spec.maximum + 0.5, spec.shape).astype(spec.dtype)
+        action = np.minimum(action, spec.maximum, dtype=spec.dtype)
+        step = ours.step(action)
+        jax.tree.map(np.testing.assert_array_equal, step, again.step(action))
+        jax.tree.map(lambda each, part: each.validate(part), ours.observation_spec(), step[3])
+        key, own = jax.random.split(key)
+        if step.first():
+            starts += 1
+            obs, state = env.reset(own, params)
+        else:
+            obs, state, reward, terminated, truncated, _ = env.step(own, state, action, params)
+            assert step.reward == pytest.approx(float(reward), rel=1e-5)
+            assert step.last() == bool(terminated | truncated)
+            assert step.discount == float(not terminated)
+        np.testing.assert_allclose(step.observation, obs, rtol=1e-5, atol=1e-5)
+    assert starts > 1
+
+
+def test_a_dm_env_passes_its_own_checks_and_refuses_another_action():
+    test_utils = pytest.importorskip("dm_env.test_utils")
+    from absl.testing import absltest
+
+    class Conformance(test_utils.EnvironmentTestMixin, absltest.TestCase):
+        def make_object_under_test(self):
+            return to_dm_env(make_env("cartpole-control", max_steps=4))
+
+    result = absltest.unittest.TestResult()
+    absltest.unittest.defaultTestLoader.loadTestsFromTestCase(Conformance).run(result)
+    assert result.testsRun >= 4
+    assert not result.errors + result.failures
+    env = to_dm_env(make_env("cartpole-control"))
+    env.reset()
+    for action in (2, 0.5, [0, 1], "left"):
+        with pytest.raises(InvalidArgumentError, match="action must be of DiscreteArray"):
+            env.step(action)

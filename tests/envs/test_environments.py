@@ -8,8 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad import Rollout, check_env, create_config, list_envs, make_agent, make_env, make_key
-from myriad.envs import ENVIRONMENTS
+from myriad import (
+    Rollout,
+    check_env,
+    create_config,
+    list_envs,
+    make_agent,
+    make_env,
+    make_key,
+    timing,
+)
+from myriad.envs import ENVIRONMENTS, checker
 from myriad.envs.cartpole import CartPole, CartPoleState
 from myriad.errors import EnvironmentWarning, FaultyEnvironmentError, InvalidArgumentError
 from myriad.spaces import Box, Discrete
@@ -292,6 +301,36 @@ def test_what_trains_all_the_same_is_a_warning():
         check_env(late, skip=["purity", "batches"])
     with pytest.raises(InvalidArgumentError, match=r"skip must name some of .*, but got 'key'"):
         check_env(late, skip=["key"])
+
+
+class SlowCartPole(CartPole):
+    """Its reset takes far longer than its step."""
+
+    def reset(self, key, params):
+        own, other = jax.random.split(key)
+        obs, state = super().reset(own, params)
+        shift = jnp.linalg.matrix_power(jax.random.normal(other, (64, 64)) / 64, 16).sum()
+        return obs, dataclasses.replace(state, x=state.x + 1e-9 * shift)
+
+
+@pytest.mark.slow
+def test_a_reset_that_costs_more_than_half_a_step_is_a_warning(monkeypatch):
+    says = (
+        r"resets takes [\d.e+]+ to [\d.e+]+ times as long .*: draw what takes long when you build"
+    )
+    with pytest.warns(EnvironmentWarning, match=says):
+        check_env(SlowCartPole(), skip=["keys", "purity", "batches"])
+    # Counts alone are no claim: the body of a step's loop is counted once.
+    compared = []
+
+    def compare(step, reset, **options):
+        compared.append(options)
+        return dataclasses.replace(timing.compare(step, step, num_pairs=6), b_over_a_low=0.4)
+
+    monkeypatch.setattr(checker, "compare", compare)
+    check_env(SlowCartPole(), skip=["keys", "purity", "batches"])
+    check_env(make_env("cartpole"), skip=["keys", "purity", "batches"])
+    assert len(compared) == 1
 
 
 @jax.tree_util.register_dataclass
