@@ -1,6 +1,7 @@
 """PQN: its update against an independent one in NumPy, a learner's properties, and learning."""
 
 import dataclasses
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,6 @@ from myriad.agents.q_learning import QNetwork, epsilon_greedy
 from myriad.counters import Counter
 from myriad.errors import InvalidArgumentError
 from myriad.random import make_key
-from myriad.spaces import MultiDiscrete
 from myriad.training.loop import LearningLoop
 
 SMALL = {"rollout_steps": 8, "num_minibatches": 2, "num_epochs": 2, "hidden_sizes": (8, 8)}
@@ -176,20 +176,30 @@ def test_epsilon_falls_by_steps_of_all_environments_and_then_rests_at_its_own_va
         )
 
 
-class TwoActions:
-    """An environment of which only the spaces are asked."""
-
-    default_params = None
-
-    def action_space(self, params):
-        return MultiDiscrete((2, 3))
+@pytest.mark.parametrize("dueling", [False, True])
+def test_the_best_of_each_component_is_the_best_of_all_actions_of_a_multi_discrete(dueling):
+    network = QNetwork(NetworkSpec("mlp", (5,), (8,), "tanh"), 5, dueling, (2, 3))
+    obs = jax.random.normal(jax.random.key(1), (64, 5))
+    # The mask closes the last choice of the second component, and in one row all of the first.
+    mask = np.tile(np.array([1, 1, 1, 1, 0], np.float32), (64, 1))
+    mask[0, :2] = 0
+    params = randomised(network, jax.random.key(0))
+    values = network.values(params, jnp.concatenate([obs, mask], axis=1))
+    each = [
+        network.value_of(values, jnp.tile(jnp.array(action), (64, 1)))
+        for action in itertools.product(range(2), range(3))
+    ]
+    np.testing.assert_array_equal(network.best_value(values), np.max(each, axis=0))
+    best = network.best_action(values)
+    np.testing.assert_array_equal(best[:, 0] * 3 + best[:, 1], np.argmax(each, axis=0))
+    keys = jax.random.split(make_key(0), 64)
+    drawn = network.epsilon_greedy(keys, values, jnp.float32(1), masked=True)
+    assert set(map(tuple, drawn.tolist())) == set(itertools.product(range(2), range(2)))
 
 
 def test_actions_that_are_not_discrete_are_refused():
     with pytest.raises(InvalidArgumentError, match=r"Pendulum are a Box of shape \(1,\); ppo"):
         PQN.create(make_env("pendulum-control"))
-    with pytest.raises(InvalidArgumentError, match=r"a MultiDiscrete of shape \(2,\); ppo"):
-        PQN.create(TwoActions())
 
 
 @pytest.mark.parametrize(
