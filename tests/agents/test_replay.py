@@ -9,8 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from myriad.agents import make_learner
 from myriad.agents.replay import MEMORIES, ReplayRing, Step, n_step
 from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.random import make_key
+from myriad.spaces import Box, Discrete
 
 
 class PlainRing:
@@ -158,6 +161,35 @@ def test_n_step_returns_stop_at_terminations_and_go_on_past_truncations(num_step
         np.testing.assert_allclose(experience.reward[env_index], reward, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(experience.discount[env_index], discount, rtol=1e-6)
         np.testing.assert_array_equal(experience.next_obs[env_index], next_obs)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pictures:
+    """An environment that is never run: it shows bytes."""
+
+    space: object
+    default_params: tuple[()] = ()
+
+    def reset(self, key, params):
+        return jnp.zeros((40, 40, 3), jnp.uint8), jnp.int32(0)
+
+    def step(self, key, state, action, params):
+        raise NotImplementedError
+
+    def observation_space(self, params):
+        return Box(0, 255, (40, 40, 3), np.uint8)
+
+    def action_space(self, params):
+        return self.space
+
+
+@pytest.mark.parametrize("agent", ["dqn", "sac", "td3"])
+def test_a_slot_holds_two_observations_and_keeps_their_bytes(agent):
+    env = Pictures(Discrete(3) if agent == "dqn" else Box(-1.0, 1.0, (2,)))
+    learner = make_learner(agent, env, 4, network="nature-cnn", buffer_size=100)
+    columns = jax.eval_shape(lambda: learner.init(make_key(0), 4)).replay.columns
+    num_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(columns))
+    assert num_bytes / 100 < 2.01 * 40 * 40 * 3
 
 
 @pytest.mark.parametrize(("field", "value"), [("capacity", 0), ("num_envs", 1.5)])
