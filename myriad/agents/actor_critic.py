@@ -56,9 +56,16 @@ class TwinCritics:
     @cached_property
     def network(self) -> QNetwork:
         """One of them."""
-        *axes, last = self.spec.obs_shape
+        *axes, last = self.obs_shape
         shape = (*axes, last + self.num_choices)
         return QNetwork(dataclasses.replace(self.spec, obs_shape=shape), 1)
+
+    @property
+    def obs_shape(self) -> tuple[int, ...]:
+        """The shape of an observation, to whose last axis a choice is appended."""
+        shape = self.spec.obs_shape
+        is_plain_grid = len(shape) == 2 and self.spec.name != "mlp"
+        return (*shape, 1) if is_plain_grid else shape
 
     @cached_property
     def size(self) -> int:
@@ -67,7 +74,7 @@ class TwinCritics:
 
     def values(self, params: jax.Array, obs: jax.Array, choice: jax.Array) -> jax.Array:
         """Return both values, `[2, B]`, of prepared observations `[B, D]` and choices `[B, C]`."""
-        shape = self.spec.obs_shape
+        shape = self.obs_shape
         choice = choice.reshape(-1, *[1] * (len(shape) - 1), choice.shape[1])
         choices = jnp.broadcast_to(choice, (obs.shape[0], *shape[:-1], choice.shape[-1]))
         inputs = flatten(jnp.concatenate([obs.reshape(-1, *shape), choices], axis=-1))

@@ -250,7 +250,9 @@ class DQN(GradientLearner[DQNState]):
         obs_size = self._network.obs_size
         first = before_learning(self, self._network.init(key))
         space: Any = self.env.observation_space(self.env.default_params)
-        window = Step.zeros((self.n_step, num_envs), math.prod(space.shape), self._obs_dtype)
+        action_shape = self.env.action_space(self.env.default_params).shape
+        shapes = math.prod(space.shape), self._obs_dtype, action_shape
+        window = Step.zeros((self.n_step, num_envs), *shapes)
         return DQNState(
             *first,
             # A copy, since the trainer donates the state and can donate a buffer only once. It is
@@ -345,12 +347,13 @@ class DQN(GradientLearner[DQNState]):
     def target(self, params: jax.Array, batch: Experience, target_values: jax.Array) -> jax.Array:
         """Return the targets, `[B]`. `target_values`, `[B, A]`, are the values of `next_obs`."""
         chosen_by = self._network.values(params, batch.next_obs) if self.double else target_values
-        next_value = q_learning.value_of(target_values, q_learning.best_action(chosen_by))
+        next_value = self._network.value_of(target_values, self._network.best_action(chosen_by))
         return batch.reward + batch.discount * next_value
 
     def error(self, params: jax.Array, batch: Experience, target: jax.Array) -> jax.Array:
         """Return the differences of values and targets, `[B]`."""
-        return q_learning.value_of(self._network.values(params, batch.obs), batch.action) - target
+        values = self._network.values(params, batch.obs)
+        return self._network.value_of(values, batch.action) - target
 
     def loss(
         self,
@@ -372,11 +375,11 @@ class DQN(GradientLearner[DQNState]):
     def act(self, state: DQNState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose actions `[N]` for observations `[N, *O]`: the best one, or one to explore."""
         if greedy:
-            return q_learning.best_action(self._values(state, obs))
+            return self._network.best_action(self._values(state, obs))
         return self._explored(state, jax.random.split(key, obs.shape[0]), obs)
 
     def _explored(self, state: DQNState, keys: jax.Array, obs: jax.Array) -> jax.Array:
-        return q_learning.epsilon_greedy(
+        return self._network.epsilon_greedy(
             keys, self._values(state, obs), self._epsilon(state), masked=self.is_masked
         )
 

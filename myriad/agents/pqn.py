@@ -75,7 +75,7 @@ class PQNState:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class PQNBatch:
-    """The inputs of the loss: `obs`, `[B, D]`, `action`, float32 `[B]`, and `target`, `[B]`.
+    """The inputs of the loss: `obs`, `[B, D]`, `action`, float32 `[B, ...]`, and `target`, `[B]`.
 
     float32 holds the numbers of actions exactly up to 2**24, so all columns can be one array.
     """
@@ -171,13 +171,13 @@ class PQN(RolloutLearner[PQNState]):
 
         def choose(keys: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
             values = self._values(state, flatten(obs))
-            action = q_learning.epsilon_greedy(keys, values, epsilons, masked=self.is_masked)
-            return action, (action, jnp.max(values, axis=1))
+            action = self._network.epsilon_greedy(keys, values, epsilons, masked=self.is_masked)
+            return action, (action, self._network.best_value(values))
 
         key = jax.random.fold_in(key, _COLLECT)
 
         def value_of(obs: jax.Array) -> jax.Array:
-            return jnp.max(self._values(state, obs), axis=1)
+            return self._network.best_value(self._values(state, obs))
 
         return self.rollout(key, state, batch_state, envs, choose, value_of)
 
@@ -229,7 +229,7 @@ class PQN(RolloutLearner[PQNState]):
         self, params: jax.Array, obs: jax.Array, action: jax.Array, target: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """Return half a minibatch's mean squared error and its metrics. `obs` is normalised."""
-        value = q_learning.value_of(self._network.values(params, obs), action)
+        value = self._network.value_of(self._network.values(params, obs), action)
         loss = 0.5 * jnp.mean(jnp.square(value - target))
         return loss, {"loss": loss}
 
@@ -241,15 +241,15 @@ class PQN(RolloutLearner[PQNState]):
         """Choose actions `[N]` for observations `[N, *O]`: the best one, or one to explore."""
         values = self._values(state, flatten(obs))
         if greedy:
-            return q_learning.best_action(values)
+            return self._network.best_action(values)
         keys = jax.random.split(key, obs.shape[0])
         epsilons = self._epsilons(state, obs.shape[0])
-        return q_learning.epsilon_greedy(keys, values, epsilons, masked=self.is_masked)
+        return self._network.epsilon_greedy(keys, values, epsilons, masked=self.is_masked)
 
     def _batch(self, state: PQNState, trajectory: Trajectory, last_obs: jax.Array) -> PQNBatch:
         """Add the targets, from the best values that were computed to choose the actions."""
         action, value = trajectory.choice
-        last_value = jnp.max(self._values(state, last_obs), axis=1)
+        last_value = self._network.best_value(self._values(state, last_obs))
         target = lambda_returns(
             scale_rewards(state.return_stats, trajectory.reward),
             trajectory.next_value(value, last_value),
@@ -259,7 +259,8 @@ class PQN(RolloutLearner[PQNState]):
             self.td_lambda,
         )
         obs = trajectory.obs.reshape(-1, trajectory.obs.shape[-1])
-        return PQNBatch(obs, action.reshape(-1).astype(jnp.float32), target.reshape(-1))
+        action = action.reshape(-1, *action.shape[2:]).astype(jnp.float32)
+        return PQNBatch(obs, action, target.reshape(-1))
 
     def _epsilons(self, state: PQNState, num_envs: int) -> jax.Array:
         """Return each environment's probability of a random action, `[N]`."""

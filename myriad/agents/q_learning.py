@@ -1,11 +1,12 @@
 """The parts that DQN and PQN share: Q-networks on one parameter vector, and the choice of actions.
 
 SAC and TD3 have their networks from here, too: an actor's outputs are those of its policy.
-In docstrings `B` is any batch, `D` the size of a flat observation, `A` the number of actions and
-`P` the number of parameters.
+In docstrings `B` is any batch, `D` the size of a flat observation, `A` the number of actions or of
+all choices of a `MultiDiscrete`, `C` its components and `P` the number of parameters.
 """
 
 import dataclasses
+import functools
 import math
 from functools import cached_property
 from typing import Any
@@ -20,8 +21,9 @@ from myriad.agents.networks import NetworkSpec
 from myriad.agents.normalization import RunningMoments, normalize_obs
 from myriad.agents.policies import ILLEGAL, legal_outputs
 from myriad.envs import Environment
+from myriad.envs.wrappers import nvec_of
 from myriad.errors import InvalidArgumentError
-from myriad.spaces import Discrete
+from myriad.spaces import Discrete, MultiDiscrete
 
 _EXPLORED = 0.2  # The share of a training during which epsilon falls.
 
@@ -33,17 +35,24 @@ class QNetwork:
     On one vector an optimiser is a loop or two, whatever the number of layers. With `dueling`, the
     last layer outputs a value and advantages whose mean is subtracted (Wang et al. 2016, equation
     9), and both share all hidden layers.
+
+    The value of an action of a `MultiDiscrete` is the sum of its components' values, for each of
+    which the network has a head. So the best action is the best of each component. The heads are
+    those of Tavakoli et al. (2018), "Action branching architectures", and the sum is that of
+    Sunehag et al. (2018), "Value-decomposition networks". `nvec` is empty for a `Discrete`.
     """
 
     spec: NetworkSpec
     num_actions: int
     dueling: bool = False
+    nvec: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, learner: Any, *, dueling: bool = False) -> "QNetwork":
         """Build the network of a learner of discrete actions."""
         space = learner.env.action_space(learner.env.default_params)
-        return cls(NetworkSpec.of(learner), space.n, dueling)
+        nvec = space.nvec if isinstance(space, MultiDiscrete) else ()
+        return cls(NetworkSpec.of(learner), sum(nvec_of(space)), dueling, nvec)
 
     def init(self, key: jax.Array) -> jax.Array:
         """Draw initial parameters, `[P]`."""
@@ -58,11 +67,45 @@ class QNetwork:
         obs, mask = jnp.split(obs, [self.obs_size], axis=1)
         layers = self.unravel(params.astype(jnp.float32))
         outputs = self.module.apply(layers, obs).astype(jnp.float32)
+        heads = self._heads(outputs[:, -self.num_actions :])
         if self.dueling:
-            value = outputs[:, :1]
-            advantage = outputs[:, 1:]
-            outputs = value + advantage - jnp.mean(advantage, axis=1, keepdims=True)
-        return legal_outputs(outputs, mask)
+            value = outputs[:, :1] / len(heads)
+            heads = [value + head - jnp.mean(head, axis=1, keepdims=True) for head in heads]
+        if mask.shape[1]:
+            heads = [legal_outputs(*each) for each in zip(heads, self._heads(mask), strict=True)]
+        return jnp.concatenate(heads, axis=1)
+
+    def best_action(self, values: jax.Array) -> jax.Array:
+        """Return the action of the highest value, int32 `[B]` or `[B, C]`."""
+        return self._action([best_action(head) for head in self._heads(values)])
+
+    def best_value(self, values: jax.Array) -> jax.Array:
+        """Return the highest value that an action has, `[B]`."""
+        return functools.reduce(jnp.add, [jnp.max(head, axis=1) for head in self._heads(values)])
+
+    def value_of(self, values: jax.Array, action: jax.Array) -> jax.Array:
+        """Return each action's value, `[B]`."""
+        heads = self._heads(values)
+        actions = action.reshape(-1, len(heads)).T
+        parts = [value_of(*each) for each in zip(heads, actions, strict=True)]
+        return functools.reduce(jnp.add, parts)
+
+    def epsilon_greedy(
+        self, keys: jax.Array, values: jax.Array, epsilon: jax.Array, *, masked: bool
+    ) -> jax.Array:
+        """Choose as `epsilon_greedy` does. Each component explores by itself."""
+        components = []
+        for i, head in enumerate(self._heads(values)):
+            own = jax.vmap(jax.random.fold_in, (0, None))(keys, i) if self.nvec else keys
+            components.append(epsilon_greedy(own, head, epsilon, masked=masked))
+        return self._action(components)
+
+    def _heads(self, values: jax.Array) -> list[jax.Array]:
+        """Return the values of each component's choices, `[B, nvec[i]]`."""
+        return jnp.split(values, np.cumsum(self.nvec)[:-1], axis=1) if self.nvec else [values]
+
+    def _action(self, components: list[jax.Array]) -> jax.Array:
+        return jnp.stack(components, axis=1) if self.nvec else components[0]
 
     def values_in_blocks(
         self, params: jax.Array, obs: jax.Array, stats: RunningMoments | None
@@ -158,7 +201,7 @@ def linear(start: float, end: float | jax.Array, fraction: jax.Array) -> jax.Arr
 def require_discrete_actions(learner: type, env: Environment) -> None:
     """Raise InvalidArgumentError unless the actions of `env` are discrete."""
     space = env.action_space(env.default_params)
-    if not isinstance(space, Discrete):
+    if not isinstance(space, Discrete | MultiDiscrete):
         raise InvalidArgumentError(
             f"{learner.__name__} learns a value for each of finitely many actions, but "
             f"those of {type(env).__name__} are a {type(space).__name__} of "

@@ -246,12 +246,16 @@ class Step:
 
     @classmethod
     def zeros(
-        cls, shape: tuple[int, ...], obs_size: int, obs_dtype: DTypeLike = jnp.float32
+        cls,
+        shape: tuple[int, ...],
+        obs_size: int,
+        obs_dtype: DTypeLike = jnp.float32,
+        action_shape: tuple[int, ...] = (),
     ) -> "Step":
         """Return empty steps, leaves `[*shape]`, with flat observations, `[*shape, obs_size]`."""
         obs = jnp.zeros((*shape, obs_size), obs_dtype)
         reward = jnp.zeros(shape, jnp.float32)
-        action = jnp.zeros(shape, jnp.int32)
+        action = jnp.zeros((*shape, *action_shape), jnp.int32)
         ended = jnp.zeros(shape, bool)
         return cls(obs, action, reward, ended, ended, obs)
 

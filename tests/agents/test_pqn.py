@@ -1,6 +1,7 @@
 """PQN: its update against an independent one in NumPy, a learner's properties, and learning."""
 
 import dataclasses
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +12,9 @@ import pytest
 from myriad import make_env
 from myriad.agents import pqn
 from myriad.agents.minibatches import draw_permutation
+from myriad.agents.networks import NetworkSpec
 from myriad.agents.pqn import PQN
-from myriad.agents.q_learning import epsilon_greedy
+from myriad.agents.q_learning import QNetwork, epsilon_greedy
 from myriad.counters import Counter
 from myriad.random import make_key
 from myriad.training.loop import LearningLoop
@@ -136,3 +138,24 @@ def test_epsilon_falls_by_steps_of_all_environments_and_then_rests_at_its_own_va
         np.testing.assert_allclose(
             epsilons, 1 + fraction * (np.array(ends) - 1), rtol=1e-6, atol=1e-7
         )
+
+
+@pytest.mark.parametrize("dueling", [False, True])
+def test_the_best_of_each_component_is_the_best_of_all_actions_of_a_multi_discrete(dueling):
+    network = QNetwork(NetworkSpec("mlp", (5,), (8,), "tanh"), 5, dueling, (2, 3))
+    obs = jax.random.normal(jax.random.key(1), (64, 5))
+    # The mask closes the last choice of the second component, and in one row all of the first.
+    mask = np.tile(np.array([1, 1, 1, 1, 0], np.float32), (64, 1))
+    mask[0, :2] = 0
+    params = jax.jit(network.init)(jax.random.key(0))
+    values = network.values(params, jnp.concatenate([obs, mask], axis=1))
+    each = [
+        network.value_of(values, jnp.tile(jnp.array(action), (64, 1)))
+        for action in itertools.product(range(2), range(3))
+    ]
+    np.testing.assert_array_equal(network.best_value(values), np.max(each, axis=0))
+    best = network.best_action(values)
+    np.testing.assert_array_equal(best[:, 0] * 3 + best[:, 1], np.argmax(each, axis=0))
+    keys = jax.random.split(make_key(0), 64)
+    drawn = network.epsilon_greedy(keys, values, jnp.float32(1), masked=True)
+    assert set(map(tuple, drawn.tolist())) == set(itertools.product(range(2), range(2)))

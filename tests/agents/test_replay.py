@@ -1,5 +1,6 @@
 """The replay ring against a plain NumPy ring, in the memory of the device and of the host."""
 
+import dataclasses
 import re
 import types
 
@@ -8,8 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from myriad.agents import make_learner
 from myriad.agents.replay import MEMORIES, ReplayRing
 from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.random import make_key
+from myriad.spaces import Box, Discrete
 
 
 class PlainRing:
@@ -112,6 +116,35 @@ def test_a_loop_of_writes_and_samples_copies_no_column(capacity, num_envs, memor
     assert temporaries < min(capacity, num_envs) * 12 * 4
     aliased = stated.alias_size_in_bytes + stated.host_alias_size_in_bytes
     assert aliased >= capacity * 12
+
+
+@dataclasses.dataclass(frozen=True)
+class Pictures:
+    """An environment that is never run: it shows bytes."""
+
+    space: object
+    default_params: tuple[()] = ()
+
+    def reset(self, key, params):
+        return jnp.zeros((40, 40, 3), jnp.uint8), jnp.int32(0)
+
+    def step(self, key, state, action, params):
+        raise NotImplementedError
+
+    def observation_space(self, params):
+        return Box(0, 255, (40, 40, 3), np.uint8)
+
+    def action_space(self, params):
+        return self.space
+
+
+@pytest.mark.parametrize("agent", ["dqn", "sac", "td3"])
+def test_a_slot_holds_two_observations_and_keeps_their_bytes(agent):
+    env = Pictures(Discrete(3) if agent == "dqn" else Box(-1.0, 1.0, (2,)))
+    learner = make_learner(agent, env, 4, network="nature-cnn", buffer_size=100)
+    columns = jax.eval_shape(lambda: learner.init(make_key(0), 4)).replay.columns
+    num_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(columns))
+    assert num_bytes / 100 < 2.01 * 40 * 40 * 3
 
 
 def test_a_memory_that_there_is_not_is_refused(monkeypatch):

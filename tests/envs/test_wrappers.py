@@ -213,7 +213,14 @@ def test_the_random_agent_opens_no_closed_door(pair):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "pair", "steps"),
-    [("ppo", False, 2_048), ("ppo", True, 2_048), ("pqn", False, 8_192), ("dqn", False, 3_000)],
+    [
+        ("ppo", False, 2_048),
+        ("ppo", True, 2_048),
+        ("pqn", False, 8_192),
+        ("pqn", True, 8_192),
+        ("dqn", False, 3_000),
+        ("dqn", True, 3_000),
+    ],
 )
 def test_learners_choose_legal_actions_and_learn_which_are_good(agent, pair, steps, tmp_path):
     options = {"num_envs": 16, "steps_per_env": steps}

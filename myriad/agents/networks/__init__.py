@@ -116,7 +116,7 @@ class NetworkSpec:
             learner.attention,
             learner.attention_patch,
             Precision.of(learner),
-            space.shape[-1] if is_bytes and space.shape else 0,
+            (*space.shape, 1)[2] if is_bytes and len(space.shape) in (2, 3) else 0,
         )
 
     def build(self, num_outputs: int, output_scale: float = 1.0) -> Any:

@@ -89,23 +89,30 @@ def test_a_network_has_hyperparameters_of_its_own_which_yours_replace():
 class Pictures:
     """Only the spaces of an environment whose observations are bytes."""
 
-    default_params = ()
+    channels: tuple[int, ...] = (3,)
+    default_params: tuple[()] = ()
 
     def observation_space(self, params):
-        return Box(0, 255, (40, 40, 3), np.uint8)
+        return Box(0, 255, (40, 40, *self.channels), np.uint8)
 
     def action_space(self, params):
         return Box(-1.0, 1.0, (2,))
 
 
-def test_bytes_are_scaled_in_the_network_unless_their_moments_scale_them():
-    spec = NetworkSpec.of(PPO(Pictures(), network="nature-cnn", normalize_observations=False))
-    assert spec.build(2).byte_channels == 3
-    moments = NetworkSpec.of(PPO(Pictures(), network="nature-cnn"))
+@pytest.mark.parametrize("channels", [(), (3,)])
+def test_bytes_are_scaled_in_the_network_unless_their_moments_scale_them(channels):
+    env, num_channels = Pictures(channels), sum(channels or (1,))
+    spec = NetworkSpec.of(PPO(env, network="nature-cnn", normalize_observations=False))
+    assert spec.build(2).byte_channels == num_channels
+    moments = NetworkSpec.of(PPO(env, network="nature-cnn"))
     assert moments.build(2).byte_channels == 0
     # The action that a critic gets as two more channels stays as it is.
     critic = TwinCritics(spec, 2).network.spec
-    assert (critic.build(1).byte_channels, critic.obs_shape) == (3, (40, 40, 5))
+    assert critic.build(1).byte_channels == num_channels
+    assert critic.obs_shape == (40, 40, num_channels + 2)
+
+
+def test_a_network_for_pictures_refuses_small_grids():
     with pytest.raises(InvalidArgumentError, match="at least 36 x 36 cells"):
         make_agent("ppo", make_env("snake"), network="nature-cnn")
 

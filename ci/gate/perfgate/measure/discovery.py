@@ -35,7 +35,7 @@ def discover(sides: Sides, rules: Rules, pattern: str, progress: Progress) -> li
         kept = _keep_own_modules(sides, head, base, rules, progress.deadline)
     timeout_s = rules.timing.timeout_s if sides.is_pytest else sides.config.timeout_s
     before = {each.row: each for each in _benchmarks(base.benchmarks, timeout_s)}
-    found = _benchmarks(head.benchmarks, timeout_s, is_unchanged=not sides.edits_suite)
+    found = _benchmarks(head.benchmarks, timeout_s, is_unchanged=not sides.edited_suite)
     after = {each.row: each for each in found}
     codes = {each.name: each.code for each in base.benchmarks}
     changed = {each.name for each in head.benchmarks if codes.get(each.name) != each.code}

@@ -107,11 +107,14 @@ class Sides:
     is_pytest: bool = False
 
     @property
-    def edits_suite(self) -> bool:
-        """Whether it changes a file of the suite that the base has too; nothing uses new ones."""
+    def edited_suite(self) -> list[str]:
+        """The changed files of the suite that the base has too. Nothing else uses new ones."""
         suite = self.head.suite.relative_to(self.head.root)
-        files = (Path(name).relative_to(suite) for name in self.changed_suite)
-        return any((self.base_suite / file).exists() for file in files)
+        return [
+            name
+            for name in self.changed_suite
+            if (self.base_suite / Path(name).relative_to(suite)).exists()
+        ]
 
 
 @contextlib.contextmanager
