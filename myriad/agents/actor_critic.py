@@ -122,7 +122,6 @@ class ReplayActorCritic(GradientLearner[State]):
 
     @property
     def steps_per_update(self) -> int:
-        """Steps of every environment in one update."""
         return 1
 
     def require_fit(self) -> None:
@@ -144,7 +143,6 @@ class ReplayActorCritic(GradientLearner[State]):
         return share_replay(self, num_devices, "learning_starts")
 
     def first_learning_update(self, num_envs: int) -> int:
-        """Return the first update that learns, from 1."""
         return math.ceil(self.learning_starts / num_envs)
 
     def learns(self, state: Any, num_envs: int) -> jax.Array:

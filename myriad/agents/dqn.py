@@ -227,7 +227,6 @@ class DQN(GradientLearner[DQNState]):
 
     @property
     def steps_per_update(self) -> int:
-        """Steps of every environment in one update."""
         return self.train_every
 
     def on_each_of(self, num_devices: int) -> Self:
@@ -369,7 +368,6 @@ class DQN(GradientLearner[DQNState]):
         return _weighted_mean(optax.losses.huber_loss(error, delta=self.huber_delta), weight)
 
     def named_params(self, state: DQNState) -> dict[str, Any]:
-        """Return the network's parameters by layer."""
         return {"network": self._network.unravel(state.params)}
 
     def act(self, state: DQNState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:

@@ -87,7 +87,6 @@ class GradientLearner(Learner[State]):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The names of the metrics that `update` reports."""
         return self.losses + GRADIENT_METRICS if self.gradient_statistics else self.losses
 
     @property

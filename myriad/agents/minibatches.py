@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 
 from myriad.errors import InvalidArgumentError
 from myriad.registry import is_integer
@@ -137,10 +138,12 @@ def gatherer(
     rows = getattr(batch, field)
     narrow = is_narrow(rows)
     columns = _with(batch, field, prepare(rows) if narrow else rows[:, :0].astype(jnp.float32))
-    packed = _pack(columns)
+    # Side by side, `[B, columns]`, so that a minibatch is one gather.
+    packed = jax.vmap(lambda row: ravel_pytree(row)[0])(columns)
+    unpack = jax.vmap(ravel_pytree(jax.tree.map(lambda leaf: leaf[0], columns))[1])
 
     def gather(order: jax.Array) -> Batch:
-        found = _unpack(packed[order], columns)
+        found = unpack(packed[order])
         return found if narrow else _with(found, field, prepare(rows[order]))
 
     return gather
@@ -148,24 +151,6 @@ def gatherer(
 
 def _with(batch: Any, field: str, value: jax.Array) -> Any:
     return dataclasses.replace(batch, **{field: value})
-
-
-def _pack(batch: Any) -> jax.Array:
-    """Lay leaves `[B, ...]` side by side, `[B, columns]`, so that a minibatch is one gather."""
-    return jnp.concatenate(
-        [leaf.reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(batch)], axis=-1
-    )
-
-
-def _unpack(rows: jax.Array, like: Batch) -> Batch:
-    """Undo `_pack` for any number of rows. `like` is the batch that was packed."""
-    leaves, structure = jax.tree.flatten(like)
-    widths = [math.prod(leaf.shape[1:]) for leaf in leaves]
-    columns = jnp.split(rows, [sum(widths[: i + 1]) for i in range(len(widths) - 1)], axis=-1)
-    return jax.tree.unflatten(
-        structure,
-        [c.reshape(c.shape[0], *leaf.shape[1:]) for c, leaf in zip(columns, leaves, strict=True)],
-    )
 
 
 def shapes_for_many(num_envs: int, num_epochs: int, chosen: Mapping[str, Any]) -> dict[str, Any]:

@@ -154,7 +154,6 @@ class PPO(RolloutLearner[PPOState]):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The names of the metrics that `update` reports."""
         return super().metric_names + (("approx_kl",) if self.target_kl is not None else ())
 
     def require_fit(self) -> None:

@@ -234,7 +234,6 @@ class PQN(RolloutLearner[PQNState]):
         return loss, {"loss": loss}
 
     def named_params(self, state: PQNState) -> dict[str, Any]:
-        """Return the network's parameters by layer."""
         return {"network": self._network.unravel(state.params)}
 
     def act(self, state: PQNState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:

@@ -140,7 +140,6 @@ class SAC(ReplayActorCritic[SACState]):
         return jnp.exp(log_temperature) * (entropy - target)
 
     def named_params(self, state: SACState) -> dict[str, Any]:
-        """Return the actor's parameters by layer."""
         return {"actor": self.actor.unravel(self.split(state.params)[0])}
 
     def act(self, state: SACState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:

@@ -144,7 +144,6 @@ class TD3(ReplayActorCritic[TD3State]):
         return -jnp.mean(self.critics.values(critics[:1], obs, choice))
 
     def named_params(self, state: TD3State) -> dict[str, Any]:
-        """Return the actor's parameters by layer."""
         return {"actor": self.actor.unravel(self.split(state.params)[0])}
 
     def act(self, state: TD3State, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:

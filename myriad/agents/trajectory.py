@@ -7,7 +7,7 @@ environments and `D` the size of a flattened observation.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -69,9 +69,7 @@ class Trajectory:
         return jnp.where(self.truncated, self.final_value, following)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class _Pending:
+class _Pending(NamedTuple):
     """The last truncated step of each environment whose value is not computed yet.
 
     It holds one observation of each environment. Few steps truncate an episode, so an array over
@@ -86,20 +84,6 @@ class _Pending:
     obs: jax.Array
     step: jax.Array
     waits: jax.Array
-
-    @classmethod
-    def none(cls, obs: jax.Array) -> "_Pending":
-        """Return the state without a truncated step. `obs` gives shape and dtype."""
-        num_envs = obs.shape[0]
-        return cls(jnp.zeros_like(obs), jnp.zeros(num_envs, jnp.int32), jnp.zeros(num_envs, bool))
-
-    def with_step(self, t: jax.Array, is_cut: jax.Array, obs: jax.Array) -> "_Pending":
-        """Replace the pending step by step `t` in the environments that it truncated."""
-        return _Pending(
-            jnp.where(is_cut[:, None], obs, self.obs),
-            jnp.where(is_cut, t.astype(jnp.int32), self.step),
-            self.waits | is_cut,
-        )
 
 
 def act_and_step(
@@ -141,10 +125,14 @@ def collect(
     Returns:
         the environments' next state, the running episodes' discounted return, and the trajectory.
     """
-    first_obs: Any = batch_state.obs
+    first_obs = flatten(batch_state.obs)
+    num_envs = first_obs.shape[0]
     # Wide observations of every step would take too much memory, so their values are computed in
     # the loop. Narrow ones are kept, which costs less.
-    pending = None if is_narrow(flatten(first_obs)) else _Pending.none(flatten(first_obs))
+    pending = None
+    if not is_narrow(first_obs):
+        no_step, none_waits = jnp.zeros(num_envs, jnp.int32), jnp.zeros(num_envs, bool)
+        pending = _Pending(jnp.zeros_like(first_obs), no_step, none_waits)
 
     def advance(carry: Any, t: jax.Array) -> tuple[Any, Any]:
         batch_state, running_return, final_value, pending = carry
@@ -156,12 +144,16 @@ def collect(
         final_obs = flatten(result.final_obs)
         if pending is not None:
             final_value, pending = _valued(final_value, pending, is_cut, value_of)
-            pending = pending.with_step(t, is_cut, final_obs)
+            pending = _Pending(
+                jnp.where(is_cut[:, None], final_obs, pending.obs),
+                jnp.where(is_cut, t.astype(jnp.int32), pending.step),
+                pending.waits | is_cut,
+            )
             final_obs = None
         kept = (flatten(obs), choice, result.reward, discounted, result.terminated, is_cut)
         return (batch_state, running_return, final_value, pending), (kept, final_obs)
 
-    final_value = jnp.zeros((num_steps, running_return.shape[0]), jnp.float32)
+    final_value = jnp.zeros((num_steps, num_envs), jnp.float32)
     # Steps count from 0 in each update, whose number is already folded into `key`.
     steps = jnp.arange(num_steps, dtype=jnp.uint32)
     carry, (kept, final_obs) = jax.lax.scan(
@@ -264,7 +256,7 @@ def _valued(
     def value(carry: tuple[jax.Array, _Pending]) -> tuple[jax.Array, _Pending]:
         final_value, pending = carry
         final_value = _at_step(final_value, pending.step, pending.waits, value_of(pending.obs))
-        return final_value, dataclasses.replace(pending, waits=jnp.zeros_like(pending.waits))
+        return final_value, pending._replace(waits=jnp.zeros_like(pending.waits))
 
     # A loop of at most one pass and not a cond, so that many seeds under vmap skip it if none needs
     # it. Under vmap, a cond would compute both branches.

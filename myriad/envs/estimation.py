@@ -36,7 +36,6 @@ class Gaussian:
 
         It is exact if `model` is linear.
 
-
         `model(*quantities)` returns the results expected and the variances of independent noise on
         them. Averages are over `2 D` points: the mean, plus and minus sqrt(D) times each column of
         the covariance's Cholesky factor. Source: Arasaratnam and Haykin (2009), "Cubature Kalman

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from myriad.envs.environment import Finite, Positive, Steps, load_drawing
-from myriad.envs.trigonometry import sin_cos
+from myriad.envs.trigonometry import horner, sin_cos
 from myriad.errors import UnknownNameError
 from myriad.loops import while_loop
 from myriad.random import scalar_keys
@@ -21,7 +21,8 @@ from myriad.ranges import Integer, Number, require_ranges
 from myriad.spaces import Box, Discrete
 
 Target = Literal["constant", "sine"]
-# The parameters of a sine.
+# The parameters of the kinetics, and those of a sine.
+KINETIC = ("eta", "nu", "rate_h", "Kh", "nh", "rate_f", "Kf", "nf")
 SINE = ("sine_offset", "sine_amplitude", "sine_period")
 # Bounded, since every reaction is simulated: rates and intervals decide how long a step takes.
 Rate = Annotated[float | jax.Array, Number(0, 100, arrays=True)]
@@ -101,11 +102,10 @@ def draw_params(
         spread: the standard deviation of each parameter's natural logarithm.
         medians: the medians of the priors.
     """
-    kinetic = ("eta", "nu", "rate_h", "Kh", "nh", "rate_f", "Kf", "nf")
-    keys = scalar_keys(key, len(kinetic))
+    keys = scalar_keys(key, len(KINETIC))
     factors = (jnp.exp(spread * jax.random.normal(each)) for each in keys)
     drawn = {
-        name: getattr(medians, name) * factor for name, factor in zip(kinetic, factors, strict=True)
+        name: getattr(medians, name) * factor for name, factor in zip(KINETIC, factors, strict=True)
     }
     return dataclasses.replace(medians, **drawn)
 
@@ -296,7 +296,7 @@ def log2(x: jax.Array) -> jax.Array:
     # is as small as elsewhere.
     exponent = (bits - _SQRT_HALF) >> 23
     t = jax.lax.bitcast_convert_type(bits - (exponent << 23), jnp.float32) - 1.0
-    return exponent.astype(jnp.float32) + t * _horner(_LOG2, t)
+    return exponent.astype(jnp.float32) + t * horner(_LOG2, t)
 
 
 def _exp2(x: jax.Array) -> jax.Array:
@@ -304,11 +304,4 @@ def _exp2(x: jax.Array) -> jax.Array:
     x = jnp.clip(x, -126.0, 126.0)
     whole = jnp.round(x)
     scale = jax.lax.bitcast_convert_type((whole.astype(jnp.int32) + 127) << 23, jnp.float32)
-    return scale * _horner(_EXP2, x - whole)
-
-
-def _horner(coefficients: np.ndarray, x: jax.Array) -> jax.Array:
-    value = jnp.full_like(x, coefficients[-1])
-    for coefficient in coefficients[-2::-1]:
-        value = value * x + coefficient
-    return value
+    return scale * horner(_EXP2, x - whole)

@@ -21,6 +21,7 @@ from myriad.envs.estimation import (
     with_scores,
 )
 from myriad.envs.gene_circuit import (
+    KINETIC,
     SINE,
     GeneCircuitParams,
     GeneCircuitState,
@@ -97,7 +98,7 @@ class GeneCircuitSysID:
         return dict.fromkeys(("target_level", *SINE), "without a target")
 
     def __post_init__(self) -> None:
-        require_hidden(self.hidden, ("eta", "nu", "rate_h", "Kh", "nh", "rate_f", "Kf", "nf"))
+        require_hidden(self.hidden, KINETIC)
 
     def reset(
         self, key: jax.Array, params: GeneCircuitSysIDParams

@@ -5,6 +5,8 @@ rest of a cart-pole. Here both functions share one range reduction to [-pi/2, pi
 polynomials. Environments call `sin_cos`.
 """
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -42,14 +44,13 @@ def sin_cos(angle: jax.Array) -> tuple[jax.Array, jax.Array]:
     square = reduced * reduced
     # An odd number of half turns flips the sign of both, so move the parity bit to the sign bit.
     sign = half_turns.astype(jnp.int32).astype(jnp.uint32) << 31
-    return _with_sign(reduced * _horner(_SIN, square), sign), _with_sign(
-        _horner(_COS, square), sign
-    )
+    return _with_sign(reduced * horner(_SIN, square), sign), _with_sign(horner(_COS, square), sign)
 
 
-def _horner(coefficients: tuple[np.float32, ...], x: jax.Array) -> jax.Array:
+def horner(coefficients: Sequence[np.float32] | np.ndarray, x: jax.Array) -> jax.Array:
+    """Return the polynomial of `x` with these coefficients, the constant first."""
     value = jnp.full_like(x, coefficients[-1])
-    for coefficient in reversed(coefficients[:-1]):
+    for coefficient in coefficients[-2::-1]:
         value = value * x + coefficient
     return value
 
