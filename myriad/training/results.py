@@ -90,7 +90,8 @@ class TrainingResults:
     def _final_return(self) -> str:
         last = self.evaluations[-1]
         episodes = f"{self.config.eval_rollouts} episodes"
-        return f"{significant(last['return'])} +- {last['return_std']:.2g} over {episodes}"
+        score, deviation = significant(last["return"]), significant(last["return_std"])
+        return f"{score} +- {deviation} over {episodes}"
 
     @property
     def suggestion(self) -> str | None:
