@@ -40,6 +40,6 @@ class Evaluate(AgentFlags):
         if len(returns) > 1:
             error = returns.std(ddof=1) / len(returns) ** 0.5
         print(
-            f"return {significant(returns.mean())} +/- {error:.2g} "
+            f"return {significant(returns.mean())} +/- {significant(error)} "
             f"(standard error, {len(returns)} episodes)"
         )

@@ -30,6 +30,8 @@ _NO_SETTINGS = {
     *("seed", "seeds", "mapping", "scan_chunk_size", "compile_mode", "checkpoint_every_s"),
     *("monitor_every", "film_every", "log_to", "wandb_project", "wandb_name", "wandb_tags"),
 }
+# The interval of two seeds is so wide that nothing else of a plot could be seen.
+_LEAST_SEEDS = 3
 # The most settings that a legend names.
 _NAMED = 3
 
@@ -41,7 +43,7 @@ def plot_runs(run_folders: Sequence[str | Path], output: str | Path | None = Non
     """Draw the learning curves of runs, also of those that still train.
 
     Runs that differ only in their seeds are one curve: the mean over seeds, with Student's 95%
-    interval of that mean. Each environment has a panel of its own.
+    interval of that mean from three seeds on. Each environment has a panel of its own.
 
     Args:
         run_folders: the runs' folders.
@@ -114,8 +116,8 @@ def _read(path: Path) -> tuple[dict[str, Any], list[Row]]:
     """Return the configuration and the evaluations of a run, without importing what it names."""
     folder = RunFolder(path)
     try:
-        # So it is no seed of a training that began with drawn weights.
         settings = tomllib.loads(folder.config_toml())
+        # A run that began with the weights of another is no seed of one that drew them.
         settings["start_from"] = shown(folder.environment().get("start_from"))
         settings.setdefault("seed", 0)
         # A run that still trains may have written a part of its last line.
@@ -195,20 +197,23 @@ def _draw(axes: Any, seeds: Mapping[int, Sequence[Row]], label: str, place: int)
     shared = sorted(set.intersection(*map(set, by_steps)))
     values = [[returns[steps] for returns in by_steps] for steps in shared]
     axes.plot(shared, np.mean(values, axis=1), **look, marker=".", linewidth=1.8, label=label)
-    if len(seeds) > 1 and np.isfinite(values).all():
+    if len(seeds) >= _LEAST_SEEDS and np.isfinite(values).all():
         low, high = zip(*map(mean_interval, values), strict=True)
         axes.fill_between(shared, low, high, color=look["color"], alpha=0.2, linewidth=0)
 
 
 def _caption(curves: Sequence[_Curve]) -> str:
     """Say what the lines and bands are."""
-    episodes = {settings.get("eval_rollouts") for settings, _ in curves}
-    count = f"{episodes.pop()} " if len(episodes) == 1 else ""
-    lines = [f"Each point is an evaluation: the mean return of {count}greedy episodes."]
+    count, most = (
+        "/".join(sorted({settings.get(name, "?") for settings, _ in curves}, key=len))
+        for name in ("eval_rollouts", "eval_max_steps")
+    )
+    point = f"the mean return of {count} greedy episodes of at most {most} steps"
+    lines = [f"Each point is an evaluation: {point}."]
     if any(len(seeds) > 1 for _, seeds in curves):
         lines.append(
-            "Thick: mean over seeds, while all of them trained. Band: Student's 95% interval of "
-            "that mean. Thin: each seed."
+            "Thick: mean over seeds, while all of them trained. Band, of three seeds or more: "
+            "Student's 95% interval of that mean. Thin: each seed."
         )
     if any(len(seeds) == 1 for _, seeds in curves):
         lines.append("A line of one seed doesn't show how much other seeds differ.")

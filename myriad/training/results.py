@@ -145,7 +145,8 @@ class TrainingResults:
         if self.config.seeds is None:
             last = self.evaluations[-1]
             episodes = f"{self.config.eval_rollouts} episodes"
-            return f"{significant(last['return'])} +- {last['return_std']:.2g} over {episodes}"
+            score, deviation = significant(last["return"]), significant(last["return_std"])
+            return f"{score} +- {deviation} over {episodes}"
         low, high = self.return_interval
         mean, low, high = map(significant, (self.mean_return, low, high))
         return f"{mean}, of seeds {low} to {high} (95%)"

@@ -72,6 +72,7 @@ def test_the_mean_ends_where_a_seed_ends_and_a_seed_counts_once(tmp_path):
     stopped, whole = run(tmp_path / "a", [4, 6], seed=1), run(tmp_path / "b", [2, 4, 8])
     (axes,) = plot_runs([stopped, whole]).axes
     np.testing.assert_allclose(lines(axes)["ppo (2 seeds)"].get_xydata(), [[100, 3], [200, 5]])
+    assert not axes.collections  # no band of two
     with pytest.warns(UserWarning, match="the seed 1 and the same settings"):
         figure = plot_runs([stopped, run(tmp_path / "c", [5, 6, 7], seed=1)])
     assert list(lines(figure.axes[0])["ppo (1 seed)"].get_ydata()) == [5, 6, 7]
