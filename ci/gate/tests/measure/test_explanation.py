@@ -83,7 +83,7 @@ def test_a_function_that_is_called_more_often_by_chance_is_no_cause():
 
 
 def _slower_row(base, head, changes=()):
-    evidence = Evidence(Plan.make(Verdicts().limits, 1), verdict=SLOWER, done=True)
+    evidence = Evidence(Plan.make(Verdicts(), 1), verdict=SLOWER, done=True)
     return Row(
         Benchmark("suite.time_it", "suite.time_it", None, "time", 60.0),
         base=SideRun(program=base),
