@@ -216,7 +216,7 @@ def scatter(pairs: Any, rules: Rules) -> Any:
     of_name = log_ratios.groupby(pairs.benchmark)
     noises = pd.crosstab(pairs.benchmark, pairs.other_core, log_ratios, aggfunc=_noise)
     noises = noises.map("{:.2%}".format).add_prefix("noise, ").add_suffix(" (sd)")
-    plan = Plan.make(rules.verdict.limits, len(noises))
+    plan = Plan.make(rules.verdict, len(noises))
     found = of_name.agg(_noise).map(plan.smallest_detectable).round(3)
     return noises.assign(**{"pairs": of_name.size(), "smallest found": found})
 

@@ -81,7 +81,7 @@ def _check_ratios(fail_ratio: float, pass_ratio: float) -> None:
 
 
 @dataclass(frozen=True, config=_MODEL)
-class Verdicts:
+class Verdicts(Limits):
     """When a benchmark is slower, how often the gate may err, and what stops a run."""
 
     fail_ratio: Number = 1.005
@@ -107,12 +107,6 @@ class Verdicts:
     def _ordered(self) -> Self:
         _check_ratios(self.fail_ratio, self.pass_ratio)
         return self
-
-    @property
-    def limits(self) -> Limits:
-        """The part of these rules that the statistics use."""
-        names = [each.name for each in dataclasses.fields(Limits)]
-        return Limits(**{name: getattr(self, name) for name in names})
 
 
 @dataclass(frozen=True, config=_MODEL)
@@ -293,11 +287,12 @@ class Rules:
 
     def limits_of(self, row: str) -> Limits:
         """Return a benchmark's limits for slower and not slower, and the allowed error rates."""
-        limits = self.verdict.limits
         own = _first_fitting(self.slowdown, row)
         if own is None:
-            return limits
-        return dataclasses.replace(limits, fail_ratio=own.fail_ratio, pass_ratio=own.pass_ratio)
+            return self.verdict
+        return dataclasses.replace(
+            self.verdict, fail_ratio=own.fail_ratio, pass_ratio=own.pass_ratio
+        )
 
     def cores_of(self, row: str) -> int:
         """Return how many cores a benchmark is declared to use."""

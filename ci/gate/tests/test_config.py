@@ -40,7 +40,7 @@ def read(folder, text):
 
 def timed(*log_ratios, base=None, head=None, first=(0.1, 0.2), **calls):
     """Return a row that was timed, with these metrics of its program and these first calls."""
-    evidence = Evidence(Plan.make(Verdicts().limits, 4))
+    evidence = Evidence(Plan.make(Verdicts(), 4))
     for value in log_ratios:
         evidence.add(value)
     return Row(
@@ -189,7 +189,7 @@ def test_benchmarks_may_have_limits_of_their_own(tmp_path):
     rules = read(tmp_path, "[[slowdown]]\nbenchmark = 'noisy'\nfail_ratio = 1.1\npass_ratio = 1.3")
     own, usual = rules.limits_of("suite.time_noisy"), rules.limits_of(ROW)
     assert (own.fail_ratio, own.pass_ratio, own.looks) == (1.1, 1.3, usual.looks)
-    assert usual == rules.verdict.limits
+    assert usual == rules.verdict
 
 
 @pytest.mark.parametrize(

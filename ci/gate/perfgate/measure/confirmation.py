@@ -75,7 +75,7 @@ def confirm(run: Run, rows: Sequence[Row], num_tests: int) -> list[Row]:
         rows: every row of the run.
         num_tests: the number of tests that share the error.
     """
-    limits = run.rules.verdict.limits
+    limits = run.rules.verdict
     alpha = limits.false_alarms / max(1, num_tests)
     suspects: dict[str, list[_Suspect]] = {}
     for row in rows:

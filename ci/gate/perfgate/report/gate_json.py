@@ -12,7 +12,7 @@ from perfgate.rows import SIDES, Judged
 
 def as_json(result: Result) -> str:
     """Return everything, raw numbers included."""
-    limits = result.rules.verdict.limits
+    limits = result.rules.verdict
     table = {
         "exit_code": result.exit_code,
         "headline": result.headline,

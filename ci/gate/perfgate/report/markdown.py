@@ -112,7 +112,7 @@ def _table(result: Result) -> list[str]:
         name = row.name.replace("|", "\\|")
         found = f"{measured(row.row)} | {_finds(row.row)}"
         lines.append(f"| `{name}` | {row.verdict} | {found} |")
-    holds = 100 * (1 - 2 * result.rules.verdict.limits.miss_beta)
+    holds = 100 * (1 - 2 * result.rules.verdict.miss_beta)
     explained = (
         "`finds`: the smallest slowdown that the full number of pairs finds in this noise, 19 "
         f"times in 20. Each interval holds the true ratio {holds:.0f} times in 100, at whichever "
@@ -176,7 +176,7 @@ def _conditions(result: Result) -> list[str]:
             f"were measured, in {result.elapsed_s:.0f} s. --time-identical measures them anyway."
         )
     elif result.pairs:
-        limits = result.rules.verdict.limits
+        limits = result.rules.verdict
         lines.append(
             f"- {result.pairs} pairs launched in {result.elapsed_s:.0f} s, orders drawn from seed "
             f"{result.seed}; a run in which nothing got worse fails at most "

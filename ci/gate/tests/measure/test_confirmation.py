@@ -7,7 +7,7 @@ from perfgate.config import MetricRule, Verdicts
 from perfgate.stats.rounds import LOOKS, weigh
 
 RULE = MetricRule("track", "more", tolerance=0.25)
-ERROR = Verdicts().limits.false_alarms
+ERROR = Verdicts().false_alarms
 
 
 def excess(*rounds, rule=RULE):

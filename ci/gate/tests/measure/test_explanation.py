@@ -102,7 +102,7 @@ def test_what_the_machine_cannot_count_is_none_and_what_it_can_grows_with_the_wo
 
 
 def _slower_row(base, head, changes=()):
-    evidence = Evidence(Plan.make(Verdicts().limits, 1), verdict=SLOWER, done=True)
+    evidence = Evidence(Plan.make(Verdicts(), 1), verdict=SLOWER, done=True)
     return Row(
         Benchmark("suite.time_it", "suite.time_it", None, "time", 60.0),
         base=SideRun(program=base),

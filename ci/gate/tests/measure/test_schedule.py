@@ -38,7 +38,7 @@ def test_the_most_suspicious_rows_are_timed_first(left_s, names):
 def test_a_row_that_was_begun_is_not_dropped_before_its_first_look():
     base, head = (SideRun(FirstRun(seconds)) for seconds in (1.0, 1.2))
     row = Row(Benchmark("time_it", "time_it", None, "time", 60.0), base=base, head=head)
-    timed = Open(row, Evidence(Plan.make(Verdicts().limits, 4)), 1.0)
+    timed = Open(row, Evidence(Plan.make(Verdicts(), 4)), 1.0)
     before = timed.suspicion
     for pair in (-0.01, -0.011, -0.012):
         timed.evidence.add(pair)
@@ -49,7 +49,7 @@ def test_a_row_that_was_begun_is_not_dropped_before_its_first_look():
 
 def pairs_of(rows, budget_s, rng, launch_s=4.0, pair_s=2.0):
     """Time rows of these log ratios and this scatter within a budget, as a session does."""
-    evidence = {name: Evidence(Plan.make(Verdicts().limits, len(rows))) for name in rows}
+    evidence = {name: Evidence(Plan.make(Verdicts(), len(rows))) for name in rows}
     while budget_s > 0 and (left := [name for name in rows if not evidence[name].done]):
         found = [
             undecided(name, np.nan_to_num(each.suspicion()), each.pairs_left(), pair_s)

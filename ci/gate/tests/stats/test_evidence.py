@@ -45,7 +45,7 @@ def decide(test, log_ratios):
 
 def simulate(draw):
     """Draw log ratios of this shape for suites, and return their verdicts and numbers of pairs."""
-    plan = Plan.make(Verdicts().limits, NUM_ROWS)
+    plan = Plan.make(Verdicts(), NUM_ROWS)
     shapes = ((NUM_SUITES, NUM_ROWS, test.looks[-1]) for test in (plan.suspect, plan.confirm))
     return replay(plan, *map(draw, shapes))
 
@@ -72,7 +72,7 @@ def with_unlucky_workers(ratio, share=0.07):
 
 @pytest.mark.parametrize("num_pairs", [2, 4, 9, 24, 48])
 def test_failing_takes_as_many_signs_as_a_coin_gives_too_seldom(num_pairs):
-    plan = Plan.make(Verdicts(looks=(num_pairs, 60)).limits, 20)
+    plan = Plan.make(Verdicts(looks=(num_pairs, 60)), 20)
     for fewest, count in zip(plan.suspect.fail_above, plan.suspect.looks, strict=True):
         tails = [binom.sf(alike - 1, count, 0.5) for alike in range(count + 1)]
         rare = [alike for alike, tail in enumerate(tails) if tail <= plan.suspect.alpha]
@@ -110,7 +110,7 @@ def test_luck_of_two_kinds_is_no_slowdown(luck):
 
 
 def test_the_last_look_can_always_fail():
-    plan = Plan.make(Verdicts(looks=(2, 3), confirm_looks=(2,)).limits, 1_000)
+    plan = Plan.make(Verdicts(looks=(2, 3), confirm_looks=(2,)), 1_000)
     assert all(math.isfinite(test.fail_t[-1]) for test in (plan.suspect, plan.confirm))
 
 
@@ -135,7 +135,7 @@ def test_the_trimmed_mean_leaves_out_a_fifth_at_either_end():
 
 def test_the_replay_decides_as_the_live_evidence_does():
     rng = np.random.default_rng(3)
-    plan = Plan.make(Verdicts().limits, 5)
+    plan = Plan.make(Verdicts(), 5)
     first = 0.02 + 0.015 * rng.standard_normal((40, plan.suspect.looks[-1]))
     fresh = 0.02 + 0.015 * rng.standard_normal((40, plan.confirm.looks[-1]))
     verdicts, pairs = replay(plan, first, fresh)
@@ -150,7 +150,7 @@ def test_the_replay_decides_as_the_live_evidence_does():
 def _ended(ratio, num_pairs, sd=0.012, num_rows=4_000):
     """Return the verdicts of rows whose time was spent after so many pairs."""
     rng = np.random.default_rng(num_pairs)
-    plan, verdicts = Plan.make(Verdicts().limits, NUM_ROWS), []
+    plan, verdicts = Plan.make(Verdicts(), NUM_ROWS), []
     for _ in range(num_rows):
         evidence = Evidence(plan)
         while not evidence.done and evidence.num_pairs < num_pairs:
@@ -161,26 +161,26 @@ def _ended(ratio, num_pairs, sd=0.012, num_rows=4_000):
 
 
 def test_where_the_time_is_spent_between_two_looks_what_there_is_decides():
-    plan = Plan.make(Verdicts().limits, 4)
+    plan = Plan.make(Verdicts(), 4)
     evidence = Evidence(plan)
     for value in (0.015, -0.015, 0.015, -0.015, 0.015, -0.015, 0.01, -0.01, 0.01, -0.01, 0.0):
         evidence.add(value)
     assert not evidence.done
     evidence.end()
     assert (evidence.done, evidence.verdict) == (True, NOT_SLOWER)
-    assert evidence.ratio()[2] < Verdicts().limits.pass_ratio
+    assert evidence.ratio()[2] < Verdicts().pass_ratio
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("num_pairs", [4, 9, 11])
 def test_a_look_at_the_end_keeps_to_the_error_that_is_allowed(num_pairs):
-    assert (_ended(1.03, num_pairs) == NOT_SLOWER).mean() <= Verdicts().limits.miss_beta
+    assert (_ended(1.03, num_pairs) == NOT_SLOWER).mean() <= Verdicts().miss_beta
     if num_pairs == 9:  # the last look spends what is left
         assert (_ended(1.0, num_pairs) == NOT_SLOWER).mean() > 0.99
 
 
 def test_a_suspicion_at_the_end_stays_one():
-    evidence = Evidence(Plan.make(Verdicts().limits, 1))
+    evidence = Evidence(Plan.make(Verdicts(), 1))
     for value in (0.02, 0.06) * 6:
         evidence.add(value)
     assert not evidence.suspected
@@ -193,7 +193,7 @@ def test_a_suspicion_at_the_end_stays_one():
 
 @pytest.mark.parametrize("num_pairs", [0, 3, 4])
 def test_too_few_pairs_or_too_noisy_ones_change_nothing_at_the_end(num_pairs):
-    evidence = Evidence(Plan.make(Verdicts().limits, 4))
+    evidence = Evidence(Plan.make(Verdicts(), 4))
     for number in range(num_pairs):
         evidence.add(0.05 * (-1) ** number)
     evidence.end()
@@ -201,24 +201,24 @@ def test_too_few_pairs_or_too_noisy_ones_change_nothing_at_the_end(num_pairs):
 
 
 def test_more_rows_ask_for_more_evidence():
-    few, many = Plan.make(Verdicts().limits, 2), Plan.make(Verdicts().limits, 50)
+    few, many = Plan.make(Verdicts(), 2), Plan.make(Verdicts(), 50)
     assert all(a <= b for a, b in zip(few.suspect.fail_t, many.suspect.fail_t, strict=True))
     assert few.suspect.fail_t[-1] < many.suspect.fail_t[-1]
     assert few.suspect.pass_t == many.suspect.pass_t
 
 
 def test_the_interval_agrees_with_the_verdict():
-    evidence = Evidence(Plan.make(Verdicts().limits, 4))
+    evidence = Evidence(Plan.make(Verdicts(), 4))
     rng = np.random.default_rng(5)
     while not evidence.done:
         evidence.add(float(0.001 + 0.008 * rng.standard_normal()))
     ratio, low, high = evidence.ratio()
     assert evidence.verdict == NOT_SLOWER
-    assert low < ratio < high < Verdicts().limits.pass_ratio
+    assert low < ratio < high < Verdicts().pass_ratio
 
 
 def test_a_sure_win_is_called_faster():
-    evidence = Evidence(Plan.make(Verdicts().limits, 4))
+    evidence = Evidence(Plan.make(Verdicts(), 4))
     for _ in range(2):
         for value in (-0.30, -0.31, -0.29, -0.30):
             evidence.add(value)
@@ -229,7 +229,7 @@ def test_a_sure_win_is_called_faster():
 
 
 def test_a_win_in_some_launches_alone_is_no_win_and_keeps_no_row_open():
-    evidence = Evidence(Plan.make(Verdicts().limits, 4))
+    evidence = Evidence(Plan.make(Verdicts(), 4))
     for value in (-0.30, -0.30, 0.001, -0.30, -0.30, -0.30, -0.30, 0.001, -0.30):
         evidence.add(value)
     assert (evidence.done, evidence.verdict) == (True, NOT_SLOWER)
@@ -237,7 +237,7 @@ def test_a_win_in_some_launches_alone_is_no_win_and_keeps_no_row_open():
 
 
 def test_the_smallest_detectable_slowdown_is_found_as_often_as_promised():
-    plan, sd = Plan.make(Verdicts().limits, NUM_ROWS), 0.015
+    plan, sd = Plan.make(Verdicts(), NUM_ROWS), 0.015
     rng = np.random.default_rng(9)
     ratio = plan.smallest_detectable(noise(sd * rng.standard_normal(100_000)))
     last = math.log(ratio) + sd * rng.standard_normal((20_000, plan.suspect.looks[-1]))
