@@ -61,8 +61,8 @@ def test_trials_of_killed_processes_are_run_again_by_others(tmp_path):
     def kill_them(study, trial):
         ended.append(trial.number)
         if not killed:
-            # In the middle of trials; one may also be asking for another one.
-            until(lambda: any(len(each.params) == 3 for each in running(study)))
+            # Both have as many as fit, so that neither is asking for another one.
+            until(lambda: sum(len(each.params) == 3 for each in running(study)) == 4)
             killed.extend(multiprocessing.active_children())
             for each in killed:
                 each.kill()
