@@ -7,7 +7,7 @@ import numpy as np
 
 from myriad import make_key
 from myriad.agents import AGENTS, Learner, list_agents
-from myriad.spaces import Box, Discrete
+from myriad.spaces import Box, Discrete, MultiDiscrete
 from myriad.training.loop import LearningLoop
 from myriad.xla import numbers_of
 
@@ -36,8 +36,9 @@ def small(name):
 
 
 SMALL = {name: small(name) for name in list_agents() if issubclass(AGENTS.load(name), Learner)}
-# The only kind of action that it learns.
-ACTIONS = {"pqn": Discrete, "dqn": Discrete, "sac": Box, "td3": Box}
+# The only kinds of actions that it learns.
+DISCRETE = (Discrete, MultiDiscrete)
+ACTIONS = {"pqn": DISCRETE, "dqn": DISCRETE, "sac": Box, "td3": Box}
 
 
 def env_of(agent):

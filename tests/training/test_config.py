@@ -166,7 +166,7 @@ def test_numbers_and_arrays_of_numpy_and_jax_are_kept_as_pythons_own():
         ({"env.gravty": 0.9}, "'env.gravty' of cartpole-control; did you mean 'env.gravity'"),
         ({"buffer_size": 10}, "unknown field 'buffer_size' of ppo"),
         ({"num_envs": 0}, "num_envs must be an integer from 1 to 2,147,483,647, but got 0"),
-        ({"num_envs": 10**400}, "num_envs must be .* but got an integer of 1,329 bits"),
+        ({"num_envs": 10**400}, "num_envs must be .* but got 1000"),
         ({"target_return": math.nan}, "target_return must be .* but got nan"),
         ({"log_to": ["x"] * 17}, "log_to can't be .* at most 16 items"),
         ({"num_envs": 16, "steps_per_env": INT64}, "steps_per_env x num_envs must be at most"),

@@ -111,7 +111,7 @@ def test_what_can_not_be_drawn_is_one_sentence(tmp_path, capsys):
     (old / "config.toml").write_text("num_envs = 3")
     for argv, says in (
         ([], "at least one run"),
-        (["gone"], "gone is not a run folder"),
+        (["gone"], "gone/config.toml can't be read"),
         ([str(empty)], "has no evaluation yet"),
         ([str(damaged)], "damaged is no run whose files are whole"),
         ([str(old)], "old is no run whose files are whole"),
@@ -130,7 +130,10 @@ def results(*rows, **options):
     evaluations = History([dict(zip(names, row, strict=False)) for row in rows])
     config = create_config("cartpole", "ppo", **options)
     timings = Timings(0, 0, 0, 0, 1)
-    return TrainingResults(None, evaluations, evaluations, config, timings, Path("run"), "end")
+    rest = {"seeds": (0,), "final_returns": (0.0,), "reached_target": (False,)}
+    return TrainingResults(
+        None, evaluations, evaluations, config, timings, Path("run"), "end", **rest
+    )
 
 
 TOP = [(100, 90.0, 5.0), (200, 500.0, 0.0), (300, 500.0, 0.0), (400, 500.0, 0.0)]

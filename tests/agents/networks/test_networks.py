@@ -131,9 +131,9 @@ def test_a_run_says_which_attention_it_chose_and_why():
 
 def test_a_switch_of_the_folder_is_for_the_network_that_has_attention():
     switches = {"flash_attention": False}
-    assert fields_of(switches, "ppo", "attention") == {"agent.attention": "xla"}
-    assert fields_of(switches, "ppo", "cnn") == {}
-    assert fields_of(switches, "ppo", None) == {}
+    assert fields_of(switches, "ppo", "attention") == ({"agent.attention": "xla"}, [])
+    assert fields_of(switches, "ppo", "cnn") == ({}, [])
+    assert fields_of({"flash_attention": True}, "ppo", None) == ({}, ["flash_attention"])
 
 
 @pytest.mark.parametrize(("dtype", "chosen"), [("float32", "chunked"), ("float16", "cudnn")])
