@@ -29,6 +29,8 @@ SMALL = {
     "eval_max_steps": 8,
     "checkpoint_every_s": 0,
 }
+# The least that its strides leave anything of.
+OF_PICTURES = {"env.height": 36, "env.width": 36, "agent.hidden_sizes": (8,)}
 OWN = "tests.agents.networks.own_networks"
 
 
@@ -41,7 +43,8 @@ def config_of(agent, network, **fields):
 @pytest.mark.parametrize(
     ("agent", "network", "options"),
     [
-        *(("ppo", name, {}) for name in NETWORKS.names() if name != "mlp"),
+        *(("ppo", name, {}) for name in NETWORKS.names() if name not in ("mlp", "nature-cnn")),
+        ("ppo", "nature-cnn", OF_PICTURES),
         ("dqn", "cnn", {"agent.normalize_observations": True, "agent.dueling": True}),
         ("pqn", f"{OWN}:of_size", {}),
     ],
