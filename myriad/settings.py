@@ -229,14 +229,16 @@ def variables_in(text: str, file: object) -> dict[str, str]:
         file: the file's name, for errors.
 
     Raises:
-        InvalidArgumentError: a line is not a statement. The message names the line but doesn't
-            repeat it, since it may hold a secret.
+        InvalidArgumentError: a line is not a statement, or there is a null character, which no
+            variable can hold. The message names the line but doesn't repeat it, since it may hold
+            a secret.
     """
     from dotenv import dotenv_values
     from dotenv.parser import parse_stream
 
     for statement in parse_stream(io.StringIO(text)):
-        if statement.error:  # python-dotenv would only log that it skips it.
+        # python-dotenv would only log that it skips an error.
+        if statement.error or "\0" in statement.original.string:
             raise InvalidArgumentError(
                 f"{file} must hold NAME=value or a comment from line {statement.original.line} on; "
                 "correct or remove what is there."

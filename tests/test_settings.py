@@ -117,6 +117,7 @@ def test_variables_of_others_pass(put, folder, monkeypatch):
         (lambda file: file.symlink_to(file), "Too many levels of symbolic links"),
         (b"USE_BF16=true\n\xff\n", "not UTF-8"),
         (b"A=1\nUSE_BF16 true\n", "from line 2 on"),
+        (b'A=1\nMYRIAD_HOME="a\0b"\n', "from line 2 on"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_refused_by_every_command(make, named, refused, folder):

@@ -23,12 +23,9 @@ class Plot(XlaFlags):
 
     def run(self) -> None:
         """Write the file, and print its name."""
-        from myriad.errors import InvalidArgumentError
         from myriad.files import require_free
         from myriad.training.curves import plot_runs
 
-        if not self.run_folders:
-            raise InvalidArgumentError("give the folder of at least one run to draw.")
         require_free(self.output, force=self.force)
         plot_runs(self.run_folders, self.output)
         print(self.output)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 SHARED_WITH_AGENT = ("rollout_steps", "buffer_size", "batch_size")
 # Evaluations in a training by default: enough for a curve, at a few percent of the training's time.
 _EVALUATIONS = 20
-# Where no episode ends, all evaluations together have at most this share of the training's steps,
-# but each of their episodes at least so many steps.
+# Where no episode ends, so many evaluations have at most this share of the training's steps, but
+# each of their episodes at least so many steps.
 _EVALUATION_SHARE, _LEAST_EVALUATED = 0.1, 50
 # Between two evaluations, updates and each environment's episodes are counted in int32.
 _LONGEST_WINDOW = 2**31 - 1
@@ -86,8 +86,8 @@ class TrainingConfig:
             in a training.
         eval_rollouts: Episodes in one evaluation.
         eval_max_steps: Steps after which an evaluation cuts an episode off. By default 2,500. If
-            the environment ends no episode, evaluations together get a tenth of the training's
-            steps by default.
+            the environment ends no episode, fewer, so that 20 evaluations take a tenth of the
+            training's steps.
         target_return: Stop as soon as an evaluation's mean return reaches this. Without it, the
             training runs to its end.
         checkpoint_every_s: Minimum seconds between two checkpoints, each of which follows an

@@ -53,13 +53,15 @@ def plot_runs(run_folders: Sequence[str | Path], output: str | Path | None = Non
         matplotlib's `Figure`.
 
     Raises:
-        InvalidArgumentError: a folder holds no run or no evaluation yet, its files are damaged, or
-            `output` has another ending or can't be written.
+        InvalidArgumentError: there is no folder, or one holds no run or no evaluation yet or its
+            files are damaged, or `output` has another ending or can't be written.
         NotInstalledError: matplotlib is not installed.
 
     Warns:
         UserWarning: two runs trained the same seed with the same settings. The longer one counts.
     """
+    if not run_folders:
+        raise InvalidArgumentError("give the folder of at least one run to draw.")
     figure = learning_curves([_read(Path(folder)) for folder in run_folders])
     if output is not None:
         save(figure, Path(output))
@@ -120,6 +122,8 @@ def _read(path: Path) -> tuple[dict[str, Any], list[Row]]:
         # A run that began with the weights of another is no seed of one that drew them.
         settings["start_from"] = shown(folder.environment().get("start_from"))
         settings.setdefault("seed", 0)
+        for options in ("env_options", "agent_options"):
+            settings[options] = dict(settings.get(options, {}))
         # A run that still trains may have written a part of its last line.
         text = read_text(folder.metrics).rpartition("\n")[0] if folder.metrics.exists() else ""
         rows: list[Row] = [evaluation_row(row) for row in rows_of(text)]
@@ -134,7 +138,7 @@ def _read(path: Path) -> tuple[dict[str, Any], list[Row]]:
         settings["env"], settings["agent"] = str(settings["env"]), str(settings["agent"])
     except InvalidArgumentError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidArgumentError(f"{path} is no run whose files are whole: {error!r}.") from error
     if not rows:
         raise InvalidArgumentError(f"{path} has no evaluation yet, so there is nothing to draw.")

@@ -199,5 +199,7 @@ def _what_fits(config: TrainingConfig, stated: int, at_most: str, room: int) -> 
         fitting = {what: int((1 - excess) * number) for what, (number, _) in taken.items()}
     if "environments" in fitting:
         fitting["environments"] -= fitting["environments"] % multiple
-    numbers = [f"{number:,} {what}" for what, number in fitting.items() if taken[what][0]]
+        if not fitting["environments"]:
+            return "not even one environment fits"
+    numbers = [f"{max(1, number):,} {what}" for what, number in fitting.items() if taken[what][0]]
     return f"{at_most} {' and '.join(numbers)} fit"

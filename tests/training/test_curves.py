@@ -109,12 +109,17 @@ def test_what_can_not_be_drawn_is_one_sentence(tmp_path, capsys):
     (empty / "metrics.jsonl").write_text("")
     (damaged / "metrics.jsonl").write_text('{"steps": [1]}\n[]\n')
     (old / "config.toml").write_text("num_envs = 3")
+    deep, flat = (run(tmp_path / name, [1]) for name in ("deep", "flat"))
+    (deep / "config.toml").write_text(f"a = {'[' * 9_999}")
+    (flat / "config.toml").write_text('env = "cartpole"\nagent = "ppo"\nagent_options = 3')
     for argv, says in (
         ([], "at least one run"),
         (["gone"], "gone/config.toml can't be read"),
         ([str(empty)], "has no evaluation yet"),
         ([str(damaged)], "damaged is no run whose files are whole"),
         ([str(old)], "old is no run whose files are whole"),
+        ([str(deep)], "deep is no run whose files are whole"),
+        ([str(flat)], "flat is no run whose files are whole"),
         ([str(empty), "--output", "a.pdf"], "has no evaluation yet"),
         ([str(run(tmp_path / "a", [1])), "--output", "a.pdf"], "--output must end in .png or .svg"),
     ):

@@ -76,6 +76,13 @@ def test_each_setting_that_is_too_large_is_named_with_the_number_that_fits(
         compile_within_memory(CompiledTraining(config_of(agent, **fields)))
 
 
+@pytest.mark.usefixtures("no_compilation")
+def test_where_nothing_fits_no_number_is_named(room):
+    room(1)
+    with pytest.raises(InvalidArgumentError, match="not even one environment fits"):
+        compile_within_memory(CompiledTraining(config_of("random", num_envs=10**8)))
+
+
 @pytest.mark.slow
 def test_a_training_that_fits_as_a_state_only_is_refused_and_the_number_named_trains(
     room, tmp_path
