@@ -123,7 +123,7 @@ def test_a_step_that_reads_a_table_at_its_state_keeps_the_loop_and_says_so(
     assert rollout.loop_reason in repr(rollout)
 
 
-def test_operations_that_no_environment_of_ours_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operations_that_no_environment_of_ours_has() -> None:
     def step(key: Any, position: Any, is_up: Any, keys: Any, index: Any) -> Any:
         """Step one environment with a key, an array and a boolean in its state."""
         key, drawn = jax.random.split(key)

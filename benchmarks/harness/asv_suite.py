@@ -1,6 +1,7 @@
 """What asv suites share: a setup that compiles once, and skips what can't be run here."""
 
 import os
+import sys
 from typing import Any
 
 from benchmarks.harness.workloads import (
@@ -17,8 +18,12 @@ def names_of(suite: str) -> list[str]:
     try:
         return list(load().of(suite, tier_from_environment()))
     except SuiteError as error:
-        # A suite calls this while it is imported, where no `main` shows the sentence.
-        raise SystemExit(str(error)) from None
+        # A suite calls this while it is imported, where no `main` shows the sentence. A script ends
+        # with 2 as for any bad input, and asv and the gate show what they caught.
+        print(error, file=sys.stderr)
+        end = SystemExit(str(error))
+        end.code = 2
+        raise end from None
 
 
 class AsvSuite:

@@ -295,7 +295,7 @@ def test_the_recipe_for_a_cluster_measures_once(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.usefixtures("no_compilation")
-def test_the_command_answers_as_the_function_does(known, capsys, monkeypatch):
+def test_the_command_answers_as_the_function_does(known, capsys):
     command = ["autotune", "--env", "cartpole-control", "--agent", "random", "--num-envs", "64"]
     assert main(command) == 0
     assert ": cached\n" in capsys.readouterr().out

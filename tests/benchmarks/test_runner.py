@@ -7,6 +7,7 @@ import pytest
 from benchmarks.harness import process
 from benchmarks.harness.results import COLUMNS, ROOT, read_csv, samples_beside
 from benchmarks.runner import ratio_table, readable
+from tests.child_processes import python
 
 SCRIPTS = sorted(
     path.stem
@@ -50,6 +51,12 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(script, flags, sentence, monk
     assert sentence in printed.err
     assert printed.err.count("\n") == 1
     assert printed.out == ""
+
+
+def test_a_wrong_tier_is_one_sentence_and_exit_code_2_although_imports_meet_it():
+    done = python("-m", "benchmarks.throughput", cwd=ROOT, code=2, MYRIAD_TIER="ful")
+    hint = "did you mean 'full'? allowed: quick, full."
+    assert done.stderr == f"MYRIAD_TIER 'ful' is unknown; {hint}\n"
 
 
 @pytest.mark.parametrize(

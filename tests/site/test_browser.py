@@ -12,7 +12,6 @@ from ci.site.build import publish
 from ci.site.pages import PAGES
 from made_up_results import commit_hash
 
-MAX_FILE_BYTES = 2_000_000
 FIRST_SCREEN_BYTES = 100_000
 
 

@@ -79,7 +79,7 @@ def test_every_learner_is_exported(agent, tmp_path):
     np.testing.assert_array_equal(arrays["obs_stats.mean"], policy.state.obs_stats.mean)
 
 
-def test_what_cannot_be_exported_is_refused(tmp_path, capsys, monkeypatch):
+def test_what_cannot_be_exported_is_refused(tmp_path, capsys):
     config = create_config("cartpole", "pid", num_envs=2, steps_per_env=64)
     train_and_evaluate(config, tmp_path / "pid", quiet=True)
     for argv, sentence in (

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from myriad import create_config, train_and_evaluate
+from myriad import create_config, load_agent, resume, train_and_evaluate
 from myriad.cli import main
 from myriad.errors import (
     InvalidArgumentError,
@@ -72,8 +72,6 @@ def strict(text):
 HOLD = """
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from types import SimpleNamespace
 from myriad.training.run_folder import RunFolder
 with RunFolder(Path(sys.argv[1])).held():
     print("in", flush=True)
@@ -113,7 +111,6 @@ def test_a_folder_is_let_go_by_an_error_and_held_against_the_same_process(tmp_pa
 CREATE = """
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from myriad.errors import InvalidArgumentError
 from myriad.training.run_folder import RunFolder
 print("ready", flush=True)
@@ -156,6 +153,14 @@ def test_a_folder_that_cannot_be_is_refused(tmp_path):
     ]:
         with pytest.raises(InvalidArgumentError, match=f"^run folder .* {why}"):
             new_folder(path)
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "\udcff"])
+def test_a_name_that_no_folder_can_have_is_refused(name):
+    config = create_config("cartpole", "random", steps_per_env=8)
+    for take in (resume, load_agent, lambda folder: train_and_evaluate(config, folder)):
+        with pytest.raises(InvalidArgumentError, match=r"^run_folder must name a folder"):
+            take(name)
 
 
 def test_what_is_not_a_run_is_refused(tmp_path):

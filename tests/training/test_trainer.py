@@ -205,7 +205,7 @@ def test_a_pure_training_has_no_target():
 
 
 @pytest.mark.slow
-def test_many_seeds_train_in_one_program(tmp_path):
+def test_many_seeds_train_in_one_program():
     config = small_config("ppo")
     keys = jax.vmap(jax.random.key)(jnp.arange(3))
     results = jax.jit(jax.vmap(make_train(config)))(keys)
