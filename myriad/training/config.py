@@ -574,10 +574,11 @@ def _built(
     """Build the environment and the learner for a number of environments, the third result."""
     from myriad.agents import default_num_envs, make_learner
     from myriad.envs import make_env
+    from myriad.envs.wrappers import Wrapper
 
     with _named("env", options):
         env = make_env(fields["env"], **with_tuples(options["env"]))
-    if not type(env).__module__.startswith("myriad."):
+    if isinstance(env, Wrapper) or not type(env).__module__.startswith("myriad."):
         from myriad.envs.checker import require_trainable
 
         require_trainable(env)

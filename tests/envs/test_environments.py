@@ -20,6 +20,7 @@ from myriad import (
 )
 from myriad.envs import ENVIRONMENTS, checker
 from myriad.envs.cartpole import CartPole, CartPoleState
+from myriad.envs.wrappers import FrameStackObservation
 from myriad.errors import EnvironmentWarning, FaultyEnvironmentError, InvalidArgumentError
 from myriad.spaces import Box, Discrete
 from myriad.xla import count_compilations
@@ -382,8 +383,9 @@ def test_an_error_in_your_code_is_the_cause():
 
 def test_a_training_refuses_a_faulty_environment_before_it_compiles():
     five = Changed(change=lambda key, old, *results: (*results[:4], results[5]))
-    with pytest.raises(FaultyEnvironmentError, match="but returns a tuple of 5"):
-        create_config(five, "dqn")
+    for env in (five, FrameStackObservation(five, 2)):
+        with pytest.raises(FaultyEnvironmentError, match="but returns a tuple of 5"):
+            create_config(env, "dqn")
 
 
 @pytest.mark.parametrize(
