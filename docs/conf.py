@@ -45,7 +45,8 @@ apidoc_modules = [
         "automodule_options": {"members", "show-inheritance"},
     },
 ]
-autodoc_mock_imports = ["brax", "stable_baselines3"]  # their classes have subclasses in adapters
+# Adapters have subclasses of their classes.
+autodoc_mock_imports = ["brax", "dm_env", "stable_baselines3"]
 autodoc_member_order = "bysource"  # a module's public things come first
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True  # `Attributes:` describes fields that autodoc finds as well

@@ -713,7 +713,8 @@ def _plain(name: str, value: Any) -> Any:
         raise InvalidArgumentError(
             name, f"must be a number or a list, but got an array {shown(value)}."
         )
-    if shape or isinstance(value, list | tuple | range):
+    # Shapes without numbers, such as jax.ShapeDtypeStruct, are refused as any other value is.
+    if (shape and hasattr(value, "__iter__")) or isinstance(value, list | tuple | range):
         if len(value) > _MOST_ITEMS:
             raise InvalidArgumentError(
                 name, f"must be a list of at most {_MOST_ITEMS:,} items, but got {len(value):,}."
