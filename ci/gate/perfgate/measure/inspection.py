@@ -230,8 +230,10 @@ def _call_s(benchmark: Benchmark, side: Side, pool: WorkerPool, target_s: float)
 
 def _with_own_suite(sides: Sides) -> Sides:
     """Return sides whose base runs its own suite, with the results of its own setup_cache."""
-    folder = sides.folder / "own"
+    folder, programs = sides.folder / "own", sides.folder / "programs"
     folder.mkdir(exist_ok=True)
+    programs.mkdir(exist_ok=True)
+    (folder / "programs").symlink_to(programs)  # what one suite has compiled serves the other
     base = dataclasses.replace(sides.base, suite=sides.base_suite)
     return dataclasses.replace(sides, base=base, folder=folder)
 
