@@ -145,13 +145,15 @@ def compile_within_memory(
             require_room(subject or _settings(config), stated, remedy, available_bytes(limit))
         return stated
 
+    stated = 0
     if by_shapes_first or max(sizes) > MANY or not is_compiled or is_of_seeds:
-        require_fit(least_bytes(config, len(training.seeds)), "fewer than")
+        stated = require_fit(least_bytes(config, len(training.seeds)), "fewer than")
     training.compile(meanwhile)
     release_freed_memory()
-    if not is_compiled:
-        return least_bytes(config)
-    return require_fit(training.stated_bytes(saves=saves, resumes=resumes), "at most about")
+    if is_compiled:
+        needed = training.stated_bytes(saves=saves, resumes=resumes)
+        stated = require_fit(needed, "at most about")
+    return stated
 
 
 @contextlib.contextmanager
