@@ -9,7 +9,6 @@ from myriad import make_key
 from myriad.agents import AGENTS, Learner, list_agents
 from myriad.spaces import Box, Discrete, MultiDiscrete
 from myriad.training.loop import LearningLoop
-from myriad.xla import numbers_of
 
 ROLLOUT = {"rollout_steps": 8, "num_epochs": 2, "num_minibatches": 2, "hidden_sizes": (8,)}
 REPLAY = {"batch_size": 16, "buffer_size": 96, "learning_starts": 24, "hidden_sizes": (8,)}
@@ -56,18 +55,3 @@ def trained(learner, num_envs, num_updates):
     loop = LearningLoop(learner.env, learner, num_envs)
     state = jax.jit(loop.init)(make_key(0))
     return jax.jit(loop.run)(state, np.int32(num_updates), np.bool_(1))
-
-
-def plain(tree):
-    """Return the leaves in NumPy, keys and counters as the words that they hold."""
-    return jax.tree.map(lambda leaf: np.asarray(numbers_of(leaf)), tree)
-
-
-def assert_same_bits(a, b):
-    """Hold two trees to the same numbers."""
-    jax.tree.map(np.testing.assert_array_equal, plain(a), plain(b))
-
-
-def assert_close(a, b, **tolerance):
-    """Hold two trees to near numbers, as NumPy's `assert_allclose` does."""
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **tolerance), plain(a), plain(b))

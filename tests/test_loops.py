@@ -10,16 +10,12 @@ import pytest
 from myriad import Rollout, create_config, loops, make_agent, make_env, make_key
 from myriad.training.evaluation import Evaluation
 from myriad.training.loop import LearningLoop
+from tests.bits import assert_same_bits
 
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loops, "waits_for_host", lambda: True)
-
-
-def assert_same_bits(one: Any, other: Any) -> None:
-    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
-        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
 @pytest.mark.parametrize(("num_steps", "unroll"), [(0, 1), (99, 1), (5, 4), (100, 4)])

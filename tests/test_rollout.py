@@ -15,6 +15,7 @@ from myriad.counters import Counter
 from myriad.errors import InvalidArgumentError
 from myriad.rollout import Layout
 from myriad.xla import count_compilations, describe
+from tests.bits import assert_same_bits
 
 NUM_STEPS = 96
 
@@ -29,10 +30,6 @@ def make_rollout(num_envs: int, scan_chunk_size: int, **options) -> Rollout:
 def final_batch_state(num_envs: int, scan_chunk_size: int, seed: int = 0, **options):
     rollout = make_rollout(num_envs, scan_chunk_size, **options)
     return rollout.batch_state(rollout.run(rollout.init(seed), NUM_STEPS))
-
-
-def assert_same_bits(left, right):
-    jax.tree.map(np.testing.assert_array_equal, jax.device_get(left), jax.device_get(right))
 
 
 @pytest.mark.slow

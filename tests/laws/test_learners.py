@@ -13,7 +13,7 @@ from myriad.errors import InvalidArgumentError
 from myriad.training.evaluation import Evaluation
 from myriad.training.loop import LearningLoop, traced_names
 from tests import learners
-from tests.learners import assert_close, assert_same_bits
+from tests.bits import assert_close, assert_same_bits
 
 BEGIN = np.bool_(1)
 PRIORITIES = {"priority_alpha": 0.6, "n_step": 1, "dueling": True}

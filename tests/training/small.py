@@ -5,11 +5,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from myriad import create_config
 from myriad.agents import Learner
-from myriad.xla import numbers_of
+from tests.bits import assert_same_bits
 
 # One small layer: what a training does around a network does not depend on its size.
 PPO: dict[str, Any] = {"rollout_steps": 8, "agent.num_minibatches": 2, "agent.num_epochs": 2}
@@ -29,13 +28,6 @@ def flags_of(fields):
         name: [*value] if isinstance(value, tuple) else value for name, value in fields.items()
     }
     return [f"--{name.replace('_', '-')}={value}" for name, value in words.items()]
-
-
-def assert_same_bits(left, right):
-    def same(one, other):
-        np.testing.assert_array_equal(*(np.asarray(numbers_of(each)) for each in (one, other)))
-
-    jax.tree.map(same, left, right)
 
 
 def assert_same_run(results, whole):

@@ -9,7 +9,8 @@ import pytest
 from myriad import create_config, resume, train_and_evaluate
 from myriad.errors import InvalidArgumentError
 from myriad.training.callbacks import Callback, require_callbacks
-from tests.training.small import assert_same_bits, assert_same_run, small_config
+from tests.bits import assert_same_bits
+from tests.training.small import assert_same_run, small_config
 
 
 class Events(Callback):

@@ -16,8 +16,8 @@ import pytest
 from myriad.errors import InvalidArgumentError
 from myriad.training import checkpoint
 from myriad.training.checkpoint import Checkpoints
+from tests.bits import assert_same_bits
 from tests.child_processes import python
-from tests.training.small import assert_same_bits
 
 
 def state_of(number):

@@ -11,7 +11,7 @@ from myriad import create_config, evaluate, load_agent, train_and_evaluate
 from myriad.api import resume
 from myriad.autotune import autotune
 from myriad.training.programs import CompiledTraining
-from tests.training.small import assert_same_bits
+from tests.bits import assert_same_bits
 
 SMALL = {
     "num_envs": 4,

@@ -22,7 +22,8 @@ from myriad.training.population import Population
 from myriad.training.results import TrainingResults
 from myriad.training.run_folder import RunFolder
 from myriad.xla import most_bytes
-from tests.training.small import PPO, SIZES, assert_same_bits, flags_of, small_config
+from tests.bits import assert_same_bits
+from tests.training.small import PPO, SIZES, flags_of, small_config
 
 SEEDS = (3, -5, 2**40)
 TINY = ["train", "--env", "cartpole", "--agent", "ppo", *flags_of(SIZES | PPO)]

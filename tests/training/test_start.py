@@ -12,8 +12,8 @@ from myriad.cli import main
 from myriad.errors import InvalidArgumentError
 from myriad.training.callbacks import Callback
 from myriad.training.checkpoint import Checkpoints
+from tests.bits import assert_same_bits
 from tests.learners import SMALL, env_of
-from tests.training.small import assert_same_bits
 
 # Fields that are the new run's own.
 OWN = {"num_updates", "running_return", "replay", "pending", "priorities"}

@@ -37,9 +37,10 @@ from myriad.training.loop import LearningLoop
 from myriad.training.programs import CompiledTraining
 from myriad.training.trainer import warn_if_short
 from myriad.xla import count_compilations
+from tests.bits import assert_same_bits
 from tests.child_processes import python
 from tests.learners import ACTIONS
-from tests.training.small import assert_same_bits, assert_same_run, flags_of, small_config
+from tests.training.small import assert_same_run, flags_of, small_config
 
 
 @pytest.mark.slow

@@ -17,7 +17,8 @@ from myriad.cli.training_flags import fields_of
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Box
 from myriad.training.active_settings import active_settings, in_short
-from tests.learners import assert_same_bits, small_without_layers
+from tests.bits import assert_same_bits
+from tests.learners import small_without_layers
 
 SMALL = {
     "env.height": 6,
