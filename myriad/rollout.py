@@ -52,6 +52,14 @@ _MOST_UNROLLED, _UNROLLED_OPERATIONS = 8, 2048
 # Folded into a key for each purpose, so that no two draws of a step share a stream.
 _FIRST_RESET, _ACT, _STEP, _RESET = range(4)
 _STEPS = Integer(0, INT64)
+# A call has a fixed cost, and moves every tile into the cache and out again. Over so many steps of
+# all environments both are small, and still a call of a slow environment ends within seconds.
+_CALL_STEPS, _LEAST_CHUNK, _MOST_CHUNK = 1_000_000, 64, 100_000
+
+
+def default_chunk_size(num_envs: int) -> int:
+    """Return the steps in one compiled call of a rollout that leaves `scan_chunk_size` open."""
+    return max(_LEAST_CHUNK, min(_MOST_CHUNK, _CALL_STEPS // num_envs))
 
 
 @jax.tree_util.register_dataclass
@@ -154,7 +162,9 @@ class Rollout:
         agent: the agent, as `make_agent` or `load_agent` returns it: a fixed policy or a
             controller, whose memory starts afresh in every episode.
         num_envs: environments in parallel.
-        scan_chunk_size: steps in one compiled call.
+        scan_chunk_size: steps in one compiled call. By default `default_chunk_size(num_envs)`, so
+            that its fixed cost is small. Choose it yourself if you record: `record_chunk` keeps so
+            many rows.
         tile_size: environments that run a chunk together. By default a tile fits a CPU's
             first-level cache if you called `configure`, and otherwise takes all environments.
         num_devices: devices that share the environments. By default all that are worth waking.
@@ -171,7 +181,7 @@ class Rollout:
     Example:
         >>> from myriad import make_agent, make_env
         >>> env = make_env("cartpole-control")
-        >>> rollout = Rollout(env, make_agent("random", env), num_envs=1000, scan_chunk_size=100)
+        >>> rollout = Rollout(env, make_agent("random", env), num_envs=1000)
         >>> state = rollout.run(rollout.init(seed=0), num_steps=250)
         >>> rollout.summary(state).num_steps
         250000
@@ -183,7 +193,7 @@ class Rollout:
         env: AnyEnvironment,
         agent: AnyAgent,
         num_envs: Annotated[int, Integer(1)],
-        scan_chunk_size: Annotated[int, Integer(1)],
+        scan_chunk_size: Annotated[int | None, Integer(1)] = None,
         *,
         tile_size: Annotated[int | None, Integer(1)] = None,
         num_devices: Annotated[int | None, Integer(1)] = None,
@@ -199,6 +209,7 @@ class Rollout:
         num_devices = _num_devices(num_envs, num_devices)
         self.env = env
         self.agent = agent
+        scan_chunk_size = scan_chunk_size or default_chunk_size(num_envs)
         self.scan_chunk_size = scan_chunk_size
         self._remembers = hasattr(agent, "control")
         stepped: Any = WithMemory(env, agent) if self._remembers else env

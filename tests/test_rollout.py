@@ -67,6 +67,12 @@ def test_a_recorded_rollout_takes_the_same_steps(num_envs):
     np.testing.assert_array_equal(episodes, plain.num_episodes)
 
 
+@pytest.mark.parametrize(("num_envs", "steps"), [(1, 100_000), (1_000, 1_000), (10_000_000, 64)])
+def test_a_call_makes_about_a_million_steps_by_default(num_envs, steps):
+    env = make_env("cartpole")
+    assert Rollout(env, make_agent("random", env), num_envs).scan_chunk_size == steps
+
+
 def test_nothing_recompiles_after_the_first_chunk():
     rollout = make_rollout(128, 16)
     state = rollout.run_chunk(rollout.init(seed=0))
