@@ -404,6 +404,6 @@ def test_an_update_takes_no_more_steps_once_the_policy_is_far():
 
 @pytest.mark.long
 @pytest.mark.parametrize("squash_actions", [False, True])
-def test_a_default_training_swings_the_pendulum_up(squash_actions):
+def test_a_default_training_swings_the_pendulum_up(squash_actions, tmp_path):
     config = create_config("pendulum", "ppo", **{"agent.squash_actions": squash_actions})
-    assert train_and_evaluate(config).final_returns[0] > -250
+    assert train_and_evaluate(config, tmp_path).final_returns[0] > -250
