@@ -18,6 +18,8 @@ from myriad.spaces import Box, Discrete, MultiDiscrete, Space
 
 # The output of an illegal action. It is finite, so that an entropy is no NaN.
 ILLEGAL = np.float32(-1e9)
+# The logarithms of deviations that a network may choose, as in the own program of SAC's paper.
+LOG_STD_RANGE = (-20.0, 2.0)
 
 
 # Written out here instead of using distrax, which needs TensorFlow Probability. The stable release
@@ -110,7 +112,7 @@ class GaussianPolicy:
         return self.mode(outputs) + jnp.exp(log_std) * noise
 
     def mode(self, outputs: jax.Array) -> jax.Array:
-        return jnp.where(self.bounded.reshape(-1), jnp.tanh(outputs), outputs)
+        return self.squash(outputs)
 
     def log_prob_and_entropy(
         self, outputs: jax.Array, log_std: jax.Array, choice: jax.Array
@@ -128,6 +130,10 @@ class GaussianPolicy:
         spread = 0.5 * (least + most) + scale * choice.reshape(-1, *self.space.shape)
         return self.space.cast(jnp.clip(spread, low, high))
 
+    def squash(self, choice: jax.Array) -> jax.Array:
+        """Return the hyperbolic tangent of bounded components, and the others as they are."""
+        return jnp.where(self.bounded.reshape(-1), jnp.tanh(choice), choice)
+
     @property
     def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
         low, high = (np.asarray(bound, np.float32) for bound in (self.space.low, self.space.high))
@@ -140,7 +146,65 @@ class GaussianPolicy:
         return np.isfinite(low) & np.isfinite(high)
 
 
+@dataclasses.dataclass(frozen=True)
+class TanhGaussianPolicy(GaussianPolicy):
+    """A diagonal Gaussian that a hyperbolic tangent maps into the box, so no draw is clipped.
+
+    The `P = 2 C` outputs are the means, then what is added to `first_log_std` for the logarithms of
+    the deviations. A choice is what was drawn before the tangent, from which rounding couldn't find
+    it again near a bound. Densities and the entropy are those of its tangent. Dimensions without
+    bounds are not squashed. Source: Haarnoja et al. (2018), "Soft actor-critic algorithms and
+    applications", appendix C.
+    """
+
+    @property
+    def num_outputs(self) -> int:
+        return 2 * super().num_outputs
+
+    def initial_log_std(self) -> jax.Array:
+        return jnp.zeros(0, jnp.float32)
+
+    def sample(self, keys: jax.Array, outputs: jax.Array, log_std: jax.Array) -> jax.Array:
+        mean, log_std = self._moments(outputs)
+        noise = jax.vmap(lambda key: jax.random.normal(key, mean.shape[1:]))(keys)
+        return mean + jnp.exp(log_std) * noise
+
+    def mode(self, outputs: jax.Array) -> jax.Array:
+        """Return the middle of the distribution, `[N, C]`."""
+        return self._moments(outputs)[0]
+
+    def log_prob_and_entropy(
+        self, outputs: jax.Array, log_std: jax.Array, choice: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        mean, log_std = self._moments(outputs)
+        log_norm = log_std + 0.5 * math.log(2 * math.pi)
+        deviation = (choice - mean) * jnp.exp(-log_std)
+        log_prob = -0.5 * jnp.square(deviation) - log_norm - self._log_slope(choice)
+        # The mean of the slope's logarithm has no closed form. Gauss-Hermite quadrature needs no
+        # draw for it. It is within 1e-3 for deviations up to 1.6.
+        rule = np.asarray(np.polynomial.hermite_e.hermegauss(16), np.float32)
+        nodes, weights = rule.reshape(2, -1, 1, 1)
+        slopes = self._log_slope(mean + jnp.exp(log_std) * nodes)
+        entropy = log_norm + 0.5 + jnp.sum(weights * slopes, axis=0) / weights.sum()
+        return jnp.sum(log_prob, axis=1), jnp.sum(entropy, axis=1)
+
+    def action(self, choice: jax.Array) -> jax.Array:
+        return super().action(self.squash(choice))
+
+    def _moments(self, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
+        mean, log_std = jnp.split(outputs, 2, axis=1)
+        return mean, jnp.clip(self.first_log_std + log_std, *LOG_STD_RANGE)
+
+    def _log_slope(self, choice: jax.Array) -> jax.Array:
+        return jnp.where(self.bounded.reshape(-1), log_slope_of_tanh(choice), 0)
+
+
 Policy = CategoricalPolicy | GaussianPolicy
+
+
+def log_slope_of_tanh(x: jax.Array) -> jax.Array:
+    """Return the logarithm of `1 - tanh(x)^2`, which itself rounds to 0 where the slope is flat."""
+    return 2 * (math.log(2) - x - jax.nn.softplus(-2 * x))
 
 
 def legal_outputs(outputs: jax.Array, mask: jax.Array) -> jax.Array:
@@ -155,8 +219,14 @@ def legal_outputs(outputs: jax.Array, mask: jax.Array) -> jax.Array:
     return jnp.where(is_legal | ~jnp.any(is_legal, axis=1, keepdims=True), outputs, ILLEGAL)
 
 
-def make_policy(space: Space, first_log_std: float = 0.0, action_scale: float = 1.0) -> Policy:
-    """Return the policy for an action space. A Gaussian takes the other arguments.
+def make_policy(
+    space: Space,
+    first_log_std: float = 0.0,
+    action_scale: float = 1.0,
+    *,
+    squash_actions: bool = False,
+) -> Policy:
+    """Return the policy for an action space. The other arguments are of a Gaussian.
 
     Raises:
         InvalidArgumentError: there is no policy for this kind of space.
@@ -166,7 +236,8 @@ def make_policy(space: Space, first_log_std: float = 0.0, action_scale: float = 
     if isinstance(space, MultiDiscrete):
         return CategoricalPolicy(space.nvec, scalar=False)
     if isinstance(space, Box):
-        return GaussianPolicy(space, first_log_std, action_scale)
+        kind = TanhGaussianPolicy if squash_actions else GaussianPolicy
+        return kind(space, first_log_std, action_scale)
     raise InvalidArgumentError(
         f"an action space must be Discrete, MultiDiscrete or Box, but is {space!r}."
     )

@@ -115,7 +115,7 @@ class PPO(RolloutLearner[PPOState]):
     Values bootstrap through truncation. Actions in a Box are drawn from a diagonal Gaussian with
     learned log standard deviations, in units in which -1 to 1 spans the box. A hyperbolic tangent
     keeps the mean inside the box, and clipping the draws. Without bounds, the unit is
-    `action_scale`.
+    `action_scale`. `squash_actions` draws from another Gaussian.
 
     Attributes:
         gae_lambda: weight of longer returns in an advantage: 1 uses whole returns, 0 single steps.
@@ -129,6 +129,8 @@ class PPO(RolloutLearner[PPOState]):
         value_coef: weight of the squared error of values.
         first_log_std: logarithm of the first deviation of actions in a Box, in those units.
         action_scale: size of a usual action where a Box has no bounds: what the network calls 1.
+        squash_actions: the tangent is that of the draws, as in SAC, which no bound then clips, and
+            their deviations depend on the observation.
         optimizer_epsilon: added to the root mean square of gradients by which Adam divides.
         max_grad_norm: the gradient's norm is clipped to this; infinity never clips.
         preserve_outputs: when those moments change, adapt the first layers of both networks so that
@@ -144,6 +146,7 @@ class PPO(RolloutLearner[PPOState]):
     value_coef: Weight = 0.5
     first_log_std: Annotated[float, Number(-20, 20)] = 0.0
     action_scale: Positive = 1.0
+    squash_actions: bool = False
     # The value of OpenAI's baselines. Adam's paper has 1e-8.
     optimizer_epsilon: Weight = 1e-5
     max_grad_norm: Limit = 0.5
@@ -179,14 +182,17 @@ class PPO(RolloutLearner[PPOState]):
     def policy(self) -> Policy:
         """The distribution over actions."""
         space = self.env.action_space(self.env.default_params)
-        return make_policy(space, self.first_log_std, self.action_scale)
+        return make_policy(
+            space, self.first_log_std, self.action_scale, squash_actions=self.squash_actions
+        )
 
     @property
     def unused(self) -> dict[str, str]:
         """What a Gaussian needs, without one."""
         if isinstance(self.policy, GaussianPolicy):
             return {"action_scale": "with bounds"} if self.policy.bounded.all() else {}
-        return dict.fromkeys(("first_log_std", "action_scale"), "for discrete actions")
+        fields = ("first_log_std", "action_scale", "squash_actions")
+        return dict.fromkeys(fields, "for discrete actions")
 
     def default_num_devices(self, num_envs: int, available: int) -> int:
         """Return how many devices share a gradient step. Each of them needs enough rows."""

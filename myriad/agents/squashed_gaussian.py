@@ -10,12 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from myriad.agents.policies import GaussianPolicy
+from myriad.agents.policies import LOG_STD_RANGE, GaussianPolicy, log_slope_of_tanh
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Box
-
-# The logarithms of deviations that a network may choose, as in the paper's own program.
-_LOG_STD_RANGE = (-20.0, 2.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,12 +45,10 @@ class SquashedGaussianPolicy:
     def sample(self, outputs: jax.Array, noise: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return choices, `[N, C]`, and their log densities, `[N]`, for standard normal noise."""
         mean, log_std = jnp.split(outputs, 2, axis=1)
-        log_std = jnp.clip(log_std, *_LOG_STD_RANGE)
+        log_std = jnp.clip(log_std, *LOG_STD_RANGE)
         drawn = mean + jnp.exp(log_std) * noise
         log_prob = -0.5 * jnp.square(noise) - log_std - 0.5 * math.log(2 * math.pi)
-        # The logarithm of 1 - tanh(drawn)^2, which itself rounds to 0 where the tangent is flat.
-        log_slope = 2 * (math.log(2) - drawn - jax.nn.softplus(-2 * drawn))
-        return jnp.tanh(drawn), jnp.sum(log_prob - log_slope, axis=1)
+        return jnp.tanh(drawn), jnp.sum(log_prob - log_slope_of_tanh(drawn), axis=1)
 
     def mode(self, outputs: jax.Array) -> jax.Array:
         """Return the middle of the distribution, `[N, C]`."""

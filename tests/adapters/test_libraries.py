@@ -13,6 +13,7 @@ import pytest
 from myriad import create_config, make_env, make_key, train_and_evaluate
 from myriad.adapters import ADAPTERS
 from myriad.envs.checker import check_env
+from myriad.envs.vector import VectorEnv
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
 from myriad.training.config import TrainingConfig
 from tests.adapters.rollouts import assert_rolls_out_and_compiles_once
@@ -209,6 +210,26 @@ def test_agents_of_jaxmarl_that_see_less_have_rows_filled_up_and_numbers_of_thei
     assert (action.shape, results[0].shape) == ((4,), (2, 205))
     with pytest.raises(InvalidArgumentError, match="jaxmarl can't build 'storm' as configured"):
         make_env("jaxmarl:storm")
+
+
+@pytest.mark.slow
+def test_agents_of_jaxmarl_as_environments_play_the_same_game():
+    required("jaxmarl:")
+    name = "jaxmarl:MPE_simple_spread_v3"
+    joint = make_env(name)
+    envs = VectorEnv(make_env(name, agents_as_envs=True), 6)
+    keys = jax.random.split(make_key(0), (3, 6))
+    action = jnp.arange(6)[:, None] % 5
+    first = jax.jit(envs.reset)(keys[0])
+    _, results = jax.jit(envs.step)(first, action, *keys[1:])
+    for rows in (slice(0, 3), slice(3, 6)):
+        obs, state = joint.reset(keys[0][rows][0], None)
+        np.testing.assert_allclose(first.obs[rows], obs, rtol=1e-5, atol=1e-6)
+        obs, _, reward, *_ = joint.step(keys[1][rows][0], state, action[rows, 0], None)
+        np.testing.assert_allclose(results.final_obs[rows], obs, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(results.reward[rows].sum(), reward, rtol=1e-5)
+    with pytest.raises(InvalidArgumentError, match="agents_as_envs must be false where agents"):
+        make_env("jaxmarl:MPE_simple_speaker_listener_v4", agents_as_envs=True)
 
 
 @pytest.mark.long

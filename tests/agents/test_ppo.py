@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
+from scipy import stats
 
-from myriad import make_env, make_key
+from myriad import create_config, make_env, make_key, train_and_evaluate
 from myriad.agents import make_learner
 from myriad.agents.gradients import annealed
 from myriad.agents.minibatches import (
@@ -18,7 +19,7 @@ from myriad.agents.minibatches import (
     map_over_blocks,
     mean_over_blocks,
 )
-from myriad.agents.policies import CategoricalPolicy, GaussianPolicy
+from myriad.agents.policies import CategoricalPolicy, GaussianPolicy, TanhGaussianPolicy
 from myriad.agents.ppo import PPO, PPOBatch, gae
 from myriad.agents.trajectory import Trajectory
 from myriad.counters import Counter
@@ -270,6 +271,41 @@ def test_gaussian_draws_span_the_box_and_are_clipped_to_it():
     np.testing.assert_allclose(scaled.action(jnp.array([[0.5, 3.0]]))[0], [3, 30])
 
 
+def test_squashed_draws_have_the_density_of_the_change_of_variables_and_stay_in_the_box():
+    bounds = np.array([-2.0, 0.0, -np.inf]), np.array([2.0, 10.0, np.inf])
+    policy = TanhGaussianPolicy(Box(*bounds, (3,)), first_log_std=-0.5, action_scale=4.0)
+    row = np.float32([0.4, -0.3, 2.0, 0.3, -0.2, 0.1])
+    outputs = jnp.tile(row, (20_000, 1))
+    choice = policy.sample(KEYS, outputs, policy.initial_log_std())
+    action = np.asarray(policy.action(choice), np.float64)
+    assert (abs(action[:, 0]) < 2).all()
+    assert ((action[:, 1] > 0) & (action[:, 1] < 10)).all()
+    # The density of actions in units in which -1 to 1 spans the box.
+    unit = np.stack([action[:, 0] / 2, action[:, 1] / 5 - 1, action[:, 2] / 4], axis=1)
+    unsquashed = np.stack([*np.arctanh(unit[:, :2].T), unit[:, 2]], axis=1)
+    mean, std = row[:3].astype(np.float64), np.exp(np.float64(row[3:]) - 0.5)
+    expected = stats.norm(mean, std).logpdf(unsquashed).sum(1)
+    expected -= np.log(1 - unit[:, :2] ** 2).sum(1)
+    log_prob, entropy = policy.log_prob_and_entropy(outputs, jnp.zeros(0), choice)
+    np.testing.assert_allclose(log_prob, expected, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(entropy[0], -expected.mean(), atol=5 * expected.std() / 20_000**0.5)
+    middle = policy.action(policy.mode(outputs))[0]
+    np.testing.assert_allclose(middle, [2 * np.tanh(0.4), 5 + 5 * np.tanh(-0.3), 8], rtol=1e-6)
+
+
+def test_squashed_draws_far_beyond_the_bounds_have_a_density_and_a_gradient():
+    policy = TanhGaussianPolicy(Box(-1.0, 1.0, (1,)))
+    choice = jnp.float32([[-50], [0], [50]])
+
+    def total(outputs):
+        return sum(each.sum() for each in policy.log_prob_and_entropy(outputs, None, choice))
+
+    for far in ([0.0, 100.0], [40.0, -100.0]):
+        found = jax.value_and_grad(total)(jnp.tile(jnp.float32(far), (3, 1)))
+        assert all(jnp.isfinite(each).all() for each in found)
+    np.testing.assert_array_equal(policy.action(choice), [[-1], [0], [1]])
+
+
 @dataclasses.dataclass(frozen=True)
 class FarAway:
     """The best action is 50, and nothing says so but the reward."""
@@ -302,16 +338,18 @@ def test_an_unbounded_action_far_from_zero_is_found_with_its_scale():
 
 
 @pytest.mark.parametrize(
-    ("env", "field"),
+    ("env", "field", "value"),
     [
-        ("cartpole-control", "first_log_std"),
-        ("cartpole-control", "action_scale"),
-        ("pendulum-control", "action_scale"),
+        ("cartpole-control", "first_log_std", 3.0),
+        ("cartpole-control", "action_scale", 3.0),
+        ("cartpole-control", "squash_actions", True),
+        ("pendulum-control", "action_scale", 3.0),
     ],
 )
-def test_a_scale_of_actions_that_have_none_is_refused(env, field):
-    with pytest.raises(InvalidArgumentError, match=f"^{field} must be .* no effect, but got 3"):
-        make_learner("ppo", make_env(env), **{field: 3.0})
+def test_a_choice_of_draws_that_has_no_effect_is_refused(env, field, value):
+    message = f"^{field} must be .* no effect, but got {value}"
+    with pytest.raises(InvalidArgumentError, match=message):
+        make_learner("ppo", make_env(env), **{field: value})
 
 
 @pytest.mark.slow
@@ -328,8 +366,11 @@ def test_the_actions_of_a_box_of_integers_are_integers_that_it_accepts():
 
 
 @pytest.mark.slow
-def test_the_first_gradient_step_sees_the_policy_that_acted():
-    learning = loop(num_epochs=1, num_minibatches=1)
+@pytest.mark.parametrize(
+    ("env", "options"), [("cartpole", {}), ("pendulum", {"squash_actions": True})]
+)
+def test_the_first_gradient_step_sees_the_policy_that_acted(env, options):
+    learning = loop(env, num_epochs=1, num_minibatches=1, **options)
     run = jax.jit(learning.run)
     # The first update is another case: before it there are no moments to act under.
     state, _ = run(jax.jit(learning.init)(make_key(0)), jnp.int32(1), BEGIN)
@@ -359,3 +400,10 @@ def test_an_update_takes_no_more_steps_once_the_policy_is_far():
     assert of_held.metric_sums["approx_kl"] > 0
     # The first minibatch finds the policy that acted. The step on it leads too far already.
     assert after(1e-5)[0] == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("squash_actions", [False, True])
+def test_a_default_training_swings_the_pendulum_up(squash_actions, tmp_path):
+    config = create_config("pendulum", "ppo", **{"agent.squash_actions": squash_actions})
+    assert train_and_evaluate(config, tmp_path).final_returns[0] > -250
