@@ -26,8 +26,10 @@ from perfgate.history.checks import (
 )
 
 MeasuredRow = dict[str, str]
+PUBLISHED = "published"  # the folder of results that are committed
 _NEEDED = {"suite", "library", "env", "num_envs", "steps_per_s", "status", "commit", "timestamp"}
 _OPTIONAL = ("library_version", "steps_per_s_low", "steps_per_s_high", "compile_s", "reason")
+_NO_AGENT = "random"  # of a row that names no agent
 _MOST_ENVS = 10**15
 _SLOWEST = 1e-30  # steps/s: a chart's logarithm needs more than 0
 _SHORTEST_S = 1e-12
@@ -56,6 +58,7 @@ class LibrarySamples:
     recorded: bool
     status: str
     reason: str
+    device: str
     hardware: str
     jax_version: str
     rates: Sequence[float | None]
@@ -116,10 +119,14 @@ class Measurements:
         return of_runs | {row["library"] for row in self.rows}
 
 
+NOTHING = Measurements((), (), (), ())
+
+
 def read_measurements(folders: Sequence[Path]) -> Measurements:
     """Return what the folders hold. Missing folders are left out.
 
-    A damaged file is left out whole, and named in `unreadable`.
+    A damaged file is left out whole, and named in `unreadable`. So is a published file that was
+    measured on uncommitted changes, because nobody can repeat it.
     """
     rows: list[MeasuredRow] = []
     tables: list[OtherTable] = []
@@ -133,13 +140,19 @@ def read_measurements(folders: Sequence[Path]) -> Measurements:
         try:
             if path.suffix == ".csv":
                 headers, found = _read_csv(path)
+                commits = [row.get("commit", "") for row in found]
+                if path.parent.name == PUBLISHED and any(map(_is_dirty, commits)):
+                    raise ValueError(f"{path} was measured on uncommitted changes")  # noqa: TRY301
                 if set(headers) >= _NEEDED:
                     rows += [_measured(row) for row in found]
                 elif headers:
                     cells = [[row[name] for name in headers] for row in found]
                     tables.append(OtherTable(path.stem, headers, cells))
             elif path.stem.endswith("_samples"):
-                runs.append(_read_run(path))
+                run = _read_run(path)
+                if path.parent.name == PUBLISHED and _is_dirty(run.commit):
+                    raise ValueError(f"{path} was measured on uncommitted changes")  # noqa: TRY301
+                runs.append(run)
             else:
                 read_json(path)
         except (*DAMAGE, csv.Error):
@@ -172,13 +185,17 @@ def _read_csv(path: Path) -> tuple[list[str], list[MeasuredRow]]:
     return list(reader.fieldnames or ()), rows
 
 
+def _is_dirty(commit: str) -> bool:
+    return commit.endswith("-dirty")
+
+
 def _is_whole(row: MeasuredRow) -> bool:
     return None not in row.values() and None not in row
 
 
 def _measured(row: MeasuredRow) -> MeasuredRow:
     """Return a row that has every column, and whose numbers are numbers."""
-    row = dict.fromkeys(_OPTIONAL, "") | row
+    row = dict.fromkeys(_OPTIONAL, "") | {"agent": _NO_AGENT} | row
     if row["num_envs"]:  # a column that doesn't apply is empty
         integer(int(row["num_envs"]), 1, _MOST_ENVS)
     hardware(row)
@@ -245,12 +262,13 @@ def _samples(outcome: dict[str, Any]) -> LibrarySamples:
         library=text(case["side"]),
         library_version=text(hello.get("library_version", "")),
         env=text(workload["env"]),
-        agent=text(workload.get("agent") or "random"),
+        agent=text(workload.get("agent") or _NO_AGENT),
         workload=text(workload["name"]),
         num_envs=num_envs,
         recorded=bool(case.get("record")),
         status=text(outcome["status"]),
         reason=text(outcome.get("reason", "")),
+        device=text(hello.get("hardware", {}).get("device_kind", "")) or "cpu",
         hardware=text(hardware(hello.get("hardware", {}))),
         jax_version=text(hello.get("versions", {}).get("jax", "")),
         rates=[seconds and steps / number(seconds, _SHORTEST_S) for seconds in outcome["seconds"]],

@@ -27,6 +27,7 @@ class Library:
         note: what a reader must know of its figures.
         variant_of: the library that it is under other options, if it is one.
         is_limit: whether it stands for what the machine itself can do, and is no library.
+        package: what a reader installs, of which this is one way to call it.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Library:
     note: str = ""
     variant_of: str = ""
     is_limit: bool = False
+    package: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Project:
         suite: the folder of benchmarks.
         suite_file: the file that declares workloads and libraries, "" where there is none.
         commit_url: the address to which a commit is added, "" where the configuration has none.
+        code: the folder of the code that is measured.
     """
 
     title: str
@@ -56,6 +59,7 @@ class Project:
     suite: str = "benchmarks"
     suite_file: str = ""
     commit_url: str = ""
+    code: str = "."
 
     def is_ours(self, name: str) -> bool:
         """Tell whether a library is ours, under any options."""
@@ -96,7 +100,9 @@ def read_project(root: Path, measured: Iterable[str]) -> Project:
     exists = (root / suite_file).is_file()
     address = _commit_url(asv.settings) if asv else ""
     declaration = suite_file.as_posix() if exists else ""
-    return Project(title, ours, libraries, suite.as_posix(), declaration, address)
+    package = ours.replace("-", "_")
+    code = package if package and (root / package).is_dir() else "."
+    return Project(title, ours, libraries, suite.as_posix(), declaration, address, code)
 
 
 def _commit_url(settings: Mapping[str, Any]) -> str:
@@ -142,5 +148,6 @@ def _libraries(
         note = table.get("note", "")
         label = table.get("label", name)
         is_limit = bool(table.get("limit", False))
-        found[name] = Library(name, label, look, note, table.get("runs", ""), is_limit)
+        package = table.get("package", name)
+        found[name] = Library(name, label, look, note, table.get("runs", ""), is_limit, package)
     return found

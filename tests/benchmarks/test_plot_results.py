@@ -1,5 +1,6 @@
 import csv
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,11 +38,11 @@ def row(suite, day=2, **columns):
     return {name: str(value) for name, value in made.items()}
 
 
-def rate(middle, name="steps_per_s"):
+def rate(middle, name="steps_per_s") -> dict[str, Any]:
     return {name: middle, f"{name}_low": 0.9 * middle, f"{name}_high": 1.1 * middle, "samples": 11}
 
 
-def ratio(middle, low=None):
+def ratio(middle: float, low: float | None = None) -> dict[str, Any]:
     return {"ratio": middle, "ratio_low": low or 0.9 * middle, "ratio_high": 1.1 * middle}
 
 

@@ -92,7 +92,7 @@ def _levels(history: BenchmarkHistory) -> list[dict[str, Any]]:
             "change": changes.get(id(segment.points[0])),
             "marker": _marker(history.stretches[:place], stretch)
             if segment is stretch.segments[0]
-            else "",
+            else "",  # where several processors took turns, one of them has the change
         }
         for place, stretch in enumerate(history.stretches)
         for segment in stretch.segments
@@ -103,7 +103,7 @@ def _levels(history: BenchmarkHistory) -> list[dict[str, Any]]:
 def _marker(earlier: Sequence[Stretch], stretch: Stretch) -> str:
     """Say what is new about the stretch's setup."""
     if not earlier:
-        return ""
+        return "first"
     before = next(
         (old.setup for old in reversed(earlier) if old.setup.machine == stretch.setup.machine), None
     )
@@ -151,7 +151,7 @@ def _state(history: BenchmarkHistory | None) -> str:
         return f"history {formatting.NOT_MEASURED}"
     slowdowns = history.open or history.cut_off
     if not slowdowns:
-        return "no slowdown"
+        return "no slowdown" if history.can_tell else "too few commits to tell"
     worst = max(slowdowns, key=lambda change: change.ratio.middle)
     size = formatting.percent(worst.ratio.middle)
     since = f"{size} {worst.word} since {formatting.day(worst.point.date_s)}"

@@ -23,14 +23,25 @@ def answer(site: Site) -> dict[str, Any]:
         kind = "quiet"
         nothing = f"The history of {branch} over its commits: {NOT_MEASURED}."
         sentence = " ".join([nothing, *site.archive.left_out])
+    elif site.commits_behind:
+        kind = "quiet"
+        sentence = (
+            f"The newest measured commit is {site.commits_behind} commits behind {branch}, "
+            f"so nothing is said about {branch} as it is now."
+        )
     elif slower:
         kind = "bad"
         count = len({change.benchmark.name for change in slower})
         verb = "is" if count == 1 else "are"
         sentence = f"{counted(count, 'benchmark')} {verb} slower on {branch} than before."
-    else:
+    elif told := sum(history.can_tell for history in site.histories):
         kind = "good"
-        sentence = f"No benchmark is slower on {branch} than before."
+        sentence = f"No slowdown on {branch} in {counted(told, 'benchmark')}."
+        if few := len(site.histories) - told:
+            sentence += f" {counted(few, 'benchmark')} had too few commits to tell."
+    else:
+        kind = "quiet"
+        sentence = f"Too few commits of {branch} were measured to tell whether it is slower."
     measured, machine = _last_measurement(site)
     return {
         "kind": kind,

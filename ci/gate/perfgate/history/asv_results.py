@@ -40,6 +40,11 @@ class Setup:
     benchmark_version: str
     machine_name: str = ""
 
+    @property
+    def series(self) -> tuple[str, str, str]:
+        """What is the same for all processors of a hosted machine."""
+        return self.machine_name or self.machine, self.versions, self.benchmark_version
+
 
 @dataclass(frozen=True, slots=True)
 class Point:

@@ -92,6 +92,12 @@ class BenchmarkHistory:
     cut_off: Sequence[LevelChange]
 
     @property
+    def can_tell(self) -> bool:
+        """Whether as many commits as make a level were measured as the newest one was."""
+        newest = self.points[-1].setup
+        return sum(point.setup.series == newest.series for point in self.points) >= MIN_SEGMENT
+
+    @property
     def scatter(self) -> float:
         """Noise of a measurement as a share of its level: a robust standard deviation."""
         levels = [
@@ -105,9 +111,7 @@ def history_of(benchmark: RecordedBenchmark, points: Sequence[Point]) -> Benchma
     """Find the levels of one benchmark, whose `points` are in the order of the commits."""
     series: dict[tuple[str, ...], list[Point]] = {}
     for point in points:
-        setup = point.setup
-        key = (setup.machine_name, setup.versions, setup.benchmark_version)
-        series.setdefault(key, []).append(point)
+        series.setdefault(point.setup.series, []).append(point)
     by_level = [_levels(those) for those in series.values()]
     segments: dict[Setup, list[Segment]] = {}
     for level in itertools.chain.from_iterable(by_level):
