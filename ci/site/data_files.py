@@ -20,7 +20,7 @@ from perfgate.history.levels import BenchmarkHistory
 
 def data_files(site: Site) -> dict[str, str]:
     """Return the data files by path: scripts, and a CSV file of each benchmark's measurements."""
-    scripts = {f"scaling/{slug(env)}": _scaling(site, env) for env in site.envs}
+    scripts: dict[str, Any] = {f"scaling/{slug(env)}": _scaling(site, env) for env in site.envs}
     commits = site.archive.commits
     if not commits:
         return _written(scripts)

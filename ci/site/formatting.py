@@ -114,12 +114,13 @@ def kind_of_rate(agent: str) -> str:
     network = re.fullmatch(r"mlp-(\d+)-(\d+)", agent)
     if network is None:
         return f"whole training by {agent}"
-    return "policy network " + " \N{MULTIPLICATION SIGN} ".join(f"{int(n):,}" for n in network.groups())
+    first, second = (f"{int(width):,}" for width in network.groups())
+    return f"policy network {first} \N{MULTIPLICATION SIGN} {second}"
 
 
 def breakable(name: str) -> Markup:
     """Let a long name break after its separators."""
-    return Markup(re.sub(r"([._/(,:-])(?=\w)", r"\1<wbr>", str(escape(name))))  # noqa: S704
+    return Markup(re.sub(r"(?<=[._/,:-])(?=\w)|(?=\()", "<wbr>", str(escape(name))))  # noqa: S704
 
 
 def short_commit(commit: str) -> str:

@@ -33,7 +33,6 @@ _NO_AGENT = "random"  # of a row that names no agent
 _MOST_ENVS = 10**15
 _SLOWEST = 1e-30  # steps/s: a chart's logarithm needs more than 0
 _SHORTEST_S = 1e-12
-_PREPARED = ("num_steps", "compile_s", "argument_bytes", "temp_bytes")
 
 
 @dataclass(frozen=True)
@@ -62,8 +61,7 @@ class LibrarySamples:
     hardware: str
     jax_version: str
     rates: Sequence[float | None]
-    prepared: dict[str, Any]
-    stats: dict[str, Any]
+    compile_s: float
 
 
 @dataclass(frozen=True)
@@ -140,9 +138,7 @@ def read_measurements(folders: Sequence[Path]) -> Measurements:
         try:
             if path.suffix == ".csv":
                 headers, found = _read_csv(path)
-                commits = [row.get("commit", "") for row in found]
-                if path.parent.name == PUBLISHED and any(map(_is_dirty, commits)):
-                    raise ValueError(f"{path} was measured on uncommitted changes")  # noqa: TRY301
+                _require_committed(path, *(row.get("commit", "") for row in found))
                 if set(headers) >= _NEEDED:
                     rows += [_measured(row) for row in found]
                 elif headers:
@@ -150,8 +146,7 @@ def read_measurements(folders: Sequence[Path]) -> Measurements:
                     tables.append(OtherTable(path.stem, headers, cells))
             elif path.stem.endswith("_samples"):
                 run = _read_run(path)
-                if path.parent.name == PUBLISHED and _is_dirty(run.commit):
-                    raise ValueError(f"{path} was measured on uncommitted changes")  # noqa: TRY301
+                _require_committed(path, run.commit)
                 runs.append(run)
             else:
                 read_json(path)
@@ -185,8 +180,9 @@ def _read_csv(path: Path) -> tuple[list[str], list[MeasuredRow]]:
     return list(reader.fieldnames or ()), rows
 
 
-def _is_dirty(commit: str) -> bool:
-    return commit.endswith("-dirty")
+def _require_committed(path: Path, *commits: str) -> None:
+    if path.parent.name == PUBLISHED and any(each.endswith("-dirty") for each in commits):
+        raise ValueError(f"{path} was measured on uncommitted changes")
 
 
 def _is_whole(row: MeasuredRow) -> bool:
@@ -251,13 +247,9 @@ def _samples(outcome: dict[str, Any]) -> LibrarySamples:
     case = outcome["case"] if "case" in outcome else outcome["contender"]
     hello = table(outcome["hello"])
     prepared = table(outcome["prepared"])
-    stats = table(outcome.get("stats", {}))
-    for found in (*map(prepared.get, _PREPARED), stats.get("peak_bytes")):
-        if found is not None:
-            number(found, 0)
     workload = case["workload"]
     num_envs = integer(workload["num_envs"], 1, _MOST_ENVS)
-    steps = num_envs * prepared.get("num_steps", 0)
+    steps = num_envs * number(prepared.get("num_steps", 0), 0)
     return LibrarySamples(
         library=text(case["side"]),
         library_version=text(hello.get("library_version", "")),
@@ -272,6 +264,5 @@ def _samples(outcome: dict[str, Any]) -> LibrarySamples:
         hardware=text(hardware(hello.get("hardware", {}))),
         jax_version=text(hello.get("versions", {}).get("jax", "")),
         rates=[seconds and steps / number(seconds, _SHORTEST_S) for seconds in outcome["seconds"]],
-        prepared=prepared,
-        stats=stats,
+        compile_s=number(prepared.get("compile_s") or 0.0, 0),
     )

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from ci.site.annotations import (
     NAME,
@@ -22,11 +21,8 @@ from ci.site.formatting import hardware, natural, slugs
 from ci.site.measurements import (
     NOTHING,
     PUBLISHED,
-    LibrarySamples,
     MeasuredRow,
     Measurements,
-    SuiteRun,
-    measured_at,
     read_measurements,
 )
 from ci.site.parts import FailedPart, read_failed_parts
@@ -38,7 +34,6 @@ from perfgate.errors import UsageError
 from perfgate.history.asv_results import (
     CONFIG,
     Archive,
-    RecordedBenchmark,
     read_archive,
     results_dir,
 )
@@ -48,23 +43,6 @@ from perfgate.source.git import git
 # the suites whose rows measure one program at many sizes
 _SCALING_SUITES = {"throughput", "comparison"}
 _MOST_BEHIND = 20  # commits since the newest measured one; with more, nothing is said about now
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A benchmark that has a page.
-
-    Attributes:
-        benchmark: its name, unit and source.
-        slug: the file name of its page.
-        history: asv's results on main, None if there are none.
-        measured: what the suites' own runs measured of its workload, the newest first.
-    """
-
-    benchmark: RecordedBenchmark
-    slug: str
-    history: BenchmarkHistory | None
-    measured: Sequence[tuple[SuiteRun, LibrarySamples]]
 
 
 @dataclass(frozen=True)
@@ -80,7 +58,7 @@ class Site:
     measurements: Measurements
     own: Measurements
     archive: Archive
-    entries: Sequence[Entry]
+    histories: Sequence[BenchmarkHistory]
     project: Project
     accepted: Sequence[Accepted] = ()
     annotations: Sequence[Annotation] = ()
@@ -120,11 +98,6 @@ class Site:
         """The ratios of each run, the table with the most libraries first."""
         return ratio_tables(self.measurements.runs, self.project)
 
-    @cached_property
-    def histories(self) -> list[BenchmarkHistory]:
-        """The histories of the benchmarks that have one."""
-        return [entry.history for entry in self.entries if entry.history]
-
     @property
     def changes(self) -> list[LevelChange]:
         """Every change of level, the largest first."""
@@ -143,7 +116,7 @@ class Site:
     @cached_property
     def slugs(self) -> dict[str, str]:
         """The file name of each benchmark's page."""
-        return {entry.benchmark.name: entry.slug for entry in self.entries}
+        return slugs(history.benchmark.name for history in self.histories)
 
     @cached_property
     def places(self) -> dict[str, int]:
@@ -209,7 +182,7 @@ def read_site(results: Path, built: datetime, accepted: Path, repository: Path) 
         measurements=measurements,
         own=own,
         archive=archive,
-        entries=_entries(archive, measurements.runs),
+        histories=sorted(histories(archive), key=lambda each: natural(each.benchmark.name)),
         project=project,
         accepted=read_accepted(accepted),
         annotations=read_annotations(results / PUBLISHED / NAME),
@@ -234,28 +207,3 @@ def _ages(rows: Sequence[MeasuredRow], repository: Path, code: str) -> dict[str,
                 git("rev-list", "--count", "--end-of-options", since, "--", code, cwd=repository)
             )
     return found
-
-
-def _entries(archive: Archive, runs: Sequence[SuiteRun]) -> list[Entry]:
-    measured: dict[tuple[str, str], list[tuple[SuiteRun, LibrarySamples]]] = {}
-    for run in sorted(runs, key=measured_at, reverse=True):
-        for samples in (each for alternation in run.alternations for each in alternation):
-            if samples.status == "ok":
-                measured.setdefault((run.suite, samples.workload), []).append((run, samples))
-    found: list[tuple[RecordedBenchmark, BenchmarkHistory | None, Any]] = []
-    for history in histories(archive):
-        benchmark = history.benchmark
-        suite = benchmark.function.split(".")[0]
-        workloads = [(suite, parameter) for parameter in benchmark.parameters]
-        samples = [pair for workload in workloads for pair in measured.pop(workload, [])]
-        found.append((benchmark, history, samples))
-    # What is left has no history on main.
-    for (suite, workload), samples in measured.items():
-        benchmark = RecordedBenchmark(f"{suite}.{workload}", suite, (workload,), "seconds", "")
-        found.append((benchmark, None, samples))
-    found.sort(key=lambda each: natural(each[0].name))
-    names = slugs(benchmark.name for benchmark, _, _ in found)
-    return [
-        Entry(benchmark, names[benchmark.name], history, samples)
-        for benchmark, history, samples in found
-    ]

@@ -48,7 +48,6 @@ class Project:
         ours: the library that every ratio compares with the others, "" where nothing says which.
         libraries: the declared libraries and those of the results, ours first.
         suite: the folder of benchmarks.
-        suite_file: the file that declares workloads and libraries, "" where there is none.
         commit_url: the address to which a commit is added, "" where the configuration has none.
         code: the folder of the code that is measured.
     """
@@ -57,13 +56,8 @@ class Project:
     ours: str = ""
     libraries: Mapping[str, Library] = field(default_factory=dict)
     suite: str = "benchmarks"
-    suite_file: str = ""
     commit_url: str = ""
     code: str = "."
-
-    def is_ours(self, name: str) -> bool:
-        """Tell whether a library is ours, under any options."""
-        return bool(name) and self.ours in {name, self.libraries[name].variant_of}
 
     def variants_of(self, name: str) -> list[str]:
         """Return the libraries that are `name` under other options."""
@@ -88,7 +82,6 @@ def read_project(root: Path, measured: Iterable[str]) -> Project:
     pyproject = tables.get("project", {})
     name = (asv.project if asv else "") or pyproject.get("name", "") or root.resolve().name
     suite = asv.benchmark_dir if asv else Path("benchmarks")
-    suite_file = suite / "suite.toml"
     declared = _declared(root / suite / "libraries.toml")
     ours = next((each for each, table in declared.items() if table.get("ours")), "")
     if not ours:
@@ -97,12 +90,10 @@ def read_project(root: Path, measured: Iterable[str]) -> Project:
         ours = alike.get(name.lower().replace("_", "-"), "")
     libraries = _libraries(declared, ours, measured)
     title = libraries[ours].label if ours in declared else name
-    exists = (root / suite_file).is_file()
     address = _commit_url(asv.settings) if asv else ""
-    declaration = suite_file.as_posix() if exists else ""
     package = ours.replace("-", "_")
     code = package if package and (root / package).is_dir() else "."
-    return Project(title, ours, libraries, suite.as_posix(), declaration, address, code)
+    return Project(title, ours, libraries, suite.as_posix(), address, code)
 
 
 def _commit_url(settings: Mapping[str, Any]) -> str:

@@ -120,24 +120,14 @@ class RatioTable:
         return kind_of_rate(self.agent)
 
     @property
-    def compile_s(self) -> list[float]:
-        """The least and the most that we compile, at any size."""
-        seconds = [samples.prepared.get("compile_s") or 0.0 for samples in self.ours]
-        return [min(seconds), max(seconds)]
-
-    @property
     def sooner(self) -> list[str]:
-        """The libraries that compile less than we do at every size, or nothing."""
-        return [
-            row.peer.label
+        """The packages that compile less than we do at every size, or nothing."""
+        found = {
+            row.peer.package
             for row in self.rows
-            if all(
-                (line.peer.prepared.get("compile_s") or 0.0)
-                < (line.ours.prepared.get("compile_s") or 0.0)
-                for line in row.cells
-                if line
-            )
-        ]
+            if all(line.peer.compile_s < line.ours.compile_s for line in row.cells if line)
+        }
+        return sorted(found)
 
     @property
     def anchor(self) -> str:
@@ -216,7 +206,7 @@ def headline(table: RatioTable | None, title: str) -> str:
     count = len({row.peer.package for row in table.rows})
     fastest = f"the fastest of {count} other libraries" if count > 1 else table.rows[0].peer.label
     where = f"{table.env}, {table.kind}, {table.ours[0].device.upper()}"
-    sentence = f"{title} makes {many} times the steps per second of {fastest}: {where}."
+    sentence = f"{title} is {many} times as fast as {fastest}: {where}."
     # A ratio whose interval holds 1 is no difference.
     if all(line.is_clear for line in strongest):
         return sentence

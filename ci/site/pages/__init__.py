@@ -11,7 +11,7 @@ import jinja2
 
 from ci.site import formatting
 from ci.site.measurements import when
-from ci.site.model import Entry, Site
+from ci.site.model import Site
 from ci.site.pages.benchmark import benchmark_page, listed
 from ci.site.pages.changes import answer, changes_page
 from ci.site.pages.gains import device_tables, settings_tables
@@ -62,7 +62,7 @@ def render_pages(
         "own.html": {"charts": scaling_charts(own), "tables": own.ratio_tables}
         | {"settings": settings_tables(own.measurements.runs)}
         | {"devices": device_tables(own.measurements.runs)},
-        "benchmarks.html": {"entries": [listed(entry, site) for entry in site.entries]},
+        "benchmarks.html": {"entries": [listed(each, site) for each in site.histories]},
         "changes.html": changes_page(site),
         "compare.html": {},
         "noise.html": _noise(site),
@@ -73,9 +73,9 @@ def render_pages(
         "scaling.html": contexts["scaling.html"]["charts"] or plots,
         "comparison.html": site.measurements.rows or site.measurements.runs or site.studies,
         "own.html": site.own.rows or site.own.runs,
-        "benchmarks.html": site.entries,
-        "changes.html": site.archive.commits or site.accepted or site.annotations,
-        "compare.html": site.archive.commits,
+        "benchmarks.html": site.histories,
+        "changes.html": site.histories or site.accepted or site.annotations,
+        "compare.html": site.histories,
         "noise.html": contexts["noise.html"]["tables"] or site.histories,
         "data.html": sizes or site.unreadable,
     }
@@ -83,13 +83,9 @@ def render_pages(
     for file, _ in PAGES:
         yield file, environment.get_template(file).render(contexts[file], root="", current=file)
     template = environment.get_template("benchmark.html")
-    by_parameters: dict[tuple[str, ...], list[Entry]] = {}
-    for entry in site.entries:
-        by_parameters.setdefault(entry.benchmark.parameters, []).append(entry)
-    for entry in site.entries:
-        context = benchmark_page(entry, by_parameters[entry.benchmark.parameters], site)
-        text = template.render(context, root="../", current="benchmarks.html")
-        yield f"b/{entry.slug}.html", text
+    for history in site.histories:
+        text = template.render(benchmark_page(history, site), root="../", current="benchmarks.html")
+        yield f"b/{site.slugs[history.benchmark.name]}.html", text
 
 
 def _environment(site: Site) -> jinja2.Environment:
@@ -158,17 +154,10 @@ def _first(site: Site) -> dict[str, Any]:
 def _comparison(site: Site) -> dict[str, Any]:
     lost = [row for row in site.measurements.rows if row["status"] != "ok"]
     columns = ("library", "env", "num_envs", "status", "reason")
-    workloads = {
-        workload: entry.slug
-        for entry in site.entries
-        if entry.measured
-        for workload in entry.benchmark.parameters
-    }
     return {
         "tables": site.ratio_tables,
         # several runs may say the same of a library
         "absent": list({tuple(row[name] for name in columns): row for row in lost}.values()),
-        "workload_slugs": workloads,
         "settings": settings_tables(site.measurements.runs),
         "studies": site.studies,
     }

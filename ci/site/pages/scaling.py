@@ -54,11 +54,6 @@ class ScalingChart:
         return [line for line in self.lines if not line[0].variant_of]
 
     @property
-    def has_limit(self) -> bool:
-        """Whether the machine's own limit was measured."""
-        return any(library.is_limit for library, _ in self.lines)
-
-    @property
     def has_memory(self) -> bool:
         """Whether the memory of a process was measured."""
         return any(row and row.get("peak_bytes") for _, rows in self.drawn for row in rows)
@@ -129,4 +124,3 @@ def scaling_page(site: Site, plots: Sequence[str]) -> dict[str, Any]:
         "has_gpu": not machines.isdisjoint({"gpu", "cuda", "rocm"}),
         "plots": plots,
     }
-
