@@ -7,7 +7,7 @@ DOCS ?= build/docs
 VENV_PYTHON := .venv/bin/python
 RUN := $(VENV_PYTHON) -m
 
-.PHONY: help bench bench-full test test-long check gate site docs lint format prng-report lock clean FORCE
+.PHONY: help bench bench-full test test-long check gate site docs lint format prng-report lock dist clean FORCE
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -25,6 +25,7 @@ help:
 	@echo 'make format       format the code'
 	@echo 'make prng-report  run the full battery of randomness tests (hours; needs dieharder)'
 	@echo 'make lock         lock new dependencies in constraints.txt (ARGS=--upgrade renews all)'
+	@echo 'make dist         build the package in dist/, as a release publishes it'
 	@echo 'make clean        remove what was installed and cached in this folder; results stay'
 	@echo 'ARGS="..." is passed on: make test ARGS="-k timing", make bench ARGS="--num-envs 1000"'
 
@@ -73,6 +74,9 @@ lock: $(VENV_PYTHON)
 	@$(RUN) uv pip compile pyproject.toml ci/gate/pyproject.toml --quiet --universal --python-version 3.11 --fork-strategy fewest \
 	  --generate-hashes --no-header --extra bench --extra tune --extra video --extra docs --extra dev \
 	  --output-file constraints.txt $(ARGS)
+
+dist: $(VENV_PYTHON)
+	@$(RUN) uv build --out-dir dist $(ARGS)
 
 clean:
 	rm -rf .venv .asv .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist docs/api

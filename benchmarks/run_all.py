@@ -3,21 +3,23 @@
     python benchmarks/run_all.py              the quick tier
     python benchmarks/run_all.py --full       every size, within 40 minutes on 2 cores
     python benchmarks/run_all.py --only memory --only compile
+    python benchmarks/run_all.py --published  the figures of results/published, in hours
 
 This leaves out the peers' trainings and all but three of the autotuner's configurations.
 comparison.py --training and autotune.py --full measure those. A workload is one command of one
 suite, in its own process with limits on memory and time. A workload that fails is recorded as
 failed, and the others go on. Workloads that were already measured at this commit, on this machine
 and with these versions are skipped, so a stopped run continues where it was. `--force` measures
-them again. Uncommitted changes are always measured.
+them again. Uncommitted changes are always measured, but never with `--published`.
 """
 
 import hashlib
 import json
 import os
+import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
@@ -27,13 +29,21 @@ from benchmarks.harness import peers
 from benchmarks.harness.libraries import SuiteError, known
 from benchmarks.harness.process import ROOT, Supervised
 from benchmarks.harness.programs import machine
-from benchmarks.harness.results import CSV_FOLDER, PLOTS_FOLDER, commit, make_folder, markdown
+from benchmarks.harness.results import (
+    CSV_FOLDER,
+    PLOTS_FOLDER,
+    commit,
+    make_folder,
+    markdown,
+    samples_beside,
+)
 from benchmarks.harness.worker import ChildError
 from benchmarks.harness.workloads import load
 from benchmarks.plots.draw import PLOTS, draw
 from benchmarks.runner import SETTINGS, Run, Script, switch, text
 
 _STATE = "run_all.json"
+_PUBLISHED = ROOT / "results" / "published"
 # Scripts by their names for --only.
 _SCRIPTS = {
     "throughput": "throughput",
@@ -43,12 +53,14 @@ _SCRIPTS = {
     "training": "training",
     "compile": "compile",
     "autotune": "autotune",
+    "learning": "learning",
+    "presets": "presets",
 }
 
 
 @dataclass(frozen=True)
 class Job:
-    """One command of one suite. Its CSV file has the same `name`."""
+    """One command of one suite. With `--published` its CSV file has the same `name`."""
 
     suite: str
     name: str
@@ -73,6 +85,24 @@ def jobs(*, full: bool) -> Iterator[Job]:
         yield Job("comparison", f"comparison_{size}", ("--num-envs", size))
 
 
+def published() -> Iterator[Job]:
+    """Yield the runs behind the figures of `results/published`, the longest last."""
+    yield Job("comparison", "comparison_cpu", ("--full",), 3_600.0)
+    for network in ("64-64", "1024-1024"):
+        flags = ("--full", "--policy", network)
+        yield Job("comparison", f"comparison_policy_{network}_cpu", flags, 3_600.0)
+    yield Job("comparison", "comparison_training_cpu", ("--training",), 3_600.0)
+    declaration = load()
+    declared = declaration.workloads["throughput"]
+    for env in dict.fromkeys(declared[target.workload].env for target in declaration.targets):
+        # An environment of an example has targets alone.
+        flags = ("--targets", "--env", env, *(() if ":" in env else ("--full",)))
+        name = env.rpartition(".")[2].partition(":")[0].removesuffix("-control").replace("-", "_")
+        yield Job("throughput", f"throughput_{name}_cpu", flags, 3_600.0)
+    yield Job("learning", "learning_cpu", (), 7_200.0)
+    yield Job("presets", "presets_cpu", ("--full",), 14_400.0)
+
+
 def _run(run: Run) -> bool:
     from myriad.errors import MyriadError
     from myriad.files import replacing
@@ -80,8 +110,17 @@ def _run(run: Run) -> bool:
     options = run.options
     for suite in options.only or ():
         known(suite, _SCRIPTS, "suite")
+    if options.published and (not commit() or commit().endswith("-dirty")):
+        raise SuiteError(
+            f"--published measures a commit alone, but the tree is {commit() or 'no repository'}: "
+            "commit or remove your changes."
+        )
+    if options.published:
+        # Not beside the old figures: the first new file would be an uncommitted change.
+        options.output /= "published"
     make_folder(options.output)
-    wanted = [job for job in jobs(full=options.full) if job.suite in (options.only or _SCRIPTS)]
+    every = published() if options.published else jobs(full=options.full)
+    wanted = [job for job in every if job.suite in (options.only or _SCRIPTS)]
     state = options.output / _STATE
     done = _read(state)  # finished workloads, also of other commits and machines
     here = _here()
@@ -90,7 +129,8 @@ def _run(run: Run) -> bool:
     left = [job for job in wanted if is_new or not _is_ok(done.get(keys[job]))]
     for number, job in enumerate(left, 1):
         print(f"{number} of {len(left)}: {job.name}", file=sys.stderr)
-        found = done[keys[job]] = _measure(job, options.output)
+        file = options.output / (f"{job.name}.csv" if options.published else "")
+        found = done[keys[job]] = _measure(job, file)
         with replacing(state) as part:
             part.write_text(json.dumps(done, indent=1), encoding="utf-8")
         if not _is_ok(found):
@@ -101,13 +141,29 @@ def _run(run: Run) -> bool:
         rows.append([job.name, found["status"], f"{found['seconds']:.0f}", found["reason"] or "-"])
     print(markdown(["workload", "status", "s", "reason"], rows))
     plots = PLOTS_FOLDER if options.output == CSV_FOLDER else options.output
+    succeeded = all(_is_ok(done[key]) for key in keys.values())
     try:
         for path in draw(options.output, plots, list(PLOTS)):
             print(path)
     except MyriadError as error:
         print(f"no plot: {error}", file=sys.stderr)
     print(f"reproduce with: {run.command}")
-    return all(_is_ok(done[key]) for key in keys.values())
+    if options.published and succeeded:
+        _publish(options.output, [job.name for job in wanted])
+    return succeeded
+
+
+def _publish(folder: Path, names: Sequence[str]) -> None:
+    """Copy files and plots to `results/published`, without the paths of this machine."""
+    for path in (folder / f"{name}.csv" for name in names):
+        shutil.copy(path, _PUBLISHED)
+        samples = samples_beside(path)
+        if samples.is_file():
+            text = samples.read_text(encoding="utf-8")
+            cleaned = text.replace(f" --output {path} --force", "")
+            (_PUBLISHED / samples.name).write_text(cleaned, encoding="utf-8")
+    for path in folder.glob("*.png"):
+        shutil.copy(path, _PUBLISHED)
 
 
 def _is_ok(found: dict[str, Any] | None) -> bool:
@@ -140,17 +196,19 @@ def _here() -> str:
     return f"{commit()} {hashlib.sha256(json.dumps(shared).encode()).hexdigest()[:12]}"
 
 
-def _measure(job: Job, folder: Path) -> dict[str, Any]:
-    """Run a workload's command and return how it ended. Its rows, if any, are in `folder`."""
+def _measure(job: Job, output: Path) -> dict[str, Any]:
+    """Run a workload's command and return how it ended. Its rows, if any, are in `output`."""
     start = time.monotonic()
     script = f"benchmarks/{_SCRIPTS[job.suite]}.py"
-    command = [sys.executable, str(ROOT / script), *job.arguments, "--output", str(folder)]
+    command = [sys.executable, str(ROOT / script), *job.arguments, "--output", str(output)]
+    command += ["--force"] if output.suffix else []
     status = "ok"
     reason = ""
     with Supervised(command) as child:
         try:
             if code := child.wait(job.timeout_s):
-                status = "failed"
+                # A target that is missed is published, too.
+                status = "ok" if code == 1 and output.suffix else "failed"
                 reason = "exit code 1: its rows say why" if code == 1 else child.last_words()
         except ChildError as error:
             status = error.status
@@ -169,6 +227,7 @@ SCRIPT = Script(
     _run,
     {
         "--full": switch("run the full tier instead of the quick one"),
+        "--published": switch("measure what results/published holds, on a committed tree"),
         "--force": switch("measure again what is already measured"),
         "--only": text(
             f"run only this suite: one of {', '.join(_SCRIPTS)} (repeatable)",
@@ -182,6 +241,7 @@ SCRIPT = Script(
             metavar="FOLDER",
         ),
     },
+    exclusive=("--full", "--published"),
 )
 main = SCRIPT.main
 

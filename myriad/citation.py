@@ -23,7 +23,7 @@ _NUMBERS = (
     "num_envs", "scan_chunk_size", "num_steps", "devices", "processes", "samples",
     "memory_total_bytes", "argument_bytes", "temp_bytes", "peak_bytes", "state_bytes",
     "sharded_bytes", "steps_per_s", "steps_per_s_low", "steps_per_s_high", "run_s", "compile_s",
-    "efficiency", "efficiency_low", "efficiency_high",
+    "ratio", "ratio_low", "ratio_high", "efficiency", "efficiency_low", "efficiency_high",
 )  # fmt: skip
 _HEADERS = (
     "suite", "library", "environment", "agent", "environments", "chunk",

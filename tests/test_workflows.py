@@ -20,7 +20,8 @@ PINNED = re.compile(r"^[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$")
 MAY_WRITE = {
     ("perf-comment.yml", "comment"): {"pull-requests"},
     ("benchmarks.yml", "store"): {"contents"},
-    ("benchmarks.yml", "deploy"): {"pages", "id-token"},
+    ("pages.yml", "deploy"): {"pages", "id-token"},
+    ("release.yml", "publish"): {"id-token"},
 }
 
 
@@ -149,6 +150,30 @@ def test_only_a_read_only_token_meets_the_code_of_a_pull_request():
             assert all(
                 set(job["permissions"].values()) == {"read"} for job in workflow["jobs"].values()
             )
+
+
+def test_no_push_cancels_the_weekly_run_and_pages_wait_for_no_measurement():
+    benchmarks, pages = (
+        load(ROOT / f".github/workflows/{name}.yml") for name in ("benchmarks", "pages")
+    )
+    *_, weekly = [each["cron"] for each in benchmarks[True]["schedule"]]
+    group = benchmarks["concurrency"]["group"]
+    assert f"github.event.schedule == '{weekly}' && 'weekly' || 'commits'" in group
+    assert pages[True]["push"] == {"branches": ["main"]}
+    assert pages[True]["workflow_run"]["workflows"] == [benchmarks["name"]]
+    assert "nightly.py pages" in str(pages["jobs"]["site"]["steps"])
+    assert not {"measure", "suites", "store"} & pages["jobs"].keys()
+
+
+def test_the_tests_run_on_the_oldest_and_the_newest_python():
+    pythons = load(ROOT / ".github/workflows/tests.yml")["jobs"]["test"]["strategy"]["matrix"][
+        "python"
+    ]
+    project = (ROOT / "pyproject.toml").read_text()
+    oldest = re.search(r'requires-python = ">=(3\.\d+)', project)
+    newest = re.findall(r"Programming Language :: Python :: (3\.\d+)", project)
+    assert oldest
+    assert pythons == [oldest[1], newest[-1]]
 
 
 def test_what_one_push_of_a_pull_request_saves_reaches_no_later_run_of_the_gate():

@@ -44,6 +44,7 @@ class Library:
         line: of its lines, as matplotlib writes it.
         label: its text in a legend; empty if that is the name.
         runs: the library behind it; empty if it is a library itself.
+        package: the library that it is one way to call; empty if that is its own name.
         ours: whether it is this package.
         trains: whether only whole trainings of it are measured.
         in_title: whether a plot's title may compare with it.
@@ -61,6 +62,7 @@ class Library:
     line: str
     label: str = ""
     runs: str = ""
+    package: str = ""
     ours: bool = False
     trains: bool = False
     in_title: bool = False

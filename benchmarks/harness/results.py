@@ -21,6 +21,7 @@ COLUMNS: tuple[str, ...] = (
     *("num_envs", "scan_chunk_size", "num_steps", "devices", "processes"),
     *("device", "device_name", "cores", "memory_total_bytes"),
     *("steps_per_s", "steps_per_s_low", "steps_per_s_high", "run_s", "samples", "compile_s"),
+    *("ratio", "ratio_low", "ratio_high"),
     *("efficiency", "efficiency_low", "efficiency_high"),
     *("argument_bytes", "temp_bytes", "peak_bytes", "state_bytes", "sharded_bytes"),
     *("status", "reason"),

@@ -6,9 +6,9 @@ suite.toml declares the sanity checks, which say how an environment's episodes m
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 
-from benchmarks.harness.interleave import Budget, OnEvent, Outcome, alternate
+from benchmarks.harness.interleave import Budget, OnEvent, Outcome, alternate, ratios
 from benchmarks.harness.libraries import env_id_of, library_of
-from benchmarks.harness.results import ResultsFile, columns_of
+from benchmarks.harness.results import ResultsFile, columns_of, spread
 from benchmarks.harness.workload import Case
 from benchmarks.harness.workloads import SanityCheck, load
 
@@ -41,7 +41,12 @@ def measure(
         check_sanity(outcome, load().sanity_check_of(outcome.case.workload))
     also_check(outcomes)
     samples = {outcome.case.label: asdict(outcome) for outcome in outcomes}
-    file.add([columns_of(outcome) for outcome in outcomes], samples)
+    ours, *others = outcomes
+    rows = [columns_of(outcome) for outcome in outcomes]
+    for row, other in zip(rows[1:], others, strict=True):
+        if pairs := other.status == "ok" and ratios(ours, other):
+            row.update(spread(pairs, "ratio") | {"samples": row["samples"]})
+    file.add(rows, samples)
     return outcomes
 
 

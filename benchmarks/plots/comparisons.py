@@ -1,5 +1,6 @@
 """The figure that compares libraries. Its title is the finding, which is computed from the rows."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,9 +71,9 @@ def _standings(axes: Any, rows: Sequence[TextRow]) -> None:
         ends = [[middle - low], [high - middle]]
         size = 9 if ours else 5
         axes.errorbar([middle], [place], xerr=ends, capsize=3, markersize=size, **look)
-        ratio = _times_ours(row, rows)
+        ratio = number(row, "ratio")
         words = short_number(middle)
-        words += "" if ratio is None else f"; ours is {short_times(ratio)} times that"
+        words += "" if math.isnan(ratio) else f"; ours is {short_times(ratio)} times that"
         words_beside(axes, words, high, place, fontweight="bold" if ours else "normal")
         if ours:
             axes.axhspan(place - 0.5, place + 0.5, color=look["color"], alpha=0.1, linewidth=0)
@@ -88,58 +89,45 @@ def _name(library: str) -> str:
     return library if library == library_of(library) else label_of(library)
 
 
-def _times_ours(row: TextRow, rows: Sequence[TextRow]) -> float | None:
-    """Return the ratio of our steps/s to the row's in the same run and size, or None."""
-    # Only of the same run, since a ratio needs two libraries that were called in turn.
-    same = ("timestamp", "num_envs", "agent")
-    ours = [
-        each
-        for each in measured(rows)
-        if each["library"] == OURS and all(each[key] == row[key] for key in same)
-    ]
-    if row["library"] == OURS or not ours:
-        return None
-    return number(ours[0], "steps_per_s") / number(row, "steps_per_s")
-
-
 def _compared(rows: Sequence[TextRow]) -> str:
     """Describe the comparison, and how a starred library differs."""
     notes = {library_of(row["library"]): row["reason"] for row in measured(rows) if row["reason"]}
     shown = (
         f"Auto-reset; median and 95% interval of {calls_of(rows)} calls. "
-        "Each library in its own process, called in turn; ratios are of the medians."
+        "Each library in its own process, called in turn; ratios are medians over the rounds."
     )
     return "\n".join([shown, *(f"* {name}: {note}" for name, note in notes.items())])
 
 
 def comparison_finding(rows: Sequence[TextRow]) -> str:
-    """Return the ratio of our steps/s to the fastest other library's. Slower cases come first."""
-    others = [
-        (row, ratio)
-        for row in measured(rows)
-        if library_of(row["library"]) != OURS and (ratio := _times_ours(row, rows)) is not None
-    ]
+    """Return the ratio of our steps/s to the fastest other library's. Slower cases come first.
+
+    Without a clear difference at every size it is no finding.
+    """
+    others = [row for row in measured(rows) if library_of(row["library"]) != OURS and row["ratio"]]
     env = measured(rows)[0]["env"]
     if not others:
         best = max(measured(rows), key=lambda row: number(row, "steps_per_s"))
         rate = short_number(number(best, "steps_per_s"))
         return f"{env}: {_name(best['library'])} reaches {rate} steps per second"
-    closest: dict[tuple[str, str], tuple[TextRow, float]] = {}
-    for row, ratio in sorted(others, key=lambda other: -other[1]):
-        closest[row["num_envs"], row["agent"]] = row, ratio  # the smallest ratio comes last
+    closest: dict[tuple[str, str], TextRow] = {}
+    for row in sorted(others, key=lambda other: -number(other, "ratio")):
+        closest[row["num_envs"], row["agent"]] = row  # the smallest ratio comes last
     slower = [
-        f"{short_times(ratio)} times {_name(row['library'])} at {environments(row['num_envs'])}"
-        for row, ratio in closest.values()
-        if ratio < 1
+        f"{short_times(number(row, 'ratio'))} times {_name(row['library'])} "
+        f"at {environments(row['num_envs'])}"
+        for row in closest.values()
+        if interval(row, "ratio")[2] < 1
     ]
-    if not slower:
-        names = {_name(row["library"]) for row, _ in closest.values()}
-        fastest = names.pop() if len(names) == 1 else "the fastest other library"
-        many = span(
-            [short_times(ratio) for ratio in sorted(ratio for _, ratio in closest.values())]
-        )
-        return f"Myriad steps {env} {many} times as fast as {fastest}"
-    return f"Myriad is slower on {env}: {', '.join(slower)}"
+    if slower:
+        return f"Myriad is slower on {env}: {', '.join(slower)}"
+    if any(interval(row, "ratio")[1] <= 1 for row in closest.values()):
+        return f"{env}: steps per second of every library"
+    names = {_name(row["library"]) for row in closest.values()}
+    fastest = names.pop() if len(names) == 1 else "the fastest other library"
+    ordered = sorted(number(row, "ratio") for row in closest.values())
+    many = span([short_times(ratio) for ratio in ordered])
+    return f"Myriad steps {env} {many} times as fast as {fastest}"
 
 
 def _name_lines(axes: Any, names: Sequence[str], fontsize: int = 8) -> None:

@@ -70,21 +70,14 @@ def throughput_scaling(rows: Sequence[TextRow]) -> Any:
 
 
 def finding(rows: Sequence[TextRow]) -> str:
-    """Return the ratio of our steps/s to a peer's, or our best rate if there is no peer."""
-    rates = {
-        # Grouped by run, since a ratio needs two libraries that were called in turn.
-        (row["library"], row["num_envs"], row["timestamp"]): number(row, "steps_per_s")
-        for row in rows
-    }
-    ours = {(size, run): rate for (library, size, run), rate in rates.items() if library == OURS}
+    """Return the ratio of our steps/s to a peer's, or our best rate if no ratio is clear."""
     for peer in PEERS:
-        times = sorted(
-            rate / rates[peer, *key] for key, rate in ours.items() if (peer, *key) in rates
-        )
-        if times:
-            many = span([short_times(ratio) for ratio in times])
+        times = sorted(interval(row, "ratio") for row in rows if row["library"] == peer)
+        if times and all(low > 1 for _, low, _ in times):
+            many = span([short_times(ratio) for ratio, _, _ in times])
             return f"Myriad steps {rows[0]['env']} {many} times as fast as {peer}"
-    return f"{rows[0]['env']}: up to {short_number(max(rates.values()))} steps per second"
+    best = max(numbers(rows, "steps_per_s"))
+    return f"{rows[0]['env']}: up to {short_number(best)} steps per second"
 
 
 def _rates_shown(rows: Sequence[TextRow]) -> str:
@@ -132,16 +125,15 @@ def scaling_efficiency(rows: Sequence[TextRow]) -> Any:
 
 
 def efficiency_finding(rows: Sequence[TextRow]) -> str:
-    """Say from which number of environments on the machine is busy."""
+    """Say which sizes are clearly slower than the fastest, if any is."""
     library = libraries_in(rows)[0]
     own = [row for row in rows if row["library"] == library]
-    best = max(numbers(own, "steps_per_s"))
-    full = next(row for row in own if number(row, "steps_per_s") >= 0.9 * best)
-    name = "Myriad" if library == OURS else label_of(library)
-    if len(own) == 1:
-        return f"{name} on {full['env']}: one size measured, {environments(full['num_envs'])}"
-    size = environments(full["num_envs"])
-    return f"{name} on {full['env']} comes within 10% of its best rate at {size}"
+    name = f"{'Myriad' if library == OURS else label_of(library)} on {own[0]['env']}"
+    _, least, _ = max(map(interval, own))
+    full = next(row for row in own if interval(row)[2] >= least)
+    if full is own[0]:
+        return f"{name}: steps per second by the number of environments"
+    return f"{name} reaches its best rate at {environments(full['num_envs'])}"
 
 
 def memory_scaling(rows: Sequence[TextRow]) -> Any:

@@ -184,10 +184,10 @@ def numbers(rows: Sequence[TextRow], column: str) -> list[float]:
     return [number(row, column) for row in rows]
 
 
-def interval(row: TextRow) -> tuple[float, float, float]:
-    """Return the steps/s and the ends of their interval; without one, they stand for them too."""
-    middle = number(row, "steps_per_s")
-    low, high = (number(row, f"steps_per_s_{end}") for end in ("low", "high"))
+def interval(row: TextRow, name: str = "steps_per_s") -> tuple[float, float, float]:
+    """Return a value and the ends of its interval; without one, the value stands for them too."""
+    middle = number(row, name)
+    low, high = (number(row, f"{name}_{end}") for end in ("low", "high"))
     return middle, middle if math.isnan(low) else low, middle if math.isnan(high) else high
 
 

@@ -153,7 +153,8 @@ def _exchange(one: Path, other: Path) -> bool:
 def _build(site: Site, results: Path, folder: Path, docs: Path | None) -> int:
     raw = folder / "data" / "raw"
     raw.mkdir(parents=True)
-    for path in (*site.measurements.files, *(study.file for study in site.studies)):
+    files = [*site.own.files, *site.measurements.files]
+    for path in (*files, *(study.file for study in site.studies)):
         shutil.copyfile(path, raw / path.name)
     _copy_studies(site, folder / "studies")
     plots = {

@@ -37,7 +37,9 @@ def scaling_svg(lines: Sequence[tuple[Style, Sequence[Mapping[str, str]]]], titl
     height = 380
     figure = Figure(figsize=(_WIDTH / _DPI, height / _DPI), dpi=_DPI)
     figure.patch.set_visible(False)
-    axes = figure.add_axes((62 / _WIDTH, 40 / height, 624 / _WIDTH, 328 / height), frameon=False)
+    axes = figure.add_axes(
+        (62 / _WIDTH, 40 / height, 624 / _WIDTH, 328 / height), frameon=False, autoscale_on=False
+    )
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))

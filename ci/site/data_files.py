@@ -10,16 +10,17 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ci.site.formatting import day, hardware, slug
+from ci.site.formatting import day, hardware, kind_of_rate, slug
 from ci.site.model import Site
 from ci.site.palette import style
+from ci.site.ratios import headline
 from perfgate.history.asv_results import RecordedCommit
 from perfgate.history.levels import BenchmarkHistory
 
 
 def data_files(site: Site) -> dict[str, str]:
     """Return the data files by path: scripts, and a CSV file of each benchmark's measurements."""
-    scripts = {f"scaling/{slug(env)}": found for env, found in _scaling(site).items()}
+    scripts: dict[str, Any] = {f"scaling/{slug(env)}": _scaling(site, env) for env in site.envs}
     commits = site.archive.commits
     if not commits:
         return _written(scripts)
@@ -27,7 +28,7 @@ def data_files(site: Site) -> dict[str, str]:
     setups: dict[tuple[str, str], int] = {}
     listed = []
     tables = {}
-    # The page of two commits loads the values of both: benchmark, setup and value.
+    # The page of two commits loads the values of both: benchmark, setup, value and its interval.
     values: dict[str, list[list[Any]]] = {commit.hash: [] for commit in commits}
     for place, history in enumerate(site.histories):
         benchmark = history.benchmark
@@ -38,7 +39,8 @@ def data_files(site: Site) -> dict[str, str]:
         for point in history.points:
             key = (point.setup.machine, point.setup.versions)
             setup = setups.setdefault(key, len(setups))
-            values[point.commit].append([place, setup, _short(point.value)])
+            measured = (point.value, point.low, point.high)
+            values[point.commit].append([place, setup, *map(_short, measured)])
     scripts["benchmarks"] = {"benchmarks": listed, "setups": list(setups)}
     scripts |= {f"c/{commit[:12]}": found for commit, found in values.items()}
     return _written(scripts) | tables
@@ -57,24 +59,35 @@ def _short(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.6g}")
 
 
-def _scaling(site: Site) -> dict[str, Any]:
-    """Return a chart's data for each environment: the look of each library, and the rows."""
-    found = {}
-    for env, rows in site.scaling_rows.items():
-        looks = []
-        for name in site.project.order(row["library"] for row in rows):
-            library = site.project.libraries[name]
-            look = library.style
-            colours = [look.light, look.dark, look.dash, look.path]
-            looks.append([name, library.label, *colours, library.variant_of])
-        lines = []
-        for row in rows:
-            device = f"{row.get('device', '')}: {hardware(row)}"
-            names = [row["library"], device, row["commit"], row["timestamp"]]
-            ends = [row[f"steps_per_s{end}"] or row["steps_per_s"] for end in ("", "_low", "_high")]
-            lines.append([*names, int(row["num_envs"]), *(_short(float(end)) for end in ends)])
-        found[env] = {"libraries": looks, "rows": lines}
-    return found
+def _scaling(site: Site, env: str) -> dict[str, Any]:
+    """Return the data of an environment's chart: kinds of rate, looks, rows, and what they say."""
+    rows = [row for (of, _), found in site.scaling_rows.items() if of == env for row in found]
+    agents = dict.fromkeys(row["agent"] for row in rows)
+    looks = []
+    for name in site.project.order(row["library"] for row in rows):
+        library = site.project.libraries[name]
+        look = library.style
+        colours = [look.light, look.dark, look.dash, look.path]
+        looks.append([name, library.label, *colours, library.variant_of])
+    lines = []
+    for row in rows:
+        device = f"{row.get('device', '')}: {hardware(row)}"
+        names = [row["library"], row["agent"], device, row["commit"], row["timestamp"]]
+        ends = [row[f"steps_per_s{end}"] or row["steps_per_s"] for end in ("", "_low", "_high")]
+        lines.append([*names, int(row["num_envs"]), *(_short(float(end)) for end in ends)])
+    said = {
+        f"{table.agent} {table.ours[0].device}: {table.hardware}": headline(
+            table, site.project.title
+        )
+        for table in reversed(site.ratio_tables)
+        if table.env == env and not table.recorded
+    }
+    return {
+        "kinds": [[agent, kind_of_rate(agent)] for agent in agents],
+        "libraries": looks,
+        "rows": lines,
+        "said": said,
+    }
 
 
 def _history(

@@ -6,8 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from markupsafe import Markup, escape
+
 NOT_MEASURED = "not measured yet"
-STALE_DAYS = 30
+OLD_DAYS = 30
+OLD_COMMITS = 50  # of the code that a figure measures
+_WIDE = 1 / 3  # an interval of more than this share of its value makes the value noisy
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _SIZE_UNITS = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 _SUFFIXES = {"": 1, "k": 1_000, "m": 1_000_000}  # of sizes in names of workloads
@@ -93,9 +97,30 @@ def day(moment: datetime | float | None) -> str:
     return moment.date().isoformat()
 
 
-def is_stale(moment: datetime | None, now: datetime) -> bool:
+def is_old(moment: datetime | None, now: datetime, num_commits: int | None = None) -> bool:
     """Tell whether a measurement is too old to describe the present, as an undated one is."""
-    return moment is None or (now - moment).days > STALE_DAYS
+    return moment is None or (now - moment).days > OLD_DAYS or (num_commits or 0) > OLD_COMMITS
+
+
+def is_noisy(middle: float, low: float | None, high: float | None) -> bool:
+    """Tell whether an interval is so wide that another run may well give another value."""
+    return low is not None and high is not None and high - low > _WIDE * middle
+
+
+def kind_of_rate(agent: str) -> str:
+    """Say what a rate is the rate of. Rates of two kinds are never compared."""
+    if agent == "random":
+        return "random actions"
+    network = re.fullmatch(r"mlp-(\d+)-(\d+)", agent)
+    if network is None:
+        return f"whole training by {agent}"
+    first, second = (f"{int(width):,}" for width in network.groups())
+    return f"policy network {first} \N{MULTIPLICATION SIGN} {second}"
+
+
+def breakable(name: str) -> Markup:
+    """Let a long name break after its separators."""
+    return Markup(re.sub(r"(?<=[._/,:-])(?=\w)|(?=\()", "<wbr>", str(escape(name))))  # noqa: S704
 
 
 def short_commit(commit: str) -> str:

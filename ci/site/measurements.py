@@ -26,12 +26,13 @@ from perfgate.history.checks import (
 )
 
 MeasuredRow = dict[str, str]
+PUBLISHED = "published"  # the folder of results that are committed
 _NEEDED = {"suite", "library", "env", "num_envs", "steps_per_s", "status", "commit", "timestamp"}
 _OPTIONAL = ("library_version", "steps_per_s_low", "steps_per_s_high", "compile_s", "reason")
+_NO_AGENT = "random"  # of a row that names no agent
 _MOST_ENVS = 10**15
 _SLOWEST = 1e-30  # steps/s: a chart's logarithm needs more than 0
 _SHORTEST_S = 1e-12
-_PREPARED = ("num_steps", "compile_s", "argument_bytes", "temp_bytes")
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,11 @@ class LibrarySamples:
     recorded: bool
     status: str
     reason: str
+    device: str
     hardware: str
     jax_version: str
     rates: Sequence[float | None]
-    prepared: dict[str, Any]
-    stats: dict[str, Any]
+    compile_s: float
 
 
 @dataclass(frozen=True)
@@ -116,10 +117,14 @@ class Measurements:
         return of_runs | {row["library"] for row in self.rows}
 
 
+NOTHING = Measurements((), (), (), ())
+
+
 def read_measurements(folders: Sequence[Path]) -> Measurements:
     """Return what the folders hold. Missing folders are left out.
 
-    A damaged file is left out whole, and named in `unreadable`.
+    A damaged file is left out whole, and named in `unreadable`. So is a published file that was
+    measured on uncommitted changes, because nobody can repeat it.
     """
     rows: list[MeasuredRow] = []
     tables: list[OtherTable] = []
@@ -133,13 +138,16 @@ def read_measurements(folders: Sequence[Path]) -> Measurements:
         try:
             if path.suffix == ".csv":
                 headers, found = _read_csv(path)
+                _require_committed(path, *(row.get("commit", "") for row in found))
                 if set(headers) >= _NEEDED:
                     rows += [_measured(row) for row in found]
                 elif headers:
                     cells = [[row[name] for name in headers] for row in found]
                     tables.append(OtherTable(path.stem, headers, cells))
             elif path.stem.endswith("_samples"):
-                runs.append(_read_run(path))
+                run = _read_run(path)
+                _require_committed(path, run.commit)
+                runs.append(run)
             else:
                 read_json(path)
         except (*DAMAGE, csv.Error):
@@ -172,13 +180,18 @@ def _read_csv(path: Path) -> tuple[list[str], list[MeasuredRow]]:
     return list(reader.fieldnames or ()), rows
 
 
+def _require_committed(path: Path, *commits: str) -> None:
+    if path.parent.name == PUBLISHED and any(each.endswith("-dirty") for each in commits):
+        raise ValueError(f"{path} was measured on uncommitted changes")
+
+
 def _is_whole(row: MeasuredRow) -> bool:
     return None not in row.values() and None not in row
 
 
 def _measured(row: MeasuredRow) -> MeasuredRow:
     """Return a row that has every column, and whose numbers are numbers."""
-    row = dict.fromkeys(_OPTIONAL, "") | row
+    row = dict.fromkeys(_OPTIONAL, "") | {"agent": _NO_AGENT} | row
     if row["num_envs"]:  # a column that doesn't apply is empty
         integer(int(row["num_envs"]), 1, _MOST_ENVS)
     hardware(row)
@@ -234,26 +247,22 @@ def _samples(outcome: dict[str, Any]) -> LibrarySamples:
     case = outcome["case"] if "case" in outcome else outcome["contender"]
     hello = table(outcome["hello"])
     prepared = table(outcome["prepared"])
-    stats = table(outcome.get("stats", {}))
-    for found in (*map(prepared.get, _PREPARED), stats.get("peak_bytes")):
-        if found is not None:
-            number(found, 0)
     workload = case["workload"]
     num_envs = integer(workload["num_envs"], 1, _MOST_ENVS)
-    steps = num_envs * prepared.get("num_steps", 0)
+    steps = num_envs * number(prepared.get("num_steps", 0), 0)
     return LibrarySamples(
         library=text(case["side"]),
         library_version=text(hello.get("library_version", "")),
         env=text(workload["env"]),
-        agent=text(workload.get("agent") or "random"),
+        agent=text(workload.get("agent") or _NO_AGENT),
         workload=text(workload["name"]),
         num_envs=num_envs,
         recorded=bool(case.get("record")),
         status=text(outcome["status"]),
         reason=text(outcome.get("reason", "")),
+        device=text(hello.get("hardware", {}).get("device_kind", "")) or "cpu",
         hardware=text(hardware(hello.get("hardware", {}))),
         jax_version=text(hello.get("versions", {}).get("jax", "")),
         rates=[seconds and steps / number(seconds, _SHORTEST_S) for seconds in outcome["seconds"]],
-        prepared=prepared,
-        stats=stats,
+        compile_s=number(prepared.get("compile_s") or 0.0, 0),
     )

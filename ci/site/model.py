@@ -3,12 +3,12 @@
 `read_site` reads a folder of results for `ci.site.pages` and `ci.site.data_files`.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from ci.site.annotations import (
     NAME,
@@ -19,11 +19,10 @@ from ci.site.annotations import (
 )
 from ci.site.formatting import hardware, natural, slugs
 from ci.site.measurements import (
-    LibrarySamples,
+    NOTHING,
+    PUBLISHED,
     MeasuredRow,
     Measurements,
-    SuiteRun,
-    measured_at,
     read_measurements,
 )
 from ci.site.parts import FailedPart, read_failed_parts
@@ -31,53 +30,55 @@ from ci.site.project import Project, read_project
 from ci.site.ratios import RatioTable, ratio_tables
 from ci.site.studies import Study, read_studies
 from perfgate.config import Accepted, read_accepted
+from perfgate.errors import UsageError
 from perfgate.history.asv_results import (
     CONFIG,
     Archive,
-    RecordedBenchmark,
     read_archive,
     results_dir,
 )
 from perfgate.history.levels import BenchmarkHistory, LevelChange, histories, worst_first
+from perfgate.source.git import git
 
 # the suites whose rows measure one program at many sizes
 _SCALING_SUITES = {"throughput", "comparison"}
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A benchmark that has a page.
-
-    Attributes:
-        benchmark: its name, unit and source.
-        slug: the file name of its page.
-        history: asv's results on main, None if there are none.
-        measured: what the suites' own runs measured of its workload, the newest first.
-    """
-
-    benchmark: RecordedBenchmark
-    slug: str
-    history: BenchmarkHistory | None
-    measured: Sequence[tuple[SuiteRun, LibrarySamples]]
+_MOST_BEHIND = 20  # commits since the newest measured one; with more, nothing is said about now
 
 
 @dataclass(frozen=True)
 class Site:
     """Everything that the pages are made from.
 
-    `unreadable` names the damaged files, which were left out.
+    `own` holds the runs that nobody published, which have a page of their own. `unreadable` names
+    the damaged files, which were left out. `ages` counts the commits of the measured code since a
+    commit, where git knows it.
     """
 
     built: datetime
     measurements: Measurements
+    own: Measurements
     archive: Archive
-    entries: Sequence[Entry]
+    histories: Sequence[BenchmarkHistory]
     project: Project
     accepted: Sequence[Accepted] = ()
     annotations: Sequence[Annotation] = ()
     studies: Sequence[Study] = ()
     failed_parts: Sequence[FailedPart] = ()
     unreadable: Sequence[str] = ()
+    ages: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def of_own_runs(self) -> "Site":
+        """The same site with the runs that nobody published in the place of the others."""
+        return replace(self, measurements=self.own)
+
+    @property
+    def commits_behind(self) -> int:
+        """The commits of the branch since the newest measured one, if those are too many."""
+        main = self.archive.main
+        newest = self.archive.commits[-1].hash if self.archive.commits else ""
+        behind = len(main) - 1 - main.index(newest) if newest in main else 0
+        return behind if behind > _MOST_BEHIND else 0
 
     @cached_property
     def causes(self) -> dict[str, dict[str, list[str]]]:
@@ -97,11 +98,6 @@ class Site:
         """The ratios of each run, the table with the most libraries first."""
         return ratio_tables(self.measurements.runs, self.project)
 
-    @cached_property
-    def histories(self) -> list[BenchmarkHistory]:
-        """The histories of the benchmarks that have one."""
-        return [entry.history for entry in self.entries if entry.history]
-
     @property
     def changes(self) -> list[LevelChange]:
         """Every change of level, the largest first."""
@@ -120,7 +116,7 @@ class Site:
     @cached_property
     def slugs(self) -> dict[str, str]:
         """The file name of each benchmark's page."""
-        return {entry.benchmark.name: entry.slug for entry in self.entries}
+        return slugs(history.benchmark.name for history in self.histories)
 
     @cached_property
     def places(self) -> dict[str, int]:
@@ -128,8 +124,8 @@ class Site:
         return {commit.hash: place for place, commit in enumerate(self.archive.commits)}
 
     @cached_property
-    def scaling_rows(self) -> dict[str, list[MeasuredRow]]:
-        """The rows that the scaling chart of each environment shows, the oldest first.
+    def scaling_rows(self) -> dict[tuple[str, str], list[MeasuredRow]]:
+        """The rows of the scaling chart of each environment and agent, the oldest first.
 
         A run may measure a library twice at a size. The first time it stands beside all others.
         """
@@ -139,16 +135,21 @@ class Site:
             if row["suite"] in _SCALING_SUITES
             and row["status"] == "ok"
             and row["num_envs"]
-            and row.get("agent", "random") == "random"
+            and not row.get("arm")
         ]
         first: dict[tuple[str, ...], MeasuredRow] = {}
         for row in sorted(rows, key=lambda row: row["timestamp"]):
-            key = tuple(row[name] for name in ("timestamp", "env", "library", "num_envs"))
+            key = (row[name] for name in ("timestamp", "env", "agent", "library", "num_envs"))
             first.setdefault((*key, hardware(row)), row)
-        by_env: dict[str, list[MeasuredRow]] = {}
+        charts: dict[tuple[str, str], list[MeasuredRow]] = {}
         for row in first.values():
-            by_env.setdefault(row["env"], []).append(row)
-        return by_env
+            charts.setdefault((row["env"], row["agent"]), []).append(row)
+        return charts
+
+    @property
+    def envs(self) -> list[str]:
+        """The environments that have a scaling chart."""
+        return list(dict.fromkeys(env for env, _ in self.scaling_rows))
 
 
 def read_site(results: Path, built: datetime, accepted: Path, repository: Path) -> Site:
@@ -163,54 +164,46 @@ def read_site(results: Path, built: datetime, accepted: Path, repository: Path) 
     Raises:
         UsageError: a file of the repository has a mistake.
     """
-    measurements = read_measurements([results / "published", results / "csv"])
-    project = read_project(repository, measurements.libraries)
+    own = read_measurements([results / "csv"])
+    measurements = read_measurements([results / PUBLISHED])
+    project = read_project(repository, measurements.libraries | own.libraries)
+    unreadable = [*measurements.unreadable, *own.unreadable]
+    if not measurements.rows:  # a repository that publishes nothing shows the runs that it has
+        measurements, own = read_measurements([results / PUBLISHED, results / "csv"]), NOTHING
     config = repository / CONFIG if (repository / CONFIG).is_file() else None
     measured = results / "asv"
     if config and not measured.is_dir():
         measured = results_dir(config)
-    archive = read_archive(measured, results / "published" / "asv", config=config)
-    studies, unreadable_studies = read_studies([results / "tuning", results / "published"])
+    archive = read_archive(measured, results / PUBLISHED / "asv", config=config)
+    studies, unreadable_studies = read_studies([results / "tuning", results / PUBLISHED])
     failed_parts, unreadable_parts = read_failed_parts(results / "csv" / "parts")
     return Site(
         built=built,
         measurements=measurements,
+        own=own,
         archive=archive,
-        entries=_entries(archive, measurements.runs),
+        histories=sorted(histories(archive), key=lambda each: natural(each.benchmark.name)),
         project=project,
         accepted=read_accepted(accepted),
-        annotations=read_annotations(results / "published" / NAME),
+        annotations=read_annotations(results / PUBLISHED / NAME),
         studies=studies,
         failed_parts=failed_parts,
         unreadable=[
-            *measurements.unreadable,
+            *unreadable,
             *archive.unreadable,
             *unreadable_studies,
             *unreadable_parts,
         ],
+        ages=_ages([*measurements.rows, *own.rows], repository, project.code),
     )
 
 
-def _entries(archive: Archive, runs: Sequence[SuiteRun]) -> list[Entry]:
-    measured: dict[tuple[str, str], list[tuple[SuiteRun, LibrarySamples]]] = {}
-    for run in sorted(runs, key=measured_at, reverse=True):
-        for samples in (each for alternation in run.alternations for each in alternation):
-            if samples.status == "ok":
-                measured.setdefault((run.suite, samples.workload), []).append((run, samples))
-    found: list[tuple[RecordedBenchmark, BenchmarkHistory | None, Any]] = []
-    for history in histories(archive):
-        benchmark = history.benchmark
-        suite = benchmark.function.split(".")[0]
-        workloads = [(suite, parameter) for parameter in benchmark.parameters]
-        samples = [pair for workload in workloads for pair in measured.pop(workload, [])]
-        found.append((benchmark, history, samples))
-    # What is left has no history on main.
-    for (suite, workload), samples in measured.items():
-        benchmark = RecordedBenchmark(f"{suite}.{workload}", suite, (workload,), "seconds", "")
-        found.append((benchmark, None, samples))
-    found.sort(key=lambda each: natural(each[0].name))
-    names = slugs(benchmark.name for benchmark, _, _ in found)
-    return [
-        Entry(benchmark, names[benchmark.name], history, samples)
-        for benchmark, history, samples in found
-    ]
+def _ages(rows: Sequence[MeasuredRow], repository: Path, code: str) -> dict[str, int]:
+    found = {}
+    for commit in {row["commit"] for row in rows} - {""}:
+        since = f"{commit.removesuffix('-dirty')}..HEAD"
+        with contextlib.suppress(UsageError):  # this clone may lack the commit
+            found[commit] = int(
+                git("rev-list", "--count", "--end-of-options", since, "--", code, cwd=repository)
+            )
+    return found

@@ -27,6 +27,7 @@ class Library:
         note: what a reader must know of its figures.
         variant_of: the library that it is under other options, if it is one.
         is_limit: whether it stands for what the machine itself can do, and is no library.
+        package: what a reader installs, of which this is one way to call it.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Library:
     note: str = ""
     variant_of: str = ""
     is_limit: bool = False
+    package: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,20 +48,16 @@ class Project:
         ours: the library that every ratio compares with the others, "" where nothing says which.
         libraries: the declared libraries and those of the results, ours first.
         suite: the folder of benchmarks.
-        suite_file: the file that declares workloads and libraries, "" where there is none.
         commit_url: the address to which a commit is added, "" where the configuration has none.
+        code: the folder of the code that is measured.
     """
 
     title: str
     ours: str = ""
     libraries: Mapping[str, Library] = field(default_factory=dict)
     suite: str = "benchmarks"
-    suite_file: str = ""
     commit_url: str = ""
-
-    def is_ours(self, name: str) -> bool:
-        """Tell whether a library is ours, under any options."""
-        return bool(name) and self.ours in {name, self.libraries[name].variant_of}
+    code: str = "."
 
     def variants_of(self, name: str) -> list[str]:
         """Return the libraries that are `name` under other options."""
@@ -84,7 +82,6 @@ def read_project(root: Path, measured: Iterable[str]) -> Project:
     pyproject = tables.get("project", {})
     name = (asv.project if asv else "") or pyproject.get("name", "") or root.resolve().name
     suite = asv.benchmark_dir if asv else Path("benchmarks")
-    suite_file = suite / "suite.toml"
     declared = _declared(root / suite / "libraries.toml")
     ours = next((each for each, table in declared.items() if table.get("ours")), "")
     if not ours:
@@ -93,10 +90,10 @@ def read_project(root: Path, measured: Iterable[str]) -> Project:
         ours = alike.get(name.lower().replace("_", "-"), "")
     libraries = _libraries(declared, ours, measured)
     title = libraries[ours].label if ours in declared else name
-    exists = (root / suite_file).is_file()
     address = _commit_url(asv.settings) if asv else ""
-    declaration = suite_file.as_posix() if exists else ""
-    return Project(title, ours, libraries, suite.as_posix(), declaration, address)
+    package = ours.replace("-", "_")
+    code = package if package and (root / package).is_dir() else "."
+    return Project(title, ours, libraries, suite.as_posix(), address, code)
 
 
 def _commit_url(settings: Mapping[str, Any]) -> str:
@@ -142,5 +139,6 @@ def _libraries(
         note = table.get("note", "")
         label = table.get("label", name)
         is_limit = bool(table.get("limit", False))
-        found[name] = Library(name, label, look, note, table.get("runs", ""), is_limit)
+        package = table.get("package", name)
+        found[name] = Library(name, label, look, note, table.get("runs", ""), is_limit, package)
     return found

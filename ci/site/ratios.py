@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ci.site.formatting import counted, slug, times
+from ci.site.formatting import counted, kind_of_rate, slug, times
 from ci.site.measurements import LibrarySamples, SuiteRun, measured_at
 from ci.site.project import Library, Project
 
@@ -31,6 +31,11 @@ class Ratio:
         if self.low is None:
             return "too few rounds"
         return f"{times(self.low)} to {times(self.high)}"
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval is on one side of 1, so that one of the two is faster."""
+        return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,21 @@ class RatioTable:
         return self.ours[0].hardware
 
     @property
+    def kind(self) -> str:
+        """What the rates are the rates of."""
+        return kind_of_rate(self.agent)
+
+    @property
+    def sooner(self) -> list[str]:
+        """The packages that compile less than we do at every size, or nothing."""
+        found = {
+            row.peer.package
+            for row in self.rows
+            if all(line.peer.compile_s < line.ours.compile_s for line in row.cells if line)
+        }
+        return sorted(found)
+
+    @property
     def anchor(self) -> str:
         """A name for its notes."""
         written = "-recorded" if self.recorded else ""
@@ -146,19 +166,23 @@ class RatioTable:
 
 
 def ratio_tables(runs: Sequence[SuiteRun], project: Project) -> list[RatioTable]:
-    """Return a table for each run, environment, agent and machine: the one with most peers first.
+    """Return a table for each run, environment, agent and machine.
 
-    Among tables with equally many peers the one with more sizes comes first, then the newer one.
+    Random actions come first, then the table with the most peers, the most sizes, the newest run.
     """
     newest_first = sorted(runs, key=measured_at, reverse=True)
     tables = [table for run in newest_first for table in _tables_of(run, project)]
     return sorted(
-        tables, key=lambda table: (table.recorded, -len(table.rows), -len(table.sizes), table.env)
+        tables,
+        key=lambda table: (
+            *(table.recorded, table.agent != "random"),
+            *(-len(table.rows), -len(table.sizes), table.env),
+        ),
     )
 
 
-def slower(tables: Sequence[RatioTable]) -> list[Speedup]:
-    """Return the newest ratios below 1, where the peer is faster; the worst comes first."""
+def not_ahead(tables: Sequence[RatioTable]) -> list[Speedup]:
+    """Return the newest ratios that aren't clearly above 1, the worst first."""
     newest: dict[tuple[str, str, str, int, bool, str], Speedup] = {}
     for table in sorted(tables, key=lambda table: measured_at(table.run)):
         for line in table.lines:
@@ -167,7 +191,8 @@ def slower(tables: Sequence[RatioTable]) -> list[Speedup]:
             key = (ours.env, ours.agent, peer, ours.num_envs, ours.recorded, ours.hardware)
             newest[key] = line
     return sorted(
-        (line for line in newest.values() if line.middle < 1), key=lambda line: line.middle
+        (line for line in newest.values() if line.middle < 1 or not line.is_clear),
+        key=lambda line: line.middle,
     )
 
 
@@ -178,14 +203,15 @@ def headline(table: RatioTable | None, title: str) -> str:
     strongest = table.strongest
     ends = [times(pick(line.middle for line in strongest)) for pick in (min, max)]
     many = " to ".join(dict.fromkeys(ends))
-    # A ratio whose interval holds 1 is no lead.
-    if all((line.low or line.middle) > 1 for line in strongest):
-        count = len(table.rows) + 1
-        return (
-            f"{title} is the fastest of {count} measured here: "
-            f"{many} times the steps per second of the next."
-        )
-    return f"{title} makes {many} times the steps per second of the fastest other library here."
+    count = len({row.peer.package for row in table.rows})
+    fastest = f"the fastest of {count} other libraries" if count > 1 else table.rows[0].peer.label
+    where = f"{table.env}, {table.kind}, {table.ours[0].device.upper()}"
+    sentence = f"{title} is {many} times as fast as {fastest}: {where}."
+    # A ratio whose interval holds 1 is no difference.
+    if all(line.is_clear for line in strongest):
+        return sentence
+    unclear = ", ".join(f"{line.ours.num_envs:,}" for line in strongest if not line.is_clear)
+    return f"{sentence} Nobody can tell which is faster at {unclear} environments."
 
 
 def ratio_between(of: Sequence[float | None], to: Sequence[float | None]) -> Ratio | None:

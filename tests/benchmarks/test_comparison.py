@@ -14,6 +14,8 @@ from benchmarks.harness.workload import Case, Workload
 from benchmarks.sides import array_libraries, training
 from benchmarks.sides.ours import MyriadSeeds, MyriadTraining
 from benchmarks.sides.server import Totals
+from ci.site.measurements import read_measurements
+from ci.site.ratios import ratio_between
 
 BUDGET = Budget(num_rounds=6, min_rounds=6, max_s=2.0, min_call_s=0.01)
 TINY = Workload("comparison", "tiny", "cartpole-control", "random", 8, 50, (), num_steps=400)
@@ -113,6 +115,14 @@ def test_a_run_writes_its_rows_and_prints_a_table_of_them(tmp_path, monkeypatch,
     assert statuses == [("myriad", "ok"), ("gymnasium", "refused"), ("gymnasium-vector", "ok")]
     assert {row["suite"] for row in rows} == {"comparison"}
     assert rows[2]["device_name"] == rows[0]["device_name"] != ""
+    assert [bool(row["ratio"]) for row in rows] == [False, False, True]
+    # The site shows the same number, from the samples.
+    (run,) = read_measurements([tmp_path]).runs
+    ours, _, theirs = (samples.rates for samples in run.alternations[0])
+    shown = ratio_between(ours, theirs)
+    assert [float(rows[2][f"ratio{end}"]) for end in ("", "_low", "_high")] == pytest.approx(
+        [shown.middle, shown.low, shown.high]
+    )
     printed = capsys.readouterr().out
     assert printed.startswith("Where Myriad is not ahead:\n")  # Gymnasium compiles nothing
     assert "| gymnasium-vector |" in printed

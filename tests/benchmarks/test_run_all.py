@@ -1,3 +1,4 @@
+import importlib
 import json
 
 import pytest
@@ -84,10 +85,55 @@ def test_a_broken_state_is_refused_and_not_lost(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("full", [False, True])
 def test_every_suite_has_its_workloads(full):
     every = list(jobs(full=full))
-    assert {job.suite for job in every} == set(run_all._SCRIPTS)
+    assert {job.suite for job in every} == set(run_all._SCRIPTS) - {"learning", "presets"}
     assert len({job.name for job in every}) == len(every)
     sizes = load().of("comparison", "full" if full else "quick")
     assert sum(job.suite == "comparison" for job in every) == len(sizes)
+
+
+def test_published_figures_are_of_a_commit_alone_and_change_all_together(
+    tmp_path, monkeypatch, capsys
+):
+    target = tmp_path / "target"
+    target.mkdir()
+    monkeypatch.setattr(run_all, "_PUBLISHED", target)
+    monkeypatch.setattr(run_all, "published", lambda: iter([GOOD, SLOW]))
+    arguments = ["--published", "--output", str(tmp_path)]
+    monkeypatch.setattr(run_all, "commit", lambda: "a-dirty")
+    assert main(arguments) == 2
+    assert "but the tree is a-dirty: commit or remove your changes" in capsys.readouterr().err
+    assert not (tmp_path / "published").exists()
+
+    def measure(job, output):
+        output.write_text("a row")
+        command = json.dumps({"command": f"python x.py --output {output} --force"})
+        output.with_name(f"{output.stem}_samples.json").write_text(command)
+        return {"status": statuses.pop(0), "reason": "", "seconds": 1.0}
+
+    monkeypatch.setattr(run_all, "commit", lambda: "a")
+    monkeypatch.setattr(run_all, "_measure", measure)
+    statuses = ["ok", "failed", "ok"]
+    assert main(arguments) == 1
+    assert not list(target.iterdir())
+    assert main(arguments) == 0
+    assert statuses == []  # what was measured before was not measured again
+    names = {f"{job.name}{end}" for job in (GOOD, SLOW) for end in (".csv", "_samples.json")}
+    assert {path.name for path in target.iterdir()} == names
+    samples = (target / f"{GOOD.name}_samples.json").read_text()
+    assert json.loads(samples) == {"command": "python x.py"}
+
+
+def test_the_published_runs_have_the_three_kinds_of_rate_and_every_target():
+    every = list(run_all.published())
+    names = {job.name for job in every}
+    policies = {"comparison_policy_64-64_cpu", "comparison_policy_1024-1024_cpu"}
+    assert names >= {"comparison_cpu", "comparison_training_cpu"} | policies
+    assert len(names) == len(every)
+    targets = {load().workloads["throughput"][target.workload].env for target in load().targets}
+    assert len([name for name in names if name.startswith("throughput")]) == len(targets)
+    for job in every:
+        script = importlib.import_module(f"benchmarks.{run_all._SCRIPTS[job.suite]}")
+        script.SCRIPT.parse(job.arguments)  # refuses what the script does not know
 
 
 def test_an_unknown_suite_is_refused_with_the_closest_name(capsys):

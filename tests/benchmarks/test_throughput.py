@@ -27,6 +27,7 @@ TINY = Workload(
 # The columns that the suite leaves empty, or may.
 EMPTY = {
     *("reason", "commit", "arm"),
+    *("ratio", "ratio_low", "ratio_high"),
     *("efficiency", "efficiency_low", "efficiency_high"),
     *("state_bytes", "sharded_bytes"),
 }

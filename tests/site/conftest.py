@@ -32,6 +32,15 @@ label = "Myriad without configure()"
 color = "#56B4E9"
 runs = "myriad"
 
+[gymnasium-vector]
+package = "gymnasium"
+
+[gymnasium-sync]
+package = "gymnasium"
+
+[gymnasium-async]
+package = "gymnasium"
+
 [gymnax-configured]
 label = "gymnax with our XLA options"
 runs = "gymnax"

@@ -5,12 +5,13 @@ import shutil
 import urllib.parse
 from pathlib import Path
 
+import numpy as np
 import pytest
 from published_results import BUILT, ROOT
 
 from ci.site.build import publish
 from ci.site.pages import PAGES
-from made_up_results import commit_hash
+from made_up_results import commit_hash, write_asv
 
 FIRST_SCREEN_BYTES = 100_000
 
@@ -23,7 +24,6 @@ def benchmark_page(site: Path) -> Path:
 def test_no_page_errs_or_asks_another_host(site, visit):
     pages = [site / name for name, _ in PAGES] + [
         benchmark_page(site),
-        site / "b" / "throughput.snake-1k.html",
     ]
     for page in pages:
         visit.open(page)
@@ -61,6 +61,48 @@ def test_the_scaling_graph_draws_and_a_hidden_line_leaves_the_others_their_colou
     assert visit.page.url.endswith("index.html")
 
 
+@pytest.mark.slow
+def test_the_graph_switches_between_kinds_of_rate_and_never_mixes_two(tmp_path, visit):
+    folder = tmp_path / "results" / "published"
+    folder.mkdir(parents=True)
+    rows = [
+        f"comparison,mine,maze,{agent},{size},{rate},ok,abcdef1,20261121T082729Z,cpu"
+        for agent, rate in (("random", 1e6), ("mlp-64-64", 1e3), ("ppo", 10))
+        for size in (1, 100)
+    ]
+    names = "suite,library,env,agent,num_envs,steps_per_s,status,commit,timestamp,device"
+    (folder / "mine.csv").write_text("\n".join([names, *rows]) + "\n")
+    publish(tmp_path / "results", tmp_path / "site", BUILT)
+    visit.open(tmp_path / "site" / "index.html").drawn()
+    rates = visit.page.get_by_label("rate")
+    assert rates.locator("option:disabled").all_inner_texts() == [
+        "policy network 1,024 × 1,024: not measured yet"  # noqa: RUF001
+    ]
+    for agent, shown in (("random", "1 M"), ("mlp-64-64", "1 k"), ("ppo", "10")):
+        rates.select_option(agent)
+        visit.page.locator("#scaling .plot").focus()
+        visit.page.keyboard.press("End")
+        assert f"mine {shown} (" in visit.page.locator("#scaling .readout").inner_text()
+    assert visit.page.url.endswith("#rate=ppo")
+    assert visit.page.get_by_label("device").locator("option:disabled").count() == 1
+
+
+@pytest.mark.slow
+def test_two_commits_differ_only_where_their_intervals_part(tmp_path, visit):
+    times, sizes = np.array([1.0, 1.015, 1.5]), np.array([4.0, 4.0, 5.0])
+    series = {"suite.Class.time_it": times, "suite.Class.track_bytes": sizes}
+    write_asv(tmp_path / "results" / "asv", series)
+    publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
+    hashes = [commit_hash(place)[:8] for place in range(3)]
+    for pair, said in (
+        (hashes[:2], "2 values compared: 0 worse, 0 better. For 2 nobody can tell."),
+        (hashes[1:], "2 values compared: 2 worse, 0 better. For 0 nobody can tell."),
+    ):
+        visit.open(tmp_path / "site" / "compare.html", f"#{'..'.join(pair)}")
+        visit.page.wait_for_function("document.getElementById('compared').textContent")
+        assert visit.page.locator("#compared").inner_text() == said
+
+
 @pytest.mark.long
 def test_a_history_shows_its_levels_and_changes(site, visit):
     visit.open(benchmark_page(site)).drawn()
@@ -81,7 +123,7 @@ def test_two_commits_are_compared_and_the_address_says_which(site, visit):
     visit.page.wait_for_function(
         "document.getElementById('compared').textContent.includes('30 values compared')"
     )
-    visit.page.get_by_label("also within the noise").check()
+    visit.page.get_by_label("also those where nobody can tell").check()
     assert visit.page.locator("#comparison tbody tr").count() == 30
     visit.page.get_by_label("after").select_option(commit_hash(149)[:8])
     visit.page.wait_for_function(

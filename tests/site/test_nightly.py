@@ -52,7 +52,8 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def steps(job: str) -> list[dict[str, Any]]:
-    workflow = yaml.safe_load((ROOT / ".github/workflows/benchmarks.yml").read_text())
+    file = "pages.yml" if job == "site" else "benchmarks.yml"
+    workflow = yaml.safe_load((ROOT / ".github/workflows" / file).read_text())
     return workflow["jobs"][job]["steps"]
 
 
@@ -191,9 +192,10 @@ def nightly(tmp_path) -> Path:
 
 def test_a_job_has_time_for_all_its_parts():
     """GitHub keeps nothing of a job that it stops, so each part has to stop before."""
-    workflow = yaml.safe_load((ROOT / ".github/workflows/benchmarks.yml").read_text())
+    files = [ROOT / ".github/workflows" / name for name in ("benchmarks.yml", "pages.yml")]
+    workflows = [yaml.safe_load(file.read_text()) for file in files]
     parts = tomllib.loads((ROOT / "ci" / "nightly.toml").read_text())["part"]
-    for job in workflow["jobs"].values():
+    for job in (job for workflow in workflows for job in workflow["jobs"].values()):
         for step in job["steps"]:
             if step.get("run", "").startswith("ci/nightly.py "):
                 group = step["run"].split()[1]

@@ -4,12 +4,17 @@ import json
 import re
 import subprocess
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from published_results import BUILT, ROOT, read
 
 from ci.site.build import publish
+from ci.site.model import read_site
+from ci.site.pages import PAGES
+from ci.site.pages.changes import answer
 from ci.site.project import read_project
 from made_up_results import history, write_asv
 from perfgate.errors import UsageError
@@ -29,23 +34,23 @@ def write_libraries(repository: Path, text: str) -> None:
     (repository / "benchmarks" / "libraries.toml").write_text(text)
 
 
-def write_runs(folder: Path) -> None:
+def write_runs(folder: Path, seconds: Sequence[float] = (0.1,) * 9) -> None:
     """Write what a suite publishes: the rows and the samples of two libraries at two sizes."""
     folder.mkdir(parents=True)
     rows = ["suite,library,env,num_envs,steps_per_s,status,commit,timestamp"]
     alternations = []
     for num_envs in (10, 1000):
         outcomes = {}
-        for library, seconds in (("treesort", 0.1), ("heapq", 0.4)):
+        for library, took in (("treesort", seconds), ("heapq", [0.4] * 9)):
             workload = {"name": f"forest-{num_envs}", "env": "forest", "num_envs": num_envs}
             outcomes[library] = {
                 "case": {"side": library, "workload": workload},
                 "hello": {"library_version": "2.0", "hardware": {"device_name": "Abacus"}},
                 "prepared": {"num_steps": 100},
                 "status": "ok",
-                "seconds": [seconds] * 9,
+                "seconds": list(took),
             }
-            found = f"{num_envs},{num_envs * 100 / seconds},ok,{'0' * 40},20261120T120000Z"
+            found = f"{num_envs},{num_envs * 100 / took[0]},ok,{'0' * 40},20261120T120000Z"
             rows.append(f"throughput,{library},forest,{found}")
         alternations.append(outcomes)
     (folder / "forest.csv").write_text("\n".join(rows) + "\n")
@@ -62,7 +67,7 @@ def test_the_site_of_another_repository_names_nothing_of_ours(tmp_path):
 
     index = read(tmp_path / "site", "index.html")
     assert "<title>treesort, measured</title>" in index
-    assert "<h1>treesort is the fastest of 2 measured here: 4.0 times the steps per second" in index
+    assert "<h1>treesort is 4.0 times as fast as heapq: forest, random actions, CPU.</h1>" in index
     assert index.count(">4.0\N{MULTIPLICATION SIGN}</a>") == 2
     for path in (tmp_path / "site").rglob("*"):
         found = OUR_NAMES.search(path.name)
@@ -87,18 +92,26 @@ def test_a_declaration_gives_label_colour_marker_note_and_variants(tmp_path):
 
         [treesort-debug]
         runs = "treesort"
+
+        [bisect-loop]
+        package = "bisect"
         """,
     )
     project = read_project(tmp_path, ["bisect", "heapq"])
     assert (project.title, project.ours) == ("Treesort", "treesort")
-    assert list(project.libraries) == ["treesort", "heapq", "treesort-debug", "bisect"]
+    assert list(project.libraries) == [
+        "treesort",
+        "heapq",
+        "treesort-debug",
+        "bisect-loop",
+        "bisect",
+    ]
     heapq = project.libraries["heapq"]
     assert (heapq.label, heapq.note) == ("heapq (C)", "another algorithm")
     assert (heapq.style.light, heapq.style.marker) == ("#123456", "x")
     assert project.variants_of("treesort") == ["treesort-debug"]
-    assert project.is_ours("treesort-debug")
-    assert not project.is_ours("bisect")
-    assert len({library.style for library in project.libraries.values()}) == 4
+    assert project.libraries["bisect-loop"].package == project.libraries["bisect"].package
+    assert len({library.style for library in project.libraries.values()}) == 5
 
 
 def test_without_any_declaration_the_package_s_name_says_which_library_is_ours(tmp_path):
@@ -141,13 +154,89 @@ def test_a_mistake_in_the_declaration_is_answered(tmp_path, text, message):
         read_project(tmp_path, [])
 
 
-def test_the_history_is_that_of_the_configured_branch_and_says_what_it_left_out(tmp_path):
-    def git(*args: str) -> None:
-        identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-        subprocess.run(["git", "-C", str(tmp_path), *identity, *args], check=True)
+def git(folder: Path, *args: str) -> str:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    command = ["git", "-C", str(folder), *identity, *args]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
-    git("init", "--quiet", "-b", "develop")
-    git("commit", "--quiet", "--allow-empty", "-m", "First")
+
+@pytest.mark.parametrize(("since", "is_old"), [(50, False), (51, True)])
+def test_a_figure_says_how_many_commits_changed_its_code_since(tmp_path, since, is_old):
+    (tmp_path / "asv.conf.json").write_text('{"project": "treesort"}')
+    (tmp_path / "treesort").mkdir()
+    git(tmp_path, "init", "--quiet", "-b", "main")
+    git(tmp_path, "commit", "--quiet", "--allow-empty", "-m", "Measured")
+    measured = git(tmp_path, "rev-parse", "HEAD")
+    for place in range(since):
+        (tmp_path / "treesort" / "code.py").write_text(f"{place}")
+        git(tmp_path, "add", "treesort")
+        git(tmp_path, "commit", "--quiet", "-m", "Change the code")
+        git(tmp_path, "commit", "--quiet", "--allow-empty", "-m", "Change something else")
+    write_runs(tmp_path / "results" / "published")
+    rows = tmp_path / "results" / "published" / "forest.csv"
+    rows.write_text(rows.read_text().replace("0" * 40, measured))
+    publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
+    index = read(tmp_path / "site", "index.html")
+    assert f"</time>, {since} commits ago" in index
+    assert ('class="tag old"' in index) == is_old
+
+
+def test_what_was_measured_on_uncommitted_changes_is_never_published(tmp_path):
+    write_runs(tmp_path / "results" / "published")
+    rows = tmp_path / "results" / "published" / "forest.csv"
+    rows.write_text(rows.read_text().replace("0" * 40, "0" * 40 + "-dirty"))
+    publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
+    assert "not measured yet" in read(tmp_path / "site", "index.html")
+    data = read(tmp_path / "site", "data.html")
+    for name in ("forest.csv", "forest_samples.json"):
+        assert f"<li><code>published/{name}</code></li>" in data
+
+
+def test_own_runs_have_a_page_and_change_no_other(tmp_path):
+    (tmp_path / "asv.conf.json").write_text('{"project": "treesort"}')
+    write_runs(tmp_path / "results" / "published")
+    publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
+    before = {name: read(tmp_path / "site", name) for name, _ in PAGES}
+    assert "own.html" not in before["index.html"]  # an empty page is not in the navigation
+    write_runs(tmp_path / "results" / "csv", seconds=(0.1, *[0.2, 0.8] * 4))
+    publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
+    link = '<a href="own.html">Own runs</a>'
+    after = {name: read(tmp_path / "site", name).replace(link, "") for name, _ in PAGES}
+    changed = {name for name, _ in PAGES if after[name] != before[name]}
+    assert changed == {"own.html"}
+    assert "noisy" not in before["index.html"]
+    own = read(tmp_path / "site", "own.html")
+    assert own.count('<span class="tag old">noisy</span></small>') == 2  # at both sizes
+    assert "forest, random actions: steps per second" in own
+
+
+@pytest.mark.parametrize(
+    ("measured", "behind", "kind", "sentence"),
+    [
+        (4, 0, "quiet", "Too few commits of main were measured to tell whether it is slower."),
+        (5, 20, "good", "No slowdown on main in 1 benchmark."),
+        (
+            5,
+            21,
+            "quiet",
+            "The newest measured commit is 21 commits behind main, so nothing is said",
+        ),
+    ],
+)
+def test_main_is_judged_from_enough_commits_that_are_new(
+    tmp_path, measured, behind, kind, sentence
+):
+    write_asv(tmp_path / "asv", {"suite.Class.time_it": np.ones(measured)})
+    site = read_site(tmp_path, BUILT, tmp_path / "none", tmp_path)
+    site.archive.main = [commit.hash for commit in site.archive.commits] + ["later"] * behind
+    found = answer(site)
+    assert found["kind"] == kind
+    assert found["sentence"].startswith(sentence)
+
+
+def test_the_history_is_that_of_the_configured_branch_and_says_what_it_left_out(tmp_path):
+    git(tmp_path, "init", "--quiet", "-b", "develop")
+    git(tmp_path, "commit", "--quiet", "--allow-empty", "-m", "First")
     (tmp_path / "asv.conf.json").write_text(
         '{"project": "p", "branches": ["develop"], "results_dir": ".perf"}'
     )

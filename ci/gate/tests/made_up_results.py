@@ -38,6 +38,7 @@ def write_asv(
     workloads: tuple[str, ...] = (),
     machines: list[str] | None = None,
     versions: list[str] | None = None,
+    processors: list[str] | None = None,
 ) -> None:
     """Write asv's results; `series` holds values as `[commit]` or `[commit, workload]`."""
     num_commits = len(next(iter(series.values())))
@@ -45,6 +46,7 @@ def write_asv(
     for place in range(num_commits):
         machine = machines[place] if machines else "runner"
         version = versions[place] if versions else "0.10.2"
+        cpu = processors[place] if processors else "AMD EPYC"
         results = {
             name: _row(np.atleast_1d(values[place]), params, place)
             for name, values in series.items()
@@ -53,7 +55,7 @@ def write_asv(
             "commit_hash": commit_hash(place),
             "env_name": f"virtualenv-py3.11-jax{version}",
             "date": FIRST_DAY_MS + place * DAY_MS,
-            "params": {"machine": machine, "cpu": "AMD EPYC", "num_cpu": "2", "ram": "25276514304"},
+            "params": {"machine": machine, "cpu": cpu, "num_cpu": "2", "ram": "25276514304"},
             "python": "3.11",
             "requirements": {"jax": version},
             "env_vars": {},

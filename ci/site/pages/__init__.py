@@ -11,18 +11,19 @@ import jinja2
 
 from ci.site import formatting
 from ci.site.measurements import when
-from ci.site.model import Entry, Site
+from ci.site.model import Site
 from ci.site.pages.benchmark import benchmark_page, listed
 from ci.site.pages.changes import answer, changes_page
-from ci.site.pages.gains import settings_tables
+from ci.site.pages.gains import device_tables, settings_tables
 from ci.site.pages.scaling import row_id, scaling_charts, scaling_page
-from ci.site.ratios import headline, slower
+from ci.site.ratios import headline, not_ahead
 
 TEMPLATES = Path(__file__).parents[1] / "template"
 PAGES = (
     ("index.html", "Answer"),
     ("scaling.html", "Scaling"),
     ("comparison.html", "Comparison"),
+    ("own.html", "Own runs"),
     ("benchmarks.html", "Benchmarks"),
     ("changes.html", "Changes"),
     ("compare.html", "Two commits"),
@@ -53,26 +54,38 @@ def render_pages(
     """
     environment = _environment(site)
     environment.globals |= {"asv_pages": has_asv_pages, "has_docs": has_docs}
+    own = site.of_own_runs
     contexts = {
         "index.html": _first(site),
         "scaling.html": scaling_page(site, plots),
         "comparison.html": _comparison(site),
-        "benchmarks.html": {"entries": [listed(entry, site) for entry in site.entries]},
+        "own.html": {"charts": scaling_charts(own), "tables": own.ratio_tables}
+        | {"settings": settings_tables(own.measurements.runs)}
+        | {"devices": device_tables(own.measurements.runs)},
+        "benchmarks.html": {"entries": [listed(each, site) for each in site.histories]},
         "changes.html": changes_page(site),
         "compare.html": {},
         "noise.html": _noise(site),
         "data.html": _data(site, sizes),
     }
+    # A page is in the navigation if it has something of its own to show.
+    shown = {
+        "scaling.html": contexts["scaling.html"]["charts"] or plots,
+        "comparison.html": site.measurements.rows or site.measurements.runs or site.studies,
+        "own.html": site.own.rows or site.own.runs,
+        "benchmarks.html": site.histories,
+        "changes.html": site.histories or site.accepted or site.annotations,
+        "compare.html": site.histories,
+        "noise.html": contexts["noise.html"]["tables"] or site.histories,
+        "data.html": sizes or site.unreadable,
+    }
+    environment.globals["pages"] = [each for each in PAGES if shown.get(each[0], True)]
     for file, _ in PAGES:
         yield file, environment.get_template(file).render(contexts[file], root="", current=file)
     template = environment.get_template("benchmark.html")
-    by_parameters: dict[tuple[str, ...], list[Entry]] = {}
-    for entry in site.entries:
-        by_parameters.setdefault(entry.benchmark.parameters, []).append(entry)
-    for entry in site.entries:
-        context = benchmark_page(entry, by_parameters[entry.benchmark.parameters], site)
-        text = template.render(context, root="../", current="benchmarks.html")
-        yield f"b/{entry.slug}.html", text
+    for history in site.histories:
+        text = template.render(benchmark_page(history, site), root="../", current="benchmarks.html")
+        yield f"b/{site.slugs[history.benchmark.name]}.html", text
 
 
 def _environment(site: Site) -> jinja2.Environment:
@@ -93,7 +106,11 @@ def _environment(site: Site) -> jinja2.Environment:
         "rates": formatting.rates,
         "row_id": row_id,
         "thousands": "{:,}".format,
-        "stale": formatting.is_stale,
+        "old": lambda moment, commit="": formatting.is_old(
+            moment, site.built, site.ages.get(commit)
+        ),
+        "breakable": formatting.breakable,
+        "kind": formatting.kind_of_rate,
         "when": when,
         "hardware": formatting.hardware,
         "seconds": lambda value: "" if value is None else f"{value:.2f}",
@@ -107,7 +124,6 @@ def _environment(site: Site) -> jinja2.Environment:
         "cell": formatting.cell,
     }
     environment.globals |= {
-        "pages": PAGES,
         "project": site.project,
         "built": site.built,
         "failed_parts": site.failed_parts,
@@ -115,6 +131,9 @@ def _environment(site: Site) -> jinja2.Environment:
         "branch": site.archive.branch,
         "left_out": site.archive.left_out,
         "slugs": site.slugs,
+        "headline": headline(next(iter(site.ratio_tables), None), site.project.title),
+        "ages": site.ages,
+        "is_noisy": formatting.is_noisy,
     }
     return environment
 
@@ -125,10 +144,9 @@ def _first(site: Site) -> dict[str, Any]:
     # the chart of the table's environment comes first, so that both tell of one thing
     charts.sort(key=lambda chart: table is None or chart.env != table.env)
     return {
-        "headline": headline(table, site.project.title),
         "table": table,
         "answer": answer(site),
-        "behind": slower(site.ratio_tables),
+        "behind": not_ahead(site.ratio_tables),
         "charts": charts,
     }
 
@@ -136,17 +154,10 @@ def _first(site: Site) -> dict[str, Any]:
 def _comparison(site: Site) -> dict[str, Any]:
     lost = [row for row in site.measurements.rows if row["status"] != "ok"]
     columns = ("library", "env", "num_envs", "status", "reason")
-    workloads = {
-        workload: entry.slug
-        for entry in site.entries
-        if entry.measured
-        for workload in entry.benchmark.parameters
-    }
     return {
         "tables": site.ratio_tables,
         # several runs may say the same of a library
         "absent": list({tuple(row[name] for name in columns): row for row in lost}.values()),
-        "workload_slugs": workloads,
         "settings": settings_tables(site.measurements.runs),
         "studies": site.studies,
     }

@@ -8,9 +8,7 @@ from typing import Any
 
 from ci.site import formatting
 from ci.site.formatting import NOT_MEASURED, counted
-from ci.site.measurements import when
 from ci.site.model import Site
-from perfgate.history.asv_results import Point
 from perfgate.history.levels import MIN_EFFECT
 from perfgate.stats.change_points import MIN_SEGMENT
 
@@ -23,15 +21,26 @@ def answer(site: Site) -> dict[str, Any]:
         kind = "quiet"
         nothing = f"The history of {branch} over its commits: {NOT_MEASURED}."
         sentence = " ".join([nothing, *site.archive.left_out])
+    elif site.commits_behind:
+        kind = "quiet"
+        sentence = (
+            f"The newest measured commit is {site.commits_behind} commits behind {branch}, "
+            f"so nothing is said about {branch} as it is now."
+        )
     elif slower:
         kind = "bad"
         count = len({change.benchmark.name for change in slower})
         verb = "is" if count == 1 else "are"
         sentence = f"{counted(count, 'benchmark')} {verb} slower on {branch} than before."
-    else:
+    elif told := sum(history.can_tell for history in site.histories):
         kind = "good"
-        sentence = f"No benchmark is slower on {branch} than before."
-    measured, machine = _last_measurement(site)
+        sentence = f"No slowdown on {branch} in {counted(told, 'benchmark')}."
+        if few := len(site.histories) - told:
+            sentence += f" {counted(few, 'benchmark')} had too few commits to tell."
+    else:
+        kind = "quiet"
+        sentence = f"Too few commits of {branch} were measured to tell whether it is slower."
+    measured_s, machine = site.archive.measured
     return {
         "kind": kind,
         "sentence": sentence,
@@ -42,18 +51,9 @@ def answer(site: Site) -> dict[str, Any]:
         ),
         "worst": slower[0] if slower else None,
         "num_benchmarks": len(site.histories),
-        "measured": measured,
-        "machine": machine,
+        "measured": datetime.fromtimestamp(measured_s, UTC) if measured_s else None,
+        "machine": machine or NOT_MEASURED,
     }
-
-
-def _last_measurement(site: Site) -> tuple[datetime | None, str]:
-    """Return when and where the newest measurement was made, by asv or else by a suite's run."""
-    if site.archive.commits:
-        measured_s, machine = site.archive.measured
-        return datetime.fromtimestamp(measured_s, UTC), machine
-    row = max(site.measurements.rows, key=lambda row: row["timestamp"], default=None)
-    return (when(row["timestamp"]), formatting.hardware(row)) if row else (None, NOT_MEASURED)
 
 
 def changes_page(site: Site) -> dict[str, Any]:
@@ -74,25 +74,6 @@ def changes_page(site: Site) -> dict[str, Any]:
         "misplaced": site.misplaced,
         "changes": [(ids[name], change) for name, change in zip(names, newest_first, strict=True)],
         "subjects": {commit.hash: commit.subject for commit in site.archive.commits},
-        "markers": _markers(site),
         "min_segment": MIN_SEGMENT,
         "min_percent": f"{(MIN_EFFECT - 1) * 100:.0f}",
     }
-
-
-def _markers(site: Site) -> list[dict[str, Any]]:
-    """Return each machine and versions after the first, with their first commit."""
-    points: dict[tuple[str, str], list[Point]] = {}
-    for stretch in (each for history in site.histories for each in history.stretches):
-        key = (stretch.setup.machine, stretch.setup.versions)
-        points.setdefault(key, []).append(stretch.segments[0].points[0])
-    found = [
-        {
-            "first": min(starts, key=lambda point: site.places[point.commit]),
-            "machine": machine,
-            "versions": versions,
-            "count": len(starts),
-        }
-        for (machine, versions), starts in points.items()
-    ]
-    return sorted(found, key=lambda each: site.places[each["first"].commit])[1:]

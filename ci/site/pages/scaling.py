@@ -16,15 +16,14 @@ from ci.site.model import Site
 from ci.site.pages.gains import device_tables
 from ci.site.project import Library
 
-_ENOUGH = 0.8  # of the best rate: from there on the curve is flat
-
 
 @dataclass(frozen=True)
 class ScalingChart:
-    """One environment on one machine.
+    """One environment and agent on one machine.
 
     Attributes:
         env: the environment.
+        agent: what chose the actions.
         machine: the machine.
         sizes: the numbers of environments.
         lines: the row of each library at each size, None where it was not measured. All rows of
@@ -33,6 +32,7 @@ class ScalingChart:
     """
 
     env: str
+    agent: str
     machine: str
     sizes: Sequence[int]
     lines: Sequence[tuple[Library, Sequence[MeasuredRow | None]]]
@@ -44,14 +44,14 @@ class ScalingChart:
         return formatting.slug(self.env)
 
     @property
+    def kind(self) -> str:
+        """What its rates are the rates of."""
+        return formatting.kind_of_rate(self.agent)
+
+    @property
     def drawn(self) -> list[tuple[Library, Sequence[MeasuredRow | None]]]:
         """The lines that are drawn at first: the same library under other options is not."""
         return [line for line in self.lines if not line[0].variant_of]
-
-    @property
-    def has_limit(self) -> bool:
-        """Whether the machine's own limit was measured."""
-        return any(library.is_limit for library, _ in self.lines)
 
     @property
     def has_memory(self) -> bool:
@@ -61,16 +61,26 @@ class ScalingChart:
     def svg(self) -> Markup:
         """Draw it without script."""
         lines = [(library.style, [row for row in rows if row]) for library, rows in self.drawn]
-        return scaling_svg(lines, f"{self.env}: steps per second against environments")
+        title = f"{self.env}, {self.kind}: steps per second against environments"
+        return scaling_svg(lines, title)
 
 
 def scaling_charts(site: Site) -> list[ScalingChart]:
-    """Return a chart for each environment, the one with the most libraries and sizes first."""
-    charts = [_chart(env, rows, site) for env, rows in site.scaling_rows.items()]
-    return sorted(charts, key=lambda each: (-len(each.drawn), -len(each.sizes), each.env))
+    """Return a chart for each environment and agent, random actions first.
+
+    Then come those with the most libraries and sizes.
+    """
+    charts = [_chart(env, agent, rows, site) for (env, agent), rows in site.scaling_rows.items()]
+    return sorted(
+        charts,
+        key=lambda each: (
+            *(each.agent != "random", -len(each.drawn), -len(each.sizes)),
+            *(each.env, each.agent),
+        ),
+    )
 
 
-def _chart(env: str, rows: Sequence[MeasuredRow], site: Site) -> ScalingChart:
+def _chart(env: str, agent: str, rows: Sequence[MeasuredRow], site: Site) -> ScalingChart:
     """Return the chart of the machine that was measured last; `rows` are the oldest first."""
     machine = formatting.hardware(rows[-1])
     runs_of_size: dict[int, dict[str, dict[str, MeasuredRow]]] = {}
@@ -93,12 +103,13 @@ def _chart(env: str, rows: Sequence[MeasuredRow], site: Site) -> ScalingChart:
         (site.project.libraries[name], [row_of.get(name) for row_of in widest.values()])
         for name in drawn
     ]
-    return ScalingChart(env, machine, list(widest), lines, [newest[key] for key in sorted(newest)])
+    ordered = [newest[key] for key in sorted(newest)]
+    return ScalingChart(env, agent, machine, list(widest), lines, ordered)
 
 
 def row_id(row: MeasuredRow) -> str:
     """Return the name of a row in the page's address."""
-    names = (row["library"], row["num_envs"], row["timestamp"], row["env"])
+    names = (row["library"], row["num_envs"], row["timestamp"], row["env"], row["agent"])
     return formatting.slug("row-" + "-".join(names))
 
 
@@ -111,24 +122,5 @@ def scaling_page(site: Site, plots: Sequence[str]) -> dict[str, Any]:
         "devices": device_tables(site.measurements.runs),
         "runs": {run.measured: run for run in site.measurements.runs},
         "has_gpu": not machines.isdisjoint({"gpu", "cuda", "rocm"}),
-        "found": [found for chart in charts if (found := _flattening(chart, site))],
         "plots": plots,
-    }
-
-
-def _flattening(chart: ScalingChart, site: Site) -> dict[str, Any] | None:
-    """Say from which size on our curve reaches most of its best rate."""
-    rows = next((rows for library, rows in chart.lines if library.name == site.project.ours), ())
-    rates = {int(row["num_envs"]): float(row["steps_per_s"]) for row in rows if row}
-    if len(rates) < 2:
-        return None
-    best_size = max(rates, key=lambda size: rates[size])
-    best = rates[best_size]
-    enough = min(size for size, rate in rates.items() if rate >= _ENOUGH * best)
-    return {
-        "env": chart.env,
-        "machine": chart.machine,
-        "best": best,
-        "best_size": best_size,
-        "enough": enough,
     }

@@ -26,12 +26,15 @@
   async function show() {
     const [from, to] = [form.elements.from.value, form.elements.to.value];
     const [before, after] = await Promise.all([values(from), values(to)]);
-    const earlier = new Map(before.map(([benchmark, setup, value]) => [`${benchmark} ${setup}`, value]));
-    const both = after.filter(([benchmark, setup, value]) => value > 0 && earlier.get(`${benchmark} ${setup}`) > 0);
-    const rows = both.map(([benchmark, setup, value]) => {
-      const old = earlier.get(`${benchmark} ${setup}`);
+    const earlier = new Map(before.map(([benchmark, setup, ...values]) => [`${benchmark} ${setup}`, values]));
+    const both = after.filter(([benchmark, setup, value]) => value > 0 && earlier.get(`${benchmark} ${setup}`)?.[0] > 0);
+    const rows = both.map(([benchmark, setup, value, low, high]) => {
+      const [old, oldLow, oldHigh] = earlier.get(`${benchmark} ${setup}`);
       const scatter = benchmarks[benchmark][3];
-      const clear = Math.abs(Math.log(value / old)) > Math.max(3 * Math.SQRT2 * scatter, 0.005);
+      // A tracked number, such as bytes, is exact and has no interval.
+      const parts = (low ?? value) > (oldHigh ?? old) || (high ?? value) < (oldLow ?? old);
+      const isExact = benchmarks[benchmark][2] !== "seconds" || (low !== null && oldLow !== null);
+      const clear = parts && isExact && Math.abs(Math.log(value / old)) > Math.max(3 * Math.SQRT2 * scatter, 0.005);
       return { benchmark: benchmarks[benchmark], setup: setups[setup], old, value, ratio: value / old, clear };
     });
     rows.sort((a, b) => Math.abs(Math.log(b.ratio)) - Math.abs(Math.log(a.ratio)));
@@ -39,7 +42,7 @@
     const worse = clear.filter((row) => row.ratio > 1).length;
     const missing = new Set([...before, ...after].map(([benchmark]) => benchmark)).size - new Set(both.map(([benchmark]) => benchmark)).size;
     const apart = missing ? ` ${missing} were not measured on the same machine with the same versions at both.` : "";
-    summary.textContent = `${rows.length} values compared: ${worse} clearly worse, ${clear.length - worse} clearly better, ${rows.length - clear.length} within the noise.${apart}`;
+    summary.textContent = `${rows.length} values compared: ${worse} worse, ${clear.length - worse} better. For ${rows.length - clear.length} nobody can tell.${apart}`;
     fill(form.elements.all.checked ? rows : clear);
   }
 
@@ -62,7 +65,7 @@
       made.className = kind;
       if (sort !== undefined) made.dataset.sort = sort;
     };
-    cell(clear ? (ratio > 1 ? "clearly worse" : "clearly better") : "within the noise", clear ? "" : "quiet");
+    cell(clear ? (ratio > 1 ? "worse" : "better") : "can't tell", clear ? "" : "quiet");
     cell(Site.percent(ratio), `num ${clear ? (ratio > 1 ? "worse" : "better") : "quiet"}`, ratio);
     cell(Site.quantity(old, unit), "num", old);
     cell(Site.quantity(value, unit), "num", value);

@@ -1,9 +1,11 @@
-// The scaling graph of the first page. Selection in the address: #env=ENV&commit=2a7bfce8&y=linear&hide=LIBRARY
+// The scaling graph of the first page. Selection in the address: #rate=AGENT&env=ENV&commit=2a7bfce8&y=linear&hide=LIBRARY
 "use strict";
 (() => {
   const figure = document.getElementById("scaling");
   const [envs, slugs] = [figure.dataset.envs.split("|"), figure.dataset.slugs.split("|")];
-  const defaults = { env: envs[0], device: "", commit: "newest", x: "log", y: "log", hide: "" };
+  // The kinds of rate that every project should measure. A chart never mixes two.
+  const expected = [["random", "random actions"], ["mlp-64-64", "policy network 64 × 64"], ["mlp-1024-1024", "policy network 1,024 × 1,024"]];
+  const defaults = { env: envs[0], rate: "random", device: "", commit: "newest", x: "log", y: "log", hide: "" };
   let chosen = { ...defaults };
 
   const restore = () => {
@@ -13,22 +15,33 @@
   };
   const set = (change) => {
     Object.assign(chosen, change);
-    if (change.env) Object.assign(chosen, { device: "", commit: "newest", hide: "" });
+    if (change.env) chosen.rate = defaults.rate;
+    if (change.env || change.rate) Object.assign(chosen, { device: "", commit: "newest", hide: "" });
     Site.select(chosen, defaults);
     return Site.load(`scaling/${slugs[envs.indexOf(chosen.env)]}`).then(show);
   };
   const short = (commit) => (commit ? commit.slice(0, 8) + (commit.endsWith("-dirty") ? "+" : "") : "unknown");
 
   function show(content) {
-    const rows = content.rows.map(([library, device, commit, run, size, ...rates]) => ({ library, device, commit, run, size, rates }));
+    const measured = new Map(content.kinds);
+    if (!measured.has(chosen.rate)) [chosen.rate] = measured.keys();
+    const all = content.rows.map(([library, agent, device, commit, run, size, ...rates]) => ({ library, agent, device, commit, run, size, rates }));
+    const rows = all.filter((row) => row.agent === chosen.rate);
     const devices = [...new Set(rows.map((row) => row.device))].sort();
     // A device is named by its place in the list: 1, 2, ...; the newest row's is the default.
     const device = devices[Number(chosen.device) - 1] ?? rows.at(-1).device;
     const onDevice = rows.filter((row) => row.device === device);
     const commits = [...new Set(onDevice.map((row) => row.commit))].reverse();
     const commit = commits.find((each) => short(each) === chosen.commit);
-    controls(devices, device, commits, commit);
+    controls(kinds(measured), devices, device, commits, commit);
     draw(content, commit === undefined ? onDevice : onDevice.filter((row) => row.commit === commit), device);
+  }
+
+  // What was measured, and what is missing, which nobody can choose.
+  function kinds(measured) {
+    const others = [...measured].filter(([agent]) => !expected.some(([each]) => each === agent));
+    const trainings = others.length ? others : [["", "whole training"]];
+    return [...expected, ...trainings].map(([agent, text]) => [agent, measured.has(agent) ? text : `${text}: not measured yet`, !measured.has(agent)]);
   }
 
   // All points of a size are of one run, so that they can be compared: the newest with the most libraries.
@@ -38,7 +51,7 @@
     return runs.get([...runs.keys()].sort((a, b) => count(b) - count(a) || b.localeCompare(a))[0]);
   }
 
-  function controls(devices, device, commits, commit) {
+  function controls(kinds, devices, device, commits, commit) {
     const box = figure.querySelector(".controls");
     const focused = [...box.querySelectorAll("select")].indexOf(document.activeElement);
     const axis = [["log", "logarithmic"], ["linear", "linear"]];
@@ -46,14 +59,20 @@
     const more = box.querySelector("details") ?? document.createElement("details");
     const summary = document.createElement("summary");
     summary.textContent = "More choices";
+    const named = devices.map((name, place) => [String(place + 1), name]);
+    if (devices.every((name) => name.startsWith("cpu:"))) named.push(["", "GPU: not measured yet", true]);
     more.replaceChildren(
       summary,
-      Site.choice("device", devices.map((name, place) => [String(place + 1), name]), String(devices.indexOf(device) + 1), (value) => set({ device: value, commit: "newest" })),
       Site.choice("commit", dated, commit === undefined ? "newest" : short(commit), (value) => set({ commit: value })),
       Site.choice("x axis", axis, chosen.x, (x) => set({ x })),
       Site.choice("y axis", axis, chosen.y, (y) => set({ y })),
     );
-    box.replaceChildren(Site.choice("environment", envs.map((env) => [env, env]), chosen.env, (env) => set({ env })), more);
+    box.replaceChildren(
+      Site.choice("rate", kinds, chosen.rate, (rate) => set({ rate })),
+      Site.choice("environment", envs.map((env) => [env, env]), chosen.env, (env) => set({ env })),
+      Site.choice("device", named, String(devices.indexOf(device) + 1), (value) => set({ device: value, commit: "newest" })),
+      more,
+    );
     box.hidden = false;
     box.querySelectorAll("select")[focused]?.focus();
   }
@@ -73,7 +92,8 @@
     const wanted = chosen.hide === "" ? variants : chosen.hide;
     const hidden = new Set(wanted.split(",").filter((name) => series.some((each) => each.name === name)));
     const rate = (value) => Site.quantity(value, "steps/s");
-    const idle = `Steps per second by environments, ${chosen.env} on ${device}; medians and 95% intervals. Point at a size, tap it or use the arrow keys.`;
+    const said = content.said[`${chosen.rate} ${device}`] ?? "";
+    const idle = `${said} Medians and 95% intervals on ${device}. Point at a size, tap it or use the arrow keys.`;
     figure.querySelector(".readout").textContent = idle;
     Charts.draw({
       figure, series, hidden, x: sizes, lines: true, xLog: chosen.x !== "linear", yLog: chosen.y !== "linear", yZero: chosen.y === "linear",

@@ -49,7 +49,11 @@ const Site = {
 
   choice(label, options, value, onChange) {
     const select = document.createElement("select");
-    for (const [key, text] of options) select.add(new Option(text, key, false, key === value));
+    for (const [key, text, isMissing] of options) {
+      const option = new Option(text, key, false, key === value);
+      option.disabled = Boolean(isMissing);
+      select.add(option);
+    }
     select.addEventListener("change", () => onChange(select.value));
     // a label that wraps is named by its options too
     select.setAttribute("aria-label", label);
@@ -63,9 +67,9 @@ const Site = {
 for (const time of document.querySelectorAll("time[data-measured]")) {
   const age = (Date.now() - Date.parse(time.dataset.measured)) / 86_400_000;
   // The date has no hour, so all of that day is older than 30 days only after 31.
-  if (age > 31 && !time.classList.contains("stale")) {
-    time.classList.add("stale");
-    time.insertAdjacentHTML("afterend", ' <span class="tag stale">stale</span>');
+  if (age > 31 && !time.classList.contains("old")) {
+    time.classList.add("old");
+    time.insertAdjacentHTML("afterend", ' <span class="tag old">old</span>');
   }
 }
 

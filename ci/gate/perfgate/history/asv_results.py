@@ -31,12 +31,19 @@ _LAST_MS = 253_402_300_799_000  # the last millisecond that `datetime` can hold
 class Setup:
     """Everything besides the commit that a time depends on.
 
-    Points of two setups are never compared.
+    Points of two setups are never compared. `machine` names the hardware, and `machine_name` is the
+    name that asv has for it.
     """
 
     machine: str
     versions: str
     benchmark_version: str
+    machine_name: str = ""
+
+    @property
+    def series(self) -> tuple[str, str, str]:
+        """What is the same for all processors of a hosted machine."""
+        return self.machine_name or self.machine, self.versions, self.benchmark_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,11 +257,12 @@ def _points(
     run: dict[str, Any], descriptions: dict[str, Any]
 ) -> Iterator[tuple[RecordedBenchmark, Point]]:
     machine = _machine(run)
+    name = text(table(run.get("params", {})).get("machine") or "")
     versions = _versions(run)
     commit = _commit(run)
     date_s = _date_s(run)
     for function, columns in _rows(run):
-        setup = Setup(machine, versions, text(columns.get("version") or ""))
+        setup = Setup(machine, versions, text(columns.get("version") or ""), name)
         described = table(descriptions.get(function, {}))
         values = array(columns.get("result") or [])
         params = [[text(each) for each in array(axis)] for axis in columns.get("params") or []]

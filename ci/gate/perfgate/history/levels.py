@@ -1,8 +1,10 @@
 """`perfgate history`: prints the change points of main's history.
 
 Change points show slow drifts and steps that no single pull request showed. A new machine, new
-versions or a changed benchmark starts a new series. Only points of one series are compared. In asv
-lower is always better, so a ratio above 1 is a slowdown.
+versions or a changed benchmark starts a new series. Only points of one series are compared. A
+hosted machine may have another processor on each night. Each processor is then compared with itself
+alone, and what they show is put together. In asv lower is always better, so a ratio above 1 is a
+slowdown.
 """
 
 import argparse
@@ -27,10 +29,18 @@ from perfgate.history.asv_results import (
     read_archive,
 )
 from perfgate.options import Parser, guarded
-from perfgate.stats.change_points import MIN_SEGMENT, Ratio, change_points, ratio_between
+from perfgate.stats.change_points import (
+    MIN_SEGMENT,
+    Ratio,
+    change_points,
+    on_one_scale,
+    ratio_between,
+)
 
 # Shared machines drift by this much on their own, so a smaller difference makes no new level.
 MIN_EFFECT = 1.01
+# The points of a level on any processor, each with its value on the scale of one processor.
+_Level = Sequence[tuple[Point, float]]
 
 
 @dataclass(frozen=True)
@@ -82,6 +92,12 @@ class BenchmarkHistory:
     cut_off: Sequence[LevelChange]
 
     @property
+    def can_tell(self) -> bool:
+        """Whether as many commits as make a level were measured as the newest one was."""
+        newest = self.points[-1].setup
+        return sum(point.setup.series == newest.series for point in self.points) >= MIN_SEGMENT
+
+    @property
     def scatter(self) -> float:
         """Noise of a measurement as a share of its level: a robust standard deviation."""
         levels = [
@@ -93,31 +109,31 @@ class BenchmarkHistory:
 
 def history_of(benchmark: RecordedBenchmark, points: Sequence[Point]) -> BenchmarkHistory:
     """Find the levels of one benchmark, whose `points` are in the order of the commits."""
-    of_setup: dict[Setup, list[Point]] = {}
+    series: dict[tuple[str, ...], list[Point]] = {}
     for point in points:
-        of_setup.setdefault(point.setup, []).append(point)
-    stretches = [Stretch(setup, _segments(those)) for setup, those in of_setup.items()]
+        series.setdefault(point.setup.series, []).append(point)
+    by_level = [_levels(those) for those in series.values()]
+    segments: dict[Setup, list[Segment]] = {}
+    for level in itertools.chain.from_iterable(by_level):
+        for setup in dict.fromkeys(point.setup for point, _ in level):
+            own = [point for point, _ in level if point.setup == setup]
+            middle = statistics.median(point.value for point in own)
+            segments.setdefault(setup, []).append(Segment(own, middle))
     changes = [
-        _change(benchmark, *pair)
-        for stretch in stretches
-        for pair in itertools.pairwise(stretch.segments)
+        LevelChange(benchmark, before[-1][0], after[0][0], ratio)
+        for levels in by_level
+        for before, after in itertools.pairwise(levels)
+        if (ratio := _ratio(before, after))
     ]
     # The setups of the newest commits show the branch as it is now. The setups before them show
     # slowdowns that may still be there.
     current = _newest_setups(points)
     before = _newest_setups([point for point in points if point.setup not in current])
-    still_open = [
-        change
-        for stretch in stretches
-        if stretch.setup in current
-        for change in _open(benchmark, stretch)
-    ]
-    cut_off = [
-        change
-        for stretch in stretches
-        if stretch.setup in before
-        for change in _open(benchmark, stretch)
-    ]
+    still_open, cut_off = (
+        [found for levels in by_level if (found := _open(benchmark, levels, setups))]
+        for setups in (current, before)
+    )
+    stretches = [Stretch(*each) for each in segments.items()]
     return BenchmarkHistory(benchmark, points, stretches, changes, still_open, cut_off)
 
 
@@ -135,48 +151,54 @@ def histories(archive: Archive) -> list[BenchmarkHistory]:
     ]
 
 
-def _segments(points: Sequence[Point]) -> list[Segment]:
+def _levels(points: Sequence[Point]) -> list[_Level]:
     values = [point.value for point in points]
+    if min(values) > 0:
+        values = on_one_scale(values, [point.setup for point in points])
+    measured = list(zip(points, values, strict=True))
     bounds = [0, *change_points(values), len(values)]
     while len(bounds) > 2:
         effects = [
-            _effect(values[a:b], values[b:c])
+            _effect(measured[a:b], measured[b:c])
             for a, b, c in zip(bounds, bounds[1:], bounds[2:], strict=False)
         ]
         least = min(range(len(effects)), key=effects.__getitem__)
         if effects[least] >= math.log(MIN_EFFECT):
             break
         del bounds[least + 1]
-    return [
-        Segment(points[a:b], statistics.median(values[a:b])) for a, b in itertools.pairwise(bounds)
+    return [measured[a:b] for a, b in itertools.pairwise(bounds)]
+
+
+def _effect(before: _Level, after: _Level) -> float:
+    """Return the absolute logarithm of the ratio, or 0 where nobody can tell that it isn't 1."""
+    ratio = _ratio(before, after)
+    return 0.0 if ratio is None or ratio.low <= 1 <= ratio.high else abs(math.log(ratio.middle))
+
+
+def _ratio(before: _Level, after: _Level) -> Ratio | None:
+    """Return the ratio that the processors show that measured both, None if they are too few."""
+    both = {point.setup for point, _ in before} & {point.setup for point, _ in after}
+    compared = [
+        [value for point, value in level if point.setup in both] for level in (before, after)
     ]
+    if any(len(values) < MIN_SEGMENT or min(values) <= 0 for values in compared):
+        return None  # a track_ benchmark may be 0, which has no ratio
+    return ratio_between(*compared)
 
 
-def _effect(before: Sequence[float], after: Sequence[float]) -> float:
-    """Return the absolute logarithm of the ratio, or 0 where its interval holds 1."""
-    if min(before) <= 0 or min(after) <= 0:  # a track_ benchmark may be 0, which has no ratio
-        return 0.0
-    ratio = ratio_between(before, after)
-    return 0.0 if ratio.low <= 1 <= ratio.high else abs(math.log(ratio.middle))
-
-
-def _change(benchmark: RecordedBenchmark, before: Segment, after: Segment) -> LevelChange:
-    ratio = ratio_between(
-        [point.value for point in before.points], [point.value for point in after.points]
-    )
-    return LevelChange(benchmark, before.points[-1], after.points[0], ratio)
-
-
-def _open(benchmark: RecordedBenchmark, stretch: Stretch) -> list[LevelChange]:
-    *earlier, last = stretch.segments
-    if not earlier:
-        return []
-    best = min(range(len(earlier)), key=lambda place: earlier[place].middle)
-    whole = _change(benchmark, earlier[best], last)
-    if whole.ratio.low < MIN_EFFECT:
-        return []
-    first_worse = stretch.segments[best + 1].points[0]
-    return [LevelChange(benchmark, earlier[best].points[-1], first_worse, whole.ratio)]
+def _open(
+    benchmark: RecordedBenchmark, levels: Sequence[_Level], setups: set[Setup]
+) -> LevelChange | None:
+    """Return the slowdown from the best level to the last one, as some setups show it."""
+    shown = [[each for each in level if each[0].setup in setups] for level in levels]
+    *earlier, last = [level for level in shown if level] or [[]]
+    ratios = [(_ratio(level, last), place) for place, level in enumerate(earlier)]
+    found = [(ratio, place) for ratio, place in ratios if ratio and ratio.low >= MIN_EFFECT]
+    if not found:
+        return None
+    worst, best = max(found, key=lambda each: each[0].middle)
+    first_worse = [*earlier, last][best + 1][0][0]
+    return LevelChange(benchmark, earlier[best][-1][0], first_worse, worst)
 
 
 def worst_first(changes: Sequence[LevelChange]) -> list[LevelChange]:

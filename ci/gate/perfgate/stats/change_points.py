@@ -9,7 +9,7 @@ and the penalty grows with the number of ways to place the changes (Lebarbier, S
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ MIN_SEGMENT = 5  # the fewest commits in a row that make a level
 _PENALTY = 5.0  # of one change, besides the number of ways to place the changes
 _MAX_CORRELATION = 0.6  # of neighbours' residuals: the noise of a shared machine is not white
 _OUTLIER = 4.0  # standard deviations from the median around it, beyond which a value counts less
+_PASSES = 30  # of the reweighting, which settles before
 _RESOLUTION = 0.001  # exact counts have no noise at all, and their logarithm would be infinite
 
 
@@ -67,6 +68,33 @@ def _without_outliers(values: Array) -> Array:
     is_far = np.abs(away) > reach
     away[is_far] = reach**2 / away[is_far]  # the further away, the less it counts
     return middle + away
+
+
+def on_one_scale(values: Sequence[float], processors: Sequence[Hashable]) -> list[float]:
+    """Return positive values as if the processor of the last one had measured all of them.
+
+    Neighbours differ by their processors' speeds, except at a change of level. So the speeds are
+    those that leave the least absolute differences between neighbours, and few changes don't move
+    them (by iteratively reweighted least squares).
+
+    Example:
+        >>> [round(value, 6) for value in on_one_scale([2.0, 1.0, 2.0, 1.0, 4.0, 2.0], "ababab")]
+        [1.0, 1.0, 1.0, 1.0, 2.0, 2.0]
+    """
+    names = list(dict.fromkeys(processors))
+    of = np.array([names.index(each) for each in processors])
+    series = np.log(np.asarray(values, dtype=np.float64))
+    one, other = np.triu_indices(len(values), 1)
+    near = (other - one < MIN_SEGMENT) & (of[one] != of[other])
+    one, other = one[near], other[near]
+    speeds = np.eye(len(names))
+    apart = speeds[of[other]] - speeds[of[one]]
+    differences = series[other] - series[one]
+    found = np.zeros(len(names))
+    for _ in range(_PASSES if len(names) > 1 else 0):
+        weights = np.maximum(np.abs(differences - apart @ found), _RESOLUTION**2) ** -0.5
+        found = np.linalg.lstsq(apart * weights[:, None], differences * weights, rcond=None)[0]
+    return [float(each) for each in values * np.exp(found[of[-1]] - found[of])]
 
 
 def _segmentations(series: Array) -> Iterator[list[int]]:

@@ -59,6 +59,30 @@ def test_two_machines_in_turn_are_each_compared_with_themselves(tmp_path):
     assert all(abs(change.ratio.middle - 1.08) < 0.03 for change in found.changes)
 
 
+def test_processors_of_a_hosted_machine_show_together_what_one_of_them_shows(tmp_path):
+    levels = step(60, 30, 1.08)
+    places = np.random.default_rng(12).permutation(np.arange(60) % 5)
+    speeds = np.array([1.0, 1.3, 0.8, 2.0, 1.1])[places]
+    processors = [f"CPU {place}" for place in places]
+    one = history(tmp_path / "one", noisy(levels, seed=6))
+    five = history(tmp_path / "five", noisy(levels * speeds, seed=6), processors=processors)
+    assert [change.point.commit for change in five.changes] == [
+        change.point.commit for change in one.changes
+    ]
+    (still_open,) = five.open
+    assert still_open.ratio.low <= 1.08 <= still_open.ratio.high
+    assert len(five.stretches) == 5  # each processor has levels of its own
+
+
+def test_a_processor_that_replaces_another_is_not_compared_with_it(tmp_path):
+    processors = ["old"] * 40 + ["new"] * 40
+    levels = np.where(np.arange(80) < 40, 1.0, 1.7) * step(80, 20, 1.1) * step(80, 60, 1.1)
+    found = history(tmp_path, noisy(levels, seed=13), processors=processors)
+    assert [change.point.commit for change in found.changes] == [commit_hash(20), commit_hash(60)]
+    assert all(change.ratio.low <= 1.1 <= change.ratio.high for change in found.changes)
+    assert [len(found.open), len(found.cut_off)] == [1, 1]
+
+
 def test_what_small_steps_add_up_to_stands_open_as_one_slowdown(tmp_path):
     found = history(tmp_path, noisy(step(150, 50, 1.05) * step(150, 100, 1.05), seed=8))
     (still_open,) = found.open

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from asv.step_detect import detect_steps
 
-from perfgate.stats.change_points import MIN_SEGMENT, change_points, ratio_between
+from perfgate.stats.change_points import MIN_SEGMENT, change_points, on_one_scale, ratio_between
 
 SEEDS = range(20)
 # Levels as (commits, value), the noise of a value, and whether asv's own detector finds them, too.
@@ -56,6 +56,20 @@ def test_edges_are_found_also_where_a_level_comes_back(name):
     if len(levels) < 200:  # asv takes seconds for long ones
         by_asv = [[step[0] for step in detect_steps(list(values))] for values in series]
         assert (sum(finds(found, levels) for found in by_asv) >= 19) == found_by_asv
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_five_processors_in_turn_show_the_edges_that_one_shows(name):
+    parts, noise, _ = SHAPES[name]
+    levels = level(*parts)
+    right = 0
+    for seed in SEEDS:
+        labels = np.random.default_rng(seed).permutation(np.arange(len(levels)) % 5)
+        measured = noisy(levels, seed, noise) * np.array([1.0, 1.3, 0.8, 2.0, 1.1])[labels]
+        right += finds(change_points(on_one_scale(measured, list(labels))), levels)
+        exact = change_points(on_one_scale(levels, list(labels)))
+        assert exact == list(np.flatnonzero(np.diff(levels)) + 1), seed
+    assert right >= 18
 
 
 @pytest.mark.parametrize(
