@@ -6,41 +6,47 @@
 
 Without `--seconds` both libraries train with the same hyperparameters for the same number of steps.
 With it each library trains with its own defaults for that many seconds, not counting compilation.
-rejax runs in its own Python with gymnax 0.0.9. All final policies are evaluated greedily over the
-same 128 episodes, in the gymnax that is installed here.
+rejax runs in its own Python with gymnax 0.0.9. The libraries take turns, seed by seed. All final
+policies are evaluated greedily over the same 128 episodes, in the gymnax that is installed here.
 """
 
 import dataclasses
 import json
 import statistics
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import peers
 from benchmarks.harness.libraries import SuiteError
-from benchmarks.harness.process import Supervised
-from benchmarks.harness.results import Row
-from benchmarks.runner import Run, Script, print_headers, print_row, text, whole
+from benchmarks.harness.process import Conversation
+from benchmarks.harness.results import Row, spread
+from benchmarks.runner import Run, Script, between, print_headers, print_row, text, whole
 from benchmarks.sides.training import REJAX_NAMES
 
 PEER = "rejax"
 NUM_EPISODES = 128
-NUM_STEPS = 1_000_000
+NUM_STEPS = {"ppo": 1_000_000, "dqn": 1_000_000, "sac": 12_000}
 _TIMEOUT_S = 3_600.0
-# Myriad's training is timed over this many steps, to find how many steps fit into the given
-# seconds.
-_TRIED_STEPS = 50_000
+# A training of so many steps is timed, to find how many steps fit into the given seconds: Myriad's
+# and rejax's. rejax's DQN copies its whole buffer at each step, which takes about a thousand times
+# as long as a step of PPO.
+_TRIED_STEPS = {"ppo": (50_000, 131_072), "dqn": (50_000, 4_096), "sac": (10_000, 10_000)}
 CONTINUOUS = ("Pendulum-v1", "MountainCarContinuous-v0")
 CLASSIC = ("CartPole-v1", "Acrobot-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0")
 PICTURES = (
     *("Catch-bsuite", "Breakout-MinAtar", "Asterix-MinAtar", "SpaceInvaders-MinAtar"),
     "Freeway-MinAtar",
 )
+# gymnax's environments by name, and one of brax.
+ENVS = {
+    "ppo": (*CLASSIC, *PICTURES),
+    "dqn": tuple(name for name in (*CLASSIC, *PICTURES) if name not in CONTINUOUS),
+    "sac": ("Pendulum-v1", "brax:inverted_pendulum"),
+}
+ALL_ENVS = tuple(dict.fromkeys(name for names in ENVS.values() for name in names))
 # rejax's policies are judged in a different game than they learned, because gymnax 0.0.9 has one
 # more column of aliens at the start.
 OTHER_DYNAMICS = ("SpaceInvaders-MinAtar",)
@@ -78,6 +84,17 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "normalize_observations": True,
         "normalize_rewards": True,
     },
+    # The buffer holds the whole training. Both would need more time with a larger one, rejax most.
+    "sac": {
+        "num_envs": 1,
+        "gradient_steps": 1,
+        "batch_size": 256,
+        "buffer_size": 16_384,
+        "learning_starts": 1_000,
+        "learning_rate": 3e-4,
+        "gamma": 0.99,
+        "polyak": 0.995,
+    },
 }
 EXPLORED = 0.1  # the share of the steps during which DQN's epsilon falls
 # What rejax does without a setting, or with its defaults.
@@ -93,6 +110,7 @@ OF_REJAX: dict[str, dict[str, Any]] = {
     "ppo": _OF_BOTH | {"value_clip": 0.2, "value_coef": 0.25},
     # gymnax 0.0.9 ends an episode at its time limit
     "dqn": _OF_BOTH | {"n_step": 1, "bootstrap_truncated": False},
+    "sac": {"hidden_sizes": (64, 64), "activation": "relu"},
 }
 
 
@@ -105,6 +123,11 @@ class Question:
     num_steps: int
     seconds: float | None
     seeds: Sequence[int]
+
+    @property
+    def our_env(self) -> str:
+        """Our name of the environment."""
+        return self.env if ":" in self.env else f"gymnax:{self.env}"
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
@@ -126,7 +149,7 @@ def config_of(question: Question, num_steps: int) -> Any:
         chosen = {name if name in own else f"agent.{name}": values[name] for name in values}
         if question.agent == "dqn":
             chosen["agent.exploration_steps"] = int(EXPLORED * num_steps)
-    return create_config(f"gymnax:{question.env}", question.agent, total_steps=num_steps, **chosen)
+    return create_config(question.our_env, question.agent, total_steps=num_steps, **chosen)
 
 
 def ours(question: Question) -> Iterator[Row]:
@@ -145,8 +168,9 @@ def ours(question: Question) -> Iterator[Row]:
 
     num_steps = question.num_steps
     if question.seconds is not None:
-        seconds = timed(TrainingProgram(config_of(question, _TRIED_STEPS)), 0)
-        num_steps = round(_TRIED_STEPS * question.seconds / seconds)
+        tried, _ = _TRIED_STEPS[question.agent]
+        seconds = timed(TrainingProgram(config_of(question, tried)), 0)
+        num_steps = round(tried * question.seconds / seconds)
     training = TrainingProgram(config_of(question, num_steps))
     for seed in question.seeds:
         seconds = timed(training, seed)
@@ -172,36 +196,27 @@ def theirs(question: Question) -> Iterator[Row]:
         if question.agent == "dqn":
             hyperparameters["exploration_fraction"] = EXPLORED
     request = {
-        "env": question.env,
+        "env": question.env.replace(":", "/"),
         "agent": question.agent,
         "hyperparameters": hyperparameters,
-        "seeds": list(question.seeds),
-        "num_steps": None if question.seconds else question.num_steps,
+        "num_steps": question.num_steps,
+        "tried_steps": _TRIED_STEPS[question.agent][1],
         "seconds": question.seconds,
     }
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
-        files = [str(folder / "request.json"), str(folder / "policies.npz")]
-        command, path = peers.command(PEER, "benchmarks.sides.rejax_policies", *files)
-        with Supervised(command, environ=path) as child:
-            child.wait(_TIMEOUT_S)
-            if not Path(files[1]).exists():
-                raise SuiteError(f"{PEER} failed on {question.env}: {child.last_words()}")
-        with np.load(files[1]) as saved:
-            policies = dict(saved)
-    seconds = policies.pop("seconds")
-    steps = int(policies.pop("num_steps"))
-    normalized = bool(hyperparameters.get("normalize_observations"))
-    judge = _judge(question.env, normalized=normalized)
-    for i, seed in enumerate(question.seeds):
-        yield {
-            "library": PEER,
-            "seed": seed,
-            "steps": steps,
-            "seconds": float(seconds[i]),
-            "final_return": float(judge({name: value[i] for name, value in policies.items()})),
-        }
+    judge = _judge(question, normalized=bool(hyperparameters.get("normalize_observations")))
+    command, path = peers.command(PEER, "benchmarks.sides.rejax_policies", json.dumps(request))
+    with Conversation(command, path) as rejax:
+        steps = rejax.reply(_TIMEOUT_S)["num_steps"]
+        for seed in question.seeds:
+            reply = rejax.ask({"seed": seed}, _TIMEOUT_S)
+            policy = {name: np.array(value, np.float32) for name, value in reply["policy"].items()}
+            yield {
+                "library": PEER,
+                "seed": seed,
+                "steps": steps,
+                "seconds": reply["seconds"],
+                "final_return": float(judge(policy)),
+            }
 
 
 class RejaxPolicy:
@@ -210,14 +225,16 @@ class RejaxPolicy:
     Args:
         layers: kernels and biases by number, and the moments of the observations.
         space: the actions.
+        agent: who learned them. SAC's hidden layers and its output differ from those of the others.
         normalized: whether observations are normalised.
     """
 
     uses_observation = True
 
-    def __init__(self, layers: dict[str, Any], space: Any, *, normalized: bool):
+    def __init__(self, layers: dict[str, Any], space: Any, agent: str, *, normalized: bool):
         self._layers = layers
         self._space = space
+        self._is_sac = agent == "sac"
         self._normalized = normalized
 
     def act(self, key: Any, obs: Any) -> Any:
@@ -231,33 +248,37 @@ class RejaxPolicy:
             mean, var = (layers[name].reshape(-1) for name in ("mean", "var"))
             hidden = (hidden - mean) / jnp.sqrt(var + 1e-8)
         last = sum(name.startswith("kernel") for name in layers) - 1
+        activation = jax.nn.relu if self._is_sac else jax.nn.silu
         for i in range(last):
-            hidden = jax.nn.silu(hidden @ layers[f"kernel{i}"] + layers[f"bias{i}"])
+            hidden = activation(hidden @ layers[f"kernel{i}"] + layers[f"bias{i}"])
         output = hidden @ layers[f"kernel{last}"] + layers[f"bias{last}"]
         if hasattr(self._space, "n"):
             return jnp.argmax(output)
-        return jnp.clip(output, self._space.low, self._space.high).reshape(self._space.shape)
+        low, high = self._space.low, self._space.high
+        if self._is_sac:
+            output = low + (jnp.tanh(output) + 1) / 2 * (high - low)
+        return jnp.clip(output, low, high).reshape(self._space.shape)
 
 
-def _judge(env: str, *, normalized: bool) -> Any:
+def _judge(question: Question, *, normalized: bool) -> Any:
     """Return a function from rejax's layers to the mean return, over `evaluate`'s episodes."""
     import jax
 
     from myriad import make_env
     from myriad.programs import episode_returns
 
-    made = make_env(f"gymnax:{env}")
+    made = make_env(question.our_env)
     space = made.action_space(made.default_params)
 
     def mean_return(layers: dict[str, Any]) -> Any:
-        policy = RejaxPolicy(layers, space, normalized=normalized)
+        policy = RejaxPolicy(layers, space, question.agent, normalized=normalized)
         return episode_returns(made, policy, NUM_EPISODES).mean()
 
     return jax.jit(mean_return)
 
 
 def cells(env: str, agent: str, runs: Sequence[Row]) -> list[str]:
-    """Return a line of the table: both libraries, and the interval of their difference."""
+    """Return a line of the table: both libraries, their difference and the ratio of their rates."""
     from scipy import stats
 
     by_library = [[run for run in runs if run["library"] == name] for name in ("myriad", PEER)]
@@ -275,7 +296,9 @@ def cells(env: str, agent: str, runs: Sequence[Row]) -> list[str]:
         with warnings.catch_warnings(action="ignore"):
             low, high = stats.ttest_ind(*returns, equal_var=False).confidence_interval(0.95)
         difference += f" ({low:+.1f} to {high:+.1f})"
-    return [*found, difference]
+    ours, theirs = ([run["steps"] / run["seconds"] for run in each] for each in by_library)
+    ratios = spread([a / b for a, b in zip(ours, theirs, strict=True)], "ratio")
+    return [*found, difference, between(ratios, "ratio")]
 
 
 def _tenths(value: float) -> str:
@@ -291,16 +314,16 @@ def _run(run: Run) -> None:
     myriad.configure()
     sides = (f"{name}: return, mean (least to most)" for name in ("myriad", PEER))
     each = (name for side in sides for name in (side, "steps", "seconds"))
-    print_headers("environment", "agent", *each, "difference (95%)")
-    for env in options.env or (*CLASSIC, *PICTURES):
+    print_headers("environment", "agent", *each, "difference (95%)", f"steps/s, times {PEER}'s")
+    for env in options.env or ALL_ENVS:
         for agent in [options.agent] if options.agent else HYPERPARAMETERS:
-            if agent == "dqn" and env in CONTINUOUS:
+            if env not in ENVS[agent]:
                 continue
-            question = Question(
-                env, agent, options.num_steps, options.seconds, range(options.seeds)
-            )
+            num_steps = options.num_steps or NUM_STEPS[agent]
+            question = Question(env, agent, num_steps, options.seconds, range(options.seeds))
             where = {"env": env, "agent": agent}
-            found = [where | each for each in (*ours(question), *theirs(question))]
+            pairs = zip(ours(question), theirs(question), strict=True)
+            found = [where | each for pair in pairs for each in pair]
             print_row(*cells(env, agent, found))
             run.save(*found)
 
@@ -311,14 +334,14 @@ SCRIPT = Script(
     _run,
     {
         "--env": text(
-            f"one of {', '.join((*CLASSIC, *PICTURES))} (default: all; repeatable)",
+            f"one of {', '.join(ALL_ENVS)} (default: all; repeatable)",
             action="append",
-            choices=[*CLASSIC, *PICTURES],
+            choices=ALL_ENVS,
             metavar="NAME",
         ),
         "--agent": text("compare only this agent", choices=sorted(HYPERPARAMETERS)),
         "--seeds": whole("trainings of each library", 5),
-        "--num-steps": whole("steps of each training", NUM_STEPS),
+        "--num-steps": whole("steps of each training (default: a million, and 12,000 of SAC)"),
         "--seconds": whole("train each library's own defaults for S seconds"),
     },
     writes="training",

@@ -1,26 +1,24 @@
-"""Train with rejax and save the policies, in rejax's own Python (see harness/peers.py).
+"""Train with rejax and return the policies, in rejax's own Python (see harness/peers.py).
 
-    python -m benchmarks.sides.rejax_policies <request> <policies>
+    python -m benchmarks.sides.rejax_policies <request>
 
-The request is JSON with rejax's names of environment and algorithm, its hyperparameters and seeds.
-It may hold `seconds` instead of `total_timesteps`, for a training of as many steps as fit into that
-time. The policies are NumPy arrays in one file, seed by seed.
+The request is JSON with rejax's names of environment and algorithm, and its hyperparameters. With
+`seconds` a training has as many steps as fit into that time. The first reply is the number of
+steps. Each line of stdin is then a seed, whose reply has the seconds and the policy.
 """
 
 import json
 import sys
 import time
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 
-from benchmarks.harness.worker import end_with_parent
+from benchmarks.harness.worker import answer
 
-# Steps of the trainings that find how many steps fit into the seconds. A step of DQN copies the
-# whole buffer, which takes about a thousand times as long as a step of PPO.
-_TRIED_STEPS = (4_096, 131_072)
+_LEAST_STEPS = 4_096  # rejax learns from a buffer once it holds 2,048 transitions
 
 
 def trainer(request: dict[str, Any], num_steps: int) -> Any:
@@ -45,24 +43,19 @@ def timed(train: Any, seed: int) -> tuple[Any, float]:
 
 def num_steps_in(request: dict[str, Any]) -> int:
     """Return how many steps a training makes in the requested seconds."""
-    most_steps = 0
-    for tried in _TRIED_STEPS:
-        _, seconds = timed(trainer(request, tried), 0)
-        most_steps = round(tried * request["seconds"] / seconds)
-        if most_steps < _TRIED_STEPS[-1]:
-            break
-    return max(_TRIED_STEPS[0], most_steps)
+    _, seconds = timed(trainer(request, request["tried_steps"]), 0)
+    return max(_LEAST_STEPS, round(request["tried_steps"] * request["seconds"] / seconds))
 
 
 def arrays_of(agent: str, state: Any) -> dict[str, np.ndarray]:
     """Return a policy's layers in the order of their use, and its observation moments."""
-    params = (state.actor_ts if agent == "ppo" else state.q_ts).params["params"]
+    params = (state.q_ts if agent == "dqn" else state.actor_ts).params["params"]
     layers = dict(params.get("features", {}))
-    # A Gaussian policy has its own standard deviation, which is not a layer.
+    # PPO's standard deviation is no layer, and SAC's is one that a greedy policy doesn't use.
     layers |= {
         name: value
         for name, value in params.items()
-        if isinstance(value, dict) and "kernel" in value
+        if isinstance(value, dict) and "kernel" in value and name != "action_log_std"
     }
     # Hidden layers are numbered. The output layer has its own name or the highest number.
     ordered = sorted(layers, key=lambda name: (not name.startswith("Dense_"), name))
@@ -72,22 +65,20 @@ def arrays_of(agent: str, state: Any) -> dict[str, np.ndarray]:
     return {name: np.asarray(value) for name, value in arrays.items()}
 
 
-def main() -> None:
-    """Train every seed and write the file."""
-    end_with_parent()
-    request = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    num_steps = request["num_steps"] or num_steps_in(request)
+def replies() -> Iterator[dict[str, Any]]:
+    """Train each seed."""
+    request = json.loads(sys.argv[1])
+    num_steps = num_steps_in(request) if request["seconds"] else request["num_steps"]
     train = trainer(request, num_steps)
-    arrays = []
-    seconds = []
-    for seed in request["seeds"]:
-        state, took = timed(train, seed)
-        arrays.append(arrays_of(request["agent"], state))
-        seconds.append(took)
-    saved: dict[str, Any] = {name: np.stack([each[name] for each in arrays]) for name in arrays[0]}
-    saved |= {"seconds": np.array(seconds), "num_steps": np.array(num_steps)}
-    np.savez(sys.argv[2], **saved)
+    yield {"num_steps": num_steps}
+    for line in sys.stdin:
+        state, seconds = timed(train, json.loads(line)["seed"])
+        policy = arrays_of(request["agent"], state)
+        yield {
+            "seconds": seconds,
+            "policy": {name: value.tolist() for name, value in policy.items()},
+        }
 
 
 if __name__ == "__main__":
-    main()
+    answer(replies())

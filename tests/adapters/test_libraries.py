@@ -3,6 +3,7 @@
 import re
 import sys
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 
 import jax
@@ -17,6 +18,7 @@ from myriad.envs.vector import VectorEnv
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
 from myriad.training.config import TrainingConfig
 from tests.adapters.rollouts import assert_rolls_out_and_compiles_once
+from tests.child_processes import python
 
 ROOT = Path(__file__).parents[2]
 # These libraries warn of each other and of what they will change.
@@ -298,3 +300,19 @@ def test_a_state_is_drawn(name):
     picture = env.render(jax.jit(lambda key: env.reset(key, env.default_params))(make_key(0))[1])
     assert picture.dtype == np.uint8
     assert picture.shape[2:] == (3,)
+
+
+@pytest.mark.slow
+def test_the_script_prints_a_row_for_each_name_and_skips_what_is_missing(tmp_path):
+    required("gymnax:")
+    missing = [
+        name for name in SMALL if not find_spec(ADAPTERS[name.partition(":")[0] + ":"].package)
+    ]
+    script = ROOT / "scripts" / "other_libraries.py"
+    done = python(script, "gymnax:Catch-bsuite", *missing, "--total-steps=2000", cwd=tmp_path)
+    gymnax, *others = [line for line in done.stdout.splitlines() if line.startswith("| `")]
+    assert all("skipped: this adapter needs" in line for line in others)
+    assert len(others) == len(missing)
+    *_, film, final, random, _ = gymnax.split("|")
+    assert film.strip() == "no `render`"
+    assert all(-1 <= float(number) <= 1 for number in (final, random))
