@@ -4,7 +4,10 @@
 """
 
 import importlib.metadata
+import inspect
 import re
+import types
+import typing
 from typing import Any
 
 from sphinx.application import Sphinx
@@ -13,7 +16,7 @@ project = "Myriad"
 author = "The Myriad authors"
 release = importlib.metadata.version("myriad")
 
-extensions = ["myst_parser", "sphinx.ext.apidoc", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"
 html_title = "Myriad"
 html_show_sourcelink = False
@@ -35,23 +38,11 @@ if tags.has("results"):  # noqa: F821 (Sphinx provides it)
 
 myst_heading_anchors = 3  # a link may name a heading
 
-# Each build writes one page per module into docs/api, which git ignores.
-apidoc_modules = [
-    {
-        "path": "../myriad",
-        "destination": "api",
-        "separate_modules": True,
-        "module_first": True,
-        "automodule_options": {"members", "show-inheritance"},
-    },
-]
-# Adapters have subclasses of their classes.
-autodoc_mock_imports = ["brax", "dm_env", "stable_baselines3"]
-autodoc_member_order = "bysource"  # a module's public things come first
+autodoc_member_order = "bysource"
+python_maximum_signature_line_length = 80  # else a line for each parameter
+python_use_unqualified_type_names = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True  # `Attributes:` describes fields that autodoc finds as well
-# A public name is documented where it is defined and where users import it from.
-suppress_warnings = ["ref.python"]
 
 
 def escape_bars(
@@ -59,6 +50,15 @@ def escape_bars(
 ) -> None:
     """Keep |x| an absolute value: reStructuredText takes it for a substitution."""
     lines[:] = [re.sub(r"(?<![\\`])\|(?!`)", r"\\|", line) for line in lines]
+
+
+def drop_ranges(app: Sphinx, obj: Any, bound_method: bool) -> None:  # noqa: FBT001
+    """Show `int`, not `Annotated[int, Integer(1)]`. The error names the range."""
+    function = inspect.unwrap(getattr(obj, "__func__", obj))
+    read = types.SimpleNamespace(  # a name in quotes needs a library: leave it as it is
+        __annotations__={k: v for k, v in function.__annotations__.items() if not isinstance(v, str)}
+    )
+    function.__annotations__ |= typing.get_type_hints(read)
 
 
 def link_copies(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -71,4 +71,5 @@ def link_copies(app: Sphinx, docname: str, source: list[str]) -> None:
 def setup(app: Sphinx) -> None:
     """Let Sphinx call these for each docstring and each page."""
     app.connect("autodoc-process-docstring", escape_bars)
+    app.connect("autodoc-before-process-signature", drop_ranges)
     app.connect("source-read", link_copies)
