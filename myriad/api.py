@@ -5,7 +5,6 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Protocol
 
 import jax
@@ -138,6 +137,7 @@ def train_and_evaluate(
         KeyboardInterrupt: you interrupted it. `resume` continues from there.
 
     Example:
+        >>> from tempfile import TemporaryDirectory
         >>> config = create_config("cartpole-control", "pid", num_envs=4, steps_per_env=64)
         >>> with TemporaryDirectory() as folder:
         ...     results = train_and_evaluate(config, folder, quiet=True)
@@ -209,6 +209,7 @@ def resume(
         NotInstalledError: the library of a tracker or of a film is not installed.
 
     Example:
+        >>> from tempfile import TemporaryDirectory
         >>> config = create_config("cartpole-control", "pid", num_envs=4, steps_per_env=64)
         >>> with TemporaryDirectory() as folder:
         ...     first = train_and_evaluate(config, folder, quiet=True)
@@ -384,6 +385,7 @@ def load_agent(
             seed, names code that you don't trust, or its checkpoint does not fit into memory.
 
     Example:
+        >>> from tempfile import TemporaryDirectory
         >>> config = create_config("cartpole-control", "pqn", steps_per_env=64)
         >>> with TemporaryDirectory() as folder:
         ...     results = train_and_evaluate(config, folder, quiet=True)
