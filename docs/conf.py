@@ -4,7 +4,13 @@
 """
 
 import importlib.metadata
+import inspect
+import json
+import os
 import re
+import types
+import typing
+from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
@@ -13,7 +19,7 @@ project = "Myriad"
 author = "The Myriad authors"
 release = importlib.metadata.version("myriad")
 
-extensions = ["myst_parser", "sphinx.ext.apidoc", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"
 html_title = "Myriad"
 html_show_sourcelink = False
@@ -33,25 +39,21 @@ if tags.has("results"):  # noqa: F821 (Sphinx provides it)
         ]
     }
 
+source_suffix = {".md": "markdown", ".ipynb": "markdown"}
 myst_heading_anchors = 3  # a link may name a heading
+# Pages that lie beside what they are about.
+HERE = Path(__file__).parent
+ELSEWHERE = {
+    "benchmarks": HERE.parent / "benchmarks" / "README.md",
+    "contributing": HERE.parent / "CONTRIBUTING.md",
+}
+PAGES = {file: HERE / f"{name}.md" for name, file in ELSEWHERE.items()}
 
-# Each build writes one page per module into docs/api, which git ignores.
-apidoc_modules = [
-    {
-        "path": "../myriad",
-        "destination": "api",
-        "separate_modules": True,
-        "module_first": True,
-        "automodule_options": {"members", "show-inheritance"},
-    },
-]
-# Adapters have subclasses of their classes.
-autodoc_mock_imports = ["brax", "dm_env", "stable_baselines3"]
-autodoc_member_order = "bysource"  # a module's public things come first
+autodoc_member_order = "bysource"
+python_maximum_signature_line_length = 80  # else a line for each parameter
+python_use_unqualified_type_names = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True  # `Attributes:` describes fields that autodoc finds as well
-# A public name is documented where it is defined and where users import it from.
-suppress_warnings = ["ref.python"]
 
 
 def escape_bars(
@@ -61,14 +63,55 @@ def escape_bars(
     lines[:] = [re.sub(r"(?<![\\`])\|(?!`)", r"\\|", line) for line in lines]
 
 
-def link_copies(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Let a link that leaves this folder lead to a copy: Sphinx knows only its own pages."""
-    steps = docname.count("/") + 1
-    leaving = rf"\]\(((?:\.\./){{{steps},}}[^)#]+\.md)(?:#[^)]*)?\)"
-    source[0] = re.sub(leaving, r"](path:\1)", source[0])
+def drop_ranges(app: Sphinx, obj: Any, bound_method: bool) -> None:  # noqa: FBT001
+    """Show `int`, not `Annotated[int, Integer(1)]`. The error names the range."""
+    function = inspect.unwrap(getattr(obj, "__func__", obj))
+    hints = function.__annotations__
+    # A name in quotes may need a library, so it stays as it is.
+    readable = {name: hint for name, hint in hints.items() if not isinstance(hint, str)}
+    hints |= typing.get_type_hints(types.SimpleNamespace(__annotations__=readable))
+
+
+def read_page(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Read a page that lies elsewhere or is a notebook, and lead its links to our pages."""
+    page = Path(app.env.doc2path(docname))
+    if page.suffix == ".ipynb":
+        source[0] = as_markdown(json.loads(source[0]))
+    file = ELSEWHERE.get(docname, page)
+    if file != page:
+        source[0] = file.read_text()
+        app.env.note_dependency(file)
+
+    def led(link: re.Match[str]) -> str:
+        target = (file.parent / link[1]).resolve()
+        if not target.is_file():
+            return link[0]
+        target = PAGES.get(target, target)
+        path = os.path.relpath(target, page.parent)
+        is_page = target.suffix in source_suffix
+        return f"]({path if is_page else f'path:{path}'}{link[2] or ''})"
+
+    source[0] = re.sub(r"\]\(([^):#]+)(#[^)]*)?\)", led, source[0])
+
+
+def as_markdown(notebook: dict[str, Any]) -> str:
+    """Return a notebook's cells and their outputs."""
+    parts = []
+    for cell in notebook["cells"]:
+        text = "".join(cell["source"])
+        parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+        for output in cell.get("outputs", []):
+            shown = output.get("data", {})
+            if "image/png" in shown:
+                parts.append(f"![The output](data:image/png;base64,{''.join(shown['image/png'])})")
+            else:
+                printed = "".join(output.get("text", shown.get("text/plain", "")))
+                parts.append(f"```text\n{printed}\n```")
+    return "\n\n".join(parts)
 
 
 def setup(app: Sphinx) -> None:
     """Let Sphinx call these for each docstring and each page."""
     app.connect("autodoc-process-docstring", escape_bars)
-    app.connect("source-read", link_copies)
+    app.connect("autodoc-before-process-signature", drop_ranges)
+    app.connect("source-read", read_page)

@@ -135,6 +135,14 @@ def train_and_evaluate(
         NotInstalledError: the library of a tracker in `log_to` or of a film is not installed.
         DivergedError: there is a NaN, or an infinity where the agent can't learn from one.
         KeyboardInterrupt: you interrupted it. `resume` continues from there.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> config = create_config("cartpole-control", "pid", num_envs=4, steps_per_env=64)
+        >>> with TemporaryDirectory() as folder:
+        ...     results = train_and_evaluate(config, folder, quiet=True)
+        >>> results.stopped, len(results.evaluations)
+        ('end', 16)
     """
     require_callbacks(callbacks)
     if seeds is not None:
@@ -199,6 +207,15 @@ def resume(
             checkpoint no longer fits.
         UnknownNameError: its configuration names a tracker that doesn't exist.
         NotInstalledError: the library of a tracker or of a film is not installed.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> config = create_config("cartpole-control", "pid", num_envs=4, steps_per_env=64)
+        >>> with TemporaryDirectory() as folder:
+        ...     first = train_and_evaluate(config, folder, quiet=True)
+        ...     again = resume(folder, quiet=True)  # it is at its end already
+        >>> again.final_returns == first.final_returns
+        True
     """
     require_callbacks(callbacks)
     with interrupts_kept():
@@ -234,9 +251,21 @@ def evaluate(
 ) -> jax.Array:
     """Return the returns of whole greedy episodes of a trained agent, float32 `[num_episodes]`.
 
+    Args:
+        config: the training, such as `results.config`.
+        agent_state: what it learned, `results.agent_state`, or `agent.state` of `load_agent`.
+        num_episodes: episodes to play.
+        seed: the seed of their random numbers.
+
     Raises:
         InvalidArgumentError: `num_episodes` is not an integer of at least 1 or does not fit into
             memory, `seed` does not fit in 64 bits, or `agent_state` is not from such an agent.
+
+    Example:
+        >>> config = create_config("cartpole-control", "ppo")
+        >>> untrained = config.learner.init(make_key(0), config.num_envs)
+        >>> evaluate(config, untrained, num_episodes=8).shape
+        (8,)
     """
     if isinstance(config.learner, ControllerLearner):
         agent_state = None  # A fixed policy needs none, so any is passed over.
@@ -286,6 +315,12 @@ def make_train(config: TrainingConfig) -> PureTraining:
 
     Raises:
         InvalidArgumentError: `config` has a `target_return`, `seeds` or several devices.
+
+    Example:
+        >>> train = make_train(create_config("cartpole-control", "pqn", steps_per_env=640))
+        >>> keys = jax.vmap(make_key)(jnp.arange(3))
+        >>> jax.eval_shape(jax.vmap(train), keys)["eval_return"].shape
+        (3, 10, 32)
     """
     settings = [
         ("target_return", config.target_return, None, "every seed runs to the end"),
@@ -348,6 +383,15 @@ def load_agent(
     Raises:
         InvalidArgumentError: the folder holds no run, no checkpoint yet, or no training of this
             seed, names code that you don't trust, or its checkpoint does not fit into memory.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> config = create_config("cartpole-control", "pqn", steps_per_env=64)
+        >>> with TemporaryDirectory() as folder:
+        ...     results = train_and_evaluate(config, folder, quiet=True)
+        ...     config, env, agent = load_agent(folder)
+        >>> agent.act(make_key(0), jnp.zeros(4)).shape
+        ()
     """
     folder = RunFolder(_named(run_folder))
     config = TrainingConfig.from_toml(

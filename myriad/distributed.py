@@ -40,6 +40,10 @@ class Launch:
 
     Raises:
         InvalidArgumentError: `coordinator` is not a host and a port.
+
+    Example:
+        >>> Launch("10.0.0.1:20123", num_processes=2, process_id=0).process_id
+        0
     """
 
     coordinator: str | None = None

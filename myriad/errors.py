@@ -84,7 +84,16 @@ class ShortTrainingWarning(UserWarning):
 
 
 class MyriadError(Exception):
-    """Base of all errors raised on purpose by Myriad."""
+    """Base of all errors raised on purpose by Myriad. Each is a built-in error, too.
+
+    Example:
+        >>> from myriad import make_env
+        >>> try:
+        ...     make_env("cartpole-control", gravty=3.7)
+        ... except MyriadError as error:
+        ...     print(str(error).partition(" Known")[0])
+        unknown field 'gravty' of cartpole-control; did you mean 'gravity'?
+    """
 
 
 class InvalidArgumentError(MyriadError, ValueError):

@@ -5,11 +5,15 @@ import errno
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from myriad.errors import InvalidArgumentError, without_passwords
+
+# Seconds between two lines on how long something takes, if there is no terminal.
+_EVERY_S = 10.0
 
 
 @contextlib.contextmanager
@@ -137,26 +141,53 @@ def watched(folder: Path) -> Iterator[Callable[[], bool]]:
         os.close(opened)
 
 
-def say(sentence: str) -> None:
+def say(sentence: str, end: str = "\n") -> None:
     """Print to standard error, without passwords. If it is closed or full, print nothing."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
-            sys.stderr.write(f"{without_passwords(sentence)}\n")
+            sys.stderr.write(f"{without_passwords(sentence)}{end}")
             sys.stderr.flush()
 
 
 @contextlib.contextmanager
-def announced(what: str, say: Callable[[str], None] = say) -> Iterator[None]:
-    """Say at once what the block does, and at its end how long it took.
+def announced(what: str, tell: Callable[[str], None] = say) -> Iterator[None]:
+    """Say at once what the block does, while it runs how long so far, and at its end how long.
 
     Args:
         what: the words, such as `compiling`.
-        say: prints a line; by default to standard error.
+        tell: prints a line; by default to standard error.
     """
     start = time.perf_counter()
-    say(f"{what} ...")
-    yield
-    say(f"{what}: {time.perf_counter() - start:.1f} s")
+    tell(f"{what} ...")
+    with seconds_shown(what, tell):
+        yield
+    tell(f"{what}: {time.perf_counter() - start:.1f} s")
+
+
+@contextlib.contextmanager
+def seconds_shown(what: str, tell: Callable[[str], None] = say) -> Iterator[None]:
+    """Show while the block runs how many seconds it has taken, on a terminal in place."""
+    in_place = tell is say and sys.stderr is not None and sys.stderr.isatty()
+    start = time.perf_counter()
+    ended = threading.Event()
+
+    def count() -> None:
+        while not ended.wait(1.0 if in_place else _EVERY_S):
+            so_far = f"{time.perf_counter() - start:.0f} s"
+            if in_place:
+                say(f"\r{so_far}", end="")
+            else:
+                tell(f"{what}: {so_far} so far")
+
+    counter = threading.Thread(target=count, daemon=True)
+    counter.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        counter.join()
+        if in_place:
+            say("\r\x1b[K", end="")  # the next line comes here
 
 
 @contextlib.contextmanager

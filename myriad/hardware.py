@@ -142,11 +142,10 @@ def configure(
             out is set already, or no launcher says which process this is.
         UnknownNameError: `without` names no option of `XLA_CPU_OPTIONS`.
 
-    Example (of a script's first lines)::
-
-        import myriad
-
-        print(myriad.configure())
+    Example:
+        >>> configuration = configure()  # in a script's first lines
+        >>> configuration.cpu_devices
+        2
     """
     flags = os.environ.get("XLA_FLAGS", "")
     unwanted = _known_options(without)

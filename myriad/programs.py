@@ -46,6 +46,12 @@ class TrainingProgram:
         steps_per_update: steps of all environments together in an update.
         scan_chunk_size: steps of every environment in a compiled call, `updates_per_call` updates.
         state: the state, once `start` has been called.
+
+    Example:
+        >>> from myriad import create_config
+        >>> program = TrainingProgram(create_config("cartpole-control", "ppo"))
+        >>> program.warm_up()
+        >>> program.run_updates(1)
     """
 
     state: Any = None

@@ -161,6 +161,11 @@ def make_key(seed: Seed | np.integer | jax.Array, prng: str = "mix2x32") -> jax.
     Raises:
         UnknownNameError: `prng` names no implementation.
         InvalidArgumentError: `seed` is not an integer, or does not fit.
+
+    Example:
+        >>> key = make_key(0)
+        >>> jax.random.uniform(key, (3,)).shape, jax.random.split(key, 5).shape
+        ((3,), (5,))
     """
     if not isinstance(prng, str) or prng not in PRNG_IMPLEMENTATIONS:
         raise UnknownNameError("random number generator", prng, PRNG_IMPLEMENTATIONS)

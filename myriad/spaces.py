@@ -41,7 +41,16 @@ class Space(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Discrete:
-    """The integers 0 to `n - 1`, int32 scalars."""
+    """The integers 0 to `n - 1`, int32 scalars.
+
+    Raises:
+        InvalidArgumentError: `n` is not an integer of at least 1.
+
+    Example:
+        >>> space = Discrete(3)
+        >>> bool(space.contains(space.sample(jax.random.key(0))))
+        True
+    """
 
     n: int
 
@@ -68,7 +77,15 @@ class Discrete:
 
 @dataclasses.dataclass(frozen=True)
 class MultiDiscrete:
-    """Vectors whose element `i` is one of 0 to `nvec[i] - 1`, int32."""
+    """Vectors `[len(nvec)]` whose element `i` is one of 0 to `nvec[i] - 1`, int32.
+
+    Raises:
+        InvalidArgumentError: `nvec` is not a list of integers of at least 1.
+
+    Example:
+        >>> MultiDiscrete((3, 2)).shape
+        (2,)
+    """
 
     nvec: tuple[int, ...]
 
@@ -101,6 +118,13 @@ class Box:
     """Arrays between `low` and `high`, which broadcast to `shape`.
 
     They are float32 by default. Observations of pixels may be uint8, and stay uint8 when stored.
+
+    Raises:
+        InvalidArgumentError: `low` exceeds `high`.
+
+    Example:
+        >>> Box(-2.0, 2.0, (3,)).sample(jax.random.key(0)).shape
+        (3,)
     """
 
     low: float | np.ndarray | jax.Array

@@ -37,8 +37,15 @@ SLOW_EXAMPLES = {
     "myriad.adapters.to_gymnax",
     "myriad.agents.networks.attention.Transformer",
     "myriad.agents.networks.cnn.CNN",
+    "myriad.api.evaluate",
+    "myriad.api.load_agent",
+    "myriad.api.make_train",
+    "myriad.api.resume",
+    "myriad.api.train_and_evaluate",
     "myriad.envs.checker.check_env",
+    "myriad.programs.TrainingProgram",
     "myriad.rollout.Rollout",
+    "myriad.training.export.export_agent",
     "myriad.training.population.Population",
 }
 

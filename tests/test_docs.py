@@ -1,5 +1,6 @@
 """The pages are true: their code runs, their commands exist, their links lead somewhere."""
 
+import ast
 import dataclasses
 import doctest
 import importlib.util
@@ -19,10 +20,11 @@ from myriad.agents.networks import NETWORKS
 from myriad.envs import ENVIRONMENTS
 from perfgate.config import read_rules
 from perfgate.source.asv_config import read_config
-from tests.child_processes import python, run
+from tests.child_processes import run
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCS = sorted(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "api")
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+NOTEBOOKS = sorted((ROOT / "docs").rglob("*.ipynb"))
 LINKED = [ROOT / "CONTRIBUTING.md", *DOCS, ROOT / "benchmarks" / "README.md"]
 PAGES = [ROOT / "README.md", *LINKED, *sorted(ROOT.glob("ci/*/README.md"))]
 KIND = re.compile(r"^\*(Tutorial|How-to|Reference|Explanation)\.\* ", re.MULTILINE)
@@ -33,7 +35,7 @@ FENCE = re.compile(
 )
 SHELL = ("sh", "console")
 DATA = ("toml", "yaml", "json")
-DIRECTIVES = ("{toctree}",)  # Sphinx's own, tested by the build
+DIRECTIVES = ("{eval-rst}", "{toctree}")  # Sphinx's own, tested by the build
 SEPARATOR = "\x1e"
 # Pages whose code trains for over ten seconds. What they show is tested elsewhere, too.
 LONG = {
@@ -178,6 +180,31 @@ def test_the_shell_commands_of_a_page_print_what_it_shows(page, tmp_path, enviro
     assert_prints(["bash", "-e", "-c", script], found, tmp_path, environment)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("page", NOTEBOOKS, ids=name)
+def test_a_notebook_prints_what_it_shows(page, tmp_path, environment):
+    cells = [each for each in json.loads(page.read_text())["cells"] if each["cell_type"] == "code"]
+    script = tmp_path / "notebook.py"
+    script.write_text("".join(f"print({SEPARATOR!r})\n{as_script(each)}\n" for each in cells))
+    printed = run(sys.executable, script, cwd=tmp_path, **environment).stdout
+    for cell, got in zip(cells, printed.split(f"{SEPARATOR}\n")[1:], strict=True):
+        data = [output["data"] for output in cell["outputs"]]
+        shown = "".join("".join(each["text/plain"]) for each in data if "image/png" not in each)
+        assert not shown or without_numbers(got) == without_numbers(shown), got
+
+
+def as_script(cell):
+    """Return a cell's code, which prints the value of a last expression as a notebook does."""
+    tree = ast.parse("".join(cell["source"]))
+    if isinstance(tree.body[-1], ast.Expr):
+        tree.body[-1].value = ast.Call(ast.Name("print"), [tree.body[-1].value], [])
+    return ast.unparse(ast.fix_missing_locations(tree))
+
+
+def without_numbers(text):
+    return re.sub(r"\d[\d,.]*", "0", text).split()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_block_is_tested_or_says_why_not(page):
     for block in blocks(page):
@@ -289,7 +316,7 @@ def test_a_table_names_what_a_registry_has(page, heading, registry):
     assert named == registry._built_in  # and what no other test has registered
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=name)
 def test_the_links_of_a_page_lead_to_files(page):
     for target in links(page):
         assert target.exists(), f"{name(page)} links to {target.relative_to(ROOT)}"
@@ -301,30 +328,18 @@ def test_every_page_is_reachable_from_the_start(start):
     waiting = [ROOT / start]
     while waiting:
         page = waiting.pop()
-        if page in PAGES and page not in seen:
+        if page in (*PAGES, *NOTEBOOKS) and page not in seen:
             seen.add(page)
             waiting += links(page)
-    assert set(LINKED) <= seen
+    assert {*LINKED, *NOTEBOOKS} <= seen
+
+
+@pytest.mark.parametrize("page", DOCS, ids=name)
+def test_a_page_has_at_most_2000_words(page):
+    assert len(re.findall(r"\w[\w'./:-]*", page.read_text())) <= 2000
 
 
 @pytest.mark.parametrize("page", [page for page in DOCS if page.name != "index.md"], ids=name)
 def test_a_page_says_in_its_first_lines_of_which_kind_it_is(page):
     first_lines = "\n".join(page.read_text().splitlines()[:5])
     assert KIND.search(first_lines), first_lines
-
-
-@pytest.mark.long
-def test_sphinx_builds_the_pages_without_a_warning(tmp_path):
-    recipe = re.search(
-        r"\$\(RUN\) (sphinx .*?)--doctree-dir", (ROOT / "Makefile").read_text(), re.DOTALL
-    )
-    words = recipe[1].replace("\\\n", " ").split()
-    folders = ["--doctree-dir", tmp_path / "doctrees", "docs", tmp_path / "html"]
-    python("-m", *words, *folders, "-t", "results", cwd=ROOT)
-    reference = (tmp_path / "html" / "api" / "myriad.rollout.html").read_text()
-    assert 'id="myriad.rollout.Rollout.run_chunk"' in reference
-    assert 'id="myriad.rollout._' not in reference
-    assert not re.search(r'(?:src|link [^>]*href)="https?:', reference)
-    for page in DOCS:
-        built = page.relative_to(ROOT / "docs").with_suffix(".html")
-        assert (tmp_path / "html" / built).is_file()

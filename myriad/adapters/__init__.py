@@ -189,6 +189,12 @@ def to_brax(env: AnyEnvironment) -> Any:
     Raises:
         InvalidArgumentError: the actions are not continuous and bounded.
         NotInstalledError: brax can't be imported.
+
+    Example:
+        >>> from myriad import make_env
+        >>> env = to_brax(make_env("pendulum-control"))  # doctest: +SKIP
+        >>> env.action_size  # doctest: +SKIP
+        1
     """
     return import_adapter("myriad.adapters.as_brax", "brax", "brax").AsBrax(env)
 
@@ -217,6 +223,12 @@ def to_sb3(
         InvalidArgumentError: `num_envs` is not an integer of at least 1, or a space has no
             counterpart in Gymnasium.
         NotInstalledError: Stable-Baselines3 can't be imported.
+
+    Example:
+        >>> from myriad import make_env
+        >>> envs = to_sb3(make_env("cartpole-control"), num_envs=3)  # doctest: +SKIP
+        >>> envs.reset().shape  # doctest: +SKIP
+        (3, 4)
     """
     module = import_adapter("myriad.adapters.as_sb3", "stable_baselines3", "sb3")
     return module.AsSB3(env, num_envs, render_mode=render_mode, normalize_actions=normalize_actions)
@@ -234,6 +246,12 @@ def to_dm_env(env: AnyEnvironment, seed: Seed = 0) -> Any:
 
     Raises:
         NotInstalledError: dm_env can't be imported.
+
+    Example:
+        >>> from myriad import make_env
+        >>> env = to_dm_env(make_env("cartpole-control"), seed=1)  # doctest: +SKIP
+        >>> env.reset().first()  # doctest: +SKIP
+        True
     """
     return import_adapter("myriad.adapters.as_dm_env", "dm_env", "dm_env").AsDmEnv(env, seed)
 

@@ -37,7 +37,12 @@ _BUILT = ("env", "action_space")
 
 
 def list_agents() -> list[str]:
-    """Return the names that `make_agent` knows, sorted."""
+    """Return the names that `make_agent` knows, sorted.
+
+    Example:
+        >>> "ppo" in list_agents()
+        True
+    """
     return AGENTS.names()
 
 
@@ -53,6 +58,11 @@ def make_agent(name: str, env: AnyEnvironment, /, **overrides: Any) -> Any:
     Raises:
         UnknownNameError: there is no such agent or field. The message suggests the closest name.
         InvalidArgumentError: the agent can't act in this environment. The message says why.
+
+    Example:
+        >>> from myriad import make_env
+        >>> make_agent("ppo", make_env("cartpole-control"), gamma=0.98).gamma
+        0.98
     """
     kind = _class_of(name, overrides)
     ranges = ranges_of(kind)

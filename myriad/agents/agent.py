@@ -89,6 +89,12 @@ class Learner(Generic[State]):
             they can't differ by slot in a `Population`. Integers never can, except `num_epochs`.
         per_device: names of the fields of its state that differ by device, such as a replay buffer.
             All else must be the same on every device. With None it trains on one device only.
+
+    Example:
+        >>> from myriad import make_agent, make_env
+        >>> learner = make_agent("pqn", make_env("cartpole-control"), rollout_steps=8)
+        >>> isinstance(learner, Learner), learner.steps_per_update
+        (True, 8)
     """
 
     default_num_envs: ClassVar[int]

@@ -41,7 +41,12 @@ OBJECT = "object:"
 
 
 def list_envs() -> list[str]:
-    """Return the names that `make_env` knows, sorted, without aliases."""
+    """Return the names that `make_env` knows, sorted, without aliases.
+
+    Example:
+        >>> "cartpole-control" in list_envs()
+        True
+    """
     return ENVIRONMENTS.names()
 
 

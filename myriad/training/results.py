@@ -56,6 +56,15 @@ class TrainingResults:
         seeds: the seeds, in the order of everything that is listed by seed.
         final_returns: the mean return of each seed's last evaluation.
         reached_target: whether each seed stopped at the target return.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from myriad import create_config, train_and_evaluate
+        >>> config = create_config("cartpole-control", "pid", num_envs=4, steps_per_env=64)
+        >>> with TemporaryDirectory() as folder:
+        ...     results = train_and_evaluate(config, folder, quiet=True)
+        >>> results.stopped, results.evaluations[-1]["steps"]
+        ('end', 256)
     """
 
     agent_state: Any

@@ -18,7 +18,7 @@ import numpy as np
 
 from myriad import distributed, hardware
 from myriad.errors import DivergedError, ShortTrainingWarning
-from myriad.files import say
+from myriad.files import say, seconds_shown
 from myriad.host import release_freed_memory
 from myriad.training.active_settings import ActiveSetting, in_short
 from myriad.training.callbacks import Callback, Run
@@ -151,11 +151,16 @@ class Trainer:
         what = f"{self.config.agent} on {self.config.env}"
         how = {"off": "nothing is compiled"}.get(self.config.compile_mode, "compiles as it goes")
         compile_s = 0.0
+        shown = contextlib.nullcontext()
         if self.config.compile_mode == "aot":
             self._say(f"{what}: compiling ...")
+            shown = shown if self._is_quiet else seconds_shown("compiling")
         resumes = self._checkpoints.latest() is not None
         start = time.perf_counter()
-        compile_within_memory(self.trainings, saves=True, resumes=resumes, meanwhile=import_orbax)
+        with shown:
+            compile_within_memory(
+                self.trainings, saves=True, resumes=resumes, meanwhile=import_orbax
+            )
         if self.config.compile_mode == "aot":
             compile_s = time.perf_counter() - start
             how = f"ready in {compile_s:.1f} s"

@@ -128,14 +128,11 @@ def tune(settings: TuneSettings, callbacks: Sequence[Callback] = ()) -> TuneResu
         NotInstalledError: Optuna or a driver is missing.
         WorkersLostError: worker processes were killed again and again.
 
-    Example (of a script)::
-
-        from myriad import configure
-        from myriad.tuning import TuneSettings, tune
-
-        configure()
-        with tune(TuneSettings(env="bucket-brigade", scenario="easy", n_trials=20)) as result:
-            print(result.fields, result.confirmation.verdict)
+    Example:
+        >>> from myriad.tuning import TuneSettings
+        >>> settings = TuneSettings(env="bucket-brigade", scenario="easy", n_trials=20)
+        >>> with tune(settings) as result:  # doctest: +SKIP
+        ...     print(result.fields, result.confirmation.verdict)
     """
     start = time.monotonic()
     settings = settings.completed()

@@ -102,6 +102,8 @@ class Run:
 class Callback:
     """The base of all callbacks: override what you need. By default nothing happens.
 
+    No method may raise, or the run ends with that error.
+
     Example:
         >>> class StopAt(Callback):
         ...     def on_evaluation(self, run):

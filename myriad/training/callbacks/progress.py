@@ -15,6 +15,8 @@ from myriad.training.metrics import significant
 
 # Seconds between two lines if there is no terminal.
 _EVERY_S = 30.0
+# Columns of a terminal that hold everything in one line, and in two.
+_WIDTHS = (150, 80)
 
 
 class Progress(Callback):
@@ -35,19 +37,21 @@ class Progress(Callback):
         self._begun_at = self._said_at = time.monotonic()
         if sys.stderr is None or not sys.stderr.isatty():
             return
-        from rich import console, progress
+        from rich import console, progress, table
 
-        self._bar = progress.Progress(
-            progress.TextColumn("training"),
-            progress.BarColumn(),
-            progress.TextColumn(
-                "{task.fields[steps]} steps  {task.fields[rate]}  return {task.fields[score]}"
-                "{task.fields[monitored]}"
-            ),
-            progress.TimeElapsedColumn(),
+        terminal = console.Console(stderr=True)
+        fits_all, fits_most = (terminal.width >= width for width in _WIDTHS)
+        said = "{task.fields[steps]} steps  {task.fields[rate]}"
+        said += "  " if fits_all else "\n"
+        said += "return {task.fields[score]}" + "{task.fields[monitored]}" * fits_most
+        wrapped = table.Column(overflow="fold", no_wrap=False)
+        columns = [
+            *[progress.TextColumn("training"), progress.BarColumn()] * fits_all,
+            progress.TextColumn(said, table_column=wrapped),
+            *[progress.TimeElapsedColumn()] * fits_most,
             progress.TimeRemainingColumn(),
-            console=console.Console(stderr=True),
-        )
+        ]
+        self._bar = progress.Progress(*columns, console=terminal)
         fields = {"steps": "0", "rate": "", "score": "-", "monitored": ""}
         total, done = run.total_steps, run.steps
         self._task = self._bar.add_task("training", total=total, completed=done, **fields)
@@ -82,8 +86,9 @@ class Progress(Callback):
         self.on_update(run)
 
     def on_end(self, run: Run) -> None:
-        """Stop updating, and leave the line as it is."""
+        """Stop updating, and leave the line, which tells no time left any more."""
         if self._bar is not None:
+            self._bar.columns = self._bar.columns[:-1]
             self._bar.stop()
 
     def _note(self, run: Run, rows: Sequence[dict[str, Any]]) -> None:

@@ -1,0 +1,75 @@
+"""The documentation as Sphinx builds it: what its pages show, and what its search finds first."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import myriad
+from tests.child_processes import python
+
+ROOT = Path(__file__).resolve().parents[2]
+SIGNATURE = re.compile(r'<dt class="sig sig-object py" id="([^"]+)">(.*?)</dt>', re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """The folder of the built pages. Every warning of Sphinx is an error."""
+    folder = tmp_path_factory.mktemp("documentation")
+    makefile = (ROOT / "Makefile").read_text()
+    recipe = re.search(r"\$\(RUN\) (sphinx .*?)--doctree-dir", makefile, re.DOTALL)
+    words = recipe[1].replace("\\\n", " ").split()
+    folders = ["--doctree-dir", folder / "doctrees", "docs", folder / "html"]
+    python("-m", *words, *folders, "-t", "results", cwd=ROOT)
+    return folder / "html"
+
+
+@pytest.mark.long
+def test_every_page_is_built_and_leads_to_no_raw_markdown(pages):
+    for page in (ROOT / "docs").rglob("*.*"):
+        if page.suffix in (".md", ".ipynb"):
+            built = pages / page.relative_to(ROOT / "docs").with_suffix(".html")
+            assert not re.search(r'href="[^":]*\.md[#"]', built.read_text()), page
+
+
+@pytest.mark.long
+def test_no_page_shows_an_address_in_memory_or_the_inside_of_a_range(pages):
+    for page in pages.rglob("*.html"):
+        found = re.findall(r"\b0x[0-9a-f]{6,}|Range\(least|&lt;function", page.read_text())
+        assert not found, page
+
+
+@pytest.mark.long
+def test_the_reference_shows_every_public_name_in_a_short_signature_with_an_example(pages):
+    text = (pages / "reference" / "api.html").read_text()
+    assert not re.search(r'(?:src|link [^>]*href)="https?:', text)
+    found = {name: re.sub(r"<[^>]+>", "", shown) for name, shown in SIGNATURE.findall(text)}
+    assert {f"myriad.{name}" for name in myriad.__all__} <= found.keys()
+    for name, shown in found.items():
+        assert len(shown) < 500, shown
+        assert "Annotated" not in shown
+        assert not re.search(r"\._", name)
+    for name in myriad.__all__:
+        assert ">>>" in inspect.getdoc(getattr(myriad, name)), name
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        ("custom environment", "environments.html"),
+        ("install", "install.html"),
+        ("save model", "training.html"),
+        ("early stopping", "callbacks.html"),
+        ("own loop", "own_loop.html"),
+        ("export", "export.html"),
+    ],
+)
+def test_the_search_finds_a_page_first(pages, browser, words, first):
+    page = browser.new_page()  # not a visit: from a file, the excerpts can't be read
+    page.goto((pages / "search.html").as_uri() + f"?q={words}")
+    link = page.locator("ul.search > li > a").first
+    link.wait_for()
+    page.wait_for_function("!/Searching/.test(document.querySelector('h2').textContent)")
+    assert link.get_attribute("href").startswith(first)
