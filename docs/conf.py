@@ -23,6 +23,8 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"
 html_title = "Myriad"
 html_show_sourcelink = False
+html_static_path = ["_static"]
+html_js_files = [("accessible.js", {"defer": "defer"})]
 default_role = "code"  # docstrings write names between single backticks
 
 # Within the site of results, whose pages lie one folder up, each page leads back there.
