@@ -25,6 +25,7 @@ returns its own key. Statistical tests are in `tests/test_random.py` and in `mak
 It is not a cipher. If an adversary sees the numbers, use `prng="threefry2x32"`.
 """
 
+import math
 from typing import Any
 
 import jax
@@ -41,6 +42,9 @@ _MULTIPLIER_1 = np.uint32(0x21F0AAAD)
 _MULTIPLIER_2 = np.uint32(0xD35A2D97)
 # Folded in before a split, since its children must differ from those of fold_in.
 SPLIT = np.uint32(0x5BD1E995)
+# The most numbers that are computed one by one, so that XLA sees scalars. A small array of them for
+# each environment would keep a step from being one loop over environments.
+MOST_SCALARS = 8
 
 
 def _mix(x: jax.Array) -> jax.Array:
@@ -110,7 +114,12 @@ def _seed_words(low: Any, high: Any) -> jax.Array:
 
 
 def _split(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    return _fold(_fold(key, jnp.uint32(SPLIT)), _counters(shape))
+    parent = _fold(key, jnp.uint32(SPLIT))
+    num = math.prod(shape)
+    if 0 < num <= MOST_SCALARS:
+        children = [_fold(parent, np.uint32(i)) for i in range(num)]
+        return jnp.stack(children).reshape(*shape, 2)
+    return _fold(parent, _counters(shape))
 
 
 def _counters(shape: tuple[int, ...]) -> jax.Array:
