@@ -25,6 +25,7 @@ returns its own key. Statistical tests are in `tests/test_random.py` and in `mak
 It is not a cipher. If an adversary sees the numbers, use `prng="threefry2x32"`.
 """
 
+import math
 from typing import Any
 
 import jax
@@ -41,6 +42,8 @@ _MULTIPLIER_1 = np.uint32(0x21F0AAAD)
 _MULTIPLIER_2 = np.uint32(0xD35A2D97)
 # Folded in before a split, since its children must differ from those of fold_in.
 SPLIT = np.uint32(0x5BD1E995)
+# The most children of a split that are computed one by one, so that XLA sees scalars.
+_MOST_SCALARS = 8
 
 
 def _mix(x: jax.Array) -> jax.Array:
@@ -50,7 +53,7 @@ def _mix(x: jax.Array) -> jax.Array:
     return x ^ (x >> 15)
 
 
-def draw_word(first: jax.Array, second: jax.Array, index: jax.Array) -> jax.Array:
+def draw_word(first: jax.Array, second: jax.Array, index: jax.Array | np.uint32) -> jax.Array:
     """Return word `index` of a key of two words. All are uint32, of one shape."""
     x = first + index * _GOLDEN
     x = (x ^ (x >> 16)) * _MULTIPLIER_1
@@ -60,7 +63,7 @@ def draw_word(first: jax.Array, second: jax.Array, index: jax.Array) -> jax.Arra
 
 
 def fold_words(
-    first: jax.Array, second: jax.Array, value: jax.Array
+    first: jax.Array, second: jax.Array, value: jax.Array | np.uint32
 ) -> tuple[jax.Array, jax.Array]:
     """Fold a value into a key of two words, all uint32, and return the new key's words."""
     first = _mix(first + value * _GOLDEN)
@@ -110,7 +113,12 @@ def _seed_words(low: Any, high: Any) -> jax.Array:
 
 
 def _split(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    return _fold(_fold(key, jnp.uint32(SPLIT)), _counters(shape))
+    parent = _fold(key, jnp.uint32(SPLIT))
+    num = math.prod(shape)
+    if 0 < num <= _MOST_SCALARS:
+        children = [_fold(parent, jnp.uint32(i)) for i in range(num)]
+        return jnp.stack(children).reshape(*shape, 2)
+    return _fold(parent, _counters(shape))
 
 
 def _counters(shape: tuple[int, ...]) -> jax.Array:
@@ -224,21 +232,3 @@ def fast_key(key: jax.Array) -> jax.Array:
         return key
     # Two words drawn from the other generator make a key of ours.
     return jax.random.wrap_key_data(jax.random.bits(key, (2,), jnp.uint32), impl=MIX2X32)
-
-
-def scalar_keys(key: jax.Array, num: int) -> list[jax.Array]:
-    """Return `num` keys for one draw of one word each. In a compiled step, a split costs more.
-
-    With `mix2x32`, the draw from key `i` is element `i` of the same draw of shape `[num]` from
-    `key`, and a step that draws scalars stays one loop over environments. Don't draw from `key` as
-    well.
-    """
-    if jax.random.key_impl(key) != MIX2X32:
-        return list(jax.random.split(key, num))
-    data = jax.random.key_data(key)
-    # Products of Python integers, cut to 32 bits: the overflow that `_words` has on the device.
-    steps = [
-        np.array([i * int(_GOLDEN), i * int(_SECOND)], np.uint64).astype(np.uint32)
-        for i in range(num)
-    ]
-    return [jax.random.wrap_key_data(data + step, impl=MIX2X32) for step in steps]

@@ -23,6 +23,7 @@ _OFF = ("off", "0", "false", "no", "")
 _SWITCHES = {"true": True, "1": True, "yes": True, "on": True} | dict.fromkeys(_OFF[:-1], False)
 _PREFIX = "MYRIAD_"
 LEFT_OUT = "MYRIAD_WITHOUT_XLA_OPTIONS"
+VECTOR_MATH = "MYRIAD_VECTOR_MATH"
 # Variables with this prefix that the benchmarks and the tests read.
 _OF_OTHERS = ("MYRIAD_TIER", "MYRIAD_CI", "MYRIAD_KILLS")
 _FILE = ".env"
@@ -119,6 +120,9 @@ class Settings:
     without_xla_options: str | None = _setting(
         LEFT_OUT, "--without-xla-option", "XLA's options to leave out, with commas between them."
     )
+    vector_math: bool | None = _setting(
+        VECTOR_MATH, "", "Compute functions such as the sine in a form of vectors.", _SWITCH
+    )
     coordinator: str | None = _setting(
         "MYRIAD_COORDINATOR", "--coordinator", "Host and port of process 0.", _NAME
     )
@@ -214,11 +218,11 @@ class Settings:
             value = getattr(self, name)
             variable = self.table()[name].variable
             if value is not None and variable not in os.environ:
-                os.environ[variable] = value
+                os.environ[variable] = str(value)
 
 
-# The settings of folders and of XLA's options, which every command uses.
-PLACES = ("home", "compilation_cache", "without_xla_options")
+# The settings of folders and of compiling, which every command uses.
+PLACES = ("home", "compilation_cache", "without_xla_options", "vector_math")
 
 
 def variables_in(text: str, file: object) -> dict[str, str]:
@@ -331,6 +335,11 @@ def leave_out_xla_options(names: Iterable[str]) -> None:
     """Name options in `MYRIAD_WITHOUT_XLA_OPTIONS`, for this process and its children."""
     if left_out := list(dict.fromkeys(names)):
         os.environ[LEFT_OUT] = ",".join(left_out)
+
+
+def vector_math() -> bool:
+    """Return whether `MYRIAD_VECTOR_MATH` leaves the forms of `myriad.vector_math` on."""
+    return os.environ.get(VECTOR_MATH, "on").lower() not in _OFF
 
 
 def wandb_names() -> dict[str, str | None]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import math
 import os
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from myriad import make_key
 from myriad.errors import InvalidArgumentError, UnknownNameError
-from myriad.random import MIX2X32, PRNG_IMPLEMENTATIONS, fast_key, scalar_keys
+from myriad.random import MIX2X32, PRNG_IMPLEMENTATIONS, fast_key
 from tests.prng_report import stream
 
 GOLDEN, SECOND, MULTIPLIER_1, MULTIPLIER_2 = 0x9E3779B9, 0x85EBCA6B, 0x21F0AAAD, 0xD35A2D97
@@ -98,11 +99,12 @@ def test_narrow_words_are_the_high_bits_of_wide_ones():
     np.testing.assert_array_equal(jax.random.bits(make_key(1), (7,), jnp.uint16), wide >> 16)
 
 
-def test_scalar_keys_draw_the_elements_of_one_draw():
-    key = make_key(5)
-    apart = [jax.random.uniform(scalar) for scalar in scalar_keys(key, 4)]
-    np.testing.assert_array_equal(jnp.stack(apart), jax.random.uniform(key, (4,)))
-    assert len(scalar_keys(make_key(5, "threefry2x32"), 4)) == 4
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (2,), (8,), (2, 3), (9,)])
+def test_children_of_a_split_are_folds_of_their_numbers(shape):
+    parent = reference_fold(5, 7, 0x5BD1E995)
+    children = np.asarray(jax.random.key_data(jax.random.split(key_of(5, 7), shape)))
+    expected = [reference_fold(*parent, i) for i in range(math.prod(shape))]
+    np.testing.assert_array_equal(children, np.array(expected, np.uint32).reshape(*shape, 2))
 
 
 @pytest.mark.slow

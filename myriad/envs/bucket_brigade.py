@@ -18,7 +18,6 @@ import numpy as np
 
 from myriad.envs.environment import Finite, NotNegative, Probability, load_drawing
 from myriad.errors import InvalidArgumentError, UnknownNameError
-from myriad.random import scalar_keys
 from myriad.ranges import Integer, require_ranges
 from myriad.spaces import Box, Discrete, MultiDiscrete
 
@@ -371,7 +370,7 @@ class BucketBrigade:
         self, key: jax.Array, params: BucketBrigadeParams
     ) -> tuple[jax.Array, BucketBrigadeState]:
         """Set each house on fire with probability `rho`; every agent rests at house 0."""
-        draws = [jax.random.uniform(key) for key in scalar_keys(key, self.num_houses)]
+        draws = jax.random.uniform(key, (self.num_houses,))
         state = BucketBrigadeState(
             houses=tuple((u < params.rho).astype(jnp.int32) for u in draws),
             progress=(jnp.zeros((), jnp.float32),)
@@ -409,9 +408,10 @@ class BucketBrigade:
 
     def draw_night(self, key: jax.Array) -> tuple[Uniforms, Keys]:
         """Draw the numbers of `step` for the houses, and three keys for each opponent."""
-        keys = scalar_keys(key, 3 * (self.num_houses + self.num_opponents))
-        drawn = [jax.random.uniform(key) for key in keys[: 3 * self.num_houses]]
-        return Uniforms(*(tuple(drawn[kind::3]) for kind in range(3))), keys[3 * self.num_houses :]
+        houses_key, opponents_key = jax.random.split(key)
+        drawn = tuple(jax.random.uniform(houses_key, (3 * self.num_houses,)))
+        opponent_keys = list(jax.random.split(opponents_key, 3 * self.num_opponents))
+        return Uniforms(*(drawn[kind::3] for kind in range(3))), opponent_keys
 
     def opponent_actions(self, keys: Keys, state: BucketBrigadeState) -> list[Action]:
         """Choose the opponents' actions. `keys` are those of `draw_night`."""

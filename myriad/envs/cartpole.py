@@ -9,8 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from myriad.envs.environment import Finite, Limit, Positive, Steps, load_drawing
-from myriad.envs.trigonometry import sin_cos
-from myriad.random import scalar_keys
 from myriad.spaces import Box, Discrete
 
 
@@ -52,7 +50,7 @@ def accelerations(
     """
     # Multiply by reciprocals of parameters, which fold into constants. A division would not.
     inverse_mass = 1.0 / (params.mass_cart + params.mass_pole)
-    sin, cos = sin_cos(state.theta)
+    sin, cos = jnp.sin(state.theta), jnp.cos(state.theta)
     push = (
         force + params.mass_pole * params.half_length * state.theta_dot * state.theta_dot * sin
     ) * inverse_mass
@@ -87,10 +85,7 @@ class CartPole:
 
     def reset(self, key: jax.Array, params: CartPoleParams) -> tuple[jax.Array, CartPoleState]:
         """Draw the four coordinates uniformly from (-0.05, 0.05)."""
-        keys = scalar_keys(key, 4)
-        x, x_dot, theta, theta_dot = (
-            jax.random.uniform(key, minval=-0.05, maxval=0.05) for key in keys
-        )
+        x, x_dot, theta, theta_dot = jax.random.uniform(key, (4,), minval=-0.05, maxval=0.05)
         state = CartPoleState(x, x_dot, theta, theta_dot, time=jnp.zeros((), jnp.int32))
         return _observe(state), state
 

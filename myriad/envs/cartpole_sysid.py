@@ -5,7 +5,6 @@ reward is how much closer its mean came to the truth.
 """
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -22,7 +21,6 @@ from myriad.envs.estimation import (
     standard_gaussian,
     with_scores,
 )
-from myriad.random import scalar_keys
 from myriad.spaces import Box, Discrete
 
 # With these priors, the first measurement is stronger than one Gaussian update can follow along the
@@ -96,9 +94,9 @@ class CartPoleSysID:
         self, key: jax.Array, params: CartPoleSysIDParams
     ) -> tuple[jax.Array, CartPoleSysIDState]:
         """Draw the cart and pole as `cartpole-control` does, and the hidden parameters."""
-        keys = scalar_keys(key, 4 + len(self.hidden))
-        cart = _set_up(keys[:4], jnp.zeros((), jnp.int32))
-        scores = tuple(jax.random.normal(each) for each in keys[4:])
+        cart_key, scores_key = jax.random.split(key)
+        cart = _set_up(cart_key, jnp.zeros((), jnp.int32))
+        scores = tuple(jax.random.normal(scores_key, (len(self.hidden),)))
         state = CartPoleSysIDState(cart, scores, standard_gaussian(len(scores)))
         zero = jnp.zeros((), jnp.float32)
         return _observe(state, (zero, zero), zero), state
@@ -111,14 +109,12 @@ class CartPoleSysID:
         params: CartPoleSysIDParams,
     ) -> tuple[jax.Array, CartPoleSysIDState, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
         """Push for `tau` seconds, measure the accelerations, and learn from them."""
-        *set_up_keys, x_key, theta_key = scalar_keys(key, 6)
+        set_up_key, gust_key = jax.random.split(key)
         push = jnp.where(self.action_space(params).validate(action) == 1, 1.0, -1.0).astype(
             jnp.float32
         )
-        gusts = (
-            params.x_noise * jax.random.normal(x_key),
-            params.theta_noise * jax.random.normal(theta_key),
-        )
+        of_x, of_theta = jax.random.normal(gust_key, (2,))
+        gusts = (params.x_noise * of_x, params.theta_noise * of_theta)
         figures = with_scores(params, self.hidden, state.hidden)
         exact = accelerations(state.cart, push * figures.force, figures)
         measured = tuple(each + gust for each, gust in zip(exact, gusts, strict=True))
@@ -134,7 +130,7 @@ class CartPoleSysID:
             jnp.abs(cart.theta) > params.theta_threshold
         )
         cart = jax.tree.map(
-            lambda new, old: jnp.where(out, new, old), _set_up(set_up_keys, cart.time), cart
+            lambda new, old: jnp.where(out, new, old), _set_up(set_up_key, cart.time), cart
         )
         state = CartPoleSysIDState(cart, state.hidden, posterior)
         return (
@@ -179,10 +175,8 @@ class CartPoleSysID:
         return posterior
 
 
-def _set_up(keys: Sequence[jax.Array], time: jax.Array) -> CartPoleState:
-    return CartPoleState(
-        *(jax.random.uniform(key, minval=-0.05, maxval=0.05) for key in keys), time=time
-    )
+def _set_up(key: jax.Array, time: jax.Array) -> CartPoleState:
+    return CartPoleState(*jax.random.uniform(key, (4,), minval=-0.05, maxval=0.05), time=time)
 
 
 def _observe(state: CartPoleSysIDState, measured: Scalars, push: jax.Array) -> jax.Array:

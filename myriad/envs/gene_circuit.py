@@ -13,12 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from myriad.envs.environment import Finite, Positive, Steps, load_drawing
-from myriad.envs.trigonometry import horner, sin_cos
 from myriad.errors import UnknownNameError
 from myriad.loops import while_loop
-from myriad.random import scalar_keys
 from myriad.ranges import Integer, Number, require_ranges
 from myriad.spaces import Box, Discrete
+from myriad.vector_math import polynomial
 
 Target = Literal["constant", "sine"]
 # The parameters of the kinetics, and those of a sine.
@@ -102,8 +101,7 @@ def draw_params(
         spread: the standard deviation of each parameter's natural logarithm.
         medians: the medians of the priors.
     """
-    keys = scalar_keys(key, len(KINETIC))
-    factors = (jnp.exp(spread * jax.random.normal(each)) for each in keys)
+    factors = jnp.exp(spread * jax.random.normal(key, (len(KINETIC),)))
     drawn = {
         name: getattr(medians, name) * factor for name, factor in zip(KINETIC, factors, strict=True)
     }
@@ -141,10 +139,7 @@ def react(
 
     def body(carry: tuple[_Cell, jax.Array]) -> tuple[_Cell, jax.Array]:
         cell, i = carry
-        words = [
-            jax.random.bits(each)
-            for each in scalar_keys(jax.random.fold_in(key, i), 2 * _REACTIONS_PER_PASS)
-        ]
+        words = jax.random.bits(jax.random.fold_in(key, i), (2 * _REACTIONS_PER_PASS,))
         for wait, choice in zip(words[::2], words[1::2], strict=True):
             cell = _next_reaction(cell, kinetics, wait, choice)
         return cell, i + 1
@@ -258,7 +253,7 @@ class GeneCircuit:
         if self.target == "constant":
             return jnp.zeros_like(time, jnp.float32) + params.target_level
         turn = time.astype(jnp.float32) * (params.interval * 2 * math.pi / params.sine_period)
-        return params.sine_offset + params.sine_amplitude * sin_cos(turn)[0]
+        return params.sine_offset + params.sine_amplitude * jnp.sin(turn)
 
     def control_error(self, obs: jax.Array) -> jax.Array:
         """Return how far GFP is below its target, over 80. A controller steers this to zero."""
@@ -296,7 +291,7 @@ def log2(x: jax.Array) -> jax.Array:
     # is as small as elsewhere.
     exponent = (bits - _SQRT_HALF) >> 23
     t = jax.lax.bitcast_convert_type(bits - (exponent << 23), jnp.float32) - 1.0
-    return exponent.astype(jnp.float32) + t * horner(_LOG2, t)
+    return exponent.astype(jnp.float32) + t * polynomial(_LOG2, t)
 
 
 def _exp2(x: jax.Array) -> jax.Array:
@@ -304,4 +299,4 @@ def _exp2(x: jax.Array) -> jax.Array:
     x = jnp.clip(x, -126.0, 126.0)
     whole = jnp.round(x)
     scale = jax.lax.bitcast_convert_type((whole.astype(jnp.int32) + 127) << 23, jnp.float32)
-    return scale * horner(_EXP2, x - whole)
+    return scale * polynomial(_EXP2, x - whole)

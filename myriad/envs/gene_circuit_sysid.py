@@ -29,7 +29,6 @@ from myriad.envs.gene_circuit import (
     log2,
     react,
 )
-from myriad.random import scalar_keys
 from myriad.spaces import Box, Discrete
 
 # F is a whole number, so a Gaussian with a smaller variance than this would be too certain.
@@ -106,7 +105,7 @@ class GeneCircuitSysID:
         """Start with a known state without molecules, and draw the hidden parameters."""
         zero = jnp.zeros((), jnp.int32)
         no_light = jnp.zeros((), jnp.float32)
-        scores = tuple(jax.random.normal(each) for each in scalar_keys(key, len(self.hidden)))
+        scores = tuple(jax.random.normal(key, (len(self.hidden),)))
         posterior = standard_gaussian(len(scores)).push(
             lambda *scores: ((no_light,), (no_light,)), len(scores)
         )

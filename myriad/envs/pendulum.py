@@ -9,8 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from myriad.envs.environment import Finite, Limit, Positive, Steps, load_drawing
-from myriad.envs.trigonometry import sin_cos
-from myriad.random import scalar_keys
 from myriad.ranges import Integer, require_ranges
 from myriad.spaces import Box, Discrete
 
@@ -45,10 +43,11 @@ class PendulumParams:
 
 def acceleration(theta: jax.Array, torque: jax.Array, params: PendulumParams) -> jax.Array:
     """Return a uniform, hinged rod's angular acceleration, rad/s^2, under `torque`, N m."""
-    sin, _ = sin_cos(theta)
     # Multiply by reciprocals of parameters, which fold into constants. A division would not.
     gain = 1.5 * params.gravity * (1.0 / params.length)
-    return gain * sin + 3.0 * (1.0 / (params.mass * params.length * params.length)) * torque
+    return (
+        gain * jnp.sin(theta) + 3.0 * (1.0 / (params.mass * params.length * params.length)) * torque
+    )
 
 
 def integrate(state: PendulumState, torque: jax.Array, params: PendulumParams) -> PendulumState:
@@ -79,9 +78,8 @@ class Pendulum:
 
     def reset(self, key: jax.Array, params: PendulumParams) -> tuple[jax.Array, PendulumState]:
         """Draw the angle uniformly from (-pi, pi) and its rate from (-1, 1)."""
-        theta_key, theta_dot_key = scalar_keys(key, 2)
-        theta = jax.random.uniform(theta_key, minval=-math.pi, maxval=math.pi)
-        theta_dot = jax.random.uniform(theta_dot_key, minval=-1.0, maxval=1.0)
+        high = jnp.array([math.pi, 1.0], jnp.float32)
+        theta, theta_dot = jax.random.uniform(key, (2,), minval=-high, maxval=high)
         state = PendulumState(theta, theta_dot, time=jnp.zeros((), jnp.int32))
         return _observe(state), state
 
@@ -134,5 +132,4 @@ def _nearest_to_upright(theta: jax.Array) -> jax.Array:
 
 
 def _observe(state: PendulumState) -> jax.Array:
-    sin, cos = sin_cos(state.theta)
-    return jnp.stack([cos, sin, state.theta_dot])
+    return jnp.stack([jnp.cos(state.theta), jnp.sin(state.theta), state.theta_dot])

@@ -1,0 +1,133 @@
+"""Each form against double precision, and a step in these forms against the step as it is."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import special
+
+from myriad import Rollout, list_envs, make_agent, make_env, make_key
+from myriad.envs.vector import VectorEnv
+from myriad.vector_math import FORMS, vectorized
+from myriad.xla import count_primitives, numbers_of
+
+TURNS = np.arange(-6366, 6367) * np.pi / 2
+TINY = np.float32(10.0) ** -np.arange(1, 30, dtype=np.float32)
+BELOW_1 = np.float32(1) - np.float32(2.0) ** -np.arange(1, 25, dtype=np.float32)
+
+
+def near_turns(reach: float) -> np.ndarray:
+    turns = TURNS[np.abs(TURNS) <= reach].astype(np.float32)
+    return np.concatenate([turns, np.nextafter(turns, np.float32(1e9)), TINY, -TINY])
+
+
+def erf_inv(x: np.ndarray) -> np.ndarray:
+    size = np.abs(x)
+    with np.errstate(divide="ignore"):
+        return np.sign(x) * np.where(size < 0.5, special.erfinv(size), special.erfcinv(1 - size))
+
+
+@pytest.mark.parametrize(
+    ("name", "exact", "reach", "extra", "most_ulp"),
+    [
+        ("sin", np.sin, 500, near_turns(500), 2),
+        ("cos", np.cos, 500, near_turns(500), 2),
+        ("sin", np.sin, 10_000, near_turns(10_000), 3),
+        ("cos", np.cos, 10_000, near_turns(10_000), 3),
+        ("erf_inv", erf_inv, 1, np.concatenate([BELOW_1, -BELOW_1, TINY]), 2),
+        ("log1p", np.log1p, 1, np.concatenate([-BELOW_1, TINY, -TINY, 1 / TINY]), 2),
+    ],
+)
+def test_a_form_is_within_units_in_the_last_place(name, exact, reach, extra, most_ulp):
+    x = np.random.default_rng(0).uniform(-reach, reach, 1_000_000).astype(np.float32)
+    x = np.concatenate([x[np.abs(x) < reach], extra])
+    got = np.asarray(jax.jit(FORMS[name])(x)).astype(np.float64)
+    expected = exact(x.astype(np.float64))
+    ulp = np.spacing(np.abs(expected).astype(np.float32)).astype(np.float64)
+    assert (np.abs(got - expected) / ulp).max() <= most_ulp
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_form_keeps_special_values(name):
+    x = np.array([np.nan, np.inf, -np.inf, 0, 1, -1, 2, -2], np.float32)
+    expected = getattr(jax.lax, name)(x)
+    np.testing.assert_allclose(jax.jit(FORMS[name])(x), expected, rtol=3e-7)
+
+
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_a_sine_of_any_angle_is_at_most_1(name):
+    angles = np.geomspace(1e4, 3e38, 100_000).astype(np.float32)
+    assert np.abs(jax.jit(FORMS[name])(angles)).max() <= 1
+
+
+def draws(keys, count):
+    """Draw in every way: alone, in arrays, from many children, in a loop, from a chosen key."""
+
+    def one(key, flag):
+        few, many, loop_key, chosen = jax.random.split(key, 4)
+        left, right = jax.random.normal(few, (2,))
+        wide = 0.5 * jax.random.uniform(few, (1,)) + jnp.arange(3.0)
+        children = jax.random.split(many, (2, 20))
+        row = jax.vmap(jax.random.uniform)(children[1]).sum()
+        total, last = jax.lax.fori_loop(
+            0,
+            3,
+            lambda i, c: (c[0] + jax.random.uniform(jax.random.fold_in(c[1], i)), c[1]),
+            (jnp.float32(0), loop_key),
+        )
+        picked = jax.lax.select(flag, chosen, last)
+        word = jax.random.bits(picked, (), jnp.uint8)
+        return left, right, wide, row, total, word, jax.random.randint(picked, (2, 2), 0, 7), picked
+
+    return jax.vmap(one)(keys, count > 1)
+
+
+def test_draws_have_the_same_bits():
+    keys = jax.random.split(make_key(3), 48)
+    plain = jax.jit(draws)(keys, jnp.arange(48))
+    ours = jax.jit(vectorized(draws))(keys, jnp.arange(48))
+    for one, other in zip(map(numbers_of, plain), map(numbers_of, ours), strict=True):
+        if jnp.issubdtype(one.dtype, jnp.floating):
+            np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
+        else:
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", list_envs())
+def test_a_step_is_the_same_up_to_rounding_with_the_setting_off(name, monkeypatch):
+    env = make_env(name)
+    envs = VectorEnv(env, 64)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def play(setting: str):
+        keys = jax.random.split(make_key(0), 64)
+        state = envs.reset(keys)
+        action = jax.vmap(env.action_space(env.default_params).sample)(keys)
+        return envs.step(state, action, keys, jax.random.split(make_key(1), 64))
+
+    results = []
+    for setting in ("on", "off"):
+        monkeypatch.setenv("MYRIAD_VECTOR_MATH", setting)
+        results.append([*map(numbers_of, jax.tree.leaves(play(setting)))])
+    for ours, plain in zip(*results, strict=True):
+        if jnp.issubdtype(ours.dtype, jnp.floating):
+            np.testing.assert_allclose(ours, plain, rtol=2e-5, atol=2e-5)
+        else:
+            np.testing.assert_array_equal(ours, plain)
+
+
+def test_a_rollout_uses_the_forms_unless_the_setting_or_the_device_says_no(monkeypatch):
+    env = make_env("pendulum-control")
+
+    def operations():
+        rollout = Rollout(env, make_agent("random", env), num_envs=64, scan_chunk_size=4)
+        return count_primitives(rollout._step_program().jaxpr).keys()
+
+    assert not {"sin", "random_bits"} & operations()
+    monkeypatch.setenv("MYRIAD_VECTOR_MATH", "off")
+    assert {"sin", "random_bits"} <= operations()
+    monkeypatch.delenv("MYRIAD_VECTOR_MATH")
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert vectorized(draws) is draws
