@@ -51,8 +51,7 @@ XLA_CPU_OPTIONS = {
     "xla_cpu_prefer_vector_width": "512",
 }
 # XLA ends the process at an unknown flag in XLA_FLAGS, so only this one is a flag of its own. The
-# other options are passed inside --xla_backend_extra_options, in which XLA ignores unknown ones, as
-# jaxlib 0.11 does with the first.
+# other options are passed inside --xla_backend_extra_options, in which XLA ignores unknown ones.
 _FLAG = "xla_cpu_prefer_vector_width"
 # XLA skips this pass in every program, except those that are compiled with another list.
 _SKIP_PASSES = "xla_disable_hlo_passes"

@@ -54,13 +54,13 @@ _FUSABLE = frozenset(
         "axis_index bitcast_convert_type broadcast_in_dim cbrt ceil clamp clz concatenate cond "
         "convert_element_type copy cos cosh cummax cummin cumprod cumsum custom_jvp_call "
         "custom_vjp_call div dot_general dynamic_slice dynamic_update_slice eq erf erf_inv erfc "
-        "exp exp2 expm1 floor gather ge gt integer_pow iota is_finite jit log log1p logistic lt "
-        "max min mul ne neg nextafter not optimization_barrier or pad population_count pow psum "
-        "psum_invariant random_bits random_fold_in random_seed random_split random_unwrap "
-        "random_wrap reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum rem "
-        "reshape reshard rev round rsqrt scan select_n shard_map shift_left "
-        "shift_right_arithmetic shift_right_logical sign sin sinh slice sort split sqrt square "
-        "squeeze stack stop_gradient sub tan tanh transpose unstack while xor "
+        "exp exp2 expm1 floor gather ge gt integer_pow iota is_finite jit le le_to log log1p "
+        "logistic lt lt_to max min mul ne neg nextafter not one_minus_square optimization_barrier "
+        "or pad population_count pow psum psum_invariant random_bits random_fold_in random_seed "
+        "random_split random_unwrap random_wrap reduce_and reduce_max reduce_min reduce_or "
+        "reduce_prod reduce_sum rem reshape reshard rev round rsqrt scan select_n shard_map "
+        "shift_left shift_right_arithmetic shift_right_logical sign sin sinh slice sort split "
+        "sqrt square squeeze stack stop_gradient sub tan tanh tile transpose unstack while xor "
     ).split()
 )
 

@@ -1,29 +1,15 @@
 """What asv suites share: a setup that compiles once, and skips what can't be run here."""
 
 import os
-import sys
 from typing import Any
 
-from benchmarks.harness.workloads import (
-    SuiteError,
-    Training,
-    Workload,
-    load,
-    tier_from_environment,
-)
+from benchmarks.harness.libraries import at_import
+from benchmarks.harness.workloads import Training, Workload, load, tier_from_environment
 
 
 def names_of(suite: str) -> list[str]:
     """Return the names of a suite's workloads in the tier of MYRIAD_TIER, as asv's `params`."""
-    try:
-        return list(load().of(suite, tier_from_environment()))
-    except SuiteError as error:
-        # A suite calls this while it is imported, where no `main` shows the sentence. A script ends
-        # with 2 as for any bad input, and asv and the gate show what they caught.
-        print(error, file=sys.stderr)
-        end = SystemExit(str(error))
-        end.code = 2
-        raise end from None
+    return at_import(lambda: list(load().of(suite, tier_from_environment())))
 
 
 class AsvSuite:

@@ -2,8 +2,9 @@
 
 import difflib
 import json
+import sys
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -99,8 +100,22 @@ def known(name: str, allowed: Iterable[str], kind: str) -> str:
     raise SuiteError(f"{kind} {name!r} is unknown; {hint}allowed: {', '.join(allowed) or 'none'}.")
 
 
+def at_import(read: Callable[[], Any]) -> Any:
+    """Read a declaration while a module is imported, where no `main` shows a mistake."""
+    try:
+        return read()
+    except SuiteError as error:
+        # A script ends with 2 as for any bad input, and asv and the gate show what they caught.
+        print(error, file=sys.stderr)
+        end = SystemExit(str(error))
+        end.code = 2
+        raise end from None
+
+
 # The libraries by their names in the column `library` of results.
-DECLARED = read_libraries(Path(__file__).parents[1] / "libraries.toml")
+DECLARED: Mapping[str, Library] = at_import(
+    lambda: read_libraries(Path(__file__).parents[1] / "libraries.toml")
+)
 SIDES = tuple(DECLARED)
 LIBRARIES = tuple(name for name, library in DECLARED.items() if not library.runs)
 TRAINERS = tuple(name for name, library in DECLARED.items() if library.trains)

@@ -33,11 +33,13 @@ class AsDmEnv(_dm_env.Environment):
         if self._state is None:
             return self.reset()  # As dm_env has it: the action is ignored.
         spec = self.action_spec()
+        says = f"must be of {spec}, but got {shown(action)}."
         try:
             action = spec.validate(np.asarray(action).astype(spec.dtype, casting="same_kind"))
         except (TypeError, ValueError) as error:
-            says = f"must be of {spec}, but got {shown(action)}."
             raise InvalidArgumentError("action", says) from error
+        if np.isnan(action).any():  # It is neither below a bound nor above one.
+            raise InvalidArgumentError("action", says)
         self._key, key = jax.random.split(self._key)
         obs, self._state, *others, _ = self._step(key, self._state, action, self.env.default_params)
         obs, reward, terminated, truncated = jax.device_get((obs, *others))

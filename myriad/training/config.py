@@ -87,7 +87,8 @@ class TrainingConfig:
         eval_rollouts: Episodes in one evaluation.
         eval_max_steps: Steps after which an evaluation cuts an episode off. By default 2,500. If
             the environment ends no episode, fewer, so that 20 evaluations take a tenth of the
-            training's steps.
+            training's steps. Another eval_frequency doesn't change it, so more evaluations take
+            more.
         target_return: Stop as soon as an evaluation's mean return reaches this. Without it, the
             training runs to its end.
         checkpoint_every_s: Minimum seconds between two checkpoints, each of which follows an

@@ -60,6 +60,10 @@ def plot_runs(run_folders: Sequence[str | Path], output: str | Path | None = Non
     Warns:
         UserWarning: two runs trained the same seed with the same settings. The longer one counts.
     """
+    if isinstance(run_folders, str | Path):
+        raise InvalidArgumentError(
+            "run_folders", f"must be a list of folders, but got {shown(run_folders)}."
+        )
     if not run_folders:
         raise InvalidArgumentError("give the folder of at least one run to draw.")
     figure = learning_curves([_read(Path(folder)) for folder in run_folders])

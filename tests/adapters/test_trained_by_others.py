@@ -219,3 +219,7 @@ def test_a_dm_env_passes_its_own_checks_and_refuses_another_action():
     for action in (2, 0.5, [0, 1], "left"):
         with pytest.raises(InvalidArgumentError, match="action must be of DiscreteArray"):
             env.step(action)
+    swing = to_dm_env(make_env("pendulum-control"))
+    swing.reset()
+    with pytest.raises(InvalidArgumentError, match=r"action must be of BoundedArray.*nan"):
+        swing.step([np.nan])
