@@ -15,6 +15,7 @@ from benchmarks.harness.results import (
 )
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.plot_results import main
+from benchmarks.plots import draw as drawing
 from benchmarks.plots.draw import PLOTS, draw, select
 from benchmarks.plots.style import caption
 from benchmarks.throughput import scaling_table
@@ -232,22 +233,21 @@ def test_a_folder_becomes_every_plot_as_png_and_svg(tmp_path, capsys):
     assert len(list((tmp_path / "plots").iterdir())) == 2 * len(PLOTS)
 
 
-@pytest.mark.slow
-def test_each_environment_has_its_plot_and_cartpole_the_plain_name(tmp_path):
+def test_each_environment_has_its_plot_and_cartpole_the_plain_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(drawing, "_save", lambda figure, stem: [stem])
     rows = [
         each
         for env in ("cartpole-control", "snake", "my.module:Mine")
         for each in throughput_rows(env=env)
     ]
     source = write(tmp_path / "rows.csv", rows)
-    paths = draw(source, tmp_path / "plots", ["throughput"])
-    assert [path.name for path in paths if path.suffix == ".png"] == [
-        "throughput_scaling.png",
-        "throughput_scaling_my_module_Mine.png",
-        "throughput_scaling_snake.png",
+    assert [path.name for path in draw(source, tmp_path, ["throughput"])] == [
+        "throughput_scaling",
+        "throughput_scaling_my_module_Mine",
+        "throughput_scaling_snake",
     ]
-    (only, _) = draw(source, tmp_path / "plots", ["throughput"], "snake")
-    assert only.name == "throughput_scaling_snake.png"
+    (only,) = draw(source, tmp_path, ["throughput"], "snake")
+    assert only.name == "throughput_scaling_snake"
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,6 @@ def test_a_column_that_a_file_of_an_older_version_lacks_is_read_as_empty(tmp_pat
     read = read_csv(tmp_path / "older.csv")
     assert list(read[0]) == list(COLUMNS)
     assert read == [each | dict.fromkeys(newer, "") for each in rows]
-    assert len(draw(tmp_path / "older.csv", tmp_path, ["throughput"])) == 2
 
 
 # --- the rows of a run
