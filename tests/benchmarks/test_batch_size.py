@@ -29,10 +29,10 @@ def test_the_command_writes_and_draws_a_row_for_every_size(monkeypatch, tmp_path
 @pytest.mark.parametrize(
     ("env", "agent", "arms"),
     [
-        ("cartpole-control", "dqn", ["default", "precision", "compile"]),
+        ("cartpole-control", "pqn", ["precision", "compile"]),
         pytest.param("snake", "dqn", ["attention", "flash-attention"], marks=pytest.mark.long),
         pytest.param("cartpole-control", "ppo", ["compile"], marks=pytest.mark.long),
-        pytest.param("cartpole-control", "pqn", ["compile"], marks=pytest.mark.long),
+        pytest.param("cartpole-control", "dqn", ["compile"], marks=pytest.mark.long),
     ],
 )
 def test_arms_alternate_and_have_rows_and_lines_of_their_own(
@@ -43,7 +43,7 @@ def test_arms_alternate_and_have_rows_and_lines_of_their_own(
     monkeypatch.setattr(batch, "SIZES", (32, 0))
     assert main([*argv, "--output", str(tmp_path / "b.csv")]) == 0
     rates = {row["arm"]: float(row["steps_per_s"]) for row in read_csv(tmp_path / "b.csv")}
-    names = ["batch 32" if arm == "default" else f"{arm}, batch 32" for arm in arms]
+    names = [f"{arm}, batch 32" for arm in arms]
     uncompiled = ["no-compile, batch 32"] * ("compile" in arms)
     assert list(rates) == names + uncompiled
     assert all(rate > 0 for rate in rates.values())

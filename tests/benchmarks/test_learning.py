@@ -95,7 +95,7 @@ def test_a_field_may_be_for_one_network():
 def test_each_network_that_you_name_is_a_row(tmp_path, monkeypatch, capsys):
     short = {"rollout_steps": 8, "num_envs": 4, "eval_max_steps": 4, "agent.hidden_sizes": (8,)}
     monkeypatch.setattr(learning, "NUM_EPISODES", 4)
-    row = learning.train_network("snake", "pqn", "mlp", 0, 64, short)
+    row = learning.train_network("cartpole-control", "pqn", "mlp", 0, 64, short)
     # One training is enough for both.
     monkeypatch.setattr(learning, "train_network", lambda *given: row | {"network": given[2]})
     words = "--networks mlp cnn --seeds 1"

@@ -36,10 +36,8 @@ def test_every_arm_is_a_configuration(workload):
     assert config_of(declared, without).num_envs == configs["baseline"].num_envs
 
 
-SMALL = {
-    "ppo": {"rollout_steps": 4, "agent.num_minibatches": 2, "agent.num_epochs": 1},
-    "dqn": {"buffer_size": 256, "agent.learning_starts": 32},
-}
+ROLLOUT = {"rollout_steps": 4, "agent.num_minibatches": 2, "agent.num_epochs": 1}
+SMALL = {"pqn": ROLLOUT, "ppo": ROLLOUT, "dqn": {"buffer_size": 256, "agent.learning_starts": 32}}
 
 
 def small(agent):
@@ -48,13 +46,20 @@ def small(agent):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", ["ppo", pytest.param("dqn", marks=pytest.mark.long)])
-def test_every_rung_does_the_same_updates(agent):
+@pytest.mark.parametrize(
+    ("agent", "skipped"),
+    [
+        ("pqn", ["host loop"]),  # it compiles every operation by itself
+        pytest.param("ppo", [], marks=pytest.mark.long),
+        pytest.param("dqn", [], marks=pytest.mark.long),
+    ],
+)
+def test_every_rung_does_the_same_updates(agent, skipped):
     ladder = Ladder(small(agent), num_updates=2)
     rungs = ladder.rungs()
-    expected = [name for name in QUICK_RUNGS if agent == "ppo" or name != "scanned rollout"]
+    expected = [name for name in QUICK_RUNGS if agent != "dqn" or name != "scanned rollout"]
     assert list(rungs) == ["host loop", *expected]
-    ends = {name: rung(ladder.state()) for name, rung in rungs.items()}
+    ends = {name: rung(ladder.state()) for name, rung in rungs.items() if name not in skipped}
     counts = {name: int(state.num_updates) for name, state in ends.items()}
     assert len(set(counts.values())) == 1, counts
     lengths = {name: int(state.batch_state.episode_length.sum()) for name, state in ends.items()}
@@ -66,7 +71,7 @@ def test_the_command_writes_a_row_for_every_arm_rung_and_seed(
     declare, monkeypatch, tmp_path, capsys
 ):
     declare(PPO)
-    monkeypatch.setattr(presets, "config_of", lambda *_: small("ppo"))
+    monkeypatch.setattr(presets, "config_of", lambda *_: small("pqn"))
     monkeypatch.setattr(presets, "_LADDER_ENVS", (8,))
     two = QUICK_RUNGS[-2:]  # the test above climbs all of them
     all_of = Ladder.rungs

@@ -30,6 +30,7 @@ REFUSED = [
     ("learning", "--networks cnn mlp --set cnnn:x=1", "--set must begin with one of cnn, mlp"),
     ("learning", "--networks cnn --set gamma=", "--set must be NAME=VALUE in TOML"),
     ("presets", "--agent random", "declares no presets of random in any environment"),
+    ("run_all", "--only memry", "suite 'memry' is unknown; did you mean 'memory'?"),
     ("scan_chunk", "--scan-chunk-sizes 0", f"argument --scan-chunk-sizes: {NUMBER} '0'"),
     ("scan_chunk", "--env cartpol", "unknown environment 'cartpol'; did you mean 'cartpole'?"),
     ("throughput", "--full --num-envs 5", "argument --num-envs: not allowed with argument --full"),

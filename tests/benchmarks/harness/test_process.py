@@ -86,20 +86,6 @@ def test_what_goes_wrong_in_a_child_is_a_status_and_one_sentence(function, statu
 
 
 @pytest.mark.slow
-def test_a_child_that_hangs_is_ended(tmp_path, monkeypatch):
-    started, start = [], subprocess.Popen
-
-    def noted(*args, **kwargs):
-        started.append(start(*args, **kwargs))
-        return started[-1]
-
-    monkeypatch.setattr(subprocess, "Popen", noted)
-    with pytest.raises(ChildError, match="no answer within 1 s"):
-        run(f"{HERE}:sleep", {"beside": str(tmp_path / "pid")}, timeout_s=1)
-    assert [ends(process.pid) for process in started] == [True]
-
-
-@pytest.mark.slow
 def test_memory_is_counted_over_all_that_a_child_started_and_all_of_it_is_ended(tmp_path):
     beside = tmp_path / "pid"
     request = {"num_bytes": 300_000_000, "beside": str(beside)}
