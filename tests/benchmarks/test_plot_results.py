@@ -11,7 +11,6 @@ from benchmarks.harness.results import (
     markdown,
     new_row,
     read_csv,
-    samples_beside,
 )
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.plot_results import main
@@ -336,17 +335,6 @@ def test_a_row_states_the_median_rate_with_its_interval_or_why_it_failed(
     (written,) = read_csv(file.path)
     assert tuple(written) == COLUMNS
     assert written | expected | {"device": "cpu"} == written
-
-
-def test_the_raw_samples_and_the_command_lie_beside_the_table(tmp_path):
-    file = ResultsFile("throughput", tmp_path, "make bench")
-    file.add([columns_of(outcome())], [0.25])
-    file.add([columns_of(outcome("gymnax"))], [])
-    assert len(read_csv(file.path)) == 2
-    text = samples_beside(file.path).read_text()
-    assert '"command": "make bench"' in text
-    assert "0.25" in text
-    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_the_table_reads_in_a_terminal_and_in_markdown_also_where_a_side_failed():
