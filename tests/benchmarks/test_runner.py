@@ -113,6 +113,7 @@ def test_a_run_writes_its_rows_and_their_samples(script, tmp_path, monkeypatch):
     assert table.name.startswith(f"{expected[0]['suite']}_{rows[0]['device']}_")
     beside = json.loads(samples_beside(table).read_text())
     assert flags in beside["command"]
+    assert beside["alternations"]
 
 
 def test_ratios_are_taken_round_by_round():
