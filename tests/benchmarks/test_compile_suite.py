@@ -6,7 +6,7 @@ import pytest
 from benchmarks.harness import programs
 from benchmarks.harness.results import read_csv
 from benchmarks.harness.worker import ChildError
-from benchmarks.harness.workloads import Workload, load
+from benchmarks.harness.workloads import load
 
 # By its name: `compile` alone is the built-in.
 suite = import_module("benchmarks.compile")
@@ -64,10 +64,3 @@ def test_a_rollout_compiled_ahead_is_the_one_that_runs():
         built.run(16)
     assert compilations.names == []
     assert built.rollout.summary(built.state).num_steps == 16 * 64
-
-
-def test_flags_change_the_workload_of_that_agent():
-    options = suite.SCRIPT.parse(["--agent", "ppo", "--env", "pendulum", "--num-envs", "7"])
-    (workload,) = suite.chosen(options)
-    assert isinstance(workload, Workload)
-    assert (workload.agent, workload.env, workload.num_envs) == ("ppo", "pendulum-control", 7)

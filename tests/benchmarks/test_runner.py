@@ -1,6 +1,7 @@
 """What all scripts share: a mistake in a flag is one sentence and exit code 2."""
 
 import importlib
+import json
 
 import pytest
 
@@ -30,6 +31,7 @@ REFUSED = [
     ("learning", "--networks cnn mlp --set cnnn:x=1", "--set must begin with one of cnn, mlp"),
     ("learning", "--networks cnn --set gamma=", "--set must be NAME=VALUE in TOML"),
     ("presets", "--agent random", "declares no presets of random in any environment"),
+    ("run_all", "--only memry", "suite 'memry' is unknown; did you mean 'memory'?"),
     ("scan_chunk", "--scan-chunk-sizes 0", f"argument --scan-chunk-sizes: {NUMBER} '0'"),
     ("scan_chunk", "--env cartpol", "unknown environment 'cartpol'; did you mean 'cartpole'?"),
     ("throughput", "--full --num-envs 5", "argument --num-envs: not allowed with argument --full"),
@@ -78,7 +80,7 @@ def test_help_describes_every_flag(script, capsys):
 # Flags of a small run, and its rows.
 RUNS = {
     "compile": (
-        "--agent random --num-envs 64",
+        "--agent random --env cartpole --num-envs 64",
         [{"suite": name, "samples": "1"} for name in ("compile", "compile_cached")],
     ),
     "memory_profile": ("--num-envs 64", [{"suite": "memory_envs", "scan_chunk_size": "128"}]),
@@ -109,7 +111,9 @@ def test_a_run_writes_its_rows_and_their_samples(script, tmp_path, monkeypatch):
         assert row | OF_ALL | said == row
         assert all(float(row[column]) > 0 for column in ABOVE_0[script])
     assert table.name.startswith(f"{expected[0]['suite']}_{rows[0]['device']}_")
-    assert samples_beside(table).is_file()
+    beside = json.loads(samples_beside(table).read_text())
+    assert flags in beside["command"]
+    assert beside["alternations"]
 
 
 def test_ratios_are_taken_round_by_round():

@@ -98,15 +98,6 @@ def test_the_base_is_where_the_branch_left_not_where_main_went(repository):
 
 
 @pytest.mark.slow
-def test_benchmarks_of_a_broken_base_suite_do_not_pass_as_new(repository):
-    repository.write("benchmarks/__init__.py", "raise OSError('broken')\n")
-    repository.commit()
-    repository.write("benchmarks/__init__.py", "")
-    run = repository.gate("--base", "main", "--bench", "track_mean", "--no-timing")
-    assert (run.code, run.verdicts()["basics.track_mean"]) == (0, "same code")
-
-
-@pytest.mark.slow
 def test_the_suite_of_head_runs_on_both_sides(repository):
     repository.replace("benchmarks/basics.py", "smallsum.table(100)", "smallsum.table(200)")
     run = repository.gate("--base", "main", "--bench", "track_mean", "--no-timing")
@@ -238,7 +229,7 @@ def test_samples_and_their_children_share_one_core_unless_a_rule_says_more(
 
 
 @pytest.mark.slow
-def test_a_slowdown_fails_until_it_is_accepted(repository):
+def test_a_slowdown_fails_and_says_what_is_called_more_often(repository):
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 6")
     run = repository.gate("--base", "main", "--bench", "cached|track_mean")
     assert run.code == 1, run.out + run.err
@@ -249,12 +240,6 @@ def test_a_slowdown_fails_until_it_is_accepted(repository):
     assert run.verdicts()["basics.track_mean"] == "same"
     assert run.out.startswith("# FAILED: 1 regressed")
     assert f"--bench '^{CACHED.replace('.', chr(92) + '.')}$'" in run.out
-
-    accept = ["accept", CACHED, "--reason", "exact sums", "--ratio", "40"]
-    assert repository.gate(*accept, "--expires", "2999-01-31").code == 0
-    run = repository.gate("--base", "main", "--bench", CACHED)
-    assert (run.code, run.verdicts()[CACHED]) == (0, "slower, accepted"), run.out + run.err
-    assert "exact sums" in run.out
 
 
 ASKED = '[[metric]]\nname = "cpu_instructions"\nworse = "more"\ntolerance = 0.03\nclock = true\n'
@@ -326,8 +311,6 @@ def test_pages_tests_and_comments_need_no_timing(repository):
     assert (run.code, run.verdicts()[CACHED]) == (0, "same code"), run.out
     assert "- not timed, since both sides run the same program or code (3): `basics" in run.out
     assert "- Nothing was timed. The run took" in run.out
-    run = repository.gate("--base", "main", "--bench", CACHED, "--budget", "0", "--time-identical")
-    assert (run.code, run.verdicts()[CACHED]) == (3, "undecided")
 
 
 NEVER_RUN = 'def time_never():\n    raise AssertionError("it ran")\n'
@@ -393,7 +376,7 @@ def test_one_program_needs_no_timing_unless_its_first_calls_differ(
 def test_a_repository_without_rules_is_held_to_ours_but_not_to_our_budgets(repository):
     (repository.root / "gate.toml").unlink()
     repository.replace("smallsum/__init__.py", "range(size)", "range(2 * size)")
-    run = repository.gate("--base", "main", "--no-timing", "--bench", "Cached|mem_table")
+    run = repository.gate("--base", "main", "--no-timing", "--bench", "[.]mem_table")
     assert (run.code, run.verdicts()["basics.mem_table"]) == (1, "worse"), run.out
     assert "Budgets" not in run.out
 

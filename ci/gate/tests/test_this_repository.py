@@ -1,8 +1,6 @@
 """The rules of the repository that perfgate is developed in; elsewhere there is nothing to test."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -34,13 +32,3 @@ def test_our_budgets_name_benchmarks_that_there_are():
     for budget in budgets:
         assert [name for name in names if re.search(budget.benchmark, name)], budget
         assert budget.over in {"", *names}
-
-
-def test_the_history_and_the_site_import_neither_myriad_nor_jax():
-    pytest.importorskip("jinja2", reason="the site needs jinja2")
-    code = "import perfgate.history.levels, ci.site.build, sys\n"
-    code += "print(sorted({'myriad', 'jax', 'benchmarks'} & set(sys.modules)))"
-    run = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT
-    )
-    assert run.stdout.strip() == "[]"

@@ -106,19 +106,6 @@ def test_ratios_leave_out_rounds_in_which_a_side_had_failed():
     assert ratios(fast, slow) == [4.0, 2.0]
 
 
-def test_a_library_that_prints_does_not_disturb_the_replies(monkeypatch):
-    noisy = (
-        "import os, sys; sys.argv[1:] = ['myriad-plain']\n"
-        "from benchmarks.sides import __main__ as sides; start = sides.hello\n"
-        "greet = lambda: (os.write(1, b'a banner'), print('a greeting'))\n"
-        "sides.hello = lambda name: (greet(), start(name))[-1]\n"
-        "sides.main()"
-    )
-    monkeypatch.setattr(interleave, "side_command", lambda side: [sys.executable, "-c", noisy])
-    with LibraryProcess("myriad-plain") as side:
-        assert side.reply(timeout_s=600)["library"] == "myriad"
-
-
 def test_a_library_that_is_absent_is_told_apart(monkeypatch, tmp_path):
     (tmp_path / "gymnax.py").write_text("raise ImportError('gymnax is hidden')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

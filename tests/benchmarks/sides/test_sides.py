@@ -42,7 +42,6 @@ def measured(side, env, num_envs, num_steps, agent="random", num_seeds=None):
         pytest.param("gymnasium-vector", "cartpole-control", 8, 400, marks=pytest.mark.slow),
         pytest.param("gymnasium-sync", "cartpole-control", 8, 400, marks=pytest.mark.slow),
         ("myriad-plain", "examples.my_environment:HillCar", 64, 200),
-        pytest.param("gymnax", "examples.my_environment:HillCar", 64, 200, marks=pytest.mark.slow),
     ],
 )
 def test_a_side_steps_the_environment_that_the_sanity_check_knows(side, env, num_envs, num_steps):
@@ -68,7 +67,10 @@ def test_a_network_is_the_same_policy_in_every_library():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("side", "num_seeds"), [("myriad-plain", None), ("myriad", 2)])
+@pytest.mark.parametrize(
+    ("side", "num_seeds"),
+    [("myriad-plain", None), pytest.param("myriad", 2, marks=pytest.mark.long)],
+)
 def test_ours_trains_for_the_steps_of_its_chunk_and_counts_those_of_all_seeds(side, num_seeds):
     outcome = measured(side, "cartpole-control", 4, 256, agent="ppo", num_seeds=num_seeds)
     assert (outcome.status, outcome.reason, outcome.prepared["num_steps"]) == ("ok", "", 256)

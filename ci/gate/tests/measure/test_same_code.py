@@ -103,15 +103,10 @@ def test_only_a_row_that_starts_other_processes_is_timed_if_nobody_uses_what_cha
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("file", "old", "new", "row"),
-    [
-        ("smallsum/formula.py", "1 + 1", "2 + 1", "uses.time_reads"),
-        ("smallsum/cached.py", "[1, 2]", "[2, 1]", "uses.Cached.time_cached"),
-        ("smallsum/late.py", "1", "2", "uses.Torn.time_nothing"),
-        ("data/values.txt", "1", "2", "uses.time_table"),  # compiled code may read it
-    ],
-)
-def test_what_a_row_has_used_or_may_use_lets_it_be_timed(repository, file, old, new, row):
-    repository.replace(file, old, new)
-    assert row in reached(repository)
+def test_what_a_row_has_used_or_may_use_lets_it_be_timed(repository):
+    repository.replace("smallsum/formula.py", "1 + 1", "2 + 1")
+    repository.replace("smallsum/cached.py", "[1, 2]", "[2, 1]")
+    repository.replace("smallsum/late.py", "1", "2")
+    assert reached(repository) == ROWS - {"uses.time_table"}
+    repository.replace("data/values.txt", "1", "2")  # compiled code may read it
+    assert reached(repository) == ROWS

@@ -78,8 +78,6 @@ def test_five_processors_in_turn_show_the_edges_that_one_shows(name):
         # 99.9% quantiles of the binomial distribution, where 1% and 5% are allowed
         (0.0, 150, 6),
         (0.5, 150, 17),
-        pytest.param(0.0, 1000, 10, marks=pytest.mark.long),
-        pytest.param(0.5, 1000, 50, marks=pytest.mark.long),
     ],
 )
 def test_flat_series_hardly_ever_have_a_change_point(correlation, num, most):
