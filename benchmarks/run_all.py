@@ -85,22 +85,22 @@ def jobs(*, full: bool) -> Iterator[Job]:
         yield Job("comparison", f"comparison_{size}", ("--num-envs", size))
 
 
-def published() -> Iterator[Job]:
-    """Yield the runs behind the figures of `results/published`, the longest last."""
-    yield Job("comparison", "comparison_cpu", ("--full",), 3_600.0)
+def published(device: str) -> Iterator[Job]:
+    """Yield the runs behind a device's figures of `results/published`, the longest last."""
+    yield Job("comparison", f"comparison_{device}", ("--full",), 3_600.0)
     for network in ("64-64", "1024-1024"):
         flags = ("--full", "--policy", network)
-        yield Job("comparison", f"comparison_policy_{network}_cpu", flags, 3_600.0)
-    yield Job("comparison", "comparison_training_cpu", ("--training",), 3_600.0)
+        yield Job("comparison", f"comparison_policy_{network}_{device}", flags, 3_600.0)
+    yield Job("comparison", f"comparison_training_{device}", ("--training",), 3_600.0)
     declaration = load()
     declared = declaration.workloads["throughput"]
     for env in dict.fromkeys(declared[target.workload].env for target in declaration.targets):
         # An environment of an example has targets alone.
         flags = ("--targets", "--env", env, *(() if ":" in env else ("--full",)))
         name = env.rpartition(".")[2].partition(":")[0].removesuffix("-control").replace("-", "_")
-        yield Job("throughput", f"throughput_{name}_cpu", flags, 3_600.0)
-    yield Job("learning", "learning_cpu", (), 7_200.0)
-    yield Job("presets", "presets_cpu", ("--full",), 14_400.0)
+        yield Job("throughput", f"throughput_{name}_{device}", flags, 3_600.0)
+    yield Job("learning", f"learning_{device}", (), 7_200.0)
+    yield Job("presets", f"presets_{device}", ("--full",), 14_400.0)
 
 
 def _run(run: Run) -> bool:
@@ -119,7 +119,8 @@ def _run(run: Run) -> bool:
         # Not beside the old figures: the first new file would be an uncommitted change.
         options.output /= "published"
     make_folder(options.output)
-    every = published() if options.published else jobs(full=options.full)
+    device = machine()["columns"]["device"]
+    every = published(device) if options.published else jobs(full=options.full)
     wanted = [job for job in every if job.suite in (options.only or _SCRIPTS)]
     state = options.output / _STATE
     done = _read(state)  # finished workloads, also of other commits and machines

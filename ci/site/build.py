@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ci.site.data_files import data_files
+from ci.site.measurements import PUBLISHED
 from ci.site.model import Site, read_site
 from ci.site.pages import TEMPLATES, render_pages
 from perfgate.errors import UsageError
@@ -157,12 +158,10 @@ def _build(site: Site, results: Path, folder: Path, docs: Path | None) -> int:
     for path in (*files, *(study.file for study in site.studies)):
         shutil.copyfile(path, raw / path.name)
     _copy_studies(site, folder / "studies")
-    plots = {
-        path.name: path
-        for place in ("published", "plots")
-        for path in sorted((results / place).glob("*.png"))
-        if path.is_file()
-    }
+    # Plots of own runs never replace published ones.
+    places = (PUBLISHED,) if site.own.rows else (PUBLISHED, "plots")
+    found = [path for place in places for path in sorted((results / place).glob("*.png"))]
+    plots = {path.name: path for path in found if path.is_file()}
     (folder / "plots").mkdir()
     for name, path in plots.items():
         shutil.copyfile(path, folder / "plots" / name)

@@ -97,7 +97,7 @@ def test_published_figures_are_of_a_commit_alone_and_change_all_together(
     target = tmp_path / "target"
     target.mkdir()
     monkeypatch.setattr(run_all, "_PUBLISHED", target)
-    monkeypatch.setattr(run_all, "published", lambda: iter([GOOD, SLOW]))
+    monkeypatch.setattr(run_all, "published", lambda device: iter([GOOD, SLOW]))
     arguments = ["--published", "--output", str(tmp_path)]
     monkeypatch.setattr(run_all, "commit", lambda: "a-dirty")
     assert main(arguments) == 2
@@ -124,7 +124,7 @@ def test_published_figures_are_of_a_commit_alone_and_change_all_together(
 
 
 def test_the_published_runs_have_the_three_kinds_of_rate_and_every_target():
-    every = list(run_all.published())
+    every = list(run_all.published("cpu"))
     names = {job.name for job in every}
     policies = {"comparison_policy_64-64_cpu", "comparison_policy_1024-1024_cpu"}
     assert names >= {"comparison_cpu", "comparison_training_cpu"} | policies

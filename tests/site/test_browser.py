@@ -43,6 +43,30 @@ def test_no_page_is_wider_than_a_phone(site, new_visit):
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= 360, page
 
 
+@pytest.mark.long
+def test_no_table_is_wider_than_its_column_on_a_desktop(site, visit):
+    for page in [*(site / name for name, _ in PAGES), benchmark_page(site)]:
+        visit.open(page)
+        visit.page.evaluate(
+            "document.querySelectorAll('details').forEach((each) => each.open = true)"
+        )
+        wide = visit.page.locator(".scroll").evaluate_all(
+            "boxes => boxes.filter((box) => box.scrollWidth > box.clientWidth)"
+            ".map((box) => box.textContent.slice(0, 60))"
+        )
+        assert wide == [], page
+
+
+@pytest.mark.long
+def test_on_a_phone_names_break_and_state_and_change_stay_in_view(site, new_visit):
+    visit = new_visit(viewport={"width": 390, "height": 844}).open(site / "benchmarks.html")
+    for column in ("last change", "state"):
+        box = visit.page.get_by_role("button", name=column, exact=True).bounding_box()
+        assert box["x"] + box["width"] <= 390
+    name = visit.page.locator("#benchmarks tbody th").first
+    assert name.locator("wbr").count() > 2
+
+
 @pytest.mark.slow
 def test_the_scaling_graph_draws_and_a_hidden_line_leaves_the_others_their_colours(
     site, project, visit

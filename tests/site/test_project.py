@@ -199,6 +199,8 @@ def test_own_runs_have_a_page_and_change_no_other(tmp_path):
     before = {name: read(tmp_path / "site", name) for name, _ in PAGES}
     assert "own.html" not in before["index.html"]  # an empty page is not in the navigation
     write_runs(tmp_path / "results" / "csv", seconds=(0.1, *[0.2, 0.8] * 4))
+    (tmp_path / "results" / "plots").mkdir()
+    (tmp_path / "results" / "plots" / "mine.png").write_bytes(b"a plot")
     publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
     link = '<a href="own.html">Own runs</a>'
     after = {name: read(tmp_path / "site", name).replace(link, "") for name, _ in PAGES}
