@@ -17,7 +17,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 from myriad import settings
-from myriad.random import MIX2X32, SPLIT, draw_word, fold_words, make_key
+from myriad.random import MIX2X32, SPLIT, draw_word, fold_words
 from myriad.xla import count_primitives, holds_keys
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -126,6 +126,11 @@ FORMS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "log1p": _log1p,
     "sin": functools.partial(_sin_cos, turned=0),
 }
+for _name, _form in FORMS.items():
+    # Bits have no derivative, so a form has that of its operation.
+    _derived = jax.custom_jvp(_form)
+    _derived.defjvp(functools.partial(jax.jvp, getattr(jax.lax, _name)))
+    FORMS[_name] = _derived
 
 
 # Set while a function is traced, so that a part of it is not traced twice.
@@ -152,11 +157,6 @@ def vectorized(function: Function) -> Function:
         return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
     return run  # pyright: ignore[reportReturnType]
-
-
-@functools.cache
-def _key_dtype() -> Any:
-    return jax.eval_shape(lambda: make_key(0)).dtype
 
 
 # The most numbers or keys that are drawn as scalars and not as an array. The 30 of a night of
@@ -191,11 +191,11 @@ class _Columns(NamedTuple):
 
     def result(self, name: str, params: Any) -> Any:
         """Return what an operation that takes columns out gives, or None for another operation."""
-        if name == "squeeze" and len(self.columns) == 1 and params["dimensions"] == (1,):
+        if name == "squeeze" and params["dimensions"] == (1,):
             return self.columns[0]
         if name == "slice" and params["strides"] in (None, (1, 1)):
             (first, start), (last, end) = params["start_indices"], params["limit_indices"]
-            if (first, last) == (0, self.columns[0].shape[0]):
+            if (first, last) == (0, self.columns[0].shape[0]) and start < end:
                 return _Columns(self.columns[start:end])
         return None
 
@@ -262,13 +262,12 @@ def _results(equation: JaxprEqn, inputs: list[Any]) -> Sequence[Any]:
     primitive, params = equation.primitive, equation.params
     name = primitive.name
     avals: list[Any] = [each.aval for each in equation.invars]
-    # A function of JAX with a derivative of its own, or a jit, is a program to look into.
-    inner = params.get("call_jaxpr") or (name == "jit" and params["jaxpr"])
-    if isinstance(inner, ClosedJaxpr):
-        return _evaluate(inner, *inputs)
-    if name in _OF_KEYS and avals[0].dtype == _key_dtype():
+    if name == "jit":
+        return _evaluate(params["jaxpr"], *inputs)
+    keys = inputs[0] if name in _OF_KEYS else None
+    if isinstance(keys, _Keys) or (keys is not None and jax.random.key_impl(keys) == MIX2X32):
         with np.errstate(over="ignore"):  # the generator's products of known numbers
-            result = _OF_KEYS[name](_Keys.of(inputs[0]), *inputs[1:], **params)
+            result = _OF_KEYS[name](_Keys.of(keys), *_arrays(inputs[1:]), **params)
         if result is not None:
             return [result]
     params = {name: _with_forms(value) for name, value in params.items()}
@@ -278,31 +277,30 @@ def _results(equation: JaxprEqn, inputs: list[Any]) -> Sequence[Any]:
             return FORMS[name](*inputs)
         return primitive.bind(*inputs, **primitive.get_bind_params(params))
 
+    aval: Any = equation.outvars[0].aval if equation.outvars else None
     columns = [each for each in inputs if isinstance(each, _Columns)]
-    if columns and name in _ELEMENTWISE:
-        number = equation.outvars[0].aval.shape[-1]  # pyright: ignore[reportAttributeAccessIssue]
-        rows = zip(*(_columns_of(each, number) for each in inputs), strict=True)
+    # Not where it selects keys, or takes numbers apart into bytes.
+    if columns and name in _ELEMENTWISE and not holds_keys(aval) and aval.ndim == 2:
+        rows = zip(*(_columns_of(each, aval.shape[-1]) for each in inputs), strict=True)
         return [_Columns(tuple(compute(*row) for row in rows))]
     if columns and (result := columns[0].result(name, params)) is not None:
         return [result]
-    # What has one array of keys as its result moves keys as it moves numbers.
-    moves = not primitive.multiple_results and holds_keys(equation.outvars[0].aval)
-    if moves and name not in _OF_KEYS and any(isinstance(each, _Keys) for each in inputs):
-        pairs = [each if isinstance(each, _Keys) else (each, each) for each in inputs]
-        return [_Keys(*(compute(*words) for words in zip(*pairs, strict=True)))]
+    # What has only keys, and one array of them as its result, moves keys as it moves numbers.
+    moves = name not in _OF_KEYS and not primitive.multiple_results and holds_keys(aval)
+    if moves and len(inputs) == 1 and isinstance(inputs[0], _Keys):
+        return [_Keys(*map(compute, inputs[0]))]
     results = compute(*_arrays(inputs))
     return results if primitive.multiple_results else [results]
 
 
 def _columns_of(value: Any, number: int) -> Sequence[Any]:
-    if not isinstance(value, _Columns) and not np.ndim(value):
-        return [value] * number
-    # An array of one column is broadcast.
-    last = (len(value.columns) if isinstance(value, _Columns) else value.shape[-1]) - 1
-    places = [min(i, last) for i in range(number)]
+    """Return the columns of one array. A number, or a single column, is all of them."""
+    columns = [value]
     if isinstance(value, _Columns):
-        return [value.columns[i] for i in places]
-    return [value[..., i] for i in places]
+        columns = value.columns
+    elif np.ndim(value):
+        columns = [value[..., i] for i in range(value.shape[-1])]
+    return [*columns] * (1 if len(columns) == number else number)
 
 
 def _arrays(values: Sequence[Any]) -> list[Any]:

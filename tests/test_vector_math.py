@@ -10,6 +10,7 @@ from scipy import special
 
 from myriad import Rollout, list_envs, make_agent, make_env, make_key
 from myriad.envs.vector import VectorEnv
+from myriad.random import MIX2X32
 from myriad.vector_math import FORMS, vectorized
 from myriad.xla import count_primitives, numbers_of
 
@@ -84,15 +85,71 @@ def draws(keys, count):
     return jax.vmap(one)(keys, count > 1)
 
 
-def test_draws_have_the_same_bits():
-    keys = jax.random.split(make_key(3), 48)
-    plain = jax.jit(draws)(keys, jnp.arange(48))
-    ours = jax.jit(vectorized(draws))(keys, jnp.arange(48))
+def chosen_keys(key):
+    """Choose among keys of all kinds, by numbers of all kinds."""
+    few, wrapped, known = *jax.random.split(key), make_key(9)
+    wrapped = jax.random.wrap_key_data(jax.random.key_data(wrapped) + 1, impl=MIX2X32)
+    children = jax.random.split(few, 3)
+    mask = jax.random.uniform(key, (3,)) < 0.5
+    places = jax.random.randint(key, (2,), 0, 3)
+    return (
+        [jnp.where(mask[0], few, other) for other in (key, wrapped, known)],
+        jnp.where(mask, children, jax.random.split(wrapped, 3)),
+        jax.vmap(jax.random.fold_in)(children, jax.random.bits(key, (3,))),
+        children[places],
+        children.at[places[0]].set(key),
+        jnp.concatenate([children, known[None]]),
+        jax.random.clone(few),
+    )
+
+
+def words_in_parts(key):
+    words = jax.random.bits(key, (4,))
+    narrow = [jax.lax.bitcast_convert_type(words, dtype) for dtype in (jnp.uint8, jnp.uint16)]
+    return narrow, words[4:], words[:1] + jnp.arange(3, dtype=jnp.uint32)
+
+
+@jax.custom_vjp
+def straight_through(x):
+    return jnp.round(jnp.sin(x))
+
+
+straight_through.defvjp(lambda x: (straight_through(x), None), lambda _, slope: (slope,))
+
+
+def branches(key):
+    def turn(_, carry):
+        key, total = carry
+        key, one = jax.lax.cond(total > 0, jax.random.split, lambda _: pair, key)
+        return key, total + jax.random.normal(one) + straight_through(total)
+
+    pair = jax.random.split(key)
+    store = jax.new_ref(jnp.zeros(2))
+    store[0] = jnp.cos(jax.random.normal(key))
+    return jax.lax.fori_loop(0, 3, turn, (key, 0.1)), store[...]
+
+
+@pytest.mark.parametrize(
+    "function", [draws, *map(jax.vmap, (chosen_keys, words_in_parts, branches))]
+)
+def test_draws_have_the_same_bits(function):
+    args = [jax.random.split(make_key(3), 48), jnp.arange(48)][: 1 + (function is draws)]
+    plain = jax.tree.leaves(jax.jit(function)(*args))
+    ours = jax.tree.leaves(jax.jit(vectorized(function))(*args))
     for one, other in zip(map(numbers_of, plain), map(numbers_of, ours), strict=True):
         if jnp.issubdtype(one.dtype, jnp.floating):
             np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
         else:
             np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", [*FORMS, "a rule of its own"])
+def test_derivatives_are_those_of_the_operations(name):
+    def total(x):
+        return getattr(jax.lax, name, straight_through)(x).sum()
+
+    x = jnp.linspace(-0.9, 0.9, 7)
+    np.testing.assert_allclose(jax.grad(vectorized(total))(x), jax.grad(total)(x), rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", list_envs())
