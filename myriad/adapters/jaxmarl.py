@@ -133,8 +133,9 @@ def each_as_env(joint: Callable[[Any, Any], Any], num_agents: int) -> Callable[[
     def in_batch(axis_size: int, is_batched: Any, own: Any, shared: Any) -> Any:
         if axis_size % num_agents:
             raise InvalidArgumentError(
-                f"num_envs and eval_rollouts must be multiples of {num_agents}, since each agent "
-                f"of an environment counts as one, but one of them is {axis_size}."
+                f"num_envs, eval_rollouts and the tiles of a Rollout must be multiples of "
+                f"{num_agents}, since each agent of an environment counts as one, but one of them "
+                f"is {axis_size}."
             )
 
         def filled(leaf: jax.Array, has_axis: bool) -> jax.Array:  # noqa: FBT001

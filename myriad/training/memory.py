@@ -43,7 +43,7 @@ MANY = 1 << 20
 
 
 def state_size(config: TrainingConfig) -> tuple[int, int]:
-    """Measure the state of a training by its shapes at two small numbers of environments.
+    """Measure the state of a training by its shapes for its environments and for twice as many.
 
     Nothing is allocated.
 
@@ -51,12 +51,11 @@ def state_size(config: TrainingConfig) -> tuple[int, int]:
         the bytes that don't depend on the number of environments, such as the replay buffer and the
         parameters, and the bytes that each environment adds.
     """
-    # An agent may refuse fewer environments, since its batch must divide into minibatches.
-    few = config.learner.num_envs_multiple
-    small = _state_bytes(config, few)
-    large = _state_bytes(config, 2 * few)
-    per_env = max(1, (large - small) // few)
-    return max(0, small - per_env * few), per_env
+    # An agent or an environment may refuse numbers that aren't multiples of one of its own.
+    num_envs = config.num_envs
+    once, twice = (_state_bytes(config, times * num_envs) for times in (1, 2))
+    per_env = max(1, (twice - once) // num_envs)
+    return max(0, once - per_env * num_envs), per_env
 
 
 def _state_bytes(config: TrainingConfig, num_envs: int) -> int:

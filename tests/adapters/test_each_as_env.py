@@ -69,8 +69,8 @@ def test_each_agent_has_its_own_row_and_all_of_an_environment_live_together():
 def test_agents_as_environments_learn_with_shared_parameters(tmp_path):
     sizes = {"num_envs": 8 * AGENTS, "eval_rollouts": 8 * AGENTS, "total_steps": 60_000}
     config = create_config(Together(), "ppo", **sizes)
-    results = train_and_evaluate(config, tmp_path, quiet=True)
-    assert results.final_returns[0] > 0.95 * 2 * STEPS
+    results = train_and_evaluate(config, tmp_path, seeds=range(2), quiet=True)
+    assert min(results.final_returns) > 0.95 * 2 * STEPS
 
 
 def test_a_batch_without_all_agents_of_an_environment_is_refused():
