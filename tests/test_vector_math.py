@@ -11,8 +11,10 @@ from scipy import special
 from myriad import Rollout, list_envs, make_agent, make_env, make_key
 from myriad.envs.vector import VectorEnv
 from myriad.random import MIX2X32
+from myriad.spaces import Box, Discrete
 from myriad.vector_math import FORMS, vectorized
 from myriad.xla import count_primitives, numbers_of
+from tests.bits import assert_same_bits
 
 TURNS = np.arange(-6366, 6367) * np.pi / 2
 TINY = np.float32(10.0) ** -np.arange(1, 30, dtype=np.float32)
@@ -173,6 +175,50 @@ def test_a_step_is_the_same_up_to_rounding_with_the_setting_off(name, monkeypatc
             np.testing.assert_allclose(ours, plain, rtol=2e-5, atol=2e-5)
         else:
             np.testing.assert_array_equal(ours, plain)
+
+
+class Wanderer:
+    """It walks by normal draws from a key of its own, which it keeps half of the time."""
+
+    default_params = None
+
+    def observation_space(self, params):
+        return Box(-1.0, 1.0, (3,))
+
+    def action_space(self, params):
+        return Discrete(2)
+
+    def reset(self, key, params):
+        own, place = jax.random.split(key)
+        return self._observed(own, jax.random.normal(place, (3,)), jnp.int32(0))
+
+    def step(self, key, state, action, params):
+        own, x, time = state
+        next_own, draw = jax.random.split(own)
+        x = 0.9 * x + jax.random.normal(draw, (3,)) * jnp.log1p(jnp.abs(x)) + action
+        own = jnp.where(jax.random.bernoulli(key), next_own, own)
+        obs, state = self._observed(own, x, time + 1)
+        return obs, state, obs.sum(), jnp.abs(x).max() > 5, time >= 20, {}
+
+    def _observed(self, own, x, time):
+        return jnp.sin(x), (own, x, time)
+
+
+def test_forms_keep_the_same_bits_for_any_chunk_tile_and_number_of_devices():
+    env = Wanderer()
+    states = []
+    for shape in ({"num_devices": 1}, {"scan_chunk_size": 7, "tile_size": 48}, {"num_devices": 2}):
+        rollout = Rollout(env, make_agent("random", env), 100, **{"scan_chunk_size": 48} | shape)
+        states.append(rollout.batch_state(rollout.run(rollout.init(seed=0), 48)))
+    assert states[0].num_episodes.min() > 0
+    for state in states[1:]:
+        assert_same_bits(states[0], state)
+
+
+def test_an_error_of_a_step_leaves_the_next_one_in_its_forms():
+    with pytest.raises(TypeError):
+        jax.jit(vectorized(lambda x: jnp.sin(x, x, x)))(1.0)
+    assert "sin" not in count_primitives(jax.make_jaxpr(vectorized(jnp.sin))(1.0).jaxpr)
 
 
 def test_a_rollout_uses_the_forms_unless_the_setting_or_the_device_says_no(monkeypatch):
