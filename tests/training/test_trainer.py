@@ -279,3 +279,12 @@ def test_only_large_minibatches_are_shared():
 def test_a_number_of_episodes_that_cannot_be_is_refused(num_episodes):
     with pytest.raises(InvalidArgumentError, match=f"num_episodes .* got {num_episodes!r}"):
         evaluate(small_config("pid"), None, num_episodes)
+
+
+@pytest.mark.slow
+def test_a_run_with_another_seed_in_its_file_is_not_resumed(tmp_path):
+    train_and_evaluate(small_config(), tmp_path / "run", quiet=True)
+    file = tmp_path / "run" / "config.toml"
+    file.write_text(file.read_text().replace("seed = 0", "seed = 7"))
+    with pytest.raises(InvalidArgumentError, match=r"seed of .* must be as when the run began"):
+        resume(tmp_path / "run", quiet=True)
