@@ -29,7 +29,7 @@ LEAST = {"rejax": 40, "brax": -1500, "stable_baselines3": 100, "dm_env": 20}
 @pytest.mark.parametrize("library", LEAST)
 def test_the_lines_of_the_page_train(library):
     pytest.importorskip(library)
-    page = (ROOT / "docs" / "adapters.md").read_text()
+    page = (ROOT / "docs" / "convert.md").read_text()
     (code,) = re.findall(
         rf"<!-- not run: needs {library} -->\n```python\n(.*?)```", page, re.DOTALL
     )
