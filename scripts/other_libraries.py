@@ -48,7 +48,8 @@ def cells(name: str, total_steps: int, folder: Path) -> Iterator[str]:
 
     start = time.process_time()
     if hasattr(env, "render"):
-        record(env, myriad.load_agent(folder / "run")[2], folder / "film.gif", num_steps=50)
+        _, env, agent = myriad.load_agent(folder / "run")
+        record(env, agent, folder / "film.gif", num_steps=50)
         yield f"{time.process_time() - start:.0f}"
     else:
         yield "no `render`"
@@ -68,13 +69,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"CPU seconds, with jax {importlib.metadata.version('jax')}\n")
     print(f"| {' | '.join(_COLUMNS)} |\n|{'---|' * len(_COLUMNS)}", flush=True)
     for name in options.names:
-        row = [f"`{name}`"]
+        print(f"| `{name}` |", end="", flush=True)
         with tempfile.TemporaryDirectory() as folder:
             try:
-                row += cells(name, options.total_steps, Path(folder))
+                for cell in cells(name, options.total_steps, Path(folder)):
+                    print(f" {cell} |", end="", flush=True)
             except NotInstalledError as error:
-                row.append(f"skipped: {error}")
-        print(f"| {' | '.join(row)} |", flush=True)
+                print(f" skipped: {error} |", end="")
+        print()
     return 0
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jax
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
 from myriad import configure
@@ -62,6 +63,13 @@ def pytest_xdist_auto_num_workers():
     memory, _ = host_memory()
     fit = usable_cores() if memory is None else memory // MEMORY_OF_A_WORKER
     return max(1, min(usable_cores() + 2, fit))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file():
+    """Leave out the doctests of test files, whose collector hides that a file can't be imported."""
+    collectors = yield
+    return [each for each in collectors if not isinstance(each, DoctestModule)]
 
 
 @pytest.hookimpl(tryfirst=True)

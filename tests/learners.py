@@ -35,6 +35,8 @@ def small(name):
 
 
 SMALL = {name: small(name) for name in list_agents() if issubclass(AGENTS.load(name), Learner)}
+# Laws whose programs compile for long leave out learners that share the code of another.
+DISTINCT = [name for name in SMALL if name not in ("dqn", "td3")]
 # The only kinds of actions that it learns.
 DISCRETE = (Discrete, MultiDiscrete)
 ACTIONS = {"pqn": DISCRETE, "dqn": DISCRETE, "sac": Box, "td3": Box}

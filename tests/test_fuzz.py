@@ -296,7 +296,7 @@ def attacked(examples, batch, short, long):
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize(
     ("examples", "short", "long"),
-    [(command_lines, 30, 300), (configuration_files, 12, 100), (settings_files, 12, 60)],
+    [(command_lines, 15, 300), (configuration_files, 6, 100), (settings_files, 6, 60)],
     ids=["command lines", "configurations", "settings"],
 )
 def test_a_command_does_its_work_or_refuses(examples, short, long, batch, folder):
@@ -362,7 +362,7 @@ def calls(draw, ends):
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", BATCHES)
 def test_whatever_a_public_function_is_given_it_answers_or_raises_our_error(batch, folder):
-    @attacked(calls, batch, 60, 600)
+    @attacked(calls, batch, 30, 600)
     def check(case):
         function, arguments = case
         interrupted = KeyboardInterrupt  # what is allowed may be long

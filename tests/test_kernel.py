@@ -13,11 +13,6 @@ from myriad import Rollout, kernel, list_envs, make_agent, make_env, make_key
 from myriad.envs.cartpole import CartPole
 
 
-def slow_but_first(names: list[str]) -> list[Any]:
-    """Mark all but one as slow."""
-    return [names[0], *(pytest.param(name, marks=pytest.mark.slow) for name in names[1:])]
-
-
 @dataclasses.dataclass(frozen=True)
 class Tabled(CartPole):
     """A cart and pole whose push is looked up in a table."""
@@ -65,12 +60,20 @@ def assert_alike(one: Any, other: Any) -> None:
             np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("name", slow_but_first(list_envs()))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name == "cartpole-control" else pytest.mark.slow)
+        for name in list_envs()
+    ],
+)
 def test_the_chunk_of_each_environment_lowers_for_cuda(name: str, as_on_an_h100: None) -> None:
     assert random_rollout(make_env(name), 100, 8).loop_reason is None
 
 
-@pytest.mark.parametrize("name", slow_but_first(["cartpole-control", "bucket-brigade"]))
+@pytest.mark.parametrize(
+    "name", ["cartpole-control", pytest.param("bucket-brigade", marks=pytest.mark.long)]
+)
 def test_a_step_from_equal_states_is_the_cpus(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     args = make_env(name), 100, 40
     cpu, gpu = random_rollout(*args), interpreted(monkeypatch, *args)

@@ -4,7 +4,7 @@ import pytest
 
 import myriad
 from myriad import make_agent, make_env
-from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.errors import InvalidArgumentError
 from myriad.registry import Registry
 from myriad.tuning import TuneSettings, tune
 from tests.child_processes import python
@@ -33,19 +33,6 @@ def test_an_alias_makes_the_same_environment(alias):
 def test_a_scenario_brings_its_own_figures_and_an_override_wins_over_them():
     hard = make_env("bucket-brigade", scenario="hard", kappa=0.9).default_params
     assert (hard.beta, hard.kappa) == (pytest.approx(0.4), 0.9)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: make_env("cartpol"), "environment 'cartpol'; did you mean 'cartpole'"),
-        (lambda: make_env("cartpole", gravty=1.0), "'gravty' .*; did you mean 'gravity'"),
-        (lambda: make_agent("rnadom", make_env("snake")), "'rnadom'; did you mean 'random'"),
-    ],
-)
-def test_an_unknown_name_is_answered_with_the_closest_one(make, message):
-    with pytest.raises(UnknownNameError, match=message):
-        make()
 
 
 @pytest.mark.slow

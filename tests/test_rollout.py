@@ -33,7 +33,7 @@ def final_batch_state(num_envs: int, scan_chunk_size: int, seed: int = 0, **opti
 
 
 @pytest.mark.slow
-@settings(max_examples=5)
+@settings(max_examples=3)
 @example(num_envs=100, scan_chunk_size=7, tile_size=33, num_devices=2, seed=0)
 @given(
     num_envs=st.sampled_from([1, 17, 100]),

@@ -177,7 +177,7 @@ PPO = ["--env", "cartpole", "--agent", "ppo", "--num-envs", "16", "--rollout-ste
 @pytest.mark.slow
 @given(st.sets(st.sampled_from(LEVELS[:-1])), st.booleans(), st.booleans())
 @example(given_by=set(LEVELS[:-1]), flag_counts=False, file_counts=False)
-@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=12)
 def test_the_first_of_six_sources_that_says_the_batch_size_wins(
     folder, given_by, flag_counts, file_counts
 ):
@@ -205,7 +205,7 @@ def test_the_first_of_six_sources_that_says_the_batch_size_wins(
     st.sampled_from([None, "cached", "off"]),
     *[st.sampled_from([None, "true", "off"])] * 4,
 )
-@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=12)
 def test_the_first_source_that_says_whether_to_compile_wins(
     folder, flag, file, own, alias, own_in_file, alias_in_file
 ):

@@ -544,12 +544,13 @@ def _seen_by(agent: str, env: "Environment") -> "Environment":
     from myriad.agents import AGENTS
     from myriad.agents.agent import Learner
     from myriad.agents.random import RandomAgent
-    from myriad.envs.wrappers import for_learner, with_mask
+    from myriad.envs.wrappers import for_learner
 
     kind = AGENTS.load(agent)
-    if isinstance(kind, type) and issubclass(kind, Learner):
-        return for_learner(env)
-    return with_mask(env) if kind is RandomAgent else env
+    is_learner = isinstance(kind, type) and issubclass(kind, Learner)
+    # A mask is appended to a flat observation, so random choices need one, too.
+    has_mask = hasattr(env, "action_mask")
+    return for_learner(env) if is_learner or (kind is RandomAgent and has_mask) else env
 
 
 def _name_of(env: "Environment", options: Mapping[str, Any]) -> str:

@@ -14,12 +14,14 @@ from collections.abc import Iterator, Sequence
 from threading import Event
 from typing import Any
 
+import jax
 import numpy as np
 
 from myriad import distributed, hardware
-from myriad.errors import DivergedError, ShortTrainingWarning
+from myriad.errors import DivergedError, InvalidArgumentError, ShortTrainingWarning, shown
 from myriad.files import say, seconds_shown
 from myriad.host import release_freed_memory
+from myriad.random import seed_key, words_of_seed
 from myriad.training.active_settings import ActiveSetting, in_short
 from myriad.training.callbacks import Callback, Run
 from myriad.training.checkpoint import Checkpoints, import_orbax
@@ -185,6 +187,7 @@ class Trainer:
         run.state = self._checkpoints.restore(done, self.trainings.saved_shapes, placement)
         release_freed_memory()
         if placement is None:
+            self._require_seeds(run.state.key)
             run.state = self.trainings.everywhere(run.state)
             release_freed_memory()
         rows = rows_of(distributed.broadcast(distributed.on_first(lambda: self._rows_until(done))))
@@ -192,6 +195,18 @@ class Trainer:
         run.new_rows = list({row.get("seed"): row for row in rows}.values())
         if rows:
             run.evaluations = -(-rows[-1]["update"] // self._eval_every)
+
+    def _require_seeds(self, keys: jax.Array) -> None:
+        """Refuse a `config.toml` whose seeds are others than those that the checkpoint is of."""
+        seeds = self.config.seeds or [self.config.seed]
+        low, high = np.array([words_of_seed(seed) for seed in seeds], np.uint32).T
+        own = jax.random.key_data(jax.vmap(seed_key)(low, high))
+        if (own != jax.random.key_data(keys).reshape(own.shape)).any():
+            raise InvalidArgumentError(
+                "seed" if self.config.seeds is None else "seeds",
+                f"of {self.folder.path / 'config.toml'} must be as when the run began, but got "
+                f"{shown(self.config.seeds or self.config.seed)}.",
+            )
 
     def _rows_until(self, done: int) -> str:
         """Return the lines up to a checkpoint, and cut the run's `metrics.jsonl` back to them."""

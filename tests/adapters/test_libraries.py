@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad import create_config, make_env, make_key, train_and_evaluate
+from myriad import create_config, evaluate, make_env, make_key, train_and_evaluate
 from myriad.adapters import ADAPTERS
 from myriad.envs.checker import check_env
 from myriad.envs.vector import VectorEnv
+from myriad.envs.wrappers import MaskedObservation
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
 from myriad.training.config import TrainingConfig
 from tests.adapters.rollouts import assert_rolls_out_and_compiles_once
@@ -90,8 +91,9 @@ def test_the_same_fields_make_an_equal_environment(name):
 
 @pytest.mark.long
 def test_the_checker_finds_no_fault(name):
-    # Playground splits the key of its reset twice, and both splits are equal.
-    skip = ("keys",) if name.startswith("playground:") else ()
+    # Playground splits the key of its reset twice, and both splits are equal. Craftax draws trees
+    # with a key that it then splits.
+    skip = ("keys",) if name.startswith(("playground:", "craftax:")) else ()
     check_env(make_env(name, **SMALL[name]), skip=skip)
 
 
@@ -171,6 +173,15 @@ def test_jumanji_steps_are_its_own_and_a_discount_of_zero_terminates():
     assert jax.tree.structure(obs) == jax.tree.structure(env.observation_space(None))
     # The spec of Jumanji leaves out the last count of steps, our space does not.
     assert env.observation_space(None).step_count.high == 7
+
+
+@pytest.mark.slow
+def test_random_moves_of_jumanji_obey_its_masks_beside_an_observation_of_many_parts():
+    required("jumanji:")
+    options = {f"env.{field}": value for field, value in SMALL["jumanji:Snake-v1"].items()}
+    config = create_config("jumanji:Snake-v1", "random", eval_max_steps=8, **options)
+    assert isinstance(config.environment, MaskedObservation)
+    assert np.isfinite(evaluate(config, None, num_episodes=4)).all()
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad import Rollout, make_agent, make_env, make_key
+from myriad import Rollout, check_env, make_agent, make_env, make_key
 from myriad.adapters.adapter import Adapter, Built, results
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Box, Discrete
@@ -50,6 +50,10 @@ def test_without_a_pool_a_reset_is_the_librarys_own():
     own = jax.vmap(env.start, in_axes=(0, None))(jax.random.split(make_key(1), 64), None)
     np.testing.assert_array_equal(resets(env)[0], own[0])
     assert len(np.unique(resets(env)[0], axis=0)) == 64
+
+
+def test_an_environment_whose_state_is_a_key_has_no_fault():
+    check_env(Dice.adapt("two"))
 
 
 def test_a_reset_picks_one_of_the_pool_and_each_of_them_at_some_time():

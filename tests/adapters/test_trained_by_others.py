@@ -29,7 +29,7 @@ LEAST = {"rejax": 40, "brax": -1500, "stable_baselines3": 100, "dm_env": 20}
 @pytest.mark.parametrize("library", LEAST)
 def test_the_lines_of_the_page_train(library):
     pytest.importorskip(library)
-    page = (ROOT / "docs" / "adapters.md").read_text()
+    page = (ROOT / "docs" / "convert.md").read_text()
     (code,) = re.findall(
         rf"<!-- not run: needs {library} -->\n```python\n(.*?)```", page, re.DOTALL
     )
@@ -183,7 +183,7 @@ def test_a_dm_env_plays_the_episodes_of_the_environment_within_its_specs(name):
     ours, again, rng = to_dm_env(env, seed=3), to_dm_env(env, seed=3), np.random.default_rng(0)
     spec, key, params = ours.action_spec(), make_key(3), env.default_params
     starts = 0
-    for _ in range(20):
+    for _ in range(30):
         action = rng.uniform(spec.minimum, spec.maximum + 0.5, spec.shape).astype(spec.dtype)
         action = np.minimum(action, spec.maximum, dtype=spec.dtype)
         step = ours.step(action)

@@ -10,7 +10,8 @@ from myriad import make_env
 from myriad.agents import make_learner, minibatches
 from myriad.agents.gradients import GRADIENT_METRICS
 from myriad.agents.minibatches import mean_over_blocks
-from tests.learners import SMALL, assert_close, env_of, trained
+from tests.bits import assert_close
+from tests.learners import DISTINCT, SMALL, env_of, trained
 
 
 def after(agent, num_updates, **options):
@@ -19,7 +20,7 @@ def after(agent, num_updates, **options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", SMALL)
+@pytest.mark.parametrize("agent", DISTINCT)
 def test_parts_of_a_minibatch_have_its_gradient_and_statistics_change_nothing(agent):
     whole = after(agent, 4)
     parts = after(agent, 4, gradient_accumulation=4, gradient_statistics=True)

@@ -50,7 +50,11 @@ def keys_drawn_from_twice(run):
 @pytest.mark.parametrize(
     ("agent", "options", "num_devices"),
     # One device computes the shares of four, so that callbacks see each of them.
-    [*((name, {}, 1) for name in SMALL), ("dqn", {"priority_alpha": 0.6}, 1), ("ppo", {}, 4)],
+    [
+        ("ppo", {}, 4),
+        ("dqn", {"priority_alpha": 0.6}, 1),
+        *((name, {}, 1) for name in SMALL if name not in ("ppo", "dqn")),
+    ],
 )
 def test_a_training_draws_from_no_key_twice(agent, options, num_devices, snake):
     env = snake if env_of(agent) == "cartpole" else make_env("pendulum")

@@ -21,17 +21,10 @@ from myriad.agents.networks import NetworkSpec
 from myriad.agents.networks.attention import chosen_attention
 from myriad.agents.networks.mlp import MLP, affine
 from myriad.agents.precision import Precision
-from myriad.cli import main
 from myriad.errors import InvalidArgumentError
 from myriad.training.loop import LearningLoop
-from tests.learners import (
-    SMALL,
-    assert_same_bits,
-    env_of,
-    plain,
-    small_without_layers,
-    trained,
-)
+from tests.bits import assert_same_bits, plain
+from tests.learners import DISTINCT, env_of, small_without_layers, trained
 
 SHORT = {"bfloat16": "bf16", "float16": "f16"}
 
@@ -134,10 +127,8 @@ PRIORITIES = {"priority_alpha": 0.6, "n_step": 3, "layer_norm": True}
 @pytest.mark.parametrize(
     ("agent", "env", "options"),
     [
-        *((agent, env_of(agent), HALF | {"gradient_accumulation": 2}) for agent in SMALL),
-        ("ppo", "pendulum-control", NARROW),
+        *((agent, env_of(agent), HALF | {"gradient_accumulation": 2}) for agent in DISTINCT),
         ("dqn", "cartpole-control", {"compute_dtype": "float16"} | PRIORITIES),
-        ("sac", "pendulum-control", NARROW),
         ("ppo", "snake", HALF | {"network": "cnn"}),
         ("dqn", "snake", NARROW | {"network": "attention"}),
     ],
@@ -256,14 +247,6 @@ def test_a_resumed_training_in_float16_ends_with_the_same_bits(tmp_path, monkeyp
     resumed = resume(tmp_path / "run", quiet=True)
     assert len(resumed.evaluations) == len(straight.evaluations)
     assert_same_bits(resumed.agent_state, straight.agent_state)
-
-
-def test_the_command_line_refuses_two_dtypes_and_writes_nothing(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    flags = ["--bf16", "--agent.compute-dtype", "float16"]
-    assert main(["train", "--env", "cartpole-control", "--agent", "pqn", *flags]) == 2
-    assert "say the same" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.long

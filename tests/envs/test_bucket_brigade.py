@@ -19,9 +19,6 @@ from myriad.envs.bucket_brigade import (
     WORK,
     BucketBrigade,
     BucketBrigadeParams,
-    BucketBrigadeState,
-    Uniforms,
-    night,
     scenarios,
 )
 
@@ -136,21 +133,6 @@ def batched(env: BucketBrigade):
     return jax.jit(jax.vmap(env.step, (0, 0, 0, None)))
 
 
-def make_state(
-    houses, num_agents: int = 3, mode: str = "bernoulli", nights: int = 0, locations=None
-):
-    """Build a state from lists; the agents rest at `locations`, by default at house 0."""
-    zero = jnp.zeros((), jnp.int32)
-    return BucketBrigadeState(
-        houses=tuple(jnp.asarray(house, jnp.int32) for house in houses),
-        progress=(jnp.zeros((), jnp.float32),) * (len(houses) if mode == "continuous" else 0),
-        locations=tuple(jnp.asarray(place, jnp.int32) for place in locations or [0] * num_agents),
-        modes=(zero,) * num_agents,
-        signals=(zero,) * num_agents,
-        night=jnp.asarray(nights, jnp.int32),
-    )
-
-
 @pytest.mark.parametrize("name", TABLE)
 def test_a_scenarios_figures_are_the_published_ones(name):
     params = BucketBrigade(scenario=name).default_params
@@ -244,33 +226,6 @@ def test_a_start_has_fires_by_rho_and_everybody_at_house_0():
     assert np.abs(np.corrcoef(houses.T) - np.eye(10)).max() < 0.06
     assert not np.stack([*state.locations, *state.modes, *state.signals, state.night]).any()
     np.testing.assert_array_equal(obs[:, :10], houses)
-
-
-@pytest.mark.parametrize(
-    ("before", "draw", "actions", "after", "rewards"),
-    [
-        # Two agents, of whom the first owns houses 0 and 2. Who works pays 0.75, who rests earns
-        # 0.25. Each safe house earns everybody 90 / 3, and each ruined one costs 110 / 3.
-        ([SAFE, BURNING, SAFE], (0, 1, 1), [WORK, REST], [SAFE] * 3, [90 + 3, 90 + 7]),
-        (
-            [SAFE, BURNING, SAFE],
-            (1, 0, 1),
-            [WORK, REST],
-            [SAFE, RUINED, SAFE],
-            [70 / 3 - 2, 37 / 3],
-        ),
-        ([SAFE, RUINED, SAFE], (1, 1, 1), [WORK, REST], [SAFE, RUINED, SAFE], [70 / 3 - 2, 37 / 3]),
-        # A house that is put out and catches fire again on the same night earns nothing.
-        ([SAFE, BURNING, SAFE], (0, 1, 0), [WORK, REST], [BURNING] * 3, [0, 0]),
-    ],
-)
-def test_rewards_are_those_worked_out_by_hand(before, draw, actions, after, rewards):
-    uniforms = Uniforms(*(jnp.full(3, value, jnp.float32) for value in draw))
-    chosen = jnp.array([(1, action, 0) for action in actions])
-    state, found = night(uniforms, make_state(before, 2), chosen, LIVELY, "bernoulli")
-    assert [int(house) for house in state.houses] == after
-    effort = [-0.75 if action == WORK else 0.25 for action in actions]
-    np.testing.assert_allclose(np.array(found) - effort, rewards, rtol=1e-5)
 
 
 def test_an_observation_names_the_observer():

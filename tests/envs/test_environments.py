@@ -22,11 +22,13 @@ from myriad.envs import ENVIRONMENTS, checker
 from myriad.envs.cartpole import CartPole, CartPoleState
 from myriad.envs.wrappers import FrameStackObservation
 from myriad.errors import EnvironmentWarning, FaultyEnvironmentError, InvalidArgumentError
-from myriad.spaces import Box, Discrete
+from myriad.spaces import Box
 from myriad.xla import count_compilations
 
 ROOT = Path(__file__).parents[2]
 FAST = ("cartpole-control", "gene-circuit-control")  # the others compile for longer
+# With the dynamics of the tasks of control, which are tried more often.
+LONG = ("cartpole-sysid", "gene-circuit-sysid")
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +38,13 @@ def _own_registrations_end_with_the_test(monkeypatch):
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in list_envs()],
+    [
+        pytest.param(
+            name,
+            marks=[pytest.mark.slow] * (name not in FAST) + [pytest.mark.long] * (name in LONG),
+        )
+        for name in list_envs()
+    ],
 )
 def test_myriads_own_environments_have_no_fault(name):
     check_env(make_env(name))
@@ -45,10 +53,7 @@ def test_myriads_own_environments_have_no_fault(name):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=pytest.mark.long if name == "gene-circuit-sysid" else ())
-        for name in list_envs()
-    ],
+    [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in list_envs()],
 )
 def test_random_play_compiles_once_and_has_the_same_bits_for_any_chunk_and_tile(name):
     env = make_env(name)
@@ -332,47 +337,6 @@ def test_a_reset_that_costs_more_than_half_a_step_is_a_warning(monkeypatch):
     check_env(SlowCartPole(), skip=["keys", "purity", "batches"])
     check_env(make_env("cartpole"), skip=["keys", "purity", "batches"])
     assert len(compared) == 1
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class KeyedState:
-    key: jax.Array
-    time: jax.Array
-
-
-class Keyed:
-    """An object of no dataclass, with a key in its state and a dict as parameters."""
-
-    def __init__(self):
-        self.default_params = {"length": 9}
-
-    def reset(self, key, params):
-        own, first = jax.random.split(key)
-        return jax.random.uniform(first, (3,)), KeyedState(own, jnp.int32(0))
-
-    def step(self, key, state, action, params):
-        own, first = jax.random.split(state.key)
-        state = KeyedState(own, state.time + 1)
-        no = jnp.zeros((), bool)
-        return (
-            jax.random.uniform(first, (3,)),
-            state,
-            jnp.float32(action),
-            no,
-            state.time >= params["length"],
-            {},
-        )
-
-    def observation_space(self, params):
-        return Box(0.0, 1.0, (3,))
-
-    def action_space(self, params):
-        return Discrete(2)
-
-
-def test_any_object_is_an_environment_and_its_state_may_hold_keys():
-    check_env(Keyed())
 
 
 def test_an_error_in_your_code_is_the_cause():

@@ -137,27 +137,6 @@ def test_the_joint_law_of_both_counts_is_the_numpy_references(minutes):
 
 
 @pytest.mark.slow
-def test_h_is_poisson_while_the_light_is_on():
-    counts, _ = simulate(np.ones(120, np.int32), seed=2)
-    for intervals in (1, 6, 24, 120):
-        mean = (1 - np.exp(-PARAMS.nu * 5 * intervals)) / PARAMS.nu
-        assert_sample_follows(counts[intervals - 1], stats.poisson(mean))
-
-
-@pytest.mark.slow
-def test_f_decays_by_binomial_thinning_with_both_hill_terms_off():
-    params = dataclasses.replace(PARAMS, rate_h=0.0, rate_f=0.0)
-    dark = np.zeros(120, np.int32)
-    hs, counts = simulate(dark, params, seed=3, F=100)
-    assert not hs.any()
-    assert counts.min() >= 0
-    for intervals in (1, 12, 60):
-        assert_sample_follows(
-            counts[intervals - 1], stats.binom(100, np.exp(-PARAMS.nu * 5 * intervals))
-        )
-
-
-@pytest.mark.slow
 def test_a_hundred_times_the_reactions_are_all_run():
     # Some 1,000 in an interval: a cap would show as a mean too low.
     params = dataclasses.replace(PARAMS, eta=200.0, nu=1.0, rate_h=0.0, rate_f=0.0)

@@ -17,18 +17,15 @@ EPISODES = 64
 
 def visited(env):
     """Play random episodes; return states before, actions and results, per step and episode."""
-    step = jax.jit(jax.vmap(env.step, (0, 0, 0, None)))
-    keys = jax.random.split(make_key(3), EPISODES)
-    _, state = jax.vmap(env.reset, (0, None))(keys, PARAMS)
-    sample = jax.vmap(env.action_space(PARAMS).sample)
-    rows = []
-    for _ in range(200):
-        keys = jax.vmap(jax.random.fold_in, (0, None))(keys, 1)
-        action = sample(keys)
-        after = step(keys, state, action, PARAMS)
-        rows.append(jax.tree.map(np.asarray, (state, action, after[:5])))
-        state = after[1]
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
+
+    def step(state, keys):
+        action = jax.vmap(env.action_space(PARAMS).sample)(keys)
+        after = jax.vmap(env.step, (0, 0, 0, None))(keys, state, action, PARAMS)[:5]
+        return after[1], (state, action, after)
+
+    keys = jax.random.split(make_key(3), (201, EPISODES))
+    _, state = jax.vmap(env.reset, (0, None))(keys[0], PARAMS)
+    return jax.device_get(jax.jit(lambda: jax.lax.scan(step, state, keys[1:])[1])())
 
 
 def assert_transitions_equal_gymnasiums(state, action, torque, after):

@@ -17,11 +17,11 @@ from myriad.envs.gene_circuit import GeneCircuit
 from myriad.envs.gene_circuit_sysid import GeneCircuitSysID
 
 CART, CELL = CartPoleSysID(), GeneCircuitSysID()
+TWO_HIDDEN = CartPoleSysID(hidden=("half_length", "force"))
 BOTH = pytest.mark.parametrize("env", [CART, CELL], ids=["cartpole", "gene-circuit"])
 NUM_EPISODES = 2_000
 POLICIES = {
     "random": lambda key, time, obs: jax.random.bernoulli(key).astype(jnp.int32),
-    "always-1": lambda key, time, obs: jnp.int32(1),
     "always-0": lambda key, time, obs: jnp.int32(0),
     # Holds the pole upright, as `cartpole-control` would have it.
     "balance": lambda key, time, obs: (obs[2] + 0.3 * obs[3] > 0).astype(jnp.int32),
@@ -243,42 +243,6 @@ def test_the_cells_estimate_is_the_numpy_filters_of_what_is_seen():
         )
 
 
-def exact_posterior(env, seen, action, center, turn):
-    """Return the true posterior's mean and deviations, summed over a grid."""
-    grid = np.stack(np.meshgrid(*[np.linspace(-6, 6, 49)] * 2), axis=-1).reshape(-1, 2)
-    grid = center + grid @ turn.T
-    figures, noise = (
-        figures_at(env, grid),
-        (env.default_params.x_noise, env.default_params.theta_noise),
-    )
-    log_density = -0.5 * (grid**2).sum(axis=-1)
-    for t in range(len(action)):
-        expected = newton(seen[t, :4], figures["force"] * (1 if action[t] == 1 else -1), figures)
-        log_density -= 0.5 * (((seen[t + 1, 4:6] - expected) / noise) ** 2).sum(axis=-1)
-    weights = np.exp(log_density - log_density.max())
-    weights /= weights.sum()
-    return weights @ grid, np.sqrt(weights @ (grid - weights @ grid) ** 2)
-
-
-# Seen, over 30 episodes: means off by 0.4 deviations at most, deviations 0.83 to 1.06 of the exact,
-# 1.00 on average.
-@pytest.mark.slow
-def test_the_cart_poles_estimate_is_nearly_the_exact_posteriors():
-    env = CartPoleSysID(hidden=("half_length", "force"))
-    episodes = play(env, "random")
-    estimates, deviations, _ = scores(env, episodes.last)
-    shifts, ratios = [], []
-    for env_index in range(12):
-        variance, shared, other = (float(x[env_index]) for x in episodes.last.posterior.covariance)
-        turn = np.linalg.cholesky([[variance, shared], [shared, other]])
-        mean, exact = exact_posterior(env, *episodes.seen(env_index), estimates[env_index], turn)
-        shifts.append((estimates[env_index] - mean) / exact)
-        ratios.append(deviations[env_index] / exact)
-    assert np.abs(shifts).max() < 0.6
-    np.testing.assert_allclose(ratios, 1, atol=0.25)
-    np.testing.assert_allclose(np.mean(ratios, axis=0), 1, atol=0.05)
-
-
 # --- what the agent learns ------------------------------------------------------------------------
 
 
@@ -310,7 +274,13 @@ def test_the_return_is_the_error_that_random_actions_remove(env, least):
 
 @pytest.mark.parametrize(
     ("env", "policy"),
-    [(CART, "random"), (CART, "balance"), (CELL, "random"), (CELL, "day-and-night")],
+    [
+        (CART, "random"),
+        (CART, "balance"),
+        (TWO_HIDDEN, "random"),
+        (CELL, "random"),
+        (CELL, "day-and-night"),
+    ],
 )
 def test_ninety_percent_intervals_hold_the_truth_nine_times_in_ten(env, policy):
     # The standard error of a coverage is 0.007.
@@ -319,24 +289,6 @@ def test_ninety_percent_intervals_hold_the_truth_nine_times_in_ten(env, policy):
     coverage = (np.abs(estimate - truth) < stats.norm.ppf(0.95) * deviation).mean(axis=0)
     np.testing.assert_array_less(np.abs(coverage - 0.9), 0.035)
     np.testing.assert_allclose((((estimate - truth) / deviation) ** 2).mean(axis=0), 1, atol=0.2)
-
-
-@pytest.mark.parametrize(
-    ("env", "figure", "telling", "dull"),
-    [
-        # The pole must lean for its mass to be known. Seen: an error of 0.59 under random pushes,
-        # of 0.89 under the same push for ever, and of 0.98 while the pole is held upright.
-        (CART, 0, "random", "always-1"),
-        (CART, 0, "random", "balance"),
-        # The light must move for Kh to be known, and half a day of it teaches the most of all.
-        (CELL, 1, "random", "always-1"),
-        (CELL, slice(None), "day-and-night", "random"),
-    ],
-)
-def test_what_moves_the_system_tells_more_of_it(env, figure, telling, dull):
-    less, more = (squared_error(env, play(env, name)[2])[:, figure] for name in (telling, dull))
-    gap = (more - less).reshape(NUM_EPISODES, -1).mean(axis=1)
-    assert gap.mean() > 4 * gap.std() / np.sqrt(NUM_EPISODES)
 
 
 def test_a_cell_tells_nothing_in_the_dark():

@@ -9,7 +9,7 @@ import pytest
 from myriad import check_agent, register_agent
 from myriad.agents import AGENTS
 from myriad.errors import AgentWarning, FaultyAgentError, UnknownNameError
-from tests.learners import SMALL, env_of
+from tests.learners import DISTINCT, SMALL, env_of
 from tests.training.small import Counting
 
 
@@ -83,16 +83,14 @@ def test_a_fault_of_an_agent_is_said(members, sentence):
 
 
 def test_what_trains_all_the_same_is_a_warning():
-    register_agent("counting")(Counting)
-    check_agent("counting")
     changed(**update(lambda state, *rest: ({"updates": jnp.float32(0)}, *rest)))
     with pytest.warns(AgentWarning, match="nothing in the state changed in 5 updates"):
         check_agent("faulty")
-    with pytest.raises(UnknownNameError, match="countin"):
-        check_agent("countin")
+    with pytest.raises(UnknownNameError, match="did you mean 'faulty'"):
+        check_agent("fauty")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SMALL)
-def test_every_learner_passes(name):
+@pytest.mark.parametrize("name", [name for name in DISTINCT if name != "pqn"])  # its example
+def test_learners_pass(name):
     check_agent(name, env_of(name), **SMALL[name])

@@ -85,13 +85,15 @@ def test_each_is_called_after_the_one_before_and_ends_before_it(whole, tmp_path)
 
 
 @pytest.mark.slow
-def test_a_callback_reads_what_the_results_hold(tmp_path):
+def test_a_callback_reads_what_the_results_hold_and_its_time_is_counted_once(tmp_path):
     class Reads(Callback):
         def on_start(self, run):
             assert run.rows == []
+            self.start = time.perf_counter()
             self.first = run.agent_state
 
         def on_update(self, run):
+            time.sleep(0.05)
             with pytest.raises(InvalidArgumentError, match="read it in on_evaluation"):
                 _ = run.agent_state
 
@@ -105,6 +107,8 @@ def test_a_callback_reads_what_the_results_hold(tmp_path):
         def on_end(self, run):
             self.run = run
             self.last = run.agent_state
+            assert 0.4 <= run.seconds["log"] <= sum(run.seconds.values())
+            assert sum(run.seconds.values()) <= time.perf_counter() - self.start
 
     reads = Reads()
     results = train(tmp_path / "run", reads)
@@ -120,9 +124,11 @@ def test_a_callback_reads_what_the_results_hold(tmp_path):
 @pytest.mark.slow
 def test_a_run_that_a_callback_ends_goes_on_to_the_same_bits(whole, tmp_path):
     run = tmp_path / "run"
-    results = train(run, StopAt(16))
-    assert (results.stopped, results.evaluations[-1]["update"]) == ("callback", 16)
-    assert [path.name for path in (run / "checkpoints").iterdir()] == ["16"]
+    # A new run that is ended at once has one evaluation.
+    results = train(run, StopAt(0))
+    assert results.stopped == "callback"
+    assert [row["update"] for row in results.evaluations] == [8]
+    assert [path.name for path in (run / "checkpoints").iterdir()] == ["8"]
     events = Events()
     again = resume(run, quiet=True, callbacks=[events, StopAt(0)])
     assert [name for name, *_ in events.events] == ["start", "end"]
@@ -135,28 +141,6 @@ def test_a_run_that_a_callback_ends_goes_on_to_the_same_bits(whole, tmp_path):
     # Its speed counts only the steps of its own process.
     assert again.timings.steps_per_s * again.timings.train_s == pytest.approx(256)
     assert_same_run(again, whole)
-
-
-@pytest.mark.slow
-def test_a_new_run_that_is_ended_at_once_has_one_evaluation(tmp_path):
-    results = train(tmp_path / "run", StopAt(0))
-    assert [row["update"] for row in results.evaluations] == [8]
-
-
-@pytest.mark.slow
-def test_the_time_of_a_callback_is_counted_once(tmp_path):
-    class Sleeps(Callback):
-        def on_start(self, run):
-            self.start = time.perf_counter()
-
-        def on_update(self, run):
-            time.sleep(0.05)
-
-        def on_end(self, run):
-            assert 0.4 <= run.seconds["log"] <= sum(run.seconds.values())
-            assert sum(run.seconds.values()) <= time.perf_counter() - self.start
-
-    train(tmp_path / "run", Sleeps())
 
 
 @pytest.mark.slow

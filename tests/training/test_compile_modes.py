@@ -1,18 +1,17 @@
 """When programs compile, and what a training without any program is good for."""
 
 import json
-from pathlib import Path
 
-import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
-from myriad import create_config, train_and_evaluate
+from myriad import create_config, load_agent
 from myriad.agents.ppo import PPO
 from myriad.cli import main
 from myriad.training.programs import CompiledTraining
+from myriad.training.run_folder import rows_of
 from myriad.xla import count_compilations
+from tests.bits import assert_close
 from tests.child_processes import python
 from tests.training.small import flags_of
 
@@ -57,70 +56,10 @@ def test_programs_are_kept_for_the_next_training_of_any_seed(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mode", "later"), [("aot", 0), ("cached", 3)])
-def test_only_the_default_compiles_its_programs_before_the_first_step(mode, later):
-    config = create_config("cartpole", "ppo", **SIZES, compile_mode=mode)
-    training = CompiledTraining(config)
-    ours = ("jit(init)", "jit(run)", "jit(_evaluate)")
-    with count_compilations() as first:
-        training.compile()
-    assert sum(name in ours for name in first.names) == 3 - later
-    with count_compilations() as then:
-        state = training.first_state()
-        state, _ = training.run(state, jnp.int32(1), jnp.ones((), bool))
-        training.evaluate(state.agent, state.key, state.num_updates)
-    assert sum(name in ours for name in then.names) == later
-
-
-@pytest.mark.slow
-def test_a_training_without_programs_agrees_within_rounding(tmp_path):
-    # More updates would let rounding change an action, and then the course.
-    results = {}
-    for mode in ("aot", "off"):
-        config = create_config("cartpole", "ppo", **SIZES, compile_mode=mode)
-        results[mode] = train_and_evaluate(config, tmp_path / mode, quiet=True)
-    compiled, python = results["aot"], results["off"]
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
-        python.agent_state,
-        compiled.agent_state,
-    )
-    for ours, theirs in zip(python.training, compiled.training, strict=True):
-        assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-5, nan_ok=True)
-    assert list(python.evaluations) == list(compiled.evaluations)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("flag", ["--no-compile", "--compile"])
-def test_without_programs_python_is_called_at_every_step(flag, tmp_path, monkeypatch, capsys):
-    (tmp_path / "talking.py").write_text(TALKING)
-    monkeypatch.syspath_prepend(tmp_path)
-    argv = [*TINY, "--env", "talking:Talking"]
-    assert main([*argv, flag, "--quiet", "--run-folder", str(tmp_path / "run")]) == 0
-    steps = capsys.readouterr().out.count("stepped")
-    # Compiled, it is called where it is traced alone.
-    at_every_step = SIZES["steps_per_env"] + SIZES["eval_max_steps"]
-    assert steps >= at_every_step if flag == "--no-compile" else 0 < steps < at_every_step
-
-
-@pytest.mark.slow
-def test_the_mode_is_stored_and_a_run_goes_on_in_it(tmp_path, capsys):
-    folder = tmp_path / "run"
-    assert main([*TINY, "--run-folder", str(folder), "--no-compile"]) == 0
-    said = capsys.readouterr().err
-    assert "nothing is compiled" in said
-    assert "compile off (--no-compile)" in said
-    record = json.loads((folder / "environment.json").read_text())
-    compiles = next(each for each in record["settings"] if each["name"] == "compile")
-    assert (compiles["value"], compiles["active"]) == ("off", False)
-    assert main(["train", "--resume", str(folder)]) == 0
-    assert "compile off (config.toml)" in capsys.readouterr().err
-    assert 'compile_mode = "off"' in Path(folder / "config.toml").read_text()
-
-
-@pytest.mark.parametrize("num_devices", [1, 2])
-def test_an_update_is_traced_once(num_devices, monkeypatch):
-    """Tracing takes most of the time before a training whose programs are kept."""
+@pytest.mark.parametrize(("mode", "later", "num_devices"), [("aot", 0, 2), ("cached", 3, 1)])
+def test_only_the_default_compiles_before_the_first_step_and_either_traces_an_update_once(
+    mode, later, num_devices, monkeypatch
+):
     traced = []
     collect = PPO.collect
 
@@ -129,6 +68,47 @@ def test_an_update_is_traced_once(num_devices, monkeypatch):
         return collect(self, *args)
 
     monkeypatch.setattr(PPO, "collect", noted)
-    config = create_config("cartpole", "ppo", 8, rollout_steps=8, num_devices=num_devices)
-    CompiledTraining(config).compile()
+    fields = SIZES | {"num_devices": num_devices, "compile_mode": mode}
+    training = CompiledTraining(create_config("cartpole", "ppo", **fields))
+    ours = ("jit(init)", "jit(run)", "jit(_evaluate)")
+    with count_compilations() as first:
+        training.compile()
+    assert sum(name in ours for name in first.names) == 3 - later
+    with count_compilations() as then:
+        state = training.first_state()
+        state, _ = training.run(state, jnp.int32(1), jnp.ones((), bool))
+        own = training.loop.of_first_device(state)
+        training.evaluate(own.agent, own.key, own.num_updates)
+    assert sum(name in ours for name in then.names) == later
     assert len(traced) == 1
+
+
+@pytest.mark.slow
+def test_without_programs_python_steps_and_agrees_within_rounding_and_so_it_goes_on(
+    tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "talking.py").write_text(TALKING)
+    monkeypatch.syspath_prepend(tmp_path)
+    # Compiled, it is called where it is traced alone.
+    at_every_step = SIZES["steps_per_env"] + SIZES["eval_max_steps"]
+    runs = {}
+    for flag in ("--compile", "--no-compile"):
+        folder = tmp_path / flag
+        assert main([*TINY, "--env", "talking:Talking", flag, "--run-folder", str(folder)]) == 0
+        said = capsys.readouterr()
+        assert (said.out.count("stepped") >= at_every_step) == (flag == "--no-compile")
+        rows = rows_of((folder / "metrics.jsonl").read_text())
+        runs[flag] = load_agent(folder, trust=True)[2].state, rows
+    assert "nothing is compiled" in said.err
+    assert "compile off (--no-compile)" in said.err
+    # More updates would let rounding change an action, and then the course.
+    (compiled, expected), (uncompiled, found) = runs.values()
+    assert_close(uncompiled, compiled, rtol=1e-4, atol=1e-5)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-5, nan_ok=True)
+    record = json.loads((folder / "environment.json").read_text())
+    compiles = next(each for each in record["settings"] if each["name"] == "compile")
+    assert (compiles["value"], compiles["active"]) == ("off", False)
+    assert main(["train", "--resume", str(folder), "--trust"]) == 0
+    assert "compile off (config.toml)" in capsys.readouterr().err
+    assert 'compile_mode = "off"' in (folder / "config.toml").read_text()

@@ -14,7 +14,7 @@ from myriad.cli import main
 from myriad.errors import InvalidArgumentError
 from myriad.training.export import export_agent
 from tests.child_processes import python
-from tests.learners import SMALL, env_of
+from tests.learners import DISTINCT, SMALL, env_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "export.md"
 LOADERS = re.findall(
@@ -35,11 +35,16 @@ def run_of(agent, folder):
     return folder
 
 
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The folder of a run of PPO, which nothing changes."""
+    return run_of("ppo", tmp_path_factory.mktemp("export") / "run")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("form", NEEDED)
-def test_the_code_of_the_page_chooses_the_agents_actions(form, tmp_path, capsys):
+def test_the_code_of_the_page_chooses_the_agents_actions(form, run, tmp_path, capsys):
     pytest.importorskip(NEEDED[form])
-    run = run_of("ppo", tmp_path / "run")
     output = tmp_path / f"agent.{form}"
     command = ["export", str(run), "--format", form, "--output", str(output)]
     assert main(command) == 0
@@ -58,7 +63,7 @@ def test_the_code_of_the_page_chooses_the_agents_actions(form, tmp_path, capsys)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", [name for name in SMALL if name != "ppo"])
+@pytest.mark.parametrize("agent", [name for name in DISTINCT if name != "ppo"])
 def test_every_learner_is_exported(agent, tmp_path):
     pytest.importorskip("flatbuffers")
     numpy = pytest.importorskip("safetensors.numpy")
@@ -74,7 +79,7 @@ def test_every_learner_is_exported(agent, tmp_path):
     expected = jax.vmap(policy.act, (None, 0))(jax.random.key(0), obs)
     np.testing.assert_allclose(program.call(obs), expected, rtol=1e-5)
     arrays = numpy.load_file(run / "agent.safetensors")
-    owner = "actor" if agent in ("sac", "td3") else "network"
+    owner = "actor" if agent == "sac" else "network"
     assert arrays[f"params.{owner}.params.Dense_0.kernel"].shape == (size, 8)
     np.testing.assert_array_equal(arrays["obs_stats.mean"], policy.state.obs_stats.mean)
 
@@ -93,8 +98,7 @@ def test_what_cannot_be_exported_is_refused(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_library_that_is_missing_is_named(tmp_path, capsys, monkeypatch):
-    run = run_of("ppo", tmp_path / "run")
+def test_a_library_that_is_missing_is_named(run, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
     assert main(["export", str(run), "--format", "safetensors"]) == 2
     assert "pip install safetensors" in capsys.readouterr().err

@@ -59,7 +59,10 @@ def started(folder) -> Iterator[subprocess.Popen]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -15)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [pytest.param(signal.SIGINT, 130, marks=pytest.mark.long), (signal.SIGTERM, -15)],
+)
 def test_a_signal_saves_and_says_how_to_go_on(number, code, folder):
     with started(folder) as process:
         process.send_signal(number)

@@ -13,7 +13,7 @@ from myriad.errors import InvalidArgumentError
 from myriad.training.callbacks import Callback
 from myriad.training.checkpoint import Checkpoints
 from tests.bits import assert_same_bits
-from tests.learners import SMALL, env_of
+from tests.learners import DISTINCT, SMALL, env_of
 
 # Fields that are the new run's own.
 OWN = {"num_updates", "running_return", "replay", "pending", "priorities"}
@@ -40,13 +40,19 @@ def config_of(agent, env=None, **changes: Any):
     return create_config(env or env_of(agent), agent, **sizes | options | changes)
 
 
-def trained(folder, agent="ppo", changes=()):
-    train_and_evaluate(config_of(agent, **dict(changes)), folder, quiet=True)
+def trained(folder, agent="ppo", **changes):
+    train_and_evaluate(config_of(agent, **changes), folder, quiet=True)
     return folder
 
 
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The folder of a run of PPO, which nothing changes."""
+    return trained(tmp_path_factory.mktemp("start") / "run")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", SMALL)
+@pytest.mark.parametrize("agent", DISTINCT)
 def test_a_run_begins_with_the_weights_and_moments_of_another(agent, tmp_path):
     run = trained(tmp_path / "run", agent)
     learned = jax.device_get(load_agent(run)[2].state)
@@ -71,8 +77,7 @@ def test_a_run_begins_with_the_weights_and_moments_of_another(agent, tmp_path):
 
 
 @pytest.mark.slow
-def test_all_seeds_begin_with_the_same(tmp_path):
-    run = trained(tmp_path / "run")
+def test_all_seeds_begin_with_the_same(run, tmp_path):
     learned = load_agent(run)[2].state
     first = First()
     config = config_of("ppo", seeds=[3, 4, 5])
@@ -85,8 +90,7 @@ def test_all_seeds_begin_with_the_same(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_before_its_first_checkpoint_begins_the_same_again(tmp_path):
-    run = trained(tmp_path / "run")
+def test_a_run_that_was_killed_before_its_first_checkpoint_begins_the_same_again(run, tmp_path):
     config = config_of("ppo", seed=7)
     whole = train_and_evaluate(config, tmp_path / "whole", quiet=True, start_from=run)
     new = tmp_path / "new"
@@ -102,8 +106,7 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_the_same_again
 
 
 @pytest.mark.slow
-def test_another_optimiser_begins_afresh_with_a_warning(tmp_path, monkeypatch):
-    run = trained(tmp_path / "run")
+def test_another_optimiser_begins_afresh_with_a_warning(run, tmp_path, monkeypatch):
     held = Checkpoints.kinds
     monkeypatch.setattr(
         Checkpoints,
@@ -120,8 +123,7 @@ def test_another_optimiser_begins_afresh_with_a_warning(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_what_does_not_fit_is_refused_with_both_shapes_and_leaves_no_folder(tmp_path, capsys):
-    run = trained(tmp_path / "run")
+def test_what_does_not_fit_is_refused_with_both_shapes_and_leaves_no_folder(run, tmp_path, capsys):
     refused = [
         (config_of("ppo", **{"agent.hidden_sizes": (16,)}), r"hidden_sizes = \[16\].*has \[8\]"),
         (
@@ -138,7 +140,7 @@ def test_what_does_not_fit_is_refused_with_both_shapes_and_leaves_no_folder(tmp_
     for config, sentence in refused:
         with pytest.raises(InvalidArgumentError, match=sentence):
             train_and_evaluate(config, tmp_path / "new", start_from=run)
-    shutil.rmtree(run / "checkpoints")
+    run = shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints"))
     command = ["train", "--start-from", str(run), "--run-folder", str(tmp_path / "new")]
     for argv, sentence in (
         (command, "--start-from must hold a checkpoint"),
@@ -153,7 +155,7 @@ def test_what_does_not_fit_is_refused_with_both_shapes_and_leaves_no_folder(tmp_
 
 @pytest.mark.slow
 def test_a_shell_starts_from_a_run_with_its_fields_and_changes_some(tmp_path, capsys):
-    run = trained(tmp_path / "run", changes={"env.gravity": 3.7})
+    run = trained(tmp_path / "run", **{"env.gravity": 3.7})
     new = tmp_path / "new"
     changes = ["--total-steps", "1024", "--agent.learning-rate", "1e-5", "--quiet"]
     command = ["train", "--start-from", str(run), *changes, "--run-folder"]

@@ -44,11 +44,8 @@ from tests.training.small import assert_same_run, flags_of, small_config
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scan_chunk_size", [1, 24])
-def test_a_training_is_the_same_bits_for_every_chunk_and_compiles_before_it_runs(
-    scan_chunk_size, whole, tmp_path
-):
-    config = small_config(scan_chunk_size=scan_chunk_size)
+def test_a_training_is_the_same_bits_for_another_chunk_and_compiles_before_it_runs(whole, tmp_path):
+    config = small_config(scan_chunk_size=24)
     with count_compilations() as compilations:
         results = train_and_evaluate(config, tmp_path / "run")
     assert_same_run(results, whole)
@@ -279,3 +276,12 @@ def test_only_large_minibatches_are_shared():
 def test_a_number_of_episodes_that_cannot_be_is_refused(num_episodes):
     with pytest.raises(InvalidArgumentError, match=f"num_episodes .* got {num_episodes!r}"):
         evaluate(small_config("pid"), None, num_episodes)
+
+
+@pytest.mark.slow
+def test_a_run_with_another_seed_in_its_file_is_not_resumed(tmp_path):
+    train_and_evaluate(small_config(), tmp_path / "run", quiet=True)
+    file = tmp_path / "run" / "config.toml"
+    file.write_text(file.read_text().replace("seed = 0", "seed = 7"))
+    with pytest.raises(InvalidArgumentError, match=r"seed of .* must be as when the run began"):
+        resume(tmp_path / "run", quiet=True)

@@ -10,7 +10,7 @@ import pytest
 from myriad.agents.networks import kernels
 from myriad.agents.networks.kernels import BLOCK, attend, choose_attention
 from myriad.agents.precision import Precision
-from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.errors import UnknownNameError
 
 HALF = Precision(compute_dtype="bfloat16")
 
@@ -124,14 +124,6 @@ def test_a_name_stands_for_itself_and_an_unknown_one_is_answered_with_the_neares
     assert choose_attention("reference", 10_000, Precision()) == ("reference", "you chose it")
     with pytest.raises(UnknownNameError, match="did you mean 'chunked'"):
         choose_attention("chunk", 16, Precision())
-
-
-@pytest.mark.skipif(jax.default_backend() == "gpu", reason="a GPU has cudnn")
-def test_cudnn_is_refused_without_a_gpu():
-    with pytest.raises(
-        InvalidArgumentError, match=r"needs an NVIDIA GPU of compute capability 8\.0"
-    ):
-        choose_attention("cudnn", 16, HALF)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from myriad.agents.networks import NETWORKS, NetworkSpec, kernels
 from myriad.agents.ppo import PPO
 from myriad.api import resume
 from myriad.cli import main, parse
-from myriad.cli.training_flags import fields_of
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Box
 from myriad.training.active_settings import active_settings, in_short
@@ -46,7 +45,6 @@ def config_of(agent, network, **fields):
     [
         *(("ppo", name, {}) for name in NETWORKS.names() if name not in ("mlp", "nature-cnn")),
         ("ppo", "nature-cnn", OF_PICTURES),
-        ("dqn", "cnn", {"agent.normalize_observations": True, "agent.dueling": True}),
         ("pqn", f"{OWN}:of_size", {}),
     ],
 )
@@ -131,13 +129,6 @@ def test_a_run_says_which_attention_it_chose_and_why():
     assert "attention chunked (given)" in in_short(active_settings(config))
     config = config_of("ppo", "cnn")
     assert "attention" not in in_short(active_settings(config))
-
-
-def test_a_switch_of_the_folder_is_for_the_network_that_has_attention():
-    switches = {"flash_attention": False}
-    assert fields_of(switches, "ppo", "attention") == ({"agent.attention": "xla"}, [])
-    assert fields_of(switches, "ppo", "cnn") == ({}, [])
-    assert fields_of({"flash_attention": True}, "ppo", None) == ({}, ["flash_attention"])
 
 
 @pytest.mark.parametrize(("dtype", "chosen"), [("float32", "chunked"), ("float16", "cudnn")])
