@@ -15,6 +15,7 @@ from myriad.errors import InvalidArgumentError
 from myriad.hardware import available_bytes, resolve_platform
 from myriad.host import release_freed_memory
 from myriad.random import make_key
+from myriad.ranges import INT32
 from myriad.training.config import TrainingConfig
 from myriad.training.loop import LearningLoop
 from myriad.xla import (
@@ -53,8 +54,10 @@ def state_size(config: TrainingConfig) -> tuple[int, int]:
     """
     # An agent or an environment may refuse numbers that aren't multiples of one of its own.
     num_envs = config.num_envs
-    once, twice = (_state_bytes(config, times * num_envs) for times in (1, 2))
-    per_env = max(1, (twice - once) // num_envs)
+    once = _state_bytes(config, num_envs)
+    if 2 * num_envs > INT32:
+        return 0, once // num_envs  # So many can't be doubled, and beside them nothing else counts.
+    per_env = max(1, (_state_bytes(config, 2 * num_envs) - once) // num_envs)
     return max(0, once - per_env * num_envs), per_env
 
 
