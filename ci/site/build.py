@@ -83,7 +83,7 @@ def publish(
     output: Path,
     built: datetime,
     *,
-    accepted: Path = _ACCEPTED,
+    accepted: Path | None = None,
     repository: Path = Path(),
     docs: Path | None = None,
 ) -> int:
@@ -93,7 +93,7 @@ def publish(
         results: the folder to read.
         output: the folder to write; a site that is there is replaced.
         built: the time that the pages give as theirs.
-        accepted: the file of accepted regressions.
+        accepted: the file of accepted regressions, by default that of the repository.
         repository: the folder of the repository that was measured.
         docs: a folder of built documentation, which the site publishes in its folder `docs`.
 
@@ -102,7 +102,7 @@ def publish(
             written, or a file of the repository has a mistake.
     """
     _check(results, output)
-    site = read_site(results, built, accepted, repository)
+    site = read_site(results, built, accepted or repository / _ACCEPTED, repository)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         # The new site is built beside the output, since a rename can't cross file systems.
