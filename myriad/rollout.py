@@ -28,7 +28,7 @@ from myriad.errors import InvalidArgumentError, shown
 from myriad.hardware import compiles_loops_whole
 from myriad.random import MIX2X32, is_key, make_key
 from myriad.ranges import INT64, Integer, Seed, checked, require
-from myriad.vector_math import vectorized
+from myriad.vector_math import vectorized_method
 from myriad.xla import (
     OuterJit,
     Stated,
@@ -614,15 +614,11 @@ class Rollout:
             + jnp.arange(tile_size, dtype=jnp.uint32)
         )
 
+    @vectorized_method
     def _step(
         self, batch_state: BatchState, keys: jax.Array, env_index: jax.Array
     ) -> tuple[BatchState, Transition]:
         """Advance by one step with auto-reset. `keys` is `[3]`, `env_index` uint32 `[N]`."""
-        return vectorized(self._act_and_step)(batch_state, keys, env_index)
-
-    def _act_and_step(
-        self, batch_state: BatchState, keys: jax.Array, env_index: jax.Array
-    ) -> tuple[BatchState, Transition]:
         act_keys, step_keys, reset_keys = (
             _fold_each(keys[purpose], env_index) for purpose in range(3)
         )

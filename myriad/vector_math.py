@@ -159,6 +159,16 @@ def vectorized(function: Function) -> Function:
     return run  # pyright: ignore[reportReturnType]
 
 
+def vectorized_method(method: Function) -> Function:
+    """Return a method that runs as `vectorized` does, which is asked at each call."""
+
+    @functools.wraps(method)
+    def run(self: Any, *args: Any) -> Any:
+        return vectorized(functools.partial(method, self))(*args)
+
+    return run  # pyright: ignore[reportReturnType]
+
+
 # The most numbers or keys that are drawn as scalars and not as an array. The 30 of a night of
 # bucket-brigade make its step 1.4 times as fast.
 _MOST_SCALARS = 32

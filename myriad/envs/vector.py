@@ -9,7 +9,7 @@ import numpy as np
 
 from myriad.envs.environment import Environment, require_32_bits
 from myriad.errors import InvalidArgumentError
-from myriad.vector_math import vectorized
+from myriad.vector_math import vectorized_method
 
 
 @jax.tree_util.register_dataclass
@@ -114,11 +114,9 @@ class VectorEnv:
         self.keep_obs = keep_obs
         self.params = Parameters(env, num_envs, params)
 
+    @vectorized_method
     def reset(self, keys: jax.Array, own_params: tuple[jax.Array, ...] = ()) -> BatchState:
         """Reset every environment with its key, `[N]`."""
-        return vectorized(self._reset)(keys, own_params)
-
-    def _reset(self, keys: jax.Array, own_params: tuple[jax.Array, ...]) -> BatchState:
         reset = jax.vmap(self.env.reset, in_axes=(0, self.params.in_axes))
         obs, env_state = reset(keys, self.params.of(own_params))
         num_envs = keys.shape[0]
@@ -133,6 +131,7 @@ class VectorEnv:
             return_sum=jnp.zeros(num_envs, jnp.float32),
         )
 
+    @vectorized_method
     def step(
         self,
         batch_state: BatchState,
@@ -141,15 +140,6 @@ class VectorEnv:
         reset_keys: jax.Array,
     ) -> tuple[BatchState, Transition]:
         """Advance by one step with auto-reset. `action` is `[N, *A]`, and keys are `[N]`."""
-        return vectorized(self._step)(batch_state, action, step_keys, reset_keys)
-
-    def _step(
-        self,
-        batch_state: BatchState,
-        action: jax.Array,
-        step_keys: jax.Array,
-        reset_keys: jax.Array,
-    ) -> tuple[BatchState, Transition]:
         params = self.params.of(batch_state.own_params)
         in_axes = self.params.in_axes
         step = jax.vmap(self.env.step, in_axes=(0, 0, 0, in_axes))

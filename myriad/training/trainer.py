@@ -153,13 +153,13 @@ class Trainer:
         what = f"{self.config.agent} on {self.config.env}"
         how = {"off": "nothing is compiled"}.get(self.config.compile_mode, "compiles as it goes")
         compile_s = 0.0
-        shown = contextlib.nullcontext()
+        counted = contextlib.nullcontext()
         if self.config.compile_mode == "aot":
             self._say(f"{what}: compiling ...")
-            shown = shown if self._is_quiet else seconds_shown("compiling")
+            counted = counted if self._is_quiet else seconds_shown("compiling")
         resumes = self._checkpoints.latest() is not None
         start = time.perf_counter()
-        with shown:
+        with counted:
             compile_within_memory(
                 self.trainings, saves=True, resumes=resumes, meanwhile=import_orbax
             )
