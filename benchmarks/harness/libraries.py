@@ -48,6 +48,7 @@ class Library:
         package: the library that it is one way to call; empty if that is its own name.
         ours: whether it is this package.
         trains: whether only whole trainings of it are measured.
+        limit: whether it is what a machine can do at most, and no library.
         in_title: whether a plot's title may compare with it.
         envs: its name for each environment that it has.
         requirements: what pip installs into a virtual environment of its own; empty if it runs in
@@ -66,6 +67,7 @@ class Library:
     package: str = ""
     ours: bool = False
     trains: bool = False
+    limit: bool = False
     in_title: bool = False
     envs: Mapping[str, str] = field(default_factory=dict)
     requirements: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.harness.libraries import OURS, library_of
+from benchmarks.harness.libraries import DECLARED, OURS, library_of
 from benchmarks.harness.results import TextRow
 from benchmarks.plots.style import (
     GREY,
@@ -104,7 +104,12 @@ def comparison_finding(rows: Sequence[TextRow]) -> str:
 
     Without a clear difference at every size it is no finding.
     """
-    others = [row for row in measured(rows) if library_of(row["library"]) != OURS and row["ratio"]]
+    limits = {name for name, library in DECLARED.items() if library.limit}
+    others = [
+        row
+        for row in measured(rows)
+        if row["ratio"] and library_of(row["library"]) not in {OURS, *limits}
+    ]
     env = measured(rows)[0]["env"]
     if not others:
         best = max(measured(rows), key=lambda row: number(row, "steps_per_s"))

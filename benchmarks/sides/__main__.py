@@ -17,7 +17,7 @@ from benchmarks.harness import peers
 from benchmarks.harness.libraries import OURS, library_of
 from benchmarks.harness.worker import answer
 from benchmarks.harness.workload import Case
-from benchmarks.sides import array_libraries, ours, training
+from benchmarks.sides import array_libraries, c_loops, ours, training
 from benchmarks.sides.jax_scan import ScanStepper
 from benchmarks.sides.server import SEED, Reply, Stepper, Totals, replies_to, require_env_id
 
@@ -103,6 +103,7 @@ def _imported(target: str) -> Any:
 ENVS: dict[str, Callable[[Case], Stepper]] = {
     "gymnax": lambda case: ScanStepper(GymnaxEnvs(case.env_id), case),
     "numpy": NumpyStepper,
+    "c": c_loops.CStepper,
 }
 
 
@@ -113,6 +114,8 @@ def hello(side: str) -> Reply:
         raise ImportError(peers.how_to_install(library))
     if library in array_libraries.ENVS:
         return array_libraries.hello(library)
+    if library == "c":
+        return c_loops.hello()
     if side == "numpy":
         os.environ["JAX_PLATFORMS"] = "cpu"  # NumPy runs on the CPU, and the row must say so
     import jax

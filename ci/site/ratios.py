@@ -87,7 +87,7 @@ class RatioRow:
 
 @dataclass(frozen=True)
 class RatioTable:
-    """The ratios that one run measured in one environment, the fastest peer first.
+    """The ratios that one run measured in one environment, the fastest peer first, limits last.
 
     Attributes:
         env: the environment.
@@ -120,11 +120,16 @@ class RatioTable:
         return kind_of_rate(self.agent)
 
     @property
+    def rivals(self) -> list[RatioRow]:
+        """The rows of libraries, without those of what the machine can do at most."""
+        return [row for row in self.rows if not row.peer.is_limit]
+
+    @property
     def sooner(self) -> list[str]:
         """The packages that compile less than we do at every size, or nothing."""
         found = {
             row.peer.package
-            for row in self.rows
+            for row in self.rivals
             if all(line.peer.compile_s < line.ours.compile_s for line in row.cells if line)
         }
         return sorted(found)
@@ -160,7 +165,7 @@ class RatioTable:
     @property
     def strongest(self) -> list[Speedup]:
         """Our speedup over the fastest other library at each size."""
-        by_size = zip(*(row.cells for row in self.rows), strict=True)
+        by_size = zip(*(row.cells for row in self.rivals), strict=True)
         found = [[cell for cell in cells if cell] for cells in by_size]
         return [min(cells, key=lambda cell: cell.middle) for cells in found if cells]
 
@@ -168,24 +173,24 @@ class RatioTable:
 def ratio_tables(runs: Sequence[SuiteRun], project: Project) -> list[RatioTable]:
     """Return a table for each run, environment, agent and machine.
 
-    Random actions come first, then the table with the most peers, the most sizes, the newest run.
+    Random actions come first, then the table with the most rivals, the most sizes, the newest run.
     """
     newest_first = sorted(runs, key=measured_at, reverse=True)
     tables = [table for run in newest_first for table in _tables_of(run, project)]
     return sorted(
         tables,
         key=lambda table: (
-            *(table.recorded, table.agent != "random"),
-            *(-len(table.rows), -len(table.sizes), table.env),
+            *(not table.rivals, table.recorded, table.agent != "random"),
+            *(-len(table.rivals), -len(table.sizes), table.env),
         ),
     )
 
 
 def not_ahead(tables: Sequence[RatioTable]) -> list[Speedup]:
-    """Return the newest ratios that aren't clearly above 1, the worst first."""
+    """Return the newest ratios to libraries that aren't clearly above 1, the worst first."""
     newest: dict[tuple[str, str, str, int, bool, str], Speedup] = {}
     for table in sorted(tables, key=lambda table: measured_at(table.run)):
-        for line in table.lines:
+        for line in (each for row in table.rivals for each in row.cells if each):
             ours = line.ours
             peer = line.peer.library
             key = (ours.env, ours.agent, peer, ours.num_envs, ours.recorded, ours.hardware)
@@ -198,12 +203,12 @@ def not_ahead(tables: Sequence[RatioTable]) -> list[Speedup]:
 
 def headline(table: RatioTable | None, title: str) -> str:
     """Say how fast we are beside the fastest other library, at the worst size and at the best."""
-    if table is None:
+    if table is None or not table.rivals:
         return f"How fast {title} is beside other libraries: not measured yet."
     strongest = table.strongest
     ends = [times(pick(line.middle for line in strongest)) for pick in (min, max)]
     many = " to ".join(dict.fromkeys(ends))
-    count = len({row.peer.package for row in table.rows})
+    count = len({row.peer.package for row in table.rivals})
     fastest = f"the fastest of {count} other libraries" if count > 1 else table.rows[0].peer.label
     where = f"{table.env}, {table.kind}, {table.ours[0].device.upper()}"
     sentence = f"{title} is {many} times as fast as {fastest}: {where}."
@@ -285,7 +290,7 @@ def _tables_of(run: SuiteRun, project: Project) -> Iterator[RatioTable]:
             run=run,
             sizes=sizes,
             ours=[ours[size] for size in sizes],
-            rows=sorted(rows, key=lambda row: row.median),
+            rows=sorted(rows, key=lambda row: (row.peer.is_limit, row.median)),
             absent=absent,
         )
 
@@ -299,7 +304,7 @@ def _speedups(
     rates = {name: samples.rates for name, samples in by_library.items() if samples.status == "ok"}
     for name, theirs in rates.items():
         library = project.libraries[name]
-        if name == project.ours or library.variant_of or library.is_limit:
+        if name == project.ours or library.variant_of:
             continue
         found = ratio_between(rates.get(project.ours, ()), theirs)
         if found is None:

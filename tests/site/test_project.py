@@ -20,10 +20,17 @@ from made_up_results import history, write_asv
 from perfgate.errors import UsageError
 
 LIBRARIES = tomllib.loads((ROOT / "benchmarks" / "libraries.toml").read_text())
-# A library that is run in other ways has more names. NumPy is every project's.
+# A library that is run in other ways has more names. NumPy and C are every project's.
 OUR_NAMES = re.compile(
     "|".join(
-        [*(LIBRARIES.keys() - {"numpy"}), "cartpole", "pendulum", "snake", "bucket", "gene.circ"]
+        [
+            *(LIBRARIES.keys() - {"numpy", "c"}),
+            "cartpole",
+            "pendulum",
+            "snake",
+            "bucket",
+            "gene.circ",
+        ]
     ),
     re.IGNORECASE,
 )
@@ -34,14 +41,18 @@ def write_libraries(repository: Path, text: str) -> None:
     (repository / "benchmarks" / "libraries.toml").write_text(text)
 
 
-def write_runs(folder: Path, seconds: Sequence[float] = (0.1,) * 9) -> None:
-    """Write what a suite publishes: the rows and the samples of two libraries at two sizes."""
+def write_runs(folder: Path, seconds: Sequence[float] = (0.1,) * 9, **more: float) -> None:
+    """Write what a suite publishes: the rows and the samples of two libraries at two sizes.
+
+    `more` are the seconds of further libraries.
+    """
+    others = {name: [took] * 9 for name, took in ({"heapq": 0.4} | more).items()}
     folder.mkdir(parents=True)
     rows = ["suite,library,env,num_envs,steps_per_s,status,commit,timestamp"]
     alternations = []
     for num_envs in (10, 1000):
         outcomes = {}
-        for library, took in (("treesort", seconds), ("heapq", [0.4] * 9)):
+        for library, took in ({"treesort": seconds} | others).items():
             workload = {"name": f"forest-{num_envs}", "env": "forest", "num_envs": num_envs}
             outcomes[library] = {
                 "case": {"side": library, "workload": workload},
@@ -74,6 +85,20 @@ def test_the_site_of_another_repository_names_nothing_of_ours(tmp_path):
         if path.is_file():
             found = found or OUR_NAMES.search(path.read_text(encoding="utf-8"))
         assert found is None, f"{path}: {found}"
+
+
+def test_a_limit_has_a_row_of_its_own_and_is_no_rival(tmp_path):
+    write_libraries(
+        tmp_path, "[treesort]\nours = true\n[heapq]\n[loop]\nlabel = 'a bare loop'\nlimit = true"
+    )
+    write_runs(tmp_path / "results" / "csv", loop=0.05)
+    publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
+    index = read(tmp_path / "site", "index.html")
+    assert "<h1>treesort is 4.0 times as fast as heapq: forest, random actions, CPU.</h1>" in index
+    assert "The strongest rival is heapq." in index
+    assert "nowhere in what was measured" in index
+    assert index.count(">0.50\N{MULTIPLICATION SIGN}</a>") == 2
+    assert index.index('scope="row">heapq') < index.index('scope="row">a bare loop')
 
 
 def test_a_declaration_gives_label_colour_marker_note_and_variants(tmp_path):

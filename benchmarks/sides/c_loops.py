@@ -1,0 +1,138 @@
+"""Step CartPole and the pendulum by c_loops.c, for the share of a processor that a library gets.
+
+It is no library but a limit: what a C compiler makes of the same work, by hand and for these two
+environments alone. Each process compiles it afresh, since the code is for the processor that it
+runs on, and a compiler that is updated counts at once.
+"""
+
+import ctypes
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.harness.workload import Case
+from benchmarks.sides.server import SEED, Reply, Stepper, Totals, require_env_id
+from myriad.host import usable_cores
+
+_SOURCE = Path(__file__).with_suffix(".c")
+# Without these rules of floats a compiler vectorises neither `rintf` nor a choice of two. Sums keep
+# their order, so the sine is as exact as Myriad's.
+_FLAGS = (
+    *("-O3", "-march=native", "-shared", "-fPIC", "-pthread"),
+    *("-fno-math-errno", "-fno-trapping-math", "-ffinite-math-only", "-fno-signed-zeros"),
+    *(("-mprefer-vector-width=512",) if platform.machine() == "x86_64" else ()),
+)
+_BLOCK = 64
+# As in c_loops.c.
+_BLOCK_OF_ENVS = np.dtype(
+    [
+        ("state", np.float32, (4, _BLOCK)),
+        *((name, np.float32, _BLOCK) for name in ("episode_return", "return_sum")),
+        *((name, np.int32, _BLOCK) for name in ("episode_length", "num_episodes")),
+    ]
+)
+# For each environment: its number in c_loops.c, the dtype and shape of its actions, and the size of
+# its observations.
+_ENVS = {"cartpole": (0, np.int32, (), 4), "pendulum": (1, np.float32, (1,), 3)}
+_CACHE_LINE = 64
+
+
+class _Run(ctypes.Structure):
+    _fields_ = (
+        ("blocks", ctypes.c_void_p),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("obs", "action", "reward", "terminated", "truncated")
+        ),
+        ("key", ctypes.c_uint32 * 2),
+        ("step", ctypes.c_uint64),
+        *((name, ctypes.c_int64) for name in ("num_envs", "chunk", "num_threads")),
+        ("env", ctypes.c_int32),
+    )
+
+
+class CStepper(Stepper):
+    """The loops in C, over the threads of all cores.
+
+    Attributes:
+        rows: the last chunk of steps, if they are kept: arrays `[T, N, ...]` by their names in
+            `myriad.envs.vector.Transition`.
+
+    Raises:
+        NotImplementedError: it has no such environment or agent.
+        ImportError: there is no C compiler, or it failed.
+    """
+
+    def __init__(self, case: Case):
+        workload = case.workload
+        require_env_id(case, "c")
+        if workload.agent != "random":
+            raise NotImplementedError(f"the loops in C act at random, not by {workload.agent!r}")
+        number, dtype, shape, obs_size = _ENVS[case.env_id]
+        self._code = _compiled()
+        num_envs, chunk = workload.num_envs, workload.scan_chunk_size
+        num_blocks = -(-num_envs // _BLOCK)
+        memory = np.zeros(num_blocks * _BLOCK_OF_ENVS.itemsize + _CACHE_LINE, np.uint8)
+        # A vector that crosses a cache line is read twice.
+        first = -memory.ctypes.data % _CACHE_LINE
+        self._blocks = memory[first : first - _CACHE_LINE or None].view(_BLOCK_OF_ENVS)
+        self.rows: dict[str, np.ndarray] = {}
+        if case.record:
+            self.rows = {
+                "obs": np.zeros((chunk, num_envs, obs_size), np.float32),
+                "action": np.zeros((chunk, num_envs, *shape), dtype),
+                "reward": np.zeros((chunk, num_envs), np.float32),
+                "terminated": np.zeros((chunk, num_envs), bool),
+                "truncated": np.zeros((chunk, num_envs), bool),
+            }
+        self._run = _Run(
+            blocks=self._blocks.ctypes.data,
+            num_envs=num_envs,
+            chunk=chunk,
+            num_threads=min(usable_cores(), num_blocks),
+            env=number,
+            **{name: rows.ctypes.data for name, rows in self.rows.items()},
+        )
+        self._code.begin(ctypes.byref(self._run), ctypes.c_uint32(SEED))
+
+    def run(self, num_steps: int) -> None:
+        self._code.run_steps(ctypes.byref(self._run), ctypes.c_int64(num_steps))
+
+    def totals(self) -> Totals:
+        return_sum = float(self._blocks["return_sum"].sum(dtype=np.float64))
+        return Totals(int(self._blocks["num_episodes"].sum(dtype=np.int64)), return_sum)
+
+
+def _compiler() -> str:
+    named = os.environ.get("CC", "cc")
+    if found := shutil.which(named):
+        return found
+    raise ImportError(f"there is no C compiler {named!r}: install one, or name yours in CC")
+
+
+def _compiled() -> ctypes.CDLL:
+    with tempfile.TemporaryDirectory() as folder:
+        code = Path(folder) / "c_loops.so"
+        command = [_compiler(), *_FLAGS, str(_SOURCE), "-o", str(code)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise ImportError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
+        return ctypes.CDLL(str(code))
+
+
+def hello() -> Reply:
+    """Describe the compiler. The parent adds the machine, whose processor it uses."""
+    asked = [_compiler(), "--version"]
+    said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+    return {
+        "hardware": {"device_kind": "cpu"},
+        "versions": {"numpy": version("numpy")},
+        "library": "c",
+        "library_version": said.partition("\n")[0],
+    }
