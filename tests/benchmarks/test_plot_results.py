@@ -191,6 +191,12 @@ def test_the_title_says_first_where_ours_is_slower():
     assert title_of(figure_of("comparison", rows)) == "snake: steps per second of every library"
 
 
+def test_the_title_compares_with_no_limit():
+    limit = row("comparison", library="c", num_envs=1, **rate(12e6), **ratio(0.5))
+    title = title_of(figure_of("comparison", comparison_rows()))
+    assert title_of(figure_of("comparison", [*comparison_rows(), limit])) == title
+
+
 def test_a_library_is_compared_with_the_same_agent_and_run_only():
     rows = [*comparison_rows(), row("comparison", agent="policy-64-64", num_envs=1, **rate(1e3))]
     later = row("comparison", day=3, library="gymnax", num_envs=1, **rate(1e9), **ratio(300))
