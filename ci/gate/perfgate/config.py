@@ -167,7 +167,8 @@ class MetricRule:
         clock: whether it is measured, not counted. A suspect value is then confirmed in fresh
             processes. By default only the values of `track_` benchmarks are.
         stands_for: the cost that it stands for: `time`, or another metric. If that cost is known
-            and has not grown, a rise of this metric is no regression.
+            and has not grown, a rise of this metric is no regression. If the time stays undecided,
+            only a rise to twice as much is one.
         unit: the unit that the report writes after its values.
         cause: what a report says if it got worse.
     """

@@ -2,12 +2,15 @@
 
 from perfgate.config import BETTER, CHANGED, SAME, UNSURE, WORSE, Rules
 from perfgate.hlo import added_lines
-from perfgate.metrics import WORKLOAD, describe_change
+from perfgate.metrics import WORKLOAD, describe_change, grown_counts
 from perfgate.rows import MODULE, Change, Judged, Outcome, Row
 from perfgate.stats.evidence import NOT_SLOWER, SLOWER, UNDECIDED, Evidence
 
 _MOST_LINES = 5
-_MORE_TIME = "give more time with --budget"
+_MORE_TIME = "run it alone with --bench, or give more time with --budget"
+# A count that grew by this factor and this number fails a row even if its time is undecided.
+_FAR = 2
+_MANY = 10
 BROKEN_BEFORE = "broken before"  # it can't be measured on the base either
 
 
@@ -122,8 +125,13 @@ def _undecided(rules: Rules, *, looks_worse: bool) -> Outcome:
 
 
 def _judge_changes(row: Row, opinion: Judged, rules: Rules) -> Judged:
-    """Let metrics that got worse fail the row, except those whose cost has not grown."""
-    found_worse = [each for each in row.changes if each.word == WORSE]
+    """Let metrics that got worse fail the row, except those whose cost has not grown.
+
+    While the time is undecided, a count that stands for it only makes the row look worse.
+    """
+    suspected = grown_counts(row, rules) if opinion.verdict == "undecided" else []
+    suspected = [each for each in suspected if not _is_far(each)]
+    found_worse = [each for each in row.changes if each.word == WORSE and each not in suspected]
     worse = [each for each in found_worse if not _is_outweighed(each, row, rules)]
     untold = [each for each in row.changes if each.word in (CHANGED, UNSURE)]
     verdict = opinion.verdict
@@ -131,16 +139,21 @@ def _judge_changes(row: Row, opinion: Judged, rules: Rules) -> Judged:
     if any(not change.accepted for change in worse):
         verdict = "slower" if verdict == "slower" else "worse"
         outcome = Outcome.FAILED
-    elif untold and outcome is not Outcome.FAILED:
+    elif (untold or suspected) and outcome is not Outcome.FAILED:
         verdict = "undecided"
-        looks_worse = any(_looks_worse(each, rules, row.name) for each in untold)
+        looks_worse = bool(suspected) or any(_looks_worse(each, rules, row.name) for each in untold)
         outcome = max(outcome, _undecided(rules, looks_worse=looks_worse))
     elif worse and outcome is not Outcome.FAILED:
         verdict = f"{verdict}, change accepted"
         outcome = max(outcome, Outcome.WARNED)
     elif verdict == "same" and any(change.word == BETTER for change in row.changes):
         verdict = "better"
-    reasons = [*(_describe_worse(each, rules) for each in worse), *opinion.reasons]
+    reasons = [_describe_worse(each, rules) for each in worse]
+    reasons += [
+        f"{_describe_worse(each, rules)}; only its time tells whether that is worse"
+        for each in suspected
+    ]
+    reasons += opinion.reasons
     reasons += map(_describe_untold, untold)
     if row.tracks_nothing:
         reasons.append("it tracked 0 on both sides in every run, so it shows no change")
@@ -166,6 +179,10 @@ def _doubts(row: Row, rules: Rules) -> list[str]:
 def _looks_worse(change: Change, rules: Rules, row: str) -> bool:
     """Tell whether a value changed beyond its tolerance, whatever its scatter is."""
     return rules.rule_of(change.metric, row).compare(change.base, change.head) in (WORSE, CHANGED)
+
+
+def _is_far(change: Change) -> bool:
+    return change.head >= _FAR * change.base and change.head - change.base >= _MANY
 
 
 def _is_outweighed(change: Change, row: Row, rules: Rules) -> bool:

@@ -280,16 +280,53 @@ JUST_SLOWER = (0.012, 0.013, 0.011, 0.012, 0.0125, 0.0115)  # surely slower, and
         ("host_callbacks", FASTER, "faster"),
         ("instructions", SAME, "not slower"),
         ("copies", JUST_SLOWER, "worse"),
-        ("copies", SAME[:2], "worse"),  # nothing is known of its time yet
-        ("copies", (), "worse"),
-        ("peak_bytes", FASTER, "worse"),  # memory is a cost of its own
+        ("copies", SLOWER, "slower"),
+        ("copies", SAME[:2], "undecided"),  # nothing is known of its time yet
+        ("copies", (), "undecided"),
+        ("peak_bytes", (), "worse"),  # memory is a cost of its own
+        ("peak_bytes", FASTER, "worse"),
     ],
 )
-def test_a_count_fails_only_where_the_time_it_stands_for_is_unknown_or_grew(metric, pairs, verdict):
-    more = {"base": {metric: 10_000.0}, "head": {metric: 20_000.0}}
-    row = judged(timed(*pairs, **more), DEFAULTS, timing=bool(pairs))
+def test_a_count_fails_only_if_the_time_it_stands_for_grew(metric, pairs, verdict):
+    more = {"base": {metric: 10_000.0}, "head": {metric: 12_000.0}}
+    row = judged(timed(*pairs, **more), DEFAULTS)
     assert row.verdict == verdict
-    assert ("10,000 -> 20,000" in " ".join(row.reasons)) is (verdict == "worse")
+    is_said = verdict in ("worse", "slower", "undecided")
+    assert ("10,000 -> 12,000" in " ".join(row.reasons)) is is_said
+    assert judged(timed(**more), DEFAULTS, timing=False).verdict == "worse"
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "verdict"),
+    [
+        (40, 43, "undecided"),
+        (40, 80, "worse"),  # no timing is needed to see that
+        (0, 10, "worse"),
+        (1, 3, "undecided"),  # small numbers double easily
+    ],
+)
+def test_a_count_whose_time_is_undecided_fails_only_if_it_doubled(base, head, verdict):
+    row = timed(base={"fusions": float(base)}, head={"fusions": float(head)})
+    assert judged(row, DEFAULTS).verdict == verdict
+    assert judged(row, DEFAULTS, timing=False).verdict == "worse"
+
+
+@pytest.mark.parametrize(
+    ("word", "outcome", "code"),
+    [
+        ("suspected", Outcome.UNDECIDED, 3),
+        ("stop", Outcome.UNDECIDED, 3),
+        ("warn", Outcome.WARNED, 0),
+    ],
+)
+def test_a_count_that_grew_makes_an_undecided_row_look_worse(word, outcome, code):
+    rules = replace(DEFAULTS, verdict=Verdicts(undecided=word))
+    row = judged(timed(base={"fusions": 40.0}, head={"fusions": 43.0}), rules)
+    assert row.outcome is outcome
+    counted, untimed = row.reasons
+    assert counted.endswith("40 -> 43 (1.07 times); only its time tells whether that is worse")
+    assert untimed.endswith("run it alone with --bench, or give more time with --budget")
+    assert Result([row], [], rules, "a" * 40, "b" * 40, [], "one").exit_code == code
 
 
 def memory(argument, alias, output=1e6, temp=1e6):
