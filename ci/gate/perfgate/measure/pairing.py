@@ -211,7 +211,8 @@ class Session:
                         break
                     start = time.monotonic()
                     self._time_row(row, pool, core)
-                    row.pair_s = time.monotonic() - start
+                    if row is not group[0]:  # the first row also waits for the workers to start
+                        row.pair_s = time.monotonic() - start
 
     def _time_row(self, row: Open, pool: WorkerPool, core: int | None) -> None:
         try:
