@@ -8,9 +8,6 @@ from perfgate.stats.evidence import NOT_SLOWER, SLOWER, UNDECIDED, Evidence
 
 _MOST_LINES = 5
 _MORE_TIME = "run it alone with --bench, or give more time with --budget"
-# A count that grew by this factor and this number fails a row even if its time is undecided.
-_FAR = 2
-_MANY = 10
 BROKEN_BEFORE = "broken before"  # it can't be measured on the base either
 
 
@@ -127,10 +124,15 @@ def _undecided(rules: Rules, *, looks_worse: bool) -> Outcome:
 def _judge_changes(row: Row, opinion: Judged, rules: Rules) -> Judged:
     """Let metrics that got worse fail the row, except those whose cost has not grown.
 
-    While the time is undecided, a count that stands for it only makes the row look worse.
+    While the time is undecided, a count that stands for it only makes the row look worse, unless it
+    grew by its `sure_ratio`.
     """
-    suspected = grown_counts(row, rules) if opinion.verdict == "undecided" else []
-    suspected = [each for each in suspected if not _is_far(each)]
+    suspected = [
+        each
+        for each in grown_counts(row, rules)
+        if opinion.verdict == "undecided"
+        and each.ratio < rules.rule_of(each.metric, row.name).sure_ratio
+    ]
     found_worse = [each for each in row.changes if each.word == WORSE and each not in suspected]
     worse = [each for each in found_worse if not _is_outweighed(each, row, rules)]
     untold = [each for each in row.changes if each.word in (CHANGED, UNSURE)]
@@ -179,10 +181,6 @@ def _doubts(row: Row, rules: Rules) -> list[str]:
 def _looks_worse(change: Change, rules: Rules, row: str) -> bool:
     """Tell whether a value changed beyond its tolerance, whatever its scatter is."""
     return rules.rule_of(change.metric, row).compare(change.base, change.head) in (WORSE, CHANGED)
-
-
-def _is_far(change: Change) -> bool:
-    return change.head >= _FAR * change.base and change.head - change.base >= _MANY
 
 
 def _is_outweighed(change: Change, row: Row, rules: Rules) -> bool:
