@@ -133,8 +133,11 @@ def _judge_changes(row: Row, opinion: Judged, rules: Rules) -> Judged:
         if opinion.verdict == "undecided"
         and each.ratio < rules.rule_of(each.metric, row.name).sure_ratio
     ]
-    found_worse = [each for each in row.changes if each.word == WORSE and each not in suspected]
-    worse = [each for each in found_worse if not _is_outweighed(each, row, rules)]
+    worse = [
+        each
+        for each in row.changes
+        if each.word == WORSE and each not in suspected and not _is_outweighed(each, row, rules)
+    ]
     untold = [each for each in row.changes if each.word in (CHANGED, UNSURE)]
     verdict = opinion.verdict
     outcome = opinion.outcome
@@ -157,8 +160,6 @@ def _judge_changes(row: Row, opinion: Judged, rules: Rules) -> Judged:
     ]
     reasons += opinion.reasons
     reasons += map(_describe_untold, untold)
-    if row.tracks_nothing:
-        reasons.append("it tracked 0 on both sides in every run, so it shows no change")
     doubts = [] if row.same == "code" else _doubts(row, rules)
     if doubts and outcome is Outcome.PASSED:
         outcome = Outcome.WARNED

@@ -228,7 +228,6 @@ def test_a_tracked_value_that_is_0_everywhere_is_said_to_show_nothing(base, head
     benchmark = Benchmark("track_it", "track_it", None, "track", 1.0)
     row = judged(Row(benchmark, base=runs[0], head=runs[1]), DEFAULTS)
     report = markdown(Result([row], [], DEFAULTS, "a" * 40, "b" * 40, [], "one"))
-    assert ("it tracked 0 on both sides in every run" in " ".join(row.reasons)) is said
     assert (
         "- tracked 0 on both sides in every run, so a change would not show (1)" in report
     ) is said
