@@ -1,5 +1,7 @@
 """The verdict on a benchmark, from everything that was measured on it."""
 
+import dataclasses
+
 from perfgate.config import BETTER, CHANGED, SAME, UNSURE, WORSE, Rules
 from perfgate.hlo import added_lines
 from perfgate.metrics import WORKLOAD, describe_change, grown_counts
@@ -32,7 +34,7 @@ def judge(row: Row, rules: Rules, *, timing: bool) -> Judged:
     reasons = (*row.causes, *opinion.reasons)
     if opinion.outcome is Outcome.WARNED:  # why it passes comes first
         reasons = (*opinion.reasons, *row.causes)
-    return Judged(row, opinion.verdict, opinion.outcome, reasons)
+    return dataclasses.replace(opinion, reasons=reasons)
 
 
 def _judge_unmeasured(row: Row, rules: Rules) -> Judged:
@@ -45,7 +47,8 @@ def _judge_unmeasured(row: Row, rules: Rules) -> Judged:
         return Judged(row, BROKEN_BEFORE, Outcome.NEUTRAL, (*_problems(row.problems), reason))
     elif row.hangs_on_head:
         reason = "it ends on the base, but runs into its timeout on head"
-        opinion = Judged(row, "slower", Outcome.FAILED, (reason, *_problems(row.problems)))
+        reasons = (reason, *_problems(row.problems))
+        opinion = Judged(row, "slower", Outcome.FAILED, reasons, failed=("missing",))
     elif row.problems:
         opinion = Judged(row, "could not measure", Outcome.UNMEASURED, _problems(row.problems))
     elif "base" in row.skipped or row.state == "new":
@@ -105,7 +108,7 @@ def _judge_time(row: Row, rules: Rules, *, timing: bool) -> Judged:
     if entry and low <= entry.ratio:
         accepted = f"accepted up to {entry.ratio:g} times until {entry.expires}: {entry.reason}"
         return Judged(row, "slower, accepted", Outcome.WARNED, (accepted,))
-    return Judged(row, "slower", Outcome.FAILED)
+    return Judged(row, "slower", Outcome.FAILED, failed=("time",))
 
 
 def _looks_slower(evidence: Evidence, rules: Rules, row: str) -> bool:
@@ -141,7 +144,8 @@ def _judge_changes(row: Row, opinion: Judged, rules: Rules) -> Judged:
     untold = [each for each in row.changes if each.word in (CHANGED, UNSURE)]
     verdict = opinion.verdict
     outcome = opinion.outcome
-    if any(not change.accepted for change in worse):
+    failed = [*opinion.failed, *(each.metric for each in worse if not each.accepted)]
+    if failed:
         verdict = "slower" if verdict == "slower" else "worse"
         outcome = Outcome.FAILED
     elif (untold or suspected) and outcome is not Outcome.FAILED:
@@ -166,7 +170,9 @@ def _judge_changes(row: Row, opinion: Judged, rules: Rules) -> Judged:
         reasons += doubts
     if outcome is Outcome.FAILED:
         reasons += _added_lines(row)
-    return Judged(row, verdict, outcome, tuple(reasons))
+    # Accepting a cost also accepts the metrics that stand for it.
+    costs = [each for each in failed if rules.rule_of(each, row.name).stands_for not in failed]
+    return Judged(row, verdict, outcome, tuple(reasons), tuple(costs))
 
 
 def _doubts(row: Row, rules: Rules) -> list[str]:

@@ -368,6 +368,21 @@ def test_who_accepts_a_cost_accepts_what_stands_for_it():
     assert judged(timed(*SLOWER, **more), DEFAULTS).outcome is Outcome.FAILED
 
 
+def test_a_report_names_what_failed_a_row_each_cost_without_its_stand_ins():
+    more = {
+        "base": {"peak_bytes": 1e6, "temp_bytes": 1e6, "fusions": 40.0},
+        "head": {"peak_bytes": 2e6, "temp_bytes": 2e6, "fusions": 43.0},
+    }
+    for pairs, timing, failed in (
+        (SLOWER, True, ("time", "peak_bytes")),
+        (SAME, True, ("peak_bytes",)),  # the time has not grown
+        ((), True, ("peak_bytes",)),  # nobody knows about the time
+        ((), False, ("fusions", "peak_bytes")),
+    ):
+        assert judged(timed(*pairs, **more), DEFAULTS, timing=timing).failed == failed
+    assert judged(timed(*SAME), DEFAULTS).failed == ()
+
+
 def test_acceptance_ends_with_its_ratio_and_its_day():
     def verdict(ratio, day):
         return judged(
