@@ -8,15 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from perfgate.config import (
-    WORSE,
-    Accepted,
-    Rules,
-    find_rules,
-    read_accepted,
-    read_rules,
-    validated,
-)
+from perfgate.config import Accepted, find_rules, read_accepted, validated
 from perfgate.errors import UsageError
 from perfgate.files import read_text, replace_text
 from perfgate.options import DEFAULT_OUTPUT, Parser, add_suite_config, guarded
@@ -31,11 +23,10 @@ def main(argv: Sequence[str]) -> int:
 
 def accept(options: argparse.Namespace) -> int:
     """Write the entries, print what they allow, and return the exit code."""
-    rules_file, file = find_rules(options.suite_config.resolve().parent)
+    _, file = find_rules(options.suite_config.resolve().parent)
     read_accepted(file)  # Nothing is added to a file that has a mistake or is not ours.
-    rules = read_rules(rules_file, file)
     try:
-        ratios = _ratios(options, rules)
+        ratios = _ratios(options)
     except (ValueError, LookupError, TypeError, AttributeError):  # the file may hold anything
         raise UsageError(f"{options.report} is not a report of the gate.") from None
     fields = {name: getattr(options, name) for name in ("benchmark", "reason", "expires")}
@@ -54,7 +45,7 @@ def accept(options: argparse.Namespace) -> int:
     return 0
 
 
-def _ratios(options: argparse.Namespace, rules: Rules) -> dict[str, float]:
+def _ratios(options: argparse.Namespace) -> dict[str, float]:
     """Return the metrics to accept, each with its ratio.
 
     Those of the last report are rounded away from 1, so that they cover the measured value.
@@ -69,8 +60,14 @@ def _ratios(options: argparse.Namespace, rules: Rules) -> dict[str, float]:
         each["metric"]: each["ratio"] if each["base"] else each["head"] for each in row["changes"]
     }
     known |= {"time": row.get("ratio"), "missing": 1.0}
+    metrics = [options.metric] if options.metric else row["failed"]
+    if not metrics:
+        raise UsageError(
+            f"no metric of {row['name']} failed in the last report; "
+            "name the one to accept with --metric."
+        )
     found = {}
-    for metric in [options.metric] if options.metric else _failed_metrics(row, rules):
+    for metric in metrics:
         ratio = known.get(metric)
         if ratio is None:
             raise UsageError(
@@ -80,25 +77,6 @@ def _ratios(options: argparse.Namespace, rules: Rules) -> dict[str, float]:
         rounded = round(ratio + math.copysign(0.0005, ratio - 1), 3) or 0.0  # and not -0.0
         found[metric] = 1.0 if metric == "missing" else rounded
     return found
-
-
-def _failed_metrics(row: dict[str, Any], rules: Rules) -> list[str]:
-    """Return the metrics that failed in the last report, each cost before its stand-ins."""
-    changes = [each["metric"] for each in row["changes"] if each["word"] == WORSE]
-    # A row that hangs on head is slower too, but has no ratio.
-    found = "time" if "ratio" in row else "missing"
-    failed = [found] if row["verdict"].startswith("slower") else []
-    failed += [
-        metric
-        for metric in changes
-        if rules.rule_of(metric, row["name"]).stands_for not in {*failed, *changes}
-    ]
-    if row["outcome"] != "failed" or not failed:
-        raise UsageError(
-            f"no metric of {row['name']} failed in the last report; "
-            "name the one to accept with --metric."
-        )
-    return failed
 
 
 def _reported_row(options: argparse.Namespace) -> dict[str, Any]:

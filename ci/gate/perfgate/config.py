@@ -6,6 +6,7 @@ asv's --bench. The first rule that matches a metric and a benchmark counts.
 """
 
 import dataclasses
+import math
 import re
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
@@ -168,6 +169,8 @@ class MetricRule:
             processes. By default only the values of `track_` benchmarks are.
         stands_for: the cost that it stands for: `time`, or another metric. If that cost is known
             and has not grown, a rise of this metric is no regression.
+        sure_ratio: the ratio from which it is a regression even if the time that it stands for
+            stays undecided.
         unit: the unit that the report writes after its values.
         cause: what a report says if it got worse.
     """
@@ -179,6 +182,7 @@ class MetricRule:
     at_least: Amount = 0.0
     clock: StrictBool | None = None
     stands_for: str = ""
+    sure_ratio: Number = math.inf
     unit: str = ""
     cause: str = ""
 

@@ -42,6 +42,17 @@ def _compare(
     return Change(metric, base[metric], head[metric], word, unit, entry)
 
 
+def grown_counts(row: Row, rules: Rules) -> list[Change]:
+    """Return the counts that got worse and stand for time. Only its time settles such a row."""
+    return [
+        each
+        for each in row.changes
+        if each.word == WORSE
+        and not each.accepted
+        and rules.rule_of(each.metric, row.name).stands_for == "time"
+    ]
+
+
 def _is_beyond(entry: Accepted, base: float, head: float) -> bool:
     """Tell whether a change is larger than what was accepted.
 

@@ -241,12 +241,14 @@ class Judged:
         verdict: in words.
         outcome: what it means for the exit code.
         reasons: a sentence each.
+        failed: the metrics to accept if it is to pass, each cost without those that stand for it.
     """
 
     row: Row
     verdict: str
     outcome: Outcome
     reasons: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

@@ -1,13 +1,15 @@
 """The verdict on a benchmark, from everything that was measured on it."""
 
+import dataclasses
+
 from perfgate.config import BETTER, CHANGED, SAME, UNSURE, WORSE, Rules
 from perfgate.hlo import added_lines
-from perfgate.metrics import WORKLOAD, describe_change
+from perfgate.metrics import WORKLOAD, describe_change, grown_counts
 from perfgate.rows import MODULE, Change, Judged, Outcome, Row
 from perfgate.stats.evidence import NOT_SLOWER, SLOWER, UNDECIDED, Evidence
 
 _MOST_LINES = 5
-_MORE_TIME = "give more time with --budget"
+_MORE_TIME = "run it alone with --bench, or give more time with --budget"
 BROKEN_BEFORE = "broken before"  # it can't be measured on the base either
 
 
@@ -32,7 +34,7 @@ def judge(row: Row, rules: Rules, *, timing: bool) -> Judged:
     reasons = (*row.causes, *opinion.reasons)
     if opinion.outcome is Outcome.WARNED:  # why it passes comes first
         reasons = (*opinion.reasons, *row.causes)
-    return Judged(row, opinion.verdict, opinion.outcome, reasons)
+    return dataclasses.replace(opinion, reasons=reasons)
 
 
 def _judge_unmeasured(row: Row, rules: Rules) -> Judged:
@@ -45,7 +47,8 @@ def _judge_unmeasured(row: Row, rules: Rules) -> Judged:
         return Judged(row, BROKEN_BEFORE, Outcome.NEUTRAL, (*_problems(row.problems), reason))
     elif row.hangs_on_head:
         reason = "it ends on the base, but runs into its timeout on head"
-        opinion = Judged(row, "slower", Outcome.FAILED, (reason, *_problems(row.problems)))
+        reasons = (reason, *_problems(row.problems))
+        opinion = Judged(row, "slower", Outcome.FAILED, reasons, failed=("missing",))
     elif row.problems:
         opinion = Judged(row, "could not measure", Outcome.UNMEASURED, _problems(row.problems))
     elif "base" in row.skipped or row.state == "new":
@@ -105,7 +108,7 @@ def _judge_time(row: Row, rules: Rules, *, timing: bool) -> Judged:
     if entry and low <= entry.ratio:
         accepted = f"accepted up to {entry.ratio:g} times until {entry.expires}: {entry.reason}"
         return Judged(row, "slower, accepted", Outcome.WARNED, (accepted,))
-    return Judged(row, "slower", Outcome.FAILED)
+    return Judged(row, "slower", Outcome.FAILED, failed=("time",))
 
 
 def _looks_slower(evidence: Evidence, rules: Rules, row: str) -> bool:
@@ -122,35 +125,54 @@ def _undecided(rules: Rules, *, looks_worse: bool) -> Outcome:
 
 
 def _judge_changes(row: Row, opinion: Judged, rules: Rules) -> Judged:
-    """Let metrics that got worse fail the row, except those whose cost has not grown."""
-    found_worse = [each for each in row.changes if each.word == WORSE]
-    worse = [each for each in found_worse if not _is_outweighed(each, row, rules)]
+    """Let metrics that got worse fail the row, except those whose cost has not grown.
+
+    While the time is undecided, a count that stands for it only makes the row look worse, unless it
+    grew by its `sure_ratio`.
+    """
+    suspected = [
+        each
+        for each in grown_counts(row, rules)
+        if opinion.verdict == "undecided"
+        and each.ratio < rules.rule_of(each.metric, row.name).sure_ratio
+    ]
+    worse = [
+        each
+        for each in row.changes
+        if each.word == WORSE and each not in suspected and not _is_outweighed(each, row, rules)
+    ]
     untold = [each for each in row.changes if each.word in (CHANGED, UNSURE)]
     verdict = opinion.verdict
     outcome = opinion.outcome
-    if any(not change.accepted for change in worse):
+    failed = [*opinion.failed, *(each.metric for each in worse if not each.accepted)]
+    if failed:
         verdict = "slower" if verdict == "slower" else "worse"
         outcome = Outcome.FAILED
-    elif untold and outcome is not Outcome.FAILED:
+    elif (untold or suspected) and outcome is not Outcome.FAILED:
         verdict = "undecided"
-        looks_worse = any(_looks_worse(each, rules, row.name) for each in untold)
+        looks_worse = bool(suspected) or any(_looks_worse(each, rules, row.name) for each in untold)
         outcome = max(outcome, _undecided(rules, looks_worse=looks_worse))
     elif worse and outcome is not Outcome.FAILED:
         verdict = f"{verdict}, change accepted"
         outcome = max(outcome, Outcome.WARNED)
     elif verdict == "same" and any(change.word == BETTER for change in row.changes):
         verdict = "better"
-    reasons = [*(_describe_worse(each, rules) for each in worse), *opinion.reasons]
+    reasons = [_describe_worse(each, rules) for each in worse]
+    reasons += [
+        f"{_describe_worse(each, rules)}; only its time tells whether that is worse"
+        for each in suspected
+    ]
+    reasons += opinion.reasons
     reasons += map(_describe_untold, untold)
-    if row.tracks_nothing:
-        reasons.append("it tracked 0 on both sides in every run, so it shows no change")
     doubts = [] if row.same == "code" else _doubts(row, rules)
     if doubts and outcome is Outcome.PASSED:
         outcome = Outcome.WARNED
         reasons += doubts
     if outcome is Outcome.FAILED:
         reasons += _added_lines(row)
-    return Judged(row, verdict, outcome, tuple(reasons))
+    # Accepting a cost also accepts the metrics that stand for it.
+    costs = [each for each in failed if rules.rule_of(each, row.name).stands_for not in failed]
+    return Judged(row, verdict, outcome, tuple(reasons), tuple(costs))
 
 
 def _doubts(row: Row, rules: Rules) -> list[str]:

@@ -228,7 +228,6 @@ def test_a_tracked_value_that_is_0_everywhere_is_said_to_show_nothing(base, head
     benchmark = Benchmark("track_it", "track_it", None, "track", 1.0)
     row = judged(Row(benchmark, base=runs[0], head=runs[1]), DEFAULTS)
     report = markdown(Result([row], [], DEFAULTS, "a" * 40, "b" * 40, [], "one"))
-    assert ("it tracked 0 on both sides in every run" in " ".join(row.reasons)) is said
     assert (
         "- tracked 0 on both sides in every run, so a change would not show (1)" in report
     ) is said
@@ -280,16 +279,53 @@ JUST_SLOWER = (0.012, 0.013, 0.011, 0.012, 0.0125, 0.0115)  # surely slower, and
         ("host_callbacks", FASTER, "faster"),
         ("instructions", SAME, "not slower"),
         ("copies", JUST_SLOWER, "worse"),
-        ("copies", SAME[:2], "worse"),  # nothing is known of its time yet
-        ("copies", (), "worse"),
-        ("peak_bytes", FASTER, "worse"),  # memory is a cost of its own
+        ("copies", SLOWER, "slower"),
+        ("copies", SAME[:2], "undecided"),  # nothing is known of its time yet
+        ("copies", (), "undecided"),
+        ("peak_bytes", (), "worse"),  # memory is a cost of its own
+        ("peak_bytes", FASTER, "worse"),
     ],
 )
-def test_a_count_fails_only_where_the_time_it_stands_for_is_unknown_or_grew(metric, pairs, verdict):
-    more = {"base": {metric: 10_000.0}, "head": {metric: 20_000.0}}
-    row = judged(timed(*pairs, **more), DEFAULTS, timing=bool(pairs))
+def test_a_count_fails_only_if_the_time_it_stands_for_grew(metric, pairs, verdict):
+    more = {"base": {metric: 10_000.0}, "head": {metric: 12_000.0}}
+    row = judged(timed(*pairs, **more), DEFAULTS)
     assert row.verdict == verdict
-    assert ("10,000 -> 20,000" in " ".join(row.reasons)) is (verdict == "worse")
+    is_said = verdict in ("worse", "slower", "undecided")
+    assert ("10,000 -> 12,000" in " ".join(row.reasons)) is is_said
+    assert judged(timed(**more), DEFAULTS, timing=False).verdict == "worse"
+
+
+@pytest.mark.parametrize(
+    ("metric", "base", "head", "verdict"),
+    [
+        ("fusions", 40, 43, "undecided"),
+        ("fusions", 40, 80, "worse"),  # no timing is needed to see that
+        ("host_callbacks", 0, 1, "worse"),
+        ("copies", 1, 3, "undecided"),  # small numbers double easily
+    ],
+)
+def test_a_count_whose_time_is_undecided_fails_from_its_sure_ratio_on(metric, base, head, verdict):
+    row = timed(base={metric: float(base)}, head={metric: float(head)})
+    assert judged(row, DEFAULTS).verdict == verdict
+    assert judged(row, DEFAULTS, timing=False).verdict == "worse"
+
+
+@pytest.mark.parametrize(
+    ("word", "outcome", "code"),
+    [
+        ("suspected", Outcome.UNDECIDED, 3),
+        ("stop", Outcome.UNDECIDED, 3),
+        ("warn", Outcome.WARNED, 0),
+    ],
+)
+def test_a_count_that_grew_makes_an_undecided_row_look_worse(word, outcome, code):
+    rules = replace(DEFAULTS, verdict=Verdicts(undecided=word))
+    row = judged(timed(base={"fusions": 40.0}, head={"fusions": 43.0}), rules)
+    assert row.outcome is outcome
+    counted, untimed = row.reasons
+    assert counted.endswith("40 -> 43 (1.07 times); only its time tells whether that is worse")
+    assert untimed.endswith("run it alone with --bench, or give more time with --budget")
+    assert Result([row], [], rules, "a" * 40, "b" * 40, [], "one").exit_code == code
 
 
 def memory(argument, alias, output=1e6, temp=1e6):
@@ -330,6 +366,21 @@ def test_who_accepts_a_cost_accepts_what_stands_for_it():
     assert judged(timed(*SLOWER, **more), accepted).outcome is Outcome.WARNED
     assert judged(timed(**more), accepted, timing=False).outcome is Outcome.WARNED
     assert judged(timed(*SLOWER, **more), DEFAULTS).outcome is Outcome.FAILED
+
+
+def test_a_report_names_what_failed_a_row_each_cost_without_its_stand_ins():
+    more = {
+        "base": {"peak_bytes": 1e6, "temp_bytes": 1e6, "fusions": 40.0},
+        "head": {"peak_bytes": 2e6, "temp_bytes": 2e6, "fusions": 43.0},
+    }
+    for pairs, timing, failed in (
+        (SLOWER, True, ("time", "peak_bytes")),
+        (SAME, True, ("peak_bytes",)),  # the time has not grown
+        ((), True, ("peak_bytes",)),  # nobody knows about the time
+        ((), False, ("fusions", "peak_bytes")),
+    ):
+        assert judged(timed(*pairs, **more), DEFAULTS, timing=timing).failed == failed
+    assert judged(timed(*SAME), DEFAULTS).failed == ()
 
 
 def test_acceptance_ends_with_its_ratio_and_its_day():

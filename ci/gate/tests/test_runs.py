@@ -372,6 +372,36 @@ def test_one_program_needs_no_timing_unless_its_first_calls_differ(
     assert (run.code, run.verdicts()[CACHED]) == expected, run.out
 
 
+COPYING = """    def program(self, cache):
+        copies = [f"%copy.{each} = f32[8] copy(%x)" for each in range(smallsum.COPIES)]
+        return "\\n".join(["HloModule jit_f", *copies])
+
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ([], (0, "not slower")),
+        (["--budget", "0"], (3, "undecided")),
+        (["--no-timing"], (1, "worse")),
+    ],
+    ids=["timed", "no time", "counts alone"],
+)
+def test_an_added_copy_is_no_regression_until_its_time_says_so(repository, flags, expected):
+    repository.replace(
+        "benchmarks/basics.py", "    def time_cached", COPYING + "    def time_cached"
+    )
+    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 1\nCOPIES = 30")
+    repository.commit()
+    repository.replace("smallsum/__init__.py", "COPIES = 30", "COPIES = 31")
+    run = repository.gate("--base", "main", "--bench", CACHED, *flags)
+    assert (run.code, run.verdicts()[CACHED]) == expected, run.out
+    said = "buffers are copied that were not copied before: 30 -> 31"
+    assert (said in run.out) is (run.code > 0)
+
+
 @pytest.mark.slow
 def test_a_repository_without_rules_is_held_to_ours_but_not_to_our_budgets(repository):
     (repository.root / "gate.toml").unlink()

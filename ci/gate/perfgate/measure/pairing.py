@@ -31,6 +31,7 @@ from perfgate.measure.workers import (
     WorkerError,
     WorkerPool,
 )
+from perfgate.metrics import grown_counts
 from perfgate.process import protocol
 from perfgate.process.protocol import Calibration
 from perfgate.rows import SIDES, Benchmark, Row
@@ -80,12 +81,14 @@ class Open:
 
     Attributes:
         pair_s: roughly the seconds that it takes in each pair.
+        has_grown: whether a count that stands for its time got worse.
         ways: the ways to sample it, the first choice first.
     """
 
     row: Row
     evidence: Evidence
     pair_s: float
+    has_grown: bool = False
     ways: Sequence[Way] = ()
     timed_s: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in SIDES})
 
@@ -96,6 +99,12 @@ class Open:
     @property
     def is_open(self) -> bool:
         return not self.evidence.done and not self.row.problems
+
+    @property
+    def has_to_be_cleared(self) -> bool:
+        """Whether a count that stands for its time got worse, and its pairs don't clear it yet."""
+        _, _, high = self.evidence.ratio()
+        return self.has_grown and high >= self.evidence.plan.suspect.limits.pass_ratio
 
     @property
     def suspicion(self) -> float:
@@ -120,11 +129,11 @@ class Open:
 def affordable(rows: Iterable[Open], left_s: float) -> list[Open]:
     """Return the rows that can be decided in `left_s`, the most suspicious first.
 
-    A few pairs for each row would decide none of them. At least one row is returned. The fewer rows
-    share a launch, the more pairs they get.
+    Rows that have to be cleared come before all others. A few pairs for each row would decide none
+    of them. At least one row is returned. The fewer rows share a launch, the more pairs they get.
     """
     chosen: list[Open] = []
-    for each in sorted(rows, key=lambda each: -each.suspicion):
+    for each in sorted(rows, key=lambda each: (not each.has_to_be_cleared, -each.suspicion)):
         left_s -= each.pair_s * each.evidence.pairs_left()
         if chosen and left_s < 0:
             break
@@ -173,7 +182,9 @@ class Session:
         first_s = sum(side.seconds or 0.0 for side in (row.base, row.head))
         evidence = Evidence(Plan.make(self.run.rules.limits_of(row.name), num_tests))
         # Until a pair has been timed this is an estimate: preparing takes as long as sampling.
-        return Open(row, evidence, 2 * self.run.rules.timing.pair_s + first_s)
+        pair_s = 2 * self.run.rules.timing.pair_s + first_s
+        has_grown = bool(grown_counts(row, self.run.rules))
+        return Open(row, evidence, pair_s, has_grown=has_grown)
 
     def _run_pair(self, rows: Sequence[Open]) -> None:
         """Launch one pinned pair, and an unpinned one for the benchmarks of several cores."""
@@ -200,7 +211,8 @@ class Session:
                         break
                     start = time.monotonic()
                     self._time_row(row, pool, core)
-                    row.pair_s = time.monotonic() - start
+                    if row is not group[0]:  # the first row also waits for the workers to start
+                        row.pair_s = time.monotonic() - start
 
     def _time_row(self, row: Open, pool: WorkerPool, core: int | None) -> None:
         try:

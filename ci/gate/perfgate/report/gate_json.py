@@ -46,6 +46,7 @@ def _row_json(judged: Judged, result: Result) -> dict[str, Any]:
         "verdict": judged.verdict,
         "outcome": judged.outcome.name.lower(),
         "reasons": judged.reasons,
+        "failed": judged.failed,
         "changes": [dataclasses.asdict(each) | {"ratio": each.ratio} for each in row.changes],
         "value_on_head": row.value_on_head,
         "seconds": {side: row.seconds_of(side) for side in SIDES},

@@ -11,12 +11,18 @@ from perfgate.config import Verdicts
 from perfgate.measure.pairing import Open, affordable
 from perfgate.process.protocol import FirstRun
 from perfgate.rows import Benchmark, Row, SideRun
-from perfgate.stats.evidence import SLOWER, Evidence, Plan
+from perfgate.stats.evidence import NOT_SLOWER, SLOWER, Evidence, Plan
 
 
-def undecided(name, suspicion, pairs_left, pair_s=1.0):
+def undecided(name, suspicion, pairs_left, pair_s=1.0, *, has_to_be_cleared=False):
     evidence = SimpleNamespace(pairs_left=lambda: pairs_left)
-    return SimpleNamespace(name=name, suspicion=suspicion, pair_s=pair_s, evidence=evidence)
+    return SimpleNamespace(
+        name=name,
+        suspicion=suspicion,
+        pair_s=pair_s,
+        evidence=evidence,
+        has_to_be_cleared=has_to_be_cleared,
+    )
 
 
 ROWS = [undecided("calm", -1, 10), undecided("even", 0, 10), undecided("odd", 3, 20)]
@@ -35,6 +41,17 @@ def test_the_most_suspicious_rows_are_timed_first(left_s, names):
     assert {row.name for row in affordable(ROWS, left_s)} == names
 
 
+def test_a_row_whose_count_grew_is_urgent_until_its_pairs_clear_it():
+    row = Row(Benchmark("time_it", "time_it", None, "time", 60.0))
+    timed = Open(row, Evidence(Plan.make(Verdicts(), 4)), 1.0, has_grown=True)
+    for pair in (-0.03, -0.031, -0.032):
+        timed.evidence.add(pair)
+        assert timed.has_to_be_cleared
+    timed.evidence.add(-0.03)
+    assert not timed.has_to_be_cleared
+    assert timed.is_open  # more pairs may show that it is faster
+
+
 def test_a_row_that_was_begun_is_not_dropped_before_its_first_look():
     base, head = (SideRun(FirstRun(seconds)) for seconds in (1.0, 1.2))
     row = Row(Benchmark("time_it", "time_it", None, "time", 60.0), base=base, head=head)
@@ -47,12 +64,18 @@ def test_a_row_that_was_begun_is_not_dropped_before_its_first_look():
     assert timed.suspicion < 0
 
 
-def pairs_of(rows, budget_s, rng, launch_s=4.0, pair_s=2.0):
+def pairs_of(rows, budget_s, rng, launch_s=4.0, pair_s=2.0, grown=()):
     """Time rows of these log ratios and this scatter within a budget, as a session does."""
     evidence = {name: Evidence(Plan.make(Verdicts(), len(rows))) for name in rows}
     while budget_s > 0 and (left := [name for name in rows if not evidence[name].done]):
         found = [
-            undecided(name, np.nan_to_num(each.suspicion()), each.pairs_left(), pair_s)
+            undecided(
+                name,
+                np.nan_to_num(each.suspicion()),
+                each.pairs_left(),
+                pair_s,
+                has_to_be_cleared=name in grown and each.ratio()[2] >= 1.03,
+            )
             for name, each in evidence.items()
             if name in left
         ]
@@ -74,6 +97,16 @@ def test_a_slow_row_among_many_is_found_on_a_busy_machine(ratio, scatter):
     found = [pairs_of(rows, 300.0, rng) for _ in range(20)]
     assert sum(each["slow"] == SLOWER for each in found) >= 14
     assert not any(each[name] == SLOWER for each in found for name in rows if name != "slow")
+
+
+def test_rows_whose_counts_grew_are_cleared_before_others_are_timed():
+    """All of a short budget had gone once to a row that was slower by 2%, and none to these."""
+    rng = np.random.default_rng(0)
+    rows = {f"calm {number}": (0.0, 0.01) for number in range(30)}
+    grown = {f"grown {number}": (math.log(0.97), 0.01) for number in range(5)}
+    slow = {"slow": (math.log(1.02), 0.001)}
+    found = pairs_of(slow | rows | grown, 150.0, rng, grown=grown)
+    assert {found[name] for name in grown} == {NOT_SLOWER}
 
 
 @pytest.mark.slow
