@@ -213,8 +213,17 @@ def seed_key(low: jax.Array, high: jax.Array) -> jax.Array:
 
 def is_key(value: Any) -> bool:
     """Return whether a value is one typed key, known or traced."""
-    is_scalar = isinstance(value, jax.Array) and not value.shape
-    return is_scalar and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+    return isinstance(value, jax.Array) and not value.shape and holds_keys(value)
+
+
+def holds_keys(array: Any) -> bool:
+    """Return whether an array, or one of such a shape, holds typed keys."""
+    return jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
+
+
+def numbers_of(array: Any) -> Any:
+    """Return an array as it is, and keys as their words, uint32 of one more axis."""
+    return jax.random.key_data(array) if holds_keys(array) else array
 
 
 def fast_key(key: jax.Array) -> jax.Array:
