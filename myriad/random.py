@@ -101,15 +101,14 @@ def _seed(seed: jax.Array) -> jax.Array:
     high = seed >> (32 if wide else seed.dtype.itemsize * 8 - 1)
     if not wide and jnp.issubdtype(seed.dtype, jnp.unsignedinteger):
         high = jnp.zeros_like(seed)
-    return _seed_words(seed.astype(jnp.uint32), high.astype(jnp.uint32))
+    return jnp.stack(_seed_words(seed.astype(jnp.uint32), high.astype(jnp.uint32)))
 
 
-def _seed_words(low: Any, high: Any) -> jax.Array:
-    """Return the key of a seed's two words."""
+def _seed_words(low: Any, high: Any) -> tuple[Any, Any]:
+    """Return the words of a seed's key, from the seed's two words."""
     # Mix twice, the second time crosswise, so that two seeds share a word only by chance.
     first = _mix((low + _GOLDEN) ^ _mix(high))
-    second = _mix(high ^ _mix(first + _SECOND))
-    return jnp.stack([first, second])
+    return first, _mix(high ^ _mix(first + _SECOND))
 
 
 def _split(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
@@ -183,20 +182,19 @@ def make_key(seed: Seed | np.integer | jax.Array, prng: str = "mix2x32") -> jax.
         if not is_scalar or not jnp.issubdtype(seed.dtype, jnp.integer):
             raise InvalidArgumentError("seed", f"must be {SEEDS}, but got {shown(seed)}.")
         return jax.random.key(seed, impl=implementation)
-    SEEDS.require("seed", seed)
-    if 0 <= seed < 2**32:
-        return jax.random.key(np.uint32(seed), impl=implementation)
-    # Without `jax_enable_x64`, JAX would keep only the low word.
-    high, low = (np.uint32(int(seed) >> shift & 0xFFFFFFFF) for shift in (32, 0))
+    low, high = map(np.uint32, words_of_seed(seed))
     if prng == "mix2x32":
-        words = _seed_words(jnp.asarray(low), jnp.asarray(high))
+        # In NumPy, since JAX would compile or load a program for each operation.
+        with np.errstate(over="ignore"):
+            words: Any = np.stack(_seed_words(low, high))
     else:
-        # The key that JAX makes from 64 bits. rbg's four words are threefry's two words, twice.
-        words = jnp.tile(np.array([high, low]), 2 if prng == "rbg" else 1)
+        # The key that JAX makes from 64 bits, of which it would keep only the low word without
+        # `jax_enable_x64`. rbg's four words are threefry's two words, twice.
+        words = np.tile([high, low], 2 if prng == "rbg" else 1)
     return jax.random.wrap_key_data(words, impl=implementation)
 
 
-def words_of_seed(seed: int) -> tuple[int, int]:
+def words_of_seed(seed: int | np.integer) -> tuple[int, int]:
     """Return the low and the high 32 bits of a seed that fits in 64, as `seed_key` takes them.
 
     Raises:
@@ -208,13 +206,22 @@ def words_of_seed(seed: int) -> tuple[int, int]:
 
 def seed_key(low: jax.Array, high: jax.Array) -> jax.Array:
     """Make `make_key(seed)` in a compiled program, from the seed's two words, uint32 scalars."""
-    return jax.random.wrap_key_data(_seed_words(low, high), impl=MIX2X32)
+    return jax.random.wrap_key_data(jnp.stack(_seed_words(low, high)), impl=MIX2X32)
 
 
 def is_key(value: Any) -> bool:
     """Return whether a value is one typed key, known or traced."""
-    is_scalar = isinstance(value, jax.Array) and not value.shape
-    return is_scalar and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+    return isinstance(value, jax.Array) and not value.shape and holds_keys(value)
+
+
+def holds_keys(array: Any) -> bool:
+    """Return whether an array, or one of such a shape, holds typed keys."""
+    return jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
+
+
+def numbers_of(array: Any) -> Any:
+    """Return an array as it is, and keys as their words, uint32 of one more axis."""
+    return jax.random.key_data(array) if holds_keys(array) else array
 
 
 def fast_key(key: jax.Array) -> jax.Array:

@@ -22,17 +22,18 @@ from myriad.agents import Learner
 from myriad.agents.controller import AnyAgent, WithMemory
 from myriad.counters import Counter
 from myriad.distributed import all_gather
+from myriad.envs.batch import BatchState, Transition
 from myriad.envs.environment import AnyEnvironment
-from myriad.envs.vector import BatchState, Transition, VectorEnv
+from myriad.envs.vector import VectorEnv
 from myriad.errors import InvalidArgumentError, shown
 from myriad.hardware import compiles_loops_whole
+from myriad.jaxpr import count_primitives
 from myriad.random import MIX2X32, is_key, make_key
 from myriad.ranges import INT64, Integer, Seed, checked, require
 from myriad.vector_math import vectorized_method
 from myriad.xla import (
     OuterJit,
     Stated,
-    count_primitives,
     output_fusion,
     put_everywhere,
     require_room_for,

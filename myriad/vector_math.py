@@ -17,8 +17,8 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 from myriad import settings
-from myriad.random import MIX2X32, SPLIT, draw_word, fold_words
-from myriad.xla import count_primitives, holds_keys
+from myriad.jaxpr import count_primitives
+from myriad.random import MIX2X32, SPLIT, draw_word, fold_words, holds_keys
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

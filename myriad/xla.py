@@ -8,7 +8,6 @@ import contextlib
 import os
 import re
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,17 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import monitoring
 from jax.core import Tracer
-from jax.extend.core import (
-    ClosedJaxpr,
-    Jaxpr,
-    JaxprEqn,
-    get_opaque_trace_state,
-    jaxprs_in_params,
-)
+from jax.extend.core import ClosedJaxpr, get_opaque_trace_state
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from myriad import hardware
 from myriad.errors import InvalidArgumentError
+from myriad.jaxpr import count_primitives
+from myriad.random import holds_keys, numbers_of
 
 # `%name = type opcode(operands)`. A tuple's type has spaces and parentheses of its own, but none of
 # them around a word.
@@ -328,32 +323,9 @@ def put_everywhere(tree: Any, sharding: NamedSharding) -> Any:
     return jax.tree.map(put, tree)
 
 
-def holds_keys(array: Any) -> bool:
-    """Return whether an array, or one of such a shape, holds typed keys."""
-    return jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
-
-
-def numbers_of(array: Any) -> Any:
-    """Return an array as it is, and keys as their words, uint32 of one more axis."""
-    return jax.random.key_data(array) if holds_keys(array) else array
-
-
 def is_on_host(array: Any) -> bool:
     """Return whether an array, or one of such a shape, lies in the host's memory."""
     return jax.typeof(array).memory_space is jax.memory.Space.Host
-
-
-def count_primitives(jaxpr: Jaxpr) -> Counter[str]:
-    """Count the operations in a program and in the programs inside it, by their names."""
-    return Counter(equation.primitive.name for equation in equations(jaxpr))
-
-
-def equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
-    """Yield the operations in a program and in the programs inside it."""
-    for equation in jaxpr.eqns:
-        yield equation
-        for inner in jaxprs_in_params(equation.params):
-            yield from equations(inner)
 
 
 @dataclass

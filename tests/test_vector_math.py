@@ -10,10 +10,10 @@ from scipy import special
 
 from myriad import Rollout, list_envs, make_agent, make_env, make_key
 from myriad.envs.vector import VectorEnv
-from myriad.random import MIX2X32
+from myriad.jaxpr import count_primitives
+from myriad.random import MIX2X32, numbers_of
 from myriad.spaces import Box, Discrete
 from myriad.vector_math import FORMS, vectorized
-from myriad.xla import count_primitives, numbers_of
 from tests.bits import assert_same_bits
 
 TURNS = np.arange(-6366, 6367) * np.pi / 2

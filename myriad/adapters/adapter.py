@@ -15,11 +15,10 @@ import jax
 import jax.numpy as jnp
 
 from myriad.errors import InvalidArgumentError, MyriadError, UnknownNameError
-from myriad.random import make_key
+from myriad.random import holds_keys, make_key
 from myriad.ranges import Integer, ranges_of, require_ranges
 from myriad.registry import check_overrides
 from myriad.spaces import Space
-from myriad.xla import holds_keys
 
 # What `step` returns: obs, state, reward, terminated, truncated and info.
 Stepped = tuple[Any, Any, jax.Array, jax.Array, jax.Array, dict[str, Any]]

@@ -34,7 +34,7 @@ from myriad.agents.replay import Experience, ReplayRing, share_replay
 from myriad.agents.squashed_gaussian import SquashedGaussianPolicy
 from myriad.agents.trajectory import act_and_step
 from myriad.counters import Counter
-from myriad.envs.vector import BatchState
+from myriad.envs.batch import BatchState
 from myriad.loops import repeat_or_skip
 from myriad.random import make_key
 

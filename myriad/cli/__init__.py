@@ -46,6 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if is_ours:
         Interrupts().install()
     code = _code_of(argv, is_ours=is_ours)
+    if is_ours:
+        # Otherwise Python would look for garbage once more at exit, just before all memory is free.
+        gc.freeze()
     if code and is_ours and "myriad.distributed" in sys.modules:
         sys.modules["myriad.distributed"].end(code)
     return code
@@ -97,9 +100,9 @@ def _run(argv: Sequence[str], *, is_ours: bool) -> int:
             # This waits for the other processes in C++, where Python handles no signal, as long as
             # MYRIAD_START_TIMEOUT_S says.
             configure(without=command.without_xla_option, distributed=launch or False)
-        if is_ours:
-            # Otherwise every later collection, and the one at exit, would scan all modules again.
-            gc.freeze()
+            if is_ours:
+                # Otherwise every later collection would scan all modules again.
+                gc.freeze()
         warnings.formatwarning = lambda message, *_: f"{message}\n"
         return command.run() or 0
     except InvalidArgumentError as error:

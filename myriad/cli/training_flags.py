@@ -268,6 +268,9 @@ def fields_of(
     """
     from myriad.agents import AGENTS
 
+    switches = {name: value for name, value in switches.items() if value is not None}
+    if not switches:  # Importing the agent takes long, and `make_config` first checks other names.
+        return {}, []
     options = {field.name for field in dataclasses.fields(AGENTS.load(agent))}
     useful = {
         "batch_size": bool(options & {"batch_size", "num_minibatches"}),
@@ -277,7 +280,7 @@ def fields_of(
     }
     fields = {}
     for name, value in switches.items():
-        if value is not None and useful[name]:
+        if useful[name]:
             field, values, _ = _SWITCHES[name]
             fields[field] = values.get(value, value)
     return fields, [name for name, value in switches.items() if value and not useful[name]]

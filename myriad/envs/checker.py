@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Var
 
+from myriad.envs.batch import select_reset
 from myriad.envs.environment import Environment
-from myriad.envs.vector import select_reset
 from myriad.envs.wrappers import nvec_of
 from myriad.errors import (
     EnvironmentWarning,
@@ -27,10 +27,11 @@ from myriad.errors import (
     MyriadError,
     shown,
 )
+from myriad.random import numbers_of
 from myriad.ranges import require
 from myriad.spaces import Discrete, MultiDiscrete, Space
 from myriad.timing import compare
-from myriad.xla import count_compilations, numbers_of
+from myriad.xla import count_compilations
 
 Stage = Literal["members", "reset", "step", "keys", "purity", "batches", "behaviour"]
 

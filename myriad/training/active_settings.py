@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 
-from myriad.agents.networks import NetworkSpec
 from myriad.agents.precision import Precision
 from myriad.hardware import resolve_platform
 from myriad.settings import FLAG
@@ -143,6 +142,7 @@ def _attention(learner: Any) -> tuple[str | None, str]:
     network = getattr(learner, "network", None)
     if network != "attention":
         return None, f"network {network} has none" if network else "this agent has no network"
+    from myriad.agents.networks import NetworkSpec
     from myriad.agents.networks.attention import chosen_attention
 
     return chosen_attention(NetworkSpec.of(learner))

@@ -17,9 +17,10 @@ from myriad.envs.checker import Finding, at, called, kind_of, traced, tree_fault
 from myriad.envs.environment import AnyEnvironment
 from myriad.envs.wrappers import Wrapper, for_learner
 from myriad.errors import AgentWarning, FaultyAgentError
+from myriad.random import numbers_of
 from myriad.ranges import checked
 from myriad.training.loop import PARTS, LearningLoop
-from myriad.xla import count_compilations, numbers_of
+from myriad.xla import count_compilations
 
 _NUM_ENVS = 8
 _NUM_UPDATES = 3

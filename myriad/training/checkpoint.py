@@ -24,7 +24,8 @@ import numpy as np
 from myriad import distributed
 from myriad.errors import InvalidArgumentError
 from myriad.files import identity, read_text, regular, watched
-from myriad.xla import holds_keys, is_on_host, numbers_of
+from myriad.random import holds_keys, numbers_of
+from myriad.xla import is_on_host
 
 Result = TypeVar("Result")
 

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 from myriad.agents.agent import Learner
 from myriad.counters import Counter
 from myriad.envs import ENVIRONMENTS, Environment
-from myriad.envs.vector import BatchState, VectorEnv
+from myriad.envs.batch import BatchState
+from myriad.envs.vector import VectorEnv
 from myriad.loops import while_loop
 from myriad.random import make_key
 

@@ -15,7 +15,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from myriad.agents.agent import Learner
 from myriad.counters import Counter, exact_sum
 from myriad.envs import Environment
-from myriad.envs.vector import BatchState, Transition, VectorEnv
+from myriad.envs.batch import BatchState, Transition
+from myriad.envs.vector import VectorEnv
 from myriad.errors import InvalidArgumentError
 from myriad.random import make_key
 from myriad.ranges import ranges_of

@@ -14,13 +14,13 @@ import jax
 from myriad.errors import InvalidArgumentError
 from myriad.hardware import available_bytes, resolve_platform
 from myriad.host import release_freed_memory
+from myriad.jaxpr import equations
 from myriad.random import make_key
 from myriad.ranges import INT32
 from myriad.training.config import TrainingConfig
 from myriad.training.loop import LearningLoop
 from myriad.xla import (
     Stated,
-    equations,
     is_on_host,
     require_room,
     require_room_for,

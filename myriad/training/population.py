@@ -18,7 +18,14 @@ from myriad.counters import Counter
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.hardware import resolve_platform
 from myriad.host import collector_paused
-from myriad.random import MIX2X32, make_key, seed_key, words_of_seed
+from myriad.random import (
+    MIX2X32,
+    holds_keys,
+    make_key,
+    numbers_of,
+    seed_key,
+    words_of_seed,
+)
 from myriad.ranges import INT32, Integer, ranges_of
 from myriad.training.config import TrainingConfig, default_mapping
 from myriad.training.evaluation import Evaluation, Infos, evaluation_key
@@ -32,8 +39,6 @@ from myriad.training.memory import (
 )
 from myriad.xla import (
     Stated,
-    holds_keys,
-    numbers_of,
     output_fusion,
     result_shapes,
     use_compilation_cache,

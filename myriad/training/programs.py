@@ -112,20 +112,19 @@ class CompiledTraining:
             first = init.trace(make_key(0), self.loop.options)
             state = self.state_shapes = result_shapes(first)
             of_first = self.loop.of_first_device(state)
-            evaluation = evaluate.trace(of_first.agent, of_first.key, of_first.num_updates)
             running = run.trace(state, np.int32(0), np.bool_(False))  # noqa: FBT003
             self.product_bytes = product_bytes(running)
             # The slowest compilation starts first. While the compiler works, Python is free to
-            # lower the next program and to import modules. The collector is paused, since it would
-            # take a sixth of tracing and find nothing.
+            # trace and lower the next program and to import modules. The collector is paused, since
+            # it would take a sixth of tracing and find nothing.
             with ThreadPoolExecutor(3) as pool:
                 compiling = [
                     pool.submit(running.lower().compile),
                     pool.submit(first.lower().compile),
-                    pool.submit(
-                        evaluation.lower().compile, output_fusion(lambda: evaluation.jaxpr)
-                    ),
                 ]
+                evaluation = evaluate.trace(of_first.agent, of_first.key, of_first.num_updates)
+                fused = output_fusion(lambda: evaluation.jaxpr)
+                compiling.append(pool.submit(evaluation.lower().compile, fused))
                 meanwhile()
                 self.run, self.init, self.evaluate = (program.result() for program in compiling)
         self.compile_s = time.perf_counter() - start

@@ -14,11 +14,11 @@ import numpy as np
 from myriad.agents import AGENTS
 from myriad.agents.controller import ControllerLearner
 from myriad.errors import InvalidArgumentError, shown
-from myriad.random import make_key
+from myriad.random import holds_keys, make_key
 from myriad.training.checkpoint import Checkpoints, arrays_by_name, require_kinds
 from myriad.training.config import TrainingConfig, read_fields
 from myriad.training.run_folder import RunFolder
-from myriad.xla import holds_keys, put_everywhere
+from myriad.xla import put_everywhere
 
 # Fields of a learner's state that begin afresh, as those in `Learner.per_device` do. Updates count
 # from 0, so that rates fall over the new run. The scale of a loss is soon found again.

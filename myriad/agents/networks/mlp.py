@@ -182,22 +182,22 @@ def orthogonal(scale: float) -> Callable[..., jax.Array]:
     def draw(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> jax.Array:
         # Compile this even if jit is disabled, since flax asks for a weight's shape in every step.
         with jax.disable_jit(False):  # noqa: FBT003
-            return scale * _orthonormal(key, tuple(shape), dtype)
+            rows = _orthonormal(jax.random.normal(key, sorted(shape), dtype))
+            return scale * (rows if shape[0] <= shape[1] else rows.T)
 
     return draw
 
 
 # Jitted, so that each shape is traced and compiled only once: flax asks for the shape of each
-# weight whenever a network is applied.
-@functools.partial(jax.jit, static_argnums=(1, 2))
-def _orthonormal(key: jax.Array, shape: tuple[int, int], dtype: Any) -> jax.Array:
-    """Draw a uniform matrix with orthonormal rows or columns by Gram-Schmidt of a Gaussian one.
+# weight whenever a network is applied, with a key of another generator.
+@jax.jit
+def _orthonormal(rows: jax.Array) -> jax.Array:
+    """Turn `[M, N]` with `M <= N` into orthonormal rows by Gram-Schmidt.
 
     A QR factorisation would do the same, but on a CPU its lowering imports scipy, which takes a
     quarter of a second at start-up.
     """
-    fewer, longer = sorted(shape)
-    numbers = jnp.arange(fewer)[:, None]
+    numbers = jnp.arange(rows.shape[0])[:, None]
 
     def orthonormalize(turn: jax.Array, rows: jax.Array) -> jax.Array:
         i = turn >> 1  # Once leaves rounding errors, and twice is enough (Giraud et al. 2005).
@@ -208,10 +208,7 @@ def _orthonormal(key: jax.Array, shape: tuple[int, int], dtype: Any) -> jax.Arra
         square = jnp.vdot(row, row, precision=EXACT)
         return jax.lax.dynamic_update_index_in_dim(rows, row * jax.lax.rsqrt(square), i, 0)
 
-    rows = jax.lax.fori_loop(
-        0, 2 * fewer, orthonormalize, jax.random.normal(key, (fewer, longer), dtype)
-    )
-    return rows if shape == (fewer, longer) else rows.T
+    return jax.lax.fori_loop(0, 2 * rows.shape[0], orthonormalize, rows)
 
 
 def flatten(obs: Any) -> jax.Array:
