@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from myriad import make_key
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.random import MIX2X32, PRNG_IMPLEMENTATIONS, fast_key
+from myriad.xla import count_compilations
 from tests.prng_report import stream
 
 GOLDEN, SECOND, MULTIPLIER_1, MULTIPLIER_2 = 0x9E3779B9, 0x85EBCA6B, 0x21F0AAAD, 0xD35A2D97
@@ -140,6 +141,13 @@ def test_a_traced_seed_makes_the_key_of_its_value():
         np.testing.assert_array_equal(
             jax.random.key_data(traced), jax.random.key_data(make_key(seed))
         )
+
+
+def test_a_known_seed_compiles_nothing():
+    jax.clear_caches()
+    with count_compilations() as compilations:
+        make_key(7), make_key(-7)
+    assert not compilations.names
 
 
 def test_an_unknown_generator_is_refused_by_name():
