@@ -59,6 +59,12 @@ def test_a_form_keeps_special_values(name):
     np.testing.assert_allclose(jax.jit(FORMS[name])(x), expected, rtol=3e-7)
 
 
+def test_the_form_of_tanh_has_the_bits_of_tanh():
+    x = np.geomspace(1e-30, 1e30, 1_000_000, dtype=np.float32)
+    x = np.concatenate([x, -x, [np.nan, np.inf, -np.inf, 0, -0.0]]).astype(np.float32)
+    assert_same_bits(jax.jit(FORMS["tanh"])(x), jax.jit(jnp.tanh)(x))
+
+
 @pytest.mark.parametrize("name", ["sin", "cos"])
 def test_a_sine_of_any_angle_is_at_most_1(name):
     angles = np.geomspace(1e4, 3e38, 100_000).astype(np.float32)
