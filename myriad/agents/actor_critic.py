@@ -30,7 +30,7 @@ from myriad.agents.networks import NetworkSpec
 from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import RunningMoments, update_moments
 from myriad.agents.q_learning import QNetwork
-from myriad.agents.replay import Experience, ReplayRing, share_replay
+from myriad.agents.replay import ReplayRing, Step, n_step, share_replay
 from myriad.agents.squashed_gaussian import SquashedGaussianPolicy
 from myriad.agents.trajectory import act_and_step
 from myriad.counters import Counter
@@ -87,8 +87,9 @@ class ReplayActorCritic(GradientLearner[State]):
 
     An update is one step of every environment, then `gradient_steps` steps on samples of the
     buffer. There are none until `learning_starts` transitions were seen. Values bootstrap through
-    truncation. The state has the fields `num_updates`, `replay` and `obs_stats`, and parameters are
-    those of the actor and then of both critics.
+    truncation. If `ReplayRing.of` keeps each observation once, the critics don't learn from a
+    truncated step. The state has the fields `num_updates`, `replay` and `obs_stats`, and parameters
+    are those of the actor and then of both critics.
 
     Attributes:
         gradient_steps: gradient steps in an update, `S`.
@@ -143,7 +144,7 @@ class ReplayActorCritic(GradientLearner[State]):
         return share_replay(self, num_devices, "learning_starts")
 
     def first_learning_update(self, num_envs: int) -> int:
-        return math.ceil(self.learning_starts / num_envs)
+        return max(math.ceil(self.learning_starts / num_envs), 1 + self._ring(num_envs).stride)
 
     def learns(self, state: Any, num_envs: int) -> jax.Array:
         """Return whether this update learns, a boolean scalar."""
@@ -157,14 +158,13 @@ class ReplayActorCritic(GradientLearner[State]):
     def first_fields(self, num_envs: int) -> dict[str, Any]:
         """Return the first `num_updates`, `replay` and `obs_stats` of the state."""
         obs, _ = jax.eval_shape(self.env.reset, make_key(0), self.env.default_params)
-        no_obs = jnp.zeros((num_envs, self.actor.obs_size), obs.dtype)
-        no_choice = jnp.zeros((num_envs, self.policy.num_choices), jnp.float32)
-        no_reward = jnp.zeros(num_envs, jnp.float32)
-        row = Experience(no_obs, no_choice, no_reward, no_reward, no_obs)
-        moments = RunningMoments.create(no_obs.shape[1:])
+        obs_size, choice_shape = self.actor.obs_size, (self.policy.num_choices,)
+        ring = self._ring(num_envs)
+        step = Step.zeros((1, num_envs), obs_size, obs.dtype, choice_shape, jnp.float32)
+        moments = RunningMoments.create((obs_size,))
         return {
             "num_updates": Counter.of(0),
-            "replay": ReplayRing(self.buffer_size, num_envs).init(row),
+            "replay": ring.init(n_step(step.held_by(ring), self.gamma)),
             "obs_stats": moments if self.normalize_observations else None,
         }
 
@@ -180,9 +180,11 @@ class ReplayActorCritic(GradientLearner[State]):
         obs: Any = flatten(batch_state.obs)
         key, first = jax.random.fold_in(key, _COLLECT), jnp.uint32(0)
         batch_state, choice, result = act_and_step(key, first, batch_state, choose, envs)
-        discount = jnp.where(result.terminated, 0, jnp.full_like(result.reward, self.gamma))
-        row = Experience(obs, choice, result.reward, discount, flatten(result.final_obs))
-        replay = ReplayRing(self.buffer_size, obs.shape[0]).write(state.replay, row)
+        final_obs, ring = flatten(result.final_obs), self._ring(obs.shape[0])
+        ended = (result.terminated, result.truncated)
+        step = Step(obs, choice, result.reward, *ended, final_obs).held_by(ring)
+        row = n_step(jax.tree.map(lambda leaf: leaf[None], step), self.gamma)
+        replay = ring.write(state.replay, row)
         obs_stats = update_moments(state.obs_stats, obs, envs.mean)
         return dataclasses.replace(state, replay=replay, obs_stats=obs_stats), batch_state, None
 
@@ -205,7 +207,7 @@ class ReplayActorCritic(GradientLearner[State]):
                 metrics. Rows are a batch, leaves `[B, ...]`, and its noise, `[B, *noise_shape]`.
         """
         # One gather and one draw for all steps of the update.
-        ring, shape = ReplayRing(self.buffer_size, num_envs), (self.gradient_steps, self.batch_size)
+        ring, shape = self._ring(num_envs), (self.gradient_steps, self.batch_size)
         slots = ring.draw(jax.random.fold_in(key, _SAMPLE), state.replay, math.prod(shape))
         batch = ring.at(state.replay, slots)
         batch = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), batch)
@@ -224,6 +226,9 @@ class ReplayActorCritic(GradientLearner[State]):
         after, totals = repeat_or_skip(learns, self.gradient_steps, step, carry)
         after = dataclasses.replace(after, replay=state.replay, num_updates=state.num_updates + 1)
         return after, {name: total / self.gradient_steps for name, total in totals.items()}
+
+    def _ring(self, num_envs: int) -> ReplayRing:
+        return ReplayRing.of(self, num_envs)
 
     def followed(self, target: jax.Array, params: jax.Array) -> jax.Array:
         """Return target parameters a step nearer to the learned ones, float32."""

@@ -11,6 +11,7 @@ from myriad.agents.agent import Agent, Environments, Learner
 from myriad.envs import Environment
 from myriad.envs.batch import BatchState, select_reset
 from myriad.envs.wrappers import Wrapper
+from myriad.errors import InvalidArgumentError
 from myriad.ranges import Like
 
 _ACT, _STEP = range(2)
@@ -96,6 +97,12 @@ class _Trained:
     @functools.cached_property
     def _control(self) -> Any:
         def control(state: Any, memory: Any, key: jax.Array, obs: jax.Array) -> Any:
+            if not isinstance(obs, jax.Array):
+                raise InvalidArgumentError(
+                    "obs",
+                    "must be an array, as the environment that load_agent returns shows it, "
+                    f"but got a {type(obs).__name__}.",
+                )
             memories = jax.tree.map(lambda leaf: leaf[None], memory)
             return _one(self.learner.control(state, memories, key, obs[None], greedy=self.greedy))
 

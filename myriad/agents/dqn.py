@@ -107,7 +107,8 @@ class DQN(GradientLearner[DQNState]):
     streams. Other differences from the first paper are Adam in place of RMSProp, a target network
     that follows softly, squared errors unless `huber_delta` is given, and observations and rewards
     that are scaled by running moments when they are sampled. By default a value bootstraps through
-    truncation, as in Pardo et al. (2018), "Time limits in reinforcement learning".
+    truncation, as in Pardo et al. (2018), "Time limits in reinforcement learning". A large
+    observation is kept once, as `ReplayRing.of` says, and nothing is learned from a truncated step.
 
     An update is `train_every` steps of every environment, then `gradient_steps` steps on samples of
     the buffer. There are no gradient steps until `learning_starts` transitions were seen. This is a
@@ -240,8 +241,9 @@ class DQN(GradientLearner[DQNState]):
         return share_replay(self, num_devices, "learning_starts", "exploration_steps")
 
     def first_learning_update(self, num_envs: int) -> int:
-        """Return the first update that learns, from 1. An n-step return must be complete then."""
-        num_steps = max(math.ceil(self.learning_starts / num_envs), self.n_step)
+        """Return the first update that learns, from 1. A transition must be complete then."""
+        complete = self.n_step + self._ring(num_envs).stride
+        num_steps = max(math.ceil(self.learning_starts / num_envs), complete)
         return math.ceil(num_steps / self.train_every)
 
     def init(self, key: jax.Array, num_envs: int) -> DQNState:
@@ -251,14 +253,15 @@ class DQN(GradientLearner[DQNState]):
         space: Any = self.env.observation_space(self.env.default_params)
         action_shape = self.env.action_space(self.env.default_params).shape
         shapes = math.prod(space.shape), self._obs_dtype, action_shape
-        window = Step.zeros((self.n_step, num_envs), *shapes)
+        ring = self._ring(num_envs)
+        window = Step.zeros((self.n_step, num_envs), *shapes).held_by(ring)
         return DQNState(
             *first,
             # A copy, since the trainer donates the state and can donate a buffer only once. It is
             # float32, since the target's small steps would be lost in a narrower dtype.
             target_params=jnp.array(first.params, jnp.float32, copy=True),
             num_updates=Counter.of(0),
-            replay=self._ring(num_envs).init(n_step(window, self.gamma)),
+            replay=ring.init(n_step(window, self.gamma)),
             priorities=Priorities.create(self.buffer_size) if self.priority_alpha else None,
             pending=jax.tree.map(lambda leaf: leaf[1:], window) if self.n_step > 1 else None,
             obs_stats=RunningMoments.create((obs_size,)) if self.normalize_observations else None,
@@ -352,7 +355,7 @@ class DQN(GradientLearner[DQNState]):
     def error(self, params: jax.Array, batch: Experience, target: jax.Array) -> jax.Array:
         """Return the differences of values and targets, `[B]`."""
         values = self._network.values(params, batch.obs)
-        return self._network.value_of(values, batch.action) - target
+        return batch.counted(self._network.value_of(values, batch.action) - target)
 
     def loss(
         self,
@@ -399,8 +402,10 @@ class DQN(GradientLearner[DQNState]):
             )
             return_stats = update_moments(return_stats, discounted, mean)
         final_obs = flatten(result.final_obs)
-        step = Step(obs, result.action, result.reward, terminated, result.truncated, final_obs)
-        window = jax.tree.map(lambda leaf: leaf[None], step)
+        truncated = result.truncated & self.bootstrap_truncated
+        ring = self._ring(running_return.shape[0])
+        step = Step(obs, result.action, result.reward, terminated, truncated, final_obs)
+        window = jax.tree.map(lambda leaf: leaf[None], step.held_by(ring))
         # One-step returns need no window, since the step itself is complete.
         pending = None
         counts = None
@@ -413,10 +418,11 @@ class DQN(GradientLearner[DQNState]):
             missing = self.n_step - 1
             before = state.num_updates.clipped(missing) * min(self.train_every, missing)
             counts = before + t >= missing
-        ring = self._ring(running_return.shape[0])
         priorities = state.priorities
         if priorities is not None:
-            priorities = priorities.added(ring.next_slots(state.replay))
+            if ring.stride:
+                priorities = priorities.emptied(ring.next_slots(state.replay))
+            priorities = priorities.added(ring.completed_slots(state.replay))
         return dataclasses.replace(
             state,
             replay=ring.write(state.replay, n_step(window, self.gamma), counts),
@@ -477,7 +483,7 @@ class DQN(GradientLearner[DQNState]):
         return q_learning.linear(self.epsilon_start, self.epsilon_end, explored)
 
     def _ring(self, num_envs: int) -> ReplayRing:
-        return ReplayRing(self.buffer_size, num_envs, self.replay_memory)
+        return ReplayRing.of(self, num_envs, self.n_step, self.replay_memory)
 
     def outputs(self, params: jax.Array, inputs: jax.Array) -> jax.Array:
         """Return the Q-values, `[B, A]`, of prepared observations, `[B, D]`."""

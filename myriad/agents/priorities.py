@@ -39,6 +39,11 @@ class Priorities:
         values = jnp.broadcast_to(self.largest, slots.shape)
         return Priorities(_with_leaves(self.sums, slots, values), self.largest)
 
+    def emptied(self, slots: jax.Array) -> "Priorities":
+        """Return the priorities without `slots`, int32 `[N]`, which are not sampled then."""
+        nothing = jnp.zeros(slots.shape, jnp.float32)
+        return Priorities(_with_leaves(self.sums, slots, nothing), self.largest)
+
     def updated(
         self, slots: jax.Array, errors: jax.Array, alpha: float, counts: jax.Array
     ) -> "Priorities":

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from myriad import create_config, make_key, train_and_evaluate
-from myriad.adapters.jaxmarl import each_as_env
+from myriad.adapters.each_as_env import each_as_env
 from myriad.envs.vector import VectorEnv
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Box, Discrete
@@ -48,6 +48,16 @@ class Together:
         return Discrete(NUMBERS)
 
 
+class Masked(Together):
+    """Only the number that an agent sees is legal."""
+
+    def action_mask(self, state):
+        def joint(_, state):
+            return jax.nn.one_hot(state[0], NUMBERS, dtype=bool), ()
+
+        return each_as_env(joint, AGENTS)(None, state)[0]
+
+
 def test_each_agent_has_its_own_row_and_all_of_an_environment_live_together():
     envs = VectorEnv(Together(), 2 * AGENTS)
     state = envs.reset(jax.random.split(make_key(0), 2 * AGENTS))
@@ -71,6 +81,16 @@ def test_agents_as_environments_learn_with_shared_parameters(tmp_path):
     config = create_config(Together(), "ppo", **sizes)
     results = train_and_evaluate(config, tmp_path, seeds=range(2), quiet=True)
     assert min(results.final_returns) > 0.95 * 2 * STEPS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mapping", ["map", "vmap"])
+def test_each_agent_obeys_its_own_mask_for_several_seeds_at_once(mapping, tmp_path):
+    sizes = {"num_envs": 2 * AGENTS, "eval_rollouts": 2 * AGENTS, "steps_per_env": 32}
+    sizes |= {"buffer_size": 90, "batch_size": 8, "agent.learning_starts": 30, "mapping": mapping}
+    config = create_config(Masked(), "dqn", **sizes)
+    results = train_and_evaluate(config, tmp_path, seeds=range(2), quiet=True)
+    assert results.final_returns == (2 * STEPS,) * 2
 
 
 def test_a_batch_without_all_agents_of_an_environment_is_refused():

@@ -226,7 +226,7 @@ def test_agents_of_jaxmarl_that_see_less_have_rows_filled_up_and_numbers_of_thei
 
 
 @pytest.mark.slow
-def test_agents_of_jaxmarl_as_environments_play_the_same_game():
+def test_agents_of_jaxmarl_as_environments_play_the_same_game(tmp_path):
     required("jaxmarl:")
     name = "jaxmarl:MPE_simple_spread_v3"
     joint = make_env(name)
@@ -243,6 +243,9 @@ def test_agents_of_jaxmarl_as_environments_play_the_same_game():
         np.testing.assert_allclose(results.reward[rows].sum(), reward, rtol=1e-5)
     with pytest.raises(InvalidArgumentError, match="agents_as_envs must be false where agents"):
         make_env("jaxmarl:MPE_simple_speaker_listener_v4", agents_as_envs=True)
+    filmed = create_config(name, "ppo", film_every=1)
+    with pytest.raises(InvalidArgumentError, match=r"film_every must be 0 for .* no method render"):
+        train_and_evaluate(filmed, tmp_path, quiet=True)
 
 
 @pytest.mark.long

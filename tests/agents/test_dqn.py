@@ -1,11 +1,13 @@
 """DQN: its update against an independent one in NumPy, a learner's properties, and learning."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
 from myriad import make_env
+from myriad.agents import replay
 from myriad.agents.agent import alone
 from myriad.agents.dqn import DQN
 from myriad.agents.replay import Experience, ReplayRing
@@ -116,11 +118,32 @@ def test_gradient_steps_are_those_of_optax_on_the_sampled_batches(options):
     )
 
 
+def expected_return(window, *, stops_before):
+    """Return the reward, the discount, the observation after these steps, and how they end."""
+    reward, discount, next_obs = 0.0, 1.0, None
+    for obs, _, transition in window:
+        if stops_before and transition.truncated:
+            return reward, discount, obs, "truncated"
+        reward += discount * float(transition.reward)
+        discount *= 0.995
+        next_obs = transition.final_obs
+        if transition.terminated:
+            return reward, 0.0, next_obs, "terminated"
+        if transition.truncated:
+            return reward, discount, next_obs, "truncated"
+    return reward, discount, next_obs, "running"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("steps", "bootstrap_truncated"), [(3, True), (1, False)])
-def test_the_buffer_holds_the_n_step_experience_that_was_lived(steps, bootstrap_truncated):
+@pytest.mark.parametrize(("steps", "bootstrap_truncated"), [(3, True), (1, False), (3, False)])
+@pytest.mark.parametrize("is_kept_once", [False, True])
+def test_the_buffer_holds_the_n_step_experience_that_was_lived(
+    steps, bootstrap_truncated, is_kept_once, monkeypatch
+):
+    if is_kept_once:
+        monkeypatch.setattr(replay, "_KEPT_ONCE", 0)
     learner = DQN.create(
-        make_env("cartpole-control", max_steps=12),  # some fall before, and some don't
+        make_env("cartpole-control", max_steps=13),  # some fall before, and some don't
         **{**SMALL, "n_step": steps, "learning_starts": 1000},
         bootstrap_truncated=bootstrap_truncated,
     )
@@ -149,30 +172,30 @@ def test_the_buffer_holds_the_n_step_experience_that_was_lived(steps, bootstrap_
         agent, batch_state, _ = update(key, agent, batch_state)
     jax.effects_barrier()
     assert len(lived) == 30
-    columns, rows = agent.replay.columns, 31 - steps
+    rows = 31 - steps
     assert int(agent.replay.num_writes) == rows
-    ends, cuts = 0, 0
+    rows -= steps * is_kept_once
+    columns = learner._ring(3).at(agent.replay, jnp.arange(3 * rows))
+    seen = set()
     for row in range(rows):
         for env_index in range(3):
-            reward, discount = 0.0, 1.0
-            for _, _, transition in lived[row : row + steps]:
-                reward += discount * float(transition.reward[env_index])
-                discount *= 0.995
-                next_obs = transition.final_obs[env_index]
-                if transition.terminated[env_index]:
-                    discount, ends = 0.0, ends + 1
-                    break
-                if transition.truncated[env_index]:
-                    discount, cuts = discount * bootstrap_truncated, cuts + 1
-                    break
+            window = [
+                jax.tree.map(lambda leaf, i=env_index: leaf[i], each)
+                for each in lived[row : row + steps]
+            ]
+            stops_before = is_kept_once and bootstrap_truncated
+            reward, discount, next_obs, end = expected_return(window, stops_before=stops_before)
+            if end == "truncated" and not bootstrap_truncated:
+                discount = 0.0
+            seen.add(end)
             slot = row * 3 + env_index
             np.testing.assert_array_equal(columns.obs[slot], lived[row][0][env_index])
             np.testing.assert_array_equal(columns.action[slot], lived[row][1][env_index])
             np.testing.assert_allclose(columns.reward[slot], reward, rtol=1e-6)
             np.testing.assert_allclose(columns.discount[slot], discount, rtol=1e-6)
-            np.testing.assert_array_equal(columns.next_obs[slot], next_obs)
-    assert ends > 0
-    assert cuts > 0
+            if discount or not is_kept_once:
+                np.testing.assert_array_equal(columns.next_obs[slot], next_obs)
+    assert seen == {"terminated", "truncated", "running"}
 
 
 @pytest.mark.slow

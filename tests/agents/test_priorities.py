@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myriad import make_env
-from myriad.agents import make_learner
+from myriad.agents import make_learner, replay
 from myriad.agents.priorities import Priorities, importance_weights
 from tests.learners import SMALL, trained
 
@@ -77,6 +77,19 @@ def test_new_transitions_begin_with_the_largest_priority(num_envs, num_updates, 
     leaves, _ = leaves_after(num_envs, num_updates)  # none of them learns
     np.testing.assert_array_equal(leaves[:written], 1)
     assert not leaves[written:].any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_updates", [6, 9, 40])  # 96 slots are 12 rows of 8 environments
+def test_a_transition_has_a_priority_once_its_next_observation_is_there(num_updates, monkeypatch):
+    monkeypatch.setattr(replay, "_KEPT_ONCE", 0)
+    leaves, _ = leaves_after(8, num_updates)
+    num_writes = num_updates - 2  # the first has three steps, as each of the rows
+    newest = [row % 12 for row in range(num_writes - 3, num_writes)]
+    has_priority = (leaves > 0).reshape(12, 8).all(1)
+    expected = [row not in newest and row < num_writes for row in range(12)]
+    np.testing.assert_array_equal(has_priority, expected)
+    assert (leaves > 0).sum() == 8 * sum(expected)
 
 
 def test_learned_transitions_change_their_priority():

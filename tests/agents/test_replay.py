@@ -1,6 +1,7 @@
 """The replay ring against a plain NumPy ring, in the memory of the device and of the host."""
 
 import dataclasses
+import functools
 import re
 import types
 
@@ -9,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from myriad import make_env
 from myriad.agents import make_learner
-from myriad.agents.replay import MEMORIES, ReplayRing
+from myriad.agents.replay import MEMORIES, Experience, ReplayRing, Step, n_step
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.random import make_key
 from myriad.spaces import Box, Discrete
@@ -139,12 +141,75 @@ class Pictures:
 
 
 @pytest.mark.parametrize("agent", ["dqn", "sac", "td3"])
-def test_a_slot_holds_two_observations_and_keeps_their_bytes(agent):
+@pytest.mark.parametrize(("num_envs", "copies"), [(4, 1), (60, 2)])  # 60 leave too few rows
+def test_a_slot_holds_one_picture_and_keeps_its_bytes(agent, num_envs, copies):
     env = Pictures(Discrete(3) if agent == "dqn" else Box(-1.0, 1.0, (2,)))
-    learner = make_learner(agent, env, 4, network="nature-cnn", buffer_size=100)
-    columns = jax.eval_shape(lambda: learner.init(make_key(0), 4)).replay.columns
-    num_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(columns))
-    assert num_bytes / 100 < 2.01 * 40 * 40 * 3
+
+    def num_bytes(buffer_size):
+        learner = make_learner(agent, env, 4, network="nature-cnn", buffer_size=buffer_size)
+        state = jax.eval_shape(lambda: learner.init(make_key(0), num_envs))
+        sizes = [leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)]
+        return sum(sizes)
+
+    slot = num_bytes(101) - num_bytes(100)
+    assert copies * 40 * 40 * 3 < slot < copies * 40 * 40 * 3 + 30
+
+
+@pytest.mark.parametrize(("capacity", "num_envs", "stride"), [(12, 2, 2), (23, 3, 3), (7, 1, 1)])
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_a_later_row_holds_the_next_observation(capacity, num_envs, stride, memory):
+    ring = ReplayRing(capacity, num_envs, memory, stride)
+    ended = jnp.zeros((stride, num_envs), bool)
+    write, drawn = jax.jit(ring.write), jax.jit(ring.draw, static_argnums=2)
+    at, state, rows = jax.jit(ring.at), None, []
+    for i in range(3 * (capacity // num_envs) + 1):
+        obs = (i * num_envs + jnp.arange(num_envs, dtype=jnp.float32))[:, None]
+        steps = Step(
+            *(jnp.broadcast_to(obs, (stride, num_envs, 1)), ended, ended, ended), ended, None
+        )
+        row = n_step(steps, 0.9)
+        state = write(ring.init(row) if state is None else state, row)
+        rows = [*rows, *range(i * num_envs, (i + 1) * num_envs)][-ring.num_slots :]
+        complete = rows[: max(len(rows) - stride * num_envs, 0)]
+        assert int(ring.size(state)) == len(complete)
+        if complete:
+            sample = at(state, drawn(jax.random.key(i), state, 512))
+            assert set(sample.obs[:, 0].tolist()) == set(complete)
+            np.testing.assert_array_equal(sample.next_obs, sample.obs + stride * num_envs)
+
+
+def test_the_sum_stops_before_a_truncated_step_where_a_later_row_is_next():
+    # An environment in each column: none ends, and steps 0, 1 and 2 truncate, or 1 and 2 terminate.
+    truncated = np.array([[0, 1, 0, 0, 0, 0], [0, 0, 1, 0, 1, 0], [0, 0, 0, 1, 0, 0]], bool)
+    terminated = np.array([[0, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 0], [0, 0, 0, 1, 0, 1]], bool)
+    zeros, reward = jnp.zeros((3, 6)), jnp.float32([1, 10, 100])[:, None] + jnp.zeros(6)
+    row = n_step(Step(zeros, zeros, reward, terminated, truncated, None), 0.5)
+    np.testing.assert_array_equal(row.num_ahead, [3, 0, 1, 2, 1, 3])
+    np.testing.assert_allclose(row.reward, [31, 0, 1, 6, 1, 31])
+    np.testing.assert_allclose(row.discount, [0.125, 1, 0.5, 0.25, 0.5, 0])
+
+
+@pytest.mark.parametrize("agent", ["dqn", "sac", "td3"])
+def test_nothing_is_learned_from_a_transition_without_a_next_observation(agent):
+    env = make_env("cartpole" if agent == "dqn" else "pendulum")
+    learner = make_learner(agent, env, 4, hidden_sizes=(8,))
+    state = learner.init(make_key(0), 4)
+    obs = jax.random.normal(make_key(1), (2, *env.observation_space(env.default_params).shape))
+
+    def gradient(reward):
+        action = jnp.zeros(2, jnp.int32) if agent == "dqn" else jnp.zeros((2, 1))
+        batch = Experience(obs, action, reward, jnp.full(2, 0.9), obs, jnp.int32([1, 0]))
+        if agent == "dqn":
+            return jax.grad(learner.loss)(state.params, batch, reward)
+        if agent == "td3":
+            loss = functools.partial(learner.critic_loss, state)
+            return jax.grad(loss)(state.critics.params, batch, jnp.zeros((2, 1)))
+        loss = functools.partial(learner.loss, state)
+        return jax.grad(loss, has_aux=True)(state.params, (batch, jnp.zeros((2, 2, 1))))[0]
+
+    first, second = gradient(jnp.float32([1, 2])), gradient(jnp.float32([1, 9]))
+    np.testing.assert_array_equal(first, second)
+    assert (first != gradient(jnp.float32([3, 2]))).any()
 
 
 def test_a_memory_that_there_is_not_is_refused(monkeypatch):

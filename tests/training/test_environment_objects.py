@@ -15,6 +15,8 @@ from myriad import (
     resume,
     train_and_evaluate,
 )
+from myriad.agents import make_learner
+from myriad.agents.controller import trained
 from myriad.autotune import autotune
 from myriad.autotune.cache import ProfileCache
 from myriad.cli import main
@@ -128,3 +130,10 @@ def test_the_autotuner_times_an_object(tmp_path):
     )
     assert (first.from_cache, again.from_cache) == (False, True)
     assert first.scan_chunk_size == again.scan_chunk_size
+
+
+def test_a_trained_agent_refuses_a_dict_as_an_observation():
+    learner = make_learner("ppo", make_env("cartpole"), 4, hidden_sizes=(8,))
+    agent = trained(learner, learner.init(jax.random.key(0), 4))
+    with pytest.raises(InvalidArgumentError, match=r"^obs must be an array, .* but got a dict\."):
+        agent.act(jax.random.key(0), {"position": jnp.zeros(4)})
