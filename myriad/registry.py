@@ -52,7 +52,8 @@ class Registry:
             return name
         name = self._aliases.get(name, name)
         if name not in self._targets:
-            raise UnknownNameError(self.kind, name, self._targets, self._aliases)
+            known = [*self._targets, "your_module:YourClass"]
+            raise UnknownNameError(self.kind, name, known, self._aliases)
         return name
 
     def name_of(self, target: type) -> str | None:
@@ -116,8 +117,12 @@ class Registry:
         try:
             return getattr(importlib.import_module(module), attribute)
         except (ImportError, AttributeError, ValueError, TypeError) as error:
+            # The console script, unlike `python -m myriad`, doesn't look into the current folder.
+            absent = isinstance(error, ModuleNotFoundError) and error.name == module.split(".")[0]
+            hint = "; if its file is in this folder, set PYTHONPATH=." if absent else ""
             raise InvalidArgumentError(
-                f"{self.kind} {shown(name)} can't be imported: {type(error).__name__}: {error}"
+                f"{self.kind} {shown(name)} can't be imported: "
+                f"{type(error).__name__}: {error}{hint}"
             ) from error
 
 

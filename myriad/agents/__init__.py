@@ -95,7 +95,9 @@ def options_of(kind: Any) -> list[dataclasses.Field[Any]]:
 
 @checked
 def register_agent(name: str) -> Callable[[Kind], Kind]:
-    """Register the decorated agent class as `name`, for `create_config` and every command.
+    """Register the decorated agent class as `name` in this process.
+
+    A command line imports no file of yours, so it takes `package.module:Name` instead.
 
     Raises:
         InvalidArgumentError: one of Myriad's own agents has this name, or it has a colon.

@@ -144,7 +144,9 @@ def _values(thing: Any) -> dict[str, Any]:
 
 @checked
 def register_env(name: str) -> Callable[[Kind], Kind]:
-    """Register the decorated environment class as `name`, for `make_env` and every command.
+    """Register the decorated environment class as `name` in this process.
+
+    A command line imports no file of yours, so it takes `package.module:Name` instead.
 
     Raises:
         InvalidArgumentError: one of Myriad's own environments has this name, or it has a colon.

@@ -6,7 +6,7 @@ import pytest
 from myriad import create_config, make_env
 from myriad.agents import AGENTS, make_learner
 from myriad.errors import InvalidArgumentError
-from myriad.spaces import Box
+from myriad.spaces import Box, MultiDiscrete
 from tests.agents.plain_networks import Unplayed
 from tests.learners import SMALL, env_of
 
@@ -71,9 +71,13 @@ def test_a_network_that_does_not_fit_is_refused(env, agent, options, says):
 
 # tests/training/test_trainer.py has every agent in every environment.
 @pytest.mark.parametrize(
-    ("agent", "actions"),
-    [("ppo", "a space of another kind"), ("sac", Box(-1.0, np.inf, (2,)))],
+    ("agent", "actions", "says"),
+    [
+        ("ppo", "a space of another kind", "must be Discrete"),
+        ("sac", Box(-1.0, np.inf, (2,)), "a Box with bounds, but .* Give them bounds"),
+        ("sac", MultiDiscrete((2, 3)), r"a Box with .*\)\. Take ppo, pqn or dqn, which"),
+    ],
 )
-def test_actions_that_no_environment_of_ours_has_are_refused(agent, actions):
-    with pytest.raises(InvalidArgumentError, match=r"must be Discrete|a Box with bounds, but"):
+def test_actions_that_no_environment_of_ours_has_are_refused(agent, actions, says):
+    with pytest.raises(InvalidArgumentError, match=says):
         AGENTS.load(agent).create(Unplayed(Box(0.0, 1.0, (2,)), actions))

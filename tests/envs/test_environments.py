@@ -80,8 +80,10 @@ def test_the_documented_environment_is_made_from_its_module_and_has_no_fault(mon
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("no_such_module:Thing", "No module named 'no_such_module'"),
-        ("math:Thing", "AttributeError: module 'math' has no attribute 'Thing'"),
+        ("no_such_module:Thing", "No module named 'no_such_module'; .* set PYTHONPATH=."),
+        ("math:Thing", "AttributeError: module 'math' has no attribute 'Thing'$"),
+        ("json.absent:Thing", "No module named 'json.absent'$"),
+        ("two-tanks", "Known: .*, your_module:YourClass"),
         ("math:pi", "must be a dataclass with default_params"),
         (":", "can't be imported"),
     ],
