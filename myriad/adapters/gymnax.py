@@ -50,7 +50,9 @@ class FromGymnax:
         obs, state, reward, terminated, info = self.env.step_env(
             key, state, self._choice(action), params
         )
-        truncated = self.env.is_truncated(state, params)
+        # In gymnax 0.0.x a time limit is a termination like any other.
+        is_truncated = getattr(self.env, "is_truncated", None)
+        truncated = is_truncated(state, params) if is_truncated else jnp.bool_(False)  # noqa: FBT003
         if self.out_of_line:
             # A sort is the cheapest operation that does so, and sorting equal numbers changes
             # nothing.

@@ -376,6 +376,16 @@ def test_the_time_limit_of_a_gymnax_environment_truncates():
     assert not trajectory.terminated.any()
 
 
+def test_gymnax_0_0_x_has_terminations_only(monkeypatch):
+    env = from_gymnax("MountainCar-v0")
+    # What the older class lacks. A real 0.0.9 conflicts with the version that is installed here.
+    monkeypatch.setattr(env.env, "is_truncated", None, raising=False)
+    key, params = make_key(0), env.default_params
+    state = env.reset(key, params)[1]
+    _, _, _, terminated, truncated, _ = env.step(key, state, jnp.int32(0), params)
+    assert (terminated, truncated) == (False, False)
+
+
 def test_a_gymnax_environment_takes_parameters_and_arguments_and_refuses_other_names():
     env = from_gymnax("Catch-bsuite", rows=7, max_steps_in_episode=9)
     assert env.observation_space(env.default_params).shape == (7, 5)
