@@ -4,6 +4,7 @@ The ratios of a run are one table: the other libraries are rows, and sizes are c
 `ci.site.pages` shows the table with the most libraries first, and the sentence above it.
 """
 
+import itertools
 import math
 import statistics
 from collections.abc import Iterator, Sequence
@@ -168,6 +169,13 @@ class RatioTable:
         by_size = zip(*(row.cells for row in self.rivals), strict=True)
         found = [[cell for cell in cells if cell] for cells in by_size]
         return [min(cells, key=lambda cell: cell.middle) for cells in found if cells]
+
+    @property
+    def fastest_others(self) -> list[tuple[str, int, int]]:
+        """The other libraries that are fastest, each with its first size and its last in a row."""
+        groups = itertools.groupby(self.strongest, key=lambda line: line.peer.library)
+        sizes = [(name, [line.ours.num_envs for line in lines]) for name, lines in groups]
+        return [(name, each[0], each[-1]) for name, each in sizes]
 
 
 def ratio_tables(runs: Sequence[SuiteRun], project: Project) -> list[RatioTable]:

@@ -82,6 +82,7 @@ def test_the_first_page_answers_before_its_graph_and_its_table(site):
     order = [
         "<h1>Myriad is 28 to 83 times as fast as the fastest of 4 other libraries: cartpole",
         "outputs not kept, compiling not counted. The strongest rival is",
+        " and gymnasium-vector from ",
         "Where it loses:",
         "slower on main than before.",
         'id="graph"',
@@ -262,10 +263,40 @@ def test_documentation_that_was_built_is_published_with_the_site(tmp_path):
     assert (site / "docs" / "guide" / "first.html").read_text() == "<p>First steps</p>"
     link = '<a href="docs/index.html">Documentation</a>'
     assert link in read(site, "index.html")
+    assert "Use your own environment" not in read(site, "index.html")  # this one has no such page
     # Without documentation there is nothing to lead to.
     publish(tmp_path / "results", site, BUILT, repository=tmp_path, docs=tmp_path / "none")
     assert link not in read(site, "index.html")
     assert not (site / "docs").exists()
+
+
+@pytest.mark.parametrize(
+    ("repo", "said"),
+    [
+        (".", "Documentation: <code>docs/index.md</code>"),
+        (
+            "https://example.org/a/b.git",
+            '<a href="https://example.org/a/b/blob/HEAD/docs/index.md">Documentation</a>',
+        ),
+    ],
+)
+def test_without_built_documentation_the_site_names_its_source(tmp_path, repo, said):
+    copy_published(tmp_path / "results" / "published")
+    (tmp_path / "asv.conf.json").write_text(
+        f'{{"version": 1, "project": "myriad", "repo": "{repo}"}}'
+    )
+    (tmp_path / "docs").mkdir()
+    for name in ("index", "environments", "gpu"):
+        (tmp_path / "docs" / f"{name}.md").touch()
+    publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
+    text = read(tmp_path / "site", "index.html")
+    assert said in text
+    for name, words in (
+        ("environments", "Use your own environment"),
+        ("gpu", "GPU: not measured for this site"),
+    ):
+        assert words in text
+        assert f"docs/{name}.md" in text
 
 
 def test_noise_tables_and_the_pages_of_asv_are_shown_where_they_exist(tmp_path):
