@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ci.site.formatting import counted, kind_of_rate, slug, times
+from ci.site.formatting import counted, is_noisy, kind_of_rate, slug, times
 from ci.site.measurements import LibrarySamples, SuiteRun, measured_at
 from ci.site.project import Library, Project
 
@@ -161,6 +161,17 @@ class RatioTable:
             if sizes != {line.ours.num_envs for line in lines}:
                 each = " and ".join(counted(size, "environment") for size in sorted(sizes))
                 notes.append(f"{row.peer.label} always steps {each}: it is not faster with more.")
+        return notes
+
+    @property
+    def words(self) -> list[str]:
+        """Say what the words in the cells mean."""
+        notes = []
+        if any(is_noisy(line.middle, line.low, line.high) for line in self.lines):
+            notes.append("Noisy: the interval is wider than a third of the value.")
+        statuses = {*self.absent.values(), *(each for row in self.rows for each in row.statuses)}
+        if "refused" in statuses:
+            notes.append("Refused: the library can't do this, and the page Comparison says why.")
         return notes
 
     @property

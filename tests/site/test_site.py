@@ -12,7 +12,8 @@ import pytest
 from published_results import BUILT, ROOT, copy_published, read
 
 from ci.site.build import main, publish
-from ci.site.formatting import counted, percent, quantity, slugs, times
+from ci.site.formatting import counted, pattern, percent, quantity, slugs, times
+from ci.site.measurements import SuiteRun
 from ci.site.pages import PAGES
 from ci.site.ratios import median_interval
 from made_up_results import commit_hash
@@ -112,7 +113,7 @@ def test_a_ratio_leads_to_its_command_rounds_hardware_and_versions(site):
     for anchor in anchors:
         row = rf'<tr class="evidence" id="{anchor}">(.+?)</tr>'
         (behind,) = re.findall(row, comparison, re.DOTALL)
-        for words in ("python benchmarks/comparison.py --full", "AMD EPYC", "jax 0.10.2"):
+        for words in ("python benchmarks/comparison.py --num-envs", "AMD EPYC", "jax 0.10.2"):
             assert words in behind
         assert 'href="data/raw/comparison_cpu_samples.json"' in behind
 
@@ -120,12 +121,37 @@ def test_a_ratio_leads_to_its_command_rounds_hardware_and_versions(site):
 def test_changes_come_newest_first_and_each_opens_to_its_command_and_versions(site):
     text = read(site, "changes.html")
     table = text[text.index('<table id="changes"') :].partition("</table>")[0]
-    dates = re.findall(r"<td>(\d{4}-\d\d-\d\d)</td>", table)
+    dates = re.findall(r'<td class="since" data-sort="(\d{4}-\d\d-\d\d)">', table)
     assert len(dates) > 5
     assert dates == sorted(dates, reverse=True)
     behind = re.findall(r'<tr class="evidence" id="[^"]+">(.+?)</tr>', table, re.DOTALL)
     assert len(behind) == len(dates)
     assert all("asv run --bench" in each and "jax" in each for each in behind)
+    assert len(re.findall("<small>between <code", table)) == len(dates)
+
+
+def test_a_command_measures_its_point_alone_where_the_suite_can():
+    def again(command: str, commit: str = "0123456789") -> str:
+        run = SuiteRun("", command, commit, None, "", ())
+        return run.again(100, "gymnasium-vector")
+
+    python = "git checkout 01234567 && python benchmarks/"
+    alone = "--num-envs 100 --library gymnasium-vector"
+    assert again("python benchmarks/comparison.py --full") == f"{python}comparison.py {alone}"
+    given = "comparison.py --policy 64-64"
+    assert again(f"python benchmarks/{given} --num-envs 9") == f"{python}{given} {alone}"
+    assert again("python benchmarks/throughput.py") == f"{python}throughput.py --num-envs 100"
+    for other in ("comparison.py --training", "mine.py --full"):
+        assert again(f"python benchmarks/{other}") == f"{python}{other}"
+    assert again("mine", "0123456789-dirty") == "mine"
+
+
+def test_the_pattern_of_a_benchmark_finds_it_alone():
+    written = pattern("sort.time_sort", ("list-10k", "(a'b)"))
+    assert written == r"'sort.time_sort\(.?list-10k.?, .?.a.b..?\)'"
+    assert re.search(written[1:-1], """sort.time_sort('list-10k', "(a'b)")""")
+    assert not re.search(written[1:-1], "sort.time_sort('list-100k', 'a')")
+    assert pattern("sort.time_sort", ()) == "'sort.time_sort$'"
 
 
 def test_a_number_of_thirty_days_ago_is_fresh_and_one_older_is_old(tmp_path):

@@ -111,6 +111,7 @@ def _environment(site: Site) -> jinja2.Environment:
         ),
         "breakable": formatting.breakable,
         "kind": formatting.kind_of_rate,
+        "pattern": lambda each: formatting.pattern(each.function, each.parameters),
         "when": when,
         "hardware": formatting.hardware,
         "seconds": lambda value: "" if value is None else f"{value:.2f}",
