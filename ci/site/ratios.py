@@ -171,7 +171,7 @@ class RatioTable:
             notes.append("Noisy: the interval is wider than a third of the value.")
         statuses = {*self.absent.values(), *(each for row in self.rows for each in row.statuses)}
         if "refused" in statuses:
-            notes.append("Refused: the library can't do this, and the page Comparison says why.")
+            notes.append("Refused: the library can't do this.")
         return notes
 
     @property

@@ -279,20 +279,23 @@ def test_numbers_are_written_for_people():
 
 
 def test_documentation_that_was_built_is_published_with_the_site(tmp_path):
-    (tmp_path / "results").mkdir()
     docs = tmp_path / "built"
     (docs / "guide").mkdir(parents=True)
     (docs / "index.html").write_text("<p>All pages</p>")
     (docs / "guide" / "first.html").write_text("<p>First steps</p>")
+    (docs / "environments.html").touch()
+    copy_published(tmp_path / "results" / "published")
     site = tmp_path / "site"
     publish(tmp_path / "results", site, BUILT, repository=tmp_path, docs=docs)
     assert (site / "docs" / "guide" / "first.html").read_text() == "<p>First steps</p>"
     link = '<a href="docs/index.html">Documentation</a>'
     assert link in read(site, "index.html")
-    assert "Use your own environment" not in read(site, "index.html")  # this one has no such page
+    own = '<a href="docs/environments.html">Use your own environment</a>'
+    assert own in read(site, "index.html")
     # Without documentation there is nothing to lead to.
     publish(tmp_path / "results", site, BUILT, repository=tmp_path, docs=tmp_path / "none")
     assert link not in read(site, "index.html")
+    assert own not in read(site, "index.html")
     assert not (site / "docs").exists()
 
 
