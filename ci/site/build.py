@@ -168,8 +168,9 @@ def _build(site: Site, results: Path, folder: Path, docs: Path | None) -> int:
     has_asv_pages = (results / "html" / "index.html").is_file()
     if has_asv_pages:
         shutil.copytree(results / "html", folder / "history")
-    has_docs = docs is not None and (docs / "index.html").is_file()
-    if docs and has_docs:
+    guides = {}
+    if docs and (docs / "index.html").is_file():
+        guides = {page.stem: f"docs/{page.name}" for page in docs.glob("*.html")}
         # Sphinx's record of its build is only for its next run.
         shutil.copytree(docs, folder / "docs", ignore=shutil.ignore_patterns(".buildinfo"))
     (folder / "assets").mkdir()
@@ -181,7 +182,7 @@ def _build(site: Site, results: Path, folder: Path, docs: Path | None) -> int:
             sizes={path.name: path.stat().st_size for path in raw.iterdir()},
             plots=[f"plots/{name}" for name in plots],
             has_asv_pages=has_asv_pages,
-            has_docs=has_docs,
+            guides=guides,
         )
     )
     mark = {"built_by": "ci.site.build", "built": site.built.isoformat()}

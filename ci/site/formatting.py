@@ -123,6 +123,13 @@ def breakable(name: str) -> Markup:
     return Markup(re.sub(r"(?<=[._/,:-])(?=\w)|(?=\()", "<wbr>", str(escape(name))))  # noqa: S704
 
 
+def pattern(function: str, parameters: Sequence[str]) -> str:
+    """Write the pattern by which `asv run --bench` finds a benchmark, quoted for a shell."""
+    # asv writes a string in quotes. Of what has a meaning in a pattern, any character will do.
+    given = ", ".join(".?" + re.sub(r"[^\w :/-]", ".", each) + ".?" for each in parameters)
+    return f"'{function}" + (rf"\({given}\)'" if given else "$'")
+
+
 def short_commit(commit: str) -> str:
     """Write a commit as git does, and say if the files differed from it."""
     if not commit:
@@ -136,7 +143,9 @@ def is_number(text: str) -> bool:
 
 
 def cell(text: str) -> str:
-    """Write a cell: a number to five digits, text as it is."""
+    """Write a cell: a number to five digits, a commit to eight, other text as it is."""
+    if re.fullmatch("[0-9a-f]{12,64}", text) and not is_number(text):
+        return text[:8]
     is_long = len(text) > 6 and "." in text and not text.endswith("%")
     return f"{float(text):.5g}" if is_long and is_number(text) else text
 

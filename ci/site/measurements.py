@@ -6,6 +6,7 @@
 import csv
 import io
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -93,6 +94,23 @@ class SuiteRun:
     def name(self) -> str:
         """The name of its file without what all files of samples end in."""
         return self.file.partition(".")[0].removesuffix("_samples")
+
+    def again(self, num_envs: int, library: str = "") -> str:
+        """Return the commands that measure a size again, beside one library if it is given.
+
+        They measure the whole run again if its suite can't choose a size.
+        """
+        is_known = self.commit and not self.commit.endswith("-dirty")
+        checkout = f"git checkout {self.commit[:8]} && " if is_known else ""
+        suite = re.search(r"\b(throughput|comparison)\.py\b", self.command)
+        if not suite or re.search("--(training|seeds|targets|bars)", self.command):
+            return checkout + self.command
+        replaced = "full|num-envs|library" if library else "full|num-envs"
+        kept = re.sub(rf" --({replaced})([ =][^-\s]\S*)?", "", self.command)
+        beside = (
+            f" --library {shlex.quote(library)}" if library and suite[1] == "comparison" else ""
+        )
+        return f"{checkout}{kept} --num-envs {num_envs}{beside}"
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ class Project:
         suite: the folder of benchmarks.
         commit_url: the address to which a commit is added, "" where the configuration has none.
         code: the folder of the code that is measured.
+        guides: where each page of the documentation's source is: its address, or its path.
     """
 
     title: str
@@ -58,6 +59,7 @@ class Project:
     suite: str = "benchmarks"
     commit_url: str = ""
     code: str = "."
+    guides: Mapping[str, str] = field(default_factory=dict)
 
     def variants_of(self, name: str) -> list[str]:
         """Return the libraries that are `name` under other options."""
@@ -93,14 +95,23 @@ def read_project(root: Path, measured: Iterable[str]) -> Project:
     address = _commit_url(asv.settings) if asv else ""
     package = ours.replace("-", "_")
     code = package if package and (root / package).is_dir() else "."
-    return Project(title, ours, libraries, suite.as_posix(), address, code)
+    repo = _repo_url(asv.settings) if asv else ""
+    folder = f"{repo}/blob/HEAD/" if repo else ""
+    pages = (root / "docs").glob("*.md")
+    guides = {page.stem: f"{folder}docs/{page.name}" for page in pages}
+    return Project(title, ours, libraries, suite.as_posix(), address, code, guides)
+
+
+def _repo_url(settings: Mapping[str, Any]) -> str:
+    """Return the web address of the repository that asv.conf.json names, "" if it has none."""
+    repo = str(settings.get("repo") or "").rstrip("/").removesuffix(".git")
+    return repo if re.match("https?://", repo) else ""
 
 
 def _commit_url(settings: Mapping[str, Any]) -> str:
     """Return the address of commits, which asv.conf.json names itself or by its repository."""
     address = str(settings.get("show_commit_url") or "")
-    repo = str(settings.get("repo") or "").rstrip("/").removesuffix(".git")
-    if not address and re.match("https?://", repo):
+    if not address and (repo := _repo_url(settings)):
         address = f"{repo}/commit/"
     return address if re.match("https?://", address) else ""
 

@@ -4,13 +4,14 @@ The ratios of a run are one table: the other libraries are rows, and sizes are c
 `ci.site.pages` shows the table with the most libraries first, and the sentence above it.
 """
 
+import itertools
 import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ci.site.formatting import counted, kind_of_rate, slug, times
+from ci.site.formatting import counted, is_noisy, kind_of_rate, slug, times
 from ci.site.measurements import LibrarySamples, SuiteRun, measured_at
 from ci.site.project import Library, Project
 
@@ -163,11 +164,29 @@ class RatioTable:
         return notes
 
     @property
+    def words(self) -> list[str]:
+        """Say what the words in the cells mean."""
+        notes = []
+        if any(is_noisy(line.middle, line.low, line.high) for line in self.lines):
+            notes.append("Noisy: the interval is wider than a third of the value.")
+        statuses = {*self.absent.values(), *(each for row in self.rows for each in row.statuses)}
+        if "refused" in statuses:
+            notes.append("Refused: the library can't do this.")
+        return notes
+
+    @property
     def strongest(self) -> list[Speedup]:
         """Our speedup over the fastest other library at each size."""
         by_size = zip(*(row.cells for row in self.rivals), strict=True)
         found = [[cell for cell in cells if cell] for cells in by_size]
         return [min(cells, key=lambda cell: cell.middle) for cells in found if cells]
+
+    @property
+    def fastest_others(self) -> list[tuple[str, int, int]]:
+        """The other libraries that are fastest, each with its first size and its last in a row."""
+        groups = itertools.groupby(self.strongest, key=lambda line: line.peer.library)
+        sizes = [(name, [line.ours.num_envs for line in lines]) for name, lines in groups]
+        return [(name, each[0], each[-1]) for name, each in sizes]
 
 
 def ratio_tables(runs: Sequence[SuiteRun], project: Project) -> list[RatioTable]:

@@ -12,7 +12,8 @@ import pytest
 from published_results import BUILT, ROOT, copy_published, read
 
 from ci.site.build import main, publish
-from ci.site.formatting import counted, percent, quantity, slugs, times
+from ci.site.formatting import counted, pattern, percent, quantity, slugs, times
+from ci.site.measurements import SuiteRun
 from ci.site.pages import PAGES
 from ci.site.ratios import median_interval
 from made_up_results import commit_hash
@@ -82,6 +83,7 @@ def test_the_first_page_answers_before_its_graph_and_its_table(site):
     order = [
         "<h1>Myriad is 28 to 83 times as fast as the fastest of 4 other libraries: cartpole",
         "outputs not kept, compiling not counted. The strongest rival is",
+        " and gymnasium-vector from ",
         "Where it loses:",
         "slower on main than before.",
         'id="graph"',
@@ -111,7 +113,7 @@ def test_a_ratio_leads_to_its_command_rounds_hardware_and_versions(site):
     for anchor in anchors:
         row = rf'<tr class="evidence" id="{anchor}">(.+?)</tr>'
         (behind,) = re.findall(row, comparison, re.DOTALL)
-        for words in ("python benchmarks/comparison.py --full", "AMD EPYC", "jax 0.10.2"):
+        for words in ("python benchmarks/comparison.py --num-envs", "AMD EPYC", "jax 0.10.2"):
             assert words in behind
         assert 'href="data/raw/comparison_cpu_samples.json"' in behind
 
@@ -119,12 +121,37 @@ def test_a_ratio_leads_to_its_command_rounds_hardware_and_versions(site):
 def test_changes_come_newest_first_and_each_opens_to_its_command_and_versions(site):
     text = read(site, "changes.html")
     table = text[text.index('<table id="changes"') :].partition("</table>")[0]
-    dates = re.findall(r"<td>(\d{4}-\d\d-\d\d)</td>", table)
+    dates = re.findall(r'<td class="since" data-sort="(\d{4}-\d\d-\d\d)">', table)
     assert len(dates) > 5
     assert dates == sorted(dates, reverse=True)
     behind = re.findall(r'<tr class="evidence" id="[^"]+">(.+?)</tr>', table, re.DOTALL)
     assert len(behind) == len(dates)
     assert all("asv run --bench" in each and "jax" in each for each in behind)
+    assert len(re.findall("<small>between <code", table)) == len(dates)
+
+
+def test_a_command_measures_its_point_alone_where_the_suite_can():
+    def again(command: str, commit: str = "0123456789") -> str:
+        run = SuiteRun("", command, commit, None, "", ())
+        return run.again(100, "gymnasium-vector")
+
+    python = "git checkout 01234567 && python benchmarks/"
+    alone = "--num-envs 100 --library gymnasium-vector"
+    assert again("python benchmarks/comparison.py --full") == f"{python}comparison.py {alone}"
+    given = "comparison.py --policy 64-64"
+    assert again(f"python benchmarks/{given} --num-envs 9") == f"{python}{given} {alone}"
+    assert again("python benchmarks/throughput.py") == f"{python}throughput.py --num-envs 100"
+    for other in ("comparison.py --training", "mine.py --full"):
+        assert again(f"python benchmarks/{other}") == f"{python}{other}"
+    assert again("mine", "0123456789-dirty") == "mine"
+
+
+def test_the_pattern_of_a_benchmark_finds_it_alone():
+    written = pattern("sort.time_sort", ("list-10k", "(a'b)"))
+    assert written == r"'sort.time_sort\(.?list-10k.?, .?.a.b..?\)'"
+    assert re.search(written[1:-1], """sort.time_sort('list-10k', "(a'b)")""")
+    assert not re.search(written[1:-1], "sort.time_sort('list-100k', 'a')")
+    assert pattern("sort.time_sort", ()) == "'sort.time_sort$'"
 
 
 def test_a_number_of_thirty_days_ago_is_fresh_and_one_older_is_old(tmp_path):
@@ -252,20 +279,53 @@ def test_numbers_are_written_for_people():
 
 
 def test_documentation_that_was_built_is_published_with_the_site(tmp_path):
-    (tmp_path / "results").mkdir()
     docs = tmp_path / "built"
     (docs / "guide").mkdir(parents=True)
     (docs / "index.html").write_text("<p>All pages</p>")
     (docs / "guide" / "first.html").write_text("<p>First steps</p>")
+    (docs / "environments.html").touch()
+    copy_published(tmp_path / "results" / "published")
     site = tmp_path / "site"
     publish(tmp_path / "results", site, BUILT, repository=tmp_path, docs=docs)
     assert (site / "docs" / "guide" / "first.html").read_text() == "<p>First steps</p>"
     link = '<a href="docs/index.html">Documentation</a>'
     assert link in read(site, "index.html")
+    own = '<a href="docs/environments.html">Use your own environment</a>'
+    assert own in read(site, "index.html")
     # Without documentation there is nothing to lead to.
     publish(tmp_path / "results", site, BUILT, repository=tmp_path, docs=tmp_path / "none")
     assert link not in read(site, "index.html")
+    assert own not in read(site, "index.html")
     assert not (site / "docs").exists()
+
+
+@pytest.mark.parametrize(
+    ("repo", "said"),
+    [
+        (".", "Documentation: <code>docs/index.md</code>"),
+        (
+            "https://example.org/a/b.git",
+            '<a href="https://example.org/a/b/blob/HEAD/docs/index.md">Documentation</a>',
+        ),
+    ],
+)
+def test_without_built_documentation_the_site_names_its_source(tmp_path, repo, said):
+    copy_published(tmp_path / "results" / "published")
+    (tmp_path / "asv.conf.json").write_text(
+        f'{{"version": 1, "project": "myriad", "repo": "{repo}"}}'
+    )
+    (tmp_path / "docs").mkdir()
+    for name in ("index", "environments", "gpu"):
+        (tmp_path / "docs" / f"{name}.md").touch()
+    publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
+    text = read(tmp_path / "site", "index.html")
+    assert said in text
+    for name, words in (
+        ("environments", "Use your own environment"),
+        ("gpu", "GPU: not measured for this site"),
+    ):
+        assert words in text
+        assert f"docs/{name}.md" in text
 
 
 def test_noise_tables_and_the_pages_of_asv_are_shown_where_they_exist(tmp_path):

@@ -15,7 +15,7 @@ from ci.site.model import Site
 from ci.site.pages.benchmark import benchmark_page, listed
 from ci.site.pages.changes import answer, changes_page
 from ci.site.pages.gains import device_tables, settings_tables
-from ci.site.pages.scaling import row_id, scaling_charts, scaling_page
+from ci.site.pages.scaling import has_gpu, row_id, scaling_charts, scaling_page
 from ci.site.ratios import headline, not_ahead
 
 TEMPLATES = Path(__file__).parents[1] / "template"
@@ -41,7 +41,7 @@ def render_pages(
     sizes: Mapping[str, int],
     plots: Sequence[str],
     has_asv_pages: bool,
-    has_docs: bool,
+    guides: Mapping[str, str],
 ) -> Iterator[tuple[str, str]]:
     """Yield the path and the text of every page.
 
@@ -50,10 +50,10 @@ def render_pages(
         sizes: the bytes of each raw file under `data/raw/`, by its name.
         plots: the paths of the plots.
         has_asv_pages: whether asv's own pages are under `history/`.
-        has_docs: whether the documentation is under `docs/`.
+        guides: the paths of the built documentation's pages, by their names.
     """
     environment = _environment(site)
-    environment.globals |= {"asv_pages": has_asv_pages, "has_docs": has_docs}
+    environment.globals |= {"asv_pages": has_asv_pages, "guides": guides}
     own = site.of_own_runs
     contexts = {
         "index.html": _first(site),
@@ -111,6 +111,7 @@ def _environment(site: Site) -> jinja2.Environment:
         ),
         "breakable": formatting.breakable,
         "kind": formatting.kind_of_rate,
+        "pattern": lambda each: formatting.pattern(each.function, each.parameters),
         "when": when,
         "hardware": formatting.hardware,
         "seconds": lambda value: "" if value is None else f"{value:.2f}",
@@ -148,6 +149,7 @@ def _first(site: Site) -> dict[str, Any]:
         "answer": answer(site),
         "behind": not_ahead(site.ratio_tables),
         "charts": charts,
+        "has_gpu": has_gpu(charts),
     }
 
 

@@ -66,6 +66,7 @@ def changes_page(site: Site) -> dict[str, Any]:
         for each in newest_first
     ]
     ids = formatting.slugs(names)
+    places = {commit: place for place, commit in enumerate(site.archive.main)}
     return {
         "answer": answer(site),
         "cut_off": site.cut_off,
@@ -73,6 +74,11 @@ def changes_page(site: Site) -> dict[str, Any]:
         "causes": site.causes,
         "misplaced": site.misplaced,
         "changes": [(ids[name], change) for name, change in zip(names, newest_first, strict=True)],
+        # the commits in which the change can be, 0 where no repository tells
+        "spans": {
+            ids[name]: places.get(each.point.commit, 0) - places.get(each.previous.commit, 0)
+            for name, each in zip(names, newest_first, strict=True)
+        },
         "subjects": {commit.hash: commit.subject for commit in site.archive.commits},
         "min_segment": MIN_SEGMENT,
         "min_percent": f"{(MIN_EFFECT - 1) * 100:.0f}",

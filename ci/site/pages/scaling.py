@@ -113,14 +113,19 @@ def row_id(row: MeasuredRow) -> str:
     return formatting.slug("row-" + "-".join(names))
 
 
+def has_gpu(charts: Sequence[ScalingChart]) -> bool:
+    """Tell whether one of the charts has rows of a GPU."""
+    devices = {row.get("device") for chart in charts for row in chart.rows}
+    return not devices.isdisjoint({"gpu", "cuda", "rocm"})
+
+
 def scaling_page(site: Site, plots: Sequence[str]) -> dict[str, Any]:
     """Return the context of the page Scaling; `plots` are the paths of the drawn plots."""
     charts = scaling_charts(site)
-    machines = {row.get("device") for chart in charts for row in chart.rows}
     return {
         "charts": charts,
         "devices": device_tables(site.measurements.runs),
         "runs": {run.measured: run for run in site.measurements.runs},
-        "has_gpu": not machines.isdisjoint({"gpu", "cuda", "rocm"}),
+        "has_gpu": has_gpu(charts),
         "plots": plots,
     }

@@ -13,7 +13,7 @@ const Charts = {
         width,
         height: Math.round(Math.min(Math.max(width * 0.42, 236), 400)),
         legend: { show: false },
-        padding: [12, 14, 0, 0],
+        padding: [12, options.figure.clientWidth < 600 ? 14 : 32, 0, 0],
         cursor: { points: { size: 9 }, drag: { x: options.zoom ?? false, y: false }, y: false },
         scales: { x: Charts.xScale(options), y: Charts.yScale(options, visible) },
         axes: Charts.axes(options),

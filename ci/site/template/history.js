@@ -75,8 +75,9 @@
       ctx.lineWidth = 1.5 * devicePixelRatio;
       ctx.setLineDash(dash.map((length) => length * devicePixelRatio));
       ctx.beginPath();
-      ctx.moveTo(x, top);
-      ctx.lineTo(x, top + height);
+      const middle = Math.floor(x) + 0.5; // of a pixel, so that the rule is sharp
+      ctx.moveTo(middle, top);
+      ctx.lineTo(middle, top + height);
       ctx.stroke();
     };
     starts.slice(1).forEach((start) => rule(at(start), Site.colour("quiet"), [4, 4]));
