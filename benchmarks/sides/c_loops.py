@@ -8,6 +8,7 @@ runs on, and a compiler that is updated counts at once.
 import ctypes
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -109,17 +110,19 @@ class CStepper(Stepper):
         return Totals(int(self._blocks["num_episodes"].sum(dtype=np.int64)), return_sum)
 
 
-def _compiler() -> str:
+def _compiler() -> list[str]:
+    """Return the compiler, with the options that CC may name behind it."""
     named = os.environ.get("CC", "cc")
-    if found := shutil.which(named):
-        return found
+    command = shlex.split(named)
+    if command and shutil.which(command[0]):
+        return command
     raise ImportError(f"there is no C compiler {named!r}: install one, or name yours in CC")
 
 
 def _compiled() -> ctypes.CDLL:
     with tempfile.TemporaryDirectory() as folder:
         code = Path(folder) / "c_loops.so"
-        command = [_compiler(), *_FLAGS, str(_SOURCE), "-o", str(code)]
+        command = [*_compiler(), *_FLAGS, str(_SOURCE), "-o", str(code)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise ImportError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
@@ -128,7 +131,7 @@ def _compiled() -> ctypes.CDLL:
 
 def hello() -> Reply:
     """Describe the compiler. The parent adds the machine, whose processor it uses."""
-    asked = [_compiler(), "--version"]
+    asked = [*_compiler(), "--version"]
     said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
     return {
         "hardware": {"device_kind": "cpu"},

@@ -296,8 +296,8 @@ class DQN(GradientLearner[DQNState]):
         # buffer in each step, which ran at 0.07 of the speed.
         num_envs = state.running_return.shape[0]
         ring = self._ring(num_envs)
-        slots, weights = self._drawn(jax.random.fold_in(key, _SAMPLE), state, ring)
-        batch = self._normalized(state, ring.at(state.replay, slots))
+        slots, batch, weights = self._drawn(jax.random.fold_in(key, _SAMPLE), state, ring)
+        batch = self._normalized(state, batch)
         # The target network doesn't change within an update, so one product gives all values.
         target_values = self._network.values(state.target_params, batch.next_obs)
         batches = jax.tree.map(
@@ -435,14 +435,17 @@ class DQN(GradientLearner[DQNState]):
 
     def _drawn(
         self, key: jax.Array, state: DQNState, ring: ReplayRing
-    ) -> tuple[jax.Array, jax.Array | None]:
-        """Draw the slots of all gradient steps, int32, and with priorities their weights."""
+    ) -> tuple[jax.Array, Experience, jax.Array | None]:
+        """Draw the slots and transitions of all gradient steps, and with priorities the weights."""
         if state.priorities is None:
-            return ring.draw(key, state.replay, self.gradient_steps * self.batch_size), None
+            slots = ring.draw(key, state.replay, self.gradient_steps * self.batch_size)
+            return slots, ring.at(state.replay, slots), None
         slots, probability = state.priorities.sample(key, self.gradient_steps, self.batch_size)
+        batch = ring.at(state.replay, slots.ravel())
         beta = 1 - annealed(1 - self.priority_beta, state.num_updates, self.anneal_updates)
-        weights = importance_weights(probability, ring.size(state.replay), beta)
-        return slots.ravel(), weights.ravel()
+        counts = batch.counted(jnp.ones(slots.size)).reshape(slots.shape) > 0
+        weights = importance_weights(probability, ring.size(state.replay), beta, counts)
+        return slots.ravel(), batch, weights.ravel()
 
     def _errors(self, params: jax.Array, rows: Any) -> jax.Array:
         """Return the errors of a batch, `[B]`, computed in the same parts as its gradient."""

@@ -95,7 +95,10 @@ class Priorities:
 
 
 def importance_weights(
-    probability: jax.Array, size: jax.Array, beta: float | jax.Array
+    probability: jax.Array,
+    size: jax.Array,
+    beta: float | jax.Array,
+    counts: jax.Array | bool = True,  # noqa: FBT001, FBT002
 ) -> jax.Array:
     """Return the weights that correct for sampling by priority, `[G, B]`, at most 1 in a batch.
 
@@ -103,9 +106,12 @@ def importance_weights(
         probability: the probability of each sampled transition, `[G, B]`.
         size: how many transitions there are to sample from, int32 scalar.
         beta: 1 corrects fully, 0 not at all.
+        counts: which transitions are learned from, boolean `[G, B]`. The others are seldom sampled,
+            so their weight would be the largest.
     """
-    weight = (jnp.maximum(size, 1) * probability) ** -beta
-    return weight / jnp.max(weight, axis=-1, keepdims=True)
+    weight = jnp.where(counts, (jnp.maximum(size, 1) * probability) ** -beta, 0)
+    largest = jnp.max(weight, axis=-1, keepdims=True)
+    return weight / jnp.maximum(largest, jnp.finfo(jnp.float32).tiny)
 
 
 def _with_leaves(sums: jax.Array, slots: jax.Array, values: jax.Array) -> jax.Array:

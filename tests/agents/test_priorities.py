@@ -71,6 +71,14 @@ def test_weights_correct_for_the_probability():
     np.testing.assert_allclose(importance_weights(jnp.array([0.5, 0.1]), jnp.int32(4), 0.0), 1)
 
 
+def test_what_is_not_learned_from_gives_no_batch_its_largest_weight():
+    counts = jnp.array([[True, True, False], [False] * 3])
+    weights = importance_weights(
+        jnp.array([[0.5, 0.25, 1e-6], [0.5] * 3]), jnp.int32(4), 1.0, counts
+    )
+    np.testing.assert_allclose(weights, [[0.5, 1.0, 0.0], [0.0] * 3])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("num_envs", "num_updates", "written"), [(4, 5, 12), (200, 2, 96)])
 def test_new_transitions_begin_with_the_largest_priority(num_envs, num_updates, written):

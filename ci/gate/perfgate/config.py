@@ -169,8 +169,8 @@ class MetricRule:
             processes. By default only the values of `track_` benchmarks are.
         stands_for: the cost that it stands for: `time`, or another metric. If that cost is known
             and has not grown, a rise of this metric is no regression.
-        sure_ratio: the ratio from which it is a regression even if the time that it stands for
-            stays undecided.
+        sure_ratio: the ratio of the larger value to the smaller from which it is a regression even
+            if the time that it stands for stays undecided.
         unit: the unit that the report writes after its values.
         cause: what a report says if it got worse.
     """
@@ -182,7 +182,7 @@ class MetricRule:
     at_least: Amount = 0.0
     clock: StrictBool | None = None
     stands_for: str = ""
-    sure_ratio: Number = math.inf
+    sure_ratio: Annotated[Number, Field(gt=1)] = math.inf
     unit: str = ""
     cause: str = ""
 

@@ -60,6 +60,11 @@ class Change:
             return self.head / self.base
         return math.inf if self.head else 1.0
 
+    @property
+    def factor(self) -> float:
+        """The larger value over the smaller."""
+        return max(self.ratio, 1 / self.ratio if self.ratio else math.inf)
+
 
 @dataclass(frozen=True)
 class Benchmark:

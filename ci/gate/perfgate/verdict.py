@@ -134,7 +134,7 @@ def _judge_changes(row: Row, opinion: Judged, rules: Rules) -> Judged:
         each
         for each in grown_counts(row, rules)
         if opinion.verdict == "undecided"
-        and each.ratio < rules.rule_of(each.metric, row.name).sure_ratio
+        and each.factor < rules.rule_of(each.metric, row.name).sure_ratio
     ]
     worse = [
         each

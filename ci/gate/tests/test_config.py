@@ -81,6 +81,10 @@ METRIC = "[[metric]]\nname = 'x'\nworse = 'more'\n"
         ("[verdict]\nfail_ratio = true", "valid number, but got True."),
         ("[verdict]\nlooks = [6, 4]", "must be a rising list"),
         ("[timing]\nbudget_s = -1", "budget_s: Input should be greater than or equal to 0, but"),
+        (
+            '[[metric]]\nname = "fusions"\nworse = "more"\nsure_ratio = 0.5',
+            "sure_ratio: Input should be greater than 1, but",
+        ),
         ("[[metric]]\nname = 'x'", "metric.0.worse: Field required"),
         ("[[metric]]\nname = 'time'\nworse = 'more'", "use [[slowdown]] instead of [[metric]]"),
         (f"{METRIC}benchmark = '('", "is not a valid regular expression"),
