@@ -28,8 +28,8 @@ from benchmarks.plots.style import (
 
 def library_comparison(rows: Sequence[TextRow]) -> Any:
     """Return a figure of every library's steps/s, a panel per size, the fastest on top."""
-    panels = {key: own for key, own in by_key(rows, "num_envs", "agent").items() if measured(own)}
-    panels = dict(sorted(panels.items(), key=lambda panel: (float(panel[0][0]), panel[0][1])))
+    panels = {size: own for (size,), own in by_key(rows, "num_envs").items() if measured(own)}
+    panels = dict(sorted(panels.items(), key=lambda panel: float(panel[0])))
     lines = [len(own) for own in panels.values()]
     figure, axes = page(
         comparison_finding(rows),
@@ -41,9 +41,10 @@ def library_comparison(rows: Sequence[TextRow]) -> Any:
         height_ratios=lines,
     )
     ends = [end for row in measured(rows) for end in interval(row)]
-    for panel, ((num_envs, agent), own) in zip(axes[:, 0], panels.items(), strict=True):
+    for panel, (num_envs, own) in zip(axes[:, 0], panels.items(), strict=True):
         _standings(panel, own)
-        panel.set_title(f"{environments(num_envs)}, {agent} actions", fontsize=10, loc="left")
+        actions = f"{environments(num_envs)}, {own[0]['agent']} actions"
+        panel.set_title(actions, fontsize=10, loc="left")
         decade_axis(panel, ends, along="x")
     low, high = axes[0, 0].get_xlim()
     axes[0, 0].set_xlim(

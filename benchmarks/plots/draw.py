@@ -1,8 +1,8 @@
 """Select the rows of each plot, and write the plot as PNG and as SVG.
 
 A plot shows one machine, that of the newest row. If a size was measured more than once, the newest
-row counts. Each environment has its own plot. CartPole's plot, or else the newest environment's,
-has the plain name.
+row counts. Each environment has its own plot, and each agent with which libraries are compared. The
+plain name is that of CartPole, or else of the newest environment, with random actions.
 """
 
 import re
@@ -28,7 +28,7 @@ from benchmarks.plots.scaling import (
     scan_chunk_sensitivity,
     throughput_scaling,
 )
-from benchmarks.plots.style import measured
+from benchmarks.plots.style import by_key, measured
 
 FORMATS = ("png", "svg")
 _FIRST_ENV = "cartpole-control"  # the environment whose plots have the names in the documentation
@@ -50,11 +50,15 @@ class Selection:
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot: the name of its files, the suites of its rows, and the function that draws it."""
+    """A plot: the name of its files, the suites of its rows, and the function that draws it.
+
+    Each combination of the columns `apart` has a picture of its own.
+    """
 
     file: str
     suites: dict[str, Selection] = field(repr=False)
     figure: Callable[[Sequence[TextRow]], Any]
+    apart: tuple[str, ...] = ("env",)
 
 
 PLOTS = {
@@ -75,8 +79,9 @@ PLOTS = {
     ),
     "comparison": Plot(
         "library_comparison",
-        {"comparison": Selection(("env",), ("library", "num_envs", "agent"))},
+        {"comparison": Selection()},
         library_comparison,
+        apart=("env", "agent"),
     ),
 }
 
@@ -114,8 +119,8 @@ def draw(
     ]
     paths = []
     for plot in (PLOTS[name] for name in plot_types):
-        for name, of_env in _by_env(rows, plot, env):
-            if shown := select(of_env, plot):
+        for name, apart in _apart(rows, plot, env):
+            if shown := select(apart, plot):
                 make_folder(folder)
                 paths += _save(plot.figure(shown), folder / name)
     if not paths:
@@ -143,23 +148,23 @@ def draw_run(source: Path, env: str) -> None:
         print(f"no plot: {error}", file=sys.stderr)
 
 
-def _by_env(
+def _apart(
     rows: Sequence[TextRow], plot: Plot, wanted: str | None
 ) -> list[tuple[str, list[TextRow]]]:
-    """Return the name of a plot's file and its rows, for each environment."""
+    """Return the name of the files and the rows of each picture of a plot."""
     rows = [row for row in rows if row["suite"] in plot.suites]
     done = sorted(measured(rows), key=lambda row: row["timestamp"])
-    envs = sorted({row["env"] for row in done})
-    plain = _FIRST_ENV if _FIRST_ENV in envs or not done else done[-1]["env"]
-    names = {
-        env: plot.file if env == plain else f"{plot.file}_{re.sub(r'[^0-9A-Za-z]+', '_', env)}"
-        for env in envs
-    }
-    return [
-        (names[env], [row for row in rows if row["env"] == env])
-        for env in envs
-        if wanted in (None, env)
-    ]
+    envs = {row["env"] for row in done}
+    newest = done[-1]["env"] if done else ""
+    plain = {"env": _FIRST_ENV if _FIRST_ENV in envs else newest, "agent": "random"}
+    pictures = []
+    for values, shown in sorted(by_key(rows, *plot.apart).items()):
+        own = dict(zip(plot.apart, values, strict=True))
+        if own["env"] in envs and wanted in (None, own["env"]):
+            others = [each for column, each in own.items() if each != plain[column]]
+            name = "_".join([plot.file, *(re.sub(r"[^0-9A-Za-z]+", "_", each) for each in others)])
+            pictures.append((name, shown))
+    return pictures
 
 
 def select(rows: Sequence[TextRow], plot: Plot) -> list[TextRow]:

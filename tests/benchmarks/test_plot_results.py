@@ -197,11 +197,10 @@ def test_the_title_compares_with_no_limit():
     assert title_of(figure_of("comparison", [*comparison_rows(), limit])) == title
 
 
-def test_a_library_is_compared_with_the_same_agent_and_run_only():
-    rows = [*comparison_rows(), row("comparison", agent="policy-64-64", num_envs=1, **rate(1e3))]
+def test_a_library_is_compared_with_the_newest_run():
     later = row("comparison", day=3, library="gymnax", num_envs=1, **rate(1e9), **ratio(300))
-    figure = figure_of("comparison", [*rows, later])
-    assert len(figure.axes) == 3
+    figure = figure_of("comparison", [*comparison_rows(), later])
+    assert len(figure.axes) == 2
     said = "Myriad steps snake 100 to 300 times as fast as gymnax"
     assert title_of(figure) == said
 
@@ -279,6 +278,13 @@ def test_each_environment_has_its_plot_and_cartpole_the_plain_name(tmp_path, mon
     ]
     (only,) = draw(source, tmp_path, ["throughput"], "snake")
     assert only.name == "throughput_scaling_snake"
+
+
+def test_libraries_are_compared_apart_for_each_agent(tmp_path, monkeypatch):
+    monkeypatch.setattr(drawing, "_save", lambda figure, stem: [stem])
+    rows = [*comparison_rows(), row("comparison", agent="mlp-64-64", num_envs=1, **rate(1e3))]
+    paths = draw(write(tmp_path / "rows.csv", rows), tmp_path, ["comparison"])
+    assert [path.name for path in paths] == ["library_comparison_mlp_64_64", "library_comparison"]
 
 
 @pytest.mark.parametrize(
