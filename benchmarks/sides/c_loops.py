@@ -131,11 +131,11 @@ def _compiled() -> ctypes.CDLL:
 
 def hello() -> Reply:
     """Describe the compiler. The parent adds the machine, whose processor it uses."""
-    asked = [*_compiler(), "--version"]
+    asked = [*_compiler(), "-dumpversion"]
     said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
     return {
         "hardware": {"device_kind": "cpu"},
         "versions": {"numpy": version("numpy")},
         "library": "c",
-        "library_version": said.partition("\n")[0],
+        "library_version": said.strip(),
     }
