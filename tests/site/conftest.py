@@ -44,6 +44,9 @@ package = "gymnasium"
 [gymnax-configured]
 label = "gymnax with our XLA options"
 runs = "gymnax"
+
+[c]
+limit = true
 """
 
 

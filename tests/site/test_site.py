@@ -81,7 +81,7 @@ def test_without_a_history_the_ratios_stand_all_the_same(tmp_path):
 def test_the_first_page_answers_before_its_graph_and_its_table(site):
     text = read(site, "index.html")
     order = [
-        "<h1>Myriad is 28 to 83 times as fast as the fastest of 4 other libraries: cartpole",
+        " times as fast as the fastest of 4 other libraries: cartpole-control, random actions",
         "outputs not kept, compiling not counted. The strongest rival is",
         " and gymnasium-vector from ",
         "Where it loses:",
@@ -92,16 +92,17 @@ def test_the_first_page_answers_before_its_graph_and_its_table(site):
     ]
     places = [text.index(words) for words in order]
     assert places == sorted(places)
+    assert re.search(r"<h1>Myriad is \d+ to \d+ times as fast", text)
     assert re.search(r"\d+ benchmarks? (is|are) slower on main than before", text)
 
 
 def test_the_table_lists_the_strongest_rival_first_and_says_why_a_cell_is_empty(site):
     text = read(site, "index.html")
     table = text[text.index('class="numbers ratios"') :].partition("</table>")[0]
-    heads = re.findall(r'<th scope="row">([^<]+)', table)
+    heads = re.findall(r'<th scope="row"[^>]*>([^<]+)', table)
     assert heads[:2] == ["gymnasium-vector 1.3.0", "myriad-jax 0.2.0"]
     assert heads[-1] == "Myriad, steps/s"
-    assert ">37\N{MULTIPLICATION SIGN}</a> <small>29 to 39</small>" in table
+    assert re.search(r">\d+\N{MULTIPLICATION SIGN}</a> <small>\d+ to \d+</small>", table)
     assert '<a class="quiet" href="comparison.html#absent">refused</a>' in table
 
 
@@ -113,9 +114,9 @@ def test_a_ratio_leads_to_its_command_rounds_hardware_and_versions(site):
     for anchor in anchors:
         row = rf'<tr class="evidence" id="{anchor}">(.+?)</tr>'
         (behind,) = re.findall(row, comparison, re.DOTALL)
-        for words in ("python benchmarks/comparison.py --num-envs", "AMD EPYC", "jax 0.10.2"):
+        for words in ("benchmarks/comparison.py", " --num-envs ", "AMD EPYC", "jax 0.10.2"):
             assert words in behind
-        assert 'href="data/raw/comparison_cpu_samples.json"' in behind
+        assert 'href="data/raw/comparison_' in behind
 
 
 def test_changes_come_newest_first_and_each_opens_to_its_command_and_versions(site):
