@@ -7,11 +7,20 @@ process that forks must not have started JAX.
 
 import importlib
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import Any
 
 from benchmarks.harness.worker import seconds_of
 from benchmarks.harness.workload import Case, Workload
-from benchmarks.sides.server import BURN_IN_STEPS, SEED, Reply, Stepper, Totals, require_env_id
+from benchmarks.sides.server import (
+    BURN_IN_STEPS,
+    SEED,
+    Reply,
+    Stepper,
+    Totals,
+    on_processor,
+    require_env_id,
+)
 
 MAX_PROCESSES = 16
 # A side whose first steps would take longer is refused, because it would hold up all other sides.
@@ -193,19 +202,13 @@ ENVS: dict[str, Callable[[str, int], ArrayEnvs]] = {
 
 
 def hello(library: str) -> Reply:
-    """Import the library and describe it. The parent adds the machine, whose processor it uses."""
+    """Import the library and describe it."""
     package = library.partition("-")[0]
     try:
         importlib.import_module(package)
     except ImportError as missing:
         raise ImportError(f"install it with `pip install {package}`: {missing}") from missing
-    version_of = importlib.import_module("importlib.metadata").version
-    return {
-        "hardware": {"device_kind": "cpu"},
-        "versions": {"numpy": version_of("numpy")},
-        "library": library,
-        "library_version": version_of(package),
-    }
+    return on_processor(library, version(package))
 
 
 def make_stepper(case: Case) -> VectorStepper:

@@ -12,13 +12,12 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.harness.workload import Case
-from benchmarks.sides.server import SEED, Reply, Stepper, Totals, require_env_id
+from benchmarks.sides.server import SEED, Reply, Stepper, Totals, on_processor, require_env_id
 from myriad.host import usable_cores
 
 _SOURCE = Path(__file__).with_suffix(".c")
@@ -130,12 +129,7 @@ def _compiled() -> ctypes.CDLL:
 
 
 def hello() -> Reply:
-    """Describe the compiler. The parent adds the machine, whose processor it uses."""
+    """Describe the compiler."""
     asked = [*_compiler(), "-dumpversion"]
     said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
-    return {
-        "hardware": {"device_kind": "cpu"},
-        "versions": {"numpy": version("numpy")},
-        "library": "c",
-        "library_version": said.strip(),
-    }
+    return on_processor("c", said.strip())

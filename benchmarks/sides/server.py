@@ -9,6 +9,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from benchmarks.harness.worker import peak_bytes, seconds_of
@@ -21,6 +22,16 @@ BURN_IN_STEPS = 100
 SEED = 0  # of the environments and the policy of every side
 
 Reply = dict[str, Any]
+
+
+def on_processor(library: str, library_version: str) -> Reply:
+    """Describe a library over NumPy's arrays. The parent adds the machine, whose CPU it uses."""
+    return {
+        "hardware": {"device_kind": "cpu"},
+        "versions": {"numpy": version("numpy")},
+        "library": library,
+        "library_version": library_version,
+    }
 
 
 class Totals(NamedTuple):

@@ -144,7 +144,8 @@ class ReplayActorCritic(GradientLearner[State]):
         return share_replay(self, num_devices, "learning_starts")
 
     def first_learning_update(self, num_envs: int) -> int:
-        return max(math.ceil(self.learning_starts / num_envs), 1 + self._ring(num_envs).stride)
+        complete = 1 + ReplayRing.of(self, num_envs).stride
+        return max(math.ceil(self.learning_starts / num_envs), complete)
 
     def learns(self, state: Any, num_envs: int) -> jax.Array:
         """Return whether this update learns, a boolean scalar."""
@@ -159,7 +160,7 @@ class ReplayActorCritic(GradientLearner[State]):
         """Return the first `num_updates`, `replay` and `obs_stats` of the state."""
         obs, _ = jax.eval_shape(self.env.reset, make_key(0), self.env.default_params)
         obs_size, choice_shape = self.actor.obs_size, (self.policy.num_choices,)
-        ring = self._ring(num_envs)
+        ring = ReplayRing.of(self, num_envs)
         step = Step.zeros((1, num_envs), obs_size, obs.dtype, choice_shape, jnp.float32)
         moments = RunningMoments.create((obs_size,))
         return {
@@ -180,7 +181,7 @@ class ReplayActorCritic(GradientLearner[State]):
         obs: Any = flatten(batch_state.obs)
         key, first = jax.random.fold_in(key, _COLLECT), jnp.uint32(0)
         batch_state, choice, result = act_and_step(key, first, batch_state, choose, envs)
-        final_obs, ring = flatten(result.final_obs), self._ring(obs.shape[0])
+        final_obs, ring = flatten(result.final_obs), ReplayRing.of(self, obs.shape[0])
         ended = (result.terminated, result.truncated)
         step = Step(obs, choice, result.reward, *ended, final_obs).held_by(ring)
         row = n_step(jax.tree.map(lambda leaf: leaf[None], step), self.gamma)
@@ -207,7 +208,7 @@ class ReplayActorCritic(GradientLearner[State]):
                 metrics. Rows are a batch, leaves `[B, ...]`, and its noise, `[B, *noise_shape]`.
         """
         # One gather and one draw for all steps of the update.
-        ring, shape = self._ring(num_envs), (self.gradient_steps, self.batch_size)
+        ring, shape = ReplayRing.of(self, num_envs), (self.gradient_steps, self.batch_size)
         slots = ring.draw(jax.random.fold_in(key, _SAMPLE), state.replay, math.prod(shape))
         batch = ring.at(state.replay, slots)
         batch = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), batch)
@@ -226,9 +227,6 @@ class ReplayActorCritic(GradientLearner[State]):
         after, totals = repeat_or_skip(learns, self.gradient_steps, step, carry)
         after = dataclasses.replace(after, replay=state.replay, num_updates=state.num_updates + 1)
         return after, {name: total / self.gradient_steps for name, total in totals.items()}
-
-    def _ring(self, num_envs: int) -> ReplayRing:
-        return ReplayRing.of(self, num_envs)
 
     def followed(self, target: jax.Array, params: jax.Array) -> jax.Array:
         """Return target parameters a step nearer to the learned ones, float32."""

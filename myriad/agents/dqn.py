@@ -443,7 +443,7 @@ class DQN(GradientLearner[DQNState]):
         slots, probability = state.priorities.sample(key, self.gradient_steps, self.batch_size)
         batch = ring.at(state.replay, slots.ravel())
         beta = 1 - annealed(1 - self.priority_beta, state.num_updates, self.anneal_updates)
-        counts = batch.counted(jnp.ones(slots.size)).reshape(slots.shape) > 0
+        counts = jnp.broadcast_to(batch.counts, slots.size).reshape(slots.shape)
         weights = importance_weights(probability, ring.size(state.replay), beta, counts)
         return slots.ravel(), batch, weights.ravel()
 

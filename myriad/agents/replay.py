@@ -329,9 +329,14 @@ class Experience:
     next_obs: Any
     num_ahead: jax.Array | None = None
 
+    @property
+    def counts(self) -> jax.Array | bool:
+        """Which transitions can be learned from, boolean `[..., B]`, or True for all."""
+        return True if self.num_ahead is None else self.num_ahead > 0
+
     def counted(self, errors: jax.Array) -> jax.Array:
         """Return errors, `[..., B]`, of which those that nothing can be learned from are 0."""
-        return errors if self.num_ahead is None else jnp.where(self.num_ahead > 0, errors, 0)
+        return errors if self.num_ahead is None else jnp.where(self.counts, errors, 0)
 
 
 def n_step(steps: Step, gamma: float) -> Experience:
