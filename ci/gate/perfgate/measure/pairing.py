@@ -36,7 +36,7 @@ from perfgate.process import protocol
 from perfgate.process.protocol import Calibration
 from perfgate.rows import SIDES, Benchmark, Row
 from perfgate.source.sides import Side
-from perfgate.stats.evidence import Evidence, Plan
+from perfgate.stats.evidence import Evidence, Plan, usual_pairs
 
 R = TypeVar("R")
 _FIRST_CALLS_SD = 0.1  # about how much the log ratio of first calls scatters
@@ -126,15 +126,17 @@ class Open:
         return dataclasses.replace(self.row, evidence=self.evidence, timed_s=timed_s)
 
 
-def affordable(rows: Iterable[Open], left_s: float) -> list[Open]:
+def affordable(rows: Iterable[Open], left_s: float, usual: float) -> list[Open]:
     """Return the rows that can be decided in `left_s`, the most suspicious first.
+
+    A row without pairs is taken to need `usual` pairs.
 
     Rows that have to be cleared come before all others. A few pairs for each row would decide none
     of them. At least one row is returned. The fewer rows share a launch, the more pairs they get.
     """
     chosen: list[Open] = []
     for each in sorted(rows, key=lambda each: (not each.has_to_be_cleared, -each.suspicion)):
-        left_s -= each.pair_s * each.evidence.pairs_left()
+        left_s -= each.pair_s * each.evidence.pairs_left(usual)
         if chosen and left_s < 0:
             break
         chosen.append(each)
@@ -167,7 +169,7 @@ class Session:
             self.launched += 1
             say(f"pair {self.launched}: {len(left)} of {len(rows)} benchmarks undecided")
             left_s = self.run.progress.deadline - time.monotonic()
-            chosen = affordable(left, left_s)
+            chosen = affordable(left, left_s, usual_pairs(row.evidence for row in timed))
             with contextlib.suppress(TimeSpentError):
                 self._run_pair(chosen)
             self.run.progress.keep([row.so_far() for row in chosen])

@@ -26,6 +26,7 @@ is left out with the outliers.
 import functools
 import math
 import statistics
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -35,7 +36,7 @@ from numpy.typing import NDArray
 UNDECIDED, NOT_SLOWER, SLOWER = 0, 1, 2
 # With a coarse clock, four pairs can agree to the last digit, which is no evidence.
 _LEAST_SD = 1e-3
-_USUAL_PAIRS = 10  # enough to decide a row that did not get slower
+_USUAL_PAIRS = 10  # as long as no row has shown how many it needs
 
 
 @dataclass(frozen=True)
@@ -222,12 +223,17 @@ class Evidence:
         mean, error = trimmed_mean(pairs)
         return float(mean / error)
 
-    def pairs_left(self) -> int:
-        """Estimate how many more pairs decide the row if they scatter as those so far."""
+    def pairs_left(self, usual: float = _USUAL_PAIRS) -> float:
+        """Estimate how many more pairs decide the row if they scatter as those so far.
+
+        Before its third pair, the row is taken to need `usual` pairs in all.
+        """
         test, pairs = self._stage
         every = np.asarray([*self.first, *self.fresh])
+        if self.done:
+            return 0
         if len(every) < 3:
-            return _USUAL_PAIRS
+            return max(1, usual - len(every))
         mean = float(trimmed_mean(every)[0])
         sd = max(noise(every), _LEAST_SD)
         confirming = 0 if self.suspected else self.plan.confirm.looks[1]
@@ -270,6 +276,12 @@ class Evidence:
     def _fewest_below(self) -> int:
         test = self.plan.suspect
         return _fewest_alike(len(self.first), test.alpha, test.looks[-1])
+
+
+def usual_pairs(rows: Iterable[Evidence]) -> float:
+    """Estimate how many pairs a row needs, from those of the same run that have three or more."""
+    needed = [row.num_pairs + row.pairs_left() for row in rows if row.num_pairs >= 3]
+    return statistics.median(needed) if needed else _USUAL_PAIRS
 
 
 def trimmed_mean(log_ratios: NDArray[np.float64]) -> tuple[NDArray, NDArray]:

@@ -11,11 +11,11 @@ from perfgate.config import Verdicts
 from perfgate.measure.pairing import Open, affordable
 from perfgate.process.protocol import FirstRun
 from perfgate.rows import Benchmark, Row, SideRun
-from perfgate.stats.evidence import NOT_SLOWER, SLOWER, Evidence, Plan
+from perfgate.stats.evidence import NOT_SLOWER, SLOWER, Evidence, Plan, usual_pairs
 
 
 def undecided(name, suspicion, pairs_left, pair_s=1.0, *, has_to_be_cleared=False):
-    evidence = SimpleNamespace(pairs_left=lambda: pairs_left)
+    evidence = SimpleNamespace(pairs_left=lambda usual: pairs_left)
     return SimpleNamespace(
         name=name,
         suspicion=suspicion,
@@ -38,7 +38,7 @@ ROWS = [undecided("calm", -1, 10), undecided("even", 0, 10), undecided("odd", 3,
     ],
 )
 def test_the_most_suspicious_rows_are_timed_first(left_s, names):
-    assert {row.name for row in affordable(ROWS, left_s)} == names
+    assert {row.name for row in affordable(ROWS, left_s, 10)} == names
 
 
 def test_a_row_whose_count_grew_is_urgent_until_its_pairs_clear_it():
@@ -68,18 +68,19 @@ def pairs_of(rows, budget_s, rng, launch_s=4.0, pair_s=2.0, grown=()):
     """Time rows of these log ratios and this scatter within a budget, as a session does."""
     evidence = {name: Evidence(Plan.make(Verdicts(), len(rows))) for name in rows}
     while budget_s > 0 and (left := [name for name in rows if not evidence[name].done]):
+        usual = usual_pairs(evidence.values())
         found = [
             undecided(
                 name,
                 np.nan_to_num(each.suspicion()),
-                each.pairs_left(),
+                each.pairs_left(usual),
                 pair_s,
                 has_to_be_cleared=name in grown and each.ratio()[2] >= 1.03,
             )
             for name, each in evidence.items()
             if name in left
         ]
-        chosen = {row.name for row in affordable(found, budget_s)}
+        chosen = {row.name for row in affordable(found, budget_s, usual)}
         budget_s -= launch_s + pair_s * len(chosen)
         for name in sorted(chosen):
             evidence[name].add(rng.normal(*rows[name]))
@@ -97,6 +98,16 @@ def test_a_slow_row_among_many_is_found_on_a_busy_machine(ratio, scatter):
     found = [pairs_of(rows, 300.0, rng) for _ in range(20)]
     assert sum(each["slow"] == SLOWER for each in found) >= 14
     assert not any(each[name] == SLOWER for each in found for name in rows if name != "slow")
+
+
+def test_what_rows_needed_tells_what_others_will_need():
+    plan = Plan.make(Verdicts(), 4)
+    decided, untimed = Evidence(plan), Evidence(plan)
+    assert untimed.pairs_left(usual_pairs([decided, untimed])) == 10
+    for pair in (0.001, -0.001, 0.0, 0.0):
+        decided.add(pair)
+    assert decided.verdict == NOT_SLOWER
+    assert untimed.pairs_left(usual_pairs([decided, untimed])) == 4
 
 
 def test_rows_whose_counts_grew_are_cleared_before_others_are_timed():
