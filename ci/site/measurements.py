@@ -96,21 +96,17 @@ class SuiteRun:
         return self.file.partition(".")[0].removesuffix("_samples")
 
     def again(self, num_envs: int, library: str = "") -> str:
-        """Return the commands that measure a size again, beside one library if it is given.
+        """Return the commands that measure a run again.
 
-        They measure the whole run again if its suite can't choose a size.
+        Of a comparison at every size, they measure this size alone, beside this library if given.
         """
         is_known = self.commit and not self.commit.endswith("-dirty")
         checkout = f"git checkout {self.commit[:8]} && " if is_known else ""
-        suite = re.search(r"\b(throughput|comparison)\.py\b", self.command)
-        if not suite or re.search("--(training|seeds|targets|bars)", self.command):
-            return checkout + self.command
-        replaced = "full|num-envs|library" if library else "full|num-envs"
-        kept = re.sub(rf" --({replaced})([ =][^-\s]\S*)?", "", self.command)
-        beside = (
-            f" --library {shlex.quote(library)}" if library and suite[1] == "comparison" else ""
-        )
-        return f"{checkout}{kept} --num-envs {num_envs}{beside}"
+        command = self.command
+        if "/comparison.py" in command and " --full" in command:
+            command = command.replace(" --full", f" --num-envs {num_envs}")
+            command += f" --library {shlex.quote(library)}" if library else ""
+        return checkout + command
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ci.site.formatting import counted, is_noisy, kind_of_rate, slug, times
+from ci.site.formatting import counted, kind_of_rate, slug, times
 from ci.site.measurements import LibrarySamples, SuiteRun, measured_at
 from ci.site.project import Library, Project
 
@@ -167,8 +167,6 @@ class RatioTable:
     def words(self) -> list[str]:
         """Say what the words in the cells mean."""
         notes = []
-        if any(is_noisy(line.middle, line.low, line.high) for line in self.lines):
-            notes.append("Noisy: the interval is wider than a third of the value.")
         statuses = {*self.absent.values(), *(each for row in self.rows for each in row.statuses)}
         if "refused" in statuses:
             notes.append("Refused: the library can't do this.")
