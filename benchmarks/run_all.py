@@ -3,7 +3,7 @@
     python benchmarks/run_all.py              the quick tier
     python benchmarks/run_all.py --full       every size, within 40 minutes on 2 cores
     python benchmarks/run_all.py --only memory --only compile
-    python benchmarks/run_all.py --published  the figures of results/published, in hours
+    python benchmarks/run_all.py --published  the figures of results/published, in under an hour
 
 This leaves out the peers' trainings and all but three of the autotuner's configurations.
 comparison.py --training and autotune.py --full measure those. A workload is one command of one
@@ -100,7 +100,9 @@ def published(device: str) -> Iterator[Job]:
         name = env.rpartition(".")[2].partition(":")[0].removesuffix("-control").replace("-", "_")
         yield Job("throughput", f"throughput_{name}_{device}", flags, 3_600.0)
     yield Job("learning", f"learning_{device}", (), 7_200.0)
-    yield Job("presets", f"presets_{device}", ("--full",), 14_400.0)
+    flags = ("--full", "--part", "knobs", "--part", "target")
+    yield Job("presets", f"presets_{device}", flags, 3_600.0)
+    yield Job("presets", f"presets_ladder_{device}", ("--part", "ladder"), 3_600.0)
 
 
 def _run(run: Run) -> bool:

@@ -154,7 +154,7 @@ def _line(row: Row) -> Sequence[str]:
         row["suite"],
         f"{row['library']} {row.get('library_version', '')}".strip(),
         row["env"],
-        row["agent"],
+        f"{row['agent']} {row.get('arm', '')}".strip(),
         *(f"{float(row[name]):,.0f}" if row[name] else "-" for name in _COUNTS),
         rate,
         f"{float(row['run_s']):.3g}" if row.get("run_s") else "-",

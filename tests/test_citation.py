@@ -68,12 +68,13 @@ def test_a_citation_names_machine_versions_commit_date_figures_and_command(tmp_p
     [
         ({"samples": 1}, "| 1,234,568 | 0.25 |"),
         ({"run_s": "", "peak_bytes": ""}, "| - | 0.50 | - |"),
+        ({"arm": "optimized"}, "| random optimized |"),
         (
             {"library": "jumanji", "reason": "it starts elsewhere"},
             "- jumanji, cartpole-control: it",
         ),
     ],
-    ids=["no interval", "does not apply", "a remark"],
+    ids=["no interval", "does not apply", "a configuration", "a remark"],
 )
 def test_a_row_says_what_a_reader_must_know(changed, shown, tmp_path, capsys):
     assert shown in cite(write(tmp_path / "run.csv", MEASURED | changed), capsys)
