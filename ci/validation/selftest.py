@@ -87,7 +87,7 @@ def _parser() -> Parser:
         type=float,
         default=60.0,
         metavar="SECONDS",
-        help="seconds of timing in one such run (default: 60)",
+        help="seconds of timing in one such run, about 15 for each benchmark (default: 60)",
     )
     parser.add_argument(
         "--live", type=count, default=10, help="whole runs for each planted slowdown (default: 10)"
