@@ -59,10 +59,15 @@ def test_a_recorded_rollout_takes_the_same_steps(num_envs):
     recorder = make_rollout(num_envs, 32, num_devices=2)
     state = recorder.init(seed=0)
     episodes = np.zeros(num_envs, np.int32)
+    chunks = []
     for _ in range(NUM_STEPS // 32):
         state, trajectory = recorder.record_chunk(state)
         episodes += np.asarray(trajectory.terminated | trajectory.truncated).sum(axis=0)
-    assert trajectory.obs.shape == (32, num_envs, 4)
+        chunks.append(trajectory)
+    at_once = make_rollout(num_envs, NUM_STEPS, num_devices=1)
+    _, expected = at_once.record_chunk(at_once.init(seed=0))
+    assert expected.obs.shape == (NUM_STEPS, num_envs, 4)
+    assert_same_bits(expected, jax.tree.map(lambda *rows: np.concatenate(rows), *chunks))
     assert_same_bits(plain, recorder.batch_state(state))
     np.testing.assert_array_equal(episodes, plain.num_episodes)
 

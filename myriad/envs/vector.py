@@ -1,5 +1,6 @@
 """Many copies of one environment that step together, each with auto-reset."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,6 +11,9 @@ from myriad.envs.batch import BatchState, Transition, select_reset
 from myriad.envs.environment import Environment, require_32_bits
 from myriad.errors import InvalidArgumentError
 from myriad.vector_math import vectorized_method
+
+# Each column of an observation is a selection of its own. More would take long to compile.
+_MOST_COLUMNS = 32
 
 
 class Parameters:
@@ -99,14 +103,16 @@ class VectorEnv:
         """Advance by one step with auto-reset. `action` is `[N, *A]`, and keys are `[N]`."""
         params = self.params.of(batch_state.own_params)
         in_axes = self.params.in_axes
-        step = jax.vmap(self.env.step, in_axes=(0, 0, 0, in_axes))
+        step = jax.vmap(self.env.step, (0, 0, 0, in_axes), (-1, 0, 0, 0, 0, 0))
         final_obs, env_state, reward, terminated, truncated, _ = step(
             step_keys, batch_state.env_state, action, params
         )
         done = terminated | truncated
         # Reset every environment and select, since a branch under vmap would compute both as well.
-        reset_obs, reset_state = jax.vmap(self.env.reset, in_axes=(0, in_axes))(reset_keys, params)
-        obs = select_reset(done, reset_obs, final_obs)
+        reset = jax.vmap(self.env.reset, (0, in_axes), (-1, 0))
+        reset_obs, reset_state = reset(reset_keys, params)
+        obs = jax.tree.map(partial(_select_obs, done), reset_obs, final_obs)
+        final_obs = jax.tree.map(_envs_first, final_obs)
         episode_return = batch_state.episode_return + reward
         next_state = BatchState(
             env_state=select_reset(done, reset_state, env_state),
@@ -118,6 +124,19 @@ class VectorEnv:
             return_sum=batch_state.return_sum + jnp.where(done, episode_return, 0),
         )
         return next_state, Transition(obs, action, reward, terminated, truncated, final_obs)
+
+
+def _select_obs(done: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
+    """Do as `select_reset` with leaves `[..., N]`, and return `[N, ...]`."""
+    if new.ndim == 2 and 0 < len(new) <= _MOST_COLUMNS:
+        # Columns often share the selections of the state, and then XLA only has to interleave them.
+        # Recorded steps of CartPole got 1.3 times as fast.
+        return jnp.stack([*map(partial(jnp.where, done), new, old)], axis=-1)
+    return select_reset(done, _envs_first(new), _envs_first(old))
+
+
+def _envs_first(leaf: jax.Array) -> jax.Array:
+    return jnp.moveaxis(leaf, -1, 0)
 
 
 def _batch_axis(path: Any, leaf: Any, default: Any, num_envs: int) -> int | None:
