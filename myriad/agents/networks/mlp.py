@@ -132,11 +132,6 @@ def _affine_backward(
     precision: Precision, saved: Any, gradient: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     inputs, kernel = saved
-    transposed = inputs.T
-    if jax.default_backend() == "cpu":
-        # XLA multiplies by a transposed left side in plain loops unless the transpose is made
-        # first. For 128 rows of 4 inputs and 64 outputs that took 21 us instead of 1.3.
-        transposed = jax.lax.optimization_barrier(transposed)
     of_outputs = gradient.astype(precision.compute_dtype)
     if precision.compute_dtype == "float32":
         of_inputs = of_outputs @ kernel.astype(inputs.dtype).T
@@ -145,8 +140,24 @@ def _affine_backward(
         of_inputs = _product(
             of_outputs, kernel.astype(inputs.dtype), precision.compute_dtype, along=(1, 1)
         )
-    of_kernel = _product(transposed, of_outputs, "float32").astype(kernel.dtype)
-    return of_inputs, of_kernel, sum_rows(gradient).astype(kernel.dtype)
+    left, right = inputs, of_outputs
+    # The narrower side is cheaper to transpose: 1,024 rows of 64 inputs and an output took 2 us
+    # instead of 29.
+    swaps = kernel.shape[1] < kernel.shape[0]
+    if swaps:
+        left, right = right, left
+    of_kernel = _product(_as_made(left.T), right, "float32")
+    if swaps:
+        of_kernel = _as_made(of_kernel).T
+    return of_inputs, of_kernel.astype(kernel.dtype), sum_rows(gradient).astype(kernel.dtype)
+
+
+def _as_made(matrix: jax.Array) -> jax.Array:
+    """Keep XLA on a CPU from merging a transpose and a product into plain loops.
+
+    For 128 rows of 4 inputs and 64 outputs they took 21 us instead of 1.3.
+    """
+    return jax.lax.optimization_barrier(matrix) if jax.default_backend() == "cpu" else matrix
 
 
 _affine.defvjp(_affine_forward, _affine_backward)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad.agents.networks.mlp import MLP
+from myriad.agents.networks.mlp import MLP, affine
 from tests.agents.plain_networks import apply
 
 
@@ -30,3 +30,18 @@ def test_the_first_weights_are_orthogonal_with_the_gain_asked_for():
     np.testing.assert_allclose(first @ first.T, 2 * np.eye(5), atol=1e-5)
     np.testing.assert_allclose(last.T @ last, 1e-4 * np.eye(3), atol=1e-8)
     assert not params["Dense_0"]["bias"].any()
+
+
+@pytest.mark.parametrize("shape", [(5, 8), (8, 3), (8, 1)])
+def test_the_gradient_of_a_layer_is_that_of_a_product_and_a_sum(shape):
+    inputs, kernel, weights = (
+        jax.random.normal(jax.random.key(i), size)
+        for i, size in enumerate([(7, shape[0]), shape, (7, shape[1])])
+    )
+
+    def gradients(layer):
+        args = (inputs, kernel, jnp.zeros(shape[1]))
+        return jax.grad(lambda *args: jnp.vdot(layer(*args), weights), (0, 1, 2))(*args)
+
+    for ours, plain in zip(gradients(affine), gradients(lambda x, w, b: x @ w + b), strict=True):
+        np.testing.assert_allclose(ours, plain, rtol=1e-5, atol=1e-5)
