@@ -11,13 +11,15 @@ from benchmarks.harness import process
 
 def test_the_table_has_a_line_for_each_point_and_the_file_a_row(monkeypatch, tmp_path, capsys):
     def run(target, request, **_):
+        assert request["own"]
         shift = 2 * request["seed"] + 100 * target.endswith("theirs")
         points = [[step, 10 + step + shift, 20 + step, 30 + shift] for step in (1_000, 2_000)]
         return {"points": points}
 
     monkeypatch.setattr(process, "run", run)
     path = tmp_path / "curves.csv"
-    assert learning_brax.main(["--seeds", "2", "--num-steps", "2000", "--output", str(path)]) == 0
+    flags = ["--own", "--seeds", "2", "--num-steps", "2000", "--output", str(path)]
+    assert learning_brax.main(flags) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[2:] == [
         "| 1,000 | 31 (30 to 32) | 1011 | 1020 | 131 (130 to 132) | 1111 | 1020 |",
@@ -31,11 +33,12 @@ def test_the_table_has_a_line_for_each_point_and_the_file_a_row(monkeypatch, tmp
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("default")  # brax warns of what JAX will change
+@pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("side", learning_brax.SIDES)
-def test_both_sides_take_the_same_steps_and_are_judged(side):
+def test_both_sides_take_the_same_steps_and_are_judged(side, own):
     pytest.importorskip("brax")
     target = f"benchmarks.learning_brax:{learning_brax.SIDES[side].__name__}"
-    request = {"started": time.time(), "num_steps": 1, "seed": 0}
+    request = {"started": time.time(), "num_steps": 1, "seed": 0, "own": own}
     points = process.run(target, request, timeout_s=1_200)["points"]
     batch = learning_brax.NUM_ENVS * learning_brax.ROLLOUT_STEPS
     assert [steps for steps, *_ in points] == [
