@@ -17,7 +17,8 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 from myriad import settings
-from myriad.jaxpr import count_primitives
+from myriad.hardware import compiles_loops_whole
+from myriad.jaxpr import count_primitives, emits_more_than
 from myriad.random import MIX2X32, SPLIT, draw_word, fold_words, holds_keys
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -141,6 +142,10 @@ for _name, _form in FORMS.items():
     FORMS[_name] = _derived
 
 
+# A step of more operations as one function compiles for a minute. The largest of Myriad's own has
+# 17,000.
+_MOST_EMITTED = 200_000
+
 # Set while a function is traced, so that a part of it is not traced twice.
 _IS_TRACING = contextvars.ContextVar("is tracing", default=False)
 
@@ -161,10 +166,31 @@ def vectorized(function: Function) -> Function:
             traced, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
         finally:
             _IS_TRACING.reset(token)
-        results = _arrays(_evaluate(traced, *jax.tree.leaves(args)))
+
+        def in_forms(*leaves: Any) -> list[Any]:
+            return _arrays(_evaluate(traced, *leaves))
+
+        leaves = jax.tree.leaves(args)
+        results = in_forms(*leaves)
+        if _is_too_long(traced) and _is_too_long(jax.make_jaxpr(in_forms)(*leaves)):
+            results = _out_of_line(results)
         return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
     return run  # pyright: ignore[reportReturnType]
+
+
+def _is_too_long(program: ClosedJaxpr) -> bool:
+    return compiles_loops_whole() and emits_more_than(_MOST_EMITTED, program.jaxpr)
+
+
+def _out_of_line(results: list[Any]) -> list[Any]:
+    """Exclude the loop around a step from XLA's option for small loops.
+
+    A sort is the cheapest operation that does so, and sorting equal numbers changes nothing.
+    """
+    smallest = min(range(len(results)), key=lambda i: results[i].size)
+    copies = jnp.stack([results[smallest]] * 2, axis=-1)
+    return [*results[:smallest], jax.lax.sort(copies)[..., 0], *results[smallest + 1 :]]
 
 
 def vectorized_method(method: Function) -> Function:
@@ -200,22 +226,16 @@ class _Keys(NamedTuple):
 
 
 class _Columns(NamedTuple):
-    """The columns `[N]` of an array `[N, k]`. XLA doesn't see through an array of them."""
+    """The columns `[N]` of an array `[N, k]`, or the rows of `[k, N]` with an axis of 0.
+
+    XLA sees through a scalar of each environment, and not through an array of them.
+    """
 
     columns: tuple[jax.Array, ...]
+    axis: int = 1
 
     def array(self) -> jax.Array:
-        return jnp.stack(self.columns, axis=-1)
-
-    def result(self, name: str, params: Any) -> Any:
-        """Return what an operation that takes columns out gives, or None for another operation."""
-        if name == "squeeze" and params["dimensions"] == (1,):
-            return self.columns[0]
-        if name == "slice" and params["strides"] in (None, (1, 1)):
-            (first, start), (last, end) = params["start_indices"], params["limit_indices"]
-            if (first, last) == (0, self.columns[0].shape[0]) and start < end:
-                return _Columns(self.columns[start:end])
-        return None
+        return jnp.stack(self.columns, axis=self.axis)
 
 
 def _fold_in(keys: _Keys, values: jax.Array) -> _Keys:
@@ -299,9 +319,10 @@ def _results(equation: JaxprEqn, inputs: list[Any]) -> Sequence[Any]:
     columns = [each for each in inputs if isinstance(each, _Columns)]
     # Not where it selects keys, or takes numbers apart into bytes.
     if columns and name in _ELEMENTWISE and not holds_keys(aval) and aval.ndim == 2:
-        rows = zip(*(_columns_of(each, aval.shape[-1]) for each in inputs), strict=True)
-        return [_Columns(tuple(compute(*row) for row in rows))]
-    if columns and (result := columns[0].result(name, params)) is not None:
+        axis = columns[0].axis
+        rows = zip(*(_columns_of(each, aval.shape[axis], axis) for each in inputs), strict=True)
+        return [_Columns(tuple(compute(*row) for row in rows), axis)]
+    if (result := _moved_columns(equation, inputs)) is not None:
         return [result]
     # What has only keys, and one array of them as its result, moves keys as it moves numbers.
     moves = name not in _OF_KEYS and not primitive.multiple_results and holds_keys(aval)
@@ -311,13 +332,44 @@ def _results(equation: JaxprEqn, inputs: list[Any]) -> Sequence[Any]:
     return results if primitive.multiple_results else [results]
 
 
-def _columns_of(value: Any, number: int) -> Sequence[Any]:
+def _moved_columns(equation: JaxprEqn, inputs: list[Any]) -> Any:
+    """Return what an operation that puts columns together or takes them out gives, or None."""
+    name, params = equation.primitive.name, equation.params
+    if name in ("concatenate", "stack"):
+        aval: Any = equation.outvars[0].aval
+        axis = params["dimension" if name == "concatenate" else "axis"]
+        if aval.ndim != 2 or aval.shape[axis] > _MOST_SCALARS or holds_keys(aval):
+            return None
+        if name == "concatenate":
+            widths = [each.aval.shape[axis] for each in equation.invars]
+            parts = zip(inputs, widths, strict=True)
+            inputs = [column for part in parts for column in _columns_of(*part, axis)]
+        return _Columns(tuple(inputs), axis)
+    if not inputs or not isinstance(inputs[0], _Columns):
+        return None
+    columns, axis = inputs[0]
+    result = None
+    if name == "transpose":
+        result = _Columns(columns, 1 - axis)
+    elif name == "squeeze" and params["dimensions"] == (axis,):
+        result = columns[0]
+    elif name == "slice" and params["strides"] in (None, (1, 1)):
+        first, last = params["start_indices"], params["limit_indices"]
+        if last[1 - axis] - first[1 - axis] == len(columns[0]) and first[axis] < last[axis]:
+            result = _Columns(columns[first[axis] : last[axis]], axis)
+    return result
+
+
+def _columns_of(value: Any, number: int, axis: int) -> Sequence[Any]:
     """Return the columns of one array. A number, or a single column, is all of them."""
-    columns = [value]
-    if isinstance(value, _Columns):
+    if isinstance(value, _Columns) and value.axis == axis:
         columns = value.columns
-    elif np.ndim(value):
-        columns = [value[..., i] for i in range(value.shape[-1])]
+    else:
+        [value] = _arrays([value])
+        columns = [value]
+        if np.ndim(value):
+            places = range(value.shape[axis])
+            columns = [jax.lax.index_in_dim(value, i, axis, keepdims=False) for i in places]
     return [*columns] * (1 if len(columns) == number else number)
 
 
