@@ -9,18 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from gymnax.environments import environment, spaces
-from jax.extend.core import ClosedJaxpr, Var
 
 from myriad.adapters import finite_bounds, infinite_bounds
 from myriad.adapters.adapter import Stepped, results, strongly_typed
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.registry import check_overrides
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
-
-# The most operations of a step that may be compiled into one function. It lies between the largest
-# of Myriad's environments, which gain from that, and Acrobot, the smallest of gymnax's that then
-# compile for minutes.
-_MOST_OPERATIONS = 10**8
 
 
 # No generated equality, since gymnax's parameters may hold arrays, which neither compare nor hash.
@@ -30,13 +24,11 @@ class FromGymnax:
     """A gymnax environment as a Myriad one, without its auto-reset, since the rollout does that.
 
     Observations are cast to float32, or to the integers that their space names. Every result is
-    strongly typed, so that a chunk compiles once. `out_of_line` excludes the chunk's loop from
-    XLA's option for small loops.
+    strongly typed, so that a chunk compiles once.
     """
 
     env: environment.Environment
     default_params: Any
-    out_of_line: bool = dataclasses.field(default=False, metadata={"derived": True})
 
     @property
     def name(self) -> str:
@@ -53,11 +45,6 @@ class FromGymnax:
         # In gymnax 0.0.x a time limit is a termination like any other.
         is_truncated = getattr(self.env, "is_truncated", None)
         truncated = is_truncated(state, params) if is_truncated else jnp.bool_(False)  # noqa: FBT003
-        if self.out_of_line:
-            # A sort is the cheapest operation that does so, and sorting equal numbers changes
-            # nothing.
-            reward = jnp.asarray(reward, jnp.float32).reshape(())
-            reward = jax.lax.sort(jnp.stack([reward, reward]))[0]
         return results(self._observed(obs), state, reward, terminated, truncated, info)
 
     def observation_space(self, params: Any) -> Space:
@@ -96,7 +83,6 @@ def adapt(name_or_env: str | environment.Environment, /, **overrides: Any) -> Fr
         )
     chosen = {field: value for field, value in overrides.items() if field in params}
     adapted = FromGymnax(env, dataclasses.replace(env.default_params, **chosen))
-    adapted = dataclasses.replace(adapted, out_of_line=_num_operations(adapted) > _MOST_OPERATIONS)
     # Refuse spaces without a counterpart here, and not in the middle of a trace.
     for space_of in (adapted.observation_space, adapted.action_space):
         space_of(adapted.default_params)
@@ -145,37 +131,3 @@ def _make(name: str, /, **config: Any) -> environment.Environment:
         return gymnax.make(name, **config)[0]
     except OSError as error:  # One of gymnax's environments downloads data.
         raise InvalidArgumentError(f"gymnax can't build {name!r} here: {error}.") from error
-
-
-def _num_operations(env: FromGymnax) -> float:
-    """Count the operations of a step that is written out as one expression.
-
-    Each use of a value counts together with all operations behind it.
-
-    XLA's option for small loops (`xla_cpu_small_while_loop_byte_threshold`) writes steps out like
-    this if they stack and split arrays. Acrobot's 399 operations become 7e9, and compile for seven
-    minutes.
-    """
-    params = env.default_params
-    key = jax.random.key(0)
-    state = jax.eval_shape(env.reset, key, params)[1]
-    action = jax.eval_shape(env.action_space(params).sample, key)
-    program = jax.make_jaxpr(lambda key, state, action: env.step(key, state, action, params))(
-        key, state, action
-    )
-    return max(_operations_behind(program, [0.0] * len(program.jaxpr.invars)))
-
-
-def _operations_behind(program: ClosedJaxpr, behind_inputs: list[float]) -> list[float]:
-    behind: dict[Any, float] = dict(zip(program.jaxpr.invars, behind_inputs, strict=True))
-    for operation in program.jaxpr.eqns:
-        inputs = [
-            behind.get(value, 0.0) if isinstance(value, Var) else 0.0 for value in operation.invars
-        ]
-        outputs = [1.0 + sum(inputs)] * len(operation.outvars)
-        if operation.primitive.name == "jit":
-            outputs = _operations_behind(operation.params["jaxpr"], inputs)
-        behind.update(zip(operation.outvars, outputs, strict=True))
-    return [
-        behind.get(value, 0.0) if isinstance(value, Var) else 0.0 for value in program.jaxpr.outvars
-    ]
