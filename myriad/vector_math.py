@@ -146,8 +146,8 @@ for _name, _form in FORMS.items():
     FORMS[_name] = _derived
 
 
-# A step of 300,000 operations as one function compiled within a second on an AMD EPYC, and one of 60
-# million for a minute. The largest of Myriad's own has 17,000.
+# A step of 300,000 operations as one function compiled in less than a second, and one of 60 million
+# in over a minute (AMD EPYC). The largest of Myriad's own has 17,000.
 _MOST_EMITTED = 200_000
 
 # Set while a function is traced, so that a part of it is not traced twice.
