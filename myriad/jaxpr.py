@@ -6,12 +6,10 @@ from typing import Any
 
 from jax.extend.core import Jaxpr, JaxprEqn, Var, jaxprs_in_params
 
-# What XLA writes to memory, and so computes once.
-_STORED = frozenset(
-    (  # noqa: SIM905
-        "cond conv_general_dilated dot_general scan scatter scatter-add sort while"
-    ).split()
-)
+# Programs that become part of the one that calls them.
+_INLINED = frozenset({"custom_jvp_call", "custom_vjp_call", "jit"})
+# What XLA writes to memory, and so computes once. A loop or a branch is, too.
+_STORED = frozenset({"conv_general_dilated", "dot_general", "scatter", "scatter-add", "sort"})
 
 
 def count_primitives(jaxpr: Jaxpr) -> Counter[str]:
@@ -28,13 +26,15 @@ def equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
 
 
 def emits_more_than(most: int, jaxpr: Jaxpr) -> bool:
-    """Return whether XLA would write more operations than `most` for the program as one function.
+    """Return whether XLA would write a program, or a loop in it, with more operations than `most`.
 
-    It writes a value once for each index at which the results need it. A stack, and a slice out of
-    one, ask for others each time. So where arrays are stacked and split again and again, the number
-    grows without bound: gymnax's Acrobot has 441 operations, and XLA writes over a million.
+    If XLA fuses as much as it can, it writes a value once for each index at which a result needs
+    it. A stack, and a slice out of one, ask for others each time. So where arrays are stacked and
+    split again and again, the number grows without bound: gymnax's Acrobot has 441 operations, and
+    XLA would write over a million.
     """
     emitted = 0
+    bodies: list[Jaxpr] = []
 
     def needed(jaxpr: Jaxpr, of_results: list[set[int]]) -> list[set[int]]:
         """Return the indices at which arguments are needed, as hashes of the way to a result."""
@@ -49,22 +49,30 @@ def emits_more_than(most: int, jaxpr: Jaxpr) -> bool:
         need(jaxpr.outvars, of_results)
         for number, equation in enumerate(reversed(jaxpr.eqns)):
             name = equation.primitive.name
-            at_shape = equation.outvars[0].aval.shape if equation.outvars else ()
+            inner = [*jaxprs_in_params(equation.params)]
             of_each = [indices.get(value, set()) for value in equation.outvars]
-            if name == "jit":
-                need(equation.invars, needed(equation.params["jaxpr"].jaxpr, of_each))
+            if name in _INLINED:
+                need(equation.invars, needed(inner[0], of_each))
                 continue
-            at = {number} if name in _STORED else set[int]().union(*of_each)
+            bodies.extend(inner)
+            at = {number} if inner or name in _STORED else set[int]().union(*of_each)
             emitted += len(at)
             if emitted > most:
                 break
             # Two stacks are two branches, but the same slice twice is one.
-            way = number if name in ("concatenate", "stack") else f"{name} {equation.params}"
+            is_apart = inner or name in ("concatenate", "stack")
+            way = number if is_apart else f"{name} {equation.params}"
+            shape = _shape(equation.outvars[0]) if equation.outvars else ()
             for place, value in enumerate(equation.invars):
-                is_moved = value.aval.shape != at_shape
-                moved = {hash((index, way, place)) for index in at} if is_moved else at
+                moved = at
+                if name == "rev" or _shape(value) != shape:
+                    moved = {hash((index, way, place)) for index in at}
                 need([value], [moved])
         return [indices.get(value, set()) for value in jaxpr.invars]
 
     needed(jaxpr, [{0}] * len(jaxpr.outvars))
-    return emitted > most
+    return emitted > most or any(emits_more_than(most, body) for body in bodies)
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    return value.aval.shape

@@ -17,8 +17,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 from myriad import settings
-from myriad.hardware import compiles_loops_whole
-from myriad.jaxpr import count_primitives, emits_more_than
+from myriad.jaxpr import count_primitives
 from myriad.random import MIX2X32, SPLIT, draw_word, fold_words, holds_keys
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -146,10 +145,6 @@ for _name, _form in FORMS.items():
     FORMS[_name] = _derived
 
 
-# A step of 300,000 operations as one function compiled in less than a second, and one of 60 million
-# in over a minute (AMD EPYC). The largest of Myriad's own has 17,000.
-_MOST_EMITTED = 200_000
-
 # Set while a function is traced, so that a part of it is not traced twice.
 _IS_TRACING = contextvars.ContextVar("is tracing", default=False)
 
@@ -170,33 +165,10 @@ def vectorized(function: Function) -> Function:
             traced, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
         finally:
             _IS_TRACING.reset(token)
-
-        is_too_long = _is_too_long(traced)
-
-        def in_forms(*leaves: Any) -> list[Any]:
-            return _arrays(_evaluate(traced, leaves, through_stacks=is_too_long))
-
-        leaves = jax.tree.leaves(args)
-        results = in_forms(*leaves)
-        if is_too_long and _is_too_long(jax.make_jaxpr(in_forms)(*leaves)):
-            results = _out_of_line(results)
+        results = _arrays(_evaluate(traced, *jax.tree.leaves(args)))
         return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
     return run  # pyright: ignore[reportReturnType]
-
-
-def _is_too_long(program: ClosedJaxpr) -> bool:
-    return compiles_loops_whole() and emits_more_than(_MOST_EMITTED, program.jaxpr)
-
-
-def _out_of_line(results: list[Any]) -> list[Any]:
-    """Exclude the loop around a step from XLA's option for small loops.
-
-    A sort is the cheapest operation that does so, and sorting equal numbers changes nothing.
-    """
-    smallest = min(range(len(results)), key=lambda i: results[i].size)
-    copies = jnp.stack([results[smallest]] * 2, axis=-1)
-    return [*results[:smallest], jax.lax.sort(copies)[..., 0], *results[smallest + 1 :]]
 
 
 def vectorized_method(method: Function) -> Function:
@@ -232,28 +204,21 @@ class _Keys(NamedTuple):
 
 
 class _Columns(NamedTuple):
-    """The columns `[N]` of an array `[N, k]`, or the rows of `[k, N]` with an axis of 0.
-
-    XLA sees through a scalar of each environment, and not through an array of them.
-    """
+    """The columns `[N]` of an array `[N, k]`. XLA doesn't see through an array of them."""
 
     columns: tuple[jax.Array, ...]
-    axis: int = 1
 
     def array(self) -> jax.Array:
-        return jnp.stack(self.columns, axis=self.axis)
+        return jnp.stack(self.columns, axis=-1)
 
-    def moved(self, name: str, params: Any) -> Any:
-        """Return what an operation that moves columns or takes them out gives, or None."""
-        if name == "transpose":
-            return _Columns(self.columns, 1 - self.axis)
-        if name == "squeeze" and params["dimensions"] == (self.axis,):
+    def result(self, name: str, params: Any) -> Any:
+        """Return what an operation that takes columns out gives, or None for another operation."""
+        if name == "squeeze" and params["dimensions"] == (1,):
             return self.columns[0]
         if name == "slice" and params["strides"] in (None, (1, 1)):
-            first, last = params["start_indices"], params["limit_indices"]
-            start, end = first[self.axis], last[self.axis]
-            if last[1 - self.axis] - first[1 - self.axis] == len(self.columns[0]) and start < end:
-                return _Columns(self.columns[start:end], self.axis)
+            (first, start), (last, end) = params["start_indices"], params["limit_indices"]
+            if (first, last) == (0, self.columns[0].shape[0]) and start < end:
+                return _Columns(self.columns[start:end])
         return None
 
 
@@ -300,14 +265,8 @@ _ELEMENTWISE = frozenset(
 )
 
 
-def _evaluate(
-    program: ClosedJaxpr, args: Sequence[Any], *, through_stacks: bool = False
-) -> list[Any]:
-    """Run a traced program with its operations, and those of its loops, in their forms.
-
-    `through_stacks` keeps each number of a stacked vector apart. A short step is faster without it:
-    bucket-brigade would take 1.6 times as long.
-    """
+def _evaluate(program: ClosedJaxpr, *args: Any) -> list[Any]:
+    """Run a traced program with its operations, and those of its loops, in their forms."""
     jaxpr = program.jaxpr
     values: dict[Any, Any] = dict(zip(jaxpr.invars, args, strict=True))
     values |= zip(jaxpr.constvars, program.consts, strict=True)
@@ -316,18 +275,17 @@ def _evaluate(
         return each.val if isinstance(each, Literal) else values[each]
 
     for equation in jaxpr.eqns:
-        inputs = [read(each) for each in equation.invars]
-        results = _results(equation, inputs, through_stacks=through_stacks)
+        results = _results(equation, [read(each) for each in equation.invars])
         values |= zip(equation.outvars, results, strict=True)
     return [read(each) for each in jaxpr.outvars]
 
 
-def _results(equation: JaxprEqn, inputs: list[Any], *, through_stacks: bool) -> Sequence[Any]:
+def _results(equation: JaxprEqn, inputs: list[Any]) -> Sequence[Any]:
     primitive, params = equation.primitive, equation.params
     name = primitive.name
     avals: list[Any] = [each.aval for each in equation.invars]
     if name == "jit":
-        return _evaluate(params["jaxpr"], inputs, through_stacks=through_stacks)
+        return _evaluate(params["jaxpr"], *inputs)
     keys = inputs[0] if name in _OF_KEYS else None
     if isinstance(keys, _Keys) or (keys is not None and jax.random.key_impl(keys) == MIX2X32):
         with np.errstate(over="ignore"):  # the generator's products of known numbers
@@ -345,14 +303,9 @@ def _results(equation: JaxprEqn, inputs: list[Any], *, through_stacks: bool) -> 
     columns = [each for each in inputs if isinstance(each, _Columns)]
     # Not where it selects keys, or takes numbers apart into bytes.
     if columns and name in _ELEMENTWISE and not holds_keys(aval) and aval.ndim == 2:
-        axis = columns[0].axis
-        rows = zip(*(_columns_of(each, aval.shape[axis], axis) for each in inputs), strict=True)
-        return [_Columns(tuple(compute(*row) for row in rows), axis)]
-    if name in ("concatenate", "stack"):
-        result = _stacked(equation, inputs) if through_stacks else None
-    else:
-        result = columns[0].moved(name, params) if columns else None
-    if result is not None:
+        rows = zip(*(_columns_of(each, aval.shape[-1]) for each in inputs), strict=True)
+        return [_Columns(tuple(compute(*row) for row in rows))]
+    if columns and (result := columns[0].result(name, params)) is not None:
         return [result]
     # What has only keys, and one array of them as its result, moves keys as it moves numbers.
     moves = name not in _OF_KEYS and not primitive.multiple_results and holds_keys(aval)
@@ -362,29 +315,13 @@ def _results(equation: JaxprEqn, inputs: list[Any], *, through_stacks: bool) -> 
     return results if primitive.multiple_results else [results]
 
 
-def _stacked(equation: JaxprEqn, inputs: list[Any]) -> _Columns | None:
-    """Return the columns of a matrix that is put together from vectors."""
-    aval: Any = equation.outvars[0].aval
-    axis = equation.params["dimension" if equation.primitive.name == "concatenate" else "axis"]
-    if aval.ndim != 2 or aval.shape[axis] > _MOST_SCALARS or holds_keys(aval):
-        return None
-    if equation.primitive.name == "concatenate":
-        widths = [each.aval.shape[axis] for each in equation.invars]
-        parts = zip(inputs, widths, strict=True)
-        inputs = [column for part in parts for column in _columns_of(*part, axis)]
-    return _Columns(tuple(inputs), axis)
-
-
-def _columns_of(value: Any, number: int, axis: int) -> Sequence[Any]:
+def _columns_of(value: Any, number: int) -> Sequence[Any]:
     """Return the columns of one array. A number, or a single column, is all of them."""
-    if isinstance(value, _Columns) and value.axis == axis:
+    columns = [value]
+    if isinstance(value, _Columns):
         columns = value.columns
-    else:
-        [value] = _arrays([value])
-        columns = [value]
-        if np.ndim(value):
-            places = range(value.shape[axis])
-            columns = [jax.lax.index_in_dim(value, i, axis, keepdims=False) for i in places]
+    elif np.ndim(value):
+        columns = [value[..., i] for i in range(value.shape[-1])]
     return [*columns] * (1 if len(columns) == number else number)
 
 
@@ -399,4 +336,4 @@ def _with_forms(value: Any) -> Any:
         return tuple(map(_with_forms, value))
     if not isinstance(value, ClosedJaxpr) or not _REPLACED & count_primitives(value.jaxpr).keys():
         return value
-    return jax.make_jaxpr(lambda *args: _arrays(_evaluate(value, args)))(*value.in_avals)
+    return jax.make_jaxpr(lambda *args: _arrays(_evaluate(value, *args)))(*value.in_avals)

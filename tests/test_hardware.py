@@ -16,6 +16,8 @@ import pytest
 from myriad import Rollout, hardware, host, make_agent, make_env
 from myriad.errors import InvalidArgumentError
 from myriad.hardware import Hardware
+from myriad.jaxpr import emits_more_than
+from myriad.spaces import Box, Discrete
 from myriad.xla import describe, output_fusion
 
 GIB = 2**30
@@ -266,6 +268,50 @@ def test_outputs_are_fused_in_programs_that_are_asked_for_alone():
     known = jax.jit(of_jax_0_11).trace(jnp.ones(9))
     assert output_fusion(lambda: known.jaxpr) == options != {}
     known.lower().compile(options)
+
+
+class Spring:
+    """Two masses on a spring, integrated by stages that each split and stack the state."""
+
+    default_params = None
+
+    def __init__(self, shape):
+        self.shape = shape  # of the state: two positions and two speeds
+
+    def observation_space(self, params):
+        return Box(-np.inf, np.inf, self.shape)
+
+    def action_space(self, params):
+        return Discrete(2)
+
+    def reset(self, key, params):
+        state = jax.random.uniform(key, (4,)).reshape(self.shape)
+        return state, state
+
+    def step(self, key, state, action, params):
+        push = 2.0 * action - 1.0
+        stages = [state]
+        for _ in range(16):
+            left, right, *speeds = (stages[-1][at] for at in np.ndindex(self.shape))
+            pull = right - left
+            slope = jnp.stack([*speeds, pull + push, -pull]).reshape(self.shape)
+            stages.append(state + 0.01 * slope)
+        state = stages[-1]
+        return state, state, state.sum(), jnp.abs(state).max() > 5, jnp.zeros((), bool), {}
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 2)])
+def test_a_step_that_stacks_and_splits_arrays_compiles(shape):
+    env = Spring(shape)
+    rollout = Rollout(env, make_agent("random", env), num_envs=64, scan_chunk_size=8)
+    assert emits_more_than(600_000, rollout._step_program().jaxpr)
+    # With outputs fused, this would compile for hours.
+    _, trajectory = rollout.record_chunk(rollout.init(seed=0), 1)
+    assert rollout.summary(rollout.run(rollout.init(seed=0), 8)).num_steps == 512
+    start = np.asarray(rollout.batch_state(rollout.init(seed=0)).env_state)
+    step = jax.vmap(env.step, in_axes=(None, 0, 0, None))
+    expected, *_ = step(None, start, trajectory.action[0], None)
+    np.testing.assert_allclose(trajectory.obs[0], expected, rtol=1e-6)
 
 
 @pytest.mark.slow

@@ -217,52 +217,6 @@ def test_forms_keep_the_same_bits_for_any_chunk_tile_and_number_of_devices():
         assert_same_bits(states[0], state)
 
 
-class Spring:
-    """Two masses on a spring, integrated by stages that each split and stack the state."""
-
-    default_params = None
-
-    def __init__(self, shape):
-        self.shape = shape  # of the state: two positions and two speeds
-
-    def observation_space(self, params):
-        return Box(-np.inf, np.inf, self.shape)
-
-    def action_space(self, params):
-        return Discrete(2)
-
-    def reset(self, key, params):
-        state = jax.random.uniform(key, (4,)).reshape(self.shape)
-        return state, state
-
-    def step(self, key, state, action, params):
-        push = 2.0 * action - 1.0
-        stages = [state]
-        for _ in range(16):
-            left, right, *speeds = (stages[-1][at] for at in np.ndindex(self.shape))
-            pull = right - left
-            slope = jnp.stack([*speeds, pull + push, -pull]).reshape(self.shape)
-            stages.append(state + 0.01 * slope)
-        state = stages[-1]
-        return state, state, state.sum(), jnp.abs(state).max() > 5, jnp.zeros((), bool), {}
-
-
-@pytest.mark.parametrize(("shape", "num_sorts"), [((4,), 0), ((2, 2), 1)])
-def test_a_step_that_stacks_and_splits_arrays_compiles(shape, num_sorts):
-    # As one function, XLA would write each stage anew for each number of the next one. Forms see
-    # through a vector. A matrix remains, and a sort keeps the loop of steps out of one function.
-    env = Spring(shape)
-    rollout = Rollout(env, make_agent("random", env), num_envs=64, scan_chunk_size=8)
-    assert count_primitives(rollout._step_program().jaxpr)["sort"] == num_sorts
-    start = np.asarray(rollout.batch_state(rollout.init(seed=0)).env_state)
-    _, trajectory = rollout.record_chunk(rollout.init(seed=0), 1)
-    expected, *_ = jax.vmap(env.step, in_axes=(None, 0, 0, None))(
-        None, start, trajectory.action[0], None
-    )
-    np.testing.assert_allclose(trajectory.obs[0], expected, rtol=1e-6)
-    assert rollout.summary(rollout.run(rollout.init(seed=0), 8)).num_steps == 512
-
-
 def test_an_error_of_a_step_leaves_the_next_one_in_its_forms():
     with pytest.raises((TypeError, ValueError)):
         jax.jit(vectorized(lambda x: x @ jnp.ones(4)))(1.0)

@@ -103,13 +103,15 @@ class VectorEnv:
         """Advance by one step with auto-reset. `action` is `[N, *A]`, and keys are `[N]`."""
         params = self.params.of(batch_state.own_params)
         in_axes = self.params.in_axes
-        step = jax.vmap(self.env.step, (0, 0, 0, in_axes), (-1, 0, 0, 0, 0, 0))
+        step: Any = jax.vmap(
+            lambda *args: tuple(self.env.step(*args)), (0, 0, 0, in_axes), (-1, 0, 0, 0, 0, 0)
+        )
         final_obs, env_state, reward, terminated, truncated, _ = step(
             step_keys, batch_state.env_state, action, params
         )
         done = terminated | truncated
         # Reset every environment and select, since a branch under vmap would compute both as well.
-        reset = jax.vmap(self.env.reset, (0, in_axes), (-1, 0))
+        reset: Any = jax.vmap(lambda *args: tuple(self.env.reset(*args)), (0, in_axes), (-1, 0))
         reset_obs, reset_state = reset(reset_keys, params)
         obs = jax.tree.map(partial(_select_obs, done), reset_obs, final_obs)
         final_obs = jax.tree.map(_envs_first, final_obs)
