@@ -135,7 +135,7 @@ def output_fusion(trace: Callable[[], ClosedJaxpr]) -> dict[str, str]:
     XLA aborts the process if it fuses two indexed updates (jaxlib 0.10.2). So the program must
     contain only operations that are known to be safe. If fusing would write the same operations
     again and again, the options leave out all that `--xla_backend_extra_options` gives, since the
-    program would compile for minutes.
+    program would compile for a minute.
 
     Args:
         trace: returns the program, such as `jax.jit(fn).trace(*args).jaxpr`. It is called only if

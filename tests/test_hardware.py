@@ -305,7 +305,6 @@ def test_a_step_that_stacks_and_splits_arrays_compiles(shape):
     env = Spring(shape)
     rollout = Rollout(env, make_agent("random", env), num_envs=64, scan_chunk_size=8)
     assert emits_more_than(600_000, rollout._step_program().jaxpr)
-    # With outputs fused, this would compile for hours.
     _, trajectory = rollout.record_chunk(rollout.init(seed=0), 1)
     assert rollout.summary(rollout.run(rollout.init(seed=0), 8)).num_steps == 512
     start = np.asarray(rollout.batch_state(rollout.init(seed=0)).env_state)
