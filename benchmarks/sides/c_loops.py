@@ -1,8 +1,8 @@
 """Step CartPole and the pendulum by c_loops.c, for the share of a processor that a library gets.
 
 It is no library but a limit: what a C compiler makes of the same work, by hand and for these two
-environments alone. Each process compiles it afresh, since the code is for the processor that it
-runs on, and a compiler that is updated counts at once.
+environments alone, under random actions or one network. Each process compiles it afresh, since the
+code is for the processor that it runs on, and a compiler that is updated counts at once.
 """
 
 import ctypes
@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness.workload import Case
+from benchmarks.sides.network_policy import network_for
 from benchmarks.sides.server import SEED, Reply, Stepper, Totals, on_processor, require_env_id
 from myriad.host import usable_cores
 
@@ -48,7 +49,7 @@ class _Run(ctypes.Structure):
         ("blocks", ctypes.c_void_p),
         *(
             (name, ctypes.c_void_p)
-            for name in ("obs", "action", "reward", "terminated", "truncated")
+            for name in ("obs", "action", "reward", "terminated", "truncated", "network")
         ),
         ("key", ctypes.c_uint32 * 2),
         ("step", ctypes.c_uint64),
@@ -72,9 +73,17 @@ class CStepper(Stepper):
     def __init__(self, case: Case):
         workload = case.workload
         require_env_id(case, "c")
-        if workload.agent != "random":
-            raise NotImplementedError(f"the loops in C act at random, not by {workload.agent!r}")
         number, dtype, shape, obs_size = _ENVS[case.env_id]
+        network = None
+        if workload.agent == "mlp-64-64" and case.env_id == "cartpole":
+            kernels = network_for(workload.agent, (obs_size,), 2).kernels
+            self._network = np.concatenate([kernel.ravel() for kernel in kernels])
+            network = self._network.ctypes.data
+        elif workload.agent != "random":
+            raise NotImplementedError(
+                "the loops in C act at random, or in CartPole by mlp-64-64, "
+                f"not by {workload.agent!r}"
+            )
         self._code = _compiled()
         num_envs, chunk = workload.num_envs, workload.scan_chunk_size
         num_blocks = -(-num_envs // _BLOCK)
@@ -93,6 +102,7 @@ class CStepper(Stepper):
             }
         self._run = _Run(
             blocks=self._blocks.ctypes.data,
+            network=network,
             num_envs=num_envs,
             chunk=chunk,
             num_threads=min(usable_cores(), num_blocks),

@@ -11,10 +11,12 @@ from benchmarks.harness.interleave import alternate
 from benchmarks.harness.sanity import as_declared
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.sides.c_loops import CStepper
+from benchmarks.sides.network_policy import network_for
 from benchmarks.sides.server import SEED
 from myriad import Rollout, make_agent, make_env
 from myriad.envs.cartpole import CartPoleState
 from myriad.envs.pendulum import PendulumState
+from myriad.random import make_key
 
 NUM_ENVS, CHUNK = 150, 100  # two whole blocks and a part of one
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
@@ -72,6 +74,20 @@ def test_the_loops_take_the_same_steps_as_a_rollout(env, state_of):
         assert mean_return == pytest.approx(summary.mean_episode_return, rel=1e-3)
 
 
+@needs_compiler
+def test_the_loops_choose_actions_by_the_network_that_a_rollout_uses():
+    stepper = CStepper(case_of("cartpole-control", "mlp-64-64", record=True))
+    stepper.run(CHUNK)
+    act_key = jax.random.fold_in(make_key(SEED), 1)
+    step_keys = jax.vmap(partial(jax.random.fold_in, act_key))(np.arange(1, CHUNK))
+    fold_each = jax.vmap(jax.random.fold_in, (None, 0))
+    keys = jax.vmap(fold_each, (0, None))(step_keys, np.arange(NUM_ENVS))
+    network = network_for("mlp-64-64", (4,), 2)
+    expected = jax.jit(jax.vmap(jax.vmap(network.act)))(keys, stepper.rows["obs"][:-1])
+    # Two pushes may be equally good up to rounding.
+    assert (stepper.rows["action"][1:] == expected).mean() > 0.9999
+
+
 @pytest.mark.usefixtures("sides_in_this_process")
 @pytest.mark.parametrize(
     ("compiler", "env", "agent", "status", "reason"),
@@ -79,7 +95,8 @@ def test_the_loops_take_the_same_steps_as_a_rollout(env, state_of):
         ("no-such-cc", "cartpole-control", "random", "not installed", "name yours in CC"),
         ("false", "cartpole-control", "random", "not installed", "false"),
         ("true", "snake", "random", "refused", "no name of snake in envs of [c]"),
-        ("true", "cartpole-control", "mlp-64-64", "refused", "act at random, not by 'mlp-64-64'"),
+        ("true", "cartpole-control", "mlp-1024-1024", "refused", "not by 'mlp-1024-1024'"),
+        ("true", "pendulum-control", "mlp-64-64", "refused", "not by 'mlp-64-64'"),
     ],
 )
 def test_what_the_loops_cannot_do_is_a_sentence(compiler, env, agent, status, reason, monkeypatch):
