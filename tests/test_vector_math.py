@@ -183,6 +183,22 @@ def test_a_step_is_the_same_up_to_rounding_with_the_setting_off(name, monkeypatc
             np.testing.assert_array_equal(ours, plain)
 
 
+@pytest.mark.parametrize("num_inputs", [1, 4, 7, 64])
+@pytest.mark.parametrize(
+    ("num_rows", "num_outputs", "is_loop"),
+    [(1, 64, False), (2, 64, True), (32, 64, True), (33, 2, False), (32, 65, False)],
+)
+def test_a_small_product_of_rows_is_a_loop(num_rows, num_inputs, num_outputs, is_loop):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((num_rows, num_inputs), np.float32)
+    weights = rng.standard_normal((num_inputs, num_outputs), np.float32)
+    product = vectorized(jnp.matmul)
+    traced = jax.make_jaxpr(product)(x, weights)
+    assert ("dot_general" not in count_primitives(traced.jaxpr)) == is_loop
+    exact = x.astype(np.float64) @ weights
+    np.testing.assert_allclose(jax.jit(product)(x, weights), exact, rtol=1e-5, atol=1e-5)
+
+
 class Wanderer:
     """It walks by normal draws from a key of its own, which it keeps half of the time."""
 
@@ -210,11 +226,20 @@ class Wanderer:
         return jnp.sin(x), (own, x, time)
 
 
-def test_forms_keep_the_same_bits_for_any_chunk_tile_and_number_of_devices():
+class Network:
+    uses_observation = True
+
+    def act(self, key, obs):
+        hidden = jnp.tanh(obs @ jnp.linspace(-1, 1, 3 * 64).reshape(3, 64))
+        return jax.random.categorical(key, hidden @ jnp.linspace(-1, 1, 2 * 64).reshape(64, 2))
+
+
+@pytest.mark.parametrize("num_envs", [20, 100])
+def test_forms_keep_the_same_bits_for_any_chunk_tile_and_number_of_devices(num_envs):
     env = Wanderer()
     states = []
     for shape in ({"num_devices": 1}, {"scan_chunk_size": 7, "tile_size": 48}, {"num_devices": 2}):
-        rollout = Rollout(env, make_agent("random", env), 100, **{"scan_chunk_size": 48} | shape)
+        rollout = Rollout(env, Network(), num_envs, **{"scan_chunk_size": 48} | shape)
         states.append(rollout.batch_state(rollout.run(rollout.init(seed=0), 48)))
     assert states[0].num_episodes.min() > 0
     for state in states[1:]:
