@@ -60,12 +60,12 @@ def emits_more_than(most: int, jaxpr: Jaxpr) -> bool:
             if emitted > most:
                 break
             # Two stacks are two branches, but the same slice twice is one.
-            is_apart = inner or name in ("concatenate", "stack")
+            is_apart = inner or name in ("concatenate", "gather", "stack")
             way = number if is_apart else f"{name} {equation.params}"
             shape = _shape(equation.outvars[0]) if equation.outvars else ()
             for place, value in enumerate(equation.invars):
                 moved = at
-                if name == "rev" or _shape(value) != shape:
+                if name in ("gather", "rev") or _shape(value) != shape:
                     moved = {hash((index, way, place)) for index in at}
                 need([value], [moved])
         return [indices.get(value, set()) for value in jaxpr.invars]

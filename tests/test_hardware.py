@@ -313,6 +313,19 @@ def test_a_step_that_stacks_and_splits_arrays_compiles(shape):
     np.testing.assert_allclose(trajectory.obs[0], expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("grows", [True, False])
+def test_a_number_is_counted_once_for_each_place_that_it_is_gathered_from(grows):
+    order = np.roll(np.arange(24), 5)
+
+    def step(x):
+        for _ in range(16):
+            x = x + jnp.tanh(x[order] if grows else x)
+        return x
+
+    jaxpr = jax.make_jaxpr(step)(jnp.zeros(24)).jaxpr
+    assert emits_more_than(2**16, jaxpr) == grows
+
+
 @pytest.mark.slow
 def test_a_rollout_whose_outputs_are_fused_can_be_part_of_a_program():
     env = make_env("cartpole-control")
