@@ -1,17 +1,19 @@
 """The made-up site and the browser that the site's tests share."""
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from published_results import BUILT, copy_published
+from published_results import BUILT, ROOT, copy_published
 
 from ci.site.build import publish
 from ci.site.project import Project, read_project
 from made_up_arms import write_arms
 from made_up_results import history, write_asv
+from tests.child_processes import python
 
 LAST_RESORT_MS = 1_200_000  # a limit for what hangs: no test may depend on how busy the machine is
 LIBRARIES = """
@@ -83,6 +85,18 @@ def site(tmp_path_factory, repository) -> Path:
     write_arms(folder / "results" / "csv")
     publish(folder / "results", folder / "site", BUILT, repository=repository)
     return folder / "site"
+
+
+@pytest.fixture(scope="session")
+def pages(tmp_path_factory):
+    """The folder of the built documentation. Every warning of Sphinx is an error."""
+    folder = tmp_path_factory.mktemp("documentation")
+    makefile = (ROOT / "Makefile").read_text()
+    recipe = re.search(r"\$\(RUN\) (sphinx .*?)--doctree-dir", makefile, re.DOTALL)
+    words = recipe[1].replace("\\\n", " ").split()
+    folders = ["--doctree-dir", folder / "doctrees", "docs", folder / "html"]
+    python("-m", *words, *folders, "-t", "results", cwd=ROOT)
+    return folder / "html"
 
 
 # playwright runs an event loop: after its own module it would break tests that start one

@@ -7,22 +7,9 @@ from pathlib import Path
 import pytest
 
 import myriad
-from tests.child_processes import python
 
 ROOT = Path(__file__).resolve().parents[2]
 SIGNATURE = re.compile(r'<dt class="sig sig-object py" id="([^"]+)">(.*?)</dt>', re.DOTALL)
-
-
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory):
-    """The folder of the built pages. Every warning of Sphinx is an error."""
-    folder = tmp_path_factory.mktemp("documentation")
-    makefile = (ROOT / "Makefile").read_text()
-    recipe = re.search(r"\$\(RUN\) (sphinx .*?)--doctree-dir", makefile, re.DOTALL)
-    words = recipe[1].replace("\\\n", " ").split()
-    folders = ["--doctree-dir", folder / "doctrees", "docs", folder / "html"]
-    python("-m", *words, *folders, "-t", "results", cwd=ROOT)
-    return folder / "html"
 
 
 @pytest.mark.long

@@ -154,12 +154,14 @@ def _first(site: Site) -> dict[str, Any]:
 
 
 def _comparison(site: Site) -> dict[str, Any]:
-    lost = [row for row in site.measurements.rows if row["status"] != "ok"]
-    columns = ("library", "env", "num_envs", "status", "reason")
+    absent: dict[tuple[str, ...], list[str]] = {}
+    for row in (row for row in site.measurements.rows if row["status"] != "ok"):
+        key = tuple(row[name] for name in ("library", "env", "status", "reason"))
+        absent.setdefault(key, []).append(row["num_envs"])
     return {
         "tables": site.ratio_tables,
-        # several runs may say the same of a library
-        "absent": list({tuple(row[name] for name in columns): row for row in lost}.values()),
+        # several sizes and runs may say the same of a library
+        "absent": [(*key, dict.fromkeys(sizes)) for key, sizes in absent.items()],
         "settings": settings_tables(site.measurements.runs),
         "studies": site.studies,
     }

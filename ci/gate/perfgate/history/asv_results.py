@@ -331,7 +331,8 @@ def _machine(run: dict[str, Any]) -> str:
     """
     params = table(run.get("params", {}))
     parts = [text(params.get(name) or "") for name in ("machine", "cpu")]
-    cores = text(f"{params['num_cpu']} cores") if params.get("num_cpu") else ""
+    count = text(params.get("num_cpu") or "")
+    cores = f"{count} core{'s' * (count != '1')}" if count else ""
     return ", ".join(part for part in (*parts, cores) if part) or "unknown machine"
 
 
