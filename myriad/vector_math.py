@@ -126,27 +126,29 @@ _MOST_ROWS, _MOST_NUMBERS = 32, 2048
 
 
 def _product(x: jax.Array, weights: jax.Array) -> jax.Array:
-    """Multiply `[N, k]` by `[k, m]` in a loop over `k` of vectors over `m`.
+    """Multiply `[..., k]` by `[k, m]` in a loop over `k` of vectors over `m`.
 
     XLA calls a library for a product. A call took 0.4 us on an AMD EPYC, and it keeps a loop of
     steps from being one function.
     """
+    rows = x.reshape(-1, len(weights))
 
     def add(i: Any, total: jax.Array) -> jax.Array:
-        column = jax.lax.dynamic_slice_in_dim(x, i, 1, axis=1)
+        column = jax.lax.dynamic_slice_in_dim(rows, i, 1, axis=1)
         return total + column * jax.lax.dynamic_slice_in_dim(weights, i, 1, axis=0)
 
-    total = jnp.zeros((len(x), weights.shape[1]), np.float32)
-    return jax.lax.fori_loop(0, len(weights), add, total, unroll=4)
+    total = jnp.zeros((len(rows), weights.shape[1]), np.float32)
+    total = jax.lax.fori_loop(0, len(weights), add, total, unroll=4)
+    return total.reshape(*x.shape[:-1], -1)
 
 
 def _is_small_product(avals: Sequence[Any], params: Any) -> bool:
     x, weights = avals
     return (
-        params["dimension_numbers"] == (((1,), (0,)), ((), ()))
+        params["dimension_numbers"] == (((x.ndim - 1,), (0,)), ((), ()))
         and x.dtype == weights.dtype == np.float32
-        and x.ndim == weights.ndim == 2
-        and 1 < x.shape[0] <= _MOST_ROWS
+        and (x.ndim, weights.ndim) in ((2, 2), (3, 2))
+        and 1 < math.prod(x.shape[:-1]) == x.shape[0] <= _MOST_ROWS
         and x.shape[0] * weights.shape[1] <= _MOST_NUMBERS
         and compiles_loops_whole()
     )
@@ -284,7 +286,7 @@ _OF_KEYS: dict[str, Callable[..., Any]] = {
     "random_split": _split,
 }
 
-_REPLACED = FORMS.keys() | _OF_KEYS.keys()
+_REPLACED = FORMS.keys() | _OF_KEYS.keys() | {"dot_general"}
 # Operations on each element.
 _ELEMENTWISE = frozenset(
     (  # noqa: SIM905
@@ -335,7 +337,13 @@ def _results(equation: JaxprEqn, inputs: list[Any]) -> Sequence[Any]:
     aval: Any = equation.outvars[0].aval if equation.outvars else None
     columns = [each for each in inputs if isinstance(each, _Columns)]
     # Not where it selects keys, or takes numbers apart into bytes.
-    if columns and name in _ELEMENTWISE and not holds_keys(aval) and aval.ndim == 2:
+    # Only with what all environments share. Columns of another array compute it once for each.
+    is_shared = all(
+        isinstance(each, _Columns) or of_each.shape[:1] in ((), (1,))
+        for each, of_each in zip(inputs, avals, strict=True)
+    )
+    may_be_apart = name in _ELEMENTWISE and is_shared and not holds_keys(aval) and aval.ndim == 2
+    if columns and may_be_apart:
         rows = zip(*(_columns_of(each, aval.shape[-1]) for each in inputs), strict=True)
         return [_Columns(tuple(compute(*row) for row in rows))]
     if columns and (result := columns[0].result(name, params)) is not None:

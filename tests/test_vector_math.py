@@ -192,11 +192,16 @@ def test_a_small_product_of_rows_is_a_loop(num_rows, num_inputs, num_outputs, is
     rng = np.random.default_rng(0)
     x = rng.standard_normal((num_rows, num_inputs), np.float32)
     weights = rng.standard_normal((num_inputs, num_outputs), np.float32)
-    product = vectorized(jnp.matmul)
-    traced = jax.make_jaxpr(product)(x, weights)
-    assert ("dot_general" not in count_primitives(traced.jaxpr)) == is_loop
     exact = x.astype(np.float64) @ weights
-    np.testing.assert_allclose(jax.jit(product)(x, weights), exact, rtol=1e-5, atol=1e-5)
+    # A network of a learner is called for one row at a time, with a derivative of its own.
+    matmul = jax.custom_vjp(jnp.matmul)
+    matmul.defvjp(lambda x, y: (x @ y, None), lambda _, gradient: (gradient, gradient))
+    by_row = jax.vmap(lambda row: matmul(row[None], weights)[0])
+    for layer in (lambda x: x @ weights, by_row):
+        product = vectorized(layer)
+        traced = jax.make_jaxpr(product)(x)
+        assert ("dot_general" not in count_primitives(traced.jaxpr)) == is_loop
+        np.testing.assert_allclose(jax.jit(product)(x), exact, rtol=1e-5, atol=1e-5)
 
 
 class Wanderer:
