@@ -204,6 +204,17 @@ def test_a_small_product_of_rows_is_a_loop(num_rows, num_inputs, num_outputs, is
         np.testing.assert_allclose(jax.jit(product)(x), exact, rtol=1e-5, atol=1e-5)
 
 
+def test_an_array_that_meets_draws_is_computed_once_for_all_columns():
+    def step(keys, x):
+        draws = jax.vmap(lambda key: jax.random.uniform(key, (3,)))(keys)
+        for _ in range(4):
+            x = jnp.exp(x) + 0.5 * draws
+        return x
+
+    keys, x = jax.random.split(make_key(0), 10), jnp.ones((10, 3))
+    assert count_primitives(jax.make_jaxpr(vectorized(step))(keys, x).jaxpr)["exp"] == 4
+
+
 class Wanderer:
     """It walks by normal draws from a key of its own, which it keeps half of the time."""
 

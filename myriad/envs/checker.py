@@ -27,7 +27,7 @@ from myriad.errors import (
     MyriadError,
     shown,
 )
-from myriad.random import numbers_of
+from myriad.random import make_key, numbers_of
 from myriad.ranges import require
 from myriad.spaces import Discrete, MultiDiscrete, Space
 from myriad.timing import compare
@@ -446,7 +446,7 @@ def _time_limit_faults(
     ]
     space = env.action_space(env.default_params)
     params = env.default_params
-    keys = jax.random.split(jax.random.key(1), _NUM_ENVS)
+    keys = jax.random.split(make_key(1), _NUM_ENVS)
     action = jax.vmap(space.sample)(keys)
     now = step(keys, jax.tree.unflatten(structure, picked), action, params)
     then = step(keys, jax.tree.unflatten(structure, late), action, params)
@@ -564,7 +564,8 @@ def _where(error: Exception) -> str:
 
 
 def _key() -> jax.Array:
-    return jax.random.key(0)
+    # As a rollout makes it, since `jax.random.poisson` takes only threefry's.
+    return make_key(0)
 
 
 def _action(env: Environment) -> jax.ShapeDtypeStruct:

@@ -225,6 +225,11 @@ STEP_FAULTS = {
     "step raises AttributeError in " + __file__: (
         lambda key, old, obs, state, reward, *rest: (obs, state, reward.no_such, *rest)
     ),
+    "step raises NotImplementedError in " + __file__: (
+        lambda key, old, obs, state, reward, *rest: (
+            obs, state, reward + jax.random.poisson(key, 1.0), *rest,
+        )
+    ),
     "step returns something else when it is called again": (
         lambda key, old, obs, state, reward, *rest: (
             obs, state, reward * jnp.float32(np.random.default_rng().random()), *rest,
