@@ -131,7 +131,7 @@ def _product(x: jax.Array, weights: jax.Array) -> jax.Array:
     XLA calls a library for a product. A call took 0.4 us on an AMD EPYC, and it keeps a loop of
     steps from being one function.
     """
-    rows = x.reshape(-1, len(weights))
+    rows = x.reshape(len(x), len(weights))
 
     def add(i: Any, total: jax.Array) -> jax.Array:
         column = jax.lax.dynamic_slice_in_dim(rows, i, 1, axis=1)
@@ -139,7 +139,7 @@ def _product(x: jax.Array, weights: jax.Array) -> jax.Array:
 
     total = jnp.zeros((len(rows), weights.shape[1]), np.float32)
     total = jax.lax.fori_loop(0, len(weights), add, total, unroll=4)
-    return total.reshape(*x.shape[:-1], -1)
+    return total.reshape(*x.shape[:-1], weights.shape[1])
 
 
 def _is_small_product(avals: Sequence[Any], params: Any) -> bool:
@@ -147,9 +147,11 @@ def _is_small_product(avals: Sequence[Any], params: Any) -> bool:
     return (
         params["dimension_numbers"] == (((x.ndim - 1,), (0,)), ((), ()))
         and x.dtype == weights.dtype == np.float32
+        and params["preferred_element_type"] in (None, np.float32)
         and (x.ndim, weights.ndim) in ((2, 2), (3, 2))
         and 1 < math.prod(x.shape[:-1]) == x.shape[0] <= _MOST_ROWS
-        and x.shape[0] * weights.shape[1] <= _MOST_NUMBERS
+        and 0 < x.shape[0] * weights.shape[1] <= _MOST_NUMBERS
+        and x.shape[-1] > 0
         and compiles_loops_whole()
     )
 

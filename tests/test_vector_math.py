@@ -183,7 +183,7 @@ def test_a_step_is_the_same_up_to_rounding_with_the_setting_off(name, monkeypatc
             np.testing.assert_array_equal(ours, plain)
 
 
-@pytest.mark.parametrize("num_inputs", [1, 4, 7, 64])
+@pytest.mark.parametrize("num_inputs", [0, 1, 4, 7, 64])
 @pytest.mark.parametrize(
     ("num_rows", "num_outputs", "is_loop"),
     [(1, 64, False), (2, 64, True), (32, 64, True), (33, 2, False), (32, 65, False)],
@@ -200,7 +200,7 @@ def test_a_small_product_of_rows_is_a_loop(num_rows, num_inputs, num_outputs, is
     for layer in (lambda x: x @ weights, by_row):
         product = vectorized(layer)
         traced = jax.make_jaxpr(product)(x)
-        assert ("dot_general" not in count_primitives(traced.jaxpr)) == is_loop
+        assert ("dot_general" not in count_primitives(traced.jaxpr)) == (is_loop and num_inputs > 0)
         np.testing.assert_allclose(jax.jit(product)(x), exact, rtol=1e-5, atol=1e-5)
 
 
