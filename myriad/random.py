@@ -224,6 +224,13 @@ def numbers_of(array: Any) -> Any:
     return jax.random.key_data(array) if holds_keys(array) else array
 
 
+def from_numbers(numbers: Any, like: Any) -> Any:
+    """Return the array whose `numbers_of` these are, with keys if `like` holds some."""
+    if not holds_keys(like):
+        return numbers
+    return jax.random.wrap_key_data(numbers, impl=jax.random.key_impl(jnp.zeros((), like.dtype)))
+
+
 def fast_key(key: jax.Array) -> jax.Array:
     """Return a `mix2x32` key that follows from a scalar `key`. Don't draw from `key` as well.
 

@@ -126,7 +126,7 @@ _MOST_ROWS, _MOST_NUMBERS = 32, 2048
 
 
 def _product(x: jax.Array, weights: jax.Array) -> jax.Array:
-    """Multiply `[..., k]` by `[k, m]` in a loop over `k` of vectors over `m`.
+    """Multiply `[N, k]` or `[N, 1, k]` by `[k, m]` in a loop over `k` of vectors over `m`.
 
     XLA calls a library for a product. A call took 0.4 us on an AMD EPYC, and it keeps a loop of
     steps from being one function.
@@ -338,14 +338,14 @@ def _results(equation: JaxprEqn, inputs: list[Any]) -> Sequence[Any]:
 
     aval: Any = equation.outvars[0].aval if equation.outvars else None
     columns = [each for each in inputs if isinstance(each, _Columns)]
-    # Not where it selects keys, or takes numbers apart into bytes.
-    # Only with what all environments share. Columns of another array compute it once for each.
-    is_shared = all(
+    # Beside an array of all environments, each column would compute that array anew.
+    is_beside_shared = all(
         isinstance(each, _Columns) or of_each.shape[:1] in ((), (1,))
         for each, of_each in zip(inputs, avals, strict=True)
     )
-    may_be_apart = name in _ELEMENTWISE and is_shared and not holds_keys(aval) and aval.ndim == 2
-    if columns and may_be_apart:
+    # Not where it selects keys, or takes numbers apart into bytes.
+    stays_apart = name in _ELEMENTWISE and not holds_keys(aval) and aval.ndim == 2
+    if columns and stays_apart and is_beside_shared:
         rows = zip(*(_columns_of(each, aval.shape[-1]) for each in inputs), strict=True)
         return [_Columns(tuple(compute(*row) for row in rows))]
     if columns and (result := columns[0].result(name, params)) is not None:

@@ -24,7 +24,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from myriad import hardware
 from myriad.errors import InvalidArgumentError
 from myriad.jaxpr import count_primitives, emits_more_than
-from myriad.random import holds_keys, numbers_of
+from myriad.random import from_numbers, numbers_of
 
 # `%name = type opcode(operands)`. A tuple's type has spaces and parentheses of its own, but none of
 # them around a word.
@@ -326,9 +326,7 @@ def put_everywhere(tree: Any, sharding: NamedSharding) -> Any:
     def put(leaf: Any) -> jax.Array:
         words = np.asarray(numbers_of(leaf))
         array = jax.make_array_from_callback(words.shape, sharding, lambda at: words[at])
-        if not holds_keys(leaf):
-            return array
-        return jax.random.wrap_key_data(array, impl=jax.random.key_impl(leaf))
+        return from_numbers(array, leaf)
 
     return jax.tree.map(put, tree)
 

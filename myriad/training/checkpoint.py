@@ -24,7 +24,7 @@ import numpy as np
 from myriad import distributed
 from myriad.errors import InvalidArgumentError
 from myriad.files import identity, read_text, regular, watched
-from myriad.random import holds_keys, numbers_of
+from myriad.random import from_numbers, numbers_of
 from myriad.xla import is_on_host
 
 Result = TypeVar("Result")
@@ -331,10 +331,7 @@ def _leaf(saved: Any, like: Any) -> jax.Array:
         return jax.device_put(held, jax.memory.Space.Host)
     if not like.size:
         return jnp.zeros(like.shape, like.dtype)
-    array = saved if isinstance(saved, jax.Array) else jnp.asarray(saved)
-    if holds_keys(like):
-        return jax.random.wrap_key_data(array, impl=jax.random.key_impl(jnp.zeros((), like.dtype)))
-    return array
+    return from_numbers(saved if isinstance(saved, jax.Array) else jnp.asarray(saved), like)
 
 
 def _kind(leaf: Any) -> str:

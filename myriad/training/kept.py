@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import export
 
 from myriad import hardware, settings
 from myriad.files import regular, replacing
-from myriad.random import holds_keys, numbers_of
+from myriad.random import from_numbers, numbers_of
 from myriad.training.loop import LearningLoop, Report, TrainState
 from myriad.training.memory import product_bytes
 from myriad.xla import output_fusion
@@ -100,11 +99,5 @@ def _flat(tree: Any) -> list[Any]:
 
 def _like(tree: Any, leaves: list[Any]) -> Any:
     """Return a tree of the leaves that `_flat` returns for one like it."""
-
-    def typed(of_tree: Any, leaf: Any) -> Any:
-        if not holds_keys(of_tree):
-            return leaf
-        kind = jax.random.key_impl(jnp.zeros((), of_tree.dtype))
-        return jax.random.wrap_key_data(leaf, impl=kind)
-
-    return jax.tree.map(typed, tree, jax.tree.unflatten(jax.tree.structure(tree), leaves))
+    likes, structure = jax.tree.flatten(tree)
+    return structure.unflatten(map(from_numbers, leaves, likes))
