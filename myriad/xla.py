@@ -48,7 +48,7 @@ _MOST_EMITTED = 600_000
 # them.
 _FUSABLE = frozenset(
     (  # noqa: SIM905  (one name a line would be a hundred lines)
-        "abs acos acosh add add_any all_gather and argmax argmin asin asinh atan atan2 atanh "
+        "abs acos acosh add add_any all_gather and asin asinh atan atan2 atanh "
         "axis_index bitcast_convert_type broadcast_in_dim cbrt ceil clamp clz concatenate cond "
         "convert_element_type copy cos cosh cummax cummin cumprod cumsum custom_jvp_call "
         "custom_vjp_call div dot_general dynamic_slice dynamic_update_slice eq erf erf_inv erfc "

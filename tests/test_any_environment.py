@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from myriad import Rollout, create_config, load_agent, train_and_evaluate
 from myriad.rendering.video import record
+from tests import child_processes
 from tests.generated_env import environments
 
 # Small, so that compiling is all there is to wait for.
@@ -34,6 +35,12 @@ def lives_in(env, agent, folder):
     assert rollout.summary(rollout.run(state, 12)).num_steps == 16 * 20
     if hasattr(env, "render"):
         record(env, trained, folder / "it.gif", num_steps=2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(1, 41))
+def test_a_generated_step_ends_no_process_and_is_that_of_the_plain_loop(number):
+    child_processes.python("-m", "tests.generated_env", number)
 
 
 @pytest.mark.long

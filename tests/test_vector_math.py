@@ -13,7 +13,7 @@ from myriad.envs.vector import VectorEnv
 from myriad.jaxpr import count_primitives
 from myriad.random import MIX2X32, numbers_of
 from myriad.spaces import Box, Discrete
-from myriad.vector_math import FORMS, vectorized
+from myriad.vector_math import FORMS, argmax, vectorized
 from tests.bits import assert_same_bits
 
 TURNS = np.arange(-6366, 6367) * np.pi / 2
@@ -50,6 +50,23 @@ def test_a_form_is_within_units_in_the_last_place(name, exact, reach, extra, mos
     expected = exact(x.astype(np.float64))
     ulp = np.spacing(np.abs(expected).astype(np.float32)).astype(np.float64)
     assert (np.abs(got - expected) / ulp).max() <= most_ulp
+
+
+@pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16, np.int32, np.uint8, np.bool_])
+@pytest.mark.parametrize("size", [1, 5, 64, 65])
+def test_the_first_extreme_is_that_of_jax(dtype, size):
+    draw = np.random.default_rng(size)
+    values = np.array([np.nan, np.inf, -np.inf, 0, 1, 2] if dtype(0.5) == 0.5 else [0, 1, 2])
+    x = jnp.asarray(draw.choice(values, (200, size)), dtype)
+    for axis in (0, 1):
+        assert_same_bits(argmax(x, axis), jnp.argmax(x, axis))
+
+    def step(x):
+        return jax.vmap(lambda row: (jnp.argmax(row), jnp.argmin(row)))(x)
+
+    program = jax.make_jaxpr(vectorized(step))(x)
+    assert ("argmax" in count_primitives(program.jaxpr)) == (size > 64)
+    assert_same_bits(jax.jit(vectorized(step))(x), step(x))
 
 
 @pytest.mark.parametrize("name", FORMS)

@@ -15,6 +15,7 @@ import numpy as np
 
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
+from myriad.vector_math import argmax
 
 # The output of an illegal action. It is finite, so that an entropy is no NaN.
 ILLEGAL = np.float32(-1e9)
@@ -59,7 +60,7 @@ class CategoricalPolicy:
 
     def mode(self, outputs: jax.Array) -> jax.Array:
         """Return the likeliest choice, `[N, C]`."""
-        choices = [jnp.argmax(logits, axis=0) for logits in self._components(outputs)]
+        choices = [argmax(logits, axis=0) for logits in self._components(outputs)]
         return jnp.stack(choices, axis=-1).astype(jnp.float32)
 
     def log_prob_and_entropy(

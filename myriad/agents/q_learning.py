@@ -24,6 +24,7 @@ from myriad.envs import Environment
 from myriad.envs.wrappers import nvec_of
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Discrete, MultiDiscrete
+from myriad.vector_math import argmax
 
 _EXPLORED = 0.2  # The share of a training during which epsilon falls.
 
@@ -162,7 +163,7 @@ def exploration_steps(own: int, num_envs: int, total_steps: int) -> int:
 
 def best_action(values: jax.Array) -> jax.Array:
     """Return the action of the highest value, and the first of several: int32 `[B]`."""
-    return jnp.argmax(values, axis=1).astype(jnp.int32)
+    return argmax(values, axis=1).astype(jnp.int32)
 
 
 def epsilon_greedy(

@@ -10,6 +10,7 @@ import numpy as np
 from myriad.envs import Environment
 from myriad.envs.wrappers import MaskedObservation, nvec_of
 from myriad.spaces import Space
+from myriad.vector_math import argmax
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +38,6 @@ class RandomAgent:
         is_legal = obs[-sum(nvec) :] > 0
         # The largest of equally distributed numbers is each of them with equal probability.
         scores = jnp.where(is_legal, jax.random.uniform(key, is_legal.shape), -1)
-        choices = [jnp.argmax(part) for part in jnp.split(scores, np.cumsum(nvec)[:-1])]
+        choices = [argmax(part, axis=0) for part in jnp.split(scores, np.cumsum(nvec)[:-1])]
         action = jnp.stack(choices).astype(jnp.int32)
         return action.reshape(self.action_space.shape)

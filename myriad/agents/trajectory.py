@@ -276,7 +276,9 @@ def _values_of_cuts(
 
     def value_one(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         final_value, left = carry
-        step = jnp.argmax(left, axis=0).astype(jnp.int32)
+        # The first that is left. A minimum, and no argmax, which lets no outputs be fused.
+        steps = jnp.arange(len(left), dtype=jnp.int32)[:, None]
+        step = jnp.min(jnp.where(left, steps, len(left) - 1), axis=0)
         values = value_of(final_obs[step, env_index])
         return (
             _at_step(final_value, step, jnp.any(left, axis=0), values),
