@@ -10,7 +10,7 @@ An asv suite and a command line. All sizes and arms of an agent are timed in one
 of random order. The arm `precision` computes networks in bfloat16. The arms `attention` and
 `flash-attention` have an attention network, which computes its attention weights as a whole or in
 blocks. They need an environment on a grid. The arm `compile` passes 32 rows forward and backward
-through the networks, both compiled and operation by operation, as with `--no-compile`. A size that
+through the networks, both compiled and operation by operation. A size that
 would not fit into memory is refused before it runs. The table marks the batch that `myriad autotune
 --tune batch` would choose, which makes the same measurement.
 """

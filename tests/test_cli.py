@@ -147,6 +147,10 @@ def test_a_mistake_is_named_and_ends_with_exit_code_2(argv, named, tmp_path, mon
         ("ppo --num-seeds 2 --log-to tensorboard", "--log-to must be []"),
         ("ppo --num-seeds 2 --profile 1", "--profile must be 0"),
         ("ppo --num-seeds 2 --compile-mode jit", "--compile-mode must be 'aot'"),
+        (
+            "ppo --compile-mode off --steps-per-env 1001",
+            "--steps-per-env must be at most 1,000 with compile_mode = 'off'",
+        ),
         ("ppo --seeds 1 2 1", "--seeds must be different, but 1 is among them 2 times"),
         ("ppo --seeds 1 2 --seed 3", "--seed must be among the seeds"),
         ("ppo --seeds", "--seeds must be a list of 1 to 100,000 items"),

@@ -43,9 +43,9 @@ def test_every_setting_is_shown_with_its_value_and_source(doctor, monkeypatch, t
     found = rows(text)
     reason = "1,024 rows in 16 minibatches"
     assert found["batch"] == ["64 rows", "OPTIMAL_BATCH_SIZE", "yes", reason, "--batch-size"]
-    reason = "every operation runs by itself, for debugging"
+    reason = "programs compile at their first call; the cache keeps them, unless it is off"
     source = "USE_TORCH_COMPILE of .env"
-    assert found["compile"] == ["off", source, "no", reason, "--compile-mode"]
+    assert found["compile"] == ["cached", source, "yes", reason, "--compile-mode"]
     for name, setting in Settings.table().items():
         if name == "compile":
             assert found[source][0] == "False"
@@ -88,7 +88,7 @@ def test_a_library_that_is_not_installed_is_a_problem(doctor, monkeypatch):
 @pytest.mark.parametrize(
     ("variable", "value", "flags", "problem"),
     [
-        ("OPTIMAL_BATCH_SIZE", "33", [], "OPTIMAL_BATCH_SIZE: batch_size must divide"),
+        ("OPTIMAL_BATCH_SIZE", "33", [], "OPTIMAL_BATCH_SIZE asks for batch: its rows don't fit"),
         ("OPTIMAL_BATCH_SIZE", "1", ["--agent", "pid"], "OPTIMAL_BATCH_SIZE asks for batch:"),
         ("USE_FLASH_ATTENTION", "true", [], "asks for attention: network mlp has none"),
         ("MYRIAD_HOME", "/proc/x", [], "/proc/x can't be written"),

@@ -45,7 +45,7 @@ IN_BLOCKS = "in blocks"
 # must have for it.
 _SWITCHES: dict[str, tuple[str, dict[bool, str], str]] = {
     "batch_size": ("batch_size", {}, "batches to learn from"),
-    "compile": ("compile_mode", {True: "aot", False: "off"}, ""),
+    "compile": ("compile_mode", {True: "aot", False: "cached"}, ""),
     "bf16": ("agent.compute_dtype", {True: "bfloat16", False: "float32"}, "a network"),
     "flash_attention": (
         "agent.attention",
@@ -76,8 +76,8 @@ class TrainingFlags(config_flags(*NAMES), XlaFlags):
     """Import code that the file of --config or the resumed run names as module:Class."""
 
     compile: Switch = True
-    """Compile the training.
-    --no-compile runs it operation by operation, so that you can debug it at tiny sizes."""
+    """Compile programs before the first step.
+    --no-compile compiles each at its first call. --compile-mode off never compiles."""
 
     flash_attention: Switch = False
     """Compute attention in blocks, which never hold all attention weights at once.
@@ -182,6 +182,13 @@ class TrainingFlags(config_flags(*NAMES), XlaFlags):
         for name in useless:
             if _SWITCHES[name][0] not in fields:
                 sources[_SWITCHES[name][0]] = settings.sources[name]
+        if sources.get("batch_size") in settings.sources.values():
+            # Its rows may suit another agent or other sizes.
+            try:
+                make_config(**fields)
+            except InvalidArgumentError as error:
+                if error.field == "batch_size":
+                    del fields["batch_size"]
         self._add_wandb(fields, sources, settings)
         return fields, sources
 

@@ -86,8 +86,11 @@ def active_settings(
         )
 
     mode, learner = config.compile_mode, config.learner
+    batch, reason = _batch(config)
+    if batch and "batch_size" in denied:
+        batch, reason = None, f"its rows don't fit this training, which has batches of {batch}"
     return [
-        setting("batch", "batch_size", _batch(config), "--batch-size", "agent.num_minibatches"),
+        setting("batch", "batch_size", (batch, reason), "--batch-size", "agent.num_minibatches"),
         setting("compile", "compile_mode", (mode, _COMPILED[mode]), "--compile-mode"),
         setting("precision", "agent.compute_dtype", _precision(learner), "--bf16"),
         setting("attention", "agent.attention", _attention(learner), "--flash-attention"),

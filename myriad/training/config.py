@@ -32,6 +32,8 @@ _EVALUATIONS = 20
 # Where no episode ends, so many evaluations have at most this share of the training's steps, but
 # each of their episodes at least so many steps.
 _EVALUATION_SHARE, _LEAST_EVALUATED = 0.1, 50
+# More steps without compiling would run for hours.
+_MOST_UNCOMPILED_STEPS = 1_000
 # Between two evaluations, updates and each environment's episodes are counted in int32.
 _LONGEST_WINDOW = 2**31 - 1
 # Pairs of names that set the same thing: the length, the size of gradient steps, the seed.
@@ -99,7 +101,7 @@ class TrainingConfig:
             films. 0 makes none.
         compile_mode: When programs compile. aot: before the first step. cached: at their first
             call. jit: at their first call, without keeping them for the next run. off: never, for
-            debugging at tiny sizes.
+            debugging in at most 1,000 steps per environment.
         log_to: Trackers that get the metrics in addition to the run's folder: tensorboard, wandb.
         wandb_project: Project in Weights & Biases. By default WANDB_PROJECT, or else myriad.
         wandb_name: Name of the run in Weights & Biases. By default WANDB_NAME, or else the name of
@@ -485,10 +487,7 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
     if "steps_per_env" in fields:
         total_steps = fields["steps_per_env"] * num_envs
     steps = _whole(fields.get("steps_per_env") or -(-total_steps // num_envs), unit)
-    if steps * num_envs > INT64:
-        raise InvalidArgumentError(
-            f"steps_per_env x num_envs must be at most {INT64:,}, but is {steps * num_envs:,}."
-        )
+    _require_steps(fields, steps, num_envs)
     window = fields.get("eval_frequency") or -(-steps // _EVALUATIONS)
     of_env = options["env"] | options_of(env) | options_of(env.default_params)
     of_agent = options_of(learner.agent)
@@ -634,6 +633,19 @@ def _default_num_devices(fields: Mapping[str, Any], learner: Any, num_envs: int)
     # Uncompiled, one device does all the work.
     available = 1 if fields.get("compile_mode") == "off" else jax.local_device_count()
     return learner.default_num_devices(num_envs, available)
+
+
+def _require_steps(fields: Mapping[str, Any], steps: int, num_envs: int) -> None:
+    if fields.get("compile_mode") == "off" and steps > _MOST_UNCOMPILED_STEPS:
+        raise InvalidArgumentError(
+            "steps_per_env",
+            f"must be at most {_MOST_UNCOMPILED_STEPS:,} with compile_mode = 'off', which runs "
+            f"every operation by itself and takes seconds for a step, but is {steps:,}.",
+        )
+    if steps * num_envs > INT64:
+        raise InvalidArgumentError(
+            f"steps_per_env x num_envs must be at most {INT64:,}, but is {steps * num_envs:,}."
+        )
 
 
 def _require_devices(

@@ -21,10 +21,12 @@ _STEPS_PER_CALL = 4_000_000
 def require_settings_of_seeds(config: TrainingConfig, profile_chunks: int = 0) -> None:
     """Raise InvalidArgumentError if a setting can't be combined with many seeds."""
     replay_memory = config.agent_options.get("replay_memory", "device")
+    # Their programs compile before the first step in either mode.
+    mode = "aot" if config.compile_mode == "cached" else config.compile_mode
     settings = [
         ("film_every", config.film_every, 0, "films show one training"),
         ("log_to", config.log_to, [], "trackers show one training"),
-        ("compile_mode", config.compile_mode, "aot", "seeds share one compiled program"),
+        ("compile_mode", mode, "aot", "seeds share one compiled program"),
         ("agent.replay_memory", replay_memory, "device", "a device holds the states of its seeds"),
         ("profile_chunks", profile_chunks, 0, "a trace shows one training"),
     ]

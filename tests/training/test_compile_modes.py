@@ -92,15 +92,15 @@ def test_without_programs_python_steps_and_agrees_within_rounding_and_so_it_goes
     # Compiled, it is called where it is traced alone.
     at_every_step = SIZES["steps_per_env"] + SIZES["eval_max_steps"]
     runs = {}
-    for flag in ("--compile", "--no-compile"):
+    for flag in ("--compile", "--compile-mode=off"):
         folder = tmp_path / flag
         assert main([*TINY, "--env", "talking:Talking", flag, "--run-folder", str(folder)]) == 0
         said = capsys.readouterr()
-        assert (said.out.count("stepped") >= at_every_step) == (flag == "--no-compile")
+        assert (said.out.count("stepped") >= at_every_step) == (flag != "--compile")
         rows = rows_of((folder / "metrics.jsonl").read_text())
         runs[flag] = load_agent(folder, trust=True)[2].state, rows
     assert "nothing is compiled" in said.err
-    assert "compile off (--no-compile)" in said.err
+    assert "compile off (--compile-mode)" in said.err
     # More updates would let rounding change an action, and then the course.
     (compiled, expected), (uncompiled, found) = runs.values()
     assert_close(uncompiled, compiled, rtol=1e-4, atol=1e-5)
