@@ -48,7 +48,9 @@ def count(text: str) -> int:
 
 def writable(text: str) -> Path:
     """Parse a flag that names a file, and check before hours of work that it can be written."""
-    path = Path(text)
+    from myriad.files import user_path
+
+    path = user_path(text)
     try:
         path.open("a").close()
     except OSError as error:
@@ -151,6 +153,8 @@ class Script:
             SuiteError: they are wrong.
             InvalidArgumentError: the file of `--output` exists.
         """
+        from myriad.files import user_path
+
         parser = _Parser(
             prog=f"python benchmarks/{self.name}.py",
             description=str(self.document).split("\n")[0],
@@ -170,6 +174,9 @@ class Script:
             force = switch("replace the file of --output if it exists")
             parser.add_argument("--force", **force)
         options = parser.parse_args(argv)
+        for flag, value in vars(options).items():
+            if isinstance(value, Path):
+                setattr(options, flag, user_path(value))
         if has_rows and options.output is not None:
             require_new(options.output, force=options.force)
         if wrong := self.refuses(options):

@@ -18,6 +18,7 @@ from myriad.autotune import autotune
 from myriad.envs import OBJECT, Environment
 from myriad.envs.environment import AnyEnvironment
 from myriad.errors import InvalidArgumentError, shown
+from myriad.files import user_path
 from myriad.host import release_freed_memory
 from myriad.random import fast_key, make_key
 from myriad.ranges import SEED_LIST, Integer, Seed, checked, require
@@ -552,14 +553,15 @@ def _require_shared(folder: RunFolder) -> None:
 
 
 def _named(run_folder: str | Path, argument: str = "run_folder") -> Path:
+    path = user_path(run_folder)
     name = str(run_folder)
     try:
-        is_name = bool(name) and b"\0" not in str(Path(name).absolute()).encode()
+        is_name = bool(name) and b"\0" not in str(path.absolute()).encode()
     except UnicodeEncodeError:  # orbax could not write a checkpoint there.
         is_name = False
     if not is_name:
         raise InvalidArgumentError(argument, f"must name a folder in UTF-8, but got {shown(name)}.")
-    return Path(run_folder)
+    return path
 
 
 def _new_path(config: TrainingConfig) -> Path:

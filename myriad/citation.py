@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from myriad.errors import InvalidArgumentError
-from myriad.files import read_text, regular
+from myriad.files import read_text, regular, user_path
 from myriad.ranges import checked
 
 Row = Mapping[str, str]
@@ -43,7 +43,7 @@ def cite(path: str | Path) -> str:
     Raises:
         InvalidArgumentError: the file can't be read or is not a table of results.
     """
-    path = Path(path)
+    path = user_path(path)
     every = read_table(path, _NEEDED)
     rows = [row for row in every if row["status"] == "ok"]
     if not rows:

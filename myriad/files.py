@@ -52,6 +52,16 @@ def replacing(path: Path) -> Iterator[Path]:
             raise
 
 
+def user_path(path: str | Path) -> Path:
+    """Return a path that a user gave. Its first `~` or `~NAME` is a home folder, if there is one.
+
+    Example:
+        >>> user_path("~/runs") == Path.home() / "runs"
+        True
+    """
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - Path's raises if there is none.
+
+
 def require_free(path: Path, *, force: bool) -> None:
     """Refuse to replace a file, unless it is empty or the user asked for it.
 

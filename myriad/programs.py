@@ -14,6 +14,7 @@ from typing import Any
 import jax
 
 from myriad.agents.controller import ControllerLearner, controller_of
+from myriad.files import user_path
 from myriad.timing import block_until_ready
 from myriad.training.callbacks.built_in import built_in_callbacks
 from myriad.training.checkpoint import Checkpoints
@@ -118,14 +119,14 @@ class TrainingProgram:
 
     def train(self, run_folder: str | Path) -> TrainingResults:
         """Do what `train_and_evaluate` does, but compile nothing."""
-        folder = RunFolder.create(Path(run_folder), "", {})
+        folder = RunFolder.create(user_path(run_folder), "", {})
         self._training.compile = lambda *_, **__: None  # It is compiled.
         callbacks = built_in_callbacks(self._training.config, folder, quiet=True)
         return Trainer(self._training, folder, callbacks, quiet=True).run()
 
     def checkpoints(self, folder: str | Path) -> tuple[Callable[[], None], Callable[[], Any]]:
         """Return a function that saves the state to `folder`, and one that reads it again."""
-        checkpoints = Checkpoints(Path(folder))
+        checkpoints = Checkpoints(user_path(folder))
         return (
             lambda: checkpoints.save(1, self.state),
             lambda: checkpoints.restore(1, self.state),

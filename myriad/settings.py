@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from myriad.errors import InvalidArgumentError, closest, shown
-from myriad.files import read_text
+from myriad.files import read_text, user_path
 
 # The source of a value that came from the flag of the same name.
 FLAG = "flag"
@@ -293,7 +293,7 @@ def home() -> Path:
         InvalidArgumentError: `MYRIAD_HOME` is not set, and the user has no home folder.
     """
     if named := os.environ.get("MYRIAD_HOME"):
-        return Path(named)
+        return user_path(named)
     if (user := _user_home()) is None:
         raise InvalidArgumentError(
             "this user has no home folder to keep results in: set MYRIAD_HOME to a folder."
@@ -310,7 +310,7 @@ def compilation_cache() -> Path | None:
     """
     value = os.environ.get("MYRIAD_COMPILATION_CACHE")
     if value is not None:
-        return None if value.lower() in _OFF else Path(value)
+        return None if value.lower() in _OFF else user_path(value)
     caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if caches.is_absolute():  # The XDG standard says to ignore relative paths.
         return caches / "myriad" / "xla"

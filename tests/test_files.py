@@ -2,11 +2,16 @@
 
 import os
 import shutil
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
+from benchmarks.harness.results import ResultsFile
+from benchmarks.runner import Script
 from myriad.cli import main
-from myriad.files import watched
+from myriad.errors import InvalidArgumentError
+from myriad.files import user_path, watched
 
 TRAIN = ["train", "--env", "cartpole-control", "--agent", "random"]
 TUNE = ["tune", "--env", "cartpole-control", "--n-trials", "0"]
@@ -68,3 +73,42 @@ def test_a_folder_is_told_from_one_made_in_its_place(tmp_path):
         assert not is_in_place()
         folder.mkdir()  # Often with the number that is free now.
         assert not is_in_place()
+
+
+# What takes a user's path, and what it writes below the home folder.
+WRITERS = [
+    ([*TRAIN, "--quiet", "--steps-per-env", "64", "--num-envs", "4"], "--run-folder", ""),
+    (TUNE, "--storage", "x.db"),
+    (TUNE, "--storage", "sqlite:///~/x.db"),
+    (TUNE, "--storage", "x.journal"),
+    (TUNE, "--output", ""),
+    (["render", "--env", "snake", "--steps", "2"], "--output", "x.gif"),
+]
+
+
+@pytest.mark.parametrize(("command", "flag", "name"), WRITERS)
+def test_a_tilde_is_the_home_folder_of_the_user(command, flag, name, tmp_path, monkeypatch, capsys):
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(tmp_path)
+    path = name if name.startswith("sqlite") else f"~/{name or 'x'}"
+    main([*command, flag, path])
+    assert (home / path.rpartition("/")[2]).exists(), capsys.readouterr().err
+    assert not (tmp_path / "~").exists()
+
+
+@pytest.mark.parametrize("output", [".", "..", "/", "~", "file", "link", "file/x.csv", "x/y.csv"])
+def test_rows_of_a_benchmark_may_be_written_to_any_folder(output, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(InvalidArgumentError) if "file" in output else nullcontext():
+        options = Script("compile", "", lambda run: None).parse(["--output", output])
+        assert options.output == user_path(output)
+        ResultsFile("compile", options.output, "")
+
+
+def test_a_home_folder_that_is_unknown_leaves_the_name():
+    assert user_path("~nobody-here/x") == Path("~nobody-here/x")

@@ -171,7 +171,8 @@ class ResultsFile:
         self.command = command
         self.suite = suite
         self._output = output or CSV_FOLDER
-        make_folder(self._output.parent if self._output.suffix == ".csv" else self._output)
+        self._is_file = self._output.suffix == ".csv" and not self._output.is_dir()
+        make_folder(self._output.parent if self._is_file else self._output)
         self.timestamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         commit()  # read when the run begins, because files that are edited later are not measured
         self.rows: list[Row] = []
@@ -180,7 +181,7 @@ class ResultsFile:
     @functools.cached_property
     def path(self) -> Path:
         """The path of the CSV file. Its name holds the device that the first alternation found."""
-        if self._output.suffix == ".csv":
+        if self._is_file:
             return self._output
         device = next((row["device"] for row in self.rows if row["device"]), "unknown")
         return self._output / f"{self.suite}_{device}_{self.timestamp}.csv"
@@ -213,7 +214,8 @@ def require_new(path: Path, *, force: bool) -> None:
     """
     from myriad.files import require_free
 
-    for each in (path, samples_beside(path)):
+    # A folder such as `.` has no name for a file beside it.
+    for each in () if path.is_dir() else (path, samples_beside(path)):
         require_free(each, force=force)
 
 
@@ -223,10 +225,12 @@ def make_folder(folder: Path) -> None:
     Raises:
         InvalidArgumentError: it can't be created.
     """
-    from myriad.files import write_errors_explained
+    from myriad.errors import InvalidArgumentError
+    from myriad.files import unwritable
 
-    with write_errors_explained(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    if (problem := unwritable(folder)) is not None:
+        raise InvalidArgumentError(f"{folder} {problem}.")
+    folder.mkdir(parents=True, exist_ok=True)
 
 
 def write_csv(path: Path, columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from myriad import settings
 from myriad.errors import InvalidArgumentError
-from myriad.files import regular, replacing, write_errors_explained
+from myriad.files import regular, replacing, user_path, write_errors_explained
 from myriad.ranges import checked
 
 # Raise it when entries change.
@@ -35,7 +35,7 @@ class ProfileCache:
 
     @checked
     def __init__(self, path: str | Path | None = None):
-        self.path = settings.home() / _NAME if path is None else Path(path)
+        self.path = settings.home() / _NAME if path is None else user_path(path)
         self._gave_up = False
 
     def read(self) -> dict[str, dict[str, Entry]]:

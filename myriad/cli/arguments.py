@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import tyro
@@ -11,6 +12,7 @@ import tyro
 from myriad import __version__
 from myriad.cli.flags import option_flag
 from myriad.errors import InvalidArgumentError, UnknownNameError, without_passwords
+from myriad.files import user_path
 from myriad.ranges import require_ranges
 from myriad.registry import Registry
 
@@ -104,7 +106,14 @@ def _command(name: str, words: Sequence[str], kind: Any) -> Any:
     values = {field: getattr(parsed, field) for field in known}
     options = {name: getattr(parsed, f"option_{i}") for i, name in enumerate(dotted)}
     ours = {"options": options, "given": given}
-    return kind(**values | {field: ours[field] for field in ours.keys() & known})
+    values |= {field: ours[field] for field in ours.keys() & known}
+    return kind(**{field: _expanded(value) for field, value in values.items()})
+
+
+def _expanded(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_expanded, value))
+    return user_path(value) if isinstance(value, Path) else value
 
 
 def flags_by_name(argv: Sequence[str]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from myriad.agents import Agent
 from myriad.agents.controller import AnyAgent, Controller, controller_of
 from myriad.envs.environment import AnyEnvironment, Environment
 from myriad.errors import InvalidArgumentError, NotInstalledError
-from myriad.files import replacing
+from myriad.files import replacing, user_path
 from myriad.random import make_key
 from myriad.ranges import FramesPerSecond, Seed, VideoSteps, checked
 
@@ -73,7 +73,7 @@ def record(
         env = myriad.make_env("snake")
         print(record(env, myriad.make_agent("random", env), "snake.gif", num_steps=200))
     """
-    path = Path(path)
+    path = user_path(path)
     require_recordable(env, path, fps)
     moments = []
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from myriad.envs import ENVIRONMENTS
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError, shown
-from myriad.files import read_text, replacing
+from myriad.files import read_text, replacing, user_path
 from myriad.timing import mean_interval
 from myriad.training.metrics import Row, evaluation_row
 from myriad.training.run_folder import RunFolder, rows_of
@@ -66,9 +66,9 @@ def plot_runs(run_folders: Sequence[str | Path], output: str | Path | None = Non
         )
     if not run_folders:
         raise InvalidArgumentError("give the folder of at least one run to draw.")
-    figure = learning_curves([_read(Path(folder)) for folder in run_folders])
+    figure = learning_curves([_read(user_path(folder)) for folder in run_folders])
     if output is not None:
-        save(figure, Path(output))
+        save(figure, user_path(output))
     return figure
 
 

@@ -11,7 +11,7 @@ from jax import export
 
 from myriad.agents.controller import TrainedPolicy
 from myriad.errors import InvalidArgumentError, NotInstalledError
-from myriad.files import replacing, require_free
+from myriad.files import replacing, require_free, user_path
 
 # The platforms that a program is compiled for.
 _PLATFORMS = ("cpu", "cuda", "tpu")
@@ -49,14 +49,14 @@ def export_agent(
         ...     run = load_agent(results.run_folder)
         ...     said = export_agent(*run, f"{folder}/agent.safetensors", format="safetensors")
     """
-    require_free(Path(output), force=force)
+    require_free(user_path(output), force=force)
     if not isinstance(agent, TrainedPolicy):
         raise InvalidArgumentError(
             f"{config.agent} can't be exported: it learns nothing, or its policy has a memory."
         )
     write = {"stablehlo": _program, "safetensors": _parameters}[format]
     data, said = write(config, env, agent)
-    with replacing(Path(output)) as new:
+    with replacing(user_path(output)) as new:
         new.write_bytes(data)
     return said
 

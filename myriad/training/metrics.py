@@ -10,7 +10,7 @@ import numpy as np
 
 from myriad.counters import whole
 from myriad.errors import NotInstalledError
-from myriad.files import replacing
+from myriad.files import replacing, user_path
 from myriad.training.loop import PARTS, Report
 
 Row = Mapping[str, Any]
@@ -60,7 +60,7 @@ class History(Sequence[Row]):
             InvalidArgumentError: the file can't be written. An older one stays as it was.
         """
         with (
-            replacing(Path(path)) as new,
+            replacing(user_path(path)) as new,
             new.open("w", encoding="utf-8", newline="") as file,
         ):
             writer = csv.DictWriter(file, self.columns)
@@ -75,7 +75,7 @@ class History(Sequence[Row]):
             NotInstalledError: pyarrow is not installed.
         """
         try:
-            with replacing(Path(path)) as new, new.open("wb") as file:
+            with replacing(user_path(path)) as new, new.open("wb") as file:
                 self.to_pandas().to_parquet(file, engine="pyarrow")
         except ImportError as error:
             raise NotInstalledError("Parquet needs pyarrow: pip install pyarrow") from error

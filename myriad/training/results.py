@@ -11,6 +11,7 @@ from typing import Any
 import jax
 
 from myriad.errors import InvalidArgumentError, shown
+from myriad.files import user_path
 from myriad.timing import mean_interval
 from myriad.training.config import TrainingConfig
 from myriad.training.metrics import History, Row, significant
@@ -147,7 +148,7 @@ class TrainingResults:
             raise InvalidArgumentError(f"{self.run_folder} has no evaluation yet to draw.")
         figure = learning_curves([(tomllib.loads(self.config.to_toml()), self.evaluations)])
         if output is not None:
-            save(figure, Path(output))
+            save(figure, user_path(output))
         return figure
 
     def _final_return(self) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
+from myriad.files import user_path
 from myriad.host import usable_cores
 from myriad.ranges import INT64, Integer, Number, Seed, require
 from myriad.training.config import TrainingConfig, make_config
@@ -177,12 +178,13 @@ class TuneSettings:
         """
         n_jobs = usable_cores() if self.n_jobs == -1 else self.n_jobs
         name = self.study_name or self._new_name()
+        output = user_path(self.output)
         storage = self.storage
         if storage is None and n_jobs > 1:
-            storage = str(self.output / f"{name}.db")
+            storage = str(output / f"{name}.db")
         pruner = self.pruner or ("none" if len(self.objectives) > 1 else "median")
         return dataclasses.replace(
-            self, n_jobs=n_jobs, study_name=name, storage=storage, pruner=pruner
+            self, n_jobs=n_jobs, study_name=name, storage=storage, pruner=pruner, output=output
         )
 
     def _new_name(self) -> str:

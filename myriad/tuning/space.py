@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
-from myriad.files import read_text
+from myriad.files import read_text, user_path
 from myriad.ranges import ranges_of
 from myriad.training.config import FIELDS, TrainingConfig, canonical, make_config, require_no_code
 from myriad.tuning.settings import TuneSettings
@@ -168,7 +168,7 @@ class SearchSpace:
 
         agent = AGENTS.resolve(agent)
         own = FOLDER / f"{agent}.toml"
-        path = Path(file or (own if own.exists() else DEFAULT))
+        path = user_path(file or (own if own.exists() else DEFAULT))
         known = {each.name for each in options_of(AGENTS.load(agent))}
         if path == DEFAULT and "learning_rate" not in known:
             raise InvalidArgumentError(

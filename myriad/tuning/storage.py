@@ -8,6 +8,8 @@ import json
 import os
 import re
 import sqlite3
+import threading
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +22,7 @@ from myriad.errors import (
     shown,
     without_passwords,
 )
-from myriad.files import regular
+from myriad.files import regular, say, user_path
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -28,6 +30,19 @@ if TYPE_CHECKING:
 # Seconds that a writer waits for others, each of which writes for milliseconds.
 _PATIENCE_S = 120
 _CONNECT_S = 10
+# Seconds until a line says that it waits.
+_SILENT_S = 5
+# Seconds within which another process makes its tables.
+_MADE_S = 2
+_COLUMNS = (
+    "SELECT tables.name, columns.name FROM sqlite_master AS tables, "
+    "pragma_table_info(tables.name) AS columns"
+)
+# The columns without which a database is not Optuna's.
+_OPTUNAS = {
+    *(("studies", name) for name in ("study_id", "study_name")),
+    *(("version_info", name) for name in ("schema_version", "library_version")),
+}
 # Seconds between heartbeats, and seconds without one after which a process loses its trials.
 HEARTBEAT_S, _GRACE_S = 10, 60
 # A trial whose process ends more often than this is at fault itself.
@@ -48,7 +63,7 @@ def storage_url(storage: str | None) -> str | None:
         return None
     # A colon or an @ is of an address that lacks its slashes.
     if re.fullmatch(r"[^@:?\0]+\.(db|sqlite3?)", storage):
-        return f"sqlite:///{storage}"
+        return f"sqlite:///{storage.replace('%', '%25')}"
     if re.fullmatch(r"[^@:?\0]+\.journal|sqlite[^:]*:///[^?\0]*[^/?\0]", storage):
         return storage
     if re.fullmatch(r"(?!sqlite)[^:]+://[^@?]*@?[^@?]*(\?.*)?", storage):
@@ -82,22 +97,28 @@ def open_storage(storage: str | None) -> "BaseStorage":
     require_optuna()
     from optuna.storages import InMemoryStorage, JournalStorage
     from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
+    from sqlalchemy.engine import make_url
 
     url = storage_url(storage)
     if url is None:
         return InMemoryStorage()
-    with storage_errors(), warnings.catch_warnings():
+    with storage_errors(), _wait_said(shown_storage(storage)), warnings.catch_warnings():
         # Optuna warns that heartbeats are experimental, but Myriad tests them.
         warnings.simplefilter("ignore")
         if "://" in url and not url.startswith("sqlite"):
             # Reopen a connection that a restart of the server has closed.
             engine = {"connect_args": {"connect_timeout": _CONNECT_S}, "pool_pre_ping": True}
             return _open_database(url, engine)
-        file = Path(re.sub("^sqlite[^:]*:///", "", url))
+        address = None
+        if "://" in url:
+            address = make_url(url)
+            url = str(address.database)  # as SQLAlchemy reads it
+        file = user_path(url)
         file.parent.mkdir(parents=True, exist_ok=True)
         regular(file)
-        if "://" in url:
+        if address is not None:
             _require_optunas_database(file)
+            url = address.set(database=str(file)).render_as_string(hide_password=False)
             return _open_database(url, {"connect_args": {"timeout": _PATIENCE_S}})
         lock = JournalFileSymlinkLock(str(file))
         if file.exists():
@@ -106,7 +127,12 @@ def open_storage(storage: str | None) -> "BaseStorage":
                 _require_optunas_journal(file)
             finally:
                 lock.release()
-        return JournalStorage(JournalFileBackend(str(file), lock))
+        try:
+            return JournalStorage(JournalFileBackend(str(file), lock))
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise InvalidArgumentError(
+                f"{file} is damaged: Optuna can't read its records ({error!r}); name a new file."
+            ) from None
 
 
 def require_optuna() -> None:
@@ -149,6 +175,18 @@ def disconnect(storage: "BaseStorage") -> None:
         backend.engine.dispose()
 
 
+@contextlib.contextmanager
+def _wait_said(storage: str) -> Iterator[None]:
+    words = f"still waiting for {storage}, which another process may hold; at most {_PATIENCE_S} s"
+    timer = threading.Timer(_SILENT_S, say, [words])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def _open_database(url: str, engine: dict[str, Any]) -> "BaseStorage":
     from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
     from sqlalchemy.exc import DatabaseError
@@ -178,15 +216,20 @@ def _require_optunas_database(file: Path) -> None:
         return
     # To be writable, since SQLite takes back what a killed process left unfinished.
     address = f"{file.absolute().as_uri()}?mode=rw"
-    try:
-        connection = sqlite3.connect(address, timeout=_PATIENCE_S, uri=True)
-        with contextlib.closing(connection):
-            tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
-            columns = {name for _, name, *_ in connection.execute("PRAGMA table_info(studies)")}
-    except sqlite3.DatabaseError as error:
-        raise InvalidArgumentError(f"{file}: {error}.") from None
-    if tables and not {"study_id", "study_name"} <= columns:
-        raise InvalidArgumentError(f"{file} is not a database of Optuna's; name a new file.")
+    until_s = time.monotonic() + _MADE_S
+    while True:
+        try:
+            connection = sqlite3.connect(address, timeout=_PATIENCE_S, uri=True)
+            with contextlib.closing(connection):
+                found = set(connection.execute(_COLUMNS))
+        except sqlite3.DatabaseError as error:
+            raise InvalidArgumentError(f"{file}: {error}.") from None
+        if not found or found >= _OPTUNAS:
+            return
+        # Another process may be in the middle of making the tables.
+        if not found & _OPTUNAS or time.monotonic() > until_s:
+            raise InvalidArgumentError(f"{file} is not a database of Optuna's; name a new file.")
+        time.sleep(0.1)
 
 
 def _require_optunas_journal(file: Path) -> None:

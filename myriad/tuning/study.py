@@ -14,7 +14,6 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import optuna
@@ -25,7 +24,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
-from myriad.files import read_text, require_free
+from myriad.files import read_text, require_free, user_path
 from myriad.tuning.objective import Programs, Shape, Training
 from myriad.tuning.settings import GROWS, TuneSettings
 from myriad.tuning.space import SearchSpace
@@ -381,7 +380,7 @@ def _warm_start(
             "warm_start", f"must name another study than {shown(source)} itself, which is resumed."
         )
     if source.endswith(".json"):
-        text = read_text(Path(source))
+        text = read_text(user_path(source))
         try:
             results = json.loads(text)
             agent, best = results["agent"], [dict(results["best"]["params"])]

@@ -23,7 +23,7 @@ REFUSED = [
     ("comparison", "--library gymnaz", "library 'gymnaz' is unknown; did you mean 'gymnax'?"),
     ("comparison", "--training --library gymnax", "--training measures what suite.toml declares"),
     ("compile", "--agent dqm", "unknown agent 'dqm'; did you mean 'dqn'?"),
-    ("compile", f"--output {__file__}/folder", "folder can't be written: Not a directory."),
+    ("compile", f"--output {__file__}/folder", "test_runner.py is no folder."),
     ("gpu_report", "--output nowhere/runs.csv", "nowhere/runs.csv can't be written: No such file"),
     ("learning", "--seeds -1", f"{NUMBER} '-1'"),
     ("learning", "--set x", "--set needs --networks"),

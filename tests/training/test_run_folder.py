@@ -458,3 +458,14 @@ def test_weights_and_biases_that_cannot_start_says_what_to_do(tmp_path, monkeypa
     )
     with pytest.raises(InvalidArgumentError, match=says):
         WeightsAndBiases(new_folder(tmp_path / "run"), {})
+
+
+def test_a_linked_lock_leaves_its_target(tmp_path):
+    target = tmp_path / "target"
+    target.write_text("kept")
+    folder = RunFolder(tmp_path / "run")
+    folder.path.mkdir()
+    (folder.path / ".lock").symlink_to(target)
+    with pytest.raises(InvalidArgumentError), folder.held():
+        pass
+    assert target.read_text() == "kept"

@@ -12,6 +12,7 @@ import pytest
 from optuna.storages.journal import JournalFileBackend
 
 from myriad.errors import InvalidArgumentError
+from myriad.tuning import storage as module
 from myriad.tuning.storage import disconnect, open_storage, shown_storage, storage_url
 from myriad.tuning.study import open_study, retried
 from tests.tuning.bowl import bowl, run, settings
@@ -61,9 +62,11 @@ _RECORD = b'{"op_code":0,"worker_id":"a","study_name":"s","directions":[2]}\n'
         ("text.db", b"no database" * 100),
         ("app.db", "CREATE TABLE users (name)"),
         ("app.db", "CREATE TABLE studies (patient)"),
+        ("app.db", "CREATE TABLE studies (study_id, study_name)"),
         ("text.journal", b"no journal"),
         ("other.journal", b'{"results": [1, 2, 3]}\n'),
         ("damaged.journal", _RECORD + b'{"op_code":4,'),
+        ("keyless.journal", b'{"op_code":0,"worker_id":"a"}\n'),
     ],
 )
 def test_nothing_is_written_to_a_file_that_is_not_optunas(tmp_path, name, content):
@@ -74,9 +77,27 @@ def test_nothing_is_written_to_a_file_that_is_not_optunas(tmp_path, name, conten
     else:
         file.write_bytes(content)
     before = file.read_bytes()
-    with pytest.raises(InvalidArgumentError, match=r"is not a |is not whole"):
-        open_storage(str(file))
+    storage = f"sqlite:///{tmp_path}/%61pp.db" if name == "app.db" else str(file)
+    with pytest.raises(InvalidArgumentError, match=rf"{name}.*is not |{name}.*is damaged"):
+        open_storage(storage)
     assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {name: before}
+
+
+def test_a_plain_name_with_a_percent_sign_is_that_file(tmp_path):
+    disconnect(open_storage(f"{tmp_path}/%61.db"))
+    assert [each.name for each in tmp_path.iterdir()] == ["%61.db"]
+
+
+def test_a_wait_for_another_process_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(module, "_SILENT_S", 0.1)
+    monkeypatch.setattr(module, "_PATIENCE_S", 1)
+    file = tmp_path / "s.db"
+    with contextlib.closing(sqlite3.connect(file)) as held:
+        held.execute("CREATE TABLE users (name)")
+        held.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(InvalidArgumentError, match="locked"):
+            open_storage(str(file))
+    assert f"still waiting for {file}" in capsys.readouterr().err
 
 
 def test_a_folder_or_a_pipe_is_no_storage(tmp_path):
