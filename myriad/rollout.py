@@ -37,6 +37,7 @@ from myriad.xla import (
     output_fusion,
     put_everywhere,
     require_room_for,
+    shard_map,
 )
 
 # A tile's state should leave room in a 32 KB first-level cache. Larger tiles than 512 gain nothing.
@@ -517,9 +518,7 @@ class Rollout:
 
     def _shard(self, run: Any, out_specs: Any) -> Any:
         in_specs = (PartitionSpec("env"), PartitionSpec(), PartitionSpec())
-        return jax.shard_map(
-            run, mesh=self._mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False
-        )
+        return shard_map(run, self._mesh, in_specs, out_specs)
 
     def _step_keys(self, state: RolloutState) -> jax.Array:
         """Return a key for each step of a chunk and each purpose, `[T, 3]`."""

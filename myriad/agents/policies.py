@@ -8,6 +8,7 @@ action.
 
 import dataclasses
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -40,11 +41,11 @@ class CategoricalPolicy:
     def num_choices(self) -> int:
         return len(self.nvec)
 
-    def initial_log_std(self) -> jax.Array:
-        """Return the initial `log_std`."""
-        return jnp.zeros(0, jnp.float32)
+    def initial_log_std(self) -> jax.Array | None:
+        """Return the initial `log_std`, None if the policy has none."""
+        return None
 
-    def sample(self, keys: jax.Array, outputs: jax.Array, log_std: jax.Array) -> jax.Array:
+    def sample(self, keys: jax.Array, outputs: jax.Array, log_std: Any) -> jax.Array:
         """Draw a choice with each key, `[N, C]`."""
         # Invert the cumulative distribution: one uniform number per component, not per logit.
         uniform = jax.vmap(lambda key: jax.random.uniform(key, (self.num_choices,)))(keys)
@@ -64,7 +65,7 @@ class CategoricalPolicy:
         return jnp.stack(choices, axis=-1).astype(jnp.float32)
 
     def log_prob_and_entropy(
-        self, outputs: jax.Array, log_std: jax.Array, choice: jax.Array
+        self, outputs: jax.Array, log_std: Any, choice: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """Return each choice's log probability (density) and the entropy in nats, `[N]` each."""
         log_prob = entropy = jnp.zeros(outputs.shape[:1], jnp.float32)
@@ -105,10 +106,10 @@ class GaussianPolicy:
     def num_outputs(self) -> int:
         return math.prod(self.space.shape)
 
-    def initial_log_std(self) -> jax.Array:
+    def initial_log_std(self) -> jax.Array | None:
         return jnp.full(self.num_outputs, self.first_log_std, jnp.float32)
 
-    def sample(self, keys: jax.Array, outputs: jax.Array, log_std: jax.Array) -> jax.Array:
+    def sample(self, keys: jax.Array, outputs: jax.Array, log_std: Any) -> jax.Array:
         noise = jax.vmap(lambda key: jax.random.normal(key, outputs.shape[1:]))(keys)
         return self.mode(outputs) + jnp.exp(log_std) * noise
 
@@ -116,7 +117,7 @@ class GaussianPolicy:
         return self.squash(outputs)
 
     def log_prob_and_entropy(
-        self, outputs: jax.Array, log_std: jax.Array, choice: jax.Array
+        self, outputs: jax.Array, log_std: Any, choice: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         deviation = (choice - self.mode(outputs)) * jnp.exp(-log_std)
         log_norm = jnp.sum(log_std) + 0.5 * math.log(2 * math.pi) * self.num_outputs
@@ -162,10 +163,10 @@ class TanhGaussianPolicy(GaussianPolicy):
     def num_outputs(self) -> int:
         return 2 * super().num_outputs
 
-    def initial_log_std(self) -> jax.Array:
-        return jnp.zeros(0, jnp.float32)
+    def initial_log_std(self) -> jax.Array | None:
+        return None
 
-    def sample(self, keys: jax.Array, outputs: jax.Array, log_std: jax.Array) -> jax.Array:
+    def sample(self, keys: jax.Array, outputs: jax.Array, log_std: Any) -> jax.Array:
         mean, log_std = self._moments(outputs)
         noise = jax.vmap(lambda key: jax.random.normal(key, mean.shape[1:]))(keys)
         return mean + jnp.exp(log_std) * noise
@@ -175,7 +176,7 @@ class TanhGaussianPolicy(GaussianPolicy):
         return self._moments(outputs)[0]
 
     def log_prob_and_entropy(
-        self, outputs: jax.Array, log_std: jax.Array, choice: jax.Array
+        self, outputs: jax.Array, log_std: Any, choice: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         mean, log_std = self._moments(outputs)
         log_norm = log_std + 0.5 * math.log(2 * math.pi)

@@ -214,8 +214,8 @@ class PPO(RolloutLearner[PPOState]):
             network.init(jax.random.fold_in(key, purpose), jnp.zeros((1, size), jnp.float32))
             for network, purpose in ((self._actor, _ACTOR), (self._critic, _CRITIC))
         )
-        log_std = self.policy.initial_log_std().astype(self.param_dtype)
-        params = {"actor": actor, "critic": critic, "log_std": log_std}
+        params = {"actor": actor, "critic": critic, "log_std": self.policy.initial_log_std()}
+        params = jax.tree.map(lambda leaf: leaf.astype(self.param_dtype), params)
         first = before_learning(self, ravel_pytree(params)[0])
         return PPOState(
             params,
@@ -421,8 +421,9 @@ class PPO(RolloutLearner[PPOState]):
         obs = inputs[:, : self._obs_size]
         return self._critic.apply(params["critic"], obs)[..., 0].astype(jnp.float32)
 
-    def _log_std(self, params: dict[str, Any]) -> jax.Array:
-        return params["log_std"].astype(jnp.float32)
+    def _log_std(self, params: dict[str, Any]) -> jax.Array | None:
+        log_std = params["log_std"]
+        return None if log_std is None else log_std.astype(jnp.float32)
 
     @property
     def _actor(self) -> Any:

@@ -6,16 +6,24 @@ In docstrings `N` is the number of environments and `B` the number of sampled tr
 import dataclasses
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
-from jax.experimental.compute_on import compute_on
+from jax.experimental import compute_on
 from jax.typing import DTypeLike
 
 from myriad.agents.minibatches import require_whole_parts
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.ranges import Integer
+
+# JAX 0.11 gave the first name to the second function.
+_on_host = partial(
+    getattr(compute_on, "compute_on2", compute_on.compute_on),
+    compute_type="device_host",
+    out_memory_spaces=jax.memory.Space.Host,
+)
 
 # Where the columns may lie.
 MEMORIES = ("device", "host")
@@ -189,7 +197,7 @@ class ReplayRing:
         """Return `fn(columns, *others)`, for calls with `others` on the device."""
         if self.memory == "device":
             return fn
-        on_host = compute_on("device_host")(jax.jit(fn))
+        on_host = _on_host(jax.jit(fn))
         return lambda columns, *others: on_host(
             columns, *jax.device_put(others, jax.memory.Space.Host)
         )
@@ -224,7 +232,7 @@ def _gathered(columns: Any, slots: jax.Array) -> Any:
 def _zeros_on_host(shapes: Any) -> Any:
     """Return zeros that were never on the device, whose memory may be too small for them."""
 
-    @compute_on("device_host")
+    @_on_host
     @jax.jit
     def spread(zeros: Any) -> Any:
         return jax.tree.map(lambda zero, leaf: jnp.broadcast_to(zero, leaf.shape), zeros, shapes)

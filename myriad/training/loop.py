@@ -20,7 +20,7 @@ from myriad.envs.vector import VectorEnv
 from myriad.errors import InvalidArgumentError
 from myriad.random import make_key
 from myriad.ranges import ranges_of
-from myriad.xla import is_on_host, output_fusion, put_everywhere, result_shapes
+from myriad.xla import is_on_host, output_fusion, put_everywhere, result_shapes, shard_map
 
 # Folded into a key for each purpose, so that no two draws share a stream.
 _AGENT, _ENVIRONMENTS, _UPDATE = range(3)
@@ -348,13 +348,8 @@ class LearningLoop:
             found = function(*_for_own(lambda leaf: leaf[0], args, shares))
             return _for_own(lambda leaf: leaf[None], results, found)
 
-        return jax.shard_map(
-            of_device,
-            mesh=self._mesh,
-            in_specs=jax.tree.map(_spec, args),
-            out_specs=jax.tree.map(_spec, results),
-            check_vma=False,
-        )
+        in_specs, out_specs = (jax.tree.map(_spec, each) for each in (args, results))
+        return shard_map(of_device, self._mesh, in_specs, out_specs)
 
     def _report(self, state: TrainState) -> Report:
         batch_state = state.batch_state

@@ -41,6 +41,7 @@ from myriad.xla import (
     Stated,
     output_fusion,
     result_shapes,
+    shard_map,
     use_compilation_cache,
 )
 
@@ -181,13 +182,7 @@ class Population:
                     return jax.vmap(of_slot)(*slots)
                 return jax.lax.map(lambda slot: of_slot(*slot), slots)
 
-            of_all = jax.shard_map(
-                of_device,
-                mesh=there.mesh,
-                in_specs=there.spec,
-                out_specs=there.spec,
-                check_vma=False,
-            )
+            of_all = shard_map(of_device, there.mesh, there.spec, there.spec)
             donated = 0 if donate else ()
             return jax.jit(of_all, donate_argnums=donated, in_shardings=there, out_shardings=there)
 

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from myriad import (
+    Rollout,
     create_config,
     evaluate,
     load_agent,
+    make_agent,
     make_env,
     resume,
     train_and_evaluate,
@@ -137,3 +139,25 @@ def test_a_trained_agent_refuses_a_dict_as_an_observation():
     agent = trained(learner, learner.init(jax.random.key(0), 4))
     with pytest.raises(InvalidArgumentError, match=r"^obs must be an array, .* but got a dict\."):
         agent.act(jax.random.key(0), {"position": jnp.zeros(4)})
+
+
+class WithEmpty(Walk):
+    """The walk, with leaves without elements in its state."""
+
+    def reset(self, key, params):
+        obs, state = super().reset(key, params)
+        return obs, (state, (jnp.zeros((0, 3)), jax.random.split(key, 0)))
+
+    def step(self, key, state, action, params):
+        obs, moved, *others = super().step(key, state[0], action, params)
+        return obs, (moved, state[1]), *others
+
+
+def test_leaves_without_elements_go_around_the_devices(tmp_path):
+    env = WithEmpty(2.0)
+    rollout = Rollout(env, make_agent("random", env), 64, scan_chunk_size=4, num_devices=2)
+    assert rollout.summary(rollout.run(rollout.init(0), 4)).num_steps == 256
+    config = create_config(env, "ppo", **SIZES)
+    results = train_and_evaluate(config.changed(num_devices=2), tmp_path / "one", quiet=True)
+    assert all(leaf.size for leaf in jax.tree.leaves(results.agent_state))
+    train_and_evaluate(config, tmp_path / "two", seeds=(0, 1), quiet=True)
