@@ -20,7 +20,7 @@ import numpy as np
 from jax import monitoring
 from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, get_opaque_trace_state
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from myriad import hardware
 from myriad.errors import InvalidArgumentError
@@ -449,7 +449,9 @@ def count_compilations() -> Iterator[Compilations]:
         monitoring.unregister_event_duration_listener(listen)
 
 
-def shard_map(function: Callable[..., Any], mesh: Mesh, in_specs: Any, out_specs: Any) -> Any:
+def shard_map(
+    function: Callable[..., Any], mesh: Mesh | AbstractMesh, in_specs: Any, out_specs: Any
+) -> Any:
     """Return `jax.shard_map` of a function, around which leaves without elements go.
 
     jaxlib 0.11 dies of one on two devices. Each device makes its own, and so does the whole.
