@@ -13,10 +13,6 @@ from myriad.training.loop import Report, TrainState
 from myriad.training.population import Population
 from myriad.training.programs import OnReport
 
-# The most steps of all trainings of a device in one call: a few seconds, so that an interrupt
-# doesn't wait long. If one training alone has smaller chunks, these are smaller as well.
-_STEPS_PER_CALL = 4_000_000
-
 
 def require_settings_of_seeds(config: TrainingConfig, profile_chunks: int = 0) -> None:
     """Raise InvalidArgumentError if a setting can't be combined with many seeds."""
@@ -49,9 +45,7 @@ class SeedTrainings(Population):
     def __init__(self, config: TrainingConfig):
         self.seeds = config.seeds or []
         super().__init__(config, len(self.seeds), mapping=config.mapping)
-        slots = -(-len(self.seeds) // self.num_devices)
-        most = _STEPS_PER_CALL // (slots * self.steps_per_update)
-        self._chunk = max(1, min(config.updates_per_chunk, most))
+        self.chunk = config.updates_per_chunk
 
     @property
     def devices(self) -> str:
@@ -91,7 +85,7 @@ class SeedTrainings(Population):
         running: np.ndarray,
     ) -> tuple[TrainState, int]:
         while done < boundary and not interrupted.is_set():
-            count = min(self._chunk, boundary - done)
+            count = min(self.chunk, boundary - done)
             begin = running & (done % self.eval_every == 0)
             state, report = self.run(state, count * running, begin)
             done += count

@@ -36,6 +36,8 @@ from myriad.xla import default_dtype, matmul_precision
 
 # With fewer updates than this, no agent learns much.
 _FEW_UPDATES = 10
+# About how long a call takes if nobody chose its size: an interrupt waits for two calls.
+_CALL_S = 1.0
 
 
 class Trainer:
@@ -82,8 +84,12 @@ class Trainer:
         # Whether each training goes on.
         self._running = np.ones(len(trainings.seeds), bool)
         self._ends = False
+        # A chunk that nobody chose begins with one update and grows until a call takes a second.
+        self._sizes_calls = self.config.scan_chunk_size == self.config.untuned_chunk_size
+        # The updates before those that learn, which take longer.
+        self._before = self.config.learner.first_learning_update(self.config.num_envs) - 1
         # Steps that an earlier process did, and the seconds of phases inside the current one.
-        self._first_steps = 0
+        self._first_steps = self._first_update = 0
         self._inside_s = 0.0
 
     def run(self) -> TrainingResults:
@@ -235,11 +241,12 @@ class Trainer:
         saved = self._checkpoints.latest()
         saved_at = time.monotonic()
         self._agree(is_due=False)
-        self._first_steps = run.steps
+        self._first_steps, self._first_update = run.steps, run.update
         while run.update < run.num_updates and self._running.any() and not self._ends:
             window_end = (run.update // self._eval_every + 1) * self._eval_every
             boundary = min(run.num_updates, window_end)
-            self._run_window(boundary, interrupted)
+            end = self._before if self._sizes_calls and run.update < self._before else boundary
+            self._run_window(min(end, boundary), interrupted)
             if run.update == boundary:
                 self._evaluate()
             since_s = time.monotonic() - saved_at
@@ -267,10 +274,19 @@ class Trainer:
     def _run_window(self, boundary: int, interrupted: Event) -> None:
         """Run up to the next evaluation or an interrupt, and check every report."""
         run = self._run
-        start = time.perf_counter()
+        start = reported_at = time.perf_counter()
         first = run.steps
+        if self._sizes_calls and run.update in (self._first_update, self._before):
+            self.trainings.chunk = 1
 
         def watch(report: Report, update: int) -> None:
+            nonlocal reported_at
+            now = time.perf_counter()
+            if self._sizes_calls:
+                fitting = int(_CALL_S * (update - run.update) / (now - reported_at))
+                size = min(fitting, 2 * self.trainings.chunk, self.config.updates_per_chunk)
+                self.trainings.chunk = distributed.broadcast(max(1, size))
+            reported_at = now
             self.has_trained = True
             self._report = report
             run.update = update

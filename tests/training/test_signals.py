@@ -187,10 +187,10 @@ def test_a_sigterm_that_a_program_handles_stays_its_own():
     assert heard == [signal.SIGTERM]
 
 
-def test_without_a_terminal_a_line_every_half_minute_says_how_far_it_is(
+def test_without_a_terminal_a_first_line_and_one_every_half_minute_say_how_far_it_is(
     folder, monkeypatch, capsys
 ):
-    clock = iter([10.0, 39.9, 40.0, 69.0, 71.0])
+    clock = iter([10.0, 12.0, 41.9, 42.0, 72.0])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     config = create_config("cartpole", "ppo")
     run = Run(config, folder.path, [None], 20, 500, lambda state: state)
@@ -204,8 +204,9 @@ def test_without_a_terminal_a_line_every_half_minute_says_how_far_it_is(
     run.new_rows = [{"eval_return": 195.5}]
     shown.on_evaluation(run)
     assert capsys.readouterr().err.splitlines() == [
-        "2,000 of 10,000 steps, 100/s, return -, 160 s left",
-        "4,000 of 10,000 steps, 100/s, return 195.5, 105 s left",
+        "1,000 of 10,000 steps, 100/s, return -, 36 s left",
+        "3,000 of 10,000 steps, 100/s, return -, 90 s left",
+        "4,000 of 10,000 steps, 100/s, return 195.5, 106 s left",
     ]
 
 

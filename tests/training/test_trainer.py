@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import jax
@@ -33,8 +34,10 @@ from myriad.errors import (
     UnknownNameError,
 )
 from myriad.random import make_key
+from myriad.training import trainer
 from myriad.training.loop import LearningLoop
 from myriad.training.programs import CompiledTraining
+from myriad.training.seeds import SeedTrainings
 from myriad.training.trainer import warn_if_short
 from myriad.xla import count_compilations
 from tests.bits import assert_same_bits
@@ -52,6 +55,43 @@ def test_a_training_is_the_same_bits_for_another_chunk_and_compiles_before_it_ru
     # Making a key compiles as well in a worker whose last module dropped its programs.
     programs = ["jit(_evaluate)", "jit(init)", "jit(run)"]
     assert sorted(name for name in compilations.names if name in programs) == programs
+
+
+@pytest.mark.parametrize(
+    ("fields", "sizes"),
+    [
+        # The device works on a call while the host reads the report of the one before, so a size
+        # is that of the call before last. An update takes 0.1 s.
+        ({"eval_frequency": 2048, "steps_per_env": 2048}, [1, 1, 2, 4, 8, 10, 10]),
+        # Learning begins with the ninth update.
+        ({"agent": "dqn", "agent.learning_starts": 36, "steps_per_env": 64}, [1, 1, 2, 4, 1, 1, 2]),
+        ({"seeds": [1, 2]}, [1, 2, 4, 1]),
+        ({"seeds": [1, 2], "scan_chunk_size": 40}, [5, 3, 5, 3]),
+        ({"scan_chunk_size": 40}, [5, 3, 5, 3]),
+    ],
+)
+def test_a_call_takes_about_a_second_unless_a_chunk_is_given(fields, sizes, tmp_path, monkeypatch):
+    called, now = [], 0.0
+    kind = SeedTrainings if "seeds" in fields else CompiledTraining
+    run_window = kind.run_window
+
+    def noted(self, state, done, boundary, on_report, *args):
+        last = done
+
+        def reported(report, update):
+            nonlocal last, now
+            called.append(update - last)
+            now += 0.1 * called[-1]
+            last = update
+            on_report(report, update)
+
+        return run_window(self, state, done, boundary, reported, *args)
+
+    monkeypatch.setattr(kind, "run_window", noted)
+    clock = types.SimpleNamespace(perf_counter=lambda: now, monotonic=time.monotonic)
+    monkeypatch.setattr(trainer, "time", clock)
+    train_and_evaluate(small_config(**fields), tmp_path / "run", quiet=True)
+    assert called[: len(sizes)] == sizes
 
 
 @pytest.mark.slow

@@ -1,4 +1,7 @@
-"""The progress of a training: a live line on a terminal, else a line every half minute."""
+"""The progress of a training: a live line on a terminal, else lines.
+
+A line comes after the first call, and then every half minute.
+"""
 
 import math
 import statistics
@@ -34,7 +37,7 @@ class Progress(Callback):
         """Count the time from now, after the steps of an earlier process."""
         self._note(run, run.rows)
         self._first_steps = run.steps
-        self._begun_at = self._said_at = time.monotonic()
+        self._begun_at, self._said_at = time.monotonic(), -math.inf
         if sys.stderr is None or not sys.stderr.isatty():
             return
         from rich import console, progress, table
