@@ -96,10 +96,14 @@ def test_the_autotuner_is_called_as_printed(tmp_path):
 
 
 def test_the_benchmarks_run_in_a_clone_as_printed(tmp_path):
-    run("git", "clone", "--quiet", ROOT, tmp_path / "clone")
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    clone = tmp_path / "clone"
+    run("git", "clone", "--quiet", ROOT, clone)
+    paths = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(clone),
+        "MYRIAD_HOME": str(tmp_path),
+    }
     for command in MEASURED.splitlines():
-        run("bash", "-c", command, cwd=tmp_path / "clone", PATH=path, MYRIAD_HOME=str(tmp_path))
-    results = tmp_path / "clone" / "results"
-    assert len([*(results / "csv").glob("*.csv")]) >= 6
-    assert (results / "plots" / "throughput_scaling.png").exists()
+        run("bash", "-c", command, cwd=clone, **paths)
+    assert len([*(clone / "results" / "csv").glob("*.csv")]) >= 6
+    assert (clone / "results" / "plots" / "throughput_scaling.png").exists()
