@@ -37,6 +37,14 @@ def test_every_field_of_the_configuration_is_a_flag_with_its_sentence(help_of):
         assert sentences(TrainingConfig)[name] in text
 
 
+@pytest.mark.parametrize("command", ["train", "tune", "autotune", "doctor"])
+def test_help_begins_with_what_is_needed(command, help_of):
+    flags = re.findall(r" --([a-z-]+) [A-Z]", help_of(command))
+    assert flags[:2] == ["env", "agent"]
+    assert "--without-xla-option" in help_of(command)
+    assert "are two names of one command" in help_of()
+
+
 @pytest.mark.parametrize("agent", ["ppo", "dqn", "random"])
 def test_help_shows_the_defaults_of_this_agent_in_this_environment(agent, help_of):
     text = help_of("train", "--env", "cartpole", "--agent", agent)

@@ -11,7 +11,7 @@ from myriad.ranges import Bytes
 
 
 @dataclasses.dataclass(frozen=True)
-class Autotune(config_flags("env", "agent", "num_envs", "buffer_size"), XlaFlags):
+class Autotune(XlaFlags, config_flags("env", "agent", "num_envs", "buffer_size")):
     """Choose the chunk size or the batch of a training on this machine.
 
     You can also show, export or clear the chunk sizes that it found before.

@@ -17,7 +17,8 @@ _ENV, _AGENT = "cartpole-control", "ppo"
 class Doctor(TrainingFlags):
     """Show every setting, where it was set and what is active on this machine.
 
-    It takes the options of `myriad train` and shows what they would do, without training.
+    `doctor` and `settings` are two names of one command. It takes the options of `myriad train` and
+    shows what they would do, without training.
     """
 
     def run(self) -> int:

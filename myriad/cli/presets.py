@@ -7,7 +7,7 @@ from myriad.errors import InvalidArgumentError, UnknownNameError
 
 
 @dataclasses.dataclass(frozen=True)
-class Presets(config_flags("env", "agent"), XlaFlags):
+class Presets(XlaFlags, config_flags("env", "agent")):
     """List the presets and the values that each sets, next to those of the baseline."""
 
     def run(self) -> None:

@@ -57,7 +57,7 @@ _SWITCH_OF = {field: switch for switch, (field, _, _) in _SWITCHES.items()}
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainingFlags(config_flags(*NAMES), XlaFlags):
+class TrainingFlags(XlaFlags, config_flags(*NAMES)):
     """The flags that describe a training."""
 
     preset: Annotated[str | None, tyro.conf.arg(metavar="STR", help_behavior_hint="")] = None

@@ -24,7 +24,7 @@ _BY_SIGNAL = 128
 
 
 @dataclasses.dataclass(frozen=True)
-class Tune(TuneSettings, XlaFlags):
+class Tune(XlaFlags, TuneSettings):
     """Search for hyperparameters in trials, then train the best few and the default again.
 
     Set what all trials share by dotted name, such as --env.gravity 3.7 or --agent.max-grad-norm 1.
