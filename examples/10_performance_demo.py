@@ -59,6 +59,10 @@ def main(argv: Sequence[str] | None = None, say: Callable[[str], None] = print) 
     )
     quick = parser.parse_args(argv).quick
     myriad.configure()
+    try:
+        hardware.require_usable_jax()
+    except myriad.MyriadError as error:
+        parser.exit(2, f"{error}\n")
     machine = hardware.fingerprint()
     say(
         f"Myriad {myriad.__version__} on {machine.device_name}, {machine.cores} cores "

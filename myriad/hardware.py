@@ -269,6 +269,22 @@ def resolve_platform() -> str:
         ) from error
 
 
+def require_usable_jax() -> None:
+    """Raise if JAX's variables keep this process from computing.
+
+    Raises:
+        DeviceNotFoundError: see `resolve_platform`.
+        InvalidArgumentError: JAX may not copy numbers to the device.
+    """
+    resolve_platform()
+    guard = jax.config.values["jax_transfer_guard"]
+    if guard in ("disallow", "disallow_explicit"):
+        raise InvalidArgumentError(
+            f"JAX_TRANSFER_GUARD is {guard}, but Myriad copies seeds and settings to the device; "
+            "unset it."
+        )
+
+
 def compiles_loops_whole() -> bool:
     """Return whether `configure` made XLA's CPU backend compile a loop into one function."""
     return _WHOLE_LOOPS in os.environ.get("XLA_FLAGS", "")

@@ -75,7 +75,10 @@ def _words(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 
     @jax.custom_batching.custom_vmap
     def words(first: jax.Array, second: jax.Array) -> jax.Array:
-        return draw_word(first, second, _counters(shape).reshape(shape + (1,) * first.ndim))
+        # As many axes each, since JAX may be told to add none.
+        index = _counters(shape).reshape(shape + (1,) * first.ndim)
+        first, second = (x.reshape((1,) * len(shape) + x.shape) for x in (first, second))
+        return draw_word(first, second, index)
 
     @words.def_vmap
     def envs_last(

@@ -319,7 +319,7 @@ def _random_bits(keys: _Keys, *, bit_width: int, shape: tuple[int, ...]) -> Any:
     if bit_width == 32 and len(shape) == keys.first.ndim == 1 and 0 < shape[0] <= _MOST_SCALARS:
         words = [draw_word(*keys, np.uint32(i)) for i in range(shape[0])]
         each = np.arange(shape[0], dtype=np.uint32)
-        whole = draw_word(keys.first[:, None], keys.second[:, None], jnp.asarray(each))
+        whole = draw_word(keys.first[:, None], keys.second[:, None], jnp.asarray(each)[None])
         return _Columns(tuple(words), whole)
     return None
 

@@ -2,11 +2,15 @@
 
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
 from myriad.cli import main
 from myriad.settings import Settings
+from tests.child_processes import python
+
+DEMONSTRATION = Path(__file__).parents[1] / "examples" / "10_performance_demo.py"
 
 
 @pytest.fixture
@@ -103,6 +107,41 @@ def test_what_cannot_be_had_is_a_problem_beside_the_rest(
     assert code == 1
     assert re.search(f"^problem    .*{re.escape(problem)}", text, re.MULTILINE)
     assert "machine    " in text
+
+
+COMMANDS = (
+    "train --env cartpole --agent ppo",
+    "tune --env cartpole --agent ppo --n-trials 2",
+    "autotune --env cartpole --agent ppo",
+    "evaluate run",
+    "render run --output film.gif",
+    "doctor",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("JAX_PLATFORMS", "cuda"),
+        ("JAX_PLATFORMS", "foo"),
+        ("JAX_PLATFORM_NAME", "gpu"),
+        ("JAX_TRANSFER_GUARD", "disallow"),
+    ],
+)
+def test_what_jax_s_variables_forbid_is_one_sentence(variable, value, tmp_path):
+    sizes = ["--num-envs=2", "--steps-per-env=8", "--eval-rollouts=2", "--quiet"]
+    python("-m", "myriad", "train", "--env=cartpole", "--agent=pid", *sizes, "--run-folder=run",
+           cwd=tmp_path)  # fmt: skip
+    ways = [["-m", "myriad", *command.split()] for command in COMMANDS]
+    ways.append([DEMONSTRATION])
+    for words in ways:
+        is_doctor = words[-1] == "doctor"
+        code = 1 if is_doctor else 2
+        done = python(*words, cwd=tmp_path, code=code, **{variable: value})
+        assert done.stderr.count("\n") <= 3
+        assert variable in (done.stdout if is_doctor else done.stderr)
+        assert ("problem    " in done.stdout and "devices    " in done.stdout) == is_doctor
 
 
 @pytest.mark.parametrize(

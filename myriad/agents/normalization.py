@@ -53,7 +53,7 @@ class RunningMoments:
         """
         batch = batch.reshape(-1, *self.mean.shape).astype(jnp.float32)
         batch_mean = mean(jnp.mean(batch, axis=0))
-        batch_variance = mean(jnp.mean(jnp.square(batch - batch_mean), axis=0))
+        batch_variance = mean(jnp.mean(jnp.square(batch - batch_mean[None]), axis=0))
         count = self.count + batch.shape[0]
         weight = batch.shape[0] / count
         shift = batch_mean - self.mean
@@ -66,7 +66,9 @@ class RunningMoments:
 
     def normalize(self, values: jax.Array, limit: float = 10.0) -> jax.Array:
         """Shift and scale `[..., *S]` to mean 0 and variance 1, clipped to +-`limit`."""
-        deviations = (values - self.mean) * jax.lax.rsqrt(self.variance + _EPSILON)
+        axes = tuple(range(values.ndim - self.mean.ndim))
+        shift, scale = self.mean, jax.lax.rsqrt(self.variance + _EPSILON)
+        deviations = (values - jnp.expand_dims(shift, axes)) * jnp.expand_dims(scale, axes)
         return jnp.clip(deviations, -limit, limit)
 
     def scale(self, values: jax.Array, limit: float = 10.0) -> jax.Array:

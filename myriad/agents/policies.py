@@ -51,12 +51,12 @@ class CategoricalPolicy:
         uniform = jax.vmap(lambda key: jax.random.uniform(key, (self.num_choices,)))(keys)
         choices = []
         for component, logits in enumerate(self._components(outputs)):
-            weights = jnp.exp(logits - jnp.max(logits, axis=0))
+            weights = jnp.exp(logits - jnp.max(logits, axis=0, keepdims=True))
             cumulative = jnp.cumsum(weights, axis=0)
             # Not divided by their sum: below the sum itself, rounding can't reach a last action
             # whose probability is 0.
             drawn = uniform[:, component] * cumulative[-1]
-            choices.append(jnp.sum(drawn >= cumulative[:-1], axis=0, dtype=jnp.float32))
+            choices.append(jnp.sum(drawn[None] >= cumulative[:-1], axis=0, dtype=jnp.float32))
         return jnp.stack(choices, axis=-1)
 
     def mode(self, outputs: jax.Array) -> jax.Array:
@@ -72,7 +72,8 @@ class CategoricalPolicy:
         for component, logits in enumerate(self._components(outputs)):
             log_probs = jax.nn.log_softmax(logits, axis=0)
             # A comparison instead of a gather, whose derivative would be a scatter.
-            chosen = choice[:, component] == np.arange(logits.shape[0], dtype=np.float32)[:, None]
+            number = np.arange(logits.shape[0], dtype=np.float32)
+            chosen = choice[None, :, component] == number[:, None]
             log_prob = log_prob + jnp.sum(jnp.where(chosen, log_probs, 0), axis=0)
             entropy = entropy - jnp.sum(jnp.exp(log_probs) * log_probs, axis=0)
         return log_prob, entropy
@@ -111,7 +112,7 @@ class GaussianPolicy:
 
     def sample(self, keys: jax.Array, outputs: jax.Array, log_std: Any) -> jax.Array:
         noise = jax.vmap(lambda key: jax.random.normal(key, outputs.shape[1:]))(keys)
-        return self.mode(outputs) + jnp.exp(log_std) * noise
+        return self.mode(outputs) + jnp.exp(log_std)[None] * noise
 
     def mode(self, outputs: jax.Array) -> jax.Array:
         return self.squash(outputs)
@@ -119,7 +120,7 @@ class GaussianPolicy:
     def log_prob_and_entropy(
         self, outputs: jax.Array, log_std: Any, choice: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        deviation = (choice - self.mode(outputs)) * jnp.exp(-log_std)
+        deviation = (choice - self.mode(outputs)) * jnp.exp(-log_std)[None]
         log_norm = jnp.sum(log_std) + 0.5 * math.log(2 * math.pi) * self.num_outputs
         log_prob = -0.5 * jnp.sum(jnp.square(deviation), axis=-1) - log_norm
         return log_prob, jnp.broadcast_to(log_norm + 0.5 * self.num_outputs, log_prob.shape)
@@ -129,8 +130,9 @@ class GaussianPolicy:
         least = np.where(self.bounded, low, -1)
         most = np.where(self.bounded, high, 1)
         scale = jnp.where(self.bounded, 0.5 * (most - least), self.action_scale)
-        spread = 0.5 * (least + most) + scale * choice.reshape(-1, *self.space.shape)
-        return self.space.cast(jnp.clip(spread, low, high))
+        middle = np.asarray(0.5 * (least + most))
+        spread = middle[None] + scale[None] * choice.reshape(-1, *self.space.shape)
+        return self.space.cast(jnp.clip(spread, low[None], high[None]))
 
     def squash(self, choice: jax.Array) -> jax.Array:
         """Return the hyperbolic tangent of bounded components, and the others as they are."""

@@ -190,7 +190,7 @@ def epsilon_greedy(
 
 def value_of(values: jax.Array, action: jax.Array) -> jax.Array:
     """Take each `action`'s value from `values`, `[B, A]`. A masked sum is faster than a gather."""
-    chosen = action[:, None] == jnp.arange(values.shape[1], dtype=jnp.int32)
+    chosen = action[:, None] == jnp.arange(values.shape[1], dtype=jnp.int32)[None]
     return jnp.sum(jnp.where(chosen, values, 0), axis=1)
 
 

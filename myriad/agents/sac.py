@@ -125,7 +125,7 @@ class SAC(ReplayActorCritic[SACState]):
         choice, log_prob = self.policy.sample(outputs, noise[:, 0])
         next_value = jnp.min(self.critics.values(state.target_params, next_obs, choice), axis=0)
         target = batch.reward + batch.discount * (next_value - temperature * log_prob)
-        errors = batch.counted(self.critics.values(critics, obs, batch.action) - target)
+        errors = batch.counted(self.critics.values(critics, obs, batch.action) - target[None])
         critic_loss = 0.5 * jnp.mean(jnp.sum(jnp.square(errors), axis=0))
 
         choice, log_prob = self.policy.sample(self.actor.values(actor, obs), noise[:, 1])

@@ -133,7 +133,7 @@ class TD3(ReplayActorCritic[TD3State]):
         next_value = jnp.min(self.critics.values(critics, next_obs, choice), axis=0)
         target = batch.reward + batch.discount * next_value
         critics = params.reshape(2, -1)
-        errors = batch.counted(self.critics.values(critics, obs, batch.action) - target)
+        errors = batch.counted(self.critics.values(critics, obs, batch.action) - target[None])
         return jnp.mean(jnp.sum(jnp.square(errors), axis=0))
 
     def actor_loss(self, state: TD3State, params: jax.Array, batch: Experience) -> jax.Array:

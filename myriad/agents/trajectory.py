@@ -299,8 +299,10 @@ def _at_step(
     """Add `values` at each environment's `step` where it `counts`, all `[N]`, to `[T, N]`."""
     # A select and not an indexed update, since a program with those can't have fused outputs (see
     # `myriad.xla.output_fusion`).
-    return final_value + jnp.where(counts & _is_step(step, final_value.shape[0]), values, 0)
+    return final_value + jnp.where(
+        counts[None] & _is_step(step, final_value.shape[0]), values[None], 0
+    )
 
 
 def _is_step(step: jax.Array, num_steps: int) -> jax.Array:
-    return jnp.arange(num_steps, dtype=jnp.int32)[:, None] == step
+    return jnp.arange(num_steps, dtype=jnp.int32)[:, None] == step[None]

@@ -77,36 +77,50 @@ def _code_of(argv: Sequence[str] | None, *, is_ours: bool) -> int:
     return code
 
 
-def _run(argv: Sequence[str], *, is_ours: bool) -> int:
-    from myriad.errors import InvalidArgumentError, MyriadError, RunFolderLostError
+def _called(argv: Sequence[str], *, is_ours: bool) -> int:
+    """Parse the arguments, prepare JAX, and run the command."""
     from myriad.host import collector_paused
 
-    try:
-        # The objects that modules make on import live on, so collecting would find nothing.
-        with interrupts_end_at_once(), collector_paused():
-            try:
-                command = parse(argv)
-            except SystemExit as end:
-                if not end.code:
-                    raise
-                return int(end.code)  # tyro has said what is wrong
-            # JAX's backend reads its options once, when it starts, so set them before that.
-            from myriad import settings
-            from myriad.hardware import configure
-            from myriad.settings import PLACES, Settings
+    # The objects that modules make on import live on, so collecting would find nothing.
+    with interrupts_end_at_once(), collector_paused():
+        try:
+            command = parse(argv)
+        except SystemExit as end:
+            if not end.code:
+                raise
+            return int(end.code)  # tyro has said what is wrong
+        # JAX's backend reads its options once, when it starts, so set them before that.
+        from myriad import settings
+        from myriad.hardware import configure
+        from myriad.settings import PLACES, Settings
 
-            # A new training reads the other settings itself, and a resumed one ignores them.
-            Settings.read(only=PLACES).export()
-            launch = getattr(command, "launch", None)
-            # This waits for the other processes in C++, where Python handles no signal, as long as
-            # MYRIAD_START_TIMEOUT_S says.
-            configure(without=command.without_xla_option, distributed=launch or False)
-            if is_ours:
-                settings.is_command = True
-                # Otherwise every later collection would scan all modules again.
-                gc.freeze()
-        warnings.formatwarning = lambda message, *_: f"{message}\n"
-        return command.run() or 0
+        # A new training reads the other settings itself, and a resumed one ignores them.
+        Settings.read(only=PLACES).export()
+        launch = getattr(command, "launch", None)
+        # This waits for the other processes in C++, where Python handles no signal, as long as
+        # MYRIAD_START_TIMEOUT_S says.
+        configure(without=command.without_xla_option, distributed=launch or False)
+        if is_ours:
+            settings.is_command = True
+            # Otherwise every later collection would scan all modules again.
+            gc.freeze()
+    warnings.formatwarning = lambda message, *_: f"{message}\n"
+    return command.run() or 0
+
+
+def _run(argv: Sequence[str], *, is_ours: bool) -> int:
+    from myriad.errors import InvalidArgumentError, MyriadError, RunFolderLostError
+
+    try:
+        try:
+            return _called(argv, is_ours=is_ours)
+        except (RuntimeError, AssertionError):
+            # JAX's backend starts at the first use, which may be anywhere. If its variables keep it
+            # from that, say so instead of what failed.
+            from myriad.hardware import require_usable_jax
+
+            require_usable_jax()
+            raise
     except InvalidArgumentError as error:
         from myriad.cli.arguments import flags_by_name
 

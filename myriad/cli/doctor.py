@@ -23,7 +23,19 @@ class Doctor(TrainingFlags):
 
     def run(self) -> int:
         """Print the settings, the machine and the folders; return 1 if there is a problem."""
-        problems = self._print_training()
+        import jax
+
+        from myriad.hardware import require_usable_jax
+
+        problems = []
+        try:
+            require_usable_jax()
+        except MyriadError as error:
+            problems.append(str(error))
+            # The tables are then those of the CPU.
+            jax.config.update("jax_platforms", "cpu")
+            jax.config.update("jax_platform_name", "cpu")
+        problems += self._print_training()
         print("\nvariables, of the environment and of .env\n")
         print(table([("variable", "value", "what it does", "wins over it"), *_variables()]))
         print()

@@ -21,6 +21,7 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from myriad.errors import MyriadError
+from myriad.hardware import require_usable_jax
 from myriad.host import core_numbers
 from myriad.ranges import checked
 from myriad.signals import interrupts_kept
@@ -125,6 +126,7 @@ def tune(settings: TuneSettings, callbacks: Sequence[Callback] = ()) -> TuneResu
 
     Raises:
         InvalidArgumentError: a setting can't be used. No study is made then.
+        DeviceNotFoundError: JAX's variables name a device that isn't there.
         NotInstalledError: Optuna or a driver is missing.
         WorkersLostError: worker processes were killed again and again.
 
@@ -137,6 +139,7 @@ def tune(settings: TuneSettings, callbacks: Sequence[Callback] = ()) -> TuneResu
     start = time.monotonic()
     settings = settings.completed()
     space = load_space(settings)
+    require_usable_jax()  # Each trial would fail, and the study would keep that.
     programs = Programs(settings, space)
     ended: list[FrozenTrial] = []
     hear: list[Callback] = [lambda study, trial: ended.append(trial), *callbacks]

@@ -35,6 +35,7 @@ from myriad.errors import (
 )
 from myriad.random import make_key
 from myriad.training import trainer
+from myriad.training.config import SHARED_WITH_AGENT
 from myriad.training.loop import LearningLoop
 from myriad.training.programs import CompiledTraining
 from myriad.training.seeds import SeedTrainings
@@ -42,7 +43,7 @@ from myriad.training.trainer import warn_if_short
 from myriad.xla import count_compilations
 from tests.bits import assert_same_bits
 from tests.child_processes import python
-from tests.learners import ACTIONS
+from tests.learners import ACTIONS, SMALL
 from tests.training.small import assert_same_run, flags_of, small_config
 
 
@@ -270,6 +271,18 @@ def test_every_agent_acts_in_every_environment_or_says_why_not(env, agent):
         return
     with pytest.raises(InvalidArgumentError, match=f"(?i){agent}"):
         create_config(env, agent)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("agent", "env"), list(itertools.product(list_agents(), list_envs())))
+def test_every_agent_trains_where_jax_may_add_no_axis(env, agent, tmp_path):
+    if refuses(agent, env):
+        return
+    sizes = {f"agent.{k}": v for k, v in SMALL.get(agent, {}).items() if k not in SHARED_WITH_AGENT}
+    sizes |= {k: v for k, v in SMALL.get(agent, {}).items() if k in SHARED_WITH_AGENT}
+    config = create_config(env, agent, 8, 8, eval_rollouts=2, eval_max_steps=8, **sizes)
+    with jax.numpy_rank_promotion("raise"):
+        train_and_evaluate(config, tmp_path / "run", quiet=True)
 
 
 def run_killed(folder: Path, agent: str, after_s: float | None) -> bool:

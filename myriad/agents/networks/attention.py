@@ -73,7 +73,7 @@ class Transformer(nn.Module):
             tokens.shape[1:],
             jnp.dtype(self.precision.param_dtype),
         )
-        tokens += positions.astype(tokens.dtype)
+        tokens += positions.astype(tokens.dtype)[None]
         for _ in range(NUM_LAYERS):
             tokens += self._attended(normalized(tokens, self.precision))
             tokens += self._fed_forward(normalized(tokens, self.precision))

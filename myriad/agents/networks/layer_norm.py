@@ -38,7 +38,7 @@ def _normalize_forward(
     centred: jax.Array, scale: jax.Array, shift: jax.Array
 ) -> tuple[jax.Array, Any]:
     inverse = jax.lax.rsqrt(_mean_columns(jnp.square(centred)) + _EPSILON)
-    return centred * inverse * scale + shift, (centred, inverse, scale)
+    return centred * inverse * scale[None] + shift[None], (centred, inverse, scale)
 
 
 def _normalize_backward(saved: Any, gradient: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -49,7 +49,7 @@ def _normalize_backward(saved: Any, gradient: jax.Array) -> tuple[jax.Array, jax
     # In the gradient of a whole layer norm, the mean over features is subtracted as well. `centre`
     # does that, since its gradient is `centre` itself.
     return (
-        inverse * (gradient * scale - centred * along),
+        inverse * (gradient * scale[None] - centred * along),
         jnp.matmul(inverse[:, 0], weighted, precision=EXACT),
         sum_rows(gradient),
     )

@@ -125,7 +125,7 @@ def _affine_forward(
     inputs: jax.Array, kernel: jax.Array, bias: jax.Array, precision: Precision
 ) -> tuple[jax.Array, Any]:
     outputs = _product(inputs, kernel.astype(inputs.dtype), precision.output_dtype)
-    return outputs + bias.astype(outputs.dtype), (inputs, kernel)
+    return outputs + bias.astype(outputs.dtype)[None], (inputs, kernel)
 
 
 def _affine_backward(
