@@ -114,7 +114,7 @@ COMMANDS = (
     "tune --env cartpole --agent ppo --n-trials 2",
     "autotune --env cartpole --agent ppo",
     "evaluate run",
-    "render run --output film.gif",
+    "render --run-folder run --output film.gif",
     "doctor",
 )
 
