@@ -153,7 +153,7 @@ def train_and_evaluate(
         record = environment_record(config, settings)
         if "wandb" in config.log_to:
             # Only a new run reads these variables. A resumed run keeps its names.
-            config = config.changed(**wandb_names() | config.given)
+            config = config.changed(**wandb_names() | dict(config.given))
         _require_runnable("train_and_evaluate", config, profile_chunks)
         path = _named(_new_path(config) if run_folder is None else run_folder)
         start = None

@@ -33,7 +33,7 @@ def details(config: TrainingConfig, hardware: Hardware) -> dict[str, Any]:
         config: the training.
         hardware: the machine.
     """
-    fields = {k: v for k, v in dataclasses.asdict(config).items() if k not in _IRRELEVANT}
+    fields = {k: v for k, v in config.values().items() if k not in _IRRELEVANT}
     fields["agent_options"] = {
         name: v for name, v in fields["agent_options"].items() if name not in _IRRELEVANT_OPTIONS
     }

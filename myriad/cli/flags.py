@@ -16,6 +16,7 @@ from myriad.ranges import Range, Seed, range_in
 from myriad.training.config import TrainingConfig
 
 _FIELDS = {field.name: field for field in dataclasses.fields(TrainingConfig)}
+del _FIELDS["given"]  # It is no setting.
 # The two tables of options have no flag: you give each option by its dotted name.
 NAMES = [name for name in _FIELDS if not name.endswith("_options")]
 

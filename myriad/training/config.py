@@ -6,11 +6,13 @@ takes its flags from here, so importing this module doesn't import JAX.
 
 import collections
 import contextlib
+import copy
 import dataclasses
 import functools
 import tomllib
 from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pydantic
@@ -113,6 +115,8 @@ class TrainingConfig:
             map on a CPU and vmap elsewhere.
         env_options: Fields of the environment and of its parameters.
         agent_options: Hyperparameters of the agent.
+        given: What you gave `create_config`, options by dotted name, read-only. All else follows
+            from it. Two configurations of equal values are equal, whatever was given.
     """
 
     env: str
@@ -141,11 +145,18 @@ class TrainingConfig:
     mapping: Literal["map", "vmap"] | None = None
     env_options: dict[str, Any]
     agent_options: dict[str, Any]
+    given: Any = dataclasses.field(default=None, compare=False)
 
-    @functools.cached_property
-    def given(self) -> dict[str, Any]:
-        """What you gave `create_config`, options by dotted name. All else follows from it."""
-        return self.fields()
+    def __post_init__(self) -> None:
+        given = self.fields() if self.given is None else self.given
+        object.__setattr__(self, "given", MappingProxyType(dict(given)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A read-only view can be neither pickled nor copied deeply.
+        return self.__dict__ | {"given": dict(self.given)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, given=MappingProxyType(state["given"]))
 
     @functools.cached_property
     def environment(self) -> "Environment":
@@ -185,7 +196,12 @@ class TrainingConfig:
 
     def fields(self) -> dict[str, Any]:
         """Return all values as `create_config` takes them, with options by dotted name."""
-        return _flat(dataclasses.asdict(self))
+        return _flat(self.values())
+
+    def values(self) -> dict[str, Any]:
+        """Return a copy of all values by field, without `given`."""
+        names = [each.name for each in dataclasses.fields(self) if each.name != "given"]
+        return {name: copy.deepcopy(getattr(self, name)) for name in names}
 
     def value_of(self, name: str) -> Any:
         """Return a field, or an option by its dotted name."""
@@ -209,7 +225,7 @@ class TrainingConfig:
         An option that is None and a `target_return` of None are written as "none". Other fields
         that are None are left out.
         """
-        table = dataclasses.asdict(self)
+        table = self.values()
         if table["target_return"] is None:
             table["target_return"] = _NONE
         for owner in ("env_options", "agent_options"):
@@ -257,14 +273,18 @@ class TrainingConfig:
 
         Example:
             >>> config = make_config("cartpole-control", "ppo", seed=3)
-            >>> config.changed(seed=None, num_envs=64).given
+            >>> dict(config.changed(seed=None, num_envs=64).given)
             {'env': 'cartpole-control', 'agent': 'ppo', 'num_envs': 64}
         """
-        return make_config(**self.given | changes)
+        # `dataclasses.replace` sets values that don't follow from what was given.
+        follows = _made(dict(self.given)).fields()
+        replaced = {k: v for k, v in self.fields().items() if follows.get(k, follows) != v}
+        return _made(_flat({**self.given, **replaced, **changes}))
 
 
 # The names that `make_config` takes, besides options by dotted name.
-FIELDS = [each.name for each in dataclasses.fields(TrainingConfig)] + ["preset", "total_steps"]
+FIELDS = [each.name for each in dataclasses.fields(TrainingConfig) if each.name != "given"]
+FIELDS += ["preset", "total_steps"]
 
 
 def make_config(
@@ -291,7 +311,24 @@ def make_config(
         "steps_per_env": steps_per_env,
         "scan_chunk_size": scan_chunk_size,
     }
-    return _made(_flat({"env": env, "agent": agent, **sizes, **overrides}))
+    config = _made(_flat({"env": env, "agent": agent, **sizes, **overrides}))
+    if config.given.keys() == config.fields().keys():
+        object.__setattr__(config, "given", MappingProxyType(_differing(config)))
+    return config
+
+
+def _differing(config: TrainingConfig) -> dict[str, Any]:
+    """Return what must be given for these values: those that don't follow from the others."""
+    given, values = {"env": config.given["env"], "agent": config.agent}, config.fields()
+    while True:
+        try:
+            follows = _made(given).fields()
+        except InvalidArgumentError:  # Some values hold only together.
+            return dict(config.given)
+        names = [name for name in values if follows.get(name, follows) != values[name]]
+        if not names:
+            return given if follows.keys() == values.keys() else dict(config.given)
+        given[names[0]] = values[names[0]]
 
 
 def read_fields(text: str, *, trust: bool, known: Container[str] = ()) -> dict[str, Any]:
@@ -423,7 +460,7 @@ def _made(given: dict[str, Any]) -> TrainingConfig:
         if str(named).rpartition(".")[2] in {name.rpartition(".")[2] for name in added}:
             raise InvalidArgumentError(f"preset {given['preset']!r}: {error}") from None
         raise
-    config.__dict__["given"] = given
+    object.__setattr__(config, "given", MappingProxyType(dict(given)))
     return config
 
 

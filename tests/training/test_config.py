@@ -1,5 +1,6 @@
 """What create_config takes and refuses, and that a configuration survives a file."""
 
+import copy
 import dataclasses
 import math
 from typing import Any
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from myriad import create_config, list_agents
 from myriad.errors import InvalidArgumentError
 from myriad.ranges import INT32, INT64
-from myriad.training.config import TrainingConfig
+from myriad.training.config import TrainingConfig, make_config
 from tests.learners import SMALL, env_of
 
 
@@ -209,3 +210,20 @@ def test_what_cannot_be_used_is_refused_by_its_name(fields, says):
 def test_a_file_that_is_no_configuration_is_refused(text, says):
     with pytest.raises(InvalidArgumentError, match=says):
         TrainingConfig.from_toml(text)
+
+
+@pytest.mark.parametrize("options", [{}, {"num_envs": 32}, {"agent.gae_lambda": 0.9, "seeds": [1]}])
+def test_configurations_of_the_same_fields_follow_alike(options: dict[str, Any]):
+    config = make_config("cartpole-control", "ppo", **options)
+    for same in (
+        make_config(**config.fields()),
+        dataclasses.replace(config),
+        copy.deepcopy(config),
+    ):
+        assert same == config
+        assert same.changed(num_envs=1024) == config.changed(num_envs=1024)
+    assert TrainingConfig.from_toml(config.to_toml()) == config
+    assert dataclasses.replace(config, num_envs=64).changed(seeds=[2]).num_envs == 64
+    assert str(dict(config.given)) in repr(config)
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        config.given["env.gravity"] = 20.0

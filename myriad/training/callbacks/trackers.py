@@ -31,7 +31,7 @@ class Trackers(Callback):
 
     def on_start(self, run: Run) -> None:
         """Start the trackers. If one can't start, those before it are closed."""
-        described = dataclasses.asdict(run.config)
+        described = run.config.values()
         described["settings"] = [dataclasses.asdict(each) for each in self._settings]
         with contextlib.ExitStack() as opened:
             for name in run.config.log_to:
