@@ -120,7 +120,7 @@ class Box:
     They are float32 by default. Observations of pixels may be uint8, and stay uint8 when stored.
 
     Raises:
-        InvalidArgumentError: `low` exceeds `high`.
+        InvalidArgumentError: `low` exceeds `high`, a bound is NaN, or `shape` is no shape.
 
     Example:
         >>> Box(-2.0, 2.0, (3,)).sample(jax.random.key(0)).shape
@@ -134,46 +134,66 @@ class Box:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", np.dtype(self.dtype))
+        Integer(0, items=(0, INT32)).require("shape", self.shape)
         bounds = (self.low, self.high)
         is_known = not any(isinstance(bound, Tracer) for bound in bounds)
-        if is_known and np.any(np.asarray(self.low) > np.asarray(self.high)):
+        # A NaN is not below anything.
+        if is_known and not np.all(np.asarray(self.low) <= np.asarray(self.high)):
             raise InvalidArgumentError(
-                "low", f"must not exceed high, but got {shown(self.low)} and {shown(self.high)}."
+                "low",
+                "must not exceed high, and neither may be NaN, but got "
+                f"{shown(self.low)} and {shown(self.high)}.",
             )
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether its numbers are integers or booleans."""
+        return not jnp.issubdtype(self.dtype, np.floating)  # NumPy doesn't know bfloat16.
+
     def sample(self, key: jax.Array) -> jax.Array:
-        if not np.issubdtype(self.dtype, np.floating):
+        if self.is_whole:
             # The end of the range is also an int32, so the largest int32 is never drawn.
             low, high = (
                 np.clip(np.asarray(bound, np.float64), -(2**31), 2**31 - 2).astype(np.int32)
                 for bound in (self.low, self.high)
             )
             return jax.random.randint(key, self.shape, low, high + 1, jnp.int32).astype(self.dtype)
+        dtype = jax.dtypes.canonicalize_dtype(self.dtype)
         low, high = (
             np.broadcast_to(np.asarray(bound, np.float32), self.shape)
             for bound in (self.low, self.high)
         )
         bounded = np.isfinite(low) & np.isfinite(high)
+        # No float32 is as wide as all of them, so a wide dimension is drawn from its half.
+        is_wide = bool((high[bounded] / 2 - low[bounded] / 2 > np.finfo(np.float32).max / 2).any())
+        scale = np.float32(2 if is_wide else 1)
         uniform = jax.random.uniform(
-            key, self.shape, minval=np.where(bounded, low, 0), maxval=np.where(bounded, high, 1)
+            key,
+            self.shape,
+            minval=np.where(bounded, low, 0) / scale,
+            maxval=np.where(bounded, high, 1) / scale,
         )
+        if is_wide:
+            uniform = uniform * scale
+        # A number that rounds to infinity in a narrow dtype becomes the last one before it.
+        most = np.float32(jnp.finfo(dtype).max)
+        if dtype.itemsize < 4:
+            uniform = jnp.clip(uniform, -most, most)
         if bounded.all():
-            return uniform
-        return jnp.where(
-            bounded, uniform, jax.random.normal(jax.random.fold_in(key, 1), self.shape)
-        )
+            return uniform.astype(dtype)
+        normal = jax.random.normal(jax.random.fold_in(key, 1), self.shape)
+        return jnp.where(bounded, uniform, normal).astype(dtype)
 
     def contains(self, value: jax.Array) -> jax.Array:
         return jnp.all((value >= self.low) & (value <= self.high))
 
     def cast(self, values: jax.Array) -> jax.Array:
         """Convert numbers to this box's dtype, and round them if it has integers."""
-        is_integer = not np.issubdtype(self.dtype, np.floating)
-        return (jnp.round(values) if is_integer else values).astype(self.dtype)
+        return (jnp.round(values) if self.is_whole else values).astype(self.dtype)
 
     def validate(self, action: Any) -> jax.Array:
         """See `Space.validate`. Floats out of bounds pass: the environment interprets them."""
-        if not np.issubdtype(self.dtype, np.floating):
+        if self.is_whole:
             expected = f"integers of shape {self.shape} from {self.low} to {self.high}"
             return _validated(self, action, jnp.integer, expected)
         return _validated(

@@ -1,6 +1,7 @@
 """Spaces: every sample belongs, every element is drawn equally often."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -21,6 +22,10 @@ SPACES = [
     Box(0, 255, (3,), np.uint8),
     Box(0, 2**31 - 1, (3,), np.int32),
     Box(-np.inf, np.inf, (3,), np.int32),
+    Box(-np.finfo(np.float32).max, np.finfo(np.float32).max, (3,)),
+    Box(-1.0, 1.0, (3,), jnp.bfloat16),
+    Box(-np.inf, np.inf, (3,), np.float16),
+    Box(-1e6, 1e6, (3,), np.float16),
 ]
 
 
@@ -34,6 +39,7 @@ def test_every_sample_belongs_to_the_space(space):
     assert drawn.shape == (1000, *space.shape)
     assert drawn.dtype == space.dtype
     assert bool(jax.vmap(space.contains)(drawn).all())
+    assert bool(jnp.isfinite(drawn).all())
 
 
 @pytest.mark.slow
@@ -60,6 +66,9 @@ def test_what_lies_outside_does_not_belong():
         (MultiDiscrete, ((2, 0),)),
         (MultiDiscrete, (3,)),
         (Box, (1.0, 0.0, ())),
+        (Box, (np.nan, 1.0, ())),
+        (Box, (0.0, np.array([1.0, np.nan]), (2,))),
+        (Box, (0.0, 1.0, (-1,))),
     ],
     ids=repr,
 )

@@ -179,7 +179,7 @@ def gymnasium_space(space: Space) -> gymnasium.Space:
     if isinstance(space, MultiDiscrete):
         return gymnasium.spaces.MultiDiscrete(list(space.nvec))
     if isinstance(space, Box):
-        if not np.issubdtype(space.dtype, np.floating):
+        if space.is_whole:
             return _integer_box(space)
         low, high = (np.array(bound) for bound in finite_bounds(space))
         one_value = low == high

@@ -75,7 +75,7 @@ class FromJumanji(Adapter):
 
 def _action_space(spec: Any) -> Space:
     space = _space(spec)
-    if isinstance(space, Box) and not np.issubdtype(space.dtype, np.floating):
+    if isinstance(space, Box) and space.is_whole:
         return MultiDiscrete(tuple(int(n) + 1 for n in np.broadcast_to(space.high, space.shape)))
     return space
 
