@@ -26,6 +26,7 @@ It is not a cipher. If an adversary sees the numbers, use `prng="threefry2x32"`.
 """
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -195,6 +196,13 @@ def make_key(seed: Seed | np.integer | jax.Array, prng: str = "mix2x32") -> jax.
         # `jax_enable_x64`. rbg's four words are threefry's two words, twice.
         words = np.tile([high, low], 2 if prng == "rbg" else 1)
     return jax.random.wrap_key_data(words, impl=implementation)
+
+
+def make_keys(seeds: Iterable[int]) -> jax.Array:
+    """Return the key that `make_key` makes from each seed, `[N]`."""
+    low, high = np.array([words_of_seed(seed) for seed in seeds], np.uint32).T
+    words: Any = np.stack(_seed_words(low, high), axis=-1)
+    return jax.random.wrap_key_data(words, impl=MIX2X32)
 
 
 def words_of_seed(seed: int | np.integer) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from myriad.adapters import centre_and_half_range, finite_bounds, is_bounded
 from myriad.envs.environment import Environment
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.random import make_key
+from myriad.ranges import INT64
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
 
 RENDER_FPS = 30
@@ -27,6 +28,13 @@ class KeyedState:
 
     key: jax.Array
     env_state: Any
+
+
+def within_64_bits(seed: int | np.integer) -> int:
+    """Return a seed that `make_key` takes. Gymnasium's may have any number of bits."""
+    if seed <= INT64:
+        return int(seed)
+    return int(np.random.SeedSequence(int(seed)).generate_state(1, np.uint64)[0]) >> 1
 
 
 def reset_env(env: Environment, key: jax.Array) -> tuple[KeyedState, jax.Array]:
@@ -128,7 +136,7 @@ class AsGymnasium(gymnasium.Env[Any, Any]):
             key = self._state.key
         else:
             seed = int(self.np_random.integers(2**32)) if seed is None else seed
-            key = make_key(np.uint32(seed & 0xFFFFFFFF))
+            key = make_key(within_64_bits(seed))
         self._state, obs = self._reset(key)
         return as_observation(self.observation_space, obs), {}
 

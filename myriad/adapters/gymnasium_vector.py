@@ -19,11 +19,12 @@ from myriad.adapters.gymnasium import (
     render_modes,
     reset_env,
     step_env,
+    within_64_bits,
 )
 from myriad.envs.environment import Environment
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.hardware import resolve_platform
-from myriad.random import make_key
+from myriad.random import make_keys
 from myriad.registry import is_integer
 from myriad.xla import Stated, require_room_for
 
@@ -149,7 +150,7 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
     def _require_room(self) -> None:
         """Refuse more environments than fit into memory, before anything large is allocated."""
         shape = (self.num_envs,)
-        keys = jax.eval_shape(_first_key_of_each, jax.ShapeDtypeStruct(shape, jnp.uint32))
+        keys = jax.ShapeDtypeStruct(shape, make_keys([0]).dtype)
         flags = jax.ShapeDtypeStruct(shape, bool)
         space = self.env.action_space(self.env.default_params)
         actions = jax.ShapeDtypeStruct(shape + space.shape, space.dtype)
@@ -221,8 +222,7 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
     def _keys(self, seed: int | Sequence[int | None] | None) -> jax.Array:
         """Return the key of each sub-environment's next reset, `[N]`."""
         if isinstance(seed, int | np.integer):
-            first = np.uint32(int(seed) & 0xFFFFFFFF)
-            return _first_key_of_each(first + np.arange(self.num_envs, dtype=np.uint32))
+            return make_keys(within_64_bits(int(seed) + i) for i in range(self.num_envs))
         seeds = [None] * self.num_envs if seed is None else seed
         if (
             not isinstance(seeds, Sequence | np.ndarray)
@@ -239,8 +239,8 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
             else np.zeros(self.num_envs)
         )
         given = np.array([value is not None for value in seeds])
-        words = [int(d if s is None else s) for s, d in zip(seeds, drawn, strict=True)]
-        keys = _first_key_of_each(np.array([word & 0xFFFFFFFF for word in words], np.uint32))
+        chosen = (d if s is None else s for s, d in zip(seeds, drawn, strict=True))
+        keys = make_keys(map(within_64_bits, chosen))
         return keys if self._states is None else jnp.where(given, keys, self._states.key)
 
     def _reset_mask(self, options: dict[str, Any] | None) -> np.ndarray:
@@ -267,9 +267,6 @@ def _autoreset_mode(mode: str | AutoresetMode) -> AutoresetMode:
     if name not in modes:
         raise UnknownNameError("autoreset mode", mode, modes)
     return modes[name]
-
-
-_first_key_of_each = jax.jit(jax.vmap(make_key))
 
 
 def _where(chosen: jax.Array, new: Any, old: Any) -> Any:

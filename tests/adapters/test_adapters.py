@@ -125,6 +125,17 @@ def test_a_seed_fixes_the_episodes_that_follow_it():
     assert not np.array_equal(env.reset(seed=2)[0], twice[0][0])
 
 
+def test_every_bit_of_a_seed_counts():
+    env = make_env("cartpole-control")
+    seeds = [0, 2**32, 2**63, 2**64, 2**200]
+    each = [to_gymnasium(env).reset(seed=seed)[0].tobytes() for seed in seeds]
+    assert len(set(each)) == len(seeds)
+    together, _ = to_gymnasium_vector(env, len(seeds)).reset(seed=seeds)
+    assert [row.tobytes() for row in together] == each
+    counted, _ = to_gymnasium_vector(env, 2).reset(seed=2**32 - 1)
+    assert counted[1].tobytes() == each[1]
+
+
 def test_continuous_actions_run_from_minus_one_to_one_unless_asked_not_to():
     env = make_env("pendulum-control")
     scaled, plain = to_gymnasium(env), to_gymnasium(env, normalize_actions=False)
