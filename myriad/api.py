@@ -436,7 +436,7 @@ def load_agent(
     agent: Any = loop.of_first_device(state).agent
     if is_of_many:
         agent = jax.tree.map(lambda leaf: leaf[slot], state.agent)
-    return config, env, trained(learner, agent)
+    return config, env, trained(learner, agent, env)
 
 
 def _trainer(

@@ -92,16 +92,21 @@ class _Trained:
 
     learner: Any
     state: Any
+    env: Environment
     greedy: bool = True
 
     @functools.cached_property
     def _control(self) -> Any:
+        shape = self.env.observation_space(self.env.default_params).shape
+
         def control(state: Any, memory: Any, key: jax.Array, obs: jax.Array) -> Any:
-            if not isinstance(obs, jax.Array):
+            is_array = isinstance(obs, jax.Array)
+            if not is_array or obs.shape != shape:
+                got = f"an array of shape {obs.shape}" if is_array else f"a {type(obs).__name__}"
                 raise InvalidArgumentError(
                     "obs",
-                    "must be an array, as the environment that load_agent returns shows it, "
-                    f"but got a {type(obs).__name__}.",
+                    f"must be an array of shape {shape}, as the environment that load_agent "
+                    f"returns shows it, but got {got}.",
                 )
             memories = jax.tree.map(lambda leaf: leaf[None], memory)
             return _one(self.learner.control(state, memories, key, obs[None], greedy=self.greedy))
@@ -132,10 +137,10 @@ def _one(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf[0], tree)
 
 
-def trained(learner: Learner, state: Any) -> TrainedPolicy | TrainedController:
-    """Return a learner with a fixed state: a controller if its policy has a memory."""
-    has_memory = jax.tree.leaves(learner.first_memory(1))
-    return TrainedController(learner, state) if has_memory else TrainedPolicy(learner, state)
+def trained(learner: Learner, state: Any, env: Environment) -> TrainedPolicy | TrainedController:
+    """Return a learner with a fixed state for `env`: a controller if its policy has a memory."""
+    kind = TrainedController if jax.tree.leaves(learner.first_memory(1)) else TrainedPolicy
+    return kind(learner, state, env)
 
 
 @dataclasses.dataclass(frozen=True)

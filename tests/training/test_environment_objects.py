@@ -134,11 +134,20 @@ def test_the_autotuner_times_an_object(tmp_path):
     assert first.scan_chunk_size == again.scan_chunk_size
 
 
-def test_a_trained_agent_refuses_a_dict_as_an_observation():
-    learner = make_learner("ppo", make_env("cartpole"), 4, hidden_sizes=(8,))
-    agent = trained(learner, learner.init(jax.random.key(0), 4))
-    with pytest.raises(InvalidArgumentError, match=r"^obs must be an array, .* but got a dict\."):
-        agent.act(jax.random.key(0), {"position": jnp.zeros(4)})
+@pytest.mark.parametrize(
+    ("obs", "got"),
+    [
+        ({"position": np.zeros(4)}, "a dict"),
+        (np.zeros(()), r"an array of shape \(\)"),
+        (np.zeros(1), r"an array of shape \(1,\)"),
+        (np.zeros((1, 4)), r"an array of shape \(1, 4\)"),
+    ],
+)
+def test_a_trained_agent_refuses_another_observation(obs, got):
+    learner = make_learner("ppo", env := make_env("cartpole"), 4, hidden_sizes=(8,))
+    agent = trained(learner, learner.init(jax.random.key(0), 4), env)
+    with pytest.raises(InvalidArgumentError, match=rf"^obs .* of shape \(4,\), .* got {got}\."):
+        agent.act(jax.random.key(0), obs)
 
 
 class WithEmpty(Walk):
