@@ -62,7 +62,8 @@ class Report:
     Attributes:
         metric_sums: each metric's sum over the window's updates, float32 scalars.
         num_episodes: episodes that ended in the window, as `myriad.counters.whole` reads it.
-        return_sum: the sum of their returns, float32 scalar.
+        return_sum: the sum of their returns, float32 scalar. It is nan if an environment ended more
+            than 2**22 episodes in the window, since float32 would round too much of its sum away.
         is_bad: for each of `PARTS`, whether it was found, boolean `[4]`.
     """
 
@@ -83,6 +84,8 @@ PARTS = (
 # A leaf from this size on, or in the host's memory, is a replay buffer. It isn't searched for NaNs:
 # its content came from the environments, which are searched themselves.
 _LARGE = 1 << 20
+# The most returns of an environment in one sum. At 2**24, a float32 sum of ones stands still.
+_MOST_EPISODES = 1 << 22
 # Leaves below this size are joined before the search, since copying them is cheap.
 _SMALL = 1 << 16
 
@@ -359,9 +362,10 @@ class LearningLoop:
         parts = (state.metric_sums, state.agent, seen)
         is_bad = [_holds(lambda leaf: ~jnp.isfinite(leaf), part) for part in parts]
         is_bad.append(_holds(jnp.isnan, batch_state.env_state))
+        is_exact = (batch_state.num_episodes.astype(jnp.uint32) <= _MOST_EPISODES).all()
         of_device = (
             exact_sum(batch_state.num_episodes),
-            batch_state.return_sum.sum(),
+            jnp.where(is_exact, batch_state.return_sum.sum(), np.nan),
             jnp.stack(is_bad),
         )
         if self.num_devices > 1:

@@ -1,10 +1,16 @@
 """A learner of your own needs only what learning needs: other members have defaults."""
 
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from myriad import create_config, train_and_evaluate
+from myriad import create_config, make_key, train_and_evaluate
 from myriad.agents import AGENTS, Learner, list_agents, make_learner
 from myriad.envs import make_env
+from myriad.training.loop import LearningLoop
 from tests.learners import env_of
 from tests.training.small import Counting
 
@@ -29,3 +35,15 @@ def test_every_agent_stands_where_the_trainer_expects_a_learner(agent):
     learner.require_num_envs(2 * learner.num_envs_multiple)
     assert learner.first_learning_update(8) >= 1
     assert learner.scheduled(7).scheduled(9) == learner.scheduled(7)
+
+
+@pytest.mark.parametrize(("episodes", "is_exact"), [(2**22 - 1, True), (2**22, False)])
+def test_a_sum_of_more_returns_than_float32_adds_up_is_nan(episodes, is_exact):
+    learner = make_learner("random", make_env("cartpole-control", max_steps=1), 2)
+    loop = LearningLoop(learner.env, learner, 2)
+    state = jax.jit(loop.init)(make_key(0))
+    batch_state = dataclasses.replace(state.batch_state, num_episodes=jnp.array([0, episodes]))
+    state = dataclasses.replace(state, batch_state=batch_state)
+    _, report = jax.jit(loop.run)(state, np.int32(1), np.bool_(0))
+    assert bool(jnp.isfinite(report.return_sum)) == is_exact
+    assert not report.is_bad.any()
