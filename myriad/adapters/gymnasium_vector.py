@@ -239,7 +239,7 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
             else np.zeros(self.num_envs)
         )
         given = np.array([value is not None for value in seeds])
-        chosen = (d if s is None else s for s, d in zip(seeds, drawn, strict=True))
+        chosen = (int(d if s is None else s) for s, d in zip(seeds, drawn, strict=True))
         keys = make_keys(map(within_64_bits, chosen))
         return keys if self._states is None else jnp.where(given, keys, self._states.key)
 
