@@ -22,7 +22,7 @@ from myriad.agents import Learner
 from myriad.agents.controller import AnyAgent, WithMemory
 from myriad.counters import Counter
 from myriad.distributed import all_gather
-from myriad.envs.batch import BatchState, Transition
+from myriad.envs.batch import MOST_SUMMED, BatchState, Transition
 from myriad.envs.environment import AnyEnvironment
 from myriad.envs.vector import VectorEnv
 from myriad.errors import InvalidArgumentError, shown
@@ -329,8 +329,9 @@ class Rollout:
     def summary(self, state: RolloutState) -> RolloutSummary:
         """Count the episodes that ended since `init`.
 
-        Each environment sums its returns in float32, so the mean return is right as long as no sum
-        is beyond 2**24, about 16.8 million. Steps and episodes are counted in 64 bits.
+        Each environment sums its returns in float32, which would round too many of them away. So
+        the mean return is nan once an environment has ended more than 2**22 episodes. Steps and
+        episodes are counted in 64 bits.
         """
         self._require_state(state)
         held = self.layout.held
@@ -340,9 +341,12 @@ class Rollout:
         low = held(state.batch_state.num_episodes).astype(np.uint32)
         # Since the last check, at most one more half has been passed.
         halves = halves + ((low >> 31) != (halves & 1))
-        num_episodes = int(low.sum(dtype=np.int64)) + (int((halves >> 1).sum(dtype=np.int64)) << 32)
+        episodes = low.astype(np.int64) + (halves.astype(np.int64) >> 1 << 32)
+        num_episodes = int(episodes.sum())
         running_steps = int(held(state.batch_state.episode_length).sum(dtype=np.int64))
         return_sum = float(held(state.batch_state.return_sum).sum(dtype=np.float64))
+        if (episodes > MOST_SUMMED).any():
+            return_sum = math.nan
         # Each process knows only its own environments.
         of_all = all_gather([num_episodes, running_steps, return_sum])
         num_episodes, running_steps, return_sum = map(sum, zip(*of_all, strict=True))

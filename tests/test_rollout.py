@@ -179,6 +179,7 @@ def test_episodes_are_counted_beyond_32_bits():
     )
     summary = rollout.summary(rollout.run(state, 4))
     assert summary.num_episodes == summary.num_steps == 32 * (2**32 + 2)
+    assert np.isnan(summary.mean_episode_return)
 
 
 @pytest.mark.slow

@@ -9,6 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+# The most returns in one sum. At 2**24, a float32 sum of ones stands still.
+MOST_SUMMED = 1 << 22
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from myriad.agents.agent import Learner
 from myriad.counters import Counter, exact_sum
 from myriad.envs import Environment
-from myriad.envs.batch import BatchState, Transition
+from myriad.envs.batch import MOST_SUMMED, BatchState, Transition
 from myriad.envs.vector import VectorEnv
 from myriad.errors import InvalidArgumentError
 from myriad.random import make_key
@@ -84,8 +84,6 @@ PARTS = (
 # A leaf from this size on, or in the host's memory, is a replay buffer. It isn't searched for NaNs:
 # its content came from the environments, which are searched themselves.
 _LARGE = 1 << 20
-# The most returns of an environment in one sum. At 2**24, a float32 sum of ones stands still.
-_MOST_EPISODES = 1 << 22
 # Leaves below this size are joined before the search, since copying them is cheap.
 _SMALL = 1 << 16
 
@@ -362,7 +360,7 @@ class LearningLoop:
         parts = (state.metric_sums, state.agent, seen)
         is_bad = [_holds(lambda leaf: ~jnp.isfinite(leaf), part) for part in parts]
         is_bad.append(_holds(jnp.isnan, batch_state.env_state))
-        is_exact = (batch_state.num_episodes.astype(jnp.uint32) <= _MOST_EPISODES).all()
+        is_exact = (batch_state.num_episodes.astype(jnp.uint32) <= MOST_SUMMED).all()
         of_device = (
             exact_sum(batch_state.num_episodes),
             jnp.where(is_exact, batch_state.return_sum.sum(), np.nan),
