@@ -26,6 +26,10 @@ _MOST_STEPS = 1_024
 _MOST_CALLS = 64
 _LEAST_ROUNDS = 3
 _MOST_ROUNDS = 25
+# Updates may be so long that nearly every call takes longer than that. So many of the smallest
+# chunks are then compared, if their rounds take no longer than this.
+_LEAST_COMPARED = 3
+_MOST_COMPARING_S = 4.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,8 +62,8 @@ class Found:
     Attributes:
         scan_chunk_size: the chosen chunk, in steps of every environment.
         steps_per_s: steps/s of all environments while training with it, without evaluations.
-        steps_per_s_low: the lower end of its 95% interval.
-        steps_per_s_high: the upper end.
+        steps_per_s_low: the lower end of its 95% interval, or of the range of fewer than 7 rounds.
+        steps_per_s_high: the upper end. If there was one timing, all three are equal.
         candidates: every chunk that was timed and that the training can take, with its verdict,
             smallest first.
     """
@@ -127,14 +131,15 @@ class Stretch:
     def offered(self, sizes: Collection[int]) -> list[int]:
         """Return the chunk sizes to time, in whole updates, each call once.
 
-        Those whose call takes too long to be timed whole are left out.
+        Those whose call takes too long to be timed whole are left out. The smallest is always there.
         """
         chunks = sorted({-(-size // self._unit) for size in sizes})
-        return [
-            chunk * self._unit
-            for chunk in chunks
-            if chunk <= max(self.num_updates, int(_MOST_CALL_S * self.num_updates / self.seconds))
-        ]
+        update_s = self.seconds / self.num_updates
+        least = chunks[:_LEAST_COMPARED]
+        if _LEAST_ROUNDS * sum(least) * update_s > _MOST_COMPARING_S:
+            least = chunks[:1]
+        longest = max(self.num_updates, int(_MOST_CALL_S / update_s), least[-1])
+        return [chunk * self._unit for chunk in chunks if chunk <= longest]
 
     def times(self, sizes: Sequence[int], seconds: float) -> dict[int, list[float]]:
         """Time the stretch with every chunk size, round after round.
@@ -207,6 +212,8 @@ def choose(
         why += f", time {middle - 1:+.1%} ({low - 1:+.1%} to {high - 1:+.1%})"
         if size == chosen:
             verdict = why = "best"
+            if len(times) == 1:
+                why = "nothing to compare, no other chunk was timed"
         rate = num_steps / statistics.median(own)
         candidates.append(Candidate(size, rate, verdict, middle, low, high, why))
     rate = num_steps / statistics.median(times[chosen])

@@ -49,9 +49,10 @@ class AutotuneResult(Found):
         rows = [f"{'chunk':>7}  {'steps/s':>15}  against the chosen one"]
         rows += [f"{c.chunk_size:>7,}  {c.steps_per_s:>15,.0f}  {c.why}" for c in self.candidates]
         source = "from the cache" if self.from_cache else "measured"
+        low, high = self.steps_per_s_low, self.steps_per_s_high
+        interval = f" ({low:,.0f} to {high:,.0f})" if low < high else ", timed once"
         rows.append(
-            f"{self.steps_per_s:,.0f} steps/s "
-            f"({self.steps_per_s_low:,.0f} to {self.steps_per_s_high:,.0f}), "
+            f"{self.steps_per_s:,.0f} steps/s{interval}, "
             f"{readable_bytes(self.memory_bytes)} of memory, {source} in {self.seconds:.2f} s"
         )
         if not self.configured:

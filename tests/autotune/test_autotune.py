@@ -10,6 +10,7 @@ import pytest
 from benchmarks.autotune import Autotune
 from myriad import create_config
 from myriad.autotune import (
+    AutotuneResult,
     ProfileCache,
     autotune,
     profiles,
@@ -251,6 +252,35 @@ def test_every_candidate_is_timed_whole_and_one_that_takes_too_long_is_not_offer
     assert {chunk for _, chunk in calls} == set(offered)
     for seconds in times.values():  # each of 8 updates, however long the call
         assert seconds == pytest.approx([0.008] * len(seconds))
+
+
+@pytest.mark.parametrize(("update_s", "offered"), [(0.045, [1, 2, 4]), (0.15, [1, 2, 4]), (9, [1])])
+def test_long_updates_are_compared_if_that_takes_seconds_and_else_nothing_is(update_s, offered):
+    stretch, calls = stretch_of(lambda updates: update_s * updates, unit=1, num_updates=1)
+    assert stretch.offered(CANDIDATES) == offered
+    stretch.times(offered, 0)
+    assert all(sum(size == chunk for _, size in calls) >= 2 for chunk in offered)
+
+
+@pytest.mark.parametrize(
+    ("samples", "interval"), [([0.5], ", timed once"), ([0.4, 0.5, 0.8], " (5 to 10)")]
+)
+def test_a_chunk_alone_is_compared_with_nothing_and_has_no_interval_of_one_sample(
+    samples, interval
+):
+    found = choose({1: samples}, num_steps=4)
+    config = create_config("cartpole-control", "pid", 4)
+    result = AutotuneResult(
+        **vars(found),
+        config=config,
+        memory_bytes=0,
+        seconds=1.0,
+        from_cache=False,
+        configured=True,
+    )
+    _, row, total = str(result).splitlines()
+    assert "nothing to compare" in row
+    assert total.startswith(f"8 steps/s{interval}, ")
 
 
 # --- the same question asked in other words ---
