@@ -7,10 +7,11 @@ import sys
 import tempfile
 import threading
 import time
+import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from myriad.errors import InvalidArgumentError, without_passwords
+from myriad.errors import InvalidArgumentError, shown, without_passwords
 
 # Seconds between two lines on how long something takes, if there is no terminal.
 _EVERY_S = 10.0
@@ -55,10 +56,18 @@ def replacing(path: Path) -> Iterator[Path]:
 def user_path(path: str | Path) -> Path:
     """Return a path that a user gave. Its first `~` or `~NAME` is a home folder, if there is one.
 
+    Raises:
+        InvalidArgumentError: it has a control character, with which a terminal that prints the path
+            would do something else.
+
     Example:
         >>> user_path("~/runs") == Path.home() / "runs"
         True
     """
+    if any(unicodedata.category(each) == "Cc" for each in str(path)):
+        raise InvalidArgumentError(
+            "path", f"must have no control characters, but got {shown(str(path))}."
+        )
     return Path(os.path.expanduser(path))  # noqa: PTH111 - Path's raises if there is none.
 
 

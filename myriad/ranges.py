@@ -27,7 +27,7 @@ INT64 = 2**63 - 1
 _SMALLEST, _LARGEST = 2.0**-126, 3.4028234663852886e38
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Range:
     """The values that a number may have, as in `Annotated[float, Number(0)]`.
 
@@ -91,6 +91,9 @@ class Range:
         others = ["None" if word is None else repr(word) for word in self.words]
         numbers = f"{self._numbers()}, infinity too" if self.infinity else self._numbers()
         return " or ".join([", ".join([numbers, *others[:-1]]), *others[-1:]])
+
+    # What `help` shows of an argument.
+    __repr__ = __str__
 
     def _numbers(self) -> str:
         if (self.least, self.most) == (-(2**63), INT64):

@@ -36,6 +36,7 @@ from myriad.xla import (
     Stated,
     output_fusion,
     put_everywhere,
+    require_alive,
     require_room_for,
     shard_map,
 )
@@ -208,6 +209,10 @@ class Rollout:
                 f"must be trained before it acts, but got {shown(agent)}: "
                 "train it, and use what load_agent returns.",
             )
+        sizes = {"tile_size": tile_size, "num_devices": num_devices}
+        self._again = partial(
+            Rollout, env, agent, num_envs, scan_chunk_size, **sizes, params=params
+        )
         devices = jax.devices()
         num_devices = _num_devices(num_envs, num_devices)
         self.env = env
@@ -371,6 +376,10 @@ class Rollout:
     def _structure(self) -> Any:
         return jax.tree.structure(self._state_like)  # once, since every call compares it
 
+    def __reduce__(self) -> Any:
+        # Compiled programs can't be pickled, so the copy compiles its own.
+        return self._again, ()
+
     def _require_state(self, state: Any) -> None:
         if (
             not isinstance(state, RolloutState)
@@ -381,6 +390,7 @@ class Rollout:
             raise InvalidArgumentError(
                 "state", f"must be this rollout's, as init and run return it, but got {got}."
             )
+        require_alive("state", state)
 
     def _default_tile(self, platform: str) -> int:
         # If every step goes back to the runtime, tiles would only make that happen more often.

@@ -313,6 +313,21 @@ def result_shapes(traced: jax.stages.Traced) -> Any:
     return structure.unflatten(map(shape_of, traced.jaxpr.out_avals))
 
 
+def require_alive(name: str, tree: Any) -> None:
+    """Raise if an array of a tree was donated to a call, so that its memory holds something else.
+
+    Raises:
+        InvalidArgumentError: one was.
+    """
+    leaves = jax.tree.leaves(tree)
+    if any(leaf.is_deleted() for leaf in leaves if not isinstance(leaf, Tracer | np.ndarray)):
+        raise InvalidArgumentError(
+            name,
+            "was used after it was passed to a call that donates it, such as run; "
+            "use what that call returned.",
+        )
+
+
 def put_everywhere(tree: Any, sharding: NamedSharding) -> Any:
     """Put values that are equal in all processes on all devices of a sharding, whole on each.
 

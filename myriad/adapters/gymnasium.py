@@ -4,16 +4,18 @@
 """
 
 import dataclasses
+from collections.abc import Collection
 from typing import Any
 
 import gymnasium
 import jax
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
+from gymnasium.utils import EzPickle
 
 from myriad.adapters import centre_and_half_range, finite_bounds, is_bounded
 from myriad.envs.environment import Environment
-from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.random import make_key
 from myriad.ranges import INT64
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
@@ -28,6 +30,21 @@ class KeyedState:
 
     key: jax.Array
     env_state: Any
+
+
+def refuse_options(options: dict[str, Any] | None, known: Collection[str] = ()) -> None:
+    """Refuse options of `reset` that would have no effect.
+
+    Raises:
+        InvalidArgumentError: one is not among the known ones.
+    """
+    for name in options or ():
+        if name not in known:
+            raise InvalidArgumentError(
+                "options",
+                f"must be {' or '.join(known) or 'empty'}, but got {shown(name)}; "
+                "parameters are set when the environment is made.",
+            )
 
 
 def within_64_bits(seed: int | np.integer) -> int:
@@ -100,8 +117,11 @@ class ActionAdapter:
         )
 
 
-class AsGymnasium(gymnasium.Env[Any, Any]):
-    """One Myriad environment, stepped from the host. `reset(seed=)` determines all that follows."""
+class AsGymnasium(gymnasium.Env[Any, Any], EzPickle):
+    """One Myriad environment, stepped from the host. `reset(seed=)` determines all that follows.
+
+    A copy by `pickle` or `deepcopy` has no running episode.
+    """
 
     # Gymnasium reads the class's metadata. The instance's says whether this one can render.
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": RENDER_FPS}  # noqa: RUF012  (their name)
@@ -109,6 +129,7 @@ class AsGymnasium(gymnasium.Env[Any, Any]):
     def __init__(
         self, env: Environment, *, render_mode: str | None = None, normalize_actions: bool = True
     ):
+        EzPickle.__init__(self, env, render_mode=render_mode, normalize_actions=normalize_actions)
         self.env = env
         self.render_mode = render_mode
         self.metadata = {"render_modes": render_modes(env, render_mode), "render_fps": RENDER_FPS}
@@ -130,7 +151,13 @@ class AsGymnasium(gymnasium.Env[Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Start an episode. Without a seed, the randomness continues from the last episode."""
+        """Start an episode. Without a seed, the randomness continues from the last episode.
+
+        Raises:
+            InvalidArgumentError: there are options. An environment's parameters are set when it is
+                made.
+        """
+        refuse_options(options)
         super().reset(seed=seed)
         if seed is None and self._state is not None:
             key = self._state.key

@@ -7,6 +7,7 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
+from gymnasium.utils import EzPickle
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -16,6 +17,7 @@ from myriad.adapters.gymnasium import (
     KeyedState,
     as_observation,
     gymnasium_space,
+    refuse_options,
     render_modes,
     reset_env,
     step_env,
@@ -33,10 +35,11 @@ from myriad.xla import Stated, require_room_for
 _HOST_OBSERVATIONS, _HOST_BYTES = 4, 128
 
 
-class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
+class AsGymnasiumVector(VectorEnv[Any, Any, Any], EzPickle):
     """`N` environments behind one compiled step.
 
-    `reset(seed=s)` gives sub-environment `i` the seed `s + i`.
+    `reset(seed=s)` gives sub-environment `i` the seed `s + i`. A copy by `pickle` or `deepcopy` has
+    no running episodes.
     """
 
     def __init__(
@@ -48,6 +51,14 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
         render_mode: str | None,
         normalize_actions: bool,
     ):
+        EzPickle.__init__(
+            self,
+            env,
+            num_envs,
+            autoreset_mode=autoreset_mode,
+            render_mode=render_mode,
+            normalize_actions=normalize_actions,
+        )
         self.env = env
         self.num_envs = int(num_envs)
         self.render_mode = render_mode
@@ -88,8 +99,9 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
 
         Raises:
             InvalidArgumentError: seeds or mask don't have `num_envs` elements, or there is a mask
-                before the first reset.
+                before the first reset, or options have another name.
         """
+        refuse_options(options, known=("reset_mask",))
         super().reset(seed=seed if isinstance(seed, int | np.integer) else None)
         mask = self._reset_mask(options)
         everything = bool(mask.all())

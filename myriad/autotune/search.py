@@ -131,7 +131,7 @@ class Stretch:
     def offered(self, sizes: Collection[int]) -> list[int]:
         """Return the chunk sizes to time, in whole updates, each call once.
 
-        Those whose call takes too long to be timed whole are left out. The smallest is always there.
+        Those whose call takes too long to be timed whole are left out, but not the smallest.
         """
         chunks = sorted({-(-size // self._unit) for size in sizes})
         update_s = self.seconds / self.num_updates

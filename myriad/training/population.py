@@ -40,6 +40,7 @@ from myriad.training.memory import (
 from myriad.xla import (
     Stated,
     output_fusion,
+    require_alive,
     result_shapes,
     shard_map,
     use_compilation_cache,
@@ -267,6 +268,7 @@ class Population:
         Raises:
             InvalidArgumentError: a seed or a value can't be used.
         """
+        require_alive("state", state)
         slots = np.asarray(slots)
         is_whole = slots.ndim == 1 and (slots.dtype.kind in "iu" or not slots.size)
         if (
@@ -335,6 +337,7 @@ class Population:
         Raises:
             InvalidArgumentError: an array has another shape or kind.
         """
+        require_alive("state", state)
         counts = self._of_slots("num_updates", num_updates, np.int32)
         begins = self._of_slots("begin", begin, np.bool_)
         state, report = self._programs["run"](state, counts, begins)
@@ -364,6 +367,7 @@ class Population:
         self, state: TrainState, active: Any = None, keys: jax.Array | None = None
     ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """Do what `evaluate` does, and return the last scalars of `info`, `[M, E]`, as well."""
+        require_alive("state", state)
         active = np.ones(self.num_slots, bool) if active is None else active
         flags = self._of_slots("active", active, np.bool_)
         words = np.zeros((self._padded, 2), np.uint32)
@@ -398,6 +402,7 @@ class Population:
         Returns:
             NumPy arrays with leaves `[M, ...]`. A key is an array of its two words.
         """
+        require_alive("state", tree)
         fetched = jax.device_get(jax.tree.map(numbers_of, tree))
         return jax.tree.map(lambda leaf: leaf[: self.num_slots], fetched)
 

@@ -221,7 +221,7 @@ class _Slots:
         self.population.compile()
         self.num_bytes = self.population.stated_bytes(settings.num_seeds)
         self._boundaries = boundaries(
-            settings.num_steps, settings.eval_interval, self.population.steps_per_update
+            settings.num_steps, settings.steps_per_eval, self.population.steps_per_update
         )
         self._is_timed = bool({"train_s", "steps_per_s"} & set(settings.objectives))
         self._state: Any = None

@@ -26,6 +26,7 @@ GROWS: dict[str, bool] = {"return": True, "train_s": False, "steps_per_s": True}
 # The samplers that support constraints.
 CONSTRAINED = ("tpe", "nsgaii")
 # A study's name must be a safe file name, since the names of its files begin with it.
+_EVAL_INTERVAL = 5_000
 _STUDY_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.=-]{0,99}"
 
 
@@ -66,8 +67,9 @@ class TuneSettings:
     num_seeds: Annotated[int, Integer(1, 1_000)] = 3
     """Number of training seeds, the same in all trials. A trial's value is the mean over them."""
 
-    eval_interval: Annotated[int, Integer(1, INT64)] = 5_000
-    """Steps between two evaluations of a trial, over all its environments together."""
+    eval_interval: Annotated[int | None, Integer(1, INT64)] = None
+    """Steps between two evaluations of a trial, over all its environments together. By default
+    5,000, or num_steps if that is less."""
 
     sampler: Sampler = "tpe"
     """How parameters are drawn."""
@@ -134,7 +136,7 @@ class TuneSettings:
             raise InvalidArgumentError(
                 "n_jobs", "must be at least 1, or -1 for all cores, but got 0."
             )
-        if self.eval_interval > self.num_steps:
+        if self.steps_per_eval > self.num_steps:
             raise InvalidArgumentError(
                 "eval_interval",
                 f"must be at most num_steps ({self.num_steps:,}), but got {self.eval_interval:,}.",
@@ -148,6 +150,11 @@ class TuneSettings:
                 f"a letter, a digit or _, but got {shown(self.study_name)}.",
             )
         self._require_objectives()
+
+    @property
+    def steps_per_eval(self) -> int:
+        """`eval_interval`, or its default."""
+        return self.eval_interval or min(_EVAL_INTERVAL, self.num_steps)
 
     def _require_objectives(self) -> None:
         known = set(self.objectives)

@@ -307,7 +307,7 @@ def _identity(settings: TuneSettings, space: SearchSpace) -> dict[str, Any]:
         "space": space.fingerprint,
         "objectives": list(settings.objectives),
         "num_steps": settings.num_steps,
-        "eval_interval": settings.eval_interval,
+        "eval_interval": settings.steps_per_eval,
         "seed": settings.seed,
         "num_seeds": settings.num_seeds,
     }
@@ -353,7 +353,7 @@ def _sampler(settings: TuneSettings, stream: int | None) -> samplers.BaseSampler
 
 
 def _pruner(settings: TuneSettings) -> pruners.BasePruner:
-    interval = settings.eval_interval
+    interval = settings.steps_per_eval
     match settings.pruner:
         case "median":
             return pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=interval)

@@ -57,7 +57,7 @@ class Values(Programs):
     def evaluate(self, training: Training, number: int) -> None:
         value = -(training.fields["x"] ** 2) - training.fields["y"] ** 2
         training.returns = np.array([[value - 3 + number]])
-        training.steps = [number * self.settings.eval_interval]
+        training.steps = [number * self.settings.steps_per_eval]
         training.is_over = number == 3
 
 
