@@ -214,6 +214,9 @@ class Like:
         self.kind = kind
         self.members = members
 
+    def __repr__(self) -> str:
+        return self.kind
+
     def holds(self, value: Any) -> bool:
         """Return whether an object has the members. A class has them too, but doesn't count."""
         return not isinstance(value, type) and all(hasattr(value, name) for name in self.members)

@@ -110,5 +110,14 @@ def test_rows_of_a_benchmark_may_be_written_to_any_folder(output, tmp_path, monk
         ResultsFile("compile", options.output, "")
 
 
+@pytest.mark.parametrize("name", ["\x1b[2Jx", "a\nb", "\x7f", "a\x9b1m"])
+def test_a_path_that_would_steer_the_terminal_is_refused(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for command in ([*TRAIN, "--run-folder", name], [*TUNE, "--storage", name]):
+        assert main(command) == 2
+        assert not set(name) & set("\x1b\x7f\x9b") & set(capsys.readouterr().err)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_home_folder_that_is_unknown_leaves_the_name():
     assert user_path("~nobody-here/x") == Path("~nobody-here/x")

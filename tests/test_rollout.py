@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import pickle  # noqa: TID251  (a user may)
 
 import jax
 import jax.numpy as jnp
@@ -242,6 +243,23 @@ def test_a_state_of_another_rollout_is_refused(call):
     for state in (make_rollout(8, 4).init(0), None):
         with pytest.raises(InvalidArgumentError, match="state must be this rollout's, as init"):
             getattr(rollout, call)(state)
+
+
+@pytest.mark.parametrize("call", ["run_chunk", "record_chunk", "summary", "batch_state"])
+def test_a_donated_state_is_refused_by_name(call):
+    rollout = make_rollout(4, 8)
+    state = rollout.init(0)
+    rollout.run(state, 1)
+    with pytest.raises(InvalidArgumentError, match="state was used after it was passed to"):
+        getattr(rollout, call)(state)
+
+
+def test_a_pickled_rollout_runs_the_same():
+    rollout = make_rollout(4, 8, tile_size=64)
+    copy = pickle.loads(pickle.dumps(rollout))  # noqa: S301
+    assert str(copy) == str(rollout)
+    ours, theirs = (each.run(each.init(3), 20) for each in (rollout, copy))
+    assert_same_bits(ours.batch_state, theirs.batch_state)
 
 
 def test_what_does_not_fit_is_refused_before_it_is_allocated():

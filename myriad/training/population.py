@@ -390,6 +390,7 @@ class Population:
 
     def member(self, state: TrainState, slot: int) -> TrainState:
         """Return the state of one training as NumPy arrays, with its key as its two words."""
+        require_alive("state", state)
 
         def taken(leaf: jax.Array) -> np.ndarray:
             return np.asarray(numbers_of(leaf))[slot]

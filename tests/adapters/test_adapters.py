@@ -1,7 +1,10 @@
 """Adapters change shapes and names, never results: compared step for step."""
 
+import pickle  # noqa: TID251  (a user may)
 import subprocess
 import sys
+from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from urllib.error import URLError
 
@@ -268,11 +271,29 @@ def step_beyond_the_end(env):
             lambda env: to_gymnasium_vector(env, 2).reset(options={"reset_mask": [True]}),
             "must be 2 booleans",
         ),
+        (
+            lambda env: to_gymnasium_vector(env, 2).reset(options={"low": 0.1}),
+            "options must be reset_mask, but got 'low'",
+        ),
+        (
+            lambda env: to_gymnasium(env).reset(options={"low": 0.1}),
+            "options must be empty, but got 'low'",
+        ),
     ],
 )
 def test_a_wrong_call_of_a_gymnasium_environment_is_named(call, named):
     with pytest.raises(InvalidArgumentError, match=named):
         call(make_env("cartpole-control", max_steps=1))
+
+
+@pytest.mark.parametrize("adapt", [to_gymnasium, partial(to_gymnasium_vector, num_envs=2)])
+def test_a_copy_of_a_running_environment_starts_afresh_and_alike(adapt):
+    env = adapt(make_env("cartpole-control"))
+    first, _ = env.reset(seed=3)
+    for copy in (pickle.loads(pickle.dumps(env)), deepcopy(env)):  # noqa: S301
+        with pytest.raises(InvalidArgumentError, match="call reset first"):
+            copy.step(env.action_space.sample())
+        np.testing.assert_array_equal(copy.reset(seed=3)[0], first)
 
 
 def test_a_step_compiles_once():

@@ -87,6 +87,17 @@ def test_held_out_keys_give_each_policy_the_same_episodes():
     np.testing.assert_array_equal(returns[0], returns[1])
     np.testing.assert_array_equal(returns[1], again[1])
     assert own.shape == returns.shape == (2, 4)
+    population.run(state, [1, 0], [True, True])
+    calls = (
+        lambda: population.run(state, [1, 0], [True, True]),
+        lambda: population.refill(state, [0], [3]),
+        lambda: population.evaluate(state),
+        lambda: population.member(state, 0),
+        lambda: population.updates_done(state),
+    )
+    for call in calls:
+        with pytest.raises(InvalidArgumentError, match="state was used after it was passed to"):
+            call()
 
 
 @pytest.mark.parametrize(
