@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from myriad.adapters import (
         from_gymnax,
-        to_brax,
-        to_dm_env,
         to_gymnasium,
         to_gymnasium_vector,
         to_gymnax,
@@ -54,8 +52,6 @@ __all__ = [
     "register_agent",
     "register_env",
     "resume",
-    "to_brax",
-    "to_dm_env",
     "to_gymnasium",
     "to_gymnasium_vector",
     "to_gymnax",
@@ -67,8 +63,7 @@ __all__ = [
 _HOMES = {
     name: module
     for module, names in {
-        "adapters": "from_gymnax to_brax to_dm_env to_gymnasium to_gymnasium_vector to_gymnax "
-        "to_sb3",
+        "adapters": "from_gymnax to_gymnasium to_gymnasium_vector to_gymnax to_sb3",
         "agents": "list_agents make_agent register_agent",
         "api": "create_config evaluate load_agent make_train resume train_and_evaluate",
         "envs": "list_envs make_env register_env",

@@ -1,8 +1,8 @@
 """Myriad's environments for other libraries, and environments of other libraries for Myriad.
 
 You only call the functions here. The subclasses of the other libraries' classes are in
-`gymnasium.py`, `gymnasium_vector.py`, `as_gymnax.py`, `as_brax.py`, `as_sb3.py` and `as_dm_env.py`.
-These are imported on first use, so that you need no library before.
+`gymnasium.py`, `gymnasium_vector.py`, `as_gymnax.py` and `as_sb3.py`. These are imported on first
+use, so that you need no library before.
 """
 
 import importlib
@@ -13,7 +13,7 @@ import numpy as np
 
 from myriad.envs.environment import AnyEnvironment
 from myriad.errors import NotInstalledError
-from myriad.ranges import Integer, Like, Seed, checked, require
+from myriad.ranges import Integer, Like, checked, require
 from myriad.spaces import Box
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ ADAPTERS = {
     "brax:": Library("myriad.adapters.brax", "brax", "brax"),
     "craftax:": Library("myriad.adapters.craftax", "craftax", "craftax"),
     "gymnax:": Library("myriad.adapters.gymnax", "gymnax", "bench"),
-    "jaxmarl:": Library("myriad.adapters.jaxmarl", "jaxmarl", "jaxmarl"),
     "jumanji:": Library("myriad.adapters.jumanji", "jumanji", "jumanji"),
     "navix:": Library("myriad.adapters.navix", "navix", "navix"),
     "pgx:": Library("myriad.adapters.pgx", "pgx", "pgx"),
@@ -178,28 +177,6 @@ def to_gymnasium_vector(
 
 
 @checked
-def to_brax(env: AnyEnvironment) -> Any:
-    """Return `env` as a `brax.envs.Env`, which brax's own agents train in.
-
-    Actions run from -1 to 1, and observations are one vector of float32.
-
-    Args:
-        env: the environment, as `make_env` builds it.
-
-    Raises:
-        InvalidArgumentError: the actions are not continuous and bounded.
-        NotInstalledError: brax can't be imported.
-
-    Example:
-        >>> from myriad import make_env
-        >>> env = to_brax(make_env("pendulum-control"))  # doctest: +SKIP
-        >>> env.action_size  # doctest: +SKIP
-        1
-    """
-    return import_adapter("myriad.adapters.as_brax", "brax", "brax").AsBrax(env)
-
-
-@checked
 def to_sb3(
     env: AnyEnvironment,
     num_envs: Annotated[int, Integer(1)],
@@ -232,28 +209,6 @@ def to_sb3(
     """
     module = import_adapter("myriad.adapters.as_sb3", "stable_baselines3", "sb3")
     return module.AsSB3(env, num_envs, render_mode=render_mode, normalize_actions=normalize_actions)
-
-
-@checked
-def to_dm_env(env: AnyEnvironment, seed: Seed = 0) -> Any:
-    """Return `env` as a `dm_env.Environment` that steps on JAX's default device.
-
-    The last step of an episode has a discount of 0 if it terminated, and of 1 if it was truncated.
-
-    Args:
-        env: the environment, as `make_env` builds it.
-        seed: the seed from which all its episodes follow.
-
-    Raises:
-        NotInstalledError: dm_env can't be imported.
-
-    Example:
-        >>> from myriad import make_env
-        >>> env = to_dm_env(make_env("cartpole-control"), seed=1)  # doctest: +SKIP
-        >>> env.reset().first()  # doctest: +SKIP
-        True
-    """
-    return import_adapter("myriad.adapters.as_dm_env", "dm_env", "dm_env").AsDmEnv(env, seed)
 
 
 def finite_bounds(box: Box) -> tuple[np.ndarray, np.ndarray]:

@@ -21,8 +21,6 @@ from gymnax.utils import load_mnist
 from myriad import Rollout, make_agent, make_env, make_key
 from myriad.adapters import (
     from_gymnax,
-    to_brax,
-    to_dm_env,
     to_gymnasium,
     to_gymnasium_vector,
     to_gymnax,
@@ -444,9 +442,7 @@ def test_a_gymnax_environment_takes_parameters_and_arguments_and_refuses_other_n
         (lambda env: from_gymnax("CartPole-v1"), "gymnax", "bench"),
         (to_gymnasium, "gymnasium", "bench"),
         (lambda env: to_gymnasium_vector(env, 2), "gymnasium", "bench"),
-        (to_brax, "brax", "brax"),
         (lambda env: to_sb3(env, 2), "stable_baselines3", "sb3"),
-        (to_dm_env, "dm_env", "dm_env"),
     ],
 )
 def test_a_missing_library_is_named_with_the_command_that_installs_it(

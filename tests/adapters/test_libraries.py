@@ -1,6 +1,5 @@
 """Environments of other JAX libraries by name. Each library that is not installed is skipped."""
 
-import re
 import sys
 import tomllib
 from importlib.util import find_spec
@@ -14,7 +13,6 @@ import pytest
 from myriad import create_config, evaluate, make_env, make_key, train_and_evaluate
 from myriad.adapters import ADAPTERS
 from myriad.envs.checker import check_env
-from myriad.envs.vector import VectorEnv
 from myriad.envs.wrappers import MaskedObservation
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
 from myriad.training.config import TrainingConfig
@@ -29,7 +27,6 @@ pytestmark = pytest.mark.filterwarnings("default")
 SMALL = {
     "brax:inverted_pendulum": {"backend": "positional", "episode_length": 7},
     "craftax:Craftax-Classic-Symbolic-v1": {"max_timesteps": 7},
-    "jaxmarl:MPE_simple_spread_v3": {"max_steps": 7},
     "jumanji:Snake-v1": {"num_rows": 4, "num_cols": 4, "time_limit": 7},
     "navix:Navix-Empty-5x5-v0": {"max_steps": 7},
     "pgx:2048": {},
@@ -193,76 +190,6 @@ def test_a_team_of_jumanji_shares_the_sum_of_its_rewards():
 
 
 @pytest.mark.slow
-def test_the_agents_of_jaxmarl_play_as_one_and_its_time_limit_truncates():
-    required("jaxmarl:")
-    import jaxmarl
-
-    env = make_env("jaxmarl:MPE_simple_spread_v3", max_steps=2)
-    own = jaxmarl.make("MPE_simple_spread_v3", max_steps=2)
-    theirs = own.reset(make_key(0))[1]
-    ends = []
-    for key, _, action, (obs, _, reward, terminated, truncated, _) in steps_of(env, 3):
-        actions = dict(zip(own.agents, action, strict=True))
-        their_obs, theirs, rewards, _, _ = own.step_env(key, theirs, actions)
-        rows = np.stack([their_obs[agent] for agent in own.agents])
-        np.testing.assert_allclose(obs, rows, rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(reward, sum(rewards.values()), rtol=1e-5)
-        ends.append((bool(terminated), bool(truncated)))
-    assert ends == [(False, False)] * 2 + [(False, True)]
-
-
-@pytest.mark.slow
-def test_agents_of_jaxmarl_that_see_less_have_rows_filled_up_and_numbers_of_their_own():
-    required("jaxmarl:")
-    env = make_env("jaxmarl:MPE_simple_speaker_listener_v4")
-    obs, _ = env.reset(make_key(0), None)
-    assert (obs.shape, env.action_space(None).nvec) == ((2, 11), (3, 5))
-    assert jnp.flatnonzero(obs[0]).max() < 3  # the speaker
-    cars = make_env("jaxmarl:jaxnav")
-    *_, action, results = next(steps_of(cars, 1))
-    assert (action.shape, results[0].shape) == ((4,), (2, 205))
-    with pytest.raises(InvalidArgumentError, match="jaxmarl can't build 'storm' as configured"):
-        make_env("jaxmarl:storm")
-
-
-@pytest.mark.slow
-def test_agents_of_jaxmarl_as_environments_play_the_same_game(tmp_path):
-    required("jaxmarl:")
-    name = "jaxmarl:MPE_simple_spread_v3"
-    joint = make_env(name)
-    envs = VectorEnv(make_env(name, agents_as_envs=True), 6)
-    keys = jax.random.split(make_key(0), (3, 6))
-    action = jnp.arange(6)[:, None] % 5
-    first = jax.jit(envs.reset)(keys[0])
-    _, results = jax.jit(envs.step)(first, action, *keys[1:])
-    for rows in (slice(0, 3), slice(3, 6)):
-        obs, state = joint.reset(keys[0][rows][0], None)
-        np.testing.assert_allclose(first.obs[rows], obs, rtol=1e-5, atol=1e-6)
-        obs, _, reward, *_ = joint.step(keys[1][rows][0], state, action[rows, 0], None)
-        np.testing.assert_allclose(results.final_obs[rows], obs, rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(results.reward[rows].sum(), reward, rtol=1e-5)
-    with pytest.raises(InvalidArgumentError, match="agents_as_envs must be false where agents"):
-        make_env("jaxmarl:MPE_simple_speaker_listener_v4", agents_as_envs=True)
-    filmed = create_config(name, "ppo", film_every=1)
-    with pytest.raises(InvalidArgumentError, match=r"film_every must be 0 for .* no method render"):
-        train_and_evaluate(filmed, tmp_path, quiet=True)
-
-
-@pytest.mark.long
-def test_agents_of_jaxmarl_train_with_the_shared_network_of_the_page(tmp_path, monkeypatch):
-    required("jaxmarl:")
-    page = (ROOT / "docs" / "adapters.md").read_text()
-    (code,) = re.findall(r"```python\n(import flax.linen.*?class Shared.*?)```", page, re.DOTALL)
-    (tmp_path / "page_networks.py").write_text(code)
-    monkeypatch.syspath_prepend(tmp_path)
-    sizes = {"num_envs": 16, "rollout_steps": 8, "steps_per_env": 16, "eval_rollouts": 2}
-    options = {"agent.network": "page_networks:Shared", "eval_max_steps": 30}
-    config = create_config("jaxmarl:MPE_simple_spread_v3", "ppo", **sizes, **options)
-    results = train_and_evaluate(config, tmp_path / "run", quiet=True)
-    assert np.isfinite(results.evaluations[-1]["return"])
-
-
-@pytest.mark.slow
 def test_pgx_ends_a_game_after_an_illegal_move_and_refuses_two_players():
     required("pgx:")
     env = make_env("pgx:2048")
@@ -309,8 +236,6 @@ def test_a_state_is_drawn(name):
     env = make_env(name)
     if name.startswith(("brax:", "playground:")):
         pytest.skip("needs OpenGL")
-    if name.startswith("jaxmarl:"):
-        pytest.skip("has no picture")
     picture = env.render(jax.jit(lambda key: env.reset(key, env.default_params))(make_key(0))[1])
     assert picture.dtype == np.uint8
     assert picture.shape[2:] == (3,)
