@@ -553,10 +553,10 @@ def _require_shared(folder: RunFolder) -> None:
 
 
 def _named(run_folder: str | Path, argument: str = "run_folder") -> Path:
-    path = user_path(run_folder)
+    path = user_path(run_folder, argument)
     name = str(run_folder)
     try:
-        is_name = bool(name) and b"\0" not in str(path.absolute()).encode()
+        is_name = bool(name) and bool(str(path.absolute()).encode())
     except UnicodeEncodeError:  # orbax could not write a checkpoint there.
         is_name = False
     if not is_name:

@@ -53,8 +53,12 @@ def replacing(path: Path) -> Iterator[Path]:
             raise
 
 
-def user_path(path: str | Path) -> Path:
+def user_path(path: str | Path, argument: str = "path") -> Path:
     """Return a path that a user gave. Its first `~` or `~NAME` is a home folder, if there is one.
+
+    Args:
+        path: the path.
+        argument: the name by which the user gave it.
 
     Raises:
         InvalidArgumentError: it has a control character, with which a terminal that prints the path
@@ -66,7 +70,7 @@ def user_path(path: str | Path) -> Path:
     """
     if any(unicodedata.category(each) == "Cc" for each in str(path)):
         raise InvalidArgumentError(
-            "path", f"must have no control characters, but got {shown(str(path))}."
+            argument, f"must have no control characters, but got {shown(str(path))}."
         )
     return Path(os.path.expanduser(path))  # noqa: PTH111 - Path's raises if there is none.
 

@@ -319,8 +319,8 @@ def require_alive(name: str, tree: Any) -> None:
     Raises:
         InvalidArgumentError: one was.
     """
-    leaves = jax.tree.leaves(tree)
-    if any(leaf.is_deleted() for leaf in leaves if not isinstance(leaf, Tracer | np.ndarray)):
+    arrays = (leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array))
+    if any(each.is_deleted() for each in arrays if not isinstance(each, Tracer)):
         raise InvalidArgumentError(
             name,
             "was used after it was passed to a call that donates it, such as run; "

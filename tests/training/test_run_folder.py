@@ -159,7 +159,10 @@ def test_a_folder_that_cannot_be_is_refused(tmp_path):
 def test_a_name_that_no_folder_can_have_is_refused(name):
     config = create_config("cartpole", "random", steps_per_env=8)
     for take in (resume, load_agent, lambda folder: train_and_evaluate(config, folder)):
-        with pytest.raises(InvalidArgumentError, match=r"^run_folder must name a folder"):
+        with pytest.raises(
+            InvalidArgumentError,
+            match=r"^run_folder must (name a folder|have no control characters)",
+        ):
             take(name)
 
 

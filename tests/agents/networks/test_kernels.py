@@ -94,7 +94,8 @@ def test_large_scores_overflow_in_no_implementation():
     expected = outputs_and_gradients("reference", *arrays)
     found = outputs_and_gradients("chunked", *arrays)
     assert all(np.isfinite(each).all() for each in (*expected, *found))
-    np.testing.assert_allclose(found[0], expected[0], atol=1e-3)
+    # Scores of 10,000 are rounded to 0.001, and each processor adds them up in its own order.
+    np.testing.assert_allclose(found[0], expected[0], atol=1e-2)
 
 
 @pytest.mark.slow
