@@ -101,6 +101,10 @@ INSTALL = $(RUN) uv pip install --python $(VENV_PYTHON) --constraint constraints
 ifneq ($(shell cat .venv/place 2>/dev/null),$(CURDIR))
 $(VENV_PYTHON): FORCE
 endif
+# So does one that holds us under our old name, whose removal would take the command away.
+ifneq ($(wildcard .venv/lib/python*/site-packages/myriad-*.dist-info),)
+$(VENV_PYTHON): FORCE
+endif
 
 # The venv holds the uv that constraints.txt pins. A uv that is on PATH sets it up; else Python's own venv and pip do.
 $(VENV_PYTHON):

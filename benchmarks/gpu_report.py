@@ -103,7 +103,7 @@ def _measure(run: Run) -> bool:
     if machine.device_kind != "gpu":
         raise SuiteError(
             f"benchmarks/gpu_report.py needs a GPU, but JAX runs on the {machine.device_kind} "
-            "here: install JAX for your GPU, as in `pip install 'myriad[gpu]'`."
+            "here: install JAX for your GPU, as in `pip install 'myriad-rl[gpu]'`."
         )
     print(f"{machine.device_name}, {machine.cores} cores")
     print_headers("program", "environments", "steps/s (95%)", "compiling, s", "temporaries", "asks")

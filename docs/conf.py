@@ -17,7 +17,7 @@ from sphinx.application import Sphinx
 
 project = "Myriad"
 author = "The Myriad authors"
-release = importlib.metadata.version("myriad")
+release = importlib.metadata.version("myriad-rl")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"

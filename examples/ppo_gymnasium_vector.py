@@ -5,7 +5,7 @@ The loop doesn't know whose environments it gets: `--library` chooses Myriad's o
     python examples/ppo_gymnasium_vector.py
     python examples/ppo_gymnasium_vector.py --library gymnasium
 
-Needs `pip install 'myriad[bench]'`: Gymnasium, and the flax and optax that gymnax brings.
+Needs `pip install 'myriad-rl[bench]'`: Gymnasium, and the flax and optax that gymnax brings.
 """
 
 import argparse

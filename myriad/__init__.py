@@ -4,6 +4,8 @@ The public names load on first use, so that `import myriad` is almost free.
 """
 
 import importlib
+import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -76,6 +78,15 @@ _HOMES = {
     }.items()
     for name in names.split()
 }
+
+
+# Distributions of other people own the name myriad, and install their files into this folder.
+for _other in Path(__file__).parents[1].glob("myriad-*.dist-info"):
+    warnings.warn(
+        f"{_other.stem} is installed, too. It is another package, or ours under its old name: "
+        "pip uninstall myriad myriad-rl, then pip install myriad-rl.",
+        stacklevel=2,
+    )
 
 
 def __getattr__(name: str) -> Any:

@@ -83,6 +83,10 @@ class ShortTrainingWarning(UserWarning):
     """A training is so short that it can't be expected to learn anything."""
 
 
+# What pip installs. The names myriad and myriad-jax are other people's.
+DISTRIBUTION = "myriad-rl"
+
+
 class MyriadError(Exception):
     """Base of all errors raised on purpose by Myriad. Each is a built-in error, too.
 
@@ -223,4 +227,14 @@ class DeviceNotFoundError(MyriadError, RuntimeError):
 
 
 class NotInstalledError(MyriadError, ImportError):
-    """A feature needs an optional library that is not installed."""
+    """A feature needs an optional library that can't be imported.
+
+    Args:
+        feature: what needs it, as the message begins.
+        library: its name.
+        extra: our extra that installs it. None if its own name does.
+    """
+
+    def __init__(self, feature: str, library: str, extra: str | None = None):
+        command = f"pip install '{DISTRIBUTION}[{extra}]'" if extra else f"pip install {library}"
+        super().__init__(f"{feature} needs {library}, which can't be imported: {command}")

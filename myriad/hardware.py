@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 import jax
 
+import myriad
 from myriad import settings
 from myriad.distributed import Launch, connect
 from myriad.errors import (
@@ -61,7 +62,7 @@ _DEVICE_COUNT_FLAG = "xla_force_host_platform_device_count"
 # The options that `configure` has set in this process, which are not the user's.
 _applied: dict[str, str] = {}
 
-_VERSIONED = ("myriad", "jax", "jaxlib", "numpy", "flax", "optax", "gymnax")
+_VERSIONED = ("jax", "jaxlib", "numpy", "flax", "optax", "gymnax")
 
 
 @dataclass(frozen=True)
@@ -328,7 +329,8 @@ def available_bytes(limit: int | None = None) -> int:
 def package_versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that a measurement depends on."""
     installed = {name: _installed_version(name) for name in _VERSIONED}
-    return {"python": platform.python_version()} | {
+    # A checkout may not be installed.
+    return {"python": platform.python_version(), "myriad": myriad.__version__} | {
         name: version for name, version in installed.items() if version
     }
 

@@ -1,5 +1,7 @@
 """The face of the package: what is public, what a name answers, what an import costs."""
 
+from pathlib import Path
+
 import pytest
 
 import myriad
@@ -78,3 +80,12 @@ def test_a_campaign_takes_its_settings():
     ):
         with pytest.raises(InvalidArgumentError, match=says):
             TuneSettings(**fields)
+
+
+def test_an_import_says_that_another_package_of_its_name_is_installed(tmp_path):
+    (tmp_path / "myriad").symlink_to(Path(myriad.__file__).parent)
+    alone = python("-c", "import myriad", cwd=tmp_path).stderr
+    (tmp_path / "myriad-0.1.4.dist-info").mkdir()
+    said = python("-c", "import myriad", cwd=tmp_path).stderr
+    assert alone == ""
+    assert "myriad-0.1.4 is installed, too" in said

@@ -49,7 +49,7 @@ def machine_columns() -> Row:
     import myriad
     from myriad import hardware
 
-    versions = {"myriad": myriad.__version__} | hardware.package_versions()
+    versions = hardware.package_versions()
     return {
         "library": OURS,
         "library_version": myriad.__version__,

@@ -69,9 +69,7 @@ def page(
         from matplotlib.figure import Figure
         from matplotlib.layout_engine import ConstrainedLayoutEngine
     except ImportError as error:
-        raise NotInstalledError(
-            "plots need matplotlib; `pip install 'myriad[bench]'` installs it."
-        ) from error
+        raise NotInstalledError("a plot", "matplotlib", "bench") from error
     figure = Figure(
         figsize=(width, height), dpi=150, layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08)
     )

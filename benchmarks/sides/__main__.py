@@ -130,7 +130,7 @@ def hello(side: str) -> Reply:
     # The backend starts first, so that a missing device is reported before the library loads.
     machine = asdict(hardware.fingerprint())
     importlib.import_module(library)
-    versions = {"myriad": myriad.__version__} | hardware.package_versions()
+    versions = hardware.package_versions()
     return {
         "hardware": machine,
         "devices": jax.local_device_count(),

@@ -249,8 +249,5 @@ def import_adapter(module: str, library: str, extra: str = "bench") -> ModuleTyp
     try:
         importlib.import_module(library)
     except ImportError as error:
-        raise NotInstalledError(
-            f"this adapter needs {library}, which can't be imported ({error}); "
-            f"`pip install 'myriad[{extra}]'` installs it."
-        ) from error
+        raise NotInstalledError("this adapter", library, extra) from error
     return importlib.import_module(module)

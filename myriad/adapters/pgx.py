@@ -63,10 +63,7 @@ class FromPgx(Adapter):
             # It raises OSError if it doesn't find the system's cairo.
             cairosvg = importlib.import_module("cairosvg")
         except (ImportError, OSError) as error:
-            raise NotInstalledError(
-                f"render needs cairosvg, which can't be imported ({error}); "
-                "`pip install 'myriad[pgx]'` installs it, and apt install libcairo2 the rest."
-            ) from error
+            raise NotInstalledError("render", "cairosvg with libcairo2", "pgx") from error
         png = cairosvg.svg2png(bytestring=state.to_svg().encode(), background_color="white")
         return np.array(Image.open(io.BytesIO(png)).convert("RGB"))
 

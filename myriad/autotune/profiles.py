@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from myriad import __version__, settings
+from myriad import settings
 from myriad.autotune.cache import Entry, ProfileCache, digest
 from myriad.hardware import Hardware, is_configured, package_versions
 from myriad.training.config import SHARED_WITH_AGENT, TrainingConfig, make_config
@@ -37,7 +37,7 @@ def details(config: TrainingConfig, hardware: Hardware) -> dict[str, Any]:
     fields["agent_options"] = {
         name: v for name, v in fields["agent_options"].items() if name not in _IRRELEVANT_OPTIONS
     }
-    versions = {"myriad": __version__} | package_versions()  # A checkout may not be installed.
+    versions = package_versions()
     return {
         "config": fields,
         "device": {

@@ -147,9 +147,7 @@ def _write_mp4(path: Path, pictures: Iterator[np.ndarray], fps: int) -> None:
     try:
         from imageio_ffmpeg import get_ffmpeg_exe
     except ImportError as error:
-        raise NotInstalledError(
-            "an MP4 needs imageio-ffmpeg; install it with: pip install imageio-ffmpeg."
-        ) from error
+        raise NotInstalledError("an MP4", "imageio-ffmpeg", "video") from error
     first = next(pictures)
     height, width, _ = first.shape
     source = f"-f rawvideo -pix_fmt rgb24 -s {width}x{height} -r {fps} -i -"

@@ -81,7 +81,7 @@ def learning_curves(runs: Iterable[tuple[Mapping[str, Any], Sequence[Row]]]) -> 
         from matplotlib.figure import Figure
         from matplotlib.ticker import EngFormatter
     except ImportError as error:
-        raise NotInstalledError("plots need matplotlib: pip install matplotlib") from error
+        raise NotInstalledError("a plot", "matplotlib", "bench") from error
     figure = Figure(figsize=(1.5 + 5.5 * len(panels), 4.5), dpi=150, layout="constrained")
     every_axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, (env, curves) in zip(every_axes, panels.items(), strict=True):

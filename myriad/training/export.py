@@ -72,7 +72,7 @@ def _program(config: Any, env: Any, agent: Any) -> tuple[bytes, str]:
     try:
         data = exported.serialize()
     except ImportError as error:
-        raise _missing("stablehlo", "flatbuffers") from error
+        raise NotInstalledError("--format stablehlo", "flatbuffers", "export") from error
     (of_obs,), (of_action,) = exported.in_avals, exported.out_avals
     said = f"from observations {of_obs.str_short()} to actions {of_action.str_short()}"
     return bytes(data), said
@@ -83,7 +83,7 @@ def _parameters(config: Any, env: Any, agent: Any) -> tuple[bytes, str]:
     try:
         library = importlib.import_module("safetensors.numpy")
     except ImportError as error:
-        raise _missing("safetensors", "safetensors") from error
+        raise NotInstalledError("--format safetensors", "safetensors", "export") from error
 
     learner, state = agent.learner, agent.state
     named = getattr(learner, "named_params", lambda state: state.params)(state)
@@ -96,7 +96,3 @@ def _parameters(config: Any, env: Any, agent: Any) -> tuple[bytes, str]:
     }
     about = {"env": config.env, "agent": config.agent, "options": json.dumps(config.agent_options)}
     return library.save(arrays, about), ", ".join(sorted(arrays))
-
-
-def _missing(form: str, package: str) -> NotInstalledError:
-    return NotInstalledError(f"--format {form} needs {package}: pip install {package}")

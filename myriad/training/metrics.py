@@ -78,7 +78,7 @@ class History(Sequence[Row]):
             with replacing(user_path(path)) as new, new.open("wb") as file:
                 self.to_pandas().to_parquet(file, engine="pyarrow")
         except ImportError as error:
-            raise NotInstalledError("Parquet needs pyarrow: pip install pyarrow") from error
+            raise NotInstalledError("Parquet", "pyarrow", "track") from error
 
 
 def _cell(value: Any) -> str:

@@ -21,7 +21,6 @@ from optuna import visualization
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, TrialState
 
-from myriad import __version__
 from myriad.files import replacing, write_errors_explained
 from myriad.training.config import TrainingConfig
 from myriad.tuning.campaign import TuneResult
@@ -139,7 +138,7 @@ def to_json(result: TuneResult) -> str:
         "is_interrupted": result.is_interrupted,
         "total_s": result.total_s,
         "compile_s": result.compile_s,
-        "versions": {"myriad": __version__} | package_versions() | packages,
+        "versions": package_versions() | packages,
         "hardware": fingerprint(),
         "trials": [_trial(trial) for trial in result.study.get_trials(deepcopy=False)],
     }

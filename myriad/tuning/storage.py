@@ -140,7 +140,7 @@ def require_optuna() -> None:
     try:
         import optuna
     except ImportError as error:
-        raise NotInstalledError("tuning needs Optuna: pip install 'myriad[tune]'") from error
+        raise NotInstalledError("tuning", "optuna", "tune") from error
     # Silence Optuna's log, since Myriad's own progress shows the same.
     optuna.logging.set_verbosity(optuna.logging.ERROR)
 

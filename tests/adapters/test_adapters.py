@@ -449,7 +449,7 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(
     adapter, package, extra, monkeypatch
 ):
     monkeypatch.setitem(sys.modules, package, None)
-    says = rf"needs {package}.*pip install 'myriad\[{extra}\]'"
+    says = rf"needs {package}.*pip install 'myriad-rl\[{extra}\]'"
     with pytest.raises(NotInstalledError, match=says):
         adapter(make_env("cartpole-control"))
 

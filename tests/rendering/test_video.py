@@ -230,7 +230,8 @@ def test_an_mp4_without_imageio_ffmpeg_names_the_command_that_installs_it(tmp_pa
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     env = make_env("pendulum")
     with pytest.raises(
-        NotInstalledError, match=r"an MP4 needs imageio-ffmpeg; install it with: pip install"
+        NotInstalledError,
+        match=r"an MP4 needs imageio-ffmpeg, .*: pip install 'myriad-rl\[video\]'",
     ):
         record(env, make_agent("random", env), tmp_path / "film.mp4", num_steps=2)
     assert not list(tmp_path.iterdir())

@@ -101,5 +101,5 @@ def test_what_cannot_be_exported_is_refused(tmp_path, capsys):
 def test_a_library_that_is_missing_is_named(run, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
     assert main(["export", str(run), "--format", "safetensors"]) == 2
-    assert "pip install safetensors" in capsys.readouterr().err
+    assert "pip install 'myriad-rl[export]'" in capsys.readouterr().err
     assert json.loads((run / "environment.json").read_text())  # The run is as it was.

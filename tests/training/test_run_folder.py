@@ -365,7 +365,7 @@ def test_a_table_survives_parquet(tmp_path):
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(NotInstalledError, match="pip install pyarrow"):
+    with pytest.raises(NotInstalledError, match=r"pip install 'myriad-rl\[track\]'"):
         History(ROWS).to_parquet(tmp_path / "table.parquet")
     assert list(tmp_path.iterdir()) == []
 

@@ -86,7 +86,7 @@ def test_without_optuna_one_sentence_says_how_to_install_it(tmp_path):
     code = "import sys; sys.modules['optuna'] = None; from myriad.cli import main; "
     code += "sys.exit(main(['tune', '--env', 'cartpole']))"
     said = python("-c", code, cwd=tmp_path, code=2).stderr
-    assert "pip install 'myriad[tune]'" in said
+    assert "pip install 'myriad-rl[tune]'" in said
     assert "Traceback" not in said
     assert list(tmp_path.iterdir()) == []
 

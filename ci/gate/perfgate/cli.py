@@ -9,9 +9,9 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
-from perfgate import __version__
 from perfgate.errors import UsageError, closest
 from perfgate.options import DEFAULT_OUTPUT, Parser, add_python, add_suite_config, guarded
 from perfgate.source.git import WORKING_TREE
@@ -64,7 +64,7 @@ def _parser() -> Parser:
         "an asv suite.",
         _EPILOG,
     )
-    parser.add_argument("--version", action="version", version=f"perfgate {__version__}")
+    parser.add_argument("--version", action="version", version=f"perfgate {version('perfgate')}")
     parser.add_argument(
         "--base",
         required=True,

@@ -83,9 +83,7 @@ class TensorBoard:
             events = importlib.import_module("tensorboardX.proto.event_pb2")
             return importlib.import_module("tensorboardX.event_file_writer"), events.Event
         except ImportError as error:
-            raise NotInstalledError(
-                "log_to 'tensorboard' needs tensorboardX: pip install tensorboardX"
-            ) from error
+            raise NotInstalledError("log_to 'tensorboard'", "tensorboardX", "track") from error
 
     def log(self, row: Row, step: int) -> None:
         self._write(step, *({"tag": name, "simple_value": float(row[name])} for name in row))
@@ -142,7 +140,7 @@ class WeightsAndBiases:
         try:
             return importlib.import_module("wandb")
         except ImportError as error:
-            raise NotInstalledError("log_to 'wandb' needs wandb: pip install wandb") from error
+            raise NotInstalledError("log_to 'wandb'", "wandb") from error
 
     def log(self, row: Row, step: int) -> None:
         self._run.log(dict(row), step=step)
