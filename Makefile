@@ -25,7 +25,7 @@ help:
 	@echo 'make format       format the code'
 	@echo 'make prng-report  run the full battery of randomness tests (hours; needs dieharder)'
 	@echo 'make lock         lock new dependencies in constraints.txt (ARGS=--upgrade renews all)'
-	@echo 'make dist         build the package in dist/, as a release publishes it'
+	@echo 'make dist         build both packages in dist/, as a release publishes them'
 	@echo 'make clean        remove what was installed and cached in this folder; results stay'
 	@echo 'ARGS="..." is passed on: make test ARGS="-k timing", make bench ARGS="--num-envs 1000"'
 
@@ -76,7 +76,9 @@ lock: $(VENV_PYTHON)
 	  --output-file constraints.txt $(ARGS)
 
 dist: $(VENV_PYTHON)
-	@$(RUN) uv build --out-dir dist $(ARGS)
+	@$(RUN) uv build --quiet --out-dir dist $(ARGS)
+	@$(RUN) uv build --quiet --out-dir dist $(ARGS) ci/gate
+	@ls dist
 
 clean:
 	rm -rf .venv .asv .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist docs/api
@@ -85,7 +87,7 @@ clean:
 # --- the environment --------------------------------------------------------------------------------------------------
 
 # Compiled once here: each process that starts without bytecode would compile jax anew, for two seconds.
-INSTALL = $(RUN) uv pip install --python $(VENV_PYTHON) --constraint constraints.txt --compile-bytecode --editable
+INSTALL = $(RUN) uv pip install --quiet --python $(VENV_PYTHON) --constraint constraints.txt --compile-bytecode --editable
 
 .venv/bench.stamp: pyproject.toml ci/gate/pyproject.toml constraints.txt $(VENV_PYTHON)
 	@echo 'Installing what the benchmarks need into .venv (once).'
@@ -96,6 +98,13 @@ INSTALL = $(RUN) uv pip install --python $(VENV_PYTHON) --constraint constraints
 	@echo 'Installing what the tests need into .venv (once).'
 	@$(INSTALL) '.[dev]' --editable ./ci/gate
 	@touch $@ .venv/bench.stamp
+
+# `uv run` shares .venv and knows nothing of constraints.txt. After it, the pinned versions are installed again.
+ifneq ($(shell $(RUN) uv pip freeze --quiet --python $(VENV_PYTHON) 2>/dev/null | awk -F == \
+  'NR == FNR { split($$2, word, " "); pin[$$1] = word[1]; next } $$1 in pin && pin[$$1] != $$2' constraints.txt -),)
+.venv/dev.stamp: FORCE
+.venv/bench.stamp: .venv/dev.stamp
+endif
 
 # A moved or copied folder brings along a .venv whose editable install still points at the old place: start anew.
 ifneq ($(shell cat .venv/place 2>/dev/null),$(CURDIR))
