@@ -7,7 +7,7 @@ DOCS ?= build/docs
 VENV_PYTHON := .venv/bin/python
 RUN := $(VENV_PYTHON) -m
 
-.PHONY: help bench bench-full test test-long check gate site docs lint format prng-report lock dist clean FORCE
+.PHONY: help bench bench-full test test-long test-newest test-lowest check check-dist gate site docs lint format prng-report lock dist clean FORCE
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -16,6 +16,7 @@ help:
 	@echo 'make bench-full   measure every size and compare the results with their targets'
 	@echo 'make test         run the tests, except the longest'
 	@echo 'make test-long    run all tests: storms of kills, browsers, older commits, other libraries'
+	@echo 'make test-newest  run the same tests with the newest versions of every package; test-lowest: with the lowest'
 	@echo 'make check        lint, then the fast tests: run it before each commit'
 	@echo 'make gate         compare this tree with BASE (default origin/main): slower, more memory, slower to compile?'
 	@echo '                  make fails with 2 whatever the gate finds; scripts call `.venv/bin/python -m perfgate --base REF`'
@@ -26,6 +27,7 @@ help:
 	@echo 'make prng-report  run the full battery of randomness tests (hours; needs dieharder)'
 	@echo 'make lock         lock new dependencies in constraints.txt (ARGS=--upgrade renews all)'
 	@echo 'make dist         build both packages in dist/, as a release publishes them'
+	@echo 'make check-dist   build them and see whether the package index would take them (TAG=v1.2.3: as this version)'
 	@echo 'make clean        remove what was installed and cached in this folder; results stay'
 	@echo 'ARGS="..." is passed on: make test ARGS="-k timing", make bench ARGS="--num-envs 1000"'
 
@@ -40,6 +42,22 @@ test: .venv/dev.stamp
 
 test-long: .venv/dev.stamp
 	@$(RUN) pytest -n auto --dist worksteal $(ARGS)
+
+# Without constraints.txt, in an environment of their own: the versions that pip brings, and the lowest that we allow.
+OTHER_VERSIONS = @$(RUN) uv venv --quiet --clear --python "$(or $(PYTHON),$(VENV_PYTHON))" build/$@ && \
+  $(RUN) uv pip install --quiet --python build/$@/bin/python --compile-bytecode $(1) --editable '.[dev]' --editable ./ci/gate && \
+  build/$@/bin/python -m pytest -m "not long" -n auto --dist worksteal $(ARGS)
+
+test-newest: $(VENV_PYTHON)
+	$(call OTHER_VERSIONS)
+
+test-lowest: $(VENV_PYTHON)
+	$(call OTHER_VERSIONS,--resolution lowest-direct)
+
+check-dist: dist
+	@test -z "$(TAG)" || $(RUN) uv run --no-project --with dist/myriad_rl-$(TAG:v%=%)-py3-none-any.whl \
+	  --with dist/perfgate-$(TAG:v%=%)-py3-none-any.whl python -c 'import myriad, perfgate; print(myriad.__version__)'
+	@$(RUN) uv tool run twine check --strict dist/*.whl dist/*.gz
 
 check: lint
 	@$(RUN) pytest -m "not slow and not long" -n auto --dist worksteal $(ARGS)

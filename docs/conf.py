@@ -48,6 +48,7 @@ HERE = Path(__file__).parent
 ELSEWHERE = {
     "benchmarks": HERE.parent / "benchmarks" / "README.md",
     "contributing": HERE.parent / "CONTRIBUTING.md",
+    "changelog": HERE.parent / "CHANGELOG.md",
     "published": HERE.parent / "results" / "published" / "README.md",
 }
 PAGES = {file: HERE / f"{name}.md" for name, file in ELSEWHERE.items()}

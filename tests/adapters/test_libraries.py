@@ -72,7 +72,7 @@ def test_every_library_has_an_extra_and_a_row_on_the_page():
 @pytest.mark.parametrize("prefix", ADAPTERS)
 def test_a_library_that_is_missing_is_named_with_its_extra(prefix, monkeypatch):
     monkeypatch.setitem(sys.modules, ADAPTERS[prefix].package, None)
-    with pytest.raises(NotInstalledError, match=rf"'myriad\[{ADAPTERS[prefix].extra}\]'"):
+    with pytest.raises(NotInstalledError, match=rf"'myriad-rl\[{ADAPTERS[prefix].extra}\]'"):
         make_env(f"{prefix}any")
 
 
