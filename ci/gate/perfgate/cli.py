@@ -9,7 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
-from importlib.metadata import version
+from importlib import metadata
 from pathlib import Path
 
 from perfgate.errors import UsageError, closest
@@ -57,6 +57,13 @@ def _compare(argv: Sequence[str]) -> int:
     return importlib.import_module("perfgate.compare").run(options)
 
 
+def _version() -> str:
+    try:
+        return metadata.version("perfgate")
+    except metadata.PackageNotFoundError:
+        return "of a folder that is not installed"
+
+
 def _parser() -> Parser:
     parser = Parser(
         "perfgate",
@@ -64,7 +71,7 @@ def _parser() -> Parser:
         "an asv suite.",
         _EPILOG,
     )
-    parser.add_argument("--version", action="version", version=f"perfgate {version('perfgate')}")
+    parser.add_argument("--version", action="version", version=f"perfgate {_version()}")
     parser.add_argument(
         "--base",
         required=True,
