@@ -15,7 +15,7 @@ help:
 	@echo 'make bench        measure CartPole beside gymnax (under 3 minutes), print the table, write the CSV and the plot'
 	@echo 'make bench-full   measure every size and compare the results with their targets'
 	@echo 'make test         run the tests, except the longest'
-	@echo 'make test-long    run all tests: storms of kills, browsers, older commits, other libraries'
+	@echo 'make test-long    run all tests: storms of kills, browsers, older commits, other libraries that are installed'
 	@echo 'make test-newest  run the same tests with the newest versions of every package; test-lowest: with the lowest'
 	@echo 'make check        lint, then the fast tests: run it before each commit'
 	@echo 'make gate         compare this tree with BASE (default origin/main): slower, more memory, slower to compile?'

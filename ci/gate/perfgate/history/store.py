@@ -94,6 +94,8 @@ def fetch(results: Path, remote: str, branch: str, rewrite: Sequence[str] = ()) 
 
 def push(results: Path, remote: str, branch: str, rewrite: Sequence[str] = ()) -> str:
     """Commit new files of `results` to the branch. Try again if another run pushed first."""
+    if not results.is_dir():
+        return f"there is no {results}, so there is nothing to push"
     _check(results)
     for _ in range(_ATTEMPTS - 1):
         with contextlib.suppress(UsageError):
@@ -115,10 +117,6 @@ def _push_once(results: Path, remote: str, branch: str, rewrite: Sequence[str]) 
 
 
 def _check(results: Path) -> None:
-    if not results.is_dir():
-        raise UsageError(
-            f"there is no {results}; make it with `asv run`, or name another folder with --results."
-        )
     for file in _files(results):
         size = (results / file).stat().st_size
         if size > _MAX_BYTES:
