@@ -101,7 +101,7 @@ def test_who_needs_the_history_has_it():
     for path in WORKFLOWS:
         for name, job in load(path)["jobs"].items():
             text = " ".join(step.get("run", "") for step in job["steps"])
-            if re.search(r"make site|-m perfgate --base|nightly\.py history", text):
+            if re.search(r"make site|-m perfgate --base|record\.sh", text):
                 assert job["steps"][0]["with"]["fetch-depth"] == 0, f"{path.name}: {name}"
 
 
@@ -161,7 +161,7 @@ def test_no_push_cancels_the_weekly_run_and_pages_wait_for_no_measurement():
     assert f"github.event.schedule == '{weekly}' && 'weekly' || 'commits'" in group
     assert pages[True]["push"] == {"branches": ["main"]}
     assert pages[True]["workflow_run"]["workflows"] == [benchmarks["name"]]
-    assert "nightly.py pages" in str(pages["jobs"]["site"]["steps"])
+    assert "ci/part.sh plots" in str(pages["jobs"]["site"]["steps"])
     assert not {"measure", "suites", "store"} & pages["jobs"].keys()
 
 

@@ -1,6 +1,6 @@
 """The command `perfgate`. Without a subcommand it compares two commits.
 
-Each command loads its own modules, so that `comment` and `store` run on the standard library alone.
+Each command loads its own modules, so that `comment` runs on the standard library alone.
 """
 
 import argparse
@@ -20,7 +20,6 @@ COMMANDS = {
     "find": "perfgate.bisect",
     "accept": "perfgate.accept",
     "history": "perfgate.history.levels",
-    "store": "perfgate.history.store",
     "comment": "perfgate.report.comment",
 }
 _EPILOG = """
@@ -28,7 +27,6 @@ other commands; each has its own --help:
   perfgate find BENCHMARK GOOD BAD    find the commit that made a benchmark slower
   perfgate accept BENCHMARK           accept a regression, for a person to review
   perfgate history                    print when main became slower or faster
-  perfgate store fetch|push           keep asv's results on a branch of their own
   perfgate comment                    print a report as a comment that is safe to post
 
 exit codes:

@@ -1,4 +1,4 @@
-"""Run git. Standard library only, because `perfgate store` needs it."""
+"""Run git."""
 
 import os
 import subprocess
