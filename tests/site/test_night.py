@@ -21,7 +21,9 @@ NAME = "basics.time_total"
 PYTHON = """#!/bin/sh
 export PYTHONPATH="{place}:{place}/ci/gate"
 case "$*" in
-    *run_all.py*) cp results/published/throughput_snake_cpu.csv results/csv/new.csv ;;
+    *run_all.py*)
+        mkdir -p results/csv
+        cp results/published/throughput_snake_cpu.csv results/csv/new.csv ;;
     *presets.py*) exit 3 ;;
     *tuning.py* | *devices.py*) ;;
     *plot_results.py* | *"asv publish"*) mkdir -p results/plots ;;
@@ -161,7 +163,7 @@ class Nights:
         assert set(self.run("measure").values()) == {0}
         failed = [line for line, code in self.run("suites").items() if code]
         assert [line.split()[1] for line in failed] == ["presets"]
-        assert set(self.run("store").values()) == {0}
+        assert not self.run("store"), "it runs no command of its own"
         assert set(self.run("site").values()) == {0}
 
     def damage(self, branch: str, name: str, text: str) -> None:
@@ -188,7 +190,7 @@ class Nights:
 @pytest.mark.long
 def test_the_whole_workflow_runs_from_an_empty_store_and_again_with_damage(tmp_path):
     nights = Nights(tmp_path)
-    assert set(nights.run("store").values()) == set()  # in an empty repository, nothing to keep
+    assert not nights.run("store")  # in an empty repository, nothing to keep
     assert set(nights.run("site").values()) == {0}
     nights.night()
     commit = git(nights.remote, "rev-parse", "main")
