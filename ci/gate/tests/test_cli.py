@@ -29,13 +29,12 @@ def test_the_version_is_that_of_the_installed_package(capsys):
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["publish"], "perfgate has no command 'publish'; it has find, accept, history, store"),
+        (["publish"], "perfgate has no command 'publish'; it has find, accept, history, comment"),
         (["acept"], "perfgate has no command 'acept'; did you mean 'accept'?"),
         ([], "the following arguments are required: --base"),
         (["--base", "main", "--budget", "-1"], "must be seconds of at least 0, but got '-1'"),
         (["--base", "main", "--bench", "("], "'(' is not a valid regular expression"),
         (["--bas", "main"], "required: --base; perfgate --help lists the flags."),
-        (["store", "pull"], "invalid choice: 'pull'"),
         (["history", "--jsno"], "perfgate history --help lists the flags."),
         (["comment"], "--changed; perfgate comment --help lists the flags."),
         (
