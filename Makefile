@@ -118,8 +118,9 @@ INSTALL = $(RUN) uv pip install --quiet --python $(VENV_PYTHON) --constraint con
 	@touch $@ .venv/bench.stamp
 
 # `uv run` shares .venv and knows nothing of constraints.txt. After it, the pinned versions are installed again.
-ifneq ($(shell $(RUN) uv pip freeze --quiet --python $(VENV_PYTHON) 2>/dev/null | awk -F == \
-  'NR == FNR { split($$2, word, " "); pin[$$1] = word[1]; next } $$1 in pin && pin[$$1] != $$2' constraints.txt -),)
+UNPINNED = $(shell $(RUN) uv pip freeze --quiet --python $(VENV_PYTHON) 2>/dev/null | awk -F == \
+  'NR == FNR { split($$2, word, " "); pin[$$1] = word[1]; next } $$1 in pin && pin[$$1] != $$2' constraints.txt -)
+ifneq ($(if $(wildcard uv.lock),$(UNPINNED)),)
 .venv/dev.stamp: FORCE
 .venv/bench.stamp: .venv/dev.stamp
 endif

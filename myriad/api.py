@@ -556,7 +556,8 @@ def _named(run_folder: str | Path, argument: str = "run_folder") -> Path:
     path = user_path(run_folder, argument)
     name = str(run_folder)
     try:
-        is_name = bool(name) and bool(str(path.absolute()).encode())
+        str(path.absolute()).encode()
+        is_name = bool(name)
     except UnicodeEncodeError:  # orbax could not write a checkpoint there.
         is_name = False
     if not is_name:

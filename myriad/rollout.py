@@ -390,7 +390,7 @@ class Rollout:
             raise InvalidArgumentError(
                 "state", f"must be this rollout's, as init and run return it, but got {got}."
             )
-        require_alive("state", state)
+        require_alive("state", state.halves)  # A call donates all arrays or none.
 
     def _default_tile(self, platform: str) -> int:
         # If every step goes back to the runtime, tiles would only make that happen more often.

@@ -1,6 +1,9 @@
 """What a release publishes: both distributions, as the package index and its users meet them."""
 
+import os
 import re
+import shutil
+import subprocess
 import sys
 import tarfile
 import zipfile
@@ -11,7 +14,7 @@ import pytest
 
 import myriad
 from gate_repository import RULES, UNCONFIRMED, make_repository
-from tests.child_processes import python_of, run
+from tests.child_processes import run
 
 pytestmark = pytest.mark.long
 
@@ -67,6 +70,17 @@ def test_the_index_takes_all_four_files(files, tools):
     with_tools = [word for tool in tools for word in ("--with", tool)]
     run(UV, "tool", "run", "--from", *tools[:1], *with_tools, "twine", "check", "--strict",
         *files.values())  # fmt: skip
+
+
+def python_of(version):
+    """Return a Python of a version such as "3.13", from PATH or pyenv, or None."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
+    on_path = shutil.which(f"python{version}")
+    for path in filter(None, (on_path, *pyenv.glob(f"versions/{version}.*/bin/python"))):
+        # pyenv's own command of that name fails if another version is chosen.
+        if subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return path
+    return None
 
 
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])

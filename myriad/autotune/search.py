@@ -63,7 +63,7 @@ class Found:
         scan_chunk_size: the chosen chunk, in steps of every environment.
         steps_per_s: steps/s of all environments while training with it, without evaluations.
         steps_per_s_low: the lower end of its 95% interval, or of the range of fewer than 7 rounds.
-        steps_per_s_high: the upper end. If there was one timing, all three are equal.
+        steps_per_s_high: the upper end. Without an interval, all three are equal.
         candidates: every chunk that was timed and that the training can take, with its verdict,
             smallest first.
     """

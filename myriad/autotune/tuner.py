@@ -50,7 +50,9 @@ class AutotuneResult(Found):
         rows += [f"{c.chunk_size:>7,}  {c.steps_per_s:>15,.0f}  {c.why}" for c in self.candidates]
         source = "from the cache" if self.from_cache else "measured"
         low, high = self.steps_per_s_low, self.steps_per_s_high
-        interval = f" ({low:,.0f} to {high:,.0f})" if low < high else ", timed once"
+        interval = (
+            f" ({low:,.0f} to {high:,.0f})" if low < high else ", too few timings for an interval"
+        )
         rows.append(
             f"{self.steps_per_s:,.0f} steps/s{interval}, "
             f"{readable_bytes(self.memory_bytes)} of memory, {source} in {self.seconds:.2f} s"

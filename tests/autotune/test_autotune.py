@@ -263,7 +263,8 @@ def test_long_updates_are_compared_if_that_takes_seconds_and_else_nothing_is(upd
 
 
 @pytest.mark.parametrize(
-    ("samples", "interval"), [([0.5], ", timed once"), ([0.4, 0.5, 0.8], " (5 to 10)")]
+    ("samples", "interval"),
+    [([0.5], ", too few timings for an interval"), ([0.4, 0.5, 0.8], " (5 to 10)")],
 )
 def test_a_chunk_alone_is_compared_with_nothing_and_has_no_interval_of_one_sample(
     samples, interval
