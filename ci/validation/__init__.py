@@ -1,1 +1,1 @@
-"""Test the gate with known changes: a self-test, planted slowdowns and mutants."""
+"""Test the gate with known changes: mutants and planted slowdowns."""

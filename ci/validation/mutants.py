@@ -7,6 +7,8 @@ so a stopped run continues where it was.
 """
 
 import argparse
+import csv
+import io
 import json
 import os
 import re
@@ -19,11 +21,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ci.validation.selftest import Table
+from perfgate.files import replace_text
 
 ROOT = Path(__file__).resolve().parents[2]
 MUTANTS = Path(__file__).with_name("mutants.toml")
 UNSEEN = Path(__file__).with_name("unseen.toml")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A CSV file that grows by whole rows."""
+
+    path: Path
+
+    def rows(self) -> list[dict[str, str]]:
+        """Return the rows."""
+        if not self.path.is_file():
+            return []
+        with self.path.open(newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+
+    def add(self, new: dict[str, object]) -> None:
+        """Append a row. A reader finds all of it or nothing."""
+        rows = [*self.rows(), new]
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+        replace_text(self.path, text.getvalue())
 
 
 @dataclass(frozen=True)
@@ -116,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if mutant.name in known or (options.names and mutant.name not in options.names):
                 continue
             row = judge(mutant, root)
-            table.add([row])
+            table.add(row)
             print("kept  " if row["kept"] else "MISSED", *list(row.values())[:-2], flush=True)
     rows = table.rows()
     harmful = [row for row in rows if row["wanted"] == "1"]

@@ -329,26 +329,18 @@ def test_without_built_documentation_the_site_names_its_source(tmp_path, repo, s
 def test_noise_tables_and_the_pages_of_asv_are_shown_where_they_exist(tmp_path):
     published = tmp_path / "results" / "published"
     published.mkdir(parents=True)
-    (published / "noise_false_alarms.csv").write_text(
-        "other core,found,rate\nidle,12.5%,0.0123456\n"
-    )
+    (published / "gate_runs.csv").write_text("other core,found,rate\nidle,12.5%,0.0123456\n")
     (published / "mutants.csv").write_text("mutant,kept\ndonation-dropped,True\n")
-    (published / "selftest_pairs.csv").write_text(
-        "benchmark,log_ratio\nits-pairs-fill-pages,0.0123456\n"
-    )
     (tmp_path / "results" / "html").mkdir()
     (tmp_path / "results" / "html" / "index.html").write_text("<!doctype html><title>asv</title>")
     publish(tmp_path / "results", tmp_path / "site", BUILT)
     noise = read(tmp_path / "site", "noise.html")
-    assert "False alarms" in noise
+    assert "Gate runs" in noise
     assert "0.012346" in noise
     assert '<td class="num">12.5%</td>' in noise
     assert "donation-dropped" in noise
     data = read(tmp_path / "site", "data.html")
-    assert "selftest_pairs.csv" in data
-    assert not any(
-        word in page for page in (noise, data) for word in ("its-pairs-fill-pages", "log ratio")
-    )
+    assert "gate_runs.csv" in data
     assert "they load scripts from other hosts" in noise
     assert (tmp_path / "site" / "history" / "index.html").is_file()
 

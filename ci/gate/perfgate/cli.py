@@ -17,14 +17,12 @@ from perfgate.options import DEFAULT_OUTPUT, Parser, add_python, add_suite_confi
 from perfgate.source.git import WORKING_TREE
 
 COMMANDS = {
-    "find": "perfgate.bisect",
     "accept": "perfgate.accept",
     "history": "perfgate.history.levels",
     "comment": "perfgate.report.comment",
 }
 _EPILOG = """
 other commands; each has its own --help:
-  perfgate find BENCHMARK GOOD BAD    find the commit that made a benchmark slower
   perfgate accept BENCHMARK           accept a regression, for a person to review
   perfgate history                    print when main became slower or faster
   perfgate comment                    print a report as a comment that is safe to post

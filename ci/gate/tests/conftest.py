@@ -1,17 +1,10 @@
-"""No test of the gate depends on whether this machine's processor can count instructions.
-
-Tests about counting run twice: without it, and with what `fixtures/workers` has in its place.
-"""
-
-import os
+"""What the gate's tests share."""
 
 import pytest
 from _pytest.doctest import DoctestModule
 
 from gate_repository import make_repository, write_fake_uv
 from perfgate.source import environments
-
-os.environ["GATE_NO_COUNTERS"] = "1"
 
 
 @pytest.hookimpl(wrapper=True)

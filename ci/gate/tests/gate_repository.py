@@ -73,13 +73,9 @@ tolerance = 0.01
 
 @dataclass
 class Repository:
-    """The fixture project as a git repository.
-
-    In the gate that runs on it something is `counted`, or nothing.
-    """
+    """The fixture project as a git repository."""
 
     root: Path
-    counted: bool = False
 
     def write(self, name, text):
         """Write a file of the working tree."""
@@ -126,11 +122,7 @@ class Repository:
     @property
     def environment(self):
         """The variables that the gate runs with there."""
-        return {
-            "PYTHONPATH": str(WORKERS),
-            "TMPDIR": str(self.temporary),
-            "COUNT_CALLS": "1" if self.counted else "",
-        }
+        return {"PYTHONPATH": str(WORKERS), "TMPDIR": str(self.temporary)}
 
     def perfgate(self, *arguments):
         """Run perfgate from the repository's root, as a user does but in this process.

@@ -29,7 +29,7 @@ def test_the_version_is_that_of_the_installed_package(capsys):
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["publish"], "perfgate has no command 'publish'; it has find, accept, history, comment"),
+        (["publish"], "perfgate has no command 'publish'; it has accept, history, comment"),
         (["acept"], "perfgate has no command 'acept'; did you mean 'accept'?"),
         ([], "the following arguments are required: --base"),
         (["--base", "main", "--budget", "-1"], "must be seconds of at least 0, but got '-1'"),

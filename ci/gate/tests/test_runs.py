@@ -242,35 +242,6 @@ def test_a_slowdown_fails_and_says_what_is_called_more_often(repository):
     assert f"--bench '^{CACHED.replace('.', chr(92) + '.')}$'" in run.out
 
 
-ASKED = '[[metric]]\nname = "cpu_instructions"\nworse = "more"\ntolerance = 0.03\nclock = true\n'
-
-
-WORK = ("REPEATS = 1", "REPEATS = 6")
-SETUP = ("    return [", "    for _ in range(10_000):\n        total([])\n    return [")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("asked", "counted", "change", "expected"),
-    [
-        (False, True, WORK, (0, "not timed")),
-        (True, False, WORK, (0, "not timed")),
-        (True, True, WORK, (1, "worse")),
-        (True, True, SETUP, (0, "not timed")),  # what setup executes is not the call's
-    ],
-    ids=["not asked for", "not counted here", "more work", "more setup"],
-)
-def test_instructions_decide_only_where_a_repository_asks_for_it(
-    repository, asked, counted, change, expected
-):
-    repository.counted = counted
-    repository.replace("smallsum/__init__.py", *change)
-    if asked:
-        repository.write("gate.toml", (repository.root / "gate.toml").read_text() + ASKED)
-    run = repository.gate("--base", "main", "--bench", "time_total", "--no-timing")
-    assert (run.code, run.verdicts()["basics.Total.time_total(1000)"]) == expected, run.out
-
-
 @pytest.mark.slow
 def test_a_faster_head_and_committed_refs_are_not_confused(repository):
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 6")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..process import protocol
-from . import compiled, counters, listing, own_time, sampling, used_files
+from . import compiled, listing, own_time, sampling, used_files
 from .suite import LoadedSuite
 
 
@@ -36,11 +36,6 @@ def inspect(suite: LoadedSuite, target: protocol.Inspect) -> protocol.FirstRun |
         numbers["second_call_compilations"] = float(again.count)
         numbers["compilations"] = float(first.count)
         numbers["compile_s"] = first.seconds * share
-    instructions = counters.Counter()
-    if counters.can_count():
-        sampling.call_within(benchmark, instructions.counted())
-    if instructions.count:
-        numbers["cpu_instructions"] = float(instructions.count)
     program = _program(benchmark, suite.exchange, target.row)
     suite.release(target.row)  # which may import something too
     used = suite.footprint(), listing.loaded_from()

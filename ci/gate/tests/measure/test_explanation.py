@@ -1,6 +1,5 @@
 """Why a row takes longer: its program, functions that are called, packages that are imported."""
 
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +14,6 @@ from perfgate.process.protocol import Calls
 from perfgate.rows import Benchmark, Change, Row, SideRun
 from perfgate.stats.evidence import SLOWER, Evidence, Plan
 from perfgate.worker import calls
-from perfgate.worker.counters import Counter, can_count
 
 ROOT = Path(__file__).resolve().parents[4]
 HERE = "ci/gate/tests/measure/test_explanation.py"
@@ -82,23 +80,6 @@ def test_a_function_that_is_called_more_often_by_chance_is_no_cause():
     }
     (cause,) = _added_calls(rounds, ROOT)
     assert cause == "more functions are called: 5 -> 11; above all `new` (+7)"
-
-
-def test_what_the_machine_cannot_count_is_none_and_what_it_can_grows_with_the_work(monkeypatch):
-    """All other tests leave this machine's own counters alone."""
-    monkeypatch.delenv("GATE_NO_COUNTERS")
-
-    def count(size):
-        with (counter := Counter()).counted():
-            sum(range(size))
-        return counter.count
-
-    few, many = count(3_000), count(3_000_000)
-    assert (few, many) == (None, None) if not can_count() else many > 100 * few
-    monkeypatch.setenv("GATE_NO_COUNTERS", "1")
-    assert count(10) is None
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert count(10) is None
 
 
 def _slower_row(base, head, changes=()):

@@ -291,7 +291,7 @@ def test_windows_is_refused_in_one_sentence():
         "sys.platform = 'win32'\n"
         "del signal.SIGHUP, os.sched_setaffinity, os.killpg\n"
         "from perfgate.cli import main\n"
-        "sys.exit(main(['find', 'a', 'b', 'c']))\n"
+        "sys.exit(main(['accept', 'a']))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", lines], capture_output=True, text=True, check=False
