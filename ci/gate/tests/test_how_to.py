@@ -91,7 +91,7 @@ def test_each_command_of_the_page_runs(repository):
         ("--no-timing", 0, "Timing was switched off"),
         ("--head topic", 1, "# FAILED: 1 regressed"),
         ("accept", 0, "accepted"),
-        ("git bisect start", 0, "1 revision left"),
+        ("git bisect start", 0, "Bisecting"),
         ("git bisect run", 0, "is the first bad commit"),
         ("git bisect reset", 0, ""),
         ("--base HEAD", 0, "same code"),
