@@ -8,10 +8,13 @@ decided.
 """
 
 import argparse
+import contextlib
 import dataclasses
+import json
 import math
 import os
 import random
+import statistics
 import sys
 import time
 from collections.abc import Sequence
@@ -38,11 +41,10 @@ from perfgate.source.git import WORKING_TREE
 from perfgate.source.sides import Sides, checked_out
 from perfgate.verdict import judge
 
-# The share of the budget for measuring suspect values again, if there is something to time too.
-_CONFIRMATION_SHARE = 0.5
-# The share of the budget that the first runs leave even if they would use up `run_s`.
-_LEAST_SHARE = 0.25
-# The share of the budget for finding causes, which timing leaves.
+# The share of a run's time after which nothing more is looked at before it is timed.
+_LOOKING_SHARE = 0.5
+# The shares of the budget that timing leaves for measuring suspect values again, and for causes.
+_CONFIRMATION_SHARE = 0.25
 _CAUSES_SHARE = 0.15
 
 
@@ -55,19 +57,20 @@ def run(options: argparse.Namespace) -> int:
     place = (options.suite_config, options.base, options.head, options.pytest_benchmark)
     with checked_out(*place, python=options.python) as sides:
         rules = _rules_of(sides, options)
-        progress = Progress(start + first_runs_s(rules.timing))
+        progress = Progress(start + _LOOKING_SHARE * (rules.timing.run_s or math.inf))
         # Somebody who passes --time-identical or --rules wants to see the benchmarks run.
         is_asked_for = options.time_identical or options.rules
-        only_documentation = sides.only_documentation and not is_asked_for
+        nothing_matters = "" if is_asked_for else sides.nothing_matters
         rows = []
-        if not only_documentation:
+        if not nothing_matters:
             rows = _selected(discover(sides, rules, options.bench, progress), options)
+            rows = cheapest_first(rows, options.output / "gate.json")
 
-        def report(pairs: int = 0) -> Result:
+        def report(launches: int = 0) -> Result:
             """Write the report on the run so far. What was not reached says so."""
             missing = {row.name: dataclasses.replace(row, not_reached=True) for row in rows}
             found = list((missing | progress.rows).values())
-            is_part = bool(options.bench) or options.shard != (1, 1) or only_documentation
+            is_part = bool(options.bench) or options.shard != (1, 1) or bool(nothing_matters)
             result = Result(
                 rows=[judge(row, rules, timing=options.timing) for row in found],
                 budgets=check_budgets(found, rules, is_part=is_part, timing=options.timing),
@@ -80,8 +83,8 @@ def run(options: argparse.Namespace) -> int:
                 machine=machine.describe() | {"python": python_version(options.python)},
                 notes=_notes(sides, load, core),
                 timing=options.timing,
-                only_documentation=only_documentation,
-                pairs=pairs,
+                nothing_matters=nothing_matters,
+                launches=launches,
                 elapsed_s=time.monotonic() - start,
                 seed=options.seed,
             )
@@ -92,9 +95,8 @@ def run(options: argparse.Namespace) -> int:
         report()  # an interrupted run must not leave an older report behind
         progress.kept = report
         whole = Run(sides, rules, core, progress)
-        inspected = inspect(whole, rows, time_identical=options.time_identical)
-        pairs = _measure(whole, inspected, options, start)
-        result = report(pairs)
+        launches = _measure(whole, rows, options, start)
+        result = report(launches)
     print((options.output / ("gate.json" if options.json else "gate.md")).read_text(), end="")
     return 0 if options.report_only else result.exit_code
 
@@ -119,11 +121,24 @@ def _selected(rows: Sequence[Row], options: argparse.Namespace) -> list[Row]:
     return [row for row in rows if row.name in names]
 
 
-def first_runs_s(timing: Timing) -> float:
-    """Return the seconds after which a run leaves the rest of its time to the timing."""
-    if not timing.run_s:
-        return math.inf
-    return timing.run_s - _LEAST_SHARE * min(timing.budget_s, timing.run_s)
+def cheapest_first(rows: Sequence[Row], report: Path) -> list[Row]:
+    """Sort rows by the seconds that a first look at each takes, as far as the last report knows.
+
+    What is timed comes before what only tracks a value, which often takes long.
+    """
+    known: dict[str, float] = {}
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+        last = json.loads(report.read_text())["rows"]
+        known = {row["name"]: float(row["looked_s"]) for row in last}
+    usual = statistics.median(known.values()) if known else 0.0
+    kinds = ("memory", "time", "timeraw", "track", "peakmemory")
+
+    def cost(row: Row) -> tuple[bool, float, int]:
+        kind = row.benchmark.kind
+        rank = kinds.index(kind if kind in kinds else "track")
+        return kind not in kinds[:3], known.get(row.name, usual), rank
+
+    return sorted(rows, key=cost)
 
 
 def timing_budget_s(timing: Timing, elapsed_s: float, asked_s: float | None = None) -> float:
@@ -141,28 +156,42 @@ def timing_budget_s(timing: Timing, elapsed_s: float, asked_s: float | None = No
 
 
 def _measure(whole: Run, rows: Sequence[Row], options: argparse.Namespace, start: float) -> int:
-    """Confirm suspect values, time every benchmark that may differ, and find the causes.
+    """Look at the rows, time those that may differ, confirm what is suspect, and find causes.
 
-    All of them spend one time budget. The run's allowed error is shared among all tests that can
-    fail it. Return how many pairs were launched.
+    What a first look did not reach comes last, in the time that is left. The run's allowed error is
+    shared among all tests that can fail it. Return how many launches there were.
     """
-    now = time.monotonic()
-    progress = whole.progress
-    budget_s = timing_budget_s(whole.rules.timing, now - start, options.budget)
-    names = {row.name for row in rows if options.timing and _is_to_time(row)}
-    num_tests = len(names) + sum(len(tested_changes(row, whole.rules)) for row in rows)
+    progress, timing = whole.progress, whole.rules.timing
+    looked = inspect(whole, rows, time_identical=options.time_identical)
+    late = [row for row in looked if row.not_reached]
+    tests = sum(_is_to_time(row) + len(tested_changes(row, whole.rules)) for row in looked)
     # The other shards test the same change, so they share the error too.
-    num_tests *= options.shard[1]
-    # Fresh processes take seconds each. Without a limit they would leave no time for timing.
-    progress.deadline = now + (_CONFIRMATION_SHARE if names else 1.0) * budget_s
-    confirmed = confirm(whole, rows, num_tests)
-    progress.deadline = now + (1 - _CAUSES_SHARE) * budget_s
+    num_tests = max(1, tests + len(late)) * options.shard[1]
+    now = time.monotonic()
+    end = now + timing_budget_s(timing, now - start, options.budget)
+    launches = _decide(whole, looked, options, num_tests, end)
+    if late and timing.run_s:
+        progress.deadline = start + timing.run_s
+        seen = inspect(whole, late, time_identical=options.time_identical)
+        launches += _decide(whole, seen, options, num_tests, progress.deadline)
+    return launches
+
+
+def _decide(
+    whole: Run, looked: Sequence[Row], options: argparse.Namespace, num_tests: int, end: float
+) -> int:
+    """Time rows that were looked at, find causes, and confirm what is suspect, until `end`."""
+    progress = whole.progress
+    left_s = max(0.0, end - time.monotonic())
+    suspect = [row.name for row in looked if tested_changes(row, whole.rules)]
+    to_time = [row for row in looked if options.timing and _is_to_time(row)]
+    later = _CAUSES_SHARE + (_CONFIRMATION_SHARE if suspect else 0.0)
+    progress.deadline = end - later * left_s
     session = Session(whole, random.Random(options.seed))  # noqa: S311 - orders, no secrets
-    timed = session.time(
-        [row for row in confirmed if row.name in names and _is_to_time(row)], num_tests
-    )
-    progress.deadline = now + budget_s
+    timed = session.time(to_time, num_tests)
+    progress.deadline = end
     explain(whole, timed)
+    confirm(whole, [progress.rows[name] for name in suspect], num_tests)
     return session.launched
 
 
@@ -173,8 +202,6 @@ def _is_to_time(row: Row) -> bool:
 def _notes(sides: Sides, load: float, core: int | None) -> list[str]:
     """Return a sentence for each thing that a reader of the numbers should know."""
     notes = [*sides.notes]
-    if sides.base.commit == sides.head.commit:
-        notes.append("Base and head are the same commit, so this run only measures noise.")
     if core is None:
         notes.append("Processes can't be pinned to a core here, which makes timings much noisier.")
     if load > 0.5:

@@ -15,7 +15,6 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     ConfigDict,
     Field,
     Strict,
@@ -30,7 +29,7 @@ from pydantic.dataclasses import dataclass
 
 from perfgate.errors import UsageError
 from perfgate.files import read_toml
-from perfgate.stats.evidence import Limits
+from perfgate.stats.evidence import HOST, HOT, Limits
 
 DEFAULT_FILE = Path(__file__).with_name("default.toml")
 ACCEPTED_NAME = "accepted.toml"
@@ -45,20 +44,11 @@ def _pattern(text: str) -> str:
     return text
 
 
-def _looks(value: Any) -> tuple[int, ...]:
-    given = list(value) if isinstance(value, list | tuple) else []
-    is_whole = all(type(each) is int for each in given)
-    if not given or not is_whole or given != sorted(set(given)) or given[0] < 2:
-        raise ValueError(f"must be a rising list of whole numbers of at least 2, but got {value!r}")
-    return tuple(given)
-
-
 # Nothing is converted, because a quoted number or a boolean in place of a number is a mistake.
 Number = Annotated[float, Strict()]
 Amount = Annotated[Number, Field(ge=0)]
 Chance = Annotated[Number, Field(gt=0, lt=1)]
 Day = Annotated[date, Strict()]
-Looks = Annotated[tuple[int, ...], BeforeValidator(_looks)]
 Regex = Annotated[str, AfterValidator(_pattern)]
 Stop = Literal["stop", "warn"]
 Undecided = Literal["stop", "suspected", "warn"]
@@ -73,77 +63,60 @@ CHANGED = "changed"  # no rule says whether this direction is worse
 UNSURE = "unsure"  # it looked worse, and there was no time to confirm it
 
 
-def _check_ratios(fail_ratio: float, pass_ratio: float) -> None:
-    if not 1.0 <= fail_ratio < pass_ratio:
-        raise ValueError(
-            f"fail_ratio must be at least 1 and below its pass_ratio, {pass_ratio:g}, "
-            f"but got {fail_ratio:g}"
-        )
-
-
 @dataclass(frozen=True, config=_MODEL)
-class Verdicts(Limits):
-    """When a benchmark is slower, how often the gate may err, and what stops a run."""
+class Verdicts:
+    """What stops a run."""
 
-    fail_ratio: Number = 1.005
-    """A benchmark is slower if head surely takes more than this many times the base's time."""
-    pass_ratio: Number = 1.03
-    """A benchmark is not slower if head surely takes less than this many times the base's time."""
-    looks: Looks = (4, 6, 9, 13, 18, 24, 32, 40, 48)
-    """Numbers of pairs after which the evidence is weighed. Each pair launches new workers."""
-    confirm_looks: Looks = (4, 8, 12, 18, 24, 36)
-    """Numbers of fresh pairs after which the evidence that confirms a suspicion is weighed."""
-    suspect_alpha: Chance = 0.05
-    """Rate of false suspicions, shared by all tests of a run. Each must also be confirmed."""
-    confirm_alpha: Chance = 0.1
-    """Rate of false confirmations. With `suspect_alpha`, at most 0.5% of runs are false alarms."""
-    miss_beta: Chance = 0.02
-    """How often each of the two tests may miss a slowdown of `pass_ratio`."""
     undecided: Undecided = "suspected"
-    """Which undecided rows end with exit code 3: all, those that look worse, or none (`warn`)."""
+    """Which rows end with exit code 3 if they are not shown to be equal: all that are not surely
+    below their `pass_ratio` (`stop`), those not surely below their `cap`, or none (`warn`)."""
     gone: Stop = "stop"
     """If head's suite lacks a benchmark of the base: exit code 3, or a warning."""
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        _check_ratios(self.fail_ratio, self.pass_ratio)
-        return self
 
 
 @dataclass(frozen=True, config=_MODEL)
 class Timing:
-    """How long to time: the whole run, one pair of one benchmark, one sample."""
+    """How long to time: the whole run, one benchmark in one launch, one slice of calls."""
 
     budget_s: Amount = 300.0
     """Seconds for all paired timing. --budget overrides it."""
     run_s: Amount = 0.0
     """Seconds for the whole run, which all stages share. 0 means no limit."""
     pair_s: Amount = 1.0
-    """Seconds of one benchmark in one pair. Half the time doubles the scatter."""
-    sample_s: Amount = 0.02
-    """Seconds of one sample. They decide how many calls a sample makes."""
-    min_alternations: Annotated[StrictInt, Field(ge=1)] = 4
-    """The fewest turns that each side takes in one pair."""
-    max_alternations: Annotated[StrictInt, Field(ge=1)] = 24
-    """The most turns that each side takes in one pair."""
-    shared_s: Amount = 0.05
-    """Seconds of a sample that both sides take at once, if calls only compute. 0 turns this off."""
+    """Seconds of one benchmark in one launch."""
+    sample_s: Amount = 0.01
+    """Seconds of one slice. They decide how many calls a slice makes."""
     timeout_s: Amount = 300.0
     """Seconds for discovery and for preparing a benchmark, which have no timeouts of their own."""
 
 
 @dataclass(frozen=True, config=_MODEL)
 class Slowdown:
-    """Benchmarks with a `fail_ratio` and a `pass_ratio` of their own."""
+    """Benchmarks with a class or with ratios of their own. What is left out follows the class."""
 
     benchmark: Regex
-    fail_ratio: Number
-    pass_ratio: Number
+    kind: Annotated[Literal["hot", "host"] | None, Field(alias="class")] = None
+    fail_ratio: Number | None = None
+    pass_ratio: Number | None = None
+    cap: Number | None = None
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        _check_ratios(self.fail_ratio, self.pass_ratio)
+        for is_hot in [self.kind == "hot"] if self.kind else [True, False]:
+            limits = self.limits(is_hot=is_hot)
+            if not 1.0 <= limits.fail_ratio < limits.pass_ratio <= limits.cap:
+                raise ValueError(
+                    "needs 1 <= fail_ratio < pass_ratio <= cap, but got "
+                    f"{limits.fail_ratio:g}, {limits.pass_ratio:g} and {limits.cap:g}"
+                )
         return self
+
+    def limits(self, *, is_hot: bool) -> Limits:
+        """Return the ratios between the zones of a row of this class."""
+        usual = HOT if is_hot else HOST
+        pass_ratio = self.pass_ratio or usual.pass_ratio
+        cap = self.cap or max(usual.cap, pass_ratio)
+        return Limits(self.fail_ratio or usual.fail_ratio, pass_ratio, cap)
 
 
 @dataclass(frozen=True, config=_MODEL)
@@ -267,7 +240,7 @@ class Rules:
     def _refuse_time(cls, rules: tuple[MetricRule, ...]) -> tuple[MetricRule, ...]:
         if any(rule.name == "time" for rule in rules):
             raise ValueError(
-                "'time' is judged by its pairs; use [[slowdown]] instead of [[metric]]"
+                "'time' is judged by its launches; use [[slowdown]] instead of [[metric]]"
             )
         return rules
 
@@ -280,7 +253,7 @@ class Rules:
         named = (rule for rule in self.metric if rule.name == metric)
         rule = _first_fitting(named, row) or MetricRule(metric, "never")
         slowdown = _first_fitting(self.slowdown, row)
-        if slowdown is None or rule.stands_for != "time":
+        if slowdown is None or not slowdown.fail_ratio or rule.stands_for != "time":
             return rule
         return dataclasses.replace(rule, tolerance=max(rule.tolerance, slowdown.fail_ratio - 1.0))
 
@@ -289,14 +262,15 @@ class Rules:
         said = (rule.cause for rule in self.metric if rule.name == metric and rule.cause)
         return next(said, metric)
 
-    def limits_of(self, row: str) -> Limits:
-        """Return a benchmark's limits for slower and not slower, and the allowed error rates."""
+    def is_hot(self, row: str, *, seems: bool) -> bool:
+        """Tell the class of a benchmark, which seems to be hot or not."""
         own = _first_fitting(self.slowdown, row)
-        if own is None:
-            return self.verdict
-        return dataclasses.replace(
-            self.verdict, fail_ratio=own.fail_ratio, pass_ratio=own.pass_ratio
-        )
+        return own.kind == "hot" if own and own.kind else seems
+
+    def limits_of(self, row: str, *, is_hot: bool) -> Limits:
+        """Return the ratios between the zones of a benchmark."""
+        own = _first_fitting(self.slowdown, row)
+        return own.limits(is_hot=is_hot) if own else (HOT if is_hot else HOST)
 
     def cores_of(self, row: str) -> int:
         """Return how many cores a benchmark is declared to use."""

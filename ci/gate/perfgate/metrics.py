@@ -1,4 +1,4 @@
-"""The metrics that need no pairs: how they changed between both sides."""
+"""The metrics that need no launches of their own: how they changed between both sides."""
 
 from collections.abc import Mapping
 
@@ -53,6 +53,15 @@ def grown_counts(row: Row, rules: Rules) -> list[Change]:
     ]
 
 
+def has_grown(row: Row, rules: Rules) -> bool:
+    """Tell whether head's call runs more functions of the repository, or does more by a count.
+
+    It may well be slower then, so it is timed before others.
+    """
+    more_calls = any(each.metric == "own_calls" and each.head > each.base for each in row.changes)
+    return more_calls or bool(grown_counts(row, rules))
+
+
 def _is_beyond(entry: Accepted, base: float, head: float) -> bool:
     """Tell whether a change is larger than what was accepted.
 
@@ -90,7 +99,7 @@ def _is_halved(before: float, now: float, *, is_rate: bool) -> bool:
 
 
 def numbers_of(benchmark: Benchmark, side: SideRun) -> dict[str, float]:
-    """Return every metric of one side that needs no pairs."""
+    """Return every metric of one side but time."""
     numbers = dict(side.program.metrics) if side.program else {}
     if side.ran is not None:
         numbers |= side.ran.numbers

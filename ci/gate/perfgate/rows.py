@@ -151,26 +151,28 @@ class Row:
     Attributes:
         state: whether both suites have it, or only one.
         not_reached: whether the run ended before it was run.
+        looked_s: the seconds of its first runs, of both sides at once.
         base: the base's first run.
         head: head's first run.
         changes: the changes of every metric that both sides have, likely causes first.
         same: what is surely the same on both sides, so that its time is the same, too.
-        evidence: the evidence of its pairs; None if it was not to be timed.
-        timed_s: the seconds of one call, by side, one number for each pair.
-        shared: whether both sides were sampled at once on one core.
+        evidence: the evidence of its launches; None if it was not to be timed.
+        timed_s: the seconds of one call, by side, one number for each quad.
+        is_hot: whether its calls only compute, on one core.
         causes: why it takes longer, if it does.
     """
 
     benchmark: Benchmark
     state: Literal["both", "new", "gone"] = "both"
     not_reached: bool = False
+    looked_s: float = 0.0
     base: SideRun = SideRun()
     head: SideRun = SideRun()
     changes: tuple[Change, ...] = ()
     same: Literal["", "code", "program"] = ""
     evidence: Evidence | None = None
     timed_s: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    shared: bool = False
+    is_hot: bool = False
     causes: tuple[str, ...] = ()
 
     @property
@@ -218,7 +220,7 @@ class Row:
         return bool(values) and not any(map(any, values))
 
     def seconds_of(self, side: str) -> float | None:
-        """Return the seconds of one call, from the pairs where there were any."""
+        """Return the seconds of one call, from its launches if there were any."""
         taken = self.timed_s.get(side)
         return statistics.median(taken) if taken else self.sides[side].seconds
 

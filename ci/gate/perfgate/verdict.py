@@ -6,7 +6,7 @@ from perfgate.config import BETTER, CHANGED, SAME, UNSURE, WORSE, Rules
 from perfgate.hlo import added_lines
 from perfgate.metrics import WORKLOAD, describe_change, grown_counts
 from perfgate.rows import MODULE, Change, Judged, Outcome, Row
-from perfgate.stats.evidence import NOT_SLOWER, SLOWER, UNDECIDED, Evidence
+from perfgate.stats.evidence import LOOKS, SLOWER, UNDECIDED, Evidence
 
 _MOST_LINES = 5
 _MORE_TIME = "run it alone with --bench, or give more time with --budget"
@@ -25,7 +25,8 @@ def judge(row: Row, rules: Rules, *, timing: bool) -> Judged:
         opinion = _judge_unmeasured(row, rules)
     elif row.not_reached:  # it was not looked at, so it may be worse
         reason = "the run ended before it; run fewer at once with --bench, or raise run_s"
-        opinion = Judged(row, "not reached", _undecided(rules, looks_worse=True), (reason,))
+        outcome = _undecided(rules, looks_worse=row.benchmark.is_timed)
+        opinion = Judged(row, "not reached", outcome, (reason,))
     elif row.state == "new" or "base" in row.skipped:
         reason = "it ran on head, and the base has nothing to compare it with"
         opinion = Judged(row, "new", Outcome.PASSED, (reason,))
@@ -90,16 +91,7 @@ def _judge_time(row: Row, rules: Rules, *, timing: bool) -> Judged:
         return Judged(row, word, outcome)
     evidence = row.evidence
     if evidence is None or evidence.verdict == UNDECIDED:
-        pairs = evidence.num_pairs if evidence else 0
-        looks_slower = evidence is not None and _looks_slower(evidence, rules, row.name)
-        suspected = ", and it looks slower" if looks_slower else ""
-        were = "1 pair was" if pairs == 1 else f"{pairs} pairs were"
-        hint = "run it on an idle machine" if evidence and evidence.done else _MORE_TIME
-        reason = f"{were} not enough{suspected}; {hint}"
-        if not pairs:
-            reason = f"the run ended before it was timed; {_MORE_TIME}"
-        outcome = _undecided(rules, looks_worse=looks_slower)
-        return Judged(row, "undecided", outcome, (reason,))
+        return _judge_open(row, evidence or Evidence(), rules)
     if evidence.verdict != SLOWER:
         verdict = "faster" if evidence.is_faster() else "not slower"
         return Judged(row, verdict, Outcome.PASSED)
@@ -111,10 +103,24 @@ def _judge_time(row: Row, rules: Rules, *, timing: bool) -> Judged:
     return Judged(row, "slower", Outcome.FAILED, failed=("time",))
 
 
-def _looks_slower(evidence: Evidence, rules: Rules, row: str) -> bool:
-    """Tell whether fresh pairs were asked for, or the interval lies above what passes for equal."""
-    _, low, _ = evidence.ratio()
-    return evidence.suspected or low > rules.limits_of(row).fail_ratio
+def _judge_open(row: Row, evidence: Evidence, rules: Rules) -> Judged:
+    """Judge a row that is neither slower nor surely below its `pass_ratio`."""
+    launches = len(evidence.launches)
+    _, _, high = evidence.ratio()
+    if launches < LOOKS[0]:
+        timed = "a second launch" if launches else "it was timed"
+        reason = f"the run ended before {timed}; {_MORE_TIME}"
+    elif evidence.is_open_suspicion:
+        reason = f"it looks slower, and the run ended before fresh launches told; {_MORE_TIME}"
+    elif high > evidence.limits.cap:
+        reason = f"{launches} launches can't rule out {high:.2f} times the time; {_MORE_TIME}"
+    else:
+        outcome = Outcome.PASSED
+        if rules.verdict.undecided == "stop":
+            outcome = Outcome.UNDECIDED
+        reason = f"not shown slower than {high:.3g}, after {launches} launches"
+        return Judged(row, "not shown slower", outcome, (reason,))
+    return Judged(row, "undecided", _undecided(rules, looks_worse=True), (reason,))
 
 
 def _undecided(rules: Rules, *, looks_worse: bool) -> Outcome:
@@ -193,17 +199,13 @@ def _looks_worse(change: Change, rules: Rules, row: str) -> bool:
 def _is_outweighed(change: Change, row: Row, rules: Rules) -> bool:
     """Tell whether the cost that a metric stands for is known and has not grown.
 
-    Time has not grown if its interval reaches down to `fail_ratio`. Another cost that a clock
-    measures has not grown if its rule lets the change pass. A counted cost has not grown if head's
-    count is not larger.
+    Time has not grown if the row passes by it, and `fail_ratio` is not ruled out. Another cost that
+    a clock measures has not grown if its rule lets the change pass. A counted cost has not grown if
+    head's count is not larger.
     """
     cost = rules.rule_of(change.metric, row.name).stands_for
     if cost == "time":
-        evidence = row.evidence
-        if evidence is None or evidence.verdict != NOT_SLOWER:
-            return False
-        _, low, _ = evidence.ratio()
-        return low <= rules.limits_of(row.name).fail_ratio
+        return row.evidence is not None and row.evidence.has_passed
     known = next((each for each in row.changes if each.metric == cost), None)
     if known is None:
         return False

@@ -18,6 +18,7 @@ from perfgate.measure.workers import TimeSpentError
 from perfgate.metrics import compare_metrics
 from perfgate.process.protocol import SKIPPED_NOW
 from perfgate.rows import Change, Row
+from perfgate.stats.evidence import FALSE_ALARMS, MISS_BETA
 from perfgate.stats.rounds import weigh
 
 _SUSPECT = (WORSE, CHANGED, UNSURE)
@@ -75,14 +76,13 @@ def confirm(run: Run, rows: Sequence[Row], num_tests: int) -> list[Row]:
         rows: every row of the run.
         num_tests: the number of tests that share the error.
     """
-    limits = run.rules.verdict
-    alpha = limits.false_alarms / max(1, num_tests)
+    alpha = FALSE_ALARMS / max(1, num_tests)
     suspects: dict[str, list[_Suspect]] = {}
     for row in rows:
         for each in tested_changes(row, run.rules):
             rule = run.rules.rule_of(each.metric, row.name)
             # A tracked value is all that its row measures, so it passes if it surely is equal.
-            miss_beta = limits.miss_beta if each.metric == "track" else None
+            miss_beta = MISS_BETA if each.metric == "track" else None
             suspect = _Suspect(each, rule, miss_beta, alpha, rounds=[*each.rounds])
             suspects.setdefault(row.name, []).append(suspect)
     seen = {row.name: row for row in rows}

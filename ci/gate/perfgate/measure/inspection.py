@@ -6,6 +6,7 @@ benchmark loses its row.
 
 import dataclasses
 import statistics
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Literal
@@ -63,8 +64,12 @@ def inspect(run: Run, rows: Sequence[Row], *, time_identical: bool = False) -> l
             try:
                 pool.check_time()
                 say(f"running {row.name}")
-                found = _inspect(run, row, pool, time_identical=time_identical)
-                seen.append(_with_lost_work(run, found, pool, own))
+                start = time.monotonic()
+                found = dataclasses.replace(row, not_reached=False)
+                found = _inspect(run, found, pool, time_identical=time_identical)
+                found = _with_lost_work(run, found, pool, own)
+                looked_s = time.monotonic() - start
+                seen.append(dataclasses.replace(found, looked_s=looked_s))
             except TimeSpentError:
                 for each in (pool, own):
                     each.close_all()  # one of its workers may still be at work
@@ -205,7 +210,7 @@ def _are_alike(seconds: Sequence[float]) -> bool:
 def _timed_again(benchmark: Benchmark, pool: WorkerPool, target_s: float) -> list[float]:
     """Time calls again, the sides in turn and on head's core, and return the median of each side.
 
-    If anything goes wrong here, return nothing. The row is timed then, and its pairs show the
+    If anything goes wrong here, return nothing. The row is timed then, and its launches show the
     problem.
     """
     taken: dict[Side, list[float]] = {pool.sides.base: [], pool.sides.head: []}
@@ -233,7 +238,8 @@ def _with_own_suite(sides: Sides) -> Sides:
     folder, programs = sides.folder / "own", sides.folder / "programs"
     folder.mkdir(exist_ok=True)
     programs.mkdir(exist_ok=True)
-    (folder / "programs").symlink_to(programs)  # what one suite has compiled serves the other
+    if not (folder / "programs").exists():  # what one suite has compiled serves the other
+        (folder / "programs").symlink_to(programs)
     base = dataclasses.replace(sides.base, suite=sides.base_suite)
     return dataclasses.replace(sides, base=base, folder=folder)
 

@@ -1,16 +1,14 @@
-"""Paired timing: two live workers share one core, either at once or in turn.
+"""Paired timing: two live workers share one core and run in turn.
 
-The relaunched pair is the unit of evidence (evidence.py says why). All undecided benchmarks share
-the launch of a pair. Within it each benchmark is prepared on both sides, sampled in alternation and
-released before the next one. Preparing takes longer than sampling, so both sides prepare at once,
-each on a core of its own.
+A launch, which is a new worker for each side, is the unit of evidence (evidence.py says why). All
+open rows share a launch. Setting them up takes longer than timing them, so both sides do that at
+once, each on a core of its own, and a launch keeps what it has set up and comes back to it twice.
+All visits of a launch make its one number, so neighbours that come and go within seconds are
+averaged out.
 
-Neighbours of a virtual machine come and go within milliseconds to seconds, so two calls in turn run
-beside different neighbours. Measured in turn, a JAX program scatters by 0.6 to 1.3% from pair to
-pair, a second of work by 4%, an import by 12%. So calls that only compute run on both sides at
-once: the kernel gives them the core in turn, in slices of milliseconds, and each is charged its own
-time. That leaves 0.2 to 0.8%, most of it the difference between launches. Calls that wait, run
-elsewhere or are too short to share a core run in turn, in an order drawn anew each time.
+Each visit times quads of slices: base, head, head, base, or the reverse. A slice lasts 10 ms or one
+call. The clock of a row that runs on one core leaves out what the process waits for its core, so
+that a busy machine adds little. Rows of several cores keep the wall clock.
 """
 
 import contextlib
@@ -19,7 +17,7 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -31,25 +29,23 @@ from perfgate.measure.workers import (
     WorkerError,
     WorkerPool,
 )
-from perfgate.metrics import grown_counts
+from perfgate.metrics import has_grown
 from perfgate.process import protocol
 from perfgate.process.protocol import Calibration
 from perfgate.rows import SIDES, Benchmark, Row
 from perfgate.source.sides import Side
-from perfgate.stats.evidence import Evidence, Plan, usual_pairs
+from perfgate.stats.evidence import LOOKS, Evidence, pooled_scatter
 
 R = TypeVar("R")
-_FIRST_CALLS_SD = 0.1  # about how much the log ratio of first calls scatters
-# If one side takes more than this many times as long as the other, one turn is enough to see it.
+_VISITS = 3  # to each row in a launch
+_QUADS = (12, 24)  # of a row in a launch, if its calls are short
+_LONGEST = 3  # a launch spends at most this many times `pair_s` on a row with long calls
+# First calls that take this many times as long put a row first in line.
+_SUSPICIOUS = 1.25
+# If one side takes more than this many times as long as the other, one quad is enough to see it.
 _COMPARABLE = 10
 # If head runs into its timeout and its first calls took this many times as long, it is slower.
 _HANGS = 2
-# Calls at once that take more than this many times the seconds alone push each other out of a
-# cache. Their times say nothing about the change.
-_CROWDED = 1.25
-# If the author has fixed the number of calls, a shared sample must last for this part of
-# `shared_s`. That is a few of the kernel's time slices.
-_FIXED = 0.25
 
 
 class _BrokenError(Exception):
@@ -60,36 +56,27 @@ class _BrokenError(Exception):
         self.errors = errors
 
 
-@dataclass(frozen=True)
-class Way:
-    """One way to sample a row in each pair.
-
-    Attributes:
-        calls: calls in one sample.
-        samples: samples of each side.
-        shared: whether both sides are sampled at once on one core, instead of in turn.
-    """
-
-    calls: int
-    samples: int
-    shared: bool = False
-
-
 @dataclass
 class Open:
     """A row while it is timed. `so_far` returns its result.
 
     Attributes:
-        pair_s: roughly the seconds that it takes in each pair.
-        has_grown: whether a count that stands for its time got worse.
-        ways: the ways to sample it, the first choice first.
+        launch_s: roughly the seconds that it takes in each launch.
+        has_grown: whether a count of head is larger, so that head may well be slower.
+        is_kept: whether it stays set up between its visits.
+        calls: calls in one slice; 0 until the first launch has found how many.
+        quads: quads in one launch.
+        log_ratios: one number for each quad of this launch.
     """
 
     row: Row
     evidence: Evidence
-    pair_s: float
+    launch_s: float
     has_grown: bool = False
-    ways: Sequence[Way] = ()
+    is_kept: bool = True
+    calls: int = 0
+    quads: int = 0
+    log_ratios: list[float] = field(default_factory=list)
     timed_s: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in SIDES})
 
     @property
@@ -101,42 +88,28 @@ class Open:
         return not self.evidence.done and not self.row.problems
 
     @property
-    def has_to_be_cleared(self) -> bool:
-        """Whether a count that stands for its time got worse, and its pairs don't clear it yet."""
-        _, _, high = self.evidence.ratio()
-        return self.has_grown and high >= self.evidence.plan.suspect.limits.pass_ratio
-
-    @property
-    def suspicion(self) -> float:
-        """How many standard errors head is slower, by its pairs.
-
-        Before the first look its first calls may say more. A row that was begun is then not dropped
-        because a pair or two look fast: these would be wasted.
-        """
-        base_s = self.row.base.seconds
-        head_s = self.row.head.seconds
-        by_calls = math.log(head_s / base_s) / _FIRST_CALLS_SD if base_s and head_s else 0.0
-        by_pairs = self.evidence.suspicion()
-        if self.evidence.num_pairs >= self.evidence.plan.suspect.looks[0]:
-            return by_pairs
-        return by_calls if math.isnan(by_pairs) else max(by_calls, by_pairs)
+    def urgency(self) -> tuple[bool, bool, float]:
+        """The place in line, the most urgent last: by counts, first calls, then launches."""
+        base_s, head_s = self.row.base.seconds, self.row.head.seconds
+        began_slow = bool(base_s and head_s and head_s > _SUSPICIOUS * base_s)
+        by_launches = self.evidence.suspicion()
+        has_started = not math.isnan(by_launches)
+        return self.has_grown, began_slow and not has_started, by_launches if has_started else 0.0
 
     def so_far(self) -> Row:
         timed_s = {name: tuple(taken) for name, taken in self.timed_s.items()}
         return dataclasses.replace(self.row, evidence=self.evidence, timed_s=timed_s)
 
 
-def affordable(rows: Iterable[Open], left_s: float, usual: float) -> list[Open]:
-    """Return the rows that can be decided in `left_s`, the most suspicious first.
+def affordable(rows: Iterable[Open], left_s: float) -> list[Open]:
+    """Return the rows that can be decided in `left_s`, the most urgent first.
 
-    A row without pairs is taken to need `usual` pairs.
-
-    Rows that have to be cleared come before all others. A few pairs for each row would decide none
-    of them. At least one row is returned. The fewer rows share a launch, the more pairs they get.
+    A few launches for each row would decide none of them. At least one row is returned. The fewer
+    rows share a launch, the more launches they get.
     """
     chosen: list[Open] = []
-    for each in sorted(rows, key=lambda each: (not each.has_to_be_cleared, -each.suspicion)):
-        left_s -= each.pair_s * each.evidence.pairs_left(usual)
+    for each in sorted(rows, key=lambda each: each.urgency, reverse=True):
+        left_s -= each.launch_s * each.evidence.launches_left()
         if chosen and left_s < 0:
             break
         chosen.append(each)
@@ -150,7 +123,7 @@ class Session:
     Attributes:
         run: the run. Timing ends at the deadline of its progress.
         rng: it draws every random order.
-        launched: how many pairs were launched.
+        launched: how many launches there were.
     """
 
     run: Run
@@ -158,7 +131,9 @@ class Session:
     launched: int = 0
 
     def time(self, rows: Sequence[Row], num_tests: int) -> list[Row]:
-        """Relaunch pairs until every row is decided or has no pairs left, or the time is spent.
+        """Launch workers until every row is decided or has had its last look, or the time is spent.
+
+        Every row gets two launches before any gets more.
 
         Args:
             rows: the rows to time.
@@ -167,36 +142,54 @@ class Session:
         timed = [self._opened(row, num_tests) for row in rows]
         while not self._is_over() and (left := [row for row in timed if row.is_open]):
             self.launched += 1
-            say(f"pair {self.launched}: {len(left)} of {len(rows)} benchmarks undecided")
-            left_s = self.run.progress.deadline - time.monotonic()
-            chosen = affordable(left, left_s, usual_pairs(row.evidence for row in timed))
+            say(f"launch {self.launched}: {len(left)} of {len(rows)} benchmarks undecided")
+            chosen = [row for row in left if len(row.evidence.launches) < LOOKS[0]]
+            if not chosen:
+                chosen = affordable(left, self.run.progress.deadline - time.monotonic())
             with contextlib.suppress(TimeSpentError):
-                self._run_pair(chosen)
+                self._launch(chosen)
+            self._weigh(chosen, timed)
             self.run.progress.keep([row.so_far() for row in chosen])
-        for row in timed:
-            if row.is_open:
-                row.evidence.end()
         found = [row.so_far() for row in timed]
         self.run.progress.keep(found)
         return found
 
     def _opened(self, row: Row, num_tests: int) -> Open:
         first_s = sum(side.seconds or 0.0 for side in (row.base, row.head))
-        evidence = Evidence(Plan.make(self.run.rules.limits_of(row.name), num_tests))
-        # Until a pair has been timed this is an estimate: preparing takes as long as sampling.
-        pair_s = 2 * self.run.rules.timing.pair_s + first_s
-        has_grown = bool(grown_counts(row, self.run.rules))
-        return Open(row, evidence, pair_s, has_grown=has_grown)
+        evidence = Evidence(num_tests=num_tests)
+        # Until it has been launched this is an estimate: preparing takes as long as sampling.
+        launch_s = 2 * self.run.rules.timing.pair_s + first_s
+        return Open(
+            row,
+            evidence,
+            launch_s,
+            has_grown=has_grown(row, self.run.rules),
+            is_kept=not self.run.sides.is_pytest,  # one pytest runs at a time in a process
+        )
 
-    def _run_pair(self, rows: Sequence[Open]) -> None:
+    def _weigh(self, launched: Sequence[Open], timed: Sequence[Open]) -> None:
+        """Add the numbers of a launch. The rows of a class show together how a launch scatters."""
+        found = [row for row in launched if row.log_ratios]
+        for row in found:
+            row.evidence.add(statistics.median(row.log_ratios))
+            row.log_ratios = []
+        for is_hot in (False, True):
+            alike = [row.evidence for row in timed if row.row.is_hot is is_hot]
+            scatter = pooled_scatter(alike)
+            for row in found:
+                if row.row.is_hot is is_hot:
+                    row.evidence.weigh(scatter)
+
+    def _launch(self, rows: Sequence[Open]) -> None:
         """Launch one pinned pair, and an unpinned one for the benchmarks of several cores."""
-        # Both sides of a pair hash alike, so they iterate over sets in the same order. Pairs hash
-        # differently, so that no verdict rests on one order.
+        # Both sides of a launch hash alike, so they iterate over sets in the same order. Launches
+        # hash differently, so that no verdict rests on one order.
         hash_seed = self.rng.randrange(1 << 32)
         many = [row for row in rows if self.run.rules.cores_of(row.benchmark.row) > 1]
         single = [row for row in rows if row not in many]
         for group, core in ((single, self.run.core), (many, None)):
             self.rng.shuffle(group)
+            group.sort(key=lambda row: row.urgency[:2], reverse=True)
             # Both sides are sampled on `core`. Which of them is also prepared there is drawn at
             # random, because memory stays near the core that first touches it.
             first, second = self.rng.sample([core, machine.other_core(core)], 2)
@@ -208,36 +201,66 @@ class Session:
                 deadline=self.run.progress.deadline,
             )
             with place as pool:
-                for row in group:
-                    if self._is_over():
-                        break
-                    start = time.monotonic()
-                    self._time_row(row, pool, core)
-                    if row is not group[0]:  # the first row also waits for the workers to start
-                        row.pair_s = time.monotonic() - start
+                self._visit_all(group, pool, core)
 
-    def _time_row(self, row: Open, pool: WorkerPool, core: int | None) -> None:
+    def _visit_all(self, rows: Sequence[Open], pool: WorkerPool, core: int | None) -> None:
+        """Visit each row three times. Where memory is short, a row gets its visits at once."""
+        ready: dict[str, Open] = {}
+        spent_s = dict.fromkeys((row.row.name for row in rows), 0.0)
+        for visit in range(_VISITS):
+            for row in rows:
+                if self._is_over():
+                    return
+                if row.row.problems or (visit and row.log_ratios and row.row.name not in ready):
+                    continue  # it had all its visits at once
+                start = time.monotonic()
+                self._visit(row, pool, core, ready, is_last=visit == _VISITS - 1)
+                if row is not rows[0]:  # the first row also waits for the workers to start
+                    spent_s[row.row.name] += time.monotonic() - start
+        for row in rows:
+            row.launch_s = spent_s[row.row.name] or row.launch_s
+
+    def _visit(
+        self,
+        row: Open,
+        pool: WorkerPool,
+        core: int | None,
+        ready: dict[str, Open],
+        *,
+        is_last: bool,
+    ) -> None:
+        before = len(row.log_ratios)
         try:
-            samples = self._sample(row, pool, core)
+            if row.row.name not in ready:
+                self._prepare(row, pool)
+                ready[row.row.name] = row
+            stays = row.is_kept and not is_last and machine.has_room()
+            wanted = math.ceil(row.quads / _VISITS) if stays or before else row.quads
+            for _ in range(min(wanted, row.quads - before)):
+                self._quad(row, pool, core)
         except _BrokenError as error:
-            reasons = {side: f"while it was timed: {why}" for side, why in error.errors.items()}
-            row.row = row.row.with_problems(reasons)
-            timed_out = [side for side, why in error.errors.items() if why.timed_out]
-            base_s = row.row.base.seconds
-            head_s = row.row.head.seconds
-            # Head's calls may last so long that only a few of them end in time.
-            if timed_out == ["head"] and base_s and head_s and head_s > _HANGS * base_s:
-                head = dataclasses.replace(row.row.head, timed_out=True)
-                row.row = dataclasses.replace(row.row, head=head)
             if not all(why.alive for why in error.errors.values()):
-                pool.close_all()  # a worker is never replaced alone, because a pair launches both
-                return
-        else:
-            # A call shorter than a tick of its clock takes 0 s, which has no ratio.
-            log_ratios = [math.log(head / base) for base, head in samples if base > 0 and head > 0]
-            if log_ratios:
-                row.evidence.add(statistics.median(log_ratios))
-        self._release(row, pool)
+                pool.close_all()  # a worker is never replaced alone: a launch starts both
+                ready.clear()
+            if before:  # another row, set up meanwhile, may have spoiled what this one had
+                del row.log_ratios[before:]
+                row.is_kept = False
+            else:
+                self._note_problem(row, error)
+            stays = False
+        if not stays and ready.pop(row.row.name, None):
+            self._release(row, pool)
+
+    def _note_problem(self, row: Open, error: _BrokenError) -> None:
+        reasons = {side: f"while it was timed: {why}" for side, why in error.errors.items()}
+        row.log_ratios = []
+        row.row = row.row.with_problems(reasons)
+        timed_out = [side for side, why in error.errors.items() if why.timed_out]
+        base_s, head_s = row.row.base.seconds, row.row.head.seconds
+        # Head's calls may last so long that only a few of them end in time.
+        if timed_out == ["head"] and base_s and head_s and head_s > _HANGS * base_s:
+            head = dataclasses.replace(row.row.head, timed_out=True)
+            row.row = dataclasses.replace(row.row, head=head)
 
     def _release(self, row: Open, pool: WorkerPool) -> None:
         request = protocol.Release(*row.benchmark.target)
@@ -247,52 +270,47 @@ class Session:
                 if not reply.alive:
                     pool.close_all()
 
-    def _sample(self, row: Open, pool: WorkerPool, core: int | None) -> list[tuple[float, float]]:
-        """Return the seconds of one call on base and head, for each alternation.
+    def _prepare(self, row: Open, pool: WorkerPool) -> None:
+        """Set a row up on both sides at once, each on a core of its own.
 
-        Both sides prepare at once, each on a core of its own.
+        The first time also tells its class, and how it is timed.
         """
-        target = row.benchmark.target
         timing = self.run.rules.timing
-        found = self._ask(row, pool, protocol.Calibrate(*target, target_s=timing.sample_s))
-        if not row.ways:
-            has_two_cores = core is not None and pool.cores["base"] != pool.cores["head"]
-            row.ways = choose_ways(
-                list(found.values()), timing, row.benchmark.timeout_s, has_two_cores=has_two_cores
-            )
-        # Reports and budgets use the seconds of calls that had a core to themselves.
-        alone_s: Mapping[str, float] = {side: reply.seconds for side, reply in found.items()}
-        samples: list[tuple[float, float]] = []
-        shared = False
-        for way in row.ways:
-            request = protocol.Sample(
-                *target, calls=way.calls, own_time=row.ways[0].shared, core=core
-            )
-            turns = [self._ask(row, pool, request, at_once=way.shared) for _ in range(way.samples)]
-            samples = [(each["base"].seconds, each["head"].seconds) for each in turns]
-            shared = way.shared and not are_crowded(samples, alone_s)
-            if shared:
-                break
-            alone_s = medians(samples)
-        row.row = dataclasses.replace(row.row, shared=row.row.shared or shared)
-        for name, taken in alone_s.items():
-            row.timed_s[name].append(taken)
-        return samples
+        request = protocol.Calibrate(*row.benchmark.target, target_s=timing.sample_s)
+        found = self._ask(row, pool, request, [self.run.sides.base, self.run.sides.head])
+        if not row.calls:
+            row.calls, row.quads = quads_of(list(found.values()), timing)
+            first = (row.row.base.ran, row.row.head.ran)
+            is_quiet = all(ran is not None and ran.is_quiet for ran in first)
+            is_hot = is_quiet and all(each.is_work for each in found.values())
+            rules, name = self.run.rules, row.row.name
+            is_hot = rules.is_hot(name, seems=is_hot and rules.cores_of(name) == 1)
+            row.row = dataclasses.replace(row.row, is_hot=is_hot)
+            row.evidence.limits = rules.limits_of(name, is_hot=is_hot)
+
+    def _quad(self, row: Open, pool: WorkerPool, core: int | None) -> None:
+        """Time base, head, head, base, or the reverse. What drifts hits both sides alike."""
+        request = protocol.Sample(
+            *row.benchmark.target, calls=row.calls, own_time=core is not None, core=core
+        )
+        order: list[Side] = self.rng.sample([self.run.sides.base, self.run.sides.head], 2)
+        halves = [self._ask(row, pool, request, turn) for turn in (order, order[::-1])]
+        taken = {name: sum(half[name].seconds for half in halves) / 2 for name in SIDES}
+        for name, seconds in taken.items():
+            row.timed_s[name].append(seconds)
+        # A call shorter than a tick of its clock takes 0 s, which has no ratio.
+        if min(taken.values()) > 0:
+            row.log_ratios.append(math.log(taken["head"] / taken["base"]))
 
     def _ask(
-        self,
-        row: Open,
-        pool: WorkerPool,
-        request: protocol.Request[R],
-        *,
-        at_once: bool = True,
+        self, row: Open, pool: WorkerPool, request: protocol.Request[R], order: Sequence[Side]
     ) -> dict[str, R]:
-        """Send both sides the same request, in an order drawn anew, and return their replies.
+        """Send both sides the same request and return their replies.
 
         Raises:
             _BrokenError: a side failed.
         """
-        order: list[Side] = self.rng.sample([self.run.sides.base, self.run.sides.head], 2)
+        at_once = isinstance(request, protocol.Calibrate)
         replies = pool.ask_sides(order, request, row.benchmark.timeout_s, at_once=at_once)
         if errors := {side: e for side, e in replies.items() if isinstance(e, WorkerError)}:
             raise _BrokenError(errors)
@@ -302,58 +320,16 @@ class Session:
         return time.monotonic() >= self.run.progress.deadline
 
 
-def choose_ways(
-    found: Sequence[Calibration], timing: Timing, timeout_s: float, *, has_two_cores: bool
-) -> list[Way]:
-    """Choose how to sample a row from the calibration of its calls, the first choice first.
+def quads_of(found: Sequence[Calibration], timing: Timing) -> tuple[int, int]:
+    """Return the calls of a slice and the quads of a launch, from the calibration of both sides.
 
-    Args:
-        found: the calibration on each side.
-        timing: how long a pair and a sample last.
-        timeout_s: seconds that the benchmark may take.
-        has_two_cores: whether the sides are pinned and prepared on cores of their own.
+    The slower side decides how many calls a slice has, so that a large slowdown costs little time.
     """
-    # The slower side decides how many calls a sample has, so that a large slowdown costs little
-    # time.
     calls = min(each.calls for each in found)
-    least_s = min(each.seconds for each in found)
-    most_s = max(each.seconds for each in found)
-    # If one side takes far longer, one turn is enough to see it, and more would take too long.
-    is_comparable = most_s <= _COMPARABLE * least_s
-    turns = _alternations(found, calls, timing, timing.min_alternations if is_comparable else 1)
-    in_turn = Way(calls, turns)
-    is_fixed = any(each.fixed for each in found)
-    enough = calls if is_fixed else math.ceil(timing.shared_s / max(least_s, 1e-9))
-    may_share = (
-        timing.shared_s > 0
-        and has_two_cores
-        and all(each.is_work for each in found)
-        and least_s * enough >= _FIXED * timing.shared_s
-        and is_comparable
-        and _wall_s(found, enough) <= timeout_s / 2
-    )
-    if not may_share:
-        return [in_turn]
-    return [Way(enough, _alternations(found, enough, timing, 1), shared=True), in_turn]
-
-
-def _alternations(found: Sequence[Calibration], calls: int, timing: Timing, least: int) -> int:
-    """Return how many samples of `calls` calls a pair holds, at least `least`."""
-    wanted = round(timing.pair_s / max(_wall_s(found, calls), 1e-6))
-    return max(least, min(timing.max_alternations, wanted))
-
-
-def _wall_s(found: Sequence[Calibration], calls: int) -> float:
-    """Return the seconds that `calls` calls take on both sides, including repeated setups."""
-    return sum(each.wall_s / each.calls * calls for each in found)
-
-
-def are_crowded(samples: Sequence[tuple[float, float]], alone_s: Mapping[str, float]) -> bool:
-    """Tell whether either side's calls take much longer at once than alone."""
-    return any(taken > _CROWDED * alone_s[name] for name, taken in medians(samples).items())
-
-
-def medians(samples: Sequence[tuple[float, float]]) -> dict[str, float]:
-    """Return the median seconds of each side."""
-    bases, heads = zip(*samples, strict=True)
-    return {"base": statistics.median(bases), "head": statistics.median(heads)}
+    if max(each.seconds for each in found) > _COMPARABLE * min(each.seconds for each in found):
+        return calls, 1
+    # with the setup that asv repeats before each call
+    quad_s = max(1e-6, 2 * sum(each.wall_s / each.calls * calls for each in found))
+    least, most = _QUADS
+    longest = max(1, int(_LONGEST * timing.pair_s / quad_s))
+    return calls, min(longest, max(least, min(most, round(timing.pair_s / quad_s))))

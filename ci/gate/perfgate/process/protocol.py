@@ -66,7 +66,10 @@ class Calibrate(Target["Calibration"]):
 
 @dataclass(frozen=True)
 class Sample(Target["Seconds"]):
-    """Time `calls` calls. With `own_time`, leave out the seconds of waiting for the core."""
+    """Time `calls` calls.
+
+    With `own_time`, leave out the seconds of waiting for the core, if the author chose no clock.
+    """
 
     calls: int
     own_time: bool
@@ -163,6 +166,7 @@ class FirstRun:
         program: None if its class offers none.
         footprint: the part of the checkout that it used.
         modules: where every top-level module came from, so far.
+        is_quiet: whether some call opened no file and started no process.
     """
 
     seconds: float | None = None
@@ -171,6 +175,7 @@ class FirstRun:
     program: ProgramFiles | None = None
     footprint: Footprint | None = None
     modules: dict[str, str] = dataclasses.field(default_factory=dict)
+    is_quiet: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,22 +12,21 @@ from perfgate.rows import SIDES, Judged
 
 def as_json(result: Result) -> str:
     """Return everything, raw numbers included."""
-    limits = result.rules.verdict
     table = {
         "exit_code": result.exit_code,
         "headline": result.headline,
         "base": result.base,
         "head": result.head,
         "timing": result.timing,
-        "only_documentation": result.only_documentation,
-        "pairs": result.pairs,
+        "nothing_matters": result.nothing_matters,
+        "launches": result.launches,
         "elapsed_s": result.elapsed_s,
         "seed": result.seed,
         "environments": result.environments,
         "machine": result.machine,
         "notes": result.notes,
         "coverage": dataclasses.asdict(result.coverage),
-        "limits": dataclasses.asdict(limits),
+        "worst": result.worst,
         "rows": [_row_json(row, result) for row in result.rows],
         "budgets": [
             dataclasses.asdict(each.budget)
@@ -49,23 +48,21 @@ def _row_json(judged: Judged, result: Result) -> dict[str, Any]:
         "failed": judged.failed,
         "changes": [dataclasses.asdict(each) | {"ratio": each.ratio} for each in row.changes],
         "value_on_head": row.value_on_head,
+        "looked_s": row.looked_s,
         "seconds": {side: row.seconds_of(side) for side in SIDES},
         "programs": {side: program.identity for side, program in row.programs.items()},
-        "reproduce": command(row, result),
+        "reproduce": command([row], result),
     }
     evidence = row.evidence
     if evidence is not None:
         table |= {
+            "class": "hot" if row.is_hot else "host",
             "log_ratios": evidence.first,
             "confirming_log_ratios": evidence.fresh,
-            "shared": row.shared,
+            "scatter": evidence.scatter,
+            "limits": dataclasses.asdict(evidence.limits),
         }
-    if evidence is not None and evidence.num_pairs > 1:
         table |= dict(zip(("ratio", "low", "high"), evidence.ratio(), strict=True))
-        table |= {
-            "sd": evidence.sd,
-            "smallest_detectable": evidence.plan.smallest_detectable(evidence.sd),
-        }
     return table
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from perfgate.metrics import describe_change, number
 from perfgate.report.result import Result
 from perfgate.rows import MODULE, Judged, Outcome, Row
+from perfgate.stats.evidence import FALSE_ALARMS
 from perfgate.verdict import BROKEN_BEFORE
 
 _MOST_NAMES = 10  # names listed before "and N more"
@@ -34,6 +35,10 @@ def markdown(result: Result) -> str:
     ):
         if found:
             parts += [f"## {title}", *(_section(row, result) for row in found)]
+    if len(still_open := [row.row for row in rows if row.outcome is Outcome.UNDECIDED]) > 1:
+        parts.append(
+            f"To go on with what is undecided:\n\n```sh\n{command(still_open, result)}\n```"
+        )
     parts += [
         *_budgets(result),
         *_unseen(result),
@@ -52,7 +57,7 @@ def _section(row: Judged, result: Result) -> str:
         more += _program_difference(row.row)
     if more:
         lines += [*_folded("More about it", more), ""]
-    return "\n".join([*lines, "```sh", command(row.row, result), "```"])
+    return "\n".join([*lines, "```sh", command([row.row], result), "```"])
 
 
 def _folded(title: str, lines: Sequence[str]) -> list[str]:
@@ -60,17 +65,18 @@ def _folded(title: str, lines: Sequence[str]) -> list[str]:
     return [f"<details><summary>{title}</summary>", "", *lines, "", "</details>"]
 
 
-def command(row: Row, result: Result) -> str:
-    """Return the command that repeats one row on a laptop."""
-    name = row.name
-    end = "$"
-    if row.benchmark.kind == MODULE:
+def command(rows: Sequence[Row], result: Result) -> str:
+    """Return the command that repeats rows on a laptop."""
+    patterns = []
+    for row in rows:
+        is_module = row.benchmark.kind == MODULE
         # The names of a module's benchmarks begin with its own name.
-        name = row.benchmark.name.partition(".")[2]
-        end = ""
-    # without backslashes, to stay readable inside the shell's quotes
-    pattern = re.escape(name).replace("'", ".").replace("\\-", "-")
-    return shlex.join([*result.reproduce, "--bench", f"^{pattern}{end}"])
+        name = row.benchmark.name.partition(".")[2] if is_module else row.name
+        # with few backslashes, to stay readable inside the shell's quotes
+        pattern = re.escape(name).replace("'", ".").replace("\\-", "-")
+        patterns.append(pattern if is_module else f"{pattern}$")
+    joined = patterns[0] if len(patterns) == 1 else f"({'|'.join(patterns)})"
+    return shlex.join([*result.reproduce, "--bench", f"^{joined}"])
 
 
 def _program_difference(row: Row) -> list[str]:
@@ -83,10 +89,10 @@ def _program_difference(row: Row) -> list[str]:
 
 def measured(row: Row) -> str:
     """Return the ratio with its interval, the change of a value, or a value that only head has."""
-    if row.evidence is not None and row.evidence.num_pairs > 1:
+    if row.evidence is not None and row.evidence.launches:
         ratio, low, high = row.evidence.ratio()
         if math.isinf(high):
-            return f"{ratio:.3f} (too few pairs for an interval)"
+            return f"{ratio:.3f} in one launch, which bounds nothing"
         return f"{ratio:.3f} ({low:.3f} to {high:.3f})"
     values = [change for change in row.changes if change.metric == row.benchmark.metric]
     if values:
@@ -97,29 +103,14 @@ def measured(row: Row) -> str:
     return f"{number(value)} {row.benchmark.unit}, on head alone"
 
 
-def _finds(row: Row) -> str:
-    """Return the smallest slowdown that the gate would have found in this row's noise."""
-    if row.evidence is None or row.evidence.num_pairs < 2 or math.isnan(row.evidence.sd):
-        return ""
-    return f"{row.evidence.plan.smallest_detectable(row.evidence.sd):.3f}"
-
-
 def _table(result: Result) -> list[str]:
-    if result.only_documentation:
+    if result.nothing_matters:
         return []
-    lines = ["| benchmark | verdict | head / base | finds |", "|---|---|---|---|"]
+    lines = ["| benchmark | verdict | head / base |", "|---|---|---|"]
     for row in sorted(result.rows, key=lambda row: (-row.outcome, row.name)):
         name = row.name.replace("|", "\\|")
-        found = f"{measured(row.row)} | {_finds(row.row)}"
-        lines.append(f"| `{name}` | {row.verdict} | {found} |")
-    holds = 100 * (1 - 2 * result.rules.verdict.miss_beta)
-    explained = (
-        "`finds`: the smallest slowdown that the full number of pairs finds in this noise, 19 "
-        f"times in 20. Each interval holds the true ratio {holds:.0f} times in 100, at whichever "
-        "look the test stopped."
-    )
-    has_pairs = any(_finds(row.row) for row in result.rows)
-    return ["## All benchmarks", "\n".join(lines), *([explained] if has_pairs else [])]
+        lines.append(f"| `{name}` | {row.verdict} | {measured(row.row)} |")
+    return ["## All benchmarks", "\n".join(lines)]
 
 
 def _budgets(result: Result) -> list[str]:
@@ -148,9 +139,6 @@ def _unseen(result: Result) -> list[str]:
         f"none of the benchmarks whose imports are known ({known}) imported these changed files": (
             result.coverage.not_imported
         ),
-        "undecided, but none of them looks slower; give more time with --budget": [
-            row.name for row in rows if row.outcome is Outcome.OPEN
-        ],
         "tracked 0 on both sides in every run, so a change would not show": [
             row.name for row in rows if row.row.tracks_nothing
         ],
@@ -170,18 +158,16 @@ def _conditions(result: Result) -> list[str]:
     lines = [f"- {note}" for note in result.notes]
     machine = ", ".join(f"{name} {value}" for name, value in result.machine.items())
     lines += [f"- Machine: {machine}.", f"- Environments: {result.environments}."]
-    if result.only_documentation:
+    if result.nothing_matters:
         lines.append(
-            "- Only documentation differs between the two sides, so neither benchmarks nor budgets "
-            f"were measured, in {result.elapsed_s:.0f} s. --time-identical measures them anyway."
+            f"- {result.nothing_matters.capitalize()}, so neither benchmarks nor budgets were "
+            f"measured, in {result.elapsed_s:.0f} s. --time-identical measures them anyway."
         )
-    elif result.pairs:
-        limits = result.rules.verdict
+    elif result.launches:
         lines.append(
-            f"- {result.pairs} pairs launched in {result.elapsed_s:.0f} s, orders drawn from seed "
-            f"{result.seed}; a run in which nothing got worse fails at most "
-            f"{limits.false_alarms:.1%} of the time; a slowdown of {limits.pass_ratio:g} is called "
-            f"not slower at most {2 * limits.miss_beta:.0%} of the time."
+            f"- {result.launches} launches in {result.elapsed_s:.0f} s, orders drawn from seed "
+            f"{result.seed}. A bound is wrong 1 time in 20; a run in which nothing got worse fails "
+            f"at most {FALSE_ALARMS:.1%} of the time, if launches scatter about normally."
         )
     else:
         why = "Nothing was timed" if result.timing else "Timing was switched off (--no-timing)"

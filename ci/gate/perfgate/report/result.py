@@ -65,8 +65,8 @@ class Result:
         machine: facts about it.
         notes: what the run could not control.
         timing: whether anything was timed.
-        only_documentation: whether no benchmark was run, because only documentation differs.
-        pairs: how many pairs were launched.
+        nothing_matters: why no benchmark had to be run; empty if they were.
+        launches: how many launches there were.
         elapsed_s: seconds of the whole run.
         seed: the seed of every random order.
     """
@@ -82,8 +82,8 @@ class Result:
     machine: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
     timing: bool = True
-    only_documentation: bool = False
-    pairs: int = 0
+    nothing_matters: str = ""
+    launches: int = 0
     elapsed_s: float = 0.0
     seed: int = 0
 
@@ -97,7 +97,7 @@ class Result:
         measured = outcomes - {Outcome.NEUTRAL, Outcome.OPEN} or any(
             row.verdict == "not timed" for row in self.rows
         )
-        return 3 if unknown or not (measured or self.only_documentation) else 0
+        return 3 if unknown or not (measured or self.nothing_matters) else 0
 
     @property
     def not_reached(self) -> list[str]:
@@ -107,6 +107,18 @@ class Result:
     def count_budgets(self, *words: str) -> int:
         """Return how many budgets have one of these results."""
         return sum(each.word in words for each in self.budgets)
+
+    @property
+    def worst(self) -> float | None:
+        """The largest upper bound of a row that passed by its time; None if none did."""
+        found = [
+            each.row.evidence.ratio()[2]
+            for each in self.rows
+            if each.row.evidence is not None
+            and each.outcome is Outcome.PASSED
+            and each.row.evidence.launches
+        ]
+        return max(found, default=None)
 
     @property
     def headline(self) -> str:
@@ -119,15 +131,16 @@ class Result:
             (count[Outcome.FAILED], "regressed"),
             (missed, f"budget{_plural(missed)} missed"),
             (count[Outcome.UNMEASURED], "could not be measured"),
-            (count[Outcome.UNDECIDED] + count[Outcome.OPEN], "undecided"),
+            (count[Outcome.UNDECIDED], "undecided"),
             (len(not_reached), "not reached"),
             (unknown, f"budget{_plural(unknown)} could not be checked"),
         ]
         found = [f"{number} {words}" for number, words in parts if number]
-        if self.only_documentation:
-            found = ["only documentation differs, so nothing was measured"]
+        if self.nothing_matters:
+            found = [f"{self.nothing_matters}, so nothing was measured"]
         elif self.exit_code == 0:
-            found = ["no regression found", *found]
+            worst = self.worst
+            found = [f"nothing slower than {worst:.3g}" if worst else "no regression found", *found]
         elif not found:
             found = ["nothing was measured"]
         broken = sum(row.verdict == BROKEN_BEFORE for row in self.rows)

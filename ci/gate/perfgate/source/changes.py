@@ -45,19 +45,22 @@ def changed_python(base: Path, head: Path) -> list[PurePosixPath]:
     return [path for path in changed_files(base, head) if not _is_same(base / path, head / path)]
 
 
-def only_pages_differ(base: Path, head: Path, suite: Path) -> bool:
-    """Tell whether two checkouts differ in documentation only.
+def nothing_matters(base: Path, head: Path, suite: Path) -> str:
+    """Say why two checkouts can't differ in speed: they are equal, or only documentation differs.
 
-    This is stricter than `changed_code`: comments and the suite count as differences. So does
-    `.github`, because somebody who sets up the gate there wants to see it run.
+    Return nothing if they can. This is stricter than `changed_code`: comments and the suite count
+    as differences. So does `.github`: somebody who sets up the gate there wants to see it run.
 
     The arguments are those of `changed_code`.
     """
     different = changed_files(base, head)
-    return bool(different) and all(
+    if not different:
+        return "base and head are the same tree"
+    is_documentation = all(
         _is_page(path) and path.parts[0] != ".github" and not path.is_relative_to(suite.as_posix())
         for path in different
     )
+    return "only documentation differs" if is_documentation else ""
 
 
 def changed_files(base: Path, head: Path) -> list[PurePosixPath]:

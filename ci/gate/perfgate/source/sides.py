@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 
 from perfgate.errors import UsageError
 from perfgate.source.asv_config import SuiteConfig, read_config
-from perfgate.source.changes import changed_code, changed_python, only_pages_differ
+from perfgate.source.changes import changed_code, changed_python, nothing_matters
 from perfgate.source.environments import build_environment, python_version, why_built
 from perfgate.source.git import WORKING_TREE, commit_of, git, list_files, merge_base, submodules
 from perfgate.source.layout import (
@@ -89,7 +89,7 @@ class Sides:
         changed_code: the differing files outside of the suite that can matter.
         changed_suite: the files of the suite in which head's differs from the base's own.
             Comments and layout don't count.
-        only_documentation: whether the two differ in documentation only.
+        nothing_matters: why the two can't differ in speed; empty if they can.
         notes: sentences about settings of the repository that were not followed.
         is_pytest: whether the suite consists of tests that use pytest-benchmark's fixture.
     """
@@ -102,7 +102,7 @@ class Sides:
     base_suite: Path
     changed_code: Sequence[PurePosixPath] = ()
     changed_suite: Sequence[str] = ()
-    only_documentation: bool = False
+    nothing_matters: str = ""
     notes: tuple[str, ...] = ()
     is_pytest: bool = False
 
@@ -255,7 +255,7 @@ def _made_ready(
     suite = suite_of(config, location)
     if not (head_root / suite).is_dir():
         raise UsageError(f"head has no folder {suite} of benchmarks, which {location} names.")
-    only_documentation = only_pages_differ(base_root, head_root, suite)
+    reason_for_none = nothing_matters(base_root, head_root, suite)
     base_suite = _exchange_suite(folder, base_root, head_root, suite)
     # compared before a build can leave files there
     different = changed_code(base_root, head_root, suite)
@@ -290,7 +290,7 @@ def _made_ready(
         base_suite,
         different,
         changed_suite,
-        only_documentation,
+        reason_for_none,
         notes=tuple(notes),
         is_pytest=is_pytest,
     )

@@ -4,15 +4,14 @@ The value comes from a clock or from the operating system. One look made it susp
 test. So the rounds that follow must keep within the allowed error by themselves. After four, eight
 and twelve rounds, a t-test asks how far the rounds exceed the allowed change. Each look gets a
 third of the error (Bonferroni). Base and head of a round are measured one after the other, so slow
-minutes that both share cancel. From eight rounds on the outermost ones are left out, so that a
+minutes that both share cancel. From five rounds on the outermost ones are left out, so that a
 burst on one side does no harm (see `evidence`).
 """
 
+import statistics
 from collections.abc import Sequence
 
-import numpy as np
-
-from perfgate.stats.evidence import degrees_of_freedom, t_quantile, trimmed_mean
+from perfgate.stats.evidence import estimate, t_quantile
 
 LOOKS = (4, 8, 12)
 _EARLIEST = 2  # fewest rounds after which a suspicion may be dropped; most false ones end here
@@ -34,19 +33,18 @@ def weigh(
     count = len(excess)
     if count < _EARLIEST:
         return None
-    values = np.asarray(excess)
     if miss_beta is None:
-        is_dropped = np.median(values) <= 0
+        is_dropped = statistics.median(excess) <= 0
     else:
-        is_dropped = _is_sure(-values, miss_beta / LOOKS[-1])
+        is_dropped = _is_sure([-each for each in excess], miss_beta / LOOKS[-1])
     if is_dropped:
         return False
     is_look = count in LOOKS or (is_last and count > LOOKS[0])
-    if is_look and _is_sure(values, alpha / len(LOOKS)):
+    if is_look and _is_sure(excess, alpha / len(LOOKS)):
         return True
     return False if count >= LOOKS[-1] else None
 
 
-def _is_sure(values: np.ndarray, alpha: float) -> bool:
-    mean, error = trimmed_mean(values)
-    return bool(mean > t_quantile(alpha, degrees_of_freedom(len(values))) * error)
+def _is_sure(values: Sequence[float], alpha: float) -> bool:
+    mean, error, df = estimate(values)
+    return mean > t_quantile(alpha, df) * error

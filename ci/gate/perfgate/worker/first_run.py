@@ -1,5 +1,6 @@
 """Run a benchmark for the first time, in a worker: its value, or its first calls and program."""
 
+import contextlib
 import hashlib
 import math
 import os
@@ -8,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ..process import protocol
-from . import compiled, listing, own_time, sampling, used_files
+from . import calls, compiled, listing, own_time, sampling, used_files
 from .suite import LoadedSuite
+
+_PROFILED_S = 0.5  # the functions that longer calls run are not counted
 
 
 def inspect(suite: LoadedSuite, target: protocol.Inspect) -> protocol.FirstRun | protocol.Skipped:
@@ -29,17 +32,21 @@ def inspect(suite: LoadedSuite, target: protocol.Inspect) -> protocol.FirstRun |
     wanted = worked_now - worked + waited_now - waited
     share = (worked_now - worked) / wanted if wanted > 0 else 1.0
     with (again := compiled.Compilations()).counted():
-        second_s = sampling.own_s(benchmark)
-    seconds = sampling.quickest(benchmark, second_s)
+        second = sampling.call(benchmark)
+    seconds, is_quiet = sampling.quickest(benchmark, second)
     numbers: dict[str, float] = {}
     if "jax" in sys.modules:
         numbers["second_call_compilations"] = float(again.count)
         numbers["compilations"] = float(first.count)
         numbers["compile_s"] = first.seconds * share
+    if seconds < _PROFILED_S and not sampling.is_raw(benchmark):
+        with contextlib.suppress(Exception):  # a benchmark may not bear a profiler
+            found = calls.profiled(benchmark, suite.root)
+            numbers["own_calls"] = float(sum(found.counts.get(name, 0) for name in found.seconds))
     program = _program(benchmark, suite.exchange, target.row)
     suite.release(target.row)  # which may import something too
     used = suite.footprint(), listing.loaded_from()
-    return protocol.FirstRun(seconds, None, numbers, program, *used)
+    return protocol.FirstRun(seconds, None, numbers, program, *used, is_quiet)
 
 
 def _value(suite: LoadedSuite, benchmark: Any) -> protocol.FirstRun | protocol.Skipped:
@@ -54,7 +61,7 @@ def _value(suite: LoadedSuite, benchmark: Any) -> protocol.FirstRun | protocol.S
     if math.isinf(value):
         raise ValueError(f"the benchmark returned {value}, which can't be compared")
     used = suite.footprint(), listing.loaded_from()
-    return protocol.FirstRun(None, float(value), {}, None, *used)
+    return protocol.FirstRun(None, value=float(value), footprint=used[0], modules=used[1])
 
 
 def _peak_bytes() -> int | None:

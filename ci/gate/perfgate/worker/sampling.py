@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..process import protocol
-from . import own_time
+from . import own_time, used_files
 
 _WORKER = os.getpid()
 # A call that seems to sleep is checked this often, because a virtual machine's host that takes the
@@ -29,6 +29,25 @@ timer = clock["OwnTime"]().timer
 taken = timeit(stmt=\"\"\"{stmt}\"\"\", setup=\"\"\"{setup}\"\"\", number={number}, timer=timer)
 print(repr(taken))
 """
+
+
+class _OwnClock(own_time.OwnTime):
+    """The clock of the process's own time. It also notes what the timed part opens or starts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_quiet = True
+        self._heard: int | None = None
+
+    def timer(self) -> float:
+        heard = used_files.num_heard()
+        seconds = super().timer()  # which opens files of its own
+        if self._heard is None:
+            self._heard = used_files.num_heard()
+        else:
+            self.is_quiet &= heard == self._heard
+            self._heard = None
+        return seconds
 
 
 class _Around:
@@ -49,13 +68,22 @@ class _Around:
         self._is_inside = not self._is_inside
         return 0.0
 
+    def leave(self) -> None:
+        """Leave the context if the statement raised before the timer could."""
+        if self._is_inside:
+            self.timer()
+
 
 def call_within(benchmark: Any, context: AbstractContextManager[Any]) -> None:
     """Call a benchmark once, with only its timed statement inside the context.
 
     A statement that runs in its own interpreter never enters the context.
     """
-    sample(benchmark, 1, _Around(context))
+    around = _Around(context)
+    try:
+        sample(benchmark, 1, around)
+    finally:
+        around.leave()
 
 
 def sample(benchmark: Any, calls: int, clock: own_time.OwnTime | _Around | None = None) -> float:
@@ -82,7 +110,7 @@ def calibrate(benchmark: Any, target_s: float) -> protocol.Calibration:
     calls = max(1, int(benchmark.number))
     sample(benchmark, calls)
     while True:
-        clock = _own_clock(benchmark)
+        clock = own_clock(benchmark)
         start = time.perf_counter()
         seconds = sample(benchmark, calls, clock)
         wall_s = time.perf_counter() - start
@@ -94,22 +122,26 @@ def calibrate(benchmark: Any, target_s: float) -> protocol.Calibration:
         calls = max(calls + 1, min(10 * calls, math.ceil(target_s / max(seconds, 1e-9))))
 
 
-def own_s(benchmark: Any) -> float:
-    """Return the seconds of one call, without waiting for a core if it uses the wall clock."""
-    return sample(benchmark, 1, _own_clock(benchmark))
+def call(benchmark: Any) -> tuple[float, bool]:
+    """Return the seconds of a call, and whether it opened no file and started no process.
+
+    The seconds leave out the waiting for a core, if the author chose no clock.
+    """
+    clock = own_clock(benchmark)
+    seconds = sample(benchmark, 1, clock)
+    return seconds, clock is not None and clock.is_quiet and not is_raw(benchmark)
 
 
-def quickest(benchmark: Any, seconds: float) -> float:
-    """Return the least of `seconds` and the seconds of up to five more calls.
+def quickest(benchmark: Any, second: tuple[float, bool]) -> tuple[float, bool]:
+    """Return the least seconds of the second call and up to five more, and if one was quiet.
 
     The calls stop after a tenth of a second.
     """
     end = time.perf_counter() + 0.1
-    for _ in range(5):
-        if time.perf_counter() + seconds > end:
-            break
-        seconds = min(seconds, own_s(benchmark))
-    return seconds
+    taken = [second]
+    while len(taken) <= 5 and time.perf_counter() + taken[-1][0] < end:
+        taken.append(call(benchmark))
+    return min(seconds for seconds, _ in taken), any(is_quiet for _, is_quiet in taken)
 
 
 def is_raw(benchmark: Any) -> bool:
@@ -117,18 +149,18 @@ def is_raw(benchmark: Any) -> bool:
     return type(benchmark).__name__ == "TimerawBenchmark"
 
 
-def _own_clock(benchmark: Any) -> own_time.OwnTime | None:
+def own_clock(benchmark: Any) -> _OwnClock | None:
     """Return a replacement for the wall clock; None if the author chose another clock."""
     has_the_walls = getattr(benchmark, "timer", None) is timeit.default_timer
-    return own_time.OwnTime() if is_raw(benchmark) or has_the_walls else None
+    return _OwnClock() if is_raw(benchmark) or has_the_walls else None
 
 
-def _is_work(benchmark: Any, calls: int, clock: own_time.OwnTime) -> bool:
+def _is_work(benchmark: Any, calls: int, clock: _OwnClock) -> bool:
     """Tell whether calls only compute, by the clock of past calls or of a few more."""
     for _ in range(_AGAIN):
         if clock.is_work() or clock.wall_s > 1:
             break
-        clock = own_time.OwnTime()
+        clock = _OwnClock()
         sample(benchmark, calls, clock)
     return clock.is_work()
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..process import protocol
-from . import calls, first_run, listing, own_time, sampling
+from . import calls, first_run, listing, sampling
 from .suite import LoadedSuite, SkippedError
 
 _FORKED = "it forked, and the child returned from the benchmark instead of exiting"
@@ -79,7 +79,7 @@ def _parse() -> argparse.Namespace:
 def _reply(suite: LoadedSuite, request: protocol.Request[Any]) -> protocol.Reply:
     """Answer one request. Any exception of the benchmark's code becomes the reply."""
     me = os.getpid()
-    suite.enter_scratch()
+    suite.enter_scratch(getattr(request, "row", ""))
     try:
         if request.core is not None:
             _pin(request.core)
@@ -98,8 +98,9 @@ def _reply(suite: LoadedSuite, request: protocol.Request[Any]) -> protocol.Reply
 
 
 def _sample(suite: LoadedSuite, request: protocol.Sample) -> protocol.Seconds:
-    clock = own_time.OwnTime() if request.own_time else None
-    return protocol.Seconds(sampling.sample(suite.ready[request.row], request.calls, clock))
+    benchmark = suite.ready[request.row]
+    clock = sampling.own_clock(benchmark) if request.own_time else None
+    return protocol.Seconds(sampling.sample(benchmark, request.calls, clock))
 
 
 def _watch(suite: LoadedSuite, request: protocol.Watch) -> protocol.Calls:

@@ -35,7 +35,7 @@ class LoadedSuite:
         is_pytest: whether the suite consists of tests that use pytest-benchmark's fixture.
         root: the root of the checkout.
         exchange: the folder in which the worker writes files for the gate.
-        scratch: the folder in which benchmarks run.
+        scratch: the folder in which the benchmark runs that was asked for last.
         ready: asv's benchmark for each row that is set up.
     """
 
@@ -46,7 +46,8 @@ class LoadedSuite:
         self.is_pytest = is_pytest
         self.root = root
         self.exchange = exchange
-        self.scratch = Path(tempfile.mkdtemp(dir=exchange))
+        self._scratch = Path(tempfile.mkdtemp(dir=exchange))
+        self.scratch = self._scratch
         self.ready: dict[str, Any] = {}
         self._caches = caches
         # what the setup_cache of the benchmark prepared last has used, maybe in another worker
@@ -102,12 +103,18 @@ class LoadedSuite:
         benchmark = self.ready.pop(row, None)
         if benchmark is not None:
             benchmark.do_teardown()
+        os.chdir(self._scratch)
+        shutil.rmtree(self.scratch, ignore_errors=True)
         # Its garbage must not be collected during the next benchmark's samples.
         gc.collect()
         return protocol.Released()
 
-    def enter_scratch(self) -> None:
-        """Change to a folder that a benchmark may fill, break or delete."""
+    def enter_scratch(self, row: str) -> None:
+        """Change to a folder that a benchmark may fill, break or delete.
+
+        Rows that are set up at once may write files of one name, so each has its own folder.
+        """
+        self.scratch = self._scratch / hashlib.sha256(row.encode()).hexdigest()[:20]
         self.scratch.mkdir(parents=True, exist_ok=True)
         os.chdir(self.scratch)
 

@@ -39,13 +39,19 @@ def listen() -> None:
 
 def _hear(event: str, arguments: tuple[Any, ...]) -> None:
     if event == "open":
+        _heard[0] += 1
         # The argument may be a descriptor instead of a path. If other code raised the event, it may
         # be missing.
         with contextlib.suppress(IndexError, TypeError, ValueError, OSError):
             # Path.resolve would follow links
             _opened.add(os.path.abspath(os.fsdecode(arguments[0])))  # noqa: PTH100
     elif event in _STARTS:
-        _started.append(event)
+        _heard[1] += 1
+
+
+def num_heard() -> int:
+    """Return how often something opened a file or started a process since `listen`."""
+    return sum(_heard)
 
 
 def has_children() -> bool:
@@ -60,7 +66,7 @@ def has_any_process_run() -> bool:
     """Tell whether this process may have started another one. Without `listen` it may have."""
     # Compiled code can start processes without an audit event.
     has_awaited = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0
-    return not _listening or bool(_started) or has_awaited or has_children()
+    return not _listening or bool(_heard[1]) or has_awaited or has_children()
 
 
 def used_below(root: Path) -> set[str]:
@@ -109,5 +115,5 @@ def _installed() -> tuple[str, ...]:
 
 
 _listening: list[bool] = []
-_started: list[str] = []
+_heard = [0, 0]  # opened files, started processes
 _opened: set[str] = set()
