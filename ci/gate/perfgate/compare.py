@@ -124,19 +124,18 @@ def _selected(rows: Sequence[Row], options: argparse.Namespace) -> list[Row]:
 def cheapest_first(rows: Sequence[Row], report: Path) -> list[Row]:
     """Sort rows by the seconds that a first look at each takes, as far as the last report knows.
 
-    What is timed comes before what only tracks a value, which often takes long.
+    What is timed comes before what tracks a value, which often takes long. What runs in
+    interpreters of its own comes after what doesn't, since nobody knows what such a row uses.
     """
     known: dict[str, float] = {}
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
         last = json.loads(report.read_text())["rows"]
         known = {row["name"]: float(row["looked_s"]) for row in last}
     usual = statistics.median(known.values()) if known else 0.0
-    kinds = ("memory", "time", "timeraw", "track", "peakmemory")
+    groups = {"memory": 0, "time": 0, "timeraw": 1}
 
-    def cost(row: Row) -> tuple[bool, float, int]:
-        kind = row.benchmark.kind
-        rank = kinds.index(kind if kind in kinds else "track")
-        return kind not in kinds[:3], known.get(row.name, usual), rank
+    def cost(row: Row) -> tuple[int, float]:
+        return groups.get(row.benchmark.kind, 2), known.get(row.name, usual)
 
     return sorted(rows, key=cost)
 

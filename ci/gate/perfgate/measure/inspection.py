@@ -44,6 +44,7 @@ def inspect(run: Run, rows: Sequence[Row], *, time_identical: bool = False) -> l
     progress = run.progress
     deadline = progress.deadline
     seen: list[Row] = []
+    started: list[WorkerPool] = []  # those whose workers have started a process
     # head gets the idler core, because budgets judge head alone
     aside = machine.other_core(run.core)
     own_suite = _with_own_suite(run.sides)
@@ -64,10 +65,17 @@ def inspect(run: Run, rows: Sequence[Row], *, time_identical: bool = False) -> l
             try:
                 pool.check_time()
                 say(f"running {row.name}")
+                # After a row that has started a process, nobody knows what its workers have used.
+                if pool in started and row.benchmark.kind == "time" and not run.sides.is_pytest:
+                    pool.close_all()
+                    started.remove(pool)
                 start = time.monotonic()
                 found = dataclasses.replace(row, not_reached=False)
                 found = _inspect(run, found, pool, time_identical=time_identical)
                 found = _with_lost_work(run, found, pool, own)
+                footprint = found.head.footprint
+                if footprint is not None and not footprint.has_all_imports:
+                    started.append(pool)
                 looked_s = time.monotonic() - start
                 seen.append(dataclasses.replace(found, looked_s=looked_s))
             except TimeSpentError:

@@ -220,19 +220,23 @@ def pooled_scatter(rows: Iterable[Evidence]) -> float:
     return max(least, float(np.sqrt(np.mean(clipped**2))))
 
 
-def estimate(values: Sequence[float], scatter: float | None = None) -> tuple[float, float, int]:
+def estimate(
+    values: Sequence[float], scatter: float | None = None, left_out: int | None = None
+) -> tuple[float, float, int]:
     """Return the trimmed mean of two or more values, its standard error and degrees of freedom.
 
-    Of five values one is left out at either end, of eleven two, and so on. For the variance each of
-    these counts as the outermost value kept.
+    For the variance each value that is left out counts as the outermost value kept.
 
     Args:
         values: the values.
         scatter: the scatter of one value that moderates the variance, if one is known.
+        left_out: how many are left out at either end; by default one of five, two of eleven, ...
     """
     ordered = np.sort(np.asarray(values, float))
     count = len(ordered)
-    out = 0 if count < _ALL_AGREE else 1 + (count - _ALL_AGREE) // 6
+    out = left_out
+    if out is None:
+        out = 0 if count < _ALL_AGREE else 1 + (count - _ALL_AGREE) // 6
     kept = count - 2 * out
     moved = np.clip(ordered, ordered[out], ordered[count - out - 1])
     total = float(moved.var()) * count

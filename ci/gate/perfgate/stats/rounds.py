@@ -4,7 +4,7 @@ The value comes from a clock or from the operating system. One look made it susp
 test. So the rounds that follow must keep within the allowed error by themselves. After four, eight
 and twelve rounds, a t-test asks how far the rounds exceed the allowed change. Each look gets a
 third of the error (Bonferroni). Base and head of a round are measured one after the other, so slow
-minutes that both share cancel. From five rounds on the outermost ones are left out, so that a
+minutes that both share cancel. From eight rounds on the outermost ones are left out, so that a
 burst on one side does no harm (see `evidence`).
 """
 
@@ -46,5 +46,5 @@ def weigh(
 
 
 def _is_sure(values: Sequence[float], alpha: float) -> bool:
-    mean, error, df = estimate(values)
+    mean, error, df = estimate(values, left_out=max(0, len(values) - 3) // 5)
     return mean > t_quantile(alpha, df) * error

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from perfgate.config import MetricRule, Verdicts
+from perfgate.config import MetricRule
+from perfgate.stats.evidence import FALSE_ALARMS, MISS_BETA
 from perfgate.stats.rounds import LOOKS, weigh
 
 RULE = MetricRule("track", "more", tolerance=0.25)
-ERROR = Verdicts().false_alarms
+ERROR = FALSE_ALARMS
 
 
 def excess(*rounds, rule=RULE):
@@ -106,7 +107,7 @@ def looked_again(ratio, noise, rng):
     rounds = np.exp(rng.normal(0.0, noise, (LOOKS[-1], 2))) * [1.0, ratio]
     values = excess(*rounds)
     for count in range(len(values) + 1):
-        word = weigh(values[:count], ERROR / 20, miss_beta=Verdicts().miss_beta)
+        word = weigh(values[:count], ERROR / 20, miss_beta=MISS_BETA)
         if word is not None:
             return word, count
     return None

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from perfgate.config import DEFAULT_FILE, Verdicts, read_rules
+from perfgate.config import DEFAULT_FILE, read_rules
 from perfgate.hlo import Program
 from perfgate.measure.explanation import _added_calls, _slower_functions, explain
 from perfgate.measure.progress import Progress, Run
 from perfgate.process.protocol import Calls
 from perfgate.rows import Benchmark, Change, Row, SideRun
-from perfgate.stats.evidence import SLOWER, Evidence, Plan
+from perfgate.stats.evidence import SLOWER, Evidence
 from perfgate.worker import calls
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -83,7 +83,7 @@ def test_a_function_that_is_called_more_often_by_chance_is_no_cause():
 
 
 def _slower_row(base, head, changes=()):
-    evidence = Evidence(Plan.make(Verdicts(), 1), verdict=SLOWER, done=True)
+    evidence = Evidence(verdict=SLOWER)
     return Row(
         Benchmark("suite.time_it", "suite.time_it", None, "time", 60.0),
         base=SideRun(program=base),

@@ -1,123 +1,91 @@
 """Which rows are timed where there is no time for all of them, and how a run is spread."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from gate_repository import make_repository
-from perfgate.config import Verdicts
-from perfgate.measure.pairing import Open, affordable
-from perfgate.process.protocol import FirstRun
+from perfgate.config import Timing
+from perfgate.measure.pairing import Open, affordable, quads_of
+from perfgate.process.protocol import Calibration, FirstRun
 from perfgate.rows import Benchmark, Row, SideRun
-from perfgate.stats.evidence import NOT_SLOWER, SLOWER, Evidence, Plan, usual_pairs
+from perfgate.stats.evidence import LOOKS, SLOWER, Evidence, pooled_scatter
 
 
-def undecided(name, suspicion, pairs_left, pair_s=1.0, *, has_to_be_cleared=False):
-    evidence = SimpleNamespace(pairs_left=lambda usual: pairs_left)
-    return SimpleNamespace(
-        name=name,
-        suspicion=suspicion,
-        pair_s=pair_s,
-        evidence=evidence,
-        has_to_be_cleared=has_to_be_cleared,
-    )
+def row_of(name, launches=(), scatter=0.01, first=(1.0, 1.0), launch_s=1.0, **options):
+    """Return a row in the middle of its timing, after these launches."""
+    base, head = (SideRun(FirstRun(seconds)) for seconds in first)
+    row = Row(Benchmark(name, name, None, "time", 60.0), base=base, head=head, is_hot=True)
+    evidence = Evidence(num_tests=20)
+    for log_ratio in launches:
+        evidence.add(log_ratio)
+        evidence.weigh(scatter)
+    return Open(row, evidence, launch_s, **options)
 
 
-ROWS = [undecided("calm", -1, 10), undecided("even", 0, 10), undecided("odd", 3, 20)]
+def test_the_most_urgent_rows_come_first_and_no_more_than_time_can_decide():
+    rows = [
+        row_of("calm", [-0.05, 0.06], 0.06),
+        row_of("odd", [0.02, 0.12], 0.06),
+        row_of("grown", [-0.06, 0.06], 0.06, has_grown=True),
+    ]
+    left = [row.evidence.launches_left() for row in rows]
+    names = [
+        [row.row.name for row in affordable(rows, left_s)]
+        for left_s in (sum(left), left[1] + left[2], 0.1)
+    ]
+    assert names == [["grown", "odd", "calm"], ["grown", "odd"], ["grown"]]
+
+
+def test_first_calls_that_take_longer_put_a_row_first_until_it_was_launched():
+    slow, even = row_of("slow", first=(1.0, 1.3)), row_of("even", first=(1.0, 1.2))
+    assert slow.urgency > even.urgency
+    slow = row_of("slow", [0.0, 0.0], first=(1.0, 2.0))
+    assert slow.urgency < row_of("even", [0.1, 0.1]).urgency
 
 
 @pytest.mark.parametrize(
-    ("left_s", "names"),
+    ("seconds", "wall_s", "expected"),
     [
-        (1000.0, {"calm", "even", "odd"}),
-        (31.0, {"even", "odd"}),
-        (21.0, {"odd"}),
-        (0.1, {"odd"}),  # a last pair may still be what it takes
+        ((0.001, 0.001), 0.010, (10, 24)),  # quads of 40 ms
+        ((0.03, 0.03), 0.03, (10, 12)),  # a quad of 120 ms: 12 of them take longer than `pair_s`
+        ((1.0, 1.0), 1.0, (10, 1)),
+        ((0.001, 0.02), 0.01, (10, 1)),  # one is enough to see that
     ],
 )
-def test_the_most_suspicious_rows_are_timed_first(left_s, names):
-    assert {row.name for row in affordable(ROWS, left_s, 10)} == names
+def test_a_launch_times_12_to_24_quads_or_as_many_as_long_calls_allow(seconds, wall_s, expected):
+    found = [
+        Calibration(10, fixed=False, seconds=each, wall_s=wall_s, is_work=True) for each in seconds
+    ]
+    assert quads_of(found, Timing()) == expected
 
 
-def test_a_row_whose_count_grew_is_urgent_until_its_pairs_clear_it():
-    row = Row(Benchmark("time_it", "time_it", None, "time", 60.0))
-    timed = Open(row, Evidence(Plan.make(Verdicts(), 4)), 1.0, has_grown=True)
-    for pair in (-0.03, -0.031, -0.032):
-        timed.evidence.add(pair)
-        assert timed.has_to_be_cleared
-    timed.evidence.add(-0.03)
-    assert not timed.has_to_be_cleared
-    assert timed.is_open  # more pairs may show that it is faster
-
-
-def test_a_row_that_was_begun_is_not_dropped_before_its_first_look():
-    base, head = (SideRun(FirstRun(seconds)) for seconds in (1.0, 1.2))
-    row = Row(Benchmark("time_it", "time_it", None, "time", 60.0), base=base, head=head)
-    timed = Open(row, Evidence(Plan.make(Verdicts(), 4)), 1.0)
-    before = timed.suspicion
-    for pair in (-0.01, -0.011, -0.012):
-        timed.evidence.add(pair)
-        assert timed.suspicion == before > 0
-    timed.evidence.add(-0.01)
-    assert timed.suspicion < 0
-
-
-def pairs_of(rows, budget_s, rng, launch_s=4.0, pair_s=2.0, grown=()):
+def verdicts_of(rows, budget_s, rng, launch_s=4.0, row_s=2.0):
     """Time rows of these log ratios and this scatter within a budget, as a session does."""
-    evidence = {name: Evidence(Plan.make(Verdicts(), len(rows))) for name in rows}
-    while budget_s > 0 and (left := [name for name in rows if not evidence[name].done]):
-        usual = usual_pairs(evidence.values())
-        found = [
-            undecided(
-                name,
-                np.nan_to_num(each.suspicion()),
-                each.pairs_left(usual),
-                pair_s,
-                has_to_be_cleared=name in grown and each.ratio()[2] >= 1.03,
-            )
-            for name, each in evidence.items()
-            if name in left
-        ]
-        chosen = {row.name for row in affordable(found, budget_s, usual)}
-        budget_s -= launch_s + pair_s * len(chosen)
-        for name in sorted(chosen):
-            evidence[name].add(rng.normal(*rows[name]))
-    for each in evidence.values():
-        each.end()
-    return {name: each.verdict for name, each in evidence.items()}
+    timed = [row_of(name, launch_s=row_s) for name in rows]
+    for each in timed:
+        each.evidence.num_tests = len(rows)
+    while budget_s > 0 and (left := [row for row in timed if row.is_open]):
+        chosen = [row for row in left if len(row.evidence.launches) < LOOKS[0]]
+        chosen = chosen or affordable(left, budget_s)
+        budget_s -= launch_s + row_s * len(chosen)
+        for row in chosen:
+            row.evidence.add(rng.normal(*rows[row.row.name]))
+        scatter = pooled_scatter(row.evidence for row in timed)
+        for row in chosen:
+            row.evidence.weigh(scatter)
+    return {row.row.name: row.evidence.verdict for row in timed}
 
 
 @pytest.mark.parametrize(("ratio", "scatter"), [(1.068, 0.03), (1.15, 0.06)])
 def test_a_slow_row_among_many_is_found_on_a_busy_machine(ratio, scatter):
-    """All rows had got 12 to 14 pairs each once, and none was decided."""
     rng = np.random.default_rng(0)
     rows = {f"calm {number}": (0.0, scatter) for number in range(14)}
     rows["slow"] = (math.log(ratio), scatter)
-    found = [pairs_of(rows, 300.0, rng) for _ in range(20)]
+    found = [verdicts_of(rows, 300.0, rng) for _ in range(20)]
     assert sum(each["slow"] == SLOWER for each in found) >= 14
     assert not any(each[name] == SLOWER for each in found for name in rows if name != "slow")
-
-
-def test_what_rows_needed_tells_what_others_will_need():
-    plan = Plan.make(Verdicts(), 4)
-    decided, untimed = Evidence(plan), Evidence(plan)
-    assert untimed.pairs_left(usual_pairs([decided, untimed])) == 10
-    for pair in (0.001, -0.001, 0.0, 0.0):
-        decided.add(pair)
-    assert decided.verdict == NOT_SLOWER
-    assert untimed.pairs_left(usual_pairs([decided, untimed])) == 4
-
-
-def test_rows_whose_counts_grew_are_cleared_before_others_are_timed():
-    """All of a short budget had gone once to a row that was slower by 2%, and none to these."""
-    rng = np.random.default_rng(0)
-    rows = {f"calm {number}": (0.0, 0.01) for number in range(30)}
-    grown = {f"grown {number}": (math.log(0.97), 0.01) for number in range(5)}
-    slow = {"slow": (math.log(1.02), 0.001)}
-    found = pairs_of(slow | rows | grown, 150.0, rng, grown=grown)
-    assert {found[name] for name in grown} == {NOT_SLOWER}
 
 
 @pytest.mark.slow

@@ -1,246 +1,182 @@
-"""The gate's statistics: Student's quantiles, and how often its decisions err, by simulation."""
+"""The gate's statistics: the estimate, the three zones, and what the evidence says meanwhile."""
 
 import math
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy import stats
 
-from perfgate.config import Verdicts
 from perfgate.stats.evidence import (
+    CONFIRMING_LOOKS,
+    HOST,
+    HOT,
+    LOOKS,
     NOT_SLOWER,
     SLOWER,
     UNDECIDED,
     Evidence,
-    Plan,
-    noise,
+    estimate,
+    pooled_scatter,
     t_quantile,
-    trimmed_mean,
 )
 
-NUM_ROWS = 20
-NUM_SUITES = 2_000
+SCATTER = 0.005
 
 
-def replay(plan, first, fresh):
-    """Return the verdicts and numbers of pairs that `Evidence` would give, for many rows at once.
-
-    With `Evidence`, a row that gets much faster may take a few more pairs.
-    """
-    (verdict, pairs), (confirmed, more) = map(decide, (plan.suspect, plan.confirm), (first, fresh))
-    suspected = verdict == SLOWER
-    return np.where(suspected, confirmed, verdict), pairs + np.where(suspected, more, 0)
-
-
-def decide(test, log_ratios):
-    """Return the first decision of one test, and how many pairs it took."""
-    verdict = np.full(log_ratios.shape[:-1], UNDECIDED)
-    pairs = np.full(verdict.shape, test.looks[-1])
-    for look, count in enumerate(test.looks):
-        is_open = verdict == UNDECIDED
-        verdict = np.where(is_open, test.weigh(log_ratios, look), verdict)
-        pairs = np.where(is_open & (verdict != UNDECIDED), count, pairs)
-    return verdict, pairs
+def weighed(launches, limits=HOT, num_tests=20, scatter=SCATTER):
+    """Return the evidence of these launches, each of which was weighed at once."""
+    evidence = Evidence(limits, num_tests)
+    for log_ratio in launches:
+        if not evidence.done:
+            evidence.add(log_ratio)
+            evidence.weigh(scatter)
+    return evidence
 
 
-def simulate(draw):
-    """Draw log ratios of this shape for suites, and return their verdicts and numbers of pairs."""
-    plan = Plan.make(Verdicts(), NUM_ROWS)
-    shapes = ((NUM_SUITES, NUM_ROWS, test.looks[-1]) for test in (plan.suspect, plan.confirm))
-    return replay(plan, *map(draw, shapes))
+def drawn(ratio, sd, rng, most=60, **options):
+    return weighed(math.log(ratio) + sd * rng.standard_normal(most), scatter=sd, **options)
 
 
-def measured(ratio):
-    """Draw with the measured noise: 0.8-2.1% between pairs, 2.3-3.5% between calls."""
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 8, 11, 24])
+def test_the_estimate_is_yuens_with_one_left_out_at_each_end_of_five_and_two_of_eleven(size):
+    values = np.random.default_rng(size).standard_normal(size)
+    out = 0 if size < 5 else 1 + (size - 5) // 6
+    mean, error, df = estimate(values)
+    moved = stats.mstats.winsorize(values, (out / size, out / size))
+    kept = size - 2 * out
+    assert mean == pytest.approx(stats.trim_mean(values, out / size))
+    assert error == pytest.approx(float(np.std(moved)) * math.sqrt(size / (kept - 1) / kept))
+    assert df == kept - 1
+
+
+def test_a_known_scatter_moderates_the_variance_as_four_more_launches_would():
+    mean, error, df = estimate([0.01, 0.03], 0.02)
+    assert (mean, df) == (pytest.approx(0.02), 5)
+    assert error == pytest.approx(math.sqrt((4 * 0.02**2 + 2e-4) / 5 / 2))
+
+
+@pytest.mark.parametrize(("df", "tail"), [(1, 0.05), (5, 0.05 / 3), (27, 1e-5)])
+def test_quantiles_are_students(df, tail):
+    assert t_quantile(tail, df) == pytest.approx(stats.t.isf(tail, df))
+
+
+def test_the_scatter_of_a_class_is_that_of_its_rows_but_for_those_that_scatter_far_more():
     rng = np.random.default_rng(0)
-    of_a_median = math.sqrt(math.pi / 2 / 12)
-    within = rng.uniform(0.023, 0.035, (1, NUM_ROWS, 1)) * of_a_median
-    sd = np.hypot(rng.uniform(0.008, 0.021, (1, NUM_ROWS, 1)), within)
-    return simulate(lambda shape: math.log(ratio) + sd * rng.standard_normal(shape))
+    rows = [Evidence(first=list(0.01 * rng.standard_normal(4))) for _ in range(20)]
+    usual = pooled_scatter(rows)
+    assert usual == pytest.approx(0.01, rel=0.25)
+    assert pooled_scatter([*rows, Evidence(first=[-1.0, 1.0])]) < 1.3 * usual
+    quiet = [Evidence(first=[0.0, 0.0])] * 8
+    assert pooled_scatter(quiet) == 0.003
+    assert pooled_scatter(quiet[:7]) == pooled_scatter([]) == 0.015  # they show too little
 
 
-def with_unlucky_workers(ratio, share=0.07):
-    """Draw as if a share of the workers, on either side, took 1.5 times as long."""
+@pytest.mark.parametrize(
+    ("launches", "limits", "verdict", "taken"),
+    [
+        ([0.0, 0.001], HOT, NOT_SLOWER, 2),
+        ([-0.3] * 2, HOT, NOT_SLOWER, 2),
+        ([0.0, 0.001], HOST, NOT_SLOWER, 2),
+        ([0.08] * 5, HOST, NOT_SLOWER, 2),  # 8% is within what a host row may grow
+        ([2.3] * 5, HOT, SLOWER, 2 + 3),
+        ([2.3] * 5, HOST, SLOWER, 2 + 3),
+        ([0.05] * 60, HOT, SLOWER, 2 + 3),
+        ([0.038] * 60, HOT, NOT_SLOWER, 6),  # 3.9% is within what a hot row may grow
+        ([0.2, 0.3] * 30, HOST, SLOWER, 2 + 3),
+    ],
+)
+def test_a_row_ends_in_its_zone_after_few_launches(launches, limits, verdict, taken):
+    evidence = weighed(launches, limits)
+    assert (evidence.verdict, len(evidence.launches)) == (verdict, taken)
+
+
+def test_a_suspicion_that_fresh_launches_do_not_confirm_is_dropped():
+    evidence = weighed([0.05, 0.051])
+    assert evidence.is_open_suspicion
+    assert not evidence.has_passed
+    for log_ratio in (0.0, 0.001, -0.001):
+        evidence.add(log_ratio)
+        evidence.weigh(SCATTER)
+    assert (evidence.verdict, evidence.fresh) == (NOT_SLOWER, [0.0, 0.001, -0.001])
+
+
+def test_launches_that_do_not_agree_raise_no_suspicion():
+    """Where half of all workers are slower, a few launches look certain to a t-test."""
+    agreeing = weighed([0.08, 0.06, 0.07, 0.08])
+    assert agreeing.suspected
+    split = weighed([0.08, 0.005, 0.09, 0.09], scatter=0.003)
+    assert not split.suspected
+
+
+def test_without_two_launches_nothing_bounds_the_ratio():
+    for launches in ([], [0.0]):
+        ratio, low, high = weighed(launches).ratio()
+        assert (low, high) == (0.0, math.inf)
+        assert math.isnan(ratio) is not launches
+        assert not weighed(launches).has_passed
+
+
+def test_the_bounds_hold_the_true_ratio_as_often_as_they_say():
     rng = np.random.default_rng(1)
-
-    def draw(shape):
-        luck = math.log(1.5) * rng.choice([-1.0, 1.0], shape) * (rng.random(shape) < share)
-        return math.log(ratio) + luck + 0.015 * rng.standard_normal(shape)
-
-    return simulate(draw)
-
-
-@pytest.mark.parametrize("num_pairs", [2, 4, 9, 24, 48])
-def test_failing_takes_as_many_signs_as_a_coin_gives_too_seldom(num_pairs):
-    plan = Plan.make(Verdicts(looks=(num_pairs, 60)), 20)
-    for fewest, count in zip(plan.suspect.fail_above, plan.suspect.looks, strict=True):
-        tails = [binom.sf(alike - 1, count, 0.5) for alike in range(count + 1)]
-        rare = [alike for alike, tail in enumerate(tails) if tail <= plan.suspect.alpha]
-        assert fewest == min(rare, default=count + 1)
+    bounds = [
+        Evidence(first=list(0.02 * rng.standard_normal(size)), scatter=0.02).ratio()
+        for size in (2, 3, 4, 7)
+        for _ in range(1_000)
+    ]
+    assert np.mean([high >= 1 for _, _, high in bounds]) >= 0.945
+    assert np.mean([low <= 1 for _, low, _ in bounds]) >= 0.945
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("drawn", [measured, with_unlucky_workers])
-def test_slowdowns_are_found_as_often_as_promised_and_seldom_where_there_are_none(drawn):
-    for ratio in (1.0, 1.005):
-        verdicts, pairs = drawn(ratio)
-        assert (verdicts == SLOWER).any(axis=1).mean() <= 0.005
-        if ratio == 1.0:
-            assert (verdicts == NOT_SLOWER).mean() > 0.99
-            assert pairs.mean() < 11
-    small, _ = drawn(1.03)
-    assert (small == SLOWER).mean() >= 0.90
-    assert (small == NOT_SLOWER).mean() <= 0.05
-    assert (drawn(1.05)[0] == SLOWER).mean() >= 0.98
-
-
-def test_a_large_slowdown_takes_as_many_pairs_as_its_signs_need():
-    assert measured(2.0)[1].mean() < 9 + 4 + 0.01
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("luck", [(-0.05, 0.0, 0.0, 0.05), (-0.05, 0.05), (-0.025, 0.025)])
-def test_luck_of_two_kinds_is_no_slowdown(luck):
-    """Where half of all workers are slower, a few equal pairs look certain to a t-test."""
+@pytest.mark.parametrize(
+    ("limits", "sd"), [(HOT, 0.003), (HOT, 0.01), (HOT, 0.017), (HOST, 0.02), (HOST, 0.05)]
+)
+def test_slowdowns_are_found_and_equal_rows_pass(limits, sd):
     rng = np.random.default_rng(2)
-    verdicts, _ = simulate(
-        lambda shape: rng.choice(luck, shape) + 0.003 * rng.standard_normal(shape)
-    )
-    assert (verdicts == SLOWER).any(axis=1).mean() <= 0.01
-
-
-def test_the_last_look_can_always_fail():
-    plan = Plan.make(Verdicts(looks=(2, 3), confirm_looks=(2,)), 1_000)
-    assert all(math.isfinite(test.fail_t[-1]) for test in (plan.suspect, plan.confirm))
+    equal = [drawn(1.0, sd, rng, limits=limits) for _ in range(1_500)]
+    assert sum(each.verdict == SLOWER for each in equal) <= 1  # 0.05 x 0.1 / 20 rows of each
+    assert np.mean([each.verdict == NOT_SLOWER for each in equal]) > 0.97
+    for ratio, missed in ((limits.pass_ratio, 0.12), (limits.pass_ratio**1.5, 0.03)):
+        slow = [drawn(ratio, sd, rng, limits=limits) for _ in range(300)]
+        assert np.mean([each.verdict == NOT_SLOWER for each in slow]) <= missed
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_pairs", [4, 9, 24])
-def test_the_trimmed_mean_errs_as_often_as_it_says(num_pairs):
-    rng = np.random.default_rng(num_pairs)
-    mean, error = trimmed_mean(rng.standard_normal((200_000, num_pairs)))
-    degrees = num_pairs - 2 * (max(0, num_pairs - 3) // 5) - 1
-    assert (mean / error > t_quantile(0.01, degrees)).mean() == pytest.approx(0.01, rel=0.4)
-
-
-def test_the_trimmed_mean_leaves_out_a_fifth_at_either_end():
-    pairs = np.array([3.0, -1e6, 1.0, 2.0, 4.0, 5.0, 1e6, 6.0])
-    mean, error = trimmed_mean(pairs)
-    moved = np.array([1.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 6.0])
-    assert mean == pytest.approx(3.5)
-    assert error == pytest.approx(math.sqrt(((moved - 3.5) ** 2).sum() / (6 * 5)))
-    assert noise(pairs) == pytest.approx(error * math.sqrt(8))
-    assert trimmed_mean(np.array([0.0, 0.0, 0.0, 1e6]))[0] == 2.5e5
-
-
-def test_the_replay_decides_as_the_live_evidence_does():
+def test_a_suite_of_three_rows_with_unlucky_workers_raises_no_alarm():
+    """One worker in 14 takes 1.5 times as long, on either side."""
     rng = np.random.default_rng(3)
-    plan = Plan.make(Verdicts(), 5)
-    first = 0.02 + 0.015 * rng.standard_normal((40, plan.suspect.looks[-1]))
-    fresh = 0.02 + 0.015 * rng.standard_normal((40, plan.confirm.looks[-1]))
-    verdicts, pairs = replay(plan, first, fresh)
-    for row, (early, late) in enumerate(zip(first, fresh, strict=True)):
-        evidence, queues = Evidence(plan), (iter(early), iter(late))
-        while not evidence.done:
-            evidence.add(next(queues[evidence.suspected]))
-        assert (evidence.verdict, evidence.num_pairs) == (verdicts[row], pairs[row])
-    assert {UNDECIDED, NOT_SLOWER, SLOWER} >= set(verdicts)
+
+    def unlucky(most=60):
+        luck = rng.choice([-1.0, 1.0], most) * (rng.random(most) < 0.07)
+        return math.log(1.5) * luck + 0.005 * rng.standard_normal(most)
+
+    found = [weighed(unlucky(), num_tests=3, scatter=0.015).verdict for _ in range(3_000)]
+    assert sum(each == SLOWER for each in found) <= 3_000 / 3 * 0.005
 
 
-def _ended(ratio, num_pairs, sd=0.012, num_rows=4_000):
-    """Return the verdicts of rows whose time was spent after so many pairs."""
-    rng = np.random.default_rng(num_pairs)
-    plan, verdicts = Plan.make(Verdicts(), NUM_ROWS), []
-    for _ in range(num_rows):
-        evidence = Evidence(plan)
-        while not evidence.done and evidence.num_pairs < num_pairs:
-            evidence.add(float(math.log(ratio) + sd * rng.standard_normal()))
-        evidence.end()
-        verdicts.append(evidence.verdict)
-    return np.array(verdicts)
+def test_a_sure_win_is_called_faster_and_a_win_in_some_launches_is_not():
+    assert weighed([-0.3, -0.31]).is_faster()
+    assert not weighed([-0.3, 0.001]).is_faster()
+    assert not weighed([0.0, 0.001]).is_faster()
+    assert not weighed([0.05] * 12).is_faster()
 
 
-def test_where_the_time_is_spent_between_two_looks_what_there_is_decides():
-    plan = Plan.make(Verdicts(), 4)
-    evidence = Evidence(plan)
-    for value in (0.015, -0.015, 0.015, -0.015, 0.015, -0.015, 0.01, -0.01, 0.01, -0.01, 0.0):
-        evidence.add(value)
-    assert not evidence.done
-    evidence.end()
-    assert (evidence.done, evidence.verdict) == (True, NOT_SLOWER)
-    assert evidence.ratio()[2] < Verdicts().pass_ratio
+def test_the_launches_that_are_left_are_those_that_decide_a_row():
+    rng = np.random.default_rng(4)
+    assert Evidence().launches_left() == LOOKS[0]
+    assert weighed([0.0, 0.0]).launches_left() == 0
+    for ratio in (1.0, 1.02, 1.05):
+        for _ in range(20):
+            evidence = weighed(math.log(ratio) + 0.02 * rng.standard_normal(2), scatter=0.02)
+            if not evidence.done:
+                assert 1 <= evidence.launches_left() <= LOOKS[-1] + CONFIRMING_LOOKS[0]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("num_pairs", [4, 9, 11])
-def test_a_look_at_the_end_keeps_to_the_error_that_is_allowed(num_pairs):
-    assert (_ended(1.03, num_pairs) == NOT_SLOWER).mean() <= Verdicts().miss_beta
-    if num_pairs == 9:  # the last look spends what is left
-        assert (_ended(1.0, num_pairs) == NOT_SLOWER).mean() > 0.99
-
-
-def test_a_suspicion_at_the_end_stays_one():
-    evidence = Evidence(Plan.make(Verdicts(), 1))
-    for value in (0.02, 0.06) * 6:
-        evidence.add(value)
-    assert not evidence.suspected
-    evidence.end()
-    assert (evidence.suspected, evidence.verdict, evidence.done) == (True, UNDECIDED, False)
-    for value in (0.30, 0.30, 0.31, 0.30, 0.30):
-        evidence.add(value)
-    assert evidence.verdict == SLOWER
-
-
-@pytest.mark.parametrize("num_pairs", [0, 3, 4])
-def test_too_few_pairs_or_too_noisy_ones_change_nothing_at_the_end(num_pairs):
-    evidence = Evidence(Plan.make(Verdicts(), 4))
-    for number in range(num_pairs):
-        evidence.add(0.05 * (-1) ** number)
-    evidence.end()
-    assert (evidence.verdict, evidence.done) == (UNDECIDED, False)
-
-
-def test_more_rows_ask_for_more_evidence():
-    few, many = Plan.make(Verdicts(), 2), Plan.make(Verdicts(), 50)
-    assert all(a <= b for a, b in zip(few.suspect.fail_t, many.suspect.fail_t, strict=True))
-    assert few.suspect.fail_t[-1] < many.suspect.fail_t[-1]
-    assert few.suspect.pass_t == many.suspect.pass_t
-
-
-def test_the_interval_agrees_with_the_verdict():
-    evidence = Evidence(Plan.make(Verdicts(), 4))
-    rng = np.random.default_rng(5)
-    while not evidence.done:
-        evidence.add(float(0.001 + 0.008 * rng.standard_normal()))
-    ratio, low, high = evidence.ratio()
-    assert evidence.verdict == NOT_SLOWER
-    assert low < ratio < high < Verdicts().pass_ratio
-
-
-def test_a_sure_win_is_called_faster():
-    evidence = Evidence(Plan.make(Verdicts(), 4))
-    for _ in range(2):
-        for value in (-0.30, -0.31, -0.29, -0.30):
-            evidence.add(value)
-        assert not evidence.is_faster()  # signs can't show it yet: the row stays open
-    evidence.add(-0.3)
-    assert evidence.verdict == NOT_SLOWER
-    assert evidence.is_faster()
-
-
-def test_a_win_in_some_launches_alone_is_no_win_and_keeps_no_row_open():
-    evidence = Evidence(Plan.make(Verdicts(), 4))
-    for value in (-0.30, -0.30, 0.001, -0.30, -0.30, -0.30, -0.30, 0.001, -0.30):
-        evidence.add(value)
-    assert (evidence.done, evidence.verdict) == (True, NOT_SLOWER)
-    assert not evidence.is_faster()
-
-
-def test_the_smallest_detectable_slowdown_is_found_as_often_as_promised():
-    plan, sd = Plan.make(Verdicts(), NUM_ROWS), 0.015
-    rng = np.random.default_rng(9)
-    ratio = plan.smallest_detectable(noise(sd * rng.standard_normal(100_000)))
-    last = math.log(ratio) + sd * rng.standard_normal((20_000, plan.suspect.looks[-1]))
-    mean, error = trimmed_mean(last)
-    found = mean - plan.suspect.fail_t[-1] * error > plan.suspect.fail_log
-    assert found.mean() == pytest.approx(0.95, abs=0.02)
+def test_a_row_that_its_last_look_leaves_open_is_done_and_its_bound_counts():
+    noisy = weighed([0.3, -0.3] * 30, scatter=0.3)
+    assert (noisy.verdict, noisy.done, len(noisy.first)) == (UNDECIDED, True, LOOKS[-1])
+    assert not noisy.has_passed
+    between = weighed([0.086, -0.014] * 30, scatter=0.05)
+    assert (between.verdict, between.done) == (UNDECIDED, True)
+    assert HOT.pass_ratio < between.ratio()[2] <= HOT.cap
+    assert between.has_passed

@@ -1,79 +1,70 @@
-"""Recorded pairs through the gate's decisions: their verdicts stay what they were.
+"""The rule on recorded launches: suites drawn from them, with and without a planted slowdown.
 
-Each line of fixtures/recorded_pairs.csv is a series of log ratios of pairs, in units of 1e-5, as
-the gate's self-test recorded them, and the verdicts that followed:
-
-    itself    a tree against itself; the pairs of each of its runs, one verdict each
-    planted   a planted slowdown; 80 pairs in a ring, read from every fourth on, one verdict each
-
-A verdict is its word's first letter (s: slower, n: not slower, f: faster, u: undecided) and how
-many pairs it took.
+Each line of fixtures/recorded_pairs.csv is a series of log ratios of launches, in units of 1e-5: of
+a tree against itself, or of a planted slowdown. A run is a suite of 20 hot and 10 host rows, whose
+launches are drawn anew from these series. One launch in 50 is an outlier of 10 to 30%.
 """
 
 import csv
-from dataclasses import replace
+import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from perfgate.config import Rules
-from perfgate.rows import Benchmark, Row
-from perfgate.stats.evidence import Evidence, Plan
-from perfgate.verdict import judge
+from perfgate.stats.evidence import HOST, HOT, NOT_SLOWER, SLOWER, Evidence, pooled_scatter
 
 RECORDED = Path(__file__).parents[1] / "fixtures" / "recorded_pairs.csv"
-RULES = Rules()
-EVERY = 4  # of a ring's pairs begins a replay
-NUM_ROWS = 5  # that share the error allowed, as in the runs that were recorded
+NUM_HOT, NUM_HOST = 20, 10
+NUM_RUNS = 60
+LAUNCHES = 12  # of a row, at most
 
 
-def judged(pairs):
-    """Return the letter of the verdict on so many pairs at most, and how many were looked at."""
-    row = Row(Benchmark("suite.time_it", "suite.time_it", None, "time", 60.0))
-    evidence = Evidence(Plan.make(RULES.limits_of(row.name), NUM_ROWS))
-    for pair in pairs:
-        if evidence.done:
-            break
-        evidence.add(pair)
-    evidence.end()
-    verdict = judge(replace(row, evidence=evidence), RULES, timing=True).verdict
-    return f"{verdict[0]}{evidence.num_pairs}"
-
-
-def replayed(kind, runs):
-    """Return the verdicts on each run's pairs, or on those of a ring read from every fourth on."""
-    if kind == "itself":
-        return [judged(run) for run in runs]
-    (ring,) = runs
-    return [judged([*ring[start:], *ring[:start]]) for start in range(0, len(ring), EVERY)]
-
-
-def recorded():
-    """Return what the file holds: kind, benchmark, runs of log ratios, verdicts."""
+def recorded(kind):
+    """Return the series of one kind, each about its median."""
     with RECORDED.open(newline="", encoding="utf-8") as file:
-        return [
-            (
-                line["kind"],
-                line["benchmark"],
-                [[int(each) * 1e-5 for each in run.split()] for run in line["pairs"].split(";")],
-                line["verdicts"].split(),
-            )
-            for line in csv.DictReader(file)
-        ]
+        lines = [line for line in csv.DictReader(file) if kind in line["kind"]]
+    series = [np.array(line["pairs"].replace(";", " ").split(), float) * 1e-5 for line in lines]
+    return [each - np.median(each) for each in series]
 
 
-SERIES = recorded()
+POOLS = {HOT: recorded("itself"), HOST: recorded("planted")}
 
 
-@pytest.mark.parametrize(
-    ("kind", "runs", "verdicts"),
-    [(kind, runs, verdicts) for kind, _, runs, verdicts in SERIES],
-    ids=[f"{kind} {benchmark}" for kind, benchmark, _, _ in SERIES],
-)
-def test_recorded_pairs_get_the_verdicts_that_they_got(kind, runs, verdicts):
-    assert replayed(kind, runs) == verdicts
+def run(rng, scale, planted=None):
+    """Return the evidence of every row of one run, the first of its class the slower one."""
+    rows = [Evidence(limits, NUM_HOT + NUM_HOST) for limits in [HOT] * NUM_HOT + [HOST] * NUM_HOST]
+    slow = next((row for row in rows if row.limits is planted), None)
+    for _ in range(LAUNCHES):
+        open_rows = [row for row in rows if not row.done]
+        for row in open_rows:
+            pools = POOLS[row.limits]
+            outlier = rng.choice([-1, 1]) * rng.uniform(0.1, 0.3) * (rng.random() < 0.02)
+            shift = (math.log(1.05) if planted is HOT else math.log(1.15)) if row is slow else 0.0
+            drawn = scale * rng.choice(pools[rows.index(row) % len(pools)])
+            row.add(shift + drawn + outlier)
+        for limits in (HOT, HOST):
+            scatter = pooled_scatter(row for row in rows if row.limits is limits)
+            for row in open_rows:
+                if row.limits is limits:
+                    row.weigh(scatter)
+    return rows, slow
 
 
-def test_the_recorded_pairs_reach_every_verdict_that_pairs_can():
-    words = {verdict[0] for _, _, _, verdicts in SERIES for verdict in verdicts}
-    assert words == {"s", "n", "u", "f"}
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", [1, 2])
+def test_equal_code_raises_no_alarm_and_nearly_every_row_is_decided_in_few_launches(scale):
+    rng = np.random.default_rng(scale)
+    rows = [row for _ in range(NUM_RUNS) for row in run(rng, scale)[0]]
+    assert not any(row.verdict == SLOWER for row in rows)
+    assert np.mean([row.verdict == NOT_SLOWER for row in rows]) >= 0.98
+    assert np.mean([len(row.launches) for row in rows]) <= 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", [1, 2])
+@pytest.mark.parametrize("planted", [HOT, HOST], ids=["5% in a hot row", "15% in a host row"])
+def test_a_planted_slowdown_is_found(scale, planted):
+    rng = np.random.default_rng(scale)
+    found = [run(rng, scale, planted)[1].verdict == SLOWER for _ in range(NUM_RUNS)]
+    assert np.mean(found) >= 0.95
