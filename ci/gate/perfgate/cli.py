@@ -23,7 +23,7 @@ COMMANDS = {
 }
 _EPILOG = """
 other commands; each has its own --help:
-  perfgate accept BENCHMARK           accept a regression, for a person to review
+  perfgate accept BENCHMARK           print what to paste into accepted.toml
   perfgate history                    print when main became slower or faster
   perfgate comment                    print a report as a comment that is safe to post
 

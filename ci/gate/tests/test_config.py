@@ -6,7 +6,6 @@ from datetime import date
 
 import pytest
 
-from perfgate.accept import write_accepted
 from perfgate.budgets import check_budgets
 from perfgate.config import (
     DEFAULT_FILE,
@@ -122,13 +121,6 @@ def test_a_mistake_in_asvs_configuration_gets_one_sentence(tmp_path, text):
     file.write_text(text)
     with pytest.raises(UsageError, match=r"^asv\.conf\.json[^\n]+\.$"):
         read_config(file, tmp_path)
-
-
-def test_an_accepted_regression_survives_being_written_and_read(tmp_path):
-    entry = Accepted(ROW, "time", 1.1, 'needed for "exact" sums \N{SNOWMAN}', date(2999, 1, 31))
-    for _ in range(2):
-        write_accepted(tmp_path / "accepted.toml", entry)
-    assert read(tmp_path, "").accepted == (entry, entry)
 
 
 @pytest.mark.parametrize(
