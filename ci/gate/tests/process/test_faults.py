@@ -62,6 +62,18 @@ def track_infinity():
     return float("inf")
 
 
+async def time_awaits():
+    pass
+
+
+def time_yields():
+    yield
+
+
+async def peakmem_streams():
+    yield
+
+
 def time_floods_every_pipe():
     for descriptor in range(3, 1024):
         try:
@@ -103,6 +115,9 @@ REASONS = {
     "time_raises": "RuntimeError: the reason",
     "time_forks": "it forked",
     "track_infinity": "the benchmark returned inf",
+    "time_awaits": "it is a coroutine function, so calling it runs nothing of it; benchmark a",
+    "time_yields": "it is a generator function, so calling it runs nothing of it",
+    "peakmem_streams": "it is an asynchronous generator function, so calling it runs nothing",
     "time_deletes_its_folder": "FileNotFoundError",
     "time_floods_every_pipe": "the pipe that belongs to the gate",
     "Fragile.time_without_cache": "ValueError: no cache today",
