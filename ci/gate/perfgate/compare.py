@@ -14,8 +14,8 @@ import json
 import math
 import os
 import random
-import statistics
 import shlex
+import statistics
 import sys
 import time
 from collections.abc import Sequence
