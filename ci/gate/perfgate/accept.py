@@ -1,8 +1,10 @@
-"""`perfgate accept`: record an accepted regression in accepted.toml, for review."""
+"""`perfgate accept`: print the entry of accepted.toml that accepts a regression."""
 
 import argparse
 import json
 import math
+import os
+import sys
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -10,10 +12,8 @@ from typing import Any
 
 from perfgate.config import Accepted, find_rules, read_accepted, validated
 from perfgate.errors import UsageError
-from perfgate.files import read_text, replace_text
+from perfgate.files import read_text
 from perfgate.options import DEFAULT_OUTPUT, Parser, add_suite_config, guarded
-
-_HEADER = "# Regressions that were accepted, each with its reason and last day.\n"
 
 
 def main(argv: Sequence[str]) -> int:
@@ -22,9 +22,9 @@ def main(argv: Sequence[str]) -> int:
 
 
 def accept(options: argparse.Namespace) -> int:
-    """Write the entries, print what they allow, and return the exit code."""
+    """Print the entries and the file that they belong in, and return the exit code."""
     _, file = find_rules(options.suite_config.resolve().parent)
-    read_accepted(file)  # Nothing is added to a file that has a mistake or is not ours.
+    read_accepted(file)  # Nothing belongs in a file that has a mistake or is not ours.
     try:
         ratios = _ratios(options)
     except (ValueError, LookupError, TypeError, AttributeError):  # the file may hold anything
@@ -37,11 +37,8 @@ def accept(options: argparse.Namespace) -> int:
     if entries[0].is_expired:
         raise UsageError(f"--expires must not be in the past, but got {options.expires}.")
     for entry in entries:
-        write_accepted(file, entry)
-        print(
-            f"{file.name} now accepts {entry.metric} of {entry.benchmark} "
-            f"up to {entry.ratio:g} times until {entry.expires}"
-        )
+        print(_as_toml(entry))
+    print(f"Paste this into {os.path.relpath(file)} and commit it.", file=sys.stderr)
     return 0
 
 
@@ -96,23 +93,21 @@ def _reported_row(options: argparse.Namespace) -> dict[str, Any]:
     return row
 
 
-def write_accepted(file: Path, entry: Accepted) -> None:
-    """Append an entry to the file, which is created if it does not exist."""
-    text = file.read_text(encoding="utf-8") if file.is_file() else _HEADER
+def _as_toml(entry: Accepted) -> str:
+    """Return a table of accepted.toml. It begins with an empty line, so it can be appended."""
     # TOML reads JSON's strings and numbers as they are.
     lines = [
         f"{name} = {json.dumps(getattr(entry, name), ensure_ascii=False)}"
         for name in ("benchmark", "metric", "ratio", "reason")
     ]
-    lines = [text.rstrip("\n"), "", "[[accepted]]", *lines, f"expires = {entry.expires}", ""]
-    file.parent.mkdir(parents=True, exist_ok=True)
-    replace_text(file, "\n".join(lines))
+    return "\n".join(["", "[[accepted]]", *lines, f"expires = {entry.expires}"])
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
         "perfgate accept",
-        "Accept a regression. This adds entries to accepted.toml, which is reviewed like code.",
+        "Accept a regression. This prints what to paste into accepted.toml, which is reviewed like "
+        "code.",
     )
     parser.add_argument(
         "benchmark", help="the benchmark's name as the report writes it, with its parameters"

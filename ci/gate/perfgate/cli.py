@@ -6,6 +6,7 @@ Each command loads its own modules, so that `comment` runs on the standard libra
 import argparse
 import importlib
 import re
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ COMMANDS = {
 }
 _EPILOG = """
 other commands; each has its own --help:
-  perfgate accept BENCHMARK           accept a regression, for a person to review
+  perfgate accept BENCHMARK           print what to paste into accepted.toml
   perfgate history                    print when main became slower or faster
   perfgate comment                    print a report as a comment that is safe to post
 
@@ -50,6 +51,8 @@ def _compare(argv: Sequence[str]) -> int:
     if argv and not argv[0].startswith("-"):
         raise UsageError(f"perfgate has no command {argv[0]!r}; {closest(argv[0], COMMANDS)}")
     options = _parser().parse_args(argv)
+    if options.pytest_args and not options.pytest_benchmark:
+        raise UsageError("--pytest-args needs --pytest-benchmark, which names the tests.")
     return importlib.import_module("perfgate.compare").run(options)
 
 
@@ -85,8 +88,16 @@ def _parser() -> Parser:
     parser.add_argument(
         "--pytest-benchmark",
         type=Path,
-        metavar="DIR",
-        help="instead of an asv suite, run the tests in DIR that use pytest-benchmark's fixture",
+        metavar="PATH",
+        help="instead of an asv suite, run the tests in a folder or a file that use "
+        "pytest-benchmark's fixture",
+    )
+    parser.add_argument(
+        "--pytest-args",
+        default=[],
+        type=_words,
+        metavar="WORDS",
+        help="arguments for pytest, such as '-p no:randomly -k fast' (one word: --pytest-args=-x)",
     )
     parser.add_argument(
         "--bench",
@@ -161,6 +172,13 @@ def _regex(text: str) -> str:
             f"{text!r} is not a valid regular expression: {error}"
         ) from None
     return text
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} can't be split into words: {error}") from None
 
 
 def _shard(text: str) -> tuple[int, int]:

@@ -14,6 +14,7 @@ import json
 import math
 import os
 import random
+import shlex
 import statistics
 import sys
 import time
@@ -55,7 +56,8 @@ def run(options: argparse.Namespace) -> int:
     load, _, _ = os.getloadavg()  # before the gate itself does any work
     core = machine.pick_core()
     place = (options.suite_config, options.base, options.head, options.pytest_benchmark)
-    with checked_out(*place, python=options.python) as sides:
+    asked = {"python": options.python, "pytest_args": options.pytest_args}
+    with checked_out(*place, **asked) as sides:
         rules = _rules_of(sides, options)
         progress = Progress(start + _LOOKING_SHARE * (rules.timing.run_s or math.inf))
         # Somebody who passes --time-identical or --rules wants to see the benchmarks run.
@@ -226,6 +228,8 @@ def _reproduce(sides: Sides, options: argparse.Namespace) -> list[str]:
         words += ["--head", sides.head.commit]
     if options.pytest_benchmark:
         words += ["--pytest-benchmark", str(options.pytest_benchmark)]
+        if options.pytest_args:  # in one word, since it begins with a dash
+            words.append(f"--pytest-args={shlex.join(options.pytest_args)}")
     elif options.suite_config != Path("asv.conf.json"):
         words += ["--suite-config", str(options.suite_config)]
     if options.python != sys.executable:

@@ -33,6 +33,7 @@ from perfgate.stats.evidence import HOST, HOT, Limits
 
 DEFAULT_FILE = Path(__file__).with_name("default.toml")
 ACCEPTED_NAME = "accepted.toml"
+_NO_UNIT = ("", "unit")  # asv's default says nothing
 _MODEL = ConfigDict(extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
 
@@ -53,7 +54,7 @@ Regex = Annotated[str, AfterValidator(_pattern)]
 Stop = Literal["stop", "warn"]
 Undecided = Literal["stop", "suspected", "warn"]
 
-Fitting = TypeVar("Fitting", "Slowdown", "Cores", "MetricRule")
+Fitting = TypeVar("Fitting", "Slowdown", "Cores")
 Direction = Literal["more", "less"]
 # The words for a metric's change, as a report shows them.
 SAME = "same"
@@ -136,6 +137,8 @@ class MetricRule:
         worse: which direction is a regression. `never` only shows the metric. `undeclared` asks you
             to add a rule.
         benchmark: regular expression that matches the benchmarks.
+        of_unit: regular expression that matches the units of tracked values. If a benchmark names
+            its unit, this decides instead of `benchmark`.
         tolerance: relative change that passes.
         at_least: absolute change that passes.
         clock: whether it is measured, not counted. A suspect value is then confirmed in fresh
@@ -151,6 +154,7 @@ class MetricRule:
     name: str
     worse: Literal["more", "less", "either", "never", "undeclared"]
     benchmark: Regex = ""
+    of_unit: Regex = ""
     tolerance: Amount = 0.0
     at_least: Amount = 0.0
     clock: StrictBool | None = None
@@ -163,6 +167,16 @@ class MetricRule:
     def is_measured(self) -> bool:
         """Whether it is measured. Many `track_` values are times, which no rule need say."""
         return self.name == "track" if self.clock is None else self.clock
+
+    def fits(self, metric: str, row: str, unit: str) -> bool:
+        """Whether it is for this metric of this benchmark, whose tracked value has this unit."""
+        names_unit = self.of_unit and unit not in _NO_UNIT
+        found = re.search(self.of_unit, unit) if names_unit else re.search(self.benchmark, row)
+        return self.name == metric and found is not None
+
+    def allowed(self, base: float) -> float:
+        """Return the absolute change from `base` that passes."""
+        return max(self.tolerance * abs(base), self.at_least)
 
     def compare(self, base: float, head: float) -> str:
         """Return the word for a change from `base` to `head`."""
@@ -179,8 +193,7 @@ class MetricRule:
         It is negative for an allowed change, and for a change in the other direction.
         """
         change = head - base if direction == "more" else base - head
-        allowed = max(self.tolerance * abs(base), self.at_least)
-        return (change - allowed) / (max(abs(base), abs(head)) or 1.0)
+        return (change - self.allowed(base)) / (max(abs(base), abs(head)) or 1.0)
 
 
 @dataclass(frozen=True, config=_MODEL)
@@ -244,14 +257,19 @@ class Rules:
             )
         return rules
 
-    def rule_of(self, metric: str, row: str) -> MetricRule:
+    def rule_of(self, metric: str, row: str, unit: str = "") -> MetricRule:
         """Return the first rule that matches. A metric without a rule is only shown.
 
         A metric that stands for time may grow as far as the benchmark's [[slowdown]] lets its time
         grow.
+
+        Args:
+            metric: the metric's name.
+            row: the benchmark's name.
+            unit: the unit that the benchmark gives its tracked value.
         """
-        named = (rule for rule in self.metric if rule.name == metric)
-        rule = _first_fitting(named, row) or MetricRule(metric, "never")
+        fitting = (rule for rule in self.metric if rule.fits(metric, row, unit))
+        rule = next(fitting, MetricRule(metric, "never"))
         slowdown = _first_fitting(self.slowdown, row)
         if slowdown is None or not slowdown.fail_ratio or rule.stands_for != "time":
             return rule

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from perfgate.config import WORSE, Accepted, Rules
+from perfgate.config import SAME, WORSE, Accepted, Rules
 from perfgate.rows import Benchmark, Change, Row, SideRun
 
 WORKLOAD = "workload"  # the first word of the metric of `lost_work`
@@ -28,7 +28,7 @@ def _compare(
     head: Mapping[str, float],
     rules: Rules,
 ) -> Change:
-    rule = rules.rule_of(metric, benchmark.row)
+    rule = rules.rule_of(metric, benchmark.row, benchmark.unit)
     word = rule.compare(base[metric], head[metric])
     entry = rules.acceptance(benchmark.row, metric)
     if entry and _is_beyond(entry, base[metric], head[metric]):
@@ -39,7 +39,8 @@ def _compare(
     if word != WORSE:
         entry = None
     unit = benchmark.unit if metric == "track" else rule.unit
-    return Change(metric, base[metric], head[metric], word, unit, entry)
+    allowed = rule.allowed(base[metric])
+    return Change(metric, base[metric], head[metric], word, unit, entry, allowed=allowed)
 
 
 def grown_counts(row: Row, rules: Rules) -> list[Change]:
@@ -80,7 +81,7 @@ def lost_work(benchmark: Benchmark, before: float, now: float, rules: Rules) -> 
         now: the same with head's suite.
         rules: they accept, and tell which values are rates. A rate rises if there is less work.
     """
-    rule = rules.rule_of(benchmark.metric, benchmark.row)
+    rule = rules.rule_of(benchmark.metric, benchmark.row, benchmark.unit)
     is_rate = rule.worse == "less"
     if not _is_halved(before, now, is_rate=is_rate):
         return None
@@ -109,10 +110,13 @@ def numbers_of(benchmark: Benchmark, side: SideRun) -> dict[str, float]:
 
 
 def describe_change(change: Change) -> str:
-    """Write `base -> head`, with the ratio if there is one."""
+    """Write `base -> head`, with the ratio and the tolerance that it passed by, if any."""
     unit = f" {change.unit}" if change.unit else ""
-    ratio = f" ({change.ratio:.3g} times)" if change.base and change.head else ""
-    return f"{number(change.base)} -> {number(change.head)}{unit}{ratio}"
+    notes = [f"{change.ratio:.3g} times"] if change.base and change.head else []
+    if change.word == SAME and change.base and 0 < abs(change.head - change.base) <= change.allowed:
+        notes.append(f"within {100 * change.allowed / abs(change.base):.3g}%")
+    noted = f" ({', '.join(notes)})" if notes else ""
+    return f"{number(change.base)} -> {number(change.head)}{unit}{noted}"
 
 
 def number(value: float) -> str:

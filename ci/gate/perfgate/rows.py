@@ -42,7 +42,8 @@ class Outcome(enum.IntEnum):
 class Change:
     """One metric on both sides, and the rules' word for its change.
 
-    `rounds` holds base and head of each time that fresh processes measured it again.
+    `rounds` holds base and head of each time that fresh processes measured it again. `allowed` is
+    the absolute change that passes.
     """
 
     metric: str
@@ -52,6 +53,7 @@ class Change:
     unit: str = ""
     accepted: Accepted | None = None
     rounds: tuple[tuple[float, float], ...] = ()
+    allowed: float = 0.0
 
     @property
     def ratio(self) -> float:

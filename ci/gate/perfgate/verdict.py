@@ -193,7 +193,8 @@ def _doubts(row: Row, rules: Rules) -> list[str]:
 
 def _looks_worse(change: Change, rules: Rules, row: str) -> bool:
     """Tell whether a value changed beyond its tolerance, whatever its scatter is."""
-    return rules.rule_of(change.metric, row).compare(change.base, change.head) in (WORSE, CHANGED)
+    rule = rules.rule_of(change.metric, row, change.unit)
+    return rule.compare(change.base, change.head) in (WORSE, CHANGED)
 
 
 def _is_outweighed(change: Change, row: Row, rules: Rules) -> bool:

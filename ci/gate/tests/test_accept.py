@@ -1,28 +1,37 @@
-"""`perfgate accept`: what it writes into accepted.toml from the last report."""
+"""`perfgate accept`: what it prints for accepted.toml from the last report."""
 
 import json
-import tomllib
+from datetime import date
+from pathlib import Path
 
 import pytest
 
 from perfgate.cli import main
+from perfgate.config import Accepted, read_accepted
 
 ROW = "suite.time_it"
 
 
 @pytest.fixture
-def accept(tmp_path, monkeypatch):
-    """Accept what a report says of a row, and return the entries, or None where it was refused."""
+def accept(tmp_path, monkeypatch, capsys):
+    """Append what is printed for a row to accepted.toml, and return the ratios.
+
+    If it is refused, return the error.
+    """
     monkeypatch.chdir(tmp_path)
 
     def call(row, *flags):
         (tmp_path / "gate.json").write_text(json.dumps({"rows": [{"name": ROW} | row]}))
         given = ["accept", ROW, "--reason", "why", "--expires", "2999-01-31"]
         code = main([*given, "--report", "gate.json", *flags])
+        printed, said = capsys.readouterr()
+        assert said.count("\n") == 1
         if code:
-            return None
-        written = tomllib.loads((tmp_path / "accepted.toml").read_text())["accepted"]
-        return {each["metric"]: each["ratio"] for each in written}
+            return said
+        assert said == "Paste this into accepted.toml and commit it.\n"
+        with Path("accepted.toml").open("a") as file:
+            file.write(printed)
+        return {each.metric: each.ratio for each in read_accepted(Path("accepted.toml"))}
 
     return call
 
@@ -47,23 +56,36 @@ def test_a_metric_and_a_ratio_may_be_named(accept):
     assert accept(row, "--ratio", "1.5")["time"] == 1.5
 
 
-def test_a_row_that_did_not_fail_has_nothing_to_accept(accept, capsys):
-    assert accept(report_of([], ratio=0.9)) is None
-    assert f"no metric of {ROW} failed in the last report; name" in capsys.readouterr().err
+def test_what_is_printed_can_be_appended_to_what_was_accepted_before(accept):
+    reason = 'needed for "exact" sums \N{SNOWMAN}'
+    for ratio in ("1.5", "1.1"):
+        accept({}, "--ratio", ratio, "--reason", reason)
+    entries = [Accepted(ROW, "time", ratio, reason, date(2999, 1, 31)) for ratio in (1.5, 1.1)]
+    assert list(read_accepted(Path("accepted.toml"))) == entries
+
+
+def test_the_file_to_paste_into_is_the_one_beside_the_rules(tmp_path, monkeypatch, capsys):
+    (tmp_path / "ci").mkdir()
+    (tmp_path / "ci" / "gate.toml").touch()
+    flags = ("--ratio", "2", "--reason", "why", "--expires", "2999-01-31")
+    monkeypatch.chdir(tmp_path)
+    assert main(["accept", ROW, *flags]) == 0
+    assert "ci/accepted.toml" in capsys.readouterr().err
+
+
+def test_a_row_that_did_not_fail_has_nothing_to_accept(accept):
+    said = accept(report_of([], ratio=0.9))
+    assert f"no metric of {ROW} failed in the last report; name" in said
 
 
 @pytest.mark.parametrize("text", [b"name,age\nann,3\n", b"\x89PNG\r\n\xff", b"[[acepted]]\n"])
-def test_nothing_is_added_to_a_file_that_is_not_ours(text, accept, tmp_path, capsys):
+def test_a_file_that_is_not_ours_is_refused(text, accept, tmp_path):
     (tmp_path / "accepted.toml").write_bytes(text)
-    assert accept({}, "--ratio", "2", "--metric", "time") is None
-    assert "accepted.toml" in capsys.readouterr().err
-    assert (tmp_path / "accepted.toml").read_bytes() == text
+    assert "accepted.toml" in accept({}, "--ratio", "2", "--metric", "time")
 
 
 @pytest.mark.parametrize(
     "changed", [{"changes": 3}, {"changes": [{}]}, {"failed": 3}, {"name": [], "x": 1}]
 )
-def test_a_damaged_report_is_refused(changed, accept, tmp_path, capsys):
-    assert accept(report_of(["time"], ratio=1.2) | changed) is None
-    assert capsys.readouterr().err.count("\n") == 1
-    assert not (tmp_path / "accepted.toml").exists()
+def test_a_damaged_report_is_refused(changed, accept):
+    assert "report" in accept(report_of(["time"], ratio=1.2) | changed)

@@ -33,6 +33,8 @@ def test_the_version_is_that_of_the_installed_package(capsys):
         (["acept"], "perfgate has no command 'acept'; did you mean 'accept'?"),
         ([], "the following arguments are required: --base"),
         (["--base", "main", "--budget", "-1"], "must be seconds of at least 0, but got '-1'"),
+        (["--base", "main", "--pytest-args", "-k x"], "--pytest-args needs --pytest-benchmark"),
+        (["--base", "main", "--pytest-args", "-k 'x"], "can't be split into words: No closing"),
         (["--base", "main", "--bench", "("], "'(' is not a valid regular expression"),
         (["--bas", "main"], "required: --base; perfgate --help lists the flags."),
         (["history", "--jsno"], "perfgate history --help lists the flags."),

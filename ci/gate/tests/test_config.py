@@ -6,7 +6,6 @@ from datetime import date
 
 import pytest
 
-from perfgate.accept import write_accepted
 from perfgate.budgets import check_budgets
 from perfgate.config import (
     DEFAULT_FILE,
@@ -23,7 +22,7 @@ from perfgate.errors import UsageError
 from perfgate.hlo import Program
 from perfgate.metrics import compare_metrics
 from perfgate.process.protocol import FirstRun
-from perfgate.report.markdown import markdown
+from perfgate.report.markdown import markdown, measured
 from perfgate.report.result import Result
 from perfgate.rows import Benchmark, Outcome, Row, SideRun
 from perfgate.source.asv_config import read_config
@@ -129,13 +128,6 @@ def test_a_mistake_in_asvs_configuration_gets_one_sentence(tmp_path, text):
         read_config(file, tmp_path)
 
 
-def test_an_accepted_regression_survives_being_written_and_read(tmp_path):
-    entry = Accepted(ROW, "time", 1.1, 'needed for "exact" sums \N{SNOWMAN}', date(2999, 1, 31))
-    for _ in range(2):
-        write_accepted(tmp_path / "accepted.toml", entry)
-    assert read(tmp_path, "").accepted == (entry, entry)
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -206,26 +198,81 @@ def test_benchmarks_may_have_limits_of_their_own(tmp_path):
     assert [rules.is_hot("time_noisy", seems=seems) for seems in (True, False)] == [True, False]
 
 
+RATES = (
+    "1/s, reads/s, steps / s, reads/s (mean), MB/s, GiB/sec, it/second, req/min, pages/hour, s/s, "
+    "steps per second, images per sec, requests/s/core, Hz, kHz, MHz, fps, FPS, qps, Mbps, s^-1"
+)
+COSTS = (
+    "s, S, sec, secs, second, seconds, Seconds, ms, msecs, us, \N{MICRO SIGN}s, ns, nanoseconds, "
+    "millis, microseconds, min, minutes, h, hours, days, s/step, ms per call, seconds per epoch, "
+    "B, b, bytes, byte, Bytes, kB, KB, KiB, MB, MiB, GB, TB, megabytes, bytes/row, MB per call"
+)
+UNTOLD = (
+    "units, steps, samples, score, %, x, bits, ops, reads, classes, errors, sharpe, seasons, "
+    "min reward, persons, basis points, mbox, baskets, hosts, dB, per step, items/step"
+)
+NAMES = {"track_x_per_s": "less", "track_x_s": "more", "track_x_bytes": "more"}
+NAMES |= {"track_x": "undeclared", "track_classes": "undeclared", "track_x_ms": "undeclared"}
+DIRECTIONS = [
+    *(
+        (name, unit, worse)
+        for units, worse in ((RATES, "less"), (COSTS, "more"), (UNTOLD, "undeclared"))
+        for unit in units.split(", ")
+        for name in NAMES
+    ),
+    *((name, unit, worse) for name, worse in NAMES.items() for unit in ("", "unit")),
+]
+
+
+def tracked(name, base, head, unit="", rules=DEFAULTS):
+    runs = [SideRun(FirstRun(value=float(value))) for value in (base, head)]
+    row = Row(Benchmark(name, name, None, "track", 1.0, unit), base=runs[0], head=runs[1])
+    return judged(row, rules)
+
+
+@pytest.mark.parametrize("parameters", ["", "('small', 8)"])
+def test_the_unit_of_a_tracked_value_says_which_way_is_worse_and_else_its_name(parameters):
+    words = {"more": ("worse", "better"), "less": ("better", "worse")}
+    for name, unit, worse in DIRECTIONS:
+        row = f"suite.{name}{parameters}"
+        expected = words.get(worse, ("undecided", "undecided"))
+        found = tuple(tracked(row, 100, head, unit).verdict for head in (130, 70))
+        assert found == expected, (name, unit)
+
+
+def test_a_rule_of_the_repository_wins_over_the_unit(tmp_path):
+    rules = read(tmp_path, "[[metric]]\nname = 'track'\nbenchmark = 'odd'\nworse = 'less'")
+    assert tracked("track_odd", 1, 2, "seconds", rules).verdict == "better"
+    assert tracked("track_even", 1, 2, "seconds", rules).verdict == "worse"
+
+
 @pytest.mark.parametrize(
-    ("row", "worse"),
+    ("unit", "head", "shown"),
     [
-        ("suite.track_compile_s(8)", "more"),
-        ("suite.track_temp_bytes", "more"),
-        ("suite.track_rate_per_s('small')", "less"),
-        ("suite.track_accuracy", "undeclared"),
-        ("suite.track_classes", "undeclared"),
+        ("reads/s", 91, "100 -> 91 reads/s (0.91 times, within 10%)"),
+        ("reads/s", 89, "100 -> 89 reads/s (0.89 times)"),
+        ("s", 124, "100 -> 124 s (1.24 times, within 25%)"),
+        ("s", 50, "100 -> 50 s (0.5 times)"),
+        ("MB", 101, "100 -> 101 MB (1.01 times, within 1%)"),
+        ("points", 99, "100 -> 99 points (0.99 times, within 1%)"),
+        ("s", 100, "100 -> 100 s (1 times)"),
     ],
 )
-def test_the_name_of_a_tracked_value_says_which_way_is_worse(row, worse):
-    assert DEFAULTS.rule_of("track", row).worse == worse
+def test_a_tracked_value_that_passes_shows_the_tolerance_that_it_passed_by(unit, head, shown):
+    assert measured(tracked("track_it", 100, head, unit).row) == shown
+
+
+def test_a_small_tracked_time_has_no_floor_by_default_and_may_get_one(tmp_path):
+    floor = "[[metric]]\nname = 'track'\nworse = 'more'\ntolerance = 0.25\nat_least = 0.5"
+    slow = tracked("track_it", 0.1, 0.2, "s", read(tmp_path, floor))
+    assert slow.verdict == "same"
+    assert measured(slow.row) == "0.1 -> 0.2 s (2 times, within 500%)"
+    assert tracked("track_it", 0.1, 0.2, "s").verdict == "worse"
 
 
 def test_a_tracked_value_of_undeclared_direction_is_asked_for_and_never_guessed(tmp_path):
     def verdict(text, head):
-        runs = [SideRun(FirstRun(value=value)) for value in (1.0, head)]
-        benchmark = Benchmark("s.track_score", "s.track_score", None, "track", 1.0)
-        row = Row(benchmark, base=runs[0], head=runs[1])
-        return judged(row, read(tmp_path, text))
+        return tracked("s.track_score", 1, head, rules=read(tmp_path, text))
 
     asked = verdict("", 2.0)
     assert (asked.verdict, asked.outcome) == ("undecided", Outcome.UNDECIDED)
@@ -238,9 +285,7 @@ def test_a_tracked_value_of_undeclared_direction_is_asked_for_and_never_guessed(
 
 @pytest.mark.parametrize(("base", "head", "said"), [(0, 0, True), (0, 1, False), (1, 1, False)])
 def test_a_tracked_value_that_is_0_everywhere_is_said_to_show_nothing(base, head, said):
-    runs = [SideRun(FirstRun(value=float(value))) for value in (base, head)]
-    benchmark = Benchmark("track_it", "track_it", None, "track", 1.0)
-    row = judged(Row(benchmark, base=runs[0], head=runs[1]), DEFAULTS)
+    row = tracked("track_it", base, head)
     report = markdown(Result([row], [], DEFAULTS, "a" * 40, "b" * 40, [], "one"))
     assert (
         "- tracked 0 on both sides in every run, so a change would not show (1)" in report

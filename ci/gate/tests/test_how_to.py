@@ -90,7 +90,7 @@ def test_each_command_of_the_page_runs(repository):
         ("--bench 'throughput'", 0, "no regression found; 1 benchmark in all"),
         ("--no-timing", 0, "Timing was switched off"),
         ("--head topic", 1, "# FAILED: 1 regressed"),
-        ("accept", 0, "accepted"),
+        (">> accepted.toml", 0, "Paste this into accepted.toml"),
         ("git bisect start", 0, "Bisecting"),
         ("git bisect run", 0, "is the first bad commit"),
         ("git bisect reset", 0, ""),

@@ -62,7 +62,8 @@ class _Suspect:
         change = self.change
         if self.rounds:
             base, head = map(statistics.median, zip(*self.rounds, strict=True))
-            change = dataclasses.replace(change, base=base, head=head, rounds=tuple(self.rounds))
+            found = {"base": base, "head": head, "allowed": self.rule.allowed(base)}
+            change = dataclasses.replace(change, rounds=tuple(self.rounds), **found)
         worse = CHANGED if self.rule.worse == "undeclared" else WORSE
         word = {True: worse, False: SAME, None: UNSURE}
         return dataclasses.replace(change, word=word[self.verdict(is_last=True)])
@@ -80,7 +81,7 @@ def confirm(run: Run, rows: Sequence[Row], num_tests: int) -> list[Row]:
     suspects: dict[str, list[_Suspect]] = {}
     for row in rows:
         for each in tested_changes(row, run.rules):
-            rule = run.rules.rule_of(each.metric, row.name)
+            rule = run.rules.rule_of(each.metric, row.name, row.benchmark.unit)
             # A tracked value is all that its row measures, so it passes if it surely is equal.
             miss_beta = MISS_BETA if each.metric == "track" else None
             suspect = _Suspect(each, rule, miss_beta, alpha, rounds=[*each.rounds])
@@ -131,7 +132,7 @@ def tested_changes(row: Row, rules: Rules) -> list[Change]:
     return [
         each
         for each in row.changes
-        if rules.rule_of(each.metric, row.name).is_measured
+        if rules.rule_of(each.metric, row.name, row.benchmark.unit).is_measured
         and not each.accepted
         and (each.word in _SUSPECT or each.rounds)
     ]

@@ -144,7 +144,7 @@ def check_origin(side: Side, modules: dict[str, str]) -> None:
             for folder in side.import_from
         )
         is_elsewhere = has_it and not Path(file).resolve().is_relative_to(root)
-        if is_elsewhere and name != side.suite.name:
+        if is_elsewhere and name != side.suite.stem:  # a file of tests has a suffix
             raise PreparationError(
                 f"on {side.name}, {name} was imported from {file}, which is not in its checkout; "
                 "if the package lies in a subfolder, name that with repo_subdir in asv.conf.json."

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import select
+import shlex
 import signal
 import subprocess
 import tempfile
@@ -70,7 +71,7 @@ class Worker:
         sides: the two commits.
         side: the one whose benchmarks it runs.
         core: the core that it is pinned to; None leaves it free.
-        suite: the folder of benchmarks, if that is not the side's.
+        suite: the folder of benchmarks or the file of tests, if that is not the side's.
         hash_seed: decides the order of sets.
         programs: the cache of compiled programs, if that is not the one that all workers share.
     """
@@ -101,7 +102,8 @@ class Worker:
         command += ["--requests", str(request_read), "--replies", str(reply_write)]
         for flag, folder in folders.items():
             command += [flag, str(folder)]
-        command += ["--pytest"] if sides.is_pytest else []
+        if sides.pytest_args is not None:
+            command.append(f"--pytest={shlex.join(sides.pytest_args)}")
         command += [] if core is None else ["--core", str(core)]
         self._log = place / f"stderr-{time.monotonic_ns()}.txt"
         with self._log.open("wb") as log:

@@ -73,6 +73,8 @@ def changed_files(base: Path, head: Path) -> list[PurePosixPath]:
 
 
 def _files(root: Path) -> Iterator[PurePosixPath]:
+    if root.is_file():  # a suite may be one
+        yield PurePosixPath()
     for folder, folders, names in os.walk(root):
         links = [name for name in folders if (Path(folder) / name).is_symlink()]
         yield from (

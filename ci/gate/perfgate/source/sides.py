@@ -1,9 +1,11 @@
 """The two sides of a comparison, the merge base and head, checked out into a temporary folder.
 
 As with asv, both sides run head's suite: in the base's checkout, head's folder of benchmarks
-replaces the base's. If both sides declare the same dependencies, both run in the current
-interpreter, and each side's root comes first on the import path. If the dependencies differ, or the
-package must be compiled, each side gets an environment of its own.
+replaces the base's. A suite of pytest-benchmark may be a single file instead.
+
+If both sides declare the same dependencies, both run in the current interpreter, and each side's
+root comes first on the import path. If the dependencies differ, or the package must be compiled,
+each side gets an environment of its own.
 """
 
 import contextlib
@@ -40,7 +42,7 @@ class Side:
         commit: its hash.
         root: the checkout.
         python: the interpreter that runs it.
-        suite: the folder of benchmarks that both sides run.
+        suite: the folder of benchmarks that both sides run, or the file of tests.
         import_from: the first folders on the import path; empty if the package is installed.
         variables: environment variables from asv's matrix, for the workers; None unsets one.
         module: the module that must be imported from this checkout, if it is imported at all.
@@ -91,7 +93,8 @@ class Sides:
             Comments and layout don't count.
         nothing_matters: why the two can't differ in speed; empty if they can.
         notes: sentences about settings of the repository that were not followed.
-        is_pytest: whether the suite consists of tests that use pytest-benchmark's fixture.
+        pytest_args: the arguments for pytest if the suite consists of tests that use
+            pytest-benchmark's fixture; None for a suite of asv.
     """
 
     base: Side
@@ -104,7 +107,12 @@ class Sides:
     changed_suite: Sequence[str] = ()
     nothing_matters: str = ""
     notes: tuple[str, ...] = ()
-    is_pytest: bool = False
+    pytest_args: Sequence[str] | None = None
+
+    @property
+    def is_pytest(self) -> bool:
+        """Whether the suite consists of tests that use pytest-benchmark's fixture."""
+        return self.pytest_args is not None
 
     @property
     def edited_suite(self) -> list[str]:
@@ -124,6 +132,7 @@ def checked_out(
     head: str,
     tests: Path | None = None,
     *,
+    pytest_args: Sequence[str] = (),
     python: str = sys.executable,
     suite: str | None = None,
 ) -> Iterator[Sides]:
@@ -133,7 +142,8 @@ def checked_out(
         config_file: the configuration of an asv suite.
         base: a commit. Its merge base with head is the base side.
         head: a commit, or the working tree.
-        tests: a folder of tests that use pytest-benchmark's fixture, to use as the suite.
+        tests: a folder or a file of tests that use pytest-benchmark's fixture, to use as the suite.
+        pytest_args: arguments for pytest, which lists and runs these tests.
         python: the interpreter that has what the suite imports.
         suite: a commit whose suite and configuration both sides run, instead of head's.
 
@@ -142,16 +152,19 @@ def checked_out(
             common ancestor, or the interpreter can't run a worker.
         PreparationError: an environment could not be built.
     """
-    if tests is not None and not tests.is_dir():
-        raise UsageError(f"--pytest-benchmark must name a folder of tests, but got {tests}.")
+    if tests is not None and not (tests.is_dir() or (tests.is_file() and tests.suffix == ".py")):
+        raise UsageError(
+            f"--pytest-benchmark must name a folder or a Python file of tests, but got {tests}."
+        )
     if tests is None and not config_file.is_file():
         raise UsageError(
             f"there is no {config_file}; name the suite's asv.conf.json with --suite-config, or a "
-            "folder of tests with --pytest-benchmark."
+            "folder or a file of tests with --pytest-benchmark."
         )
     python_version(python)  # it must run a worker
     place = (tests or config_file).resolve()
-    root = Path(git("rev-parse", "--show-toplevel", cwd=place if tests else place.parent))
+    beside = place if place.is_dir() else place.parent
+    root = Path(git("rev-parse", "--show-toplevel", cwd=beside))
     location = place.relative_to(root)
     head_commit = commit_of("HEAD" if head == WORKING_TREE else head, root)
     base_commit = merge_base(commit_of(base, root), head_commit, root)
@@ -168,8 +181,8 @@ def checked_out(
             if suite is not None:
                 _share_suite(suite, (base_root, head_root), location)
             checkouts = {"base": (base_root, base_commit), "head": (head_root, head_commit)}
-            is_pytest = tests is not None
-            yield _made_ready(folder, root, checkouts, location, python, is_pytest=is_pytest)
+            arguments = None if tests is None else pytest_args
+            yield _made_ready(folder, root, checkouts, location, python, arguments)
 
 
 def _worktree(
@@ -240,12 +253,11 @@ def _made_ready(
     checkouts: Mapping[str, tuple[Path, str]],
     location: Path,
     python: str,
-    *,
-    is_pytest: bool,
+    pytest_args: Sequence[str] | None,
 ) -> Sides:
     roots = [place for place, _ in checkouts.values()]
     base_root, head_root = roots
-    if is_pytest:
+    if pytest_args is not None:
         config = SuiteConfig(Path(), location, matrix={"req": {"pytest-benchmark": [""]}})
     else:
         if not (head_root / location).is_file():
@@ -253,7 +265,8 @@ def _made_ready(
         config = read_config(head_root / location, head_root)
     config = dataclasses.replace(config, python=python)
     suite = suite_of(config, location)
-    if not (head_root / suite).is_dir():
+    is_file = pytest_args is not None and (head_root / suite).is_file()
+    if not is_file and not (head_root / suite).is_dir():
         raise UsageError(f"head has no folder {suite} of benchmarks, which {location} names.")
     reason_for_none = nothing_matters(base_root, head_root, suite)
     base_suite = _exchange_suite(folder, base_root, head_root, suite)
@@ -263,7 +276,7 @@ def _made_ready(
     changed_suite = [(suite / path).as_posix() for path in changed]
     versions, generated = generated_modules(root, config.package_dir, suite)
     notes = _share_versions(root, roots, versions)
-    reason = why_built(base_root, head_root, config, location)
+    reason = why_built(base_root, head_root, config, Path() if is_file else location)
     if not reason and generated:
         reason = f"a build makes {generated[0]}, which git ignores"
     of = "" if python == sys.executable else f", of {python}"
@@ -292,7 +305,7 @@ def _made_ready(
         changed_suite,
         reason_for_none,
         notes=tuple(notes),
-        is_pytest=is_pytest,
+        pytest_args=pytest_args,
     )
 
 
@@ -306,8 +319,24 @@ def _share_suite(commit: str, roots: Sequence[Path], location: Path) -> None:
 
 
 def _exchange_suite(folder: Path, base_root: Path, head_root: Path, suite: Path) -> Path:
-    """Give the base head's suite, and return the folder that keeps its own."""
+    """Give the base head's suite, and return the folder or the file that keeps its own.
+
+    A file is kept among links to all that is beside it and above it, which it may import. There is
+    none if the base has none.
+    """
     base_suite = folder / "base_suite" / suite.name
+    if (head_root / suite).is_file():
+        base_suite = folder / "base_suite" / suite
+        for parent in reversed(suite.parents):
+            (folder / "base_suite" / parent).mkdir()
+            for each in (base_root / parent).glob("*"):
+                if not suite.is_relative_to(parent / each.name):
+                    (folder / "base_suite" / parent / each.name).symlink_to(each)
+        if (base_root / suite).is_file():
+            shutil.move(base_root / suite, base_suite)
+        (base_root / suite).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(head_root / suite, base_root / suite)
+        return base_suite
     if (base_root / suite).is_dir():
         shutil.copytree(base_root / suite, base_suite, symlinks=True)
         shutil.rmtree(base_root / suite)

@@ -60,7 +60,8 @@ def import_jax_for(suite: Path) -> None:
 
     A first benchmark may compile right after importing jax, before anything can listen.
     """
-    speaks_of_it = any("jax" in file.read_text(errors="replace") for file in suite.rglob("*.py"))
+    files = suite.rglob("*.py") if suite.is_dir() else [suite]
+    speaks_of_it = any("jax" in file.read_text(errors="replace") for file in files)
     if speaks_of_it and importlib.util.find_spec("jax") is not None:
         importlib.import_module("jax.monitoring")
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib
+import inspect
 import pkgutil
 import sys
 from collections.abc import Iterator
@@ -36,6 +37,25 @@ def find_benchmark(folder: Path, name: str, index: int | None) -> Any:
     return discovery.get_benchmark_from_name(
         str(folder), name if index is None else f"{name}-{index}"
     )
+
+
+def check_runs(function: Any) -> None:
+    """Check that calling a function runs it.
+
+    Raises:
+        TypeError: the call only makes an object, and somebody else would have to run that.
+    """
+    kinds = {
+        "a coroutine": inspect.iscoroutinefunction,
+        "a generator": inspect.isgeneratorfunction,
+        "an asynchronous generator": inspect.isasyncgenfunction,
+    }
+    for kind, is_that in kinds.items():
+        if is_that(function):
+            raise TypeError(
+                f"it is {kind} function, so calling it runs nothing of it; "
+                "benchmark a function that runs it to its end"
+            )
 
 
 def _benchmarks_in(module: str) -> list[Any]:

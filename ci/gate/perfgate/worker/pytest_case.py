@@ -8,13 +8,14 @@ and the test runs to its end.
 import functools
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from asv_runner.benchmarks.time import TimeBenchmark
 
+from .listing import check_runs
 from .pytest_suite import Plugin, node_of, run_pytest, why
 from .suite import SkippedError
 
@@ -24,9 +25,9 @@ Action = Callable[[], Any]
 class TestBenchmark(TimeBenchmark):
     """A test as an asv benchmark. It times the function that the test passes to `benchmark`."""
 
-    def __init__(self, name: str, folder: Path, root: Path):
+    def __init__(self, name: str, suite: Path, root: Path, arguments: Sequence[str]):
         super().__init__(name, _not_there_yet, [])
-        self._case = Case(node_of(name, folder), root)
+        self._case = Case([*arguments, node_of(name, suite)], root)
 
     def do_setup(self) -> bool:
         """Run the test up to its benchmark.
@@ -113,11 +114,11 @@ class Case:
         skipped: why the test is skipped; empty if it is not.
     """
 
-    def __init__(self, node: str, root: Path):
+    def __init__(self, arguments: list[str], root: Path):
         self.call = Call(_not_there_yet)
         self.skipped = ""
         self._plugin = _plugin(self)
-        self._arguments = [node], root, self._plugin
+        self._arguments = arguments, root, self._plugin
         self._is_there = False
         self._problem = ""
         self._actions: queue.SimpleQueue[Action | None] = queue.SimpleQueue()
@@ -200,6 +201,7 @@ def _timed(kind: Any, case: Case) -> Any:
             teardown: Callable[..., Any] | None = None,
             **_: Any,  # the gate decides how often it is called
         ) -> Any:
+            check_runs(target)
             case.serve(Call(target, args, kwargs, setup, teardown))
             # pytest-benchmark 4 and older know no teardown
             after = {"teardown": teardown} if teardown else {}

@@ -1,4 +1,4 @@
-"""Use a folder of tests with pytest-benchmark's fixture as a suite, in a worker.
+"""Use a folder or a file of tests with pytest-benchmark's fixture as a suite, in a worker.
 
 Tests are named in asv's way, `module.Class.function[parameters]`.
 """
@@ -10,7 +10,7 @@ import inspect
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +31,21 @@ _WITHOUT = {"xdist": "-n0", "pytest_cov": "--no-cov", "timeout": "--timeout=0"}
 _RAN = (0, 1, 5)  # 1 means that a test failed, and 5 that there is none
 
 
-def list_tests(folder: Path, root: Path) -> protocol.Suite:
-    """List a folder's tests that use the fixture, and the files that can't be imported.
+def list_tests(suite: Path, root: Path, arguments: Sequence[str]) -> protocol.Suite:
+    """List the tests that use the fixture, and the files that can't be imported.
 
     Raises:
         RunnerError: pytest could not collect tests.
     """
+    if not suite.exists():  # the base has no such file
+        return protocol.Suite((), {}, listing.loaded_from())
     collected = _Collected()
     with contextlib.redirect_stderr(io.StringIO()) as errors:
-        code = run_pytest(["--collect-only", "-q", str(folder)], root, collected)
+        code = run_pytest([*arguments, "--collect-only", "-q", str(suite)], root, collected)
     if not collected.broken:
         collected.check(code, " ".join(errors.getvalue().split()))
-    listed = tuple(_described(item, folder) for item in collected.items)
-    broken = {_module_of(file, folder): reason for file, reason in collected.broken.items()}
+    listed = tuple(_described(item, suite) for item in collected.items)
+    broken = {_module_of(file, suite): reason for file, reason in collected.broken.items()}
     return protocol.Suite(listed, broken, listing.loaded_from())
 
 
@@ -53,30 +55,33 @@ def run_pytest(arguments: list[str], root: Path, plugin: "Plugin") -> int:
     words = ["--rootdir", str(root), "-o", f"cache_dir={Path.cwd() / 'pytest_cache'}", "-s"]
     plugins = {each.name for each in importlib.metadata.entry_points(group="pytest11")}
     if not os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
+        off = {word.rpartition("no:")[2] for word in arguments if "no:" in word}
+        plugins -= off | {f"pytest_{name}" for name in off}  # `-p no:cov` is meant for pytest_cov
         words += [flag for plugin, flag in _WITHOUT.items() if plugin in plugins]
     # A gate that a test of xdist starts hands this on, and pytest-benchmark would warn of xdist.
     os.environ.pop("PYTEST_XDIST_WORKER", None)
     os.chdir(root)
     try:
-        return int(pytest.main([*words, *arguments], plugins=[plugin]))
+        return int(pytest.main([*arguments, *words], plugins=[plugin]))
     except BaseException as error:  # noqa: BLE001 - a plugin may raise anything at the end
         plugin.note(error)
         return pytest.ExitCode.INTERNAL_ERROR
 
 
-def node_of(name: str, folder: Path) -> str:
+def node_of(name: str, suite: Path) -> str:
     """Return pytest's node ID for the test of this name.
 
     Raises:
-        LookupError: no file in the folder holds the test.
+        LookupError: no file of the suite holds the test.
     """
+    folder = suite if suite.is_dir() else suite.parent
     function, bracket, parameters = name.partition("[")
     words = function.split(".")
     for number in range(1, len(words)):
         file = folder.joinpath(*words[:number]).with_suffix(".py")
         if file.is_file():
             return "::".join([str(file), *words[number:]]) + bracket + parameters
-    raise LookupError(f"no file in {folder.name} holds the test {name}")
+    raise LookupError(f"no file in {suite.name} holds the test {name}")
 
 
 def why(call: Any) -> str:
@@ -145,14 +150,17 @@ class _Collected(Plugin):
         self.broken[node.path] = why(call)
 
 
-def _described(item: Any, folder: Path) -> protocol.Listing:
+def _described(item: Any, suite: Path) -> protocol.Listing:
     function, bracket, parameters = item.nodeid.partition("::")[2].partition("[")
-    module = _module_of(item.path, folder).partition(".")[2]
+    module = _module_of(item.path, suite)
+    if suite.is_dir():
+        module = module.partition(".")[2]
     name = f"{module}.{function.replace('::', '.')}{bracket}{parameters}"
     code = listing.digest(inspect.getsource(item.obj))
     return protocol.Listing(name, "time", "seconds", (), None, None, code)
 
 
-def _module_of(file: Path, folder: Path) -> str:
-    inside = file.resolve().relative_to(folder.resolve().parent)
+def _module_of(file: Path, suite: Path) -> str:
+    """Return the name of a module. It begins with the folder's name, unless the suite is a file."""
+    inside = file.resolve().relative_to(suite.resolve().parent)
     return ".".join(inside.with_suffix("").parts)

@@ -7,6 +7,7 @@ raises becomes the reply.
 import argparse
 import contextlib
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from importlib.abc import MetaPathFinder
@@ -46,11 +47,12 @@ def main() -> None:
     sys.meta_path.append(Runner(options.runner))
     from asv_runner.discovery import update_sys_path
 
-    update_sys_path(str(options.suite))
+    if options.suite.is_dir():  # pytest imports a file in its own way
+        update_sys_path(str(options.suite))
     for descriptor in (options.requests, options.replies):
         os.set_inheritable(descriptor, False)  # noqa: FBT003 - takes no keyword
     folders = (options.suite, options.caches, options.exchange, options.root)
-    suite = LoadedSuite(*folders, is_pytest=options.pytest)
+    suite = LoadedSuite(*folders, pytest_args=options.pytest)
     me = os.getpid()
     with os.fdopen(options.requests) as requests:
         for line in requests:
@@ -72,7 +74,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--runner", required=True)
     parser.add_argument("--core", type=int)
-    parser.add_argument("--pytest", action="store_true")
+    parser.add_argument("--pytest", type=shlex.split)
     return parser.parse_args()
 
 

@@ -11,7 +11,7 @@ import os
 import pickle  # noqa: TID251
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,9 @@ class LoadedSuite:
     """The suite of one checkout and its benchmarks that are ready to run.
 
     Attributes:
-        folder: the folder of benchmarks.
-        is_pytest: whether the suite consists of tests that use pytest-benchmark's fixture.
+        folder: the folder of benchmarks, or the file of tests.
+        pytest_args: the arguments for pytest if the suite consists of tests that use
+            pytest-benchmark's fixture; None for a suite of asv.
         root: the root of the checkout.
         exchange: the folder in which the worker writes files for the gate.
         scratch: the folder in which the benchmark runs that was asked for last.
@@ -40,10 +41,16 @@ class LoadedSuite:
     """
 
     def __init__(
-        self, folder: Path, caches: Path, exchange: Path, root: Path, *, is_pytest: bool = False
+        self,
+        folder: Path,
+        caches: Path,
+        exchange: Path,
+        root: Path,
+        *,
+        pytest_args: Sequence[str] | None = None,
     ):
         self.folder = folder
-        self.is_pytest = is_pytest
+        self.pytest_args = pytest_args
         self.root = root
         self.exchange = exchange
         self._scratch = Path(tempfile.mkdtemp(dir=exchange))
@@ -66,10 +73,10 @@ class LoadedSuite:
 
     def listed(self) -> protocol.Suite:
         """Return the suite's contents."""
-        if self.is_pytest:
+        if self.pytest_args is not None:
             from . import pytest_suite
 
-            return pytest_suite.list_tests(self.folder, self.root)
+            return pytest_suite.list_tests(self.folder, self.root, self.pytest_args)
         return listing.list_suite(self.folder)
 
     def prepare(self, target: protocol.Target[Any]) -> Any:
@@ -82,12 +89,14 @@ class LoadedSuite:
             # Modules stay alive anyway. Without them, a collection between two benchmarks takes no
             # time.
             gc.freeze()
-        if self.is_pytest:
+        if self.pytest_args is not None:
             from . import pytest_case
 
-            benchmark: Any = pytest_case.TestBenchmark(target.name, self.folder, self.root)
+            place = (self.folder, self.root)
+            benchmark: Any = pytest_case.TestBenchmark(target.name, *place, self.pytest_args)
         else:
             benchmark = listing.find_benchmark(self.folder, target.name, target.index)
+            listing.check_runs(benchmark.func)
         self._used_by_cache = _NOTHING
         benchmark.set_cache(self._cached(benchmark))
         reasons: list[str] = []

@@ -1,6 +1,7 @@
 """Suites of pytest-benchmark: tests with its fixture are benchmarks. The plugin itself is there."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -175,6 +176,153 @@ def test_a_new_test_has_no_counterpart_and_a_lost_one_is_gone(repository):
     verdicts = run.verdicts()
     assert verdicts == {"test_speed.test_more": "new", "test_speed.test_insert": "gone"}
     assert run.code == 3
+
+
+ONE = """
+import pytest
+
+import smallsum
+from sizes import SIZE
+
+pytestmark = pytest.mark.speed
+
+
+def test_sum(benchmark, numbers):
+    benchmark(smallsum.total, numbers[:SIZE])
+
+
+def test_mean(benchmark, numbers):
+    benchmark(smallsum.total, numbers)
+"""
+BESIDE = """
+import pytest
+
+
+@pytest.fixture
+def numbers():
+    return [1] * 20_000
+"""
+MARKS = """
+def pytest_configure(config):
+    config.addinivalue_line("markers", "speed: a benchmark")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", ["", "tests/", "tests/package/"])
+def test_a_file_may_be_the_suite_and_all_beside_it_is_each_sides_own(repository, folder):
+    file = f"{folder}test_one.py"
+    repository.write(file, ONE)
+    repository.write(f"{folder}conftest.py", BESIDE)
+    repository.write(f"{folder}sizes.py", "SIZE = 10_000\n")
+    repository.write("marks.py", MARKS)
+    repository.replace("pyproject.toml", "addopts = '''", "addopts = '''-p marks")
+    if "package" in folder:
+        repository.write(f"{folder}__init__.py", "")
+        repository.replace(file, "from sizes", "from .sizes")
+    repository.commit()
+    words = ("--base", "HEAD", "--pytest-benchmark", file, "--no-timing")
+
+    repository.write("smallsum/data.txt", "")
+    run = repository.gate(*words)
+    assert run.code == 0, run.out + run.err
+    assert run.verdicts() == {"test_one.test_sum": "not timed", "test_one.test_mean": "not timed"}
+
+    # The base's code does less with head's file than with its own, which needs all beside it.
+    repository.replace(file, "total, numbers)", "total, numbers[:10])")
+    repository.replace(f"{folder}sizes.py", "10_000", "20_000")
+    run = repository.gate(*words)
+    assert run.verdicts() == {"test_one.test_sum": "not timed", "test_one.test_mean": "worse"}
+    assert run.rows["test_one.test_mean"]["reasons"][0].startswith("workload time ")
+    assert f"(1): `{file}`." in run.out
+
+
+@pytest.mark.slow
+def test_a_file_that_the_base_lacks_or_cannot_import_is_told_from_one_that_it_has(repository):
+    repository.write("test_new.py", "def test_new(benchmark):\n    benchmark(sum, [1])\n")
+    words = ("--base", "main", "--pytest-benchmark", "test_new.py", "--no-timing")
+    assert repository.gate(*words).verdicts() == {"test_new.test_new": "new"}
+    repository.commit()
+    repository.write("smallsum/more.py", "")
+    later = "\n\ndef test_more(benchmark):\n    benchmark(sum, [2])\n"
+    text = (repository.root / "test_new.py").read_text()
+    repository.write("test_new.py", f"import smallsum.more\n\n\n{text}{later}")
+    found = repository.gate("--base", "HEAD", *words[2:]).verdicts()
+    assert found == {"test_new.test_new": "not timed", "test_new.test_more": "new"}
+
+
+SETTING = "import smallsum\n\nsmallsum.SIZE = 10\n"  # a plugin that `-p` loads
+SIZED = "import smallsum\n\n\ndef test_sized(benchmark):\n    benchmark(range, smallsum.SIZE)\n"
+
+
+@pytest.mark.slow
+def test_arguments_for_pytest_reach_its_listing_and_its_runs(repository):
+    repository.write("setting.py", SETTING)
+    repository.write("tests/test_sized.py", SIZED)
+    repository.commit()
+    repository.write("smallsum/data.txt", "1")
+    words = ("--base", "HEAD", "--pytest-benchmark", "tests", "--no-timing")
+    run = repository.gate(*words, "--pytest-args", "-p setting -k 'sized or insert'")
+    assert run.code == 0, run.out
+    assert set(run.verdicts()) == {"test_sized.test_sized", "test_speed.test_insert"}
+    again = shlex.split(run.rows["test_sized.test_sized"]["reproduce"])
+    assert "--pytest-args=-p setting -k 'sized or insert'" in again
+
+
+LAZY = """
+import functools
+
+
+async def wait(seconds=1):
+    pass
+
+
+def count(number):
+    yield number
+
+
+async def both():
+    yield 1
+
+
+def test_coroutine(benchmark):
+    benchmark(wait)
+
+
+def test_bound(benchmark):
+    benchmark.pedantic(functools.partial(wait, seconds=2))
+
+
+def test_generator(benchmark):
+    benchmark(count, 3)
+
+
+def test_both(benchmark):
+    benchmark(both)
+
+
+def test_run_to_its_end(benchmark):
+    benchmark(lambda: list(count(3)))
+"""
+LAZY_KINDS = {
+    "coroutine": "a coroutine",
+    "bound": "a coroutine",
+    "generator": "a generator",
+    "both": "an asynchronous generator",
+}
+
+
+@pytest.mark.slow
+def test_a_function_whose_call_runs_nothing_is_refused(repository):
+    repository.write("tests/test_lazy.py", LAZY)
+    words = ("--base", "main", "--pytest-benchmark", "tests/test_lazy.py", "--no-timing")
+    run = repository.gate(*words)
+    assert run.code == 3
+    assert run.verdicts().pop("test_lazy.test_run_to_its_end") == "new"
+    for name, kind in LAZY_KINDS.items():
+        row = run.rows[f"test_lazy.test_{name}"]
+        assert row["verdict"] == "could not measure"
+        assert f"it is {kind} function, so calling it runs nothing of it; " in row["reasons"][0]
 
 
 @pytest.mark.slow
