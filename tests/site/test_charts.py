@@ -4,7 +4,7 @@ import re
 import xml.etree.ElementTree as ET
 
 from ci.site.charts import history_svg
-from perfgate.history.asv_results import Point, RecordedBenchmark, Setup
+from perfgate.history.asv_results import Archive, Point, RecordedBenchmark, Setup
 from perfgate.history.levels import history_of
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -30,7 +30,9 @@ def test_a_history_has_a_dot_per_measurement_and_a_rule_per_change_and_marker():
         )
         for day, value in enumerate(values)
     ]
-    svg = history_svg(history_of(RecordedBenchmark("<a>", "a", (), "seconds", ""), points))
+    svg = history_svg(
+        history_of(RecordedBenchmark("<a>", "a", (), "seconds", ""), points, Archive())
+    )
     chart = parsed(svg)
     assert chart.findtext(f"{SVG}title") == "<a>: 21 measurements, 1 change of level"
     assert len(re.findall(r"M[\d.]+ [\d.]+h0", svg)) == 21

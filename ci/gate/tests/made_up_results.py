@@ -39,6 +39,7 @@ def write_asv(
     machines: list[str] | None = None,
     versions: list[str] | None = None,
     processors: list[str] | None = None,
+    commits: list[str] | None = None,
 ) -> None:
     """Write asv's results; `series` holds values as `[commit]` or `[commit, workload]`."""
     num_commits = len(next(iter(series.values())))
@@ -46,13 +47,14 @@ def write_asv(
     for place in range(num_commits):
         machine = machines[place] if machines else "runner"
         version = versions[place] if versions else "0.10.2"
+        commit = commits[place] if commits else commit_hash(place)
         cpu = processors[place] if processors else "AMD EPYC"
         results = {
             name: _row(np.atleast_1d(values[place]), params, place)
             for name, values in series.items()
         }
-        _write(folder / machine / f"{commit_hash(place)[:8]}-virtualenv-py3.11-jax{version}.json", {
-            "commit_hash": commit_hash(place),
+        _write(folder / machine / f"{commit[:8]}-virtualenv-py3.11-jax{version}.json", {
+            "commit_hash": commit,
             "env_name": f"virtualenv-py3.11-jax{version}",
             "date": FIRST_DAY_MS + place * DAY_MS,
             "params": {"machine": machine, "cpu": cpu, "num_cpu": "2", "ram": "25276514304"},

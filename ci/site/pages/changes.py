@@ -9,8 +9,7 @@ from typing import Any
 from ci.site import formatting
 from ci.site.formatting import NOT_MEASURED, counted
 from ci.site.model import Site
-from perfgate.history.levels import MIN_EFFECT
-from perfgate.stats.change_points import MIN_SEGMENT
+from perfgate.stats.change_points import MIN_EFFECT, MIN_SEGMENT
 
 
 def answer(site: Site) -> dict[str, Any]:

@@ -8,22 +8,28 @@ column. `benchmarks.json` describes the benchmarks.
 import argparse
 import ast
 import contextlib
+import functools
 import itertools
 import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from perfgate.errors import UsageError
 from perfgate.history.checks import DAMAGE, array, finite, number, read_json, table, text
 from perfgate.options import add_suite_config
 from perfgate.source.asv_config import read_config
+from perfgate.source.changes import can_move, names_dependencies
 from perfgate.source.git import git
 
 CONFIG = Path("asv.conf.json")
 _NO_RESULTS = {"machine.json", "benchmarks.json"}
+_ANY_COMMIT = (
+    "No repository here has the measured commits, so one that only touches documentation or tests "
+    "may be named."
+)
 _LAST_MS = 253_402_300_799_000  # the last millisecond that `datetime` can hold
 
 
@@ -48,7 +54,10 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One measurement; `low` and `high` are asv's 99% interval of the median, if it has one."""
+    """One measurement; `low` and `high` are asv's 99% interval of the median, if it has one.
+
+    `scale` is the factor by which the machine, and no commit, moved the value.
+    """
 
     commit: str
     date_s: float
@@ -57,6 +66,7 @@ class Point:
     low: float | None
     high: float | None
     samples: tuple[float, ...]
+    scale: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -98,7 +108,9 @@ class Archive:
 
     `measured` holds the start of the newest measurement, in seconds since 1970, and its machine.
     `main` holds every commit of the branch `branch` in order, measured or not. It is empty if no
-    repository has that branch. `left_out` says in sentences which results don't count.
+    repository has that branch. `moves` counts its commits up to each one: those that can move a
+    benchmark, and of these, those that can change dependencies. `left_out` says in sentences which
+    results don't count.
     """
 
     commits: list[RecordedCommit] = field(default_factory=list)
@@ -109,6 +121,20 @@ class Archive:
     left_out: list[str] = field(default_factory=list)
     branch: str = "main"
     main: list[str] = field(default_factory=list)
+    moves: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    @functools.cached_property
+    def places(self) -> dict[str, int]:
+        """The place of each measured commit."""
+        return {commit.hash: place for place, commit in enumerate(self.commits)}
+
+    def is_idle(self, previous: str, commit: str) -> bool:
+        """Tell whether no commit after `previous`, up to `commit`, can move a benchmark."""
+        return bool(self.moves) and self.moves[previous][0] == self.moves[commit][0]
+
+    def is_bump(self, previous: str, commit: str) -> bool:
+        """Tell whether a commit after `previous`, up to `commit`, changes dependencies."""
+        return bool(self.moves) and self.moves[previous][1] != self.moves[commit][1]
 
 
 def add_results(parser: argparse.ArgumentParser) -> None:
@@ -194,14 +220,14 @@ def read_archive(folder: Path, *others: Path, config: Path | None = None) -> Arc
             "If they are of another repository, run `git clone --mirror REPO PROJECT` beside "
             "asv.conf.json, with its `repo` and `project`."
         )
+    archive.left_out += [_ANY_COMMIT] if dates and not on_main else []
     order = {commit: place for place, commit in enumerate(on_main)}
     ordered = sorted(dates, key=lambda commit: (order.get(commit, 0), dates[commit], commit))
     archive.commits = [
         RecordedCommit(commit, dates[commit], on_main.get(commit, "")) for commit in ordered
     ]
-    places = {commit: place for place, commit in enumerate(ordered)}
     for points in archive.points.values():
-        points.sort(key=lambda point: places[point.commit])
+        points.sort(key=lambda point: archive.places[point.commit])
     return archive
 
 
@@ -237,20 +263,37 @@ def _read_branch(archive: Archive, places: list[Path], config: Path | None) -> d
         mirror = config.parent / str(settings.get("project", "project"))
         is_mirror = (mirror / "objects").is_dir()
         places = [repo if repo.is_dir() else mirror if is_mirror else config.parent]
-    log = ("log", "--first-parent", "--reverse", "--format=%H%x09%s", "--end-of-options")
+    # Of a merge, `-m` lists what it brings to the branch. Renames would need the contents.
+    log = ("-c", "core.quotePath=true", "log", "--first-parent", "-m", "--name-only")
+    log += ("--no-renames", "--reverse", "--format=%x00%H%x09%s", "--end-of-options")
     for place, name in itertools.product(places, named or ["main", "master"]):
         for ref in (name, f"origin/{name}"):
             with contextlib.suppress(UsageError, OSError):
                 text = git(*log, ref, "--", cwd=place)
                 archive.branch = name
-                lines = (line.partition("\t") for line in text.splitlines())
-                return {commit: subject for commit, _, subject in lines}
+                return _read_log(archive, text)
     if named:
         archive.left_out.append(
             f"No branch that asv.conf.json names ({', '.join(named)}) is in this clone, so all "
             "measured commits count, in the order of their dates."
         )
     return {}
+
+
+def _read_log(archive: Archive, text: str) -> dict[str, str]:
+    """Return the subject of each commit, and count the commits that can move a benchmark."""
+    subjects: dict[str, str] = {}
+    moving = bumping = 0
+    for entry in text.split("\0")[1:]:
+        head, *names = entry.split("\n")
+        commit, _, subject = head.partition("\t")
+        subjects[commit] = subject
+        paths = [PurePosixPath(name.strip('"')) for name in names if name]
+        changed = [path for path in paths if can_move(path)]
+        moving += bool(changed)
+        bumping += any(map(names_dependencies, changed))
+        archive.moves[commit] = (moving, bumping)
+    return subjects
 
 
 def _points(

@@ -3,8 +3,8 @@
 Change points show slow drifts and steps that no single pull request showed. A new machine, new
 versions or a changed benchmark starts a new series. Only points of one series are compared. A
 hosted machine may have another processor on each night. Each processor is then compared with itself
-alone, and what they show is put together. In asv lower is always better, so a ratio above 1 is a
-slowdown.
+alone, and what they show is put together. A level that moves where no commit can have moved it is
+the machine's, and no change. In asv lower is always better, so a ratio above 1 is a slowdown.
 """
 
 import argparse
@@ -28,8 +28,10 @@ from perfgate.history.asv_results import (
     find_results,
     read_archive,
 )
+from perfgate.history.shifts import Shift, find_shifts, without_machine
 from perfgate.options import Parser, guarded
 from perfgate.stats.change_points import (
+    MIN_EFFECT,
     MIN_SEGMENT,
     Ratio,
     change_points,
@@ -37,9 +39,7 @@ from perfgate.stats.change_points import (
     ratio_between,
 )
 
-# Shared machines drift by this much on their own, so a smaller difference makes no new level.
-MIN_EFFECT = 1.01
-# The points of a level on any processor, each with its value on the scale of one processor.
+# The points of a level on any processor, each with its value on the scale of one machine.
 _Level = Sequence[tuple[Point, float]]
 
 
@@ -107,30 +107,33 @@ class BenchmarkHistory:
         return 1.4826 * statistics.median(away) if away else 0.0
 
 
-def history_of(benchmark: RecordedBenchmark, points: Sequence[Point]) -> BenchmarkHistory:
+def history_of(
+    benchmark: RecordedBenchmark, points: Sequence[Point], archive: Archive
+) -> BenchmarkHistory:
     """Find the levels of one benchmark, whose `points` are in the order of the commits."""
     series: dict[tuple[str, ...], list[Point]] = {}
     for point in points:
         series.setdefault(point.setup.series, []).append(point)
-    by_level = [_levels(those) for those in series.values()]
+    by_level = [_levels(those, archive) for those in series.values()]
     segments: dict[Setup, list[Segment]] = {}
     for level in itertools.chain.from_iterable(by_level):
-        for setup in dict.fromkeys(point.setup for point, _ in level):
-            own = [point for point, _ in level if point.setup == setup]
+        # A level that goes on where the machine moved has a segment on each side.
+        for setup, scale in dict.fromkeys((point.setup, point.scale) for point, _ in level):
+            own = [point for point, _ in level if (point.setup, point.scale) == (setup, scale)]
             middle = statistics.median(point.value for point in own)
             segments.setdefault(setup, []).append(Segment(own, middle))
     changes = [
         LevelChange(benchmark, before[-1][0], after[0][0], ratio)
         for levels in by_level
         for before, after in itertools.pairwise(levels)
-        if (ratio := _ratio(before, after))
+        if (ratio := _ratio(before, after)) and not _is_idle(archive, before, after)
     ]
     # The setups of the newest commits show the branch as it is now. The setups before them show
     # slowdowns that may still be there.
     current = _newest_setups(points)
     before = _newest_setups([point for point in points if point.setup not in current])
     still_open, cut_off = (
-        [found for levels in by_level if (found := _open(benchmark, levels, setups))]
+        [found for levels in by_level if (found := _open(benchmark, archive, levels, setups))]
         for setups in (current, before)
     )
     stretches = [Stretch(*each) for each in segments.items()]
@@ -145,18 +148,22 @@ def _newest_setups(points: Sequence[Point]) -> set[Setup]:
 
 def histories(archive: Archive) -> list[BenchmarkHistory]:
     """Return the history of every benchmark, by name."""
+    shifts = find_shifts(archive)
     return [
-        history_of(archive.benchmarks[name], archive.points[name])
+        history_of(archive.benchmarks[name], without_machine(archive, name, shifts), archive)
         for name in sorted(archive.points)
     ]
 
 
-def _levels(points: Sequence[Point]) -> list[_Level]:
-    values = [point.value for point in points]
+def _levels(points: Sequence[Point], archive: Archive) -> list[_Level]:
+    values = [point.value / point.scale for point in points]
     if min(values) > 0:
         values = on_one_scale(values, [point.setup for point in points])
+    is_idle = [
+        archive.is_idle(before.commit, after.commit) for before, after in itertools.pairwise(points)
+    ]
     measured = list(zip(points, values, strict=True))
-    bounds = [0, *change_points(values), len(values)]
+    bounds = [0, *change_points(values, [False, *is_idle]), len(values)]
     while len(bounds) > 2:
         effects = [
             _effect(measured[a:b], measured[b:c])
@@ -186,19 +193,26 @@ def _ratio(before: _Level, after: _Level) -> Ratio | None:
     return ratio_between(*compared)
 
 
+def _is_idle(archive: Archive, before: _Level, after: _Level) -> bool:
+    return archive.is_idle(before[-1][0].commit, after[0][0].commit)
+
+
 def _open(
-    benchmark: RecordedBenchmark, levels: Sequence[_Level], setups: set[Setup]
+    benchmark: RecordedBenchmark,
+    archive: Archive,
+    levels: Sequence[_Level],
+    setups: set[Setup],
 ) -> LevelChange | None:
     """Return the slowdown from the best level to the last one, as some setups show it."""
     shown = [[each for each in level if each[0].setup in setups] for level in levels]
-    *earlier, last = [level for level in shown if level] or [[]]
-    ratios = [(_ratio(level, last), place) for place, level in enumerate(earlier)]
-    found = [(ratio, place) for ratio, place in ratios if ratio and ratio.low >= MIN_EFFECT]
-    if not found:
-        return None
-    worst, best = max(found, key=lambda each: each[0].middle)
-    first_worse = [*earlier, last][best + 1][0][0]
-    return LevelChange(benchmark, earlier[best][-1][0], first_worse, worst)
+    shown = [level for level in shown if level]
+    found = [
+        LevelChange(benchmark, level[-1][0], worse[0][0], ratio)
+        for level, worse in itertools.pairwise(shown)
+        if (ratio := _ratio(level, shown[-1])) and ratio.low >= MIN_EFFECT
+        if not _is_idle(archive, level, worse)
+    ]
+    return max(found, key=lambda change: change.ratio.middle, default=None)
 
 
 def worst_first(changes: Sequence[LevelChange]) -> list[LevelChange]:
@@ -229,8 +243,16 @@ def _print_changes(options: argparse.Namespace) -> int:
     folder, config = find_results(options)
     archive = read_archive(folder, config=config)
     found = histories(archive)
+    shifts = find_shifts(archive)
     by_name = {history.benchmark.name: history for history in found}
-    changes = worst_first([change for history in found for change in history.changes])
+    changes = worst_first(
+        [
+            change
+            for history in found
+            for change in history.changes
+            if not any(_is_part(change, shift, archive) for shift in shifts)
+        ]
+    )
     rows = [_row(change, by_name[change.benchmark.name]) for change in changes]
     if options.json:
         print(json.dumps(rows, indent=1))
@@ -243,11 +265,22 @@ def _print_changes(options: argparse.Namespace) -> int:
             f"{len(found)} benchmarks, {len(archive.commits)} commits, {len(changes)} change points"
         )
         print(_table(rows))
-    for sentence in archive.left_out:
+    for sentence in [*archive.left_out, *(shift.sentence for shift in shifts)]:
         print(sentence, file=sys.stderr)
     for name in archive.unreadable:
         print(f"{name} can't be read and was left out", file=sys.stderr)
     return 0
+
+
+def _is_part(change: LevelChange, shift: Shift, archive: Archive) -> bool:
+    """Tell whether a change is what all rows show: by about this factor, at about this commit."""
+    factor = math.log(shift.ratio)
+    return (
+        not shift.is_taken_out
+        and shift.is_of(change.benchmark, change.point)
+        and abs(archive.places[change.point.commit] - shift.place) < MIN_SEGMENT
+        and abs(math.log(change.ratio.middle) - factor) <= abs(factor) / 2
+    )
 
 
 def _belongs_to(change: LevelChange, standing: Sequence[LevelChange]) -> bool:

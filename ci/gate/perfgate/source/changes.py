@@ -2,12 +2,23 @@
 
 import ast
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 _PAGES = (".md", ".rst")
 _PAGE_FOLDERS = ("docs", "doc", ".github")
 _RULES = ("gate.toml", "accepted.toml")
+_NO_SUITE = Path("/")  # which no relative path is in
+# Tests, the settings of services, and the notes that a changelog is made from.
+_IDLE = re.compile(
+    r"test/.*|(.*/)?(tests/.*|test_[^/]*\.py|[^/]*_test\.py|conftest\.py)"
+    r"|\.circleci/.*|\.[\w-]+\.ya?ml|(azure-pipelines|appveyor)\.yml"
+    r"|(changelog|changes|news|newsfragments)/.*\.(md|rst)"
+)
+_DEPENDENCIES = re.compile(
+    r"pyproject\.toml|setup\.(cfg|py)|.*\.lock|.*(requirements|constraints|environment|pins).*"
+)
 
 
 def can_matter(path: PurePosixPath, suite: Path) -> bool:
@@ -23,6 +34,19 @@ def can_matter(path: PurePosixPath, suite: Path) -> bool:
     if any(part.endswith(".egg-info") or part == "__pycache__" for part in path.parts):
         return False
     return not _is_page(path) and not path.is_relative_to(suite.as_posix())
+
+
+def can_move(path: PurePosixPath) -> bool:
+    """Whether a commit that changes a file can move a benchmark in the results of `asv run`.
+
+    A file of the suite can. asv starts a new series only if a benchmark's own code changes.
+    """
+    return can_matter(path, _NO_SUITE) and not _IDLE.fullmatch(path.as_posix())
+
+
+def names_dependencies(path: PurePosixPath) -> bool:
+    """Whether a file can say which versions of other packages are installed."""
+    return bool(_DEPENDENCIES.fullmatch(path.name))
 
 
 def _is_page(path: PurePosixPath) -> bool:

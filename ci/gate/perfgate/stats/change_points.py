@@ -18,19 +18,24 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 MIN_SEGMENT = 5  # the fewest commits in a row that make a level
+# Shared machines drift by this much on their own, so a smaller difference makes no new level.
+MIN_EFFECT = 1.01
 # These two constants were set by simulation. docs/site.md gives the rates of error they lead to.
 _PENALTY = 5.0  # of one change, besides the number of ways to place the changes
 _MAX_CORRELATION = 0.6  # of neighbours' residuals: the noise of a shared machine is not white
 _OUTLIER = 4.0  # standard deviations from the median around it, beyond which a value counts less
 _PASSES = 30  # of the reweighting, which settles before
+_DOUBT = 4.0  # variances of the noise that a change must save where none is expected: 7 to 1
 _RESOLUTION = 0.001  # exact counts have no noise at all, and their logarithm would be infinite
 
 
-def change_points(values: Sequence[float]) -> list[int]:
+def change_points(values: Sequence[float], doubted: Sequence[bool] = ()) -> list[int]:
     """Return the indices into `values` at which new levels begin, in rising order.
 
     Args:
         values: a measurement per commit, in order.
+        doubted: whether the code can't have changed the level at a measurement. Such a place is
+            only chosen if its neighbours fit clearly worse.
 
     Example:
         >>> before = [1.00, 1.01, 0.99, 1.02, 0.98, 1.00, 1.01, 0.99]
@@ -43,7 +48,7 @@ def change_points(values: Sequence[float]) -> list[int]:
     series = _without_outliers(np.asarray(values, dtype=np.float64))
     best: list[int] = []
     least = math.inf
-    for places in _segmentations(series):
+    for places in _segmentations(series, doubted):
         count = len(places)
         penalty = _PENALTY * count + 2 * math.log(math.comb(num - 1, count))
         criterion = num * math.log(_noise_variance(series, places)) + penalty
@@ -97,13 +102,15 @@ def on_one_scale(values: Sequence[float], processors: Sequence[Hashable]) -> lis
     return [float(each) for each in values * np.exp(found[of[-1]] - found[of])]
 
 
-def _segmentations(series: Array) -> Iterator[list[int]]:
+def _segmentations(series: Array, doubted: Sequence[bool]) -> Iterator[list[int]]:
     """Yield the places of the best 0, 1, 2, ... changes: those with the least squared residuals."""
     sums = np.concatenate([[0.0], np.cumsum(series - series.mean())])
     at = np.arange(len(sums))
     lengths = at[:, None] - at
     # what a segment from a column's place to a row's place takes off the sum of squares
     gains = (sums[:, None] - sums) ** 2 / np.maximum(lengths, 1)
+    noise = (1.4826 * np.median(np.abs(np.diff(series)))) ** 2 / 2
+    gains[:, np.flatnonzero(doubted)] -= _DOUBT * noise
     gains[lengths < MIN_SEGMENT] = -np.inf
     best = gains[:, 0]
     totals = np.empty_like(gains)

@@ -134,7 +134,9 @@ class ForeignProject(Repository):
         project = cls(root)
         project.git("init", "--quiet", "-b", branch)
         for place in range(num_commits):
-            project.git("commit", "--quiet", "--allow-empty", "-m", f"Commit {place}")
+            project.write("package.py", f"PLACE = {place}\n")
+            project.git("add", "package.py")
+            project.git("commit", "--quiet", "-m", f"Commit {place}")
         return project
 
     @property

@@ -5,7 +5,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from perfgate.source.changes import changed_code, only_pages_differ
+from perfgate.source.changes import can_move, changed_code, names_dependencies, only_pages_differ
 
 SUITE = Path("benchmarks")
 FILES = {
@@ -81,3 +81,36 @@ def test_a_link_that_points_elsewhere_differs(sides):
     (head / "data").unlink()
     (head / "data").symlink_to("tests")
     assert changed_code(base, head, SUITE) == [PurePosixPath("data")]
+
+
+@pytest.mark.parametrize(
+    ("name", "moves", "bumps"),
+    [
+        ("pkg/core.py", True, False),
+        ("pkg/testing/__init__.py", True, False),
+        ("pkg/template.md", True, False),
+        ("benchmarks/data.py", True, False),
+        ("tools/build.py", True, False),
+        (".gitmodules", True, False),
+        ("pyproject.toml", True, True),
+        ("setup.cfg", True, True),
+        ("requirements/base.txt", True, False),
+        ("requirements-dev.txt", True, True),
+        ("ci/constraints.txt", True, True),
+        ("uv.lock", True, True),
+        ("docs/requirements.txt", False, True),
+        ("docs/page.rst", False, False),
+        (".github/workflows/ci.yml", False, False),
+        (".circleci/config.yml", False, False),
+        (".pre-commit-config.yaml", False, False),
+        ("tests/data.json", False, False),
+        ("pkg/tests/test_core.py", False, False),
+        ("pkg/core_test.py", False, False),
+        ("conftest.py", False, False),
+        ("changelog/1.bugfix.rst", False, False),
+    ],
+)
+def test_a_commit_of_pages_services_or_tests_moves_no_history(name, moves, bumps):
+    path = PurePosixPath(name)
+    assert can_move(path) is moves
+    assert names_dependencies(path) is bumps

@@ -1,0 +1,150 @@
+"""A machine's movement is never named; what code or a dependency did is, with its own ratio."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from made_up_results import write_asv
+from perfgate.history.asv_results import read_archive
+from perfgate.history.levels import histories, main
+
+NUM_COMMITS = 60
+AT = 30  # where the machine changes
+LATER = 45
+CODE = "package/core.py"
+PAGE = "docs/page.rst"
+
+
+def commit_files(root: Path, files: list[str]) -> list[str]:
+    """Make a repository whose commits each change one of the files, and return their hashes."""
+    root.mkdir(parents=True)
+    stream = "".join(
+        f"commit refs/heads/main\ncommitter A <a@b.c> {1_700_000_000 + place} +0000\ndata 1\nx\n"
+        f"M 100644 inline {file}\ndata {len(str(place))}\n{place}\n"
+        for place, file in enumerate(files)
+    )
+    subprocess.run(["git", "init", "--quiet", "-b", "main"], cwd=root, check=True)
+    subprocess.run(["git", "fast-import", "--quiet"], cwd=root, input=stream, text=True, check=True)
+    log = ["git", "rev-list", "--reverse", "main"]
+    return subprocess.run(log, cwd=root, capture_output=True, text=True, check=True).stdout.split()
+
+
+def rows(num_rows: int, at: int, ratio: float) -> dict[str, np.ndarray]:
+    """Return noisy benchmarks that all move at a commit, each on its own scale."""
+    rng = np.random.default_rng(num_rows)
+    levels = np.where(np.arange(NUM_COMMITS) < at, 1.0, ratio)
+    return {
+        f"suite.time_{place:02}": levels
+        * (place + 1)
+        * (1 + 0.015 * rng.standard_normal(NUM_COMMITS))
+        for place in range(num_rows)
+    }
+
+
+class Measured:
+    """What `perfgate history` says of a repository with one special commit."""
+
+    def __init__(self, root: Path, series: dict[str, np.ndarray], file: str, at: int = AT):
+        files = [file if place == at else CODE for place in range(NUM_COMMITS)]
+        self.commits = commit_files(root, files)
+        self.folder = root / "results"
+        write_asv(self.folder, series, commits=self.commits)
+
+    def named(self, capsys) -> dict[str, tuple[int, float]]:
+        """Return the place and the ratio of each benchmark that is named, which is named once."""
+        assert main(["--results", str(self.folder), "--json"]) == 0
+        out, self.err = capsys.readouterr()
+        found = json.loads(out)
+        names = [row["benchmark"] for row in found]
+        assert len(names) == len(set(names))
+        return {
+            row["benchmark"]: (self.commits.index(row["commit"]), row["ratio"]) for row in found
+        }
+
+
+@pytest.fixture(autouse=True)
+def where_no_configuration_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("ratio", [1.3, 0.7])
+@pytest.mark.parametrize("file", [PAGE, ".github/workflows/ci.yml", "package/tests/test_core.py"])
+def test_a_machine_that_changes_where_no_code_does_is_not_named(tmp_path, capsys, file, ratio):
+    measured = Measured(tmp_path / "it", rows(10, AT, ratio), file)
+    assert measured.named(capsys) == {}
+    assert f"10 benchmarks moved together to {ratio}" in measured.err
+    assert f"at {measured.commits[AT][:10]}: the machine. This is taken out." in measured.err
+
+
+@pytest.mark.parametrize("place", [LATER, AT - 2, AT + 2])
+@pytest.mark.parametrize("ratio", [1.2, 0.8])
+def test_a_change_of_one_row_has_its_own_ratio_beside_the_machines(tmp_path, capsys, ratio, place):
+    series = rows(10, AT, 1.3)
+    series["suite.time_03"][place:] *= ratio
+    found = Measured(tmp_path / "it", series, PAGE).named(capsys)
+    assert found == {"suite.time_03": (place, pytest.approx(ratio, rel=0.015))}
+
+
+def test_a_slowdown_stays_open_on_another_machine_and_each_has_its_level(tmp_path):
+    series = rows(10, AT, 1.3)
+    series["suite.time_03"][15:] *= 1.2
+    archive = read_archive(Measured(tmp_path / "it", series, PAGE).folder)
+    slow = histories(archive)[3]
+    (still_open,) = slow.open
+    assert still_open.ratio.middle == pytest.approx(1.2, rel=0.015)
+    middles = [segment.middle / 4 for segment in slow.stretches[0].segments]
+    assert middles == pytest.approx([1.0, 1.2, 1.2 * 1.3], rel=0.015)
+
+
+@pytest.mark.parametrize("file", ["pyproject.toml", "ci/requirements-dev.txt", "uv.lock"])
+def test_a_bump_of_a_dependency_is_named_even_if_all_rows_move(tmp_path, capsys, file):
+    found = Measured(tmp_path / "it", rows(10, AT, 1.3), file).named(capsys)
+    assert len(found) == 10
+    assert {place for place, _ in found.values()} == {AT}
+
+
+def test_of_few_rows_nothing_is_taken_out(tmp_path, capsys):
+    series = rows(5, AT, 1.3)
+    series["suite.time_03"][LATER:] *= 1.2
+    at_page = Measured(tmp_path / "page", series, PAGE)
+    assert at_page.named(capsys) == {"suite.time_03": (LATER, pytest.approx(1.2, rel=0.015))}
+    assert "moved together" not in at_page.err
+    archive = read_archive(at_page.folder)
+    assert [change.point.commit for change in histories(archive)[3].open] == [
+        at_page.commits[LATER]
+    ]
+    at_code = Measured(tmp_path / "code", rows(5, AT, 1.3), CODE).named(capsys)
+    assert [place for place, _ in at_code.values()] == [AT] * 5
+
+
+def test_rows_that_move_together_where_code_changed_are_one_question(tmp_path, capsys):
+    series = rows(10, AT, 1.3)
+    series["suite.time_03"][LATER:] *= 1.2
+    measured = Measured(tmp_path / "it", series, CODE)
+    assert list(measured.named(capsys)) == ["suite.time_03"]
+    assert f"at {measured.commits[AT][:10]}: the machine?" in measured.err
+    assert all(
+        point.scale == 1.0
+        for each in histories(read_archive(measured.folder))
+        for point in each.points
+    )
+
+
+def test_rows_that_move_by_different_factors_are_each_named(tmp_path, capsys):
+    series = rows(10, AT, 1.3)
+    for place, values in enumerate(series.values()):
+        values[AT:] *= 1 + 0.2 * place
+    measured = Measured(tmp_path / "it", series, CODE)
+    assert len(measured.named(capsys)) == 10
+    assert measured.err == ""
+
+
+def test_without_a_repository_every_change_is_named_and_the_command_says_so(tmp_path, capsys):
+    write_asv(tmp_path / "results", rows(1, AT, 1.3))
+    assert main(["--results", str(tmp_path / "results")]) == 0
+    out, err = capsys.readouterr()
+    assert "1 change points" in out
+    assert "No repository here has the measured commits" in err
