@@ -21,7 +21,7 @@ from perfgate.errors import UsageError
 from perfgate.history.checks import DAMAGE, array, finite, number, read_json, table, text
 from perfgate.options import add_suite_config
 from perfgate.source.asv_config import read_config
-from perfgate.source.changes import can_move, names_dependencies
+from perfgate.source.changes import can_move
 from perfgate.source.git import git
 
 CONFIG = Path("asv.conf.json")
@@ -108,9 +108,8 @@ class Archive:
 
     `measured` holds the start of the newest measurement, in seconds since 1970, and its machine.
     `main` holds every commit of the branch `branch` in order, measured or not. It is empty if no
-    repository has that branch. `moves` counts its commits up to each one: those that can move a
-    benchmark, and of these, those that can change dependencies. `left_out` says in sentences which
-    results don't count.
+    repository has that branch. `moves` counts those of its commits up to each one that can move a
+    benchmark. `left_out` says in sentences which results don't count.
     """
 
     commits: list[RecordedCommit] = field(default_factory=list)
@@ -121,7 +120,7 @@ class Archive:
     left_out: list[str] = field(default_factory=list)
     branch: str = "main"
     main: list[str] = field(default_factory=list)
-    moves: dict[str, tuple[int, int]] = field(default_factory=dict)
+    moves: dict[str, int] = field(default_factory=dict)
 
     @functools.cached_property
     def places(self) -> dict[str, int]:
@@ -130,11 +129,7 @@ class Archive:
 
     def is_idle(self, previous: str, commit: str) -> bool:
         """Tell whether no commit after `previous`, up to `commit`, can move a benchmark."""
-        return bool(self.moves) and self.moves[previous][0] == self.moves[commit][0]
-
-    def is_bump(self, previous: str, commit: str) -> bool:
-        """Tell whether a commit after `previous`, up to `commit`, changes dependencies."""
-        return bool(self.moves) and self.moves[previous][1] != self.moves[commit][1]
+        return bool(self.moves) and self.moves[previous] == self.moves[commit]
 
 
 def add_results(parser: argparse.ArgumentParser) -> None:
@@ -283,16 +278,14 @@ def _read_branch(archive: Archive, places: list[Path], config: Path | None) -> d
 def _read_log(archive: Archive, text: str) -> dict[str, str]:
     """Return the subject of each commit, and count the commits that can move a benchmark."""
     subjects: dict[str, str] = {}
-    moving = bumping = 0
+    moving = 0
     for entry in text.split("\0")[1:]:
         head, *names = entry.split("\n")
         commit, _, subject = head.partition("\t")
         subjects[commit] = subject
         paths = [PurePosixPath(name.strip('"')) for name in names if name]
-        changed = [path for path in paths if can_move(path)]
-        moving += bool(changed)
-        bumping += any(map(names_dependencies, changed))
-        archive.moves[commit] = (moving, bumping)
+        moving += any(map(can_move, paths))
+        archive.moves[commit] = moving
     return subjects
 
 

@@ -28,7 +28,7 @@ from perfgate.history.asv_results import (
     find_results,
     read_archive,
 )
-from perfgate.history.shifts import Shift, find_shifts, without_machine
+from perfgate.history.shifts import find_shifts, without_machine
 from perfgate.options import Parser, guarded
 from perfgate.stats.change_points import (
     MIN_EFFECT,
@@ -245,14 +245,7 @@ def _print_changes(options: argparse.Namespace) -> int:
     found = histories(archive)
     shifts = find_shifts(archive)
     by_name = {history.benchmark.name: history for history in found}
-    changes = worst_first(
-        [
-            change
-            for history in found
-            for change in history.changes
-            if not any(_is_part(change, shift, archive) for shift in shifts)
-        ]
-    )
+    changes = worst_first([change for history in found for change in history.changes])
     rows = [_row(change, by_name[change.benchmark.name]) for change in changes]
     if options.json:
         print(json.dumps(rows, indent=1))
@@ -270,17 +263,6 @@ def _print_changes(options: argparse.Namespace) -> int:
     for name in archive.unreadable:
         print(f"{name} can't be read and was left out", file=sys.stderr)
     return 0
-
-
-def _is_part(change: LevelChange, shift: Shift, archive: Archive) -> bool:
-    """Tell whether a change is what all rows show: by about this factor, at about this commit."""
-    factor = math.log(shift.ratio)
-    return (
-        not shift.is_taken_out
-        and shift.is_of(change.benchmark, change.point)
-        and abs(archive.places[change.point.commit] - shift.place) < MIN_SEGMENT
-        and abs(math.log(change.ratio.middle) - factor) <= abs(factor) / 2
-    )
 
 
 def _belongs_to(change: LevelChange, standing: Sequence[LevelChange]) -> bool:

@@ -1,8 +1,8 @@
-"""Find where all benchmarks moved at once, as another machine makes them.
+"""Find where all benchmarks moved at once although no commit can have moved them: the machine.
 
 asv doesn't record which files a benchmark uses. So a commit is known to have touched none of them
-only if nothing in it can move any benchmark. There the machine's movement is taken out. Code may
-move all of them by one factor, too. That stays in, and one sentence asks for the cause.
+only if nothing in it can move any benchmark. There the movement of the median benchmark is taken
+out. Code may move all of them by one factor, too. That is named.
 """
 
 import math
@@ -25,7 +25,6 @@ class Shift:
     group: tuple[str, ...]
     place: int
     ratio: float
-    is_taken_out: bool
     sentence: str
 
     def is_of(self, benchmark: RecordedBenchmark, point: Point) -> bool:
@@ -35,13 +34,12 @@ class Shift:
 
 def without_machine(archive: Archive, name: str, shifts: Sequence[Shift]) -> list[Point]:
     """Return a benchmark's points with what is taken out of them."""
-    taken_out = [shift for shift in shifts if shift.is_taken_out]
     return [
         replace(
             point,
             scale=math.prod(
                 shift.ratio
-                for shift in taken_out
+                for shift in shifts
                 if shift.is_of(archive.benchmarks[name], point)
                 and shift.place <= archive.places[point.commit]
             ),
@@ -79,16 +77,15 @@ def _of_group(group: tuple[str, ...], rows: Sequence[Array], archive: Archive) -
     for start, at, end in zip(bounds, bounds[1:], bounds[2:], strict=False):
         levels = [table[:, start:at], table[:, at:end]]
         in_both = np.all([np.isfinite(each).sum(axis=1) >= MIN_SEGMENT for each in levels], axis=0)
-        if in_both.sum() < _MIN_ROWS:
+        previous, commit = (archive.commits[places[each]].hash for each in (at - 1, at))
+        if in_both.sum() < _MIN_ROWS or not archive.is_idle(previous, commit):
             continue
         before, after = (np.nanmedian(each[in_both], axis=1) for each in levels)
-        low, middle, high = np.quantile(after - before, [0.25, 0.5, 0.75])
-        previous, commit = (archive.commits[places[each]].hash for each in (at - 1, at))
-        is_idle = archive.is_idle(previous, commit)
-        # Code hardly ever moves benchmarks as equally as this. A dependency may, and is named.
-        is_equal = high - low <= abs(middle) / 2 and not archive.is_bump(previous, commit)
-        if abs(middle) >= math.log(MIN_EFFECT) and (is_idle or is_equal):
-            ratio = math.exp(middle)
-            moved = f"{len(before)} benchmarks moved together to {ratio:.3f} times at {commit[:10]}"
-            why = "the machine. This is taken out." if is_idle else "the machine?"
-            yield Shift(group, int(places[at]), ratio, is_idle, f"{moved}: {why}")
+        movement = float(np.median(after - before))
+        if abs(movement) >= math.log(MIN_EFFECT):
+            ratio = math.exp(movement)
+            sentence = (
+                f"{len(before)} benchmarks moved together to {ratio:.3f} times at {commit[:10]}, "
+                "which can't have moved them: the machine. This is taken out."
+            )
+            yield Shift(group, int(places[at]), ratio, sentence)

@@ -16,9 +16,6 @@ _IDLE = re.compile(
     r"|\.circleci/.*|\.[\w-]+\.ya?ml|(azure-pipelines|appveyor)\.yml"
     r"|(changelog|changes|news|newsfragments)/.*\.(md|rst)"
 )
-_DEPENDENCIES = re.compile(
-    r"pyproject\.toml|setup\.(cfg|py)|.*\.lock|.*(requirements|constraints|environment|pins).*"
-)
 
 
 def can_matter(path: PurePosixPath, suite: Path) -> bool:
@@ -42,11 +39,6 @@ def can_move(path: PurePosixPath) -> bool:
     A file of the suite can. asv starts a new series only if a benchmark's own code changes.
     """
     return can_matter(path, _NO_SUITE) and not _IDLE.fullmatch(path.as_posix())
-
-
-def names_dependencies(path: PurePosixPath) -> bool:
-    """Whether a file can say which versions of other packages are installed."""
-    return bool(_DEPENDENCIES.fullmatch(path.name))
 
 
 def _is_page(path: PurePosixPath) -> bool:

@@ -76,7 +76,7 @@ def test_a_machine_that_changes_where_no_code_does_is_not_named(tmp_path, capsys
     measured = Measured(tmp_path / "it", rows(10, AT, ratio), file)
     assert measured.named(capsys) == {}
     assert f"10 benchmarks moved together to {ratio}" in measured.err
-    assert f"at {measured.commits[AT][:10]}: the machine. This is taken out." in measured.err
+    assert f"at {measured.commits[AT][:10]}, which can't have moved them" in measured.err
 
 
 @pytest.mark.parametrize("place", [LATER, AT - 2, AT + 2])
@@ -99,8 +99,8 @@ def test_a_slowdown_stays_open_on_another_machine_and_each_has_its_level(tmp_pat
     assert middles == pytest.approx([1.0, 1.2, 1.2 * 1.3], rel=0.015)
 
 
-@pytest.mark.parametrize("file", ["pyproject.toml", "ci/requirements-dev.txt", "uv.lock"])
-def test_a_bump_of_a_dependency_is_named_even_if_all_rows_move(tmp_path, capsys, file):
+@pytest.mark.parametrize("file", [CODE, "pyproject.toml", "ci/requirements-dev.txt", "uv.lock"])
+def test_code_or_a_dependency_is_named_even_if_all_rows_move(tmp_path, capsys, file):
     found = Measured(tmp_path / "it", rows(10, AT, 1.3), file).named(capsys)
     assert len(found) == 10
     assert {place for place, _ in found.values()} == {AT}
@@ -118,28 +118,6 @@ def test_of_few_rows_nothing_is_taken_out(tmp_path, capsys):
     ]
     at_code = Measured(tmp_path / "code", rows(5, AT, 1.3), CODE).named(capsys)
     assert [place for place, _ in at_code.values()] == [AT] * 5
-
-
-def test_rows_that_move_together_where_code_changed_are_one_question(tmp_path, capsys):
-    series = rows(10, AT, 1.3)
-    series["suite.time_03"][LATER:] *= 1.2
-    measured = Measured(tmp_path / "it", series, CODE)
-    assert list(measured.named(capsys)) == ["suite.time_03"]
-    assert f"at {measured.commits[AT][:10]}: the machine?" in measured.err
-    assert all(
-        point.scale == 1.0
-        for each in histories(read_archive(measured.folder))
-        for point in each.points
-    )
-
-
-def test_rows_that_move_by_different_factors_are_each_named(tmp_path, capsys):
-    series = rows(10, AT, 1.3)
-    for place, values in enumerate(series.values()):
-        values[AT:] *= 1 + 0.2 * place
-    measured = Measured(tmp_path / "it", series, CODE)
-    assert len(measured.named(capsys)) == 10
-    assert measured.err == ""
 
 
 def test_without_a_repository_every_change_is_named_and_the_command_says_so(tmp_path, capsys):
