@@ -115,7 +115,7 @@ def test_the_first_environment_variables_of_the_matrix_are_set(repository, monke
         "    return int(environ['ROUNDS'] + environ['TRIES'] + environ.get('UNWANTED', ''))\n",
     )
     repository.commit()
-    run = repository.gate("--base", "main", "--bench", "variables", "--no-timing")
+    run = repository.gate("--base", "main", "--bench", "variables", "--time-identical")
     assert run.code == 0, run.out + run.err
     (change,) = run.rows["own.track_variables"]["changes"]
     assert change["head"] == 73

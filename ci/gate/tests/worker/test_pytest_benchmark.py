@@ -125,8 +125,6 @@ def test_a_slower_function_fails_the_test_that_calls_it_and_is_named(repository)
     slower = "\n\ndef total(values):\n    return [total_once(values) for _ in range(9)][0]\n"
     path = "smallsum/__init__.py"
     repository.write(path, (repository.root / path).read_text() + slower)
-    # Few looks: rows that stay undecided are told no more pairs than the slow one needs.
-    repository.replace("gate.toml", "looks = [3, 4, 6, 9]", "looks = [3, 4]")
     run = repository.gate("--base", "main", "--pytest-benchmark", "tests", "--bench", CALLS)
     verdicts = run.verdicts()
     assert run.code == 1, run.out
@@ -136,7 +134,7 @@ def test_a_slower_function_fails_the_test_that_calls_it_and_is_named(repository)
     }
     assert verdicts["test_speed.TestSums.test_sum[large]"] == "slower"
     # what a loaded machine leaves undecided is no alarm
-    assert verdicts["test_speed.test_emptied"] in {"not slower", "undecided"}, run.out
+    assert verdicts["test_speed.test_emptied"] != "slower", run.out
     assert "smallsum/__init__.py:total_once" in run.out
     assert "--pytest-benchmark tests" in run.out
 
