@@ -116,6 +116,34 @@ def test_the_whole_workflow_runs_from_an_empty_store_and_again_with_damage(tmp_p
     assert NAME in nights.page("benchmarks")
 
 
+@pytest.mark.long
+def test_two_nights_that_race_both_keep_their_results(tmp_path):
+    """Their jobs take turns, but somebody else may push to the branches at any moment."""
+    nights = Nights(tmp_path)
+
+    def store(name):
+        shutil.rmtree(nights.artifacts, ignore_errors=True)
+        for file in (f"asv/runner/{name}.json", f"csv/{name}.csv"):
+            (nights.artifacts / file).parent.mkdir(parents=True, exist_ok=True)
+            (nights.artifacts / file).write_text(name)
+        nights.job("store")
+
+    def rival():
+        del nights.meanwhile
+        store("rival")
+
+    store("first")
+    assert set(nights.job("site").values()) == {0}
+    nights.meanwhile = rival
+    store("second")
+    names = ["first", "rival", "second"]
+    for branch, ending in (("benchmark-results", ".json"), ("benchmark-rows", ".csv")):
+        assert [Path(file).name for file in nights.stored(branch)] == [n + ending for n in names]
+    assert set(nights.job("site").values()) == {0}
+    # Two that make the branches at once could not be merged.
+    assert load("benchmarks.yml")["jobs"]["store"]["concurrency"] == {"group": "store"}
+
+
 @pytest.fixture
 def part(tmp_path) -> list[str]:
     """The command of a part, in a folder of its own."""
