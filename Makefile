@@ -117,6 +117,12 @@ INSTALL = $(RUN) uv pip install --quiet --python $(VENV_PYTHON) --constraint con
 	@$(INSTALL) '.[dev]' --editable ./ci/gate
 	@touch $@ .venv/bench.stamp
 
+# Only continuous integration makes it, each week: other libraries, which tests use where they are installed.
+.venv/libraries.stamp: .venv/dev.stamp
+	@$(INSTALL) '.[dev,brax,craftax,jumanji,navix,pgx,playground,sb3,xland]' rejax wandb
+	@$(RUN) benchmarks.harness.peers install envpool rejax
+	@touch $@
+
 # `uv run` shares .venv and knows nothing of constraints.txt. After it, the pinned versions are installed again.
 UNPINNED = $(shell $(RUN) uv pip freeze --quiet --python $(VENV_PYTHON) 2>/dev/null | awk -F == \
   'NR == FNR { split($$2, word, " "); pin[$$1] = word[1]; next } $$1 in pin && pin[$$1] != $$2' constraints.txt -)

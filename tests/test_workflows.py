@@ -7,14 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
-from perfgate.cli import COMMANDS
 from tests.child_processes import run
 from tests.outer_make import environment_without_make
+from tests.workflow_jobs import ROOT, WORKFLOWS, load
 
-ROOT = Path(__file__).resolve().parents[1]
-WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 ACTIONS = [ROOT / "ci" / "gate" / "action.yml", ROOT / "ci" / "gate" / "comment" / "action.yml"]
 PINNED = re.compile(r"^[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$")
 MAY_WRITE = {
@@ -23,10 +20,6 @@ MAY_WRITE = {
     ("pages.yml", "deploy"): {"pages", "id-token"},
     ("release.yml", "publish"): {"id-token"},
 }
-
-
-def load(path):
-    return yaml.safe_load(path.read_text())
 
 
 def tool(name):
@@ -68,32 +61,12 @@ def test_actions_are_pinned_by_a_whole_hash_to_one_version_everywhere():
     assert len(pins) == len({used.partition("@")[0] for used in pins})
 
 
-def test_a_step_runs_only_what_a_laptop_has():
-    """Each command is make, perfgate, or a script of ours; expressions come by the environment."""
+def test_steps_keep_no_credentials_and_get_expressions_by_the_environment():
     jobs = [job for path in WORKFLOWS for job in load(path)["jobs"].values()]
     for step in [step for job in jobs for step in job["steps"]]:
         if step.get("uses", "").startswith("actions/checkout@"):
             assert step["with"]["persist-credentials"] is False
-        command = step.get("run", "")
-        assert "${{" not in command
-        for line in command.strip().splitlines():
-            assert runs_ours(line) or line.startswith("sudo chown"), line
-
-
-def runs_ours(line):
-    command = re.sub(r'^sudo env (?:"\w+=\$\w+" )+', "", line)
-    if target := re.match(r"make ([\w./-]+)", command):
-        return re.search(
-            rf"^{re.escape(target[1])}:", (ROOT / "Makefile").read_text(), re.MULTILINE
-        )
-    if command.startswith('.venv/bin/python -m perfgate --base "$BASE"'):
-        return True
-    if word := re.match(r"PYTHONPATH=ci/gate python -m perfgate (\w+)", command):
-        return word[1] in COMMANDS
-    script = ROOT / command.split()[0]
-    return (
-        script.parent.name in ("ci", ".ci") and script.is_file() and script.stat().st_mode & 0o111
-    )
+        assert "${{" not in step.get("run", "")
 
 
 def test_who_needs_the_history_has_it():
@@ -112,7 +85,7 @@ def test_the_gates_step_fills_the_summary_and_ends_as_the_gate_does(tmp_path):
     python.write_text('#!/bin/sh\necho "# Gate: $*"\nexit $CODE\n')
     python.chmod(0o755)
     (tmp_path / ".venv" / "place").write_text(f"{tmp_path.resolve()}\n")
-    steps = load(ROOT / ".github" / "workflows" / "perf-gate.yml")["jobs"]["gate"]["steps"]
+    steps = load("perf-gate.yml")["jobs"]["gate"]["steps"]
     line = next(step["run"] for step in steps if "-m perfgate" in step.get("run", ""))
     shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c"]  # GitHub's for `shell: bash`
     summary = tmp_path / "summary.md"
@@ -153,9 +126,7 @@ def test_only_a_read_only_token_meets_the_code_of_a_pull_request():
 
 
 def test_no_push_cancels_the_weekly_run_and_pages_wait_for_no_measurement():
-    benchmarks, pages = (
-        load(ROOT / f".github/workflows/{name}.yml") for name in ("benchmarks", "pages")
-    )
+    benchmarks, pages = (load(f"{name}.yml") for name in ("benchmarks", "pages"))
     *_, weekly = [each["cron"] for each in benchmarks[True]["schedule"]]
     group = benchmarks["concurrency"]["group"]
     assert f"github.event.schedule == '{weekly}' && 'weekly' || 'commits'" in group
@@ -166,7 +137,7 @@ def test_no_push_cancels_the_weekly_run_and_pages_wait_for_no_measurement():
 
 
 def test_the_tests_run_on_the_oldest_and_the_newest_python():
-    matrix = load(ROOT / ".github/workflows/tests.yml")["jobs"]["test"]["strategy"]["matrix"]
+    matrix = load("tests.yml")["jobs"]["test"]["strategy"]["matrix"]
     pythons = [row["python"] for row in matrix["include"] if row["target"] == "test"]
     project = (ROOT / "pyproject.toml").read_text()
     oldest = re.search(r'requires-python = ">=(3\.\d+)', project)
@@ -176,10 +147,10 @@ def test_the_tests_run_on_the_oldest_and_the_newest_python():
 
 
 def test_what_one_push_of_a_pull_request_saves_reaches_no_later_run_of_the_gate():
-    steps = load(ROOT / ".github/workflows/perf-gate.yml")["jobs"]["gate"]["steps"]
+    steps = load("perf-gate.yml")["jobs"]["gate"]["steps"]
     assert not [step for step in steps if "cache" in str(step.get("uses"))]
 
 
 def test_the_comment_follows_the_gate_by_name():
-    followed = load(ROOT / ".github/workflows/perf-comment.yml")[True]["workflow_run"]["workflows"]
-    assert followed == [load(ROOT / ".github/workflows/perf-gate.yml")["name"]]
+    followed = load("perf-comment.yml")[True]["workflow_run"]["workflows"]
+    assert followed == [load("perf-gate.yml")["name"]]

@@ -1,20 +1,17 @@
 """The commands of the night's workflow, run in its order on clones of a bare repository."""
 
 import json
-import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import yaml
-from published_results import ROOT
 
 from made_up_results import commit_hash, write_asv
-from tests.outer_make import environment_without_make
+from tests.workflow_jobs import ROOT, Jobs, git, load
 
 NAME = "basics.time_total"
 # In Python's place, a night that measures nothing: it writes what was made up.
@@ -26,7 +23,7 @@ case "$*" in
         cp results/published/throughput_snake_cpu.csv results/csv/new.csv ;;
     *presets.py*) exit 3 ;;
     *tuning.py* | *devices.py*) ;;
-    *plot_results.py* | *"asv publish"*) mkdir -p results/plots ;;
+    *plot_results.py* | *"asv publish"* | *sphinx*) mkdir -p results/plots ;;
     *) exec "{python}" "$@" ;;
 esac
 """
@@ -40,45 +37,18 @@ sed s/{hash}/$commit/ {made}/runner/*-*.json > results/asv/runner/$name
 """
 
 
-def git(folder: Path, *arguments: str) -> str:
-    identity = ("-c", "user.name=night", "-c", "user.email=night@localhost")
-    command = ["git", *identity, *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
-def steps(job: str) -> list[dict[str, Any]]:
-    file = "pages.yml" if job == "site" else "benchmarks.yml"
-    workflow = yaml.safe_load((ROOT / ".github/workflows" / file).read_text())
-    return workflow["jobs"][job]["steps"]
-
-
-class Nights:
-    """Runs nights: each job on a new clone, which gets the artifacts of the jobs before it.
-
-    Folders stand in for what the actions of GitHub and of others do.
-    """
+class Nights(Jobs):
+    """Jobs of nights that measure nothing, which follow one another as GitHub would start them."""
 
     def __init__(self, folder: Path):
-        self.folder = folder
-        self.remote = folder / "remote.git"
-        self.site = folder / "published"
-        self.artifacts = folder / "artifacts"
-        git(folder, "init", "--quiet", "--bare", "--initial-branch", "main", str(self.remote))
-        git(self.remote, "config", "receive.shallowUpdate", "true")
-        git(ROOT, "push", "--quiet", str(self.remote), "HEAD:refs/heads/main")
-        source = self.clone("source")
+        super().__init__(folder)
         write_asv(folder / "made", {NAME: np.ones(1)})
         text = RECORD.format(made=folder / "made", hash=commit_hash(0))
-        (source / "ci/record.sh").write_text(text)
-        git(source, "add", "--all")
-        git(source, "commit", "--quiet", "--message", "Measure less")
-        git(source, "push", "--quiet", "origin", "HEAD:refs/heads/main")
+        self.change("main", "ci/record.sh", text)
 
-    def clone(self, name: str) -> Path:
-        place = self.folder / name
-        shutil.rmtree(place, ignore_errors=True)
-        git(self.folder, "clone", "--quiet", "--branch", "main", str(self.remote), str(place))
+    def prepare(self, place: Path) -> None:
+        if not (place / "Makefile").exists():
+            return  # it is a branch of results
         (place / ".venv" / "bin").mkdir(parents=True)
         (place / ".venv" / "place").write_text(f"{place.resolve()}\n")
         python = place / ".venv" / "bin" / "python"
@@ -86,95 +56,27 @@ class Nights:
         python.chmod(0o755)
         for stamp in ("bench.stamp", "dev.stamp"):
             (place / ".venv" / stamp).touch()
-        return place
 
-    def run(self, job: str) -> dict[str, int]:
-        """Run a job's steps as GitHub does, and return the exit codes of its commands.
+    def job(self, name: str) -> dict[str, int]:
+        return self.run("pages.yml" if name == "site" else "benchmarks.yml", name)
 
-        `make docs` takes minutes and changes no result, so it is left out.
-        """
-        place = self.clone(job)
-        codes: dict[str, int] = {}
-        has_failed = False
-        for step in steps(job):
-            if has_failed and "if" not in step:
-                continue
-            if "uses" in step:
-                succeeded = self.act(step, place)
-            elif step["run"].startswith("make docs"):
-                continue
-            else:
-                given = environment_without_make() | {"ASV_MACHINE": "runner"}
-                shell = ["bash", "-eo", "pipefail", "-c", step["run"]]
-                code = subprocess.run(shell, cwd=place, env=given, check=False).returncode
-                codes[step["run"]], succeeded = code, code == 0
-            has_failed |= not succeeded and not step.get("continue-on-error", False)
-        assert job == "suites" or not has_failed
-        if job == "site":
-            shutil.rmtree(self.site, ignore_errors=True)
-            shutil.copytree(place / "site", self.site)
-        return codes
-
-    def act(self, step: dict[str, Any], place: Path) -> bool:
-        """Do what an action would, and return whether it would succeed."""
-        given = step.get("with", {})
-        if "checkout@" in step["uses"] and "ref" in given:
-            (place / given["path"]).mkdir(parents=True, exist_ok=True)
-            command = ["git", "clone", "--quiet", "--branch", given["ref"], self.remote]
-            done = subprocess.run([*command, place / given["path"]], check=False)
-            return done.returncode == 0
-        if "upload-artifact@" in step["uses"]:
-            self.upload(place, given["path"].splitlines())
-        elif "download-artifact@" in step["uses"] and self.artifacts.is_dir():
-            shutil.copytree(self.artifacts, place / given["path"], dirs_exist_ok=True)
-        elif "deploy-action@" in step["uses"]:
-            (wanted,) = re.findall(r"hashFiles\('(.*)/\*\*'\) != ''", step["if"])
-            assert (given["folder"], given["clean"]) == (wanted, False)
-            if (place / wanted).is_dir():
-                self.deploy(place / wanted, given["branch"])
-        return True
-
-    def deploy(self, folder: Path, branch: str) -> None:
-        place = self.clone("deploy")
-        if git(place, "ls-remote", "--heads", "origin", f"refs/heads/{branch}"):
-            git(place, "checkout", "--quiet", branch)
-        else:
-            git(place, "checkout", "--quiet", "--orphan", branch)
-            git(place, "rm", "-r", "--quiet", "--force", ".")
-        shutil.copytree(folder, place, dirs_exist_ok=True)
-        git(place, "add", "--all", "--", *(each.name for each in folder.iterdir()))
-        git(place, "commit", "--quiet", "--allow-empty", "--message", "Add results")
+    def change(self, branch: str, name: str, text: str) -> None:
+        """Write a file of a branch."""
+        place = Path(tempfile.mkdtemp(dir=self.folder))
+        git(place, "clone", "--quiet", "--branch", branch, self.remote, ".")
+        (place / name).write_text(text)
+        git(place, "add", name)
+        git(place, "commit", "--quiet", "--message", "Change")
         git(place, "push", "--quiet", "origin", branch)
-
-    def upload(self, place: Path, patterns: list[str]) -> None:
-        """Copy the files that a job hands to the next; their names are relative to `results`."""
-        left_out = [place / pattern[1:] for pattern in patterns if pattern.startswith("!")]
-        for pattern in patterns:
-            found = place / pattern
-            for file in [found] if found.is_file() else found.rglob("*"):
-                if file.is_file() and file not in left_out and ".git" not in file.parts:
-                    target = self.artifacts / file.relative_to(place / "results")
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copyfile(file, target)
 
     def night(self) -> None:
         """Run the night from Saturday to Sunday, in which every suite is measured."""
         shutil.rmtree(self.artifacts, ignore_errors=True)
-        assert set(self.run("measure").values()) == {0}
-        failed = [line for line, code in self.run("suites").items() if code]
+        assert set(self.job("measure").values()) == {0}
+        failed = [line for line, code in self.job("suites").items() if code]
         assert [line.split()[1] for line in failed] == ["presets"]
-        assert not self.run("store"), "it runs no command of its own"
-        assert set(self.run("site").values()) == {0}
-
-    def damage(self, branch: str, name: str, text: str) -> None:
-        """Put a damaged file on a branch."""
-        place = self.clone("damage")
-        git(place, "fetch", "--quiet", "origin", branch)
-        git(place, "checkout", "--quiet", "FETCH_HEAD")
-        (place / name).write_text(text)
-        git(place, "add", name)
-        git(place, "commit", "--quiet", "--message", "Damage")
-        git(place, "push", "--quiet", "origin", f"HEAD:refs/heads/{branch}")
+        assert not self.job("store"), "it runs no command of its own"
+        assert set(self.job("site").values()) == {0}
 
     def page(self, name: str) -> str:
         return (self.site / f"{name}.html").read_text()
@@ -190,8 +92,8 @@ class Nights:
 @pytest.mark.long
 def test_the_whole_workflow_runs_from_an_empty_store_and_again_with_damage(tmp_path):
     nights = Nights(tmp_path)
-    assert not nights.run("store")  # in an empty repository, nothing to keep
-    assert set(nights.run("site").values()) == {0}
+    assert not nights.job("store")  # in an empty repository, nothing to keep
+    assert set(nights.job("site").values()) == {0}
     nights.night()
     commit = git(nights.remote, "rev-parse", "main")
     first = nights.stored("benchmark-results")
@@ -202,8 +104,8 @@ def test_the_whole_workflow_runs_from_an_empty_store_and_again_with_damage(tmp_p
 
     damaged = Path(whole).with_name("0123abcd-damaged.json").as_posix()
     rows = "throughput_cpu_20200101T000000Z.csv"
-    nights.damage("benchmark-results", damaged, '{"commit_hash": "0123')
-    nights.damage("benchmark-rows", rows, "a,b\n1,\0\n")
+    nights.change("benchmark-results", damaged, '{"commit_hash": "0123')
+    nights.change("benchmark-rows", rows, "a,b\n1,\0\n")
     before = nights.last_history()
     nights.night()
     assert sorted(nights.stored("benchmark-results")) == sorted([*first, damaged])
@@ -212,6 +114,34 @@ def test_the_whole_workflow_runs_from_an_empty_store_and_again_with_damage(tmp_p
     assert damaged in nights.page("data")
     assert rows in nights.page("data")
     assert NAME in nights.page("benchmarks")
+
+
+@pytest.mark.long
+def test_two_nights_that_race_both_keep_their_results(tmp_path):
+    """Their jobs take turns, but somebody else may push to the branches at any moment."""
+    nights = Nights(tmp_path)
+
+    def store(name):
+        shutil.rmtree(nights.artifacts, ignore_errors=True)
+        for file in (f"asv/runner/{name}.json", f"csv/{name}.csv"):
+            (nights.artifacts / file).parent.mkdir(parents=True, exist_ok=True)
+            (nights.artifacts / file).write_text(name)
+        nights.job("store")
+
+    def rival():
+        del nights.meanwhile
+        store("rival")
+
+    store("first")
+    assert set(nights.job("site").values()) == {0}
+    nights.meanwhile = rival
+    store("second")
+    names = ["first", "rival", "second"]
+    for branch, ending in (("benchmark-results", ".json"), ("benchmark-rows", ".csv")):
+        assert [Path(file).name for file in nights.stored(branch)] == [n + ending for n in names]
+    assert set(nights.job("site").values()) == {0}
+    # Two that make the branches at once could not be merged.
+    assert load("benchmarks.yml")["jobs"]["store"]["concurrency"] == {"group": "store"}
 
 
 @pytest.fixture
@@ -223,8 +153,8 @@ def part(tmp_path) -> list[str]:
 
 def test_a_job_has_time_for_all_its_parts():
     """GitHub keeps nothing of a job that it stops, so each part has to stop before."""
-    files = [ROOT / ".github/workflows" / name for name in ("benchmarks.yml", "pages.yml")]
-    jobs = [job for file in files for job in yaml.safe_load(file.read_text())["jobs"].values()]
+    files = ("benchmarks.yml", "pages.yml")
+    jobs = [job for file in files for job in load(file)["jobs"].values()]
     found = 0
     for job in jobs:
         lines = [step["run"].split() for step in job["steps"] if "run" in step]
