@@ -159,7 +159,7 @@ class MetricRule:
     at_least: Amount = 0.0
     clock: StrictBool | None = None
     stands_for: str = ""
-    sure_ratio: Annotated[Number, Field(gt=1)] = math.inf
+    sure_ratio: Annotated[Number, Field(gt=1, allow_inf_nan=True)] = math.inf
     unit: str = ""
     cause: str = ""
 

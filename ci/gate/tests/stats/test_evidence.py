@@ -81,7 +81,7 @@ def test_the_scatter_of_a_class_is_that_of_its_rows_but_for_those_that_scatter_f
         ([2.3] * 5, HOT, SLOWER, 2 + 3),
         ([2.3] * 5, HOST, SLOWER, 2 + 3),
         ([0.05] * 60, HOT, SLOWER, 2 + 3),
-        ([0.038] * 60, HOT, NOT_SLOWER, 6),  # 3.9% is within what a hot row may grow
+        ([0.025] * 60, HOT, NOT_SLOWER, 2),  # 2.5% is within what a hot row may grow
         ([0.2, 0.3] * 30, HOST, SLOWER, 2 + 3),
     ],
 )
