@@ -1,12 +1,18 @@
 """Test the gate with changes that people really commit: `python -m ci.validation.mutants`.
 
-It takes 20 minutes on 2 cores. The changes are in ci/validation/mutants.toml. With `--unseen` they
-are those of unseen.toml, whose author had not seen the gate. A harmful change must fail with its
+    python -m ci.validation.mutants                  each change on the benchmarks that it concerns
+    python -m ci.validation.mutants --unseen         changes whose author had not seen the gate
+    python -m ci.validation.mutants --ordinary --plain --busy 2
+                                                     ordinary changes, by the command of a pull
+                                                     request, beside two busy processes
+
+The changes are in mutants.toml, unseen.toml and ordinary.toml. A harmful change must fail with its
 cause named. A harmless change must pass. Each row of the table is saved as soon as it is measured,
 so a stopped run continues where it was.
 """
 
 import argparse
+import contextlib
 import csv
 import io
 import json
@@ -17,8 +23,10 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from perfgate.files import replace_text
@@ -26,6 +34,7 @@ from perfgate.files import replace_text
 ROOT = Path(__file__).resolve().parents[2]
 MUTANTS = Path(__file__).with_name("mutants.toml")
 UNSEEN = Path(__file__).with_name("unseen.toml")
+ORDINARY = Path(__file__).with_name("ordinary.toml")
 
 
 @dataclass(frozen=True)
@@ -59,23 +68,30 @@ class Mutant:
     file: str
     old: str
     new: str
-    bench: str
-    cause: str
+    bench: str = ""
+    cause: str = ""
     timing: bool = False
+    also: tuple[dict[str, str], ...] = ()
+
+    @property
+    def edits(self) -> list[tuple[str, str, str]]:
+        """The file, the old text and the new one of each edit."""
+        more = [(each["file"], each["old"], each["new"]) for each in self.also]
+        return [(self.file, self.old, self.new), *more]
 
     def apply(self, root: Path) -> None:
-        """Change the file.
+        """Change the files.
 
         Raises:
-            ValueError: the file no longer holds the text to change.
+            ValueError: a file no longer holds the text to change.
         """
-        path = root / self.file
-        text = path.read_text(encoding="utf-8")
-        if self.old not in text:
-            raise ValueError(
-                f"{self.file} no longer holds the text that {self.name!r} changes: {self.old!r}."
-            )
-        path.write_text(text.replace(self.old, self.new), encoding="utf-8")
+        for file, old, new in self.edits:
+            text = (root / file).read_text(encoding="utf-8")
+            if old not in text:
+                raise ValueError(
+                    f"{file} no longer holds the text that {self.name!r} changes: {old!r}."
+                )
+            (root / file).write_text(text.replace(old, new), encoding="utf-8")
 
 
 def mutants(file: Path = MUTANTS) -> list[Mutant]:
@@ -86,17 +102,19 @@ def mutants(file: Path = MUTANTS) -> list[Mutant]:
     ]
 
 
-def judge(mutant: Mutant, root: Path) -> dict[str, object]:
+def judge(mutant: Mutant, root: Path, *, is_plain: bool, busy: int) -> dict[str, object]:
     """Run the gate on a clean copy of the repository with the change, and return its row."""
     subprocess.run(["git", "checkout", "--quiet", "."], cwd=root, check=True)
     mutant.apply(root)
-    command = [sys.executable, "-m", "perfgate", "--base", "HEAD", "--bench", mutant.bench]
-    command += [] if mutant.timing else ["--no-timing"]
+    command = [sys.executable, "-m", "perfgate", "--base", "HEAD"]
+    if not is_plain:
+        command += ["--bench", mutant.bench, *([] if mutant.timing else ["--no-timing"])]
     environment = os.environ | {"PYTHONPATH": str(root)}
     start = time.monotonic()
-    done = subprocess.run(
-        command, cwd=root, env=environment, capture_output=True, text=True, check=False
-    )
+    with _busy(busy):
+        done = subprocess.run(
+            command, cwd=root, env=environment, capture_output=True, text=True, check=False
+        )
     report = (
         json.loads((root / ".asv" / "gate" / "gate.json").read_text())
         if done.returncode in (0, 1, 3)
@@ -104,16 +122,31 @@ def judge(mutant: Mutant, root: Path) -> dict[str, object]:
     )
     wanted = 1 if mutant.cause else 0
     named = bool(mutant.cause) and re.search(mutant.cause, done.stdout) is not None
+    verdicts = Counter(row["verdict"] for row in report.get("rows", []))
     return {
         "mutant": mutant.name,
+        "busy": busy,
         "wanted": wanted,
         "exit_code": done.returncode,
         "cause_named": named,
-        "verdicts": "; ".join(sorted({row["verdict"] for row in report.get("rows", [])})),
+        "verdicts": "; ".join(f"{count} {word}" for word, count in sorted(verdicts.items())),
+        "worst": report.get("worst") or "",
         "seconds": round(time.monotonic() - start, 1),
         "kept": done.returncode == wanted and (named or not mutant.cause),
         "commit": report.get("base", "")[:12],
+        "date": datetime.now(UTC).date().isoformat(),
     }
+
+
+@contextlib.contextmanager
+def _busy(count: int) -> Iterator[None]:
+    """Keep so many processes at work."""
+    spin = [sys.executable, "-c", "while True: sum(range(10_000))"]
+    with contextlib.ExitStack() as stack:
+        for _ in range(count):
+            process = stack.enter_context(subprocess.Popen(spin))
+            stack.callback(process.kill)
+        yield
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -127,22 +160,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         action="store_true",
         help="test the changes of unseen.toml, whose author had not seen the gate",
     )
+    parser.add_argument("--ordinary", action="store_true", help="test the changes of ordinary.toml")
+    parser.add_argument(
+        "--plain",
+        action="store_true",
+        help="run the command of a pull request, with all benchmarks",
+    )
+    parser.add_argument(
+        "--busy", type=int, default=0, metavar="N", help="busy processes beside it (default: 0)"
+    )
     parser.add_argument("--output", type=Path, help="CSV file (default: in results/csv)")
     options = parser.parse_args(argv)
-    file = UNSEEN if options.unseen else MUTANTS
-    options.output = options.output or ROOT / "results" / "csv" / f"{file.stem}.csv"
+    file = UNSEEN if options.unseen else ORDINARY if options.ordinary else MUTANTS
+    name = "gate_runs" if options.plain else file.stem
+    options.output = options.output or ROOT / "results" / "csv" / f"{name}.csv"
     options.output.parent.mkdir(parents=True, exist_ok=True)
     table = Table(options.output)
-    known = {row["mutant"] for row in table.rows()}
+    known = {row["mutant"] for row in table.rows() if row.get("busy", "0") == str(options.busy)}
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         root = Path(folder) / "myriad"
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(root)], check=True)
         for mutant in mutants(file):
             if mutant.name in known or (options.names and mutant.name not in options.names):
                 continue
-            row = judge(mutant, root)
+            row = judge(mutant, root, is_plain=options.plain, busy=options.busy)
             table.add(row)
-            print("kept  " if row["kept"] else "MISSED", *list(row.values())[:-2], flush=True)
+            print("kept  " if row["kept"] else "MISSED", *list(row.values())[:-3], flush=True)
     rows = table.rows()
     harmful = [row for row in rows if row["wanted"] == "1"]
     found = sum(row["exit_code"] == "1" for row in harmful)

@@ -4,18 +4,25 @@ import re
 
 import pytest
 
-from ci.validation.mutants import MUTANTS, ROOT, UNSEEN, mutants
+from ci.validation.mutants import MUTANTS, ORDINARY, ROOT, UNSEEN, mutants
 
 
-@pytest.mark.parametrize("mutant", [*mutants(), *mutants(UNSEEN)], ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize(
+    "mutant",
+    [*mutants(), *mutants(UNSEEN), *mutants(ORDINARY)],
+    ids=lambda mutant: mutant.name,
+)
 def test_a_mutant_changes_what_is_there(mutant):
-    assert mutant.old in (ROOT / mutant.file).read_text(encoding="utf-8")
-    assert mutant.old != mutant.new
+    for file, old, new in mutant.edits:
+        assert old in (ROOT / file).read_text(encoding="utf-8")
+        assert old != new
     re.compile(mutant.cause)
 
 
 @pytest.mark.parametrize(
-    ("file", "harmful", "harmless"), [(MUTANTS, 20, 10), (UNSEEN, 19, 13)], ids=["known", "unseen"]
+    ("file", "harmful", "harmless"),
+    [(MUTANTS, 20, 10), (UNSEEN, 19, 13), (ORDINARY, 0, 7)],
+    ids=["known", "unseen", "ordinary"],
 )
 def test_there_are_enough_of_both_kinds(file, harmful, harmless):
     causes = [mutant.cause for mutant in mutants(file)]
