@@ -118,7 +118,8 @@ def test_the_implementation_of_attention_changes_no_output():
 def test_rows_of_a_batch_do_not_see_each_other(network):
     params = params_of(network())
     alone = network().apply(params, inputs_of()[:1])
-    np.testing.assert_allclose(network().apply(params, inputs_of())[:1], alone, atol=1e-5)
+    # Another batch size may sum in another order: 1.4e-5 apart with jax 0.11.2.
+    np.testing.assert_allclose(network().apply(params, inputs_of())[:1], alone, atol=3e-5)
 
 
 @pytest.mark.slow
