@@ -124,6 +124,17 @@ def test_undecided_within_a_budget_of_nothing_never_passes_unless_told_to(reposi
     assert repository.gate("--base", "nowhere", "--report-only").code == 2
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("budget", [0, 4, 8, 30])
+def test_a_tenfold_slowdown_beside_an_untouched_row_never_passes(repository, budget):
+    """With little time it is not decided, and what else passed makes no difference."""
+    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 10")
+    words = ("--base", "main", "--bench", "time_total|cached|track", "--budget", str(budget))
+    run = repository.gate(*words)
+    assert run.code in ((1,) if budget == 30 else (1, 3)), run.out
+    assert not run.out.startswith("# PASSED")
+
+
 ENDLESS = """import time
 
 

@@ -39,6 +39,7 @@ from perfgate.stats.evidence import LOOKS, Evidence, pooled_scatter
 R = TypeVar("R")
 _VISITS = 3  # to each row in a launch
 _QUADS = (12, 24)  # of a row in a launch, if its calls are short
+_FEWEST_QUADS = 4  # which still make a number if the time ends within a launch
 _LONGEST = 3  # a launch spends at most this many times `pair_s` on a row with long calls
 # First calls that take this many times as long put a row first in line.
 _SUSPICIOUS = 1.25
@@ -169,9 +170,11 @@ class Session:
 
     def _weigh(self, launched: Sequence[Open], timed: Sequence[Open]) -> None:
         """Add the numbers of a launch. The rows of a class show together how a launch scatters."""
-        found = [row for row in launched if row.log_ratios]
-        for row in found:
-            row.evidence.add(statistics.median(row.log_ratios))
+        found = []
+        for row in launched:
+            if len(row.log_ratios) >= min(row.quads, _FEWEST_QUADS) > 0:
+                row.evidence.add(statistics.median(row.log_ratios))
+                found.append(row)
             row.log_ratios = []
         for is_hot in (False, True):
             alike = [row.evidence for row in timed if row.row.is_hot is is_hot]
