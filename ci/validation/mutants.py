@@ -109,7 +109,8 @@ def judge(mutant: Mutant, root: Path, *, is_plain: bool, busy: int) -> dict[str,
     command = [sys.executable, "-m", "perfgate", "--base", "HEAD"]
     if not is_plain:
         command += ["--bench", mutant.bench, *([] if mutant.timing else ["--no-timing"])]
-    environment = os.environ | {"PYTHONPATH": str(root)}
+    gate = ROOT / "ci" / "gate"
+    environment = os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{gate}"}
     start = time.monotonic()
     with _busy(busy):
         done = subprocess.run(

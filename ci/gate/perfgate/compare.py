@@ -23,7 +23,7 @@ from pathlib import Path
 
 from perfgate import machine
 from perfgate.budgets import check_budgets
-from perfgate.config import Rules, Timing, find_rules, read_rules
+from perfgate.config import Rules, find_rules, read_rules
 from perfgate.errors import UsageError
 from perfgate.files import replace_text
 from perfgate.measure.confirmation import confirm, tested_changes
@@ -142,20 +142,6 @@ def cheapest_first(rows: Sequence[Row], report: Path) -> list[Row]:
     return sorted(rows, key=cost)
 
 
-def timing_budget_s(timing: Timing, elapsed_s: float, asked_s: float | None = None) -> float:
-    """Return how many seconds a run has left for timing and for finding causes.
-
-    Args:
-        timing: the limits on timing and on the whole run.
-        elapsed_s: the seconds since the run began.
-        asked_s: the value of `--budget`, which overrides everything else; None if it was not given.
-    """
-    if asked_s is not None:
-        return asked_s
-    left_s = timing.run_s - elapsed_s if timing.run_s else math.inf
-    return max(0.0, min(timing.budget_s, left_s))
-
-
 def _measure(whole: Run, rows: Sequence[Row], options: argparse.Namespace, start: float) -> int:
     """Look at the rows, time those that may differ, confirm what is suspect, and find causes.
 
@@ -163,41 +149,45 @@ def _measure(whole: Run, rows: Sequence[Row], options: argparse.Namespace, start
     shared among all tests that can fail it. Return how many launches there were.
     """
     progress, timing = whole.progress, whole.rules.timing
-    looked = inspect(whole, rows, time_identical=options.time_identical)
+    budget_s = timing.budget_s if options.budget is None else options.budget
+    rng = random.Random(options.seed)  # noqa: S311 - orders, no secrets
+    session = Session(whole, rng, budget_s)
+    begin = session.begin if options.timing else None
+    looked = inspect(whole, rows, time_identical=options.time_identical, begin=begin)
     late = [row for row in looked if row.not_reached]
-    tests = sum(_is_to_time(row) + len(tested_changes(row, whole.rules)) for row in looked)
+    tests = sum(row.is_to_time + len(tested_changes(row, whole.rules)) for row in looked)
     # The other shards test the same change, so they share the error too.
     num_tests = max(1, tests + len(late)) * options.shard[1]
     now = time.monotonic()
-    end = now + timing_budget_s(timing, now - start, options.budget)
-    launches = _decide(whole, looked, options, num_tests, end)
+    left_s = budget_s - session.spent_s
+    if options.budget is None and timing.run_s:
+        left_s = min(left_s, timing.run_s - (now - start))
+    _decide(session, looked, options, num_tests, now + left_s)
     if late and timing.run_s:
         progress.deadline = start + timing.run_s
-        seen = inspect(whole, late, time_identical=options.time_identical)
-        launches += _decide(whole, seen, options, num_tests, progress.deadline)
-    return launches
-
-
-def _decide(
-    whole: Run, looked: Sequence[Row], options: argparse.Namespace, num_tests: int, end: float
-) -> int:
-    """Time rows that were looked at, find causes, and confirm what is suspect, until `end`."""
-    progress = whole.progress
-    left_s = max(0.0, end - time.monotonic())
-    suspect = [row.name for row in looked if tested_changes(row, whole.rules)]
-    to_time = [row for row in looked if options.timing and _is_to_time(row)]
-    later = _CAUSES_SHARE + (_CONFIRMATION_SHARE if suspect else 0.0)
-    progress.deadline = end - later * left_s
-    session = Session(whole, random.Random(options.seed))  # noqa: S311 - orders, no secrets
-    timed = session.time(to_time, num_tests)
-    progress.deadline = end
-    explain(whole, timed)
-    confirm(whole, [progress.rows[name] for name in suspect], num_tests)
+        seen = inspect(whole, late, time_identical=options.time_identical, begin=begin)
+        _decide(session, seen, options, num_tests, progress.deadline)
     return session.launched
 
 
-def _is_to_time(row: Row) -> bool:
-    return row.benchmark.is_timed and row.is_comparable and not row.same
+def _decide(
+    session: Session,
+    looked: Sequence[Row],
+    options: argparse.Namespace,
+    num_tests: int,
+    end: float,
+) -> None:
+    """Time rows that were looked at, find causes, and confirm what is suspect, until `end`."""
+    whole = session.run
+    left_s = max(0.0, end - time.monotonic())
+    suspect = [row.name for row in looked if tested_changes(row, whole.rules)]
+    later = _CAUSES_SHARE + (_CONFIRMATION_SHARE if suspect else 0.0)
+    whole.progress.deadline = end - later * left_s
+    to_time = [row for row in looked if options.timing and row.is_to_time]
+    timed = session.time(to_time, num_tests)
+    whole.progress.deadline = end
+    explain(whole, timed)
+    confirm(whole, [whole.progress.rows[name] for name in suspect], num_tests)
 
 
 def _notes(sides: Sides, load: float, core: int | None) -> list[str]:

@@ -83,7 +83,7 @@ class Timing:
     """Seconds for all paired timing. --budget overrides it."""
     run_s: Amount = 0.0
     """Seconds for the whole run, which all stages share. 0 means no limit."""
-    pair_s: Amount = 1.0
+    pair_s: Amount = 0.5
     """Seconds of one benchmark in one launch."""
     sample_s: Amount = 0.01
     """Seconds of one slice. They decide how many calls a slice makes."""

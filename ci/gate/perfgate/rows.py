@@ -210,6 +210,11 @@ class Row:
         return was_run and not self.problems and not self.skipped
 
     @property
+    def is_to_time(self) -> bool:
+        """Whether it takes timing to tell that head is not slower."""
+        return self.benchmark.is_timed and self.is_comparable and not self.same
+
+    @property
     def hangs_on_head(self) -> bool:
         """Whether it ends on the base, but runs into its timeout on head."""
         return self.head.timed_out and self.base.ran is not None and not self.base.problem

@@ -7,7 +7,7 @@ benchmark loses its row.
 import dataclasses
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Literal
 
@@ -26,10 +26,13 @@ from perfgate.source.sides import Side, Sides
 # those of the other.
 _ALIKE = 1.25
 _ROUNDS = 3  # how often calls or workloads that differ are measured
+Begin = Callable[[Row, WorkerPool, int | None], Row]
 NO_PROGRAM_NOW = "it offers a compiled program on the base, but none on head"
 
 
-def inspect(run: Run, rows: Sequence[Row], *, time_identical: bool = False) -> list[Row]:
+def inspect(
+    run: Run, rows: Sequence[Row], *, time_identical: bool = False, begin: Begin | None = None
+) -> list[Row]:
     """Run every benchmark once on each side that has it, and compare all metrics except time.
 
     Both sides work at once, each on a core of its own. That leaves counters unaffected. It is also
@@ -40,6 +43,7 @@ def inspect(run: Run, rows: Sequence[Row], *, time_identical: bool = False) -> l
         run: the run.
         rows: what discovery found.
         time_identical: whether rows are timed, too, whose code or program is the same.
+        begin: times a row that is set up on the workers of this pool, on this core.
     """
     progress = run.progress
     deadline = progress.deadline
@@ -73,10 +77,14 @@ def inspect(run: Run, rows: Sequence[Row], *, time_identical: bool = False) -> l
                 found = dataclasses.replace(row, not_reached=False)
                 found = _inspect(run, found, pool, time_identical=time_identical)
                 found = _with_lost_work(run, found, pool, own)
+                looked_s = time.monotonic() - start
+                if begin is not None and found.is_to_time:
+                    found = begin(found, pool, None if has_cores else run.core)
+                else:
+                    found = _released(run, found, pool)
                 footprint = found.head.footprint
                 if footprint is not None and not footprint.has_all_imports:
                     started.append(pool)
-                looked_s = time.monotonic() - start
                 seen.append(dataclasses.replace(found, looked_s=looked_s))
             except TimeSpentError:
                 for each in (pool, own):
@@ -100,6 +108,26 @@ def _inspect(run: Run, row: Row, pool: WorkerPool, *, time_identical: bool) -> R
     if not time_identical:
         found = dataclasses.replace(found, same=_what_is_same(run, found, pool))
     return dataclasses.replace(found, changes=_changes(found, run.rules))
+
+
+def _released(run: Run, row: Row, pool: WorkerPool) -> Row:
+    """Tear a row down that is not timed now. What its teardown uses counts, too."""
+    if not row.benchmark.is_timed:
+        return row
+    request = protocol.Release(*row.benchmark.target)
+    replies = pool.ask_sides(pool.live, request, row.benchmark.timeout_s)
+    sides = row.sides
+    for name, reply in replies.items():
+        if isinstance(reply, WorkerError):
+            row = row.with_problems({name: f"its teardown failed: {reply}"})
+        elif (ran := sides[name].ran) is not None:
+            used = dataclasses.replace(ran, footprint=reply.footprint)
+            sides[name] = dataclasses.replace(sides[name], ran=used)
+    if row.problems:
+        return row
+    row = dataclasses.replace(row, **sides)
+    is_same = row.same != "code" or not _may_use(row, run.sides, run.sides.changed_code)
+    return row if is_same else dataclasses.replace(row, same="")
 
 
 def _first_runs(row: Row, pool: WorkerPool, rules: Rules) -> Row:

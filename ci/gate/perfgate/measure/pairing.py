@@ -124,12 +124,34 @@ class Session:
     Attributes:
         run: the run. Timing ends at the deadline of its progress.
         rng: it draws every random order.
+        budget_s: seconds for all timing.
+        spent_s: those that are spent.
         launched: how many launches there were.
+        begun: the rows that were timed so far, by name.
     """
 
     run: Run
     rng: random.Random
+    budget_s: float
+    spent_s: float = 0.0
     launched: int = 0
+    begun: dict[str, Open] = field(default_factory=dict)
+
+    def begin(self, row: Row, pool: WorkerPool, core: int | None) -> Row:
+        """Time a row on the workers that looked at it, which are its first launch.
+
+        It need not be set up again for that.
+        """
+        timed = self.begun[row.name] = self._opened(row)
+        start = time.monotonic()
+        if self.spent_s < self.budget_s:
+            try:
+                self._visit(timed, pool, core, {}, is_last=True)
+            except TimeSpentError:
+                pool.close_all()  # one of its workers may still be at work
+        self._add(timed)
+        self.spent_s += time.monotonic() - start
+        return timed.row
 
     def time(self, rows: Sequence[Row], num_tests: int) -> list[Row]:
         """Launch workers until every row is decided or has had its last look, or the time is spent.
@@ -140,7 +162,9 @@ class Session:
             rows: the rows to time.
             num_tests: the number of tests that share the error.
         """
-        timed = [self._opened(row, num_tests) for row in rows]
+        timed = [self.begun.get(row.name) or self._opened(row) for row in rows]
+        for row in timed:
+            row.evidence.num_tests = num_tests
         while not self._is_over() and (left := [row for row in timed if row.is_open]):
             self.launched += 1
             say(f"launch {self.launched}: {len(left)} of {len(rows)} benchmarks undecided")
@@ -155,14 +179,13 @@ class Session:
         self.run.progress.keep(found)
         return found
 
-    def _opened(self, row: Row, num_tests: int) -> Open:
+    def _opened(self, row: Row) -> Open:
         first_s = sum(side.seconds or 0.0 for side in (row.base, row.head))
-        evidence = Evidence(num_tests=num_tests)
         # Until it has been launched this is an estimate: preparing takes as long as sampling.
         launch_s = 2 * self.run.rules.timing.pair_s + first_s
         return Open(
             row,
-            evidence,
+            Evidence(),
             launch_s,
             has_grown=has_grown(row, self.run.rules),
             is_kept=not self.run.sides.is_pytest,  # one pytest runs at a time in a process
@@ -170,18 +193,21 @@ class Session:
 
     def _weigh(self, launched: Sequence[Open], timed: Sequence[Open]) -> None:
         """Add the numbers of a launch. The rows of a class show together how a launch scatters."""
-        found = []
-        for row in launched:
-            if len(row.log_ratios) >= min(row.quads, _FEWEST_QUADS) > 0:
-                row.evidence.add(statistics.median(row.log_ratios))
-                found.append(row)
-            row.log_ratios = []
+        found = [row for row in launched if self._add(row)]
         for is_hot in (False, True):
             alike = [row.evidence for row in timed if row.row.is_hot is is_hot]
             scatter = pooled_scatter(alike)
             for row in found:
                 if row.row.is_hot is is_hot:
                     row.evidence.weigh(scatter)
+
+    def _add(self, row: Open) -> bool:
+        """Make the quads of a launch its number, if there are enough."""
+        is_enough = len(row.log_ratios) >= min(row.quads, _FEWEST_QUADS) > 0
+        if is_enough:
+            row.evidence.add(statistics.median(row.log_ratios))
+        row.log_ratios = []
+        return is_enough
 
     def _launch(self, rows: Sequence[Open]) -> None:
         """Launch one pinned pair, and an unpinned one for the benchmarks of several cores."""

@@ -49,7 +49,7 @@ class Target(Request[R]):
 
 @dataclass(frozen=True)
 class Inspect(Target["FirstRun | Skipped"]):
-    """Run a benchmark for the first time."""
+    """Run a benchmark for the first time. One that is timed stays set up."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,10 @@ class Watch(Target["Calls"]):
 
 @dataclass(frozen=True)
 class Calibrate(Target["Calibration"]):
-    """Set up a benchmark, warm it up, and find how many calls last for `target_s`."""
+    """Warm a benchmark up, and find how many calls last for `target_s`.
+
+    It is set up first if it is not.
+    """
 
     target_s: float
 
@@ -219,7 +222,9 @@ class Calls:
 
 @dataclass(frozen=True)
 class Released:
-    """The benchmark is forgotten."""
+    """The benchmark is forgotten. `footprint` is the part of the checkout that it used."""
+
+    footprint: Footprint
 
 
 @dataclass(frozen=True)

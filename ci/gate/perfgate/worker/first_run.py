@@ -44,7 +44,6 @@ def inspect(suite: LoadedSuite, target: protocol.Inspect) -> protocol.FirstRun |
             found = calls.profiled(benchmark, suite.root)
             numbers["own_calls"] = float(sum(found.counts.get(name, 0) for name in found.seconds))
     program = _program(benchmark, suite.exchange, target.row)
-    suite.release(target.row)  # which may import something too
     used = suite.footprint(), listing.loaded_from()
     return protocol.FirstRun(seconds, None, numbers, program, *used, is_quiet)
 

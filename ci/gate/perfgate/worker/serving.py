@@ -122,7 +122,9 @@ _ANSWERS: dict[type, Callable[[LoadedSuite, Any], protocol.Reply]] = {
     protocol.Discover: lambda suite, _: suite.listed(),
     protocol.Inspect: first_run.inspect,
     protocol.Watch: _watch,
-    protocol.Calibrate: lambda suite, it: sampling.calibrate(suite.prepare(it), it.target_s),
+    protocol.Calibrate: lambda suite, it: sampling.calibrate(
+        suite.ready.get(it.row) or suite.prepare(it), it.target_s
+    ),
     protocol.Sample: _sample,
     protocol.Release: lambda suite, request: suite.release(request.row),
 }

@@ -108,7 +108,7 @@ class LoadedSuite:
         return benchmark
 
     def release(self, row: str) -> protocol.Released:
-        """Tear down a benchmark and forget it."""
+        """Tear down a benchmark and forget it. Its teardown may import something, too."""
         benchmark = self.ready.pop(row, None)
         if benchmark is not None:
             benchmark.do_teardown()
@@ -116,7 +116,7 @@ class LoadedSuite:
         shutil.rmtree(self.scratch, ignore_errors=True)
         # Its garbage must not be collected during the next benchmark's samples.
         gc.collect()
-        return protocol.Released()
+        return protocol.Released(self.footprint())
 
     def enter_scratch(self, row: str) -> None:
         """Change to a folder that a benchmark may fill, break or delete.

@@ -58,7 +58,7 @@ def test_a_launch_times_12_to_24_quads_or_as_many_as_long_calls_allow(seconds, w
     found = [
         Calibration(10, fixed=False, seconds=each, wall_s=wall_s, is_work=True) for each in seconds
     ]
-    assert quads_of(found, Timing()) == expected
+    assert quads_of(found, Timing(pair_s=1.0)) == expected
 
 
 def verdicts_of(rows, budget_s, rng, launch_s=4.0, row_s=2.0):

@@ -1,26 +1,9 @@
-"""How long a run may time: its own budget, or what the limit of the whole run leaves."""
+"""In which order a run looks at its rows."""
 
 import json
 
-import pytest
-
-from perfgate.compare import cheapest_first, timing_budget_s
-from perfgate.config import Timing
+from perfgate.compare import cheapest_first
 from perfgate.rows import Benchmark, Row
-
-
-@pytest.mark.parametrize(
-    ("elapsed_s", "left_s"), [(10.0, 300.0), (60.0, 300.0), (200.0, 160.0), (900.0, 0.0)]
-)
-def test_timing_gets_what_the_limit_of_the_run_leaves(elapsed_s, left_s):
-    timing = Timing(budget_s=300.0, run_s=360.0)
-    assert timing_budget_s(timing, elapsed_s) == left_s
-
-
-def test_without_a_limit_of_the_run_the_budget_is_whole_and_a_flag_overrides_both():
-    assert timing_budget_s(Timing(budget_s=300.0), elapsed_s=900.0) == 300.0
-    assert timing_budget_s(Timing(budget_s=300.0, run_s=10.0), 900.0, asked_s=600.0) == 600.0
-    assert timing_budget_s(Timing(budget_s=300.0), 0.0, asked_s=0.0) == 0.0
 
 
 def test_the_cheapest_rows_are_looked_at_first_as_far_as_the_last_report_knows(tmp_path):
