@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from perfgate import machine
-from perfgate.config import SAME, Rules
+from perfgate.config import SAME, UNSURE, WORSE, Rules
 from perfgate.hlo import read_program
 from perfgate.measure.discovery import check_origin
 from perfgate.measure.progress import Run, say
@@ -323,12 +323,15 @@ def _work_of(benchmark: Benchmark, pool: WorkerPool, rules: Rules) -> float | No
 def _changes(row: Row, rules: Rules) -> tuple[Change, ...]:
     """Compare both sides of a row.
 
-    If both sides run the same code, any difference in a clock's or the system's values is noise.
+    One look at a value of a clock or of the system only raises a suspicion. If both sides run the
+    same code, any difference in such values is noise.
     """
     changes = compare_metrics(row, rules) if row.is_comparable else ()
-    if row.same != "code":
-        return changes
-    is_clock = {each.metric: rules.rule_of(each.metric, row.name).is_measured for each in changes}
     return tuple(
-        dataclasses.replace(each, word=SAME) if is_clock[each.metric] else each for each in changes
+        dataclasses.replace(each, word=SAME if row.same == "code" else UNSURE)
+        if rules.rule_of(each.metric, row.name, row.benchmark.unit).is_measured
+        and not each.accepted
+        and (row.same == "code" or each.word == WORSE)
+        else each
+        for each in changes
     )
