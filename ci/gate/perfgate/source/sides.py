@@ -134,7 +134,6 @@ def checked_out(
     *,
     pytest_args: Sequence[str] = (),
     python: str = sys.executable,
-    suite: str | None = None,
 ) -> Iterator[Sides]:
     """Check out both sides into a temporary folder, which is always removed at the end.
 
@@ -145,7 +144,6 @@ def checked_out(
         tests: a folder or a file of tests that use pytest-benchmark's fixture, to use as the suite.
         pytest_args: arguments for pytest, which lists and runs these tests.
         python: the interpreter that has what the suite imports.
-        suite: a commit whose suite and configuration both sides run, instead of head's.
 
     Raises:
         UsageError: a commit, the configuration or the suite is missing, the two commits have no
@@ -178,8 +176,6 @@ def checked_out(
                     head_commit = f"{head_commit[:12]} with local changes"
             else:
                 head_root = _worktree(stack, root, folder / "head", head_commit)
-            if suite is not None:
-                _share_suite(suite, (base_root, head_root), location)
             checkouts = {"base": (base_root, base_commit), "head": (head_root, head_commit)}
             arguments = None if tests is None else pytest_args
             yield _made_ready(folder, root, checkouts, location, python, arguments)
@@ -307,15 +303,6 @@ def _made_ready(
         notes=tuple(notes),
         pytest_args=pytest_args,
     )
-
-
-def _share_suite(commit: str, roots: Sequence[Path], location: Path) -> None:
-    """Give both sides the suite and the configuration of a commit."""
-    for place in roots:
-        git("checkout", commit, "--", str(location), cwd=place)
-        suite = suite_of(read_config(place / location, place), location)
-        shutil.rmtree(place / suite, ignore_errors=True)
-        git("checkout", commit, "--", str(suite), cwd=place)
 
 
 def _exchange_suite(folder: Path, base_root: Path, head_root: Path, suite: Path) -> Path:
