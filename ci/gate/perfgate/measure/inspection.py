@@ -77,7 +77,7 @@ def inspect(
                 found = dataclasses.replace(row, not_reached=False)
                 found = _inspect(run, found, pool, time_identical=time_identical)
                 found = _with_lost_work(run, found, pool, own)
-                looked_s = time.monotonic() - start
+                found = dataclasses.replace(found, looked_s=time.monotonic() - start)
                 if begin is not None and found.is_to_time:
                     found = begin(found, pool, None if has_cores else run.core)
                 else:
@@ -85,7 +85,7 @@ def inspect(
                 footprint = found.head.footprint
                 if footprint is not None and not footprint.has_all_imports:
                     started.append(pool)
-                seen.append(dataclasses.replace(found, looked_s=looked_s))
+                seen.append(found)
             except TimeSpentError:
                 for each in (pool, own):
                     each.close_all()  # one of its workers may still be at work

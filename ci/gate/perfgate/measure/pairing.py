@@ -149,7 +149,7 @@ class Session:
                 self._visit(timed, pool, core, {}, is_last=True)
             except TimeSpentError:
                 pool.close_all()  # one of its workers may still be at work
-        self._add(timed)
+        self.launched = max(self.launched, int(self._add(timed)))
         self.spent_s += time.monotonic() - start
         return timed.row
 
