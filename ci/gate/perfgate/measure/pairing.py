@@ -156,7 +156,7 @@ class Session:
     def time(self, rows: Sequence[Row], num_tests: int) -> list[Row]:
         """Launch workers until every row is decided or has had its last look, or the time is spent.
 
-        Every row gets two launches before any gets more.
+        Every row gets two launches before any gets more. Then suspicions are settled first.
 
         Args:
             rows: the rows to time.
@@ -169,6 +169,7 @@ class Session:
             self.launched += 1
             say(f"launch {self.launched}: {len(left)} of {len(rows)} benchmarks undecided")
             chosen = [row for row in left if len(row.evidence.launches) < LOOKS[0]]
+            chosen = chosen or [row for row in left if row.evidence.suspected]
             if not chosen:
                 chosen = affordable(left, self.run.progress.deadline - time.monotonic())
             with contextlib.suppress(TimeSpentError):
