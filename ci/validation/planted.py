@@ -1,4 +1,4 @@
-"""A small project whose benchmarks slow down by the ratio that the self-test asks for.
+"""A small project whose benchmarks slow down by the ratio that one asks for.
 
 A slowdown is more of the same work, never a sleep. A sleeping process gives its core away, but a
 slower one does not.

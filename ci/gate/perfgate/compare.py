@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
             rows = _selected(discover(sides, rules, options.bench, progress), options)
             rows = cheapest_first(rows, options.output / "gate.json")
 
-        def report(launches: int = 0) -> Result:
+        def report() -> Result:
             """Write the report on the run so far. What was not reached says so."""
             missing = {row.name: dataclasses.replace(row, not_reached=True) for row in rows}
             found = list((missing | progress.rows).values())
@@ -86,7 +86,6 @@ def run(options: argparse.Namespace) -> int:
                 notes=_notes(sides, load, core),
                 timing=options.timing,
                 nothing_matters=nothing_matters,
-                launches=launches,
                 elapsed_s=time.monotonic() - start,
                 seed=options.seed,
             )
@@ -97,8 +96,8 @@ def run(options: argparse.Namespace) -> int:
         report()  # an interrupted run must not leave an older report behind
         progress.kept = report
         whole = Run(sides, rules, core, progress)
-        launches = _measure(whole, rows, options, start)
-        result = report(launches)
+        _measure(whole, rows, options, start)
+        result = report()
     print((options.output / ("gate.json" if options.json else "gate.md")).read_text(), end="")
     return 0 if options.report_only else result.exit_code
 
@@ -132,7 +131,7 @@ def cheapest_first(rows: Sequence[Row], report: Path) -> list[Row]:
     known: dict[str, float] = {}
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
         last = json.loads(report.read_text())["rows"]
-        known = {row["name"]: float(row["looked_s"]) for row in last}
+        known = {row["name"]: float(row["looked_s"]) for row in last if row["looked_s"]}
     usual = statistics.median(known.values()) if known else 0.0
     groups = {"memory": 0, "time": 0, "timeraw": 1}
 
@@ -142,11 +141,11 @@ def cheapest_first(rows: Sequence[Row], report: Path) -> list[Row]:
     return sorted(rows, key=cost)
 
 
-def _measure(whole: Run, rows: Sequence[Row], options: argparse.Namespace, start: float) -> int:
+def _measure(whole: Run, rows: Sequence[Row], options: argparse.Namespace, start: float) -> None:
     """Look at the rows, time those that may differ, confirm what is suspect, and find causes.
 
     What a first look did not reach comes last, in the time that is left. The run's allowed error is
-    shared among all tests that can fail it. Return how many launches there were.
+    shared among all tests that can fail it.
     """
     progress, timing = whole.progress, whole.rules.timing
     budget_s = timing.budget_s if options.budget is None else options.budget
@@ -155,9 +154,13 @@ def _measure(whole: Run, rows: Sequence[Row], options: argparse.Namespace, start
     begin = session.begin if options.timing else None
     looked = inspect(whole, rows, time_identical=options.time_identical, begin=begin)
     late = [row for row in looked if row.not_reached]
-    tests = sum(row.is_to_time + len(tested_changes(row, whole.rules)) for row in looked)
+    tests = sum(
+        (options.timing and (row.is_to_time or row.not_reached))
+        + len(tested_changes(row, whole.rules))
+        for row in looked
+    )
     # The other shards test the same change, so they share the error too.
-    num_tests = max(1, tests + len(late)) * options.shard[1]
+    num_tests = max(1, tests) * options.shard[1]
     now = time.monotonic()
     left_s = budget_s - session.spent_s
     if options.budget is None and timing.run_s:
@@ -166,8 +169,8 @@ def _measure(whole: Run, rows: Sequence[Row], options: argparse.Namespace, start
     if late and timing.run_s:
         progress.deadline = start + timing.run_s
         seen = inspect(whole, late, time_identical=options.time_identical, begin=begin)
-        _decide(session, seen, options, num_tests, progress.deadline)
-    return session.launched
+        is_bound = options.budget is not None
+        _decide(session, seen, options, num_tests, now + left_s if is_bound else progress.deadline)
 
 
 def _decide(

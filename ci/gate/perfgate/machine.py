@@ -1,6 +1,5 @@
 """The machine that the gate runs on."""
 
-import contextlib
 import os
 import platform
 import re
@@ -8,7 +7,6 @@ import time
 from pathlib import Path
 
 _WATCHING_S = 0.5
-_ROOM = 0.25
 
 
 def pick_core() -> int | None:
@@ -31,22 +29,6 @@ def other_core(core: int | None) -> int | None:
     if core is None:
         return None
     return max(os.sched_getaffinity(0) - {core}, default=core)
-
-
-def has_room() -> bool:
-    """Tell whether a quarter of the memory is free, in the machine and in this container."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        found = {line.partition(":")[0]: int(line.split()[1]) for line in lines}
-        shares = [found["MemAvailable"] / found["MemTotal"]]
-    except (OSError, LookupError, ValueError):
-        return False  # nobody knows
-    with contextlib.suppress(OSError, ValueError):  # there is none, or its limit is `max`
-        folder = Path("/sys/fs/cgroup")
-        most, used = (int((folder / f"memory.{name}").read_text()) for name in ("max", "current"))
-        stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-        shares.append(1 - (used - int(stat.get("inactive_file", 0))) / most)
-    return min(shares) > _ROOM
 
 
 def _idle_ticks() -> dict[int, int]:

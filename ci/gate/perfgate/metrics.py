@@ -1,5 +1,6 @@
 """The metrics that need no launches of their own: how they changed between both sides."""
 
+import math
 from collections.abc import Mapping
 
 from perfgate.config import SAME, WORSE, Accepted, Rules
@@ -117,6 +118,11 @@ def describe_change(change: Change) -> str:
         notes.append(f"within {100 * change.allowed / abs(change.base):.3g}%")
     noted = f" ({', '.join(notes)})" if notes else ""
     return f"{number(change.base)} -> {number(change.head)}{unit}{noted}"
+
+
+def bound(ratio: float) -> str:
+    """Write the upper bound of a ratio, rounded up."""
+    return f"{math.ceil(100 * ratio) / 100:.2f}" if math.isfinite(ratio) else "any number of"
 
 
 def number(value: float) -> str:

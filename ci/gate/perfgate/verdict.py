@@ -4,7 +4,7 @@ import dataclasses
 
 from perfgate.config import BETTER, CHANGED, SAME, UNSURE, WORSE, Rules
 from perfgate.hlo import added_lines
-from perfgate.metrics import WORKLOAD, describe_change, grown_counts
+from perfgate.metrics import WORKLOAD, bound, describe_change, grown_counts
 from perfgate.rows import MODULE, Change, Judged, Outcome, Row
 from perfgate.stats.evidence import LOOKS, SLOWER, UNDECIDED, Evidence
 
@@ -107,18 +107,18 @@ def _judge_open(row: Row, evidence: Evidence, rules: Rules) -> Judged:
     """Judge a row that is neither slower nor surely below its `pass_ratio`."""
     launches = len(evidence.launches)
     _, _, high = evidence.ratio()
+    hint = "run it on an idle machine" if evidence.done else _MORE_TIME
     if launches < LOOKS[0]:
         timed = "a second launch" if launches else "it was timed"
-        reason = f"the run ended before {timed}; {_MORE_TIME}"
+        reason = f"the run ended before {timed}; {hint}"
     elif evidence.is_open_suspicion:
-        reason = f"it looks slower, and the run ended before fresh launches told; {_MORE_TIME}"
+        reason = f"it looks slower, and the run ended before fresh launches told; {hint}"
     elif high > evidence.limits.cap:
-        reason = f"{launches} launches can't rule out {high:.2f} times the time; {_MORE_TIME}"
+        reason = f"{launches} launches don't rule out {bound(high)} times the time; {hint}"
     else:
-        outcome = Outcome.PASSED
-        if rules.verdict.undecided == "stop":
-            outcome = Outcome.UNDECIDED
-        reason = f"not shown slower than {high:.3g}, after {launches} launches"
+        is_strict = rules.verdict.undecided == "stop"
+        outcome = Outcome.UNDECIDED if is_strict else Outcome.PASSED
+        reason = f"not shown slower than {bound(high)}, after {launches} launches"
         return Judged(row, "not shown slower", outcome, (reason,))
     return Judged(row, "undecided", _undecided(rules, looks_worse=True), (reason,))
 

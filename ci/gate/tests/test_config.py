@@ -503,9 +503,9 @@ def test_a_report_counts_budgets_as_what_they_are():
     unknown = Budget("nothing", "seconds", "s", ceiling=1.0)
     accepted = Accepted(ROW, "budget seconds", 1.0, "why", date(2999, 1, 1))
     for budgets, entries, code, headline in (
-        ((kept,), (), 0, "PASSED: nothing slower than 1"),
+        ((kept,), (), 0, "PASSED: nothing slower than 1.01"),
         ((missed, kept), (), 1, "FAILED: 1 budget missed"),
-        ((missed,), (accepted,), 0, "PASSED: nothing slower than 1"),
+        ((missed,), (accepted,), 0, "PASSED: nothing slower than 1.01"),
         ((unknown,), (), 3, "COULD NOT TELL: 1 budget could not be checked"),
     ):
         rules = Rules(budget=budgets, accepted=entries)

@@ -48,7 +48,7 @@ def inspect(
     progress = run.progress
     deadline = progress.deadline
     seen: list[Row] = []
-    started: list[WorkerPool] = []  # those whose workers have started a process
+    started: set[WorkerPool] = set()  # those whose workers have started a process
     # head gets the idler core, because budgets judge head alone
     aside = machine.other_core(run.core)
     own_suite = _with_own_suite(run.sides)
@@ -82,9 +82,11 @@ def inspect(
                     found = begin(found, pool, None if has_cores else run.core)
                 else:
                     found = _released(run, found, pool)
+                if found.problems:  # a launch starts both workers, or none
+                    pool.close_all()
                 footprint = found.head.footprint
                 if footprint is not None and not footprint.has_all_imports:
-                    started.append(pool)
+                    started.add(pool)
                 seen.append(found)
             except TimeSpentError:
                 for each in (pool, own):
@@ -126,8 +128,10 @@ def _released(run: Run, row: Row, pool: WorkerPool) -> Row:
     if row.problems:
         return row
     row = dataclasses.replace(row, **sides)
-    is_same = row.same != "code" or not _may_use(row, run.sides, run.sides.changed_code)
-    return row if is_same else dataclasses.replace(row, same="")
+    if row.same != "code" or not _may_use(row, run.sides, run.sides.changed_code):
+        return row
+    row = dataclasses.replace(row, same="")
+    return dataclasses.replace(row, changes=_changes(row, run.rules))
 
 
 def _first_runs(row: Row, pool: WorkerPool, rules: Rules) -> Row:
@@ -263,10 +267,8 @@ def _call_s(benchmark: Benchmark, side: Side, pool: WorkerPool, target_s: float)
     """Return the seconds of one of many calls, on the core of head; None if anything goes wrong."""
     calibrate = protocol.Calibrate(*benchmark.target, target_s=target_s, core=pool.cores["head"])
     reply = pool.ask_sides([side], calibrate, benchmark.timeout_s)[side.name]
-    if not isinstance(reply, protocol.Calibration):
-        return None
     pool.ask_sides([side], protocol.Release(*benchmark.target), benchmark.timeout_s)
-    return reply.seconds
+    return reply.seconds if isinstance(reply, protocol.Calibration) else None
 
 
 def _with_own_suite(sides: Sides) -> Sides:

@@ -1,14 +1,14 @@
 """Paired timing: two live workers share one core and run in turn.
 
 A launch, which is a new worker for each side, is the unit of evidence (evidence.py says why). All
-open rows share a launch. Setting them up takes longer than timing them, so both sides do that at
-once, each on a core of its own, and a launch keeps what it has set up and comes back to it twice.
-All visits of a launch make its one number, so neighbours that come and go within seconds are
-averaged out.
+open rows share a launch, one after the other. Setting them up takes longer than timing them, so
+both sides do that at once, each on a core of its own, and the first look at a row is its first
+launch. A row is torn down before the next one is set up: a suite may use one file, or one object of
+a process, for all of its rows.
 
-Each visit times quads of slices: base, head, head, base, or the reverse. A slice lasts 10 ms or one
-call. The clock of a row that runs on one core leaves out what the process waits for its core, so
-that a busy machine adds little. Rows of several cores keep the wall clock.
+Quads of slices are timed: base, head, head, base, or the reverse. A slice lasts 10 ms or one call.
+The clock of a row that runs on one core leaves out what the process waits for its core, so that a
+busy machine adds little. Rows of several cores keep the wall clock.
 """
 
 import contextlib
@@ -37,7 +37,6 @@ from perfgate.source.sides import Side
 from perfgate.stats.evidence import LOOKS, Evidence, pooled_scatter
 
 R = TypeVar("R")
-_VISITS = 3  # to each row in a launch
 _QUADS = (12, 24)  # of a row in a launch, if its calls are short
 _FEWEST_QUADS = 4  # which still make a number if the time ends within a launch
 _LONGEST = 3  # a launch spends at most this many times `pair_s` on a row with long calls
@@ -64,7 +63,6 @@ class Open:
     Attributes:
         launch_s: roughly the seconds that it takes in each launch.
         has_grown: whether a count of head is larger, so that head may well be slower.
-        is_kept: whether it stays set up between its visits.
         calls: calls in one slice; 0 until the first launch has found how many.
         quads: quads in one launch.
         log_ratios: one number for each quad of this launch.
@@ -74,7 +72,6 @@ class Open:
     evidence: Evidence
     launch_s: float
     has_grown: bool = False
-    is_kept: bool = True
     calls: int = 0
     quads: int = 0
     log_ratios: list[float] = field(default_factory=list)
@@ -126,7 +123,6 @@ class Session:
         rng: it draws every random order.
         budget_s: seconds for all timing.
         spent_s: those that are spent.
-        launched: how many launches there were.
         begun: the rows that were timed so far, by name.
     """
 
@@ -134,24 +130,25 @@ class Session:
     rng: random.Random
     budget_s: float
     spent_s: float = 0.0
-    launched: int = 0
     begun: dict[str, Open] = field(default_factory=dict)
 
     def begin(self, row: Row, pool: WorkerPool, core: int | None) -> Row:
         """Time a row on the workers that looked at it, which are its first launch.
 
-        It need not be set up again for that.
+        It need not be set up again for that. Half of the budget is kept for other launches.
         """
         timed = self.begun[row.name] = self._opened(row)
         start = time.monotonic()
-        if self.spent_s < self.budget_s:
-            try:
-                self._visit(timed, pool, core, {}, is_last=True)
-            except TimeSpentError:
-                pool.close_all()  # one of its workers may still be at work
-        self.launched = max(self.launched, int(self._add(timed)))
+        try:
+            if self.spent_s < self.budget_s / 2:
+                self._time_row(timed, pool, core)
+            else:
+                self._release(timed, pool)
+        except TimeSpentError:
+            pool.close_all()  # one of its workers may still be at work
+        self._add(timed)
         self.spent_s += time.monotonic() - start
-        return timed.row
+        return timed.so_far()
 
     def time(self, rows: Sequence[Row], num_tests: int) -> list[Row]:
         """Launch workers until every row is decided or has had its last look, or the time is spent.
@@ -166,8 +163,7 @@ class Session:
         for row in timed:
             row.evidence.num_tests = num_tests
         while not self._is_over() and (left := [row for row in timed if row.is_open]):
-            self.launched += 1
-            say(f"launch {self.launched}: {len(left)} of {len(rows)} benchmarks undecided")
+            say(f"launching again: {len(left)} of {len(rows)} benchmarks are undecided")
             chosen = [row for row in left if len(row.evidence.launches) < LOOKS[0]]
             chosen = chosen or [row for row in left if row.evidence.suspected]
             if not chosen:
@@ -189,7 +185,6 @@ class Session:
             Evidence(),
             launch_s,
             has_grown=has_grown(row, self.run.rules),
-            is_kept=not self.run.sides.is_pytest,  # one pytest runs at a time in a process
         )
 
     def _weigh(self, launched: Sequence[Open], timed: Sequence[Open]) -> None:
@@ -231,55 +226,27 @@ class Session:
                 deadline=self.run.progress.deadline,
             )
             with place as pool:
-                self._visit_all(group, pool, core)
+                for row in group:
+                    if self._is_over():
+                        break
+                    start = time.monotonic()
+                    self._time_row(row, pool, core)
+                    if row is not group[0]:  # the first row also waits for the workers to start
+                        row.launch_s = time.monotonic() - start
 
-    def _visit_all(self, rows: Sequence[Open], pool: WorkerPool, core: int | None) -> None:
-        """Visit each row three times. Where memory is short, a row gets its visits at once."""
-        ready: dict[str, Open] = {}
-        spent_s = dict.fromkeys((row.row.name for row in rows), 0.0)
-        for visit in range(_VISITS):
-            for row in rows:
-                if self._is_over():
-                    return
-                if row.row.problems or (visit and row.log_ratios and row.row.name not in ready):
-                    continue  # it had all its visits at once
-                start = time.monotonic()
-                self._visit(row, pool, core, ready, is_last=visit == _VISITS - 1)
-                if row is not rows[0]:  # the first row also waits for the workers to start
-                    spent_s[row.row.name] += time.monotonic() - start
-        for row in rows:
-            row.launch_s = spent_s[row.row.name] or row.launch_s
-
-    def _visit(
-        self,
-        row: Open,
-        pool: WorkerPool,
-        core: int | None,
-        ready: dict[str, Open],
-        *,
-        is_last: bool,
-    ) -> None:
-        before = len(row.log_ratios)
+    def _time_row(self, row: Open, pool: WorkerPool, core: int | None) -> None:
         try:
-            if row.row.name not in ready:
-                self._prepare(row, pool)
-                ready[row.row.name] = row
-            stays = row.is_kept and not is_last and machine.has_room()
-            wanted = math.ceil(row.quads / _VISITS) if stays or before else row.quads
-            for _ in range(min(wanted, row.quads - before)):
+            self._prepare(row, pool)
+            for _ in range(row.quads):
                 self._quad(row, pool, core)
+            if not row.log_ratios:
+                reason = "the clock that it uses showed no time"
+                row.row = row.row.with_problems(dict.fromkeys(SIDES, reason))
         except _BrokenError as error:
+            self._note_problem(row, error)
             if not all(why.alive for why in error.errors.values()):
                 pool.close_all()  # a worker is never replaced alone: a launch starts both
-                ready.clear()
-            if before:  # another row, set up meanwhile, may have spoiled what this one had
-                del row.log_ratios[before:]
-                row.is_kept = False
-            else:
-                self._note_problem(row, error)
-            stays = False
-        if not stays and ready.pop(row.row.name, None):
-            self._release(row, pool)
+        self._release(row, pool)
 
     def _note_problem(self, row: Open, error: _BrokenError) -> None:
         reasons = {side: f"while it was timed: {why}" for side, why in error.errors.items()}
@@ -310,9 +277,9 @@ class Session:
         found = self._ask(row, pool, request, [self.run.sides.base, self.run.sides.head])
         if not row.calls:
             row.calls, row.quads = quads_of(list(found.values()), timing)
-            first = (row.row.base.ran, row.row.head.ran)
-            is_quiet = all(ran is not None and ran.is_quiet for ran in first)
-            is_hot = is_quiet and all(each.is_work for each in found.values())
+            # The base decides: a change that begins to read a file at each call keeps the limits.
+            ran = row.row.base.ran
+            is_hot = ran is not None and ran.is_quiet and found["base"].is_work
             rules, name = self.run.rules, row.row.name
             is_hot = rules.is_hot(name, seems=is_hot and rules.cores_of(name) == 1)
             row.row = dataclasses.replace(row.row, is_hot=is_hot)

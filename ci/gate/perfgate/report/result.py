@@ -1,11 +1,13 @@
 """Everything that one run found, its exit code and its headline."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perfgate.budgets import UNKNOWN, BudgetFinding
 from perfgate.config import Rules, find_rules
+from perfgate.metrics import bound
 from perfgate.rows import Judged, Outcome, Row
 from perfgate.source.changes import has_same_bytes
 from perfgate.source.sides import Sides
@@ -66,7 +68,6 @@ class Result:
         notes: what the run could not control.
         timing: whether anything was timed.
         nothing_matters: why no benchmark had to be run; empty if they were.
-        launches: how many launches there were.
         elapsed_s: seconds of the whole run.
         seed: the seed of every random order.
     """
@@ -83,7 +84,6 @@ class Result:
     notes: Sequence[str] = ()
     timing: bool = True
     nothing_matters: str = ""
-    launches: int = 0
     elapsed_s: float = 0.0
     seed: int = 0
 
@@ -109,16 +109,22 @@ class Result:
         return sum(each.word in words for each in self.budgets)
 
     @property
-    def worst(self) -> float | None:
-        """The largest upper bound of a row that passed by its time; None if none did."""
-        found = [
-            each.row.evidence.ratio()[2]
-            for each in self.rows
-            if each.row.evidence is not None
-            and each.outcome is Outcome.PASSED
-            and each.row.evidence.launches
-        ]
-        return max(found, default=None)
+    def launches(self) -> int:
+        """How often a row was launched, at most."""
+        evidence = (each.row.evidence for each in self.rows)
+        return max((len(each.launches) for each in evidence if each is not None), default=0)
+
+    @property
+    def worst(self) -> float:
+        """The largest upper bound of a row that was timed and passed; 0 if there is none."""
+        return max(
+            (
+                each.row.evidence.ratio()[2]
+                for each in self.rows
+                if each.row.evidence and each.outcome in (Outcome.PASSED, Outcome.WARNED)
+            ),
+            default=0.0,
+        )
 
     @property
     def headline(self) -> str:
@@ -139,8 +145,11 @@ class Result:
         if self.nothing_matters:
             found = [f"{self.nothing_matters}, so nothing was measured"]
         elif self.exit_code == 0:
-            worst = self.worst
-            found = [f"nothing slower than {worst:.3g}" if worst else "no regression found", *found]
+            is_known = 0 < self.worst < math.inf
+            passed = (
+                f"nothing slower than {bound(self.worst)}" if is_known else "no regression found"
+            )
+            found = [passed, *found]
         elif not found:
             found = ["nothing was measured"]
         broken = sum(row.verdict == BROKEN_BEFORE for row in self.rows)

@@ -24,7 +24,7 @@ def inspect(suite: LoadedSuite, target: protocol.Inspect) -> protocol.FirstRun |
     with first.counted():
         benchmark = suite.prepare(target)
         if benchmark.type != "time":
-            return _value(suite, benchmark)
+            return _value(suite, benchmark, target.row)
         sampling.sample(benchmark, 1)
     # The sides are inspected on different cores. Time that a neighbour took from one core must not
     # count as compile time.
@@ -48,11 +48,11 @@ def inspect(suite: LoadedSuite, target: protocol.Inspect) -> protocol.FirstRun |
     return protocol.FirstRun(seconds, None, numbers, program, *used, is_quiet)
 
 
-def _value(suite: LoadedSuite, benchmark: Any) -> protocol.FirstRun | protocol.Skipped:
+def _value(suite: LoadedSuite, benchmark: Any, row: str) -> protocol.FirstRun | protocol.Skipped:
     value = benchmark.do_run()
     if benchmark.type == "peakmemory":
         value = _peak_bytes() or value
-    benchmark.do_teardown()
+    suite.release(row)
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return protocol.Skipped(f"the benchmark returned {value}")
     if not isinstance(value, (int, float)) and not hasattr(value, "__float__"):

@@ -93,12 +93,16 @@ def sample(benchmark: Any, calls: int, clock: own_time.OwnTime | _Around | None 
     """
     # With these values asv takes one sample of `calls` calls without a warm-up, because the gate
     # decides about both.
+    number = benchmark.number  # of a benchmark that stays set up, the author's
     benchmark.repeat = 1
     benchmark.number = max(1, calls)
     benchmark.warmup_time = 0
     benchmark.min_run_count = 1
-    with contextlib.nullcontext() if clock is None else _timed_by(benchmark, clock):
-        seconds = float(benchmark.do_run()["samples"][0])
+    try:
+        with contextlib.nullcontext() if clock is None else _timed_by(benchmark, clock):
+            seconds = float(benchmark.do_run()["samples"][0])
+    finally:
+        benchmark.number = number
     if os.getpid() != _WORKER:  # a child of the benchmark: it must not call it again
         raise ChildProcessError
     return seconds

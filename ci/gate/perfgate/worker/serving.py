@@ -81,7 +81,8 @@ def _parse() -> argparse.Namespace:
 def _reply(suite: LoadedSuite, request: protocol.Request[Any]) -> protocol.Reply:
     """Answer one request. Any exception of the benchmark's code becomes the reply."""
     me = os.getpid()
-    suite.enter_scratch(getattr(request, "row", ""))
+    row = getattr(request, "row", "")
+    suite.enter(row)
     try:
         if request.core is not None:
             _pin(request.core)
@@ -94,6 +95,7 @@ def _reply(suite: LoadedSuite, request: protocol.Request[Any]) -> protocol.Reply
             reply = protocol.Skipped(said)
             if not isinstance(request, protocol.Inspect):
                 reply = protocol.Failed(f"{protocol.SKIPPED_NOW}: {said}")
+    suite.leave(row)
     if os.getpid() != me:
         return protocol.Failed(_FORKED, is_fatal=True)  # parent and child share the pipes now
     return reply

@@ -1,5 +1,6 @@
 """The suite of one checkout, in a worker, and its benchmarks that are ready to run."""
 
+import contextlib
 import dataclasses
 import functools
 import gc
@@ -36,7 +37,7 @@ class LoadedSuite:
             pytest-benchmark's fixture; None for a suite of asv.
         root: the root of the checkout.
         exchange: the folder in which the worker writes files for the gate.
-        scratch: the folder in which the benchmark runs that was asked for last.
+        scratch: the folder in which benchmarks run.
         ready: asv's benchmark for each row that is set up.
     """
 
@@ -53,8 +54,8 @@ class LoadedSuite:
         self.pytest_args = pytest_args
         self.root = root
         self.exchange = exchange
-        self._scratch = Path(tempfile.mkdtemp(dir=exchange))
-        self.scratch = self._scratch
+        self.scratch = Path(tempfile.mkdtemp(dir=exchange))
+        self._places: dict[str, Path] = {}  # the current folder of each benchmark that is ready
         self.ready: dict[str, Any] = {}
         self._caches = caches
         # what the setup_cache of the benchmark prepared last has used, maybe in another worker
@@ -112,20 +113,25 @@ class LoadedSuite:
         benchmark = self.ready.pop(row, None)
         if benchmark is not None:
             benchmark.do_teardown()
-        os.chdir(self._scratch)
-        shutil.rmtree(self.scratch, ignore_errors=True)
         # Its garbage must not be collected during the next benchmark's samples.
         gc.collect()
         return protocol.Released(self.footprint())
 
-    def enter_scratch(self, row: str) -> None:
-        """Change to a folder that a benchmark may fill, break or delete.
+    def enter(self, row: str) -> None:
+        """Change to the folder that a benchmark that is ready was in, as a test may choose its own.
 
-        Rows that are set up at once may write files of one name, so each has its own folder.
+        Others begin in a folder that they may fill, break or delete.
         """
-        self.scratch = self._scratch / hashlib.sha256(row.encode()).hexdigest()[:20]
         self.scratch.mkdir(parents=True, exist_ok=True)
         os.chdir(self.scratch)
+        if row in self.ready:
+            with contextlib.suppress(OSError, LookupError):  # it may have deleted that
+                os.chdir(self._places[row])
+
+    def leave(self, row: str) -> None:
+        """Note the folder that a benchmark is in."""
+        with contextlib.suppress(OSError):
+            self._places[row] = Path.cwd()
 
     def _cached(self, benchmark: Any) -> Any:
         """Return setup_cache's result, and enter a copy of the folder in which it ran, like asv."""

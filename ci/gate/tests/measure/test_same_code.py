@@ -81,7 +81,8 @@ def committed(tmp_path_factory):
 def repository(committed):
     yield committed
     committed.git("checkout", "--quiet", ".")
-    committed.git("clean", "--quiet", "--force", "-d")
+    # with the last report, which decides the order: what a row uses includes what came before it
+    committed.git("clean", "--quiet", "--force", "-d", "-x")
 
 
 def reached(repository, *flags):
