@@ -143,8 +143,11 @@ class LoadedSuite:
             folder.mkdir(parents=True, exist_ok=True)
             os.chdir(folder)
             made = benchmark.do_setup_cache()
-            file.write_bytes(pickle.dumps(made))
             (folder / _USED).write_text(json.dumps(dataclasses.asdict(self.footprint())))
+            # The run may end here, and a part of a file would break every other benchmark of it.
+            part = file.with_suffix(".part")
+            part.write_bytes(pickle.dumps(made))
+            part.replace(file)
         self._used_by_cache = protocol.Footprint(**json.loads((folder / _USED).read_text()))
         shutil.copytree(folder, self.scratch, dirs_exist_ok=True)
         os.chdir(self.scratch)
