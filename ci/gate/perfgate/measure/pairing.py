@@ -40,8 +40,6 @@ R = TypeVar("R")
 _QUADS = (12, 24)  # of a row in a launch, if its calls are short
 _FEWEST_QUADS = 4  # which still make a number if the time ends within a launch
 _LONGEST = 3  # a launch spends at most this many times `pair_s` on a row with long calls
-# First calls that take this many times as long put a row first in line.
-_SUSPICIOUS = 1.25
 # If one side takes more than this many times as long as the other, one quad is enough to see it.
 _COMPARABLE = 10
 # If head runs into its timeout and its first calls took this many times as long, it is slower.
@@ -86,13 +84,12 @@ class Open:
         return not self.evidence.done and not self.row.problems
 
     @property
-    def urgency(self) -> tuple[bool, bool, float]:
-        """The place in line, the most urgent last: by counts, first calls, then launches."""
+    def urgency(self) -> tuple[bool, float]:
+        """The place in line, the most urgent last: by counts, then by launches or first calls."""
         base_s, head_s = self.row.base.seconds, self.row.head.seconds
-        began_slow = bool(base_s and head_s and head_s > _SUSPICIOUS * base_s)
         by_launches = self.evidence.suspicion()
-        has_started = not math.isnan(by_launches)
-        return self.has_grown, began_slow and not has_started, by_launches if has_started else 0.0
+        by_calls = head_s / base_s if base_s and head_s else 1.0
+        return self.has_grown, by_calls if math.isnan(by_launches) else by_launches
 
     def so_far(self) -> Row:
         timed_s = {name: tuple(taken) for name, taken in self.timed_s.items()}
@@ -213,8 +210,7 @@ class Session:
         many = [row for row in rows if self.run.rules.cores_of(row.benchmark.row) > 1]
         single = [row for row in rows if row not in many]
         for group, core in ((single, self.run.core), (many, None)):
-            self.rng.shuffle(group)
-            group.sort(key=lambda row: row.urgency[:2], reverse=True)
+            group.sort(key=lambda row: row.urgency, reverse=True)
             # Both sides are sampled on `core`. Which of them is also prepared there is drawn at
             # random, because memory stays near the core that first touches it.
             first, second = self.rng.sample([core, machine.other_core(core)], 2)
