@@ -4,6 +4,7 @@ A file that exists must be Optuna's already, or nothing is written to it.
 """
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -34,6 +35,7 @@ _CONNECT_S = 10
 _SILENT_S = 5
 # Seconds within which another process makes its tables.
 _MADE_S = 2
+_MOST_ATTEMPTS = 50  # to make tables that others make, too
 _COLUMNS = (
     "SELECT tables.name, columns.name FROM sqlite_master AS tables, "
     "pragma_table_info(tables.name) AS columns"
@@ -189,9 +191,9 @@ def _wait_said(storage: str) -> Iterator[None]:
 
 def _open_database(url: str, engine: dict[str, Any]) -> "BaseStorage":
     from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
-    from sqlalchemy.exc import DatabaseError
+    from sqlalchemy.exc import DatabaseError, IntegrityError
 
-    for attempts_left in (2, 1, 0):
+    for attempt in itertools.count(1):
         try:
             return RDBStorage(
                 url,
@@ -200,10 +202,12 @@ def _open_database(url: str, engine: dict[str, Any]) -> "BaseStorage":
                 grace_period=_GRACE_S,
                 heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(MOST_RETRIES),
             )
-        except DatabaseError:
-            # Several processes may make the tables at the same time.
-            if not attempts_left:
+        except DatabaseError as error:
+            # Several processes may make the tables at the same time, and each gets in the others'
+            # way once or more.
+            if attempt >= (_MOST_ATTEMPTS if isinstance(error, IntegrityError) else 3):
                 raise
+            time.sleep(0.05)
     raise AssertionError
 
 
