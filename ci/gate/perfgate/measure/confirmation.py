@@ -69,7 +69,7 @@ class _Suspect:
         return dataclasses.replace(change, word=word[self.verdict(is_last=True)])
 
 
-def confirm(run: Run, rows: Sequence[Row], num_tests: int) -> list[Row]:
+def confirm(run: Run, rows: Sequence[Row], num_tests: int) -> None:
     """Measure suspect values again, the rows with the largest excess first.
 
     Args:
@@ -88,9 +88,7 @@ def confirm(run: Run, rows: Sequence[Row], num_tests: int) -> list[Row]:
             suspects.setdefault(row.name, []).append(suspect)
     seen = {row.name: row for row in rows}
     for name in sorted(suspects, key=lambda name: -max(each.suspicion for each in suspects[name])):
-        seen[name] = _confirm(run, seen[name], suspects[name])
-        run.progress.keep([seen[name]])
-    return [seen[row.name] for row in rows]
+        run.progress.keep([_confirm(run, seen[name], suspects[name])])
 
 
 def _confirm(run: Run, row: Row, suspects: Sequence[_Suspect]) -> Row:

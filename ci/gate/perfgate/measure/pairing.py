@@ -187,12 +187,12 @@ class Session:
     def _weigh(self, launched: Sequence[Open], timed: Sequence[Open]) -> None:
         """Add the numbers of a launch. The rows of a class show together how a launch scatters."""
         found = [row for row in launched if self._add(row)]
-        for is_hot in (False, True):
-            alike = [row.evidence for row in timed if row.row.is_hot is is_hot]
-            scatter = pooled_scatter(alike)
-            for row in found:
-                if row.row.is_hot is is_hot:
-                    row.evidence.weigh(scatter)
+        scatter = {
+            is_hot: pooled_scatter(row.evidence for row in timed if row.row.is_hot is is_hot)
+            for is_hot in (False, True)
+        }
+        for row in found:
+            row.evidence.weigh(scatter[row.row.is_hot])
 
     def _add(self, row: Open) -> bool:
         """Make the quads of a launch its number, if there are enough."""

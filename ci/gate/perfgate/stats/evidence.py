@@ -96,17 +96,16 @@ class Evidence:
         stage, looks = self._stage
         self.scatter = scatter
         if len(stage) in looks:
-            self.verdict = self._zone(stage, looks)
+            self.verdict = self._zone(stage)
 
-    def _zone(self, stage: Sequence[float], looks: Sequence[int]) -> int:
+    def _zone(self, stage: Sequence[float]) -> int:
         mean, error, df = estimate(stage, self.scatter)
         reach = t_quantile(_MISS_AT_A_LOOK, df) * error
         # Both can hold if the true ratio surely lies between the two limits. Such a slowdown is too
         # small to matter.
         if mean + reach < math.log(self.limits.pass_ratio):
             return NOT_SLOWER
-        alpha = CONFIRM_ALPHA if self.suspected else SUSPECT_ALPHA / self.num_tests
-        if not is_above(stage, self.limits.fail_ratio, alpha / len(looks), self.scatter):
+        if not is_above(stage, self.limits.fail_ratio, self._level, self.scatter):
             return UNDECIDED
         if self.suspected:
             return SLOWER
@@ -116,6 +115,13 @@ class Evidence:
     @property
     def _stage(self) -> tuple[list[float], Sequence[int]]:
         return (self.fresh, CONFIRMING_LOOKS) if self.suspected else (self.first, LOOKS)
+
+    @property
+    def _level(self) -> float:
+        """The error that one look of this stage may spend on calling the row slower."""
+        if self.suspected:
+            return CONFIRM_ALPHA / len(CONFIRMING_LOOKS)
+        return SUSPECT_ALPHA / self.num_tests / len(LOOKS)
 
     @property
     def done(self) -> bool:
@@ -163,11 +169,10 @@ class Evidence:
     def is_faster(self) -> bool:
         """Whether head is surely faster, with the margin and the level of a suspicion."""
         mirrored = [-each for each in self.first]
-        alpha = SUSPECT_ALPHA / self.num_tests / len(LOOKS)
         return (
             self.verdict == NOT_SLOWER
             and not self.suspected
-            and is_above(mirrored, self.limits.fail_ratio, alpha, self.scatter)
+            and is_above(mirrored, self.limits.fail_ratio, self._level, self.scatter)
         )
 
     def suspicion(self) -> float:
@@ -186,13 +191,12 @@ class Evidence:
             return LOOKS[0] - len(self.launches)
         mean, error, df = estimate(self.launches, self.scatter)
         sd = error * math.sqrt(len(self.launches))
-        alpha = CONFIRM_ALPHA if self.suspected else SUSPECT_ALPHA / self.num_tests
         confirming = 0 if self.suspected else CONFIRMING_LOOKS[0]
         for count in (count for count in looks if count > len(stage)):
             error = sd / math.sqrt(count)
             if mean + t_quantile(_MISS_AT_A_LOOK, df) * error < math.log(self.limits.pass_ratio):
                 return count - len(stage)
-            reach = t_quantile(alpha / len(looks), df) * error
+            reach = t_quantile(self._level, df) * error
             if mean - reach > math.log(self.limits.fail_ratio):
                 return count - len(stage) + confirming
         return looks[-1] - len(stage)
