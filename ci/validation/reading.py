@@ -1,4 +1,4 @@
-"""Count the files and lines that you read to follow an update of PPO, a training or a gate run.
+"""Count the files and lines that you read to follow an update of PPO, a rollout or a gate run.
 
     python -m ci.validation.reading --files
 
@@ -18,8 +18,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from ci.validation.planted import make_project
-from myriad import create_config, make_key
+from myriad import Rollout, create_config, make_agent, make_env, make_key
 from myriad.cli import main as myriad
 from myriad.programs import functions
 from perfgate.cli import main as perfgate
@@ -31,6 +30,12 @@ _IMPORTS = """
 import sys, myriad.agents.ppo
 print(*(each.__file__ for name, each in sys.modules.items() if name.split(".")[0] == "myriad"))
 """
+_PROJECT = {
+    "asv.conf.json": '{"version": 1, "project": "project", "repo": "."}',
+    "benchmarks/__init__.py": "",
+    "benchmarks/totals.py": "from project import total\n\n\ndef time_total():\n    total()\n",
+}
+_COMMIT = ["git", "-c", "user.name=reading", "-c", "user.email=reading@localhost", "commit", "-qm"]
 
 
 def main() -> None:
@@ -42,12 +47,14 @@ def main() -> None:
     state = loop.init(make_key(0))
     update = entered(lambda: loop.learn(*loop.collect(state)))
     learner = {code for code in update if Path(code.co_filename).parent.name == "agents"}
+    chunk = entered(_run_chunk)
     gate = entered(_run_gate)
     imported = subprocess.check_output([sys.executable, "-c", _IMPORTS], cwd=_ROOT, text=True)
     print(f"{'to follow':<38}{'files':>6}{'lines':>8}{'entered':>9}")
     for what, codes, files in (
         ("an update of ppo", learner, {code.co_filename for code in learner}),
         ("... with its network and environment", update, {code.co_filename for code in update}),
+        ("a rollout chunk of CartPole", chunk, {code.co_filename for code in chunk}),
         ("myriad train", train, {code.co_filename for code in train}),
         ("perfgate, one slower benchmark", gate, {code.co_filename for code in gate}),
         ("import myriad.agents.ppo", set(), set(imported.split())),
@@ -82,12 +89,26 @@ def entered(call: Callable[[], Any]) -> set[CodeType]:
     return found
 
 
+def _run_chunk() -> None:
+    env = make_env("cartpole-control")
+    rollout = Rollout(env, make_agent("random", env), 64)
+    rollout.run_chunk(rollout.init(seed=0))
+
+
 def _run_gate() -> None:
     """Gate one benchmark that became twice as slow."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        make_project(Path(folder)).plant(2.0)
+        subprocess.run(["git", "init", "--quiet"], check=True)
+        Path("benchmarks").mkdir()
+        for file, text in _PROJECT.items():
+            Path(file).write_text(text, encoding="utf-8")
+        for numbers in (100_000, 200_000):
+            text = f"def total():\n    return sum(range({numbers}))\n"
+            Path("project.py").write_text(text, encoding="utf-8")
+            subprocess.run(["git", "add", "--all"], check=True)
+            subprocess.run([*_COMMIT, str(numbers)], check=True)
         with contextlib.redirect_stdout(io.StringIO()):
-            perfgate(["--base", "HEAD~1", "--bench", "lookups"])
+            perfgate(["--base", "HEAD~1"])
 
 
 def _lines(files: Iterable[str]) -> int:
