@@ -60,10 +60,6 @@ def _setting(
     return dataclasses.field(default=None, metadata=metadata)
 
 
-# Whether the command `myriad` owns this process, so that no script of yours runs in it.
-is_command = False
-
-
 @dataclasses.dataclass(frozen=True)
 class Setting:
     """The names of a setting and its allowed values.

@@ -90,7 +90,6 @@ def _called(argv: Sequence[str], *, is_ours: bool) -> int:
                 raise
             return int(end.code)  # tyro has said what is wrong
         # JAX's backend reads its options once, when it starts, so set them before that.
-        from myriad import settings
         from myriad.hardware import configure
         from myriad.settings import PLACES, Settings
 
@@ -101,7 +100,6 @@ def _called(argv: Sequence[str], *, is_ours: bool) -> int:
         # MYRIAD_START_TIMEOUT_S says.
         configure(without=command.without_xla_option, distributed=launch or False)
         if is_ours:
-            settings.is_command = True
             # Otherwise every later collection would scan all modules again.
             gc.freeze()
     warnings.formatwarning = lambda message, *_: f"{message}\n"

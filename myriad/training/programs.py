@@ -23,7 +23,6 @@ from myriad.random import make_key
 from myriad.timing import compare
 from myriad.training.config import TrainingConfig
 from myriad.training.evaluation import Evaluation, Infos, evaluation_key
-from myriad.training.kept import is_kept, kept_run
 from myriad.training.loop import LearningLoop, Report, TrainState
 from myriad.training.memory import (
     COPIES,
@@ -108,18 +107,13 @@ class CompiledTraining:
             self._leave_to_first_call(mode)
             return
         with collector_paused():
-            keeps = is_kept(self.config)
-            init, run = (jax.jit(self.loop.init), None) if keeps else self.loop.jitted()
+            init, run = self.loop.jitted()
             evaluate: Any = jax.jit(self._evaluate)
             first = init.trace(make_key(0), self.loop.options)
             state = self.state_shapes = result_shapes(first)
             of_first = self.loop.of_first_device(state)
-            args = (state, np.int32(0), np.bool_(False))  # noqa: FBT003
-            if run is None:
-                running, self.product_bytes = kept_run(self.loop, *args)
-            else:
-                running = run.trace(*args)
-                self.product_bytes = product_bytes(running)
+            running = run.trace(state, np.int32(0), np.bool_(False))  # noqa: FBT003
+            self.product_bytes = product_bytes(running)
             # The slowest compilation starts first. While the compiler works, Python is free to
             # trace and lower the next program and to import modules. The collector is paused, since
             # it would take a sixth of tracing and find nothing.
