@@ -45,7 +45,7 @@ from myriad.xla import (
 _CPU_TILE_BYTES, _MIN_TILE, _MAX_TILE = 24 * 1024, 64, 512
 # SIMD lanes of one vector instruction: 16 float32 fill 512 bits.
 _VECTOR = 16
-# A tile of fewer vectors may round differently: by 2e-5 in an estimate of cartpole-sysid.
+# A tile of fewer vectors may round differently: by 2e-5 in a Kalman filter.
 _LEAST_TILE = 3 * _VECTOR
 # With fewer environments than this per device, waking a second CPU device costs more than it saves.
 _MIN_ENVS_PER_DEVICE = 64

@@ -19,9 +19,7 @@ ENVIRONMENTS = Registry(
     {
         "bucket-brigade": "myriad.envs.bucket_brigade:BucketBrigade",
         "cartpole-control": "myriad.envs.cartpole:CartPole",
-        "cartpole-sysid": "myriad.envs.cartpole_sysid:CartPoleSysID",
         "gene-circuit-control": "myriad.envs.gene_circuit:GeneCircuit",
-        "gene-circuit-sysid": "myriad.envs.gene_circuit_sysid:GeneCircuitSysID",
         "pendulum-control": "myriad.envs.pendulum:Pendulum",
         "snake": "myriad.envs.snake:Snake",
     },

@@ -20,7 +20,6 @@ NotNegative = Annotated[float | jax.Array, Number(0, arrays=True)]
 Positive = Annotated[float | jax.Array, Number(positive=True, arrays=True)]
 Limit = Annotated[float | jax.Array, Number(positive=True, infinity=True, arrays=True)]
 Probability = Annotated[float | jax.Array, Number(0, 1, arrays=True)]
-Spread = Annotated[float | jax.Array, Number(0, 10, arrays=True)]
 Steps = Annotated[int | jax.Array, Integer(1, arrays=True)]
 
 State = TypeVar("State")

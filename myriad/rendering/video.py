@@ -57,7 +57,7 @@ def record(
     """Play one episode and write a picture of the state after each of its steps.
 
     Args:
-        env: the environment. It needs `render(state)`, which Myriad's own have, except `*-sysid`.
+        env: the environment. It needs `render(state)`, which Myriad's own have.
         agent: the agent, as `make_agent` builds it.
         path: the file, `.gif` or `.mp4`. It appears, or replaces an older one, once it is complete.
         num_steps: steps after which to stop if the episode has not ended.

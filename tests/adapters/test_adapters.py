@@ -182,13 +182,13 @@ def test_rendering_shows_the_state():
 
 
 def test_rendering_without_a_mode_warns_and_with_an_unknown_one_fails():
-    blind = make_env("cartpole-sysid")
+    blind = make_env("gymnax:CartPole-v1")
     adapted = to_gymnasium(blind)
     assert adapted.metadata["render_modes"] == []
     adapted.reset(seed=0)
     with pytest.warns(UserWarning, match="render_mode='rgb_array'"):
         assert adapted.render() is None
-    with pytest.raises(UnknownNameError, match="unknown render mode 'rgb_array' of CartPoleSysID"):
+    with pytest.raises(UnknownNameError, match="unknown render mode 'rgb_array' of FromGymnax"):
         to_gymnasium(blind, render_mode="rgb_array")
     with pytest.raises(UnknownNameError, match="render mode 'human' of CartPole"):
         to_gymnasium_vector(make_env("cartpole-control"), 2, render_mode="human")

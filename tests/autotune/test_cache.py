@@ -194,7 +194,7 @@ def key_of(config, machine=MACHINE):
 @pytest.mark.parametrize(
     "change",
     [
-        {"env": "cartpole-sysid"},
+        {"env": "gene-circuit"},
         {"agent": "pqn", "buffer_size": None},
         {"num_envs": 8},
         {"buffer_size": 1024},

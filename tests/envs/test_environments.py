@@ -27,8 +27,6 @@ from myriad.xla import count_compilations
 
 ROOT = Path(__file__).parents[2]
 FAST = ("cartpole-control", "gene-circuit-control")  # the others compile for longer
-# With the dynamics of the tasks of control, which are tried more often.
-LONG = ("cartpole-sysid", "gene-circuit-sysid")
 
 
 @pytest.fixture(autouse=True)
@@ -38,23 +36,14 @@ def _own_registrations_end_with_the_test(monkeypatch):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(
-            name,
-            marks=[pytest.mark.slow] * (name not in FAST) + [pytest.mark.long] * (name in LONG),
-        )
-        for name in list_envs()
-    ],
+    [pytest.param(name, marks=[pytest.mark.slow] * (name not in FAST)) for name in list_envs()],
 )
 def test_myriads_own_environments_have_no_fault(name):
     check_env(make_env(name))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in list_envs()],
-)
+@pytest.mark.parametrize("name", list_envs())
 def test_random_play_compiles_once_and_has_the_same_bits_for_any_chunk_and_tile(name):
     env = make_env(name)
     agent = make_agent("random", env)
@@ -126,10 +115,6 @@ def test_a_value_without_effect_is_refused_unless_it_is_the_default(name, fields
         ("bucket-brigade", {"opponents": ("hero",)}, "opponents must be one name or 2 names"),
         ("bucket-brigade", {"num_houses": 2}, "must be an integer from 3 to 100, but got 2"),
         ("gene-circuit", {"target": "sinus"}, "unknown target 'sinus'; did you mean 'sine'"),
-        ("gene-circuit-sysid", {"hidden": ()}, "hidden must be a tuple of"),
-        ("gene-circuit-sysid", {"hidden": ("eta", "eta")}, "hidden must be a tuple of"),
-        ("gene-circuit-sysid", {"hidden": "force"}, "hidden must be a tuple of"),
-        ("cartpole-sysid", {"hidden": ("tau",)}, "unknown hidden figure 'tau'"),
         ("pendulum", {"discrete_torques": "5"}, "must be an integer from 2 to 1,000,000"),
         ("snake", {"width": 2}, "must be .*, but got "),
         ("snake", {"height": 1, "width": 3}, "must be .*, but got "),

@@ -17,7 +17,6 @@ from myriad.rendering.canvas import BLUE, ORANGE, PAPER, VERMILLION, Canvas
 from myriad.rendering.video import play, record, write
 
 ROOT = Path(__file__).parents[2]
-DRAWN = [name for name in list_envs() if hasattr(make_env(name), "render")]
 
 
 def first_state(name, seed=0, **overrides):
@@ -37,7 +36,7 @@ def changed(state, **leaves):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", DRAWN)
+@pytest.mark.parametrize("name", list_envs())
 def test_a_picture_is_uint8_rgb_and_shows_that_the_state_has_changed(name):
     env, state = first_state(name)
     first = env.render(state)
@@ -47,7 +46,7 @@ def test_a_picture_is_uint8_rgb_and_shows_that_the_state_has_changed(name):
     assert (env.render(moment.state) != first).any()
 
 
-@pytest.mark.parametrize("name", DRAWN)
+@pytest.mark.parametrize("name", list_envs())
 def test_a_picture_is_the_same_from_numpy_and_from_jax(name):
     env, state = first_state(name)
     assert (env.render(state) == env.render(jax.device_get(state))).all()

@@ -164,7 +164,7 @@ def test_a_shell_starts_from_a_run_with_its_fields_and_changes_some(tmp_path, ca
     assert (config.steps_per_env, config.agent_options["learning_rate"]) == (256, 1e-5)
     assert config.env_options["gravity"] == 3.7
     # Another task's parameters are its own, even where they have the same names.
-    assert main([*command, str(tmp_path / "other"), "--env", "cartpole-sysid"]) == 2
+    assert main([*command, str(tmp_path / "other"), "--env", "pendulum"]) == 2
     assert "agent.obs_stats.mean as float32[4]" in capsys.readouterr().err
     assert main([*command, str(tmp_path / "same"), "--env", "CartPole-v1"]) == 0
     assert load_agent(tmp_path / "same")[0].env_options["gravity"] == 3.7

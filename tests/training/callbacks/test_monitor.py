@@ -94,8 +94,8 @@ def test_what_the_machine_cannot_tell_is_called_unavailable():
 
 
 def test_a_film_of_what_cannot_be_drawn_is_refused_before_anything_is_written(tmp_path):
-    config = create_config("gene-circuit-sysid", "ppo", film_every=2)
-    with pytest.raises(InvalidArgumentError, match="film_every must be 0 for gene-circuit-sysid"):
+    config = create_config("gymnax:Catch-bsuite", "ppo", film_every=2)
+    with pytest.raises(InvalidArgumentError, match="film_every must be 0 for gymnax:Catch"):
         train_and_evaluate(config, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 
