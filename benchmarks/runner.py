@@ -29,6 +29,7 @@ from benchmarks.harness.results import (
     write_csv,
 )
 from benchmarks.harness.worker import ChildError
+from benchmarks.plots.style import caption
 
 # Environment variables that affect measurements.
 SETTINGS = (
@@ -235,14 +236,20 @@ class Run:
             write_csv(self.options.output, rows[0], self._rows)
 
     def report(self) -> bool:
-        """Print failures, the files and the command. Return whether all rows are ok."""
-        lost = [row for file in self.files for row in file.rows if row["status"] != "ok"]
+        """Print failures, the files and what to report with a figure: machine, versions, command.
+
+        Returns:
+            whether all rows are ok.
+        """
+        rows = [row for file in self.files for row in file.rows]
+        lost = [row for row in rows if row["status"] != "ok"]
         for row in lost:
             print(f"{_where(row)}: {row['status']}: {row['reason']}", file=sys.stderr)
         for file in self.files:
             print(f"\nrows:           {file.path}\nraw samples:    {samples_beside(file.path)}")
         if self.files:
-            print(f"reproduce with: {self.command}")
+            command = f"reproduce with: {self.command}"
+            print(caption(rows, command) if len(lost) < len(rows) else command)
         return not lost
 
 

@@ -22,7 +22,6 @@ READERS = [
     ([*TUNE, "--space", "x.toml"], "x.toml"),
     ([*TUNE, "--warm-start", "x.json"], "x.json"),
     ([*TUNE, "--storage", "x.journal"], "x.journal"),
-    (["cite", "x.csv"], "x.csv"),
     (["autotune", "--show"], "home/autotune_profiles.json"),
     (["train", "--resume", "run"], "run/config.toml"),
 ]

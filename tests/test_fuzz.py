@@ -110,7 +110,6 @@ def required(command, env, agent, output):
         "evaluate": ["run"],
         "export": ["run", "--format", "stablehlo", "--output", output],
         "plot": ["run", "--output", output],
-        "cite": ["notes/precious.txt"],
         "autotune": ["--show"],
         "tune": ["--env", env, "--n-trials", "0", "--study-name", "fuzzed", "--quiet"],
     }.get(command, [])

@@ -1,12 +1,14 @@
 """The tidy table that every suite writes and every plot reads: a row per library and workload."""
 
+import contextlib
 import csv
 import functools
 import json
+import math
 import platform
 import statistics
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +33,14 @@ COLUMNS: tuple[str, ...] = (
 # The columns that every version of the table has had. Older files may lack the other columns.
 _NEEDED: tuple[str, ...] = (
     *("agent", "env", "library", "num_envs", "status", "steps_per_s", "suite", "timestamp"),
+)
+# The columns that hold numbers where they are not empty.
+_NUMBERS: tuple[str, ...] = (
+    *("num_envs", "scan_chunk_size", "num_steps", "devices", "processes", "memory_total_bytes"),
+    *("steps_per_s", "steps_per_s_low", "steps_per_s_high", "run_s", "samples", "compile_s"),
+    *("ratio", "ratio_low", "ratio_high"),
+    *("efficiency", "efficiency_low", "efficiency_high"),
+    *("argument_bytes", "temp_bytes", "peak_bytes", "state_bytes", "sharded_bytes"),
 )
 
 CSV_FOLDER = ROOT / "results" / "csv"
@@ -255,10 +265,23 @@ def read_csv(path: Path) -> list[TextRow]:
     Raises:
         InvalidArgumentError: the file can't be read, is not a table of results, or is damaged.
     """
-    from myriad.citation import read_table
+    from myriad.errors import InvalidArgumentError
 
     empty = dict.fromkeys(COLUMNS, "")
-    return [empty | row for row in read_table(path, _NEEDED)]
+    rows = []
+    with _reading(path) as reader:
+        columns = reader.fieldnames or ()
+        if missing := [name for name in _NEEDED if name not in columns]:
+            raise InvalidArgumentError(
+                f"{path} is not a table of results: it lacks the column {missing[0]!r}."
+            )
+        for row in reader:
+            if damage := _damage(row):
+                raise InvalidArgumentError(
+                    f"results {path} are damaged in line {reader.line_num}: {damage}."
+                )
+            rows.append(empty | row)
+    return rows
 
 
 def is_table_of_results(path: Path) -> bool:
@@ -267,9 +290,35 @@ def is_table_of_results(path: Path) -> bool:
     Raises:
         InvalidArgumentError: the file can't be read.
     """
-    from myriad.citation import columns_of as columns_in
+    with _reading(path) as reader:
+        return set(_NEEDED) <= set(reader.fieldnames or ())
 
-    return set(_NEEDED) <= set(columns_in(path))
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator["csv.DictReader[str]"]:
+    from myriad.errors import InvalidArgumentError
+    from myriad.files import regular
+
+    try:
+        with regular(path).open(newline="", encoding="utf-8") as file:
+            yield csv.DictReader(file)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise InvalidArgumentError(f"results {path} can't be read: {reason}.") from error
+
+
+def _damage(row: TextRow) -> str:
+    """Say what is wrong with a row, or return nothing."""
+    if None in row or None in row.values():
+        return "it has more or fewer cells than there are columns"
+    for name in _NUMBERS:
+        try:
+            fits = 0 <= float(row.get(name) or 0) < math.inf
+        except ValueError:
+            fits = False
+        if not fits:
+            return f"{name} is {row[name]!r}"
+    return ""
 
 
 def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -31,7 +31,6 @@ COMMANDS: dict[str, str] = {
     "render": "myriad.cli.render:Render",
     "plot": "myriad.cli.plot:Plot",
     "export": "myriad.cli.export:Export",
-    "cite": "myriad.cli.cite:Cite",
     "envs": "myriad.cli.lists:Envs",
     "agents": "myriad.cli.lists:Agents",
     "presets": "myriad.cli.presets:Presets",

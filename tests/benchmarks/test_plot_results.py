@@ -326,6 +326,23 @@ def test_a_column_that_a_file_of_an_older_version_lacks_is_read_as_empty(tmp_pat
     assert read == [each | dict.fromkeys(newer, "") for each in rows]
 
 
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda text: b"\xff\xfe\x00", "can't be read"),
+        (lambda text: b"a,b\n1,2\n", "is not a table of results: it lacks the column 'agent'"),
+        (lambda text: text.replace(b",100,", b",many,"), "line 2: num_envs is 'many'"),
+        (lambda text: text.replace(b",01234567", b""), "line 2: it has more or fewer cells"),
+    ],
+    ids=["no text", "other columns", "no number", "a cell less"],
+)
+def test_a_file_that_is_damaged_is_named_with_its_line(damage, reason, tmp_path):
+    path = write(tmp_path / "t.csv", throughput_rows())
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(InvalidArgumentError, match=reason):
+        read_csv(path)
+
+
 # --- the rows of a run
 
 

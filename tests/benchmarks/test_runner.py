@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 
 import pytest
 
@@ -99,7 +100,9 @@ ABOVE_0 = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", RUNS)
-def test_a_run_writes_its_rows_and_their_samples(script, tmp_path, monkeypatch):
+def test_a_run_writes_its_rows_and_their_samples_and_says_what_to_report(
+    script, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr("benchmarks.compile.QUICK_LAUNCHES", 1)
     flags, expected = RUNS[script]
     main = importlib.import_module(f"benchmarks.{script}").main
@@ -114,6 +117,13 @@ def test_a_run_writes_its_rows_and_their_samples(script, tmp_path, monkeypatch):
     beside = json.loads(samples_beside(table).read_text())
     assert flags in beside["command"]
     assert beside["alternations"]
+    of_run = rows[0]
+    assert re.search(
+        rf"{re.escape(of_run['device_name'])}, {of_run['cores']} cores.* "
+        rf"jax {of_run['jax_version']}, commit {of_run['commit'][:10]}.*\n"
+        rf"reproduce with: .*{re.escape(flags)}",
+        capsys.readouterr().out,
+    )
 
 
 def test_ratios_are_taken_round_by_round():

@@ -29,7 +29,7 @@ PEER_MODULES = (
 
 # The modules of Myriad that suites may use. All are documented.
 PUBLIC = {
-    *("agents", "autotune", "autotune.batch", "citation", "cli", "envs"),
+    *("agents", "autotune", "autotune.batch", "cli", "envs"),
     *("envs.bucket_brigade", "errors", "files", "hardware", "host", "presets", "programs"),
     *("settings", "timing", "training.population", "tuning", "xla"),
 }
