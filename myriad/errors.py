@@ -7,7 +7,6 @@
     │   └── FaultyAgentError (ValueError)        likewise
     ├── BackendStartedError (RuntimeError)     an XLA option came after JAX had read its options
     ├── DivergedError (ArithmeticError)        a NaN or an infinity stopped a training
-    ├── RunFolderLostError (RuntimeError)      the folder was removed, moved or replaced meanwhile
     ├── DeviceNotFoundError (RuntimeError)     you asked for a platform that this machine lacks
     └── NotInstalledError (ImportError)        names the command that installs the library
 
@@ -216,10 +215,6 @@ class BackendStartedError(MyriadError, RuntimeError):
 
 class DivergedError(MyriadError, ArithmeticError):
     """A training has a NaN, or an infinity where the agent can't learn from one."""
-
-
-class RunFolderLostError(MyriadError, RuntimeError):
-    """A run's folder was removed, moved or replaced while the run trained."""
 
 
 class DeviceNotFoundError(MyriadError, RuntimeError):

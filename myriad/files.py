@@ -134,36 +134,6 @@ def regular(path: Path) -> Path:
     return path
 
 
-def identity(path: Path) -> tuple[int, int] | None:
-    """Return what distinguishes a file or folder from another of its name, or None without one.
-
-    Once one is removed, the next may get its numbers: `watched` prevents that.
-    """
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-@contextlib.contextmanager
-def watched(folder: Path) -> Iterator[Callable[[], bool]]:
-    """Yield a function that tells whether the folder is still in its place.
-
-    It is not once the folder was removed, moved or replaced, even by one of the same content.
-
-    Raises:
-        OSError: the folder isn't there or can't be opened.
-    """
-    held = identity(folder)
-    # While it is open, its numbers are not given to a folder made in its place.
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        yield lambda: identity(folder) == held
-    finally:
-        os.close(opened)
-
-
 def say(sentence: str, end: str = "\n") -> None:
     """Print to standard error, without passwords. If it is closed or full, print nothing."""
     if sys.stderr is not None:

@@ -1,7 +1,6 @@
 """Files that would take for ever, and folders that are replaced meanwhile."""
 
 import os
-import shutil
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from benchmarks.harness.results import ResultsFile
 from benchmarks.runner import Script
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError
-from myriad.files import user_path, watched
+from myriad.files import user_path
 
 TRAIN = ["train", "--env", "cartpole-control", "--agent", "random"]
 TUNE = ["tune", "--env", "cartpole-control", "--n-trials", "0"]
@@ -61,17 +60,6 @@ def test_a_hostile_file_is_refused_at_once_in_one_sentence(
     said = capsys.readouterr().err
     assert path.name in said
     assert said.count("\n") == 1
-
-
-def test_a_folder_is_told_from_one_made_in_its_place(tmp_path):
-    folder = tmp_path / "run"
-    folder.mkdir()
-    with watched(folder) as is_in_place:
-        assert is_in_place()
-        shutil.rmtree(folder)
-        assert not is_in_place()
-        folder.mkdir()  # Often with the number that is free now.
-        assert not is_in_place()
 
 
 # What takes a user's path, and what it writes below the home folder.

@@ -34,9 +34,9 @@ def parse(argv: Sequence[str]) -> Any:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    The code is 0 on success. It is 1 if `doctor` finds a problem, or if a training lost its run
-    folder, 2 if the input can't be used or the output can't be written, 130
-    after an interrupt, and 141 if nobody reads the output any more.
+    The code is 0 on success. It is 1 if `doctor` finds a problem, 2 if the input can't be used or
+    the output can't be written, 130 after an interrupt, and 141 if nobody reads the output any
+    more.
 
     Args:
         argv: the arguments; by default those of this process.
@@ -107,7 +107,7 @@ def _called(argv: Sequence[str], *, is_ours: bool) -> int:
 
 
 def _run(argv: Sequence[str], *, is_ours: bool) -> int:
-    from myriad.errors import InvalidArgumentError, MyriadError, RunFolderLostError
+    from myriad.errors import InvalidArgumentError, MyriadError
 
     try:
         try:
@@ -124,9 +124,6 @@ def _run(argv: Sequence[str], *, is_ours: bool) -> int:
 
         say(str(error.renamed(flags_by_name(argv))))
         return 2
-    except RunFolderLostError as error:
-        say(str(error))
-        return 1
     except MyriadError as error:
         say(str(error))
         return 2

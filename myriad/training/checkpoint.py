@@ -6,7 +6,6 @@ and every run folder so far has this layout.
 """
 
 import contextlib
-import errno
 import hashlib
 import json
 import logging
@@ -23,7 +22,7 @@ import numpy as np
 
 from myriad import distributed
 from myriad.errors import InvalidArgumentError
-from myriad.files import identity, read_text, regular, watched
+from myriad.files import read_text, regular
 from myriad.random import from_numbers, numbers_of
 from myriad.xla import is_on_host
 
@@ -80,15 +79,11 @@ class Checkpoints:
         aside = self.folder / f"saving-{num_updates}"
         arrays = arrays_by_name(state)
 
-        def make_room() -> Callable[[], bool]:
+        def make_room() -> None:
             self.folder.mkdir(exist_ok=True)
             self._tidy()  # First, since leftovers of a killed process may be what fills the disk.
-            return watching.enter_context(watched(self.folder))
 
         def finish() -> None:
-            # If it was removed, orbax has made it again.
-            if is_in_place is not None and not is_in_place():
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.folder))
             (aside / _ROWS).write_text(rows, encoding="utf-8")
             (aside / _DEVICES).write_text(json.dumps([*devices]), encoding="utf-8")
             files = [file for file in sorted(aside.rglob("*")) if file.is_file()]
@@ -100,25 +95,22 @@ class Checkpoints:
             aside.rename(path)
             self._tidy()
 
-        with contextlib.ExitStack() as watching:
-            is_in_place = distributed.on_first(lambda: self._written(path, make_room))
-            self._written(path, lambda: _write(aside, arrays))
-            distributed.on_first(lambda: self._written(path, finish))
+        distributed.on_first(lambda: self._written(path, make_room))
+        self._written(path, lambda: _write(aside, arrays))
+        distributed.on_first(lambda: self._written(path, finish))
 
-    def _written(self, path: Path, step: Callable[[], Result]) -> Result:
+    def _written(self, path: Path, step: Callable[[], None]) -> None:
         """Do a step of a save, and remove its leftovers if it fails."""
         try:
-            return step()
+            step()
         # Where the system refuses something, orbax may raise a ValueError.
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
+        else:
+            return
         # Out here, orbax's error is gone, with all that it holds.
         if distributed.is_first():
             self._tidy()
-            with contextlib.suppress(OSError):
-                # If the run's folder is gone, leave no new one.
-                self.folder.rmdir()
-                self.folder.parent.rmdir()
         raise InvalidArgumentError(
             f"checkpoint {path} can't be written, and the ones before it are kept: {reason}"
         )
@@ -191,13 +183,11 @@ class Checkpoints:
         A training may write to the folder at the same time.
         """
         while (newest := self.latest()) is not None:
-            path = self.folder / str(newest)
-            before = identity(path)
             try:
                 return read(newest)
             except Exception:
-                # The training may have removed or replaced it meanwhile.
-                if self.latest() == newest and identity(path) == before:
+                # The training may have removed it meanwhile.
+                if self.latest() == newest:
                     raise
         return None
 

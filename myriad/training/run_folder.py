@@ -5,18 +5,12 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from myriad.errors import InvalidArgumentError, RunFolderLostError
-from myriad.files import (
-    read_text,
-    regular,
-    replacing,
-    watched,
-    write_errors_explained,
-)
+from myriad.errors import InvalidArgumentError
+from myriad.files import read_text, regular, replacing, write_errors_explained
 from myriad.training.metrics import Row
 
 # JSON has no such numbers. metrics.jsonl holds these strings instead, as protobuf's JSON does.
@@ -34,7 +28,6 @@ class RunFolder:
 
     def __init__(self, path: Path):
         self.path = path
-        self._is_in_place: Callable[[], bool] | None = None
 
     @property
     def checkpoints(self) -> Path:
@@ -76,7 +69,6 @@ class RunFolder:
 
         Raises:
             InvalidArgumentError: another process holds the folder, or it can't be written.
-            RunFolderLostError: the folder was removed, moved or replaced during the block.
         """
         from filelock import FileLock, Timeout
 
@@ -90,24 +82,9 @@ class RunFolder:
                     "wait until it ends, or name another folder."
                 ) from error
         try:
-            with watched(self.path) as self._is_in_place:
-                try:
-                    yield
-                except Exception as error:
-                    # Whatever failed did so because of it.
-                    self._require_held(error)
-                    raise
-                self._require_held()
+            yield
         finally:
             lock.release()
-
-    def _require_held(self, cause: Exception | None = None) -> None:
-        """Raise if the folder is not the one that was locked, so that no other one is written."""
-        if self._is_in_place is not None and not self._is_in_place():
-            raise RunFolderLostError(
-                f"run folder {self.path} was removed, moved or replaced while the run trained; "
-                "if you moved it, resume it by its new name."
-            ) from cause
 
     def config_toml(self) -> str:
         """Read the configuration.
@@ -140,9 +117,7 @@ class RunFolder:
 
         Raises:
             InvalidArgumentError: the line can't be written. The lines before it stay.
-            RunFolderLostError: the folder was removed, moved or replaced.
         """
-        self._require_held()
         path = self.path / file
         size = path.stat().st_size if path.exists() else 0
         with write_errors_explained(path):
@@ -164,9 +139,7 @@ class RunFolder:
 
         Raises:
             InvalidArgumentError: they can't be written.
-            RunFolderLostError: the folder was removed, moved or replaced.
         """
-        self._require_held()
         if self.metrics.exists():
             with write_errors_explained(self.metrics), self.metrics.open("rb+") as file:
                 os.fsync(file.fileno())
@@ -204,14 +177,12 @@ class RunFolder:
 
     def discard(self) -> None:
         """Remove the folder of a run that has not trained yet, unless it holds anything else."""
-        with contextlib.suppress(OSError, RunFolderLostError):
-            self._require_held()
+        with contextlib.suppress(OSError):
             paths = list(self.path.iterdir())
             if all(map(_is_of_new_run, paths)):
                 for path in paths:
                     path.unlink()
                 self.path.rmdir()
-                self._is_in_place = None  # Nobody else removed it.
 
 
 def lines_of(rows: Sequence[Row]) -> str:
