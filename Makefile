@@ -7,7 +7,7 @@ DOCS ?= build/docs
 VENV_PYTHON := .venv/bin/python
 RUN := $(VENV_PYTHON) -m
 
-.PHONY: help bench bench-full test test-long test-newest test-lowest check check-dist gate site docs lint format prng-report lock dist clean FORCE
+.PHONY: help bench bench-full test test-long test-newest test-lowest check check-dist gate site docs lint format lock dist clean FORCE
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -24,7 +24,6 @@ help:
 	@echo 'make docs         build the documentation in build/docs (DOCS=folder: elsewhere)'
 	@echo 'make lint         check style, types and who imports whom'
 	@echo 'make format       format the code'
-	@echo 'make prng-report  run the full battery of randomness tests (hours; needs dieharder)'
 	@echo 'make lock         lock new dependencies in constraints.txt (ARGS=--upgrade renews all)'
 	@echo 'make dist         build both packages in dist/, as a release publishes them'
 	@echo 'make check-dist   build them and see whether the package index would take them (TAG=v1.2.3: as this version)'
@@ -83,9 +82,6 @@ lint: .venv/dev.stamp
 format: .venv/dev.stamp
 	@$(RUN) ruff check --fix .
 	@$(RUN) ruff format .
-
-prng-report: .venv/dev.stamp
-	@$(RUN) tests.prng_report $(ARGS)
 
 # Pins with hashes and no addresses. The gpu extra stays out: its packages follow jax's version, and are only for Linux.
 lock: $(VENV_PYTHON)

@@ -20,7 +20,7 @@ mixer's shifts and multipliers are those that Wellons found by a search for the 
 ("Prospecting for hash functions", 2018). Folding in `n` replaces `k0` by the mixer's image of `k0 +
 n * 0x9E3779B9`, which is a bijection in `k0` and in `n`. It also adds a multiple of that to `k1`,
 so that 64 bits of state survive every fold. If the multiple is 0, it adds 1, so that no fold
-returns its own key. Statistical tests are in `tests/test_random.py` and in `make prng-report`.
+returns its own key. Statistical tests are in `tests/test_random.py`.
 
 It is not a cipher. If an adversary sees the numbers, use `prng="threefry2x32"`.
 """
