@@ -34,7 +34,6 @@ _DOCS = Path("build/docs")
 # Linux's own, from linux/fs.h and fcntl.h.
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
-_PLOTLY = "plotly.min.js"  # beside the pages of a study
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -154,10 +153,8 @@ def _exchange(one: Path, other: Path) -> bool:
 def _build(site: Site, results: Path, folder: Path, docs: Path | None) -> int:
     raw = folder / "data" / "raw"
     raw.mkdir(parents=True)
-    files = [*site.own.files, *site.measurements.files]
-    for path in (*files, *(study.file for study in site.studies)):
+    for path in (*site.own.files, *site.measurements.files):
         shutil.copyfile(path, raw / path.name)
-    _copy_studies(site, folder / "studies")
     # Plots of own runs never replace published ones.
     places = (PUBLISHED,) if site.own.rows else (PUBLISHED, "plots")
     found = [path for place in places for path in sorted((results / place).glob("*.png"))]
@@ -191,15 +188,6 @@ def _build(site: Site, results: Path, folder: Path, docs: Path | None) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return len(pages)
-
-
-def _copy_studies(site: Site, folder: Path) -> None:
-    """Copy the pages of studies, and the script that they share."""
-    for page in (page for study in site.studies for page in study.pages.values()):
-        folder.mkdir(exist_ok=True)
-        for path in (page, page.with_name(_PLOTLY)):
-            if path.is_file() and not (folder / path.name).exists():
-                shutil.copyfile(path, folder / path.name)
 
 
 if __name__ == "__main__":

@@ -111,7 +111,8 @@ def history_svg(history: BenchmarkHistory) -> Markup:
         return bottom - (value - low) * (bottom - top) / spread
 
     places = {id(point): place for place, point in enumerate(history.points)}
-    starts = sorted(places[id(stretch.segments[0].points[0])] for stretch in history.stretches)
+    setups = [point.setup for point in history.points]
+    starts = sorted(map(setups.index, set(setups)))
     rules = [(place, "marker") for place in starts[1:]]
     rules += [(places[id(change.point)], "change") for change in history.changes]
     parts = []

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ci.site.formatting import day, hardware, kind_of_rate, slug
-from ci.site.model import Site
+from ci.site.model import Site, levels
 from ci.site.palette import style
 from ci.site.ratios import headline
 from perfgate.history.asv_results import RecordedCommit
@@ -20,7 +20,8 @@ from perfgate.history.levels import BenchmarkHistory
 
 def data_files(site: Site) -> dict[str, str]:
     """Return the data files by path: scripts, and a CSV file of each benchmark's measurements."""
-    scripts: dict[str, Any] = {f"scaling/{slug(env)}": _scaling(site, env) for env in site.envs}
+    envs = {env for env, _ in site.scaling_rows}
+    scripts: dict[str, Any] = {f"scaling/{slug(env)}": _scaling(site, env) for env in envs}
     commits = site.archive.commits
     if not commits:
         return _written(scripts)
@@ -34,7 +35,7 @@ def data_files(site: Site) -> dict[str, str]:
         benchmark = history.benchmark
         name = site.slugs[benchmark.name]
         listed.append([benchmark.name, name, benchmark.unit, _short(history.scatter)])
-        scripts[f"b/{name}"] = _history(history, site.places, site.causes[benchmark.name])
+        scripts[f"b/{name}"] = _history(history, site.archive.places)
         tables[f"data/b/{name}.csv"] = _csv(history, commits)
         for point in history.points:
             key = (point.setup.machine, point.setup.versions)
@@ -90,24 +91,13 @@ def _scaling(site: Site, env: str) -> dict[str, Any]:
     }
 
 
-def _history(
-    history: BenchmarkHistory, places: dict[str, int], causes: Mapping[str, Sequence[str]]
-) -> dict[str, Any]:
+def _history(history: BenchmarkHistory, places: Mapping[str, int]) -> dict[str, Any]:
     """Return a benchmark's data; commits are given by their place in main's order."""
-    setups = {stretch.setup: place for place, stretch in enumerate(history.stretches)}
+    found = levels(history)
+    setups = {setup: place for place, setup in enumerate(dict.fromkeys(each for each, _ in found))}
     points = [
         [places[p.commit], _short(p.value), _short(p.low), _short(p.high), setups[p.setup]]
         for p in history.points
-    ]
-    levels = [
-        [
-            setups[stretch.setup],
-            places[segment.points[0].commit],
-            places[segment.points[-1].commit],
-            _short(segment.middle),
-        ]
-        for stretch in history.stretches
-        for segment in stretch.segments
     ]
     changes = [
         [
@@ -124,9 +114,14 @@ def _history(
         "setups": [[setup.machine, setup.versions] for setup in setups],
         "colours": [[look.light, look.dark] for look in looks],
         "points": points,
-        "levels": levels,
+        "levels": [
+            [
+                *(setups[setup], places[each.points[0].commit], places[each.points[-1].commit]),
+                _short(each.middle),
+            ]
+            for setup, each in found
+        ],
         "changes": changes,
-        "causes": [[places[commit], " ".join(said)] for commit, said in causes.items()],
     }
 
 

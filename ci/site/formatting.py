@@ -18,10 +18,8 @@ _SUFFIXES = {"": 1, "k": 1_000, "m": 1_000_000}  # of sizes in names of workload
 _COUNT_UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
-def times(ratio: float | None) -> str:
+def times(ratio: float) -> str:
     """Write how many times: 125, 58, 6.9, 0.87."""
-    if ratio is None:
-        return "?"
     if ratio >= 10:
         return f"{ratio:,.0f}"
     return f"{ratio:.1f}" if ratio >= 2 else f"{ratio:.2f}"
@@ -34,10 +32,8 @@ def percent(ratio: float) -> str:
     return f"{(ratio - 1) * 100:+.1f}%".replace("-", "\N{MINUS SIGN}")
 
 
-def quantity(value: float | None, unit: str) -> str:
+def quantity(value: float, unit: str) -> str:
     """Write one of asv's values in its unit, to three digits."""
-    if value is None:
-        return NOT_MEASURED
     units = {"seconds": _TIME_UNITS, "bytes": _SIZE_UNITS}.get(unit)
     if units is None:
         return f"{value:.4g} {unit}".strip()

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ci.site.arms import ArmAlternation, ArmTraining, DeviceCurve
 from ci.site.formatting import hardware
 from perfgate.files import read_text
 from perfgate.history.checks import (
@@ -70,25 +69,16 @@ class SuiteRun:
     """One run of a suite's command.
 
     Attributes:
+        command: what measured it, without the folder that it wrote to.
+        commit: of the newest row beside the samples, as is the time.
         alternations: of libraries that were called in turn.
-        arms: alternations of configurations.
-        trainings: of configurations to a target.
-        curves: of programs on ever more devices.
-        hardware: of the newest row beside the samples.
-        jax_version: of that row.
     """
 
-    suite: str
     command: str
     commit: str
     measured: datetime | None
     file: str
     alternations: Sequence[Sequence[LibrarySamples]]
-    arms: Sequence[ArmAlternation] = ()
-    trainings: Sequence[ArmTraining] = ()
-    curves: Sequence[DeviceCurve] = ()
-    hardware: str = ""
-    jax_version: str = ""
 
     @property
     def name(self) -> str:
@@ -221,9 +211,8 @@ def _measured(row: MeasuredRow) -> MeasuredRow:
 
 def _read_run(path: Path) -> SuiteRun:
     found = read_json(path)
-    groups = [table(group) for group in array(found["alternations"])]
     alternations = []
-    for group in groups:
+    for group in map(table, array(found["alternations"])):
         outcomes = [each for each in group.values() if isinstance(each, dict)]
         # A suite may write other kinds of groups too, which the site doesn't draw.
         if any({"hello", "prepared"} & each.keys() for each in outcomes):
@@ -235,30 +224,17 @@ def _read_run(path: Path) -> SuiteRun:
     newest = max(rows, key=lambda row: row.get("timestamp", ""), default={})
     # the folder of the output belongs to the machine that ran it
     command = re.sub(r" --output[ =]\S+", "", text(found.get("command", "")))
-    suite = newest.get("suite") or path.stem.split("_")[0]
-    measured = when(newest.get("timestamp", ""))
     return SuiteRun(
-        suite=suite,
         command=command,
         commit=newest.get("commit", ""),
-        measured=measured,
+        measured=when(newest.get("timestamp", "")),
         file=path.name,
         alternations=alternations,
-        arms=[ArmAlternation(**group) for group in groups if isinstance(group.get("arms"), dict)],
-        trainings=[
-            ArmTraining(**table(group["columns"]) | group)
-            for group in groups
-            if {"arm", "seed"} <= group.keys()
-        ],
-        curves=[DeviceCurve(**group) for group in groups if "scaling" in group],
-        hardware=text(hardware(newest)),
-        jax_version=text(newest.get("jax_version", "")),
     )
 
 
 def _samples(outcome: dict[str, Any]) -> LibrarySamples:
-    # Files from before the harness's present names say "contender".
-    case = outcome["case"] if "case" in outcome else outcome["contender"]
+    case = outcome["case"]
     hello = table(outcome["hello"])
     prepared = table(outcome["prepared"])
     workload = case["workload"]

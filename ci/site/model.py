@@ -5,44 +5,35 @@
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
-from ci.site.annotations import (
-    NAME,
-    Annotation,
-    causes_by_commit,
-    read_annotations,
-    without_place,
-)
 from ci.site.formatting import hardware, natural, slugs
-from ci.site.measurements import (
-    NOTHING,
-    PUBLISHED,
-    MeasuredRow,
-    Measurements,
-    read_measurements,
-)
-from ci.site.parts import FailedPart, read_failed_parts
+from ci.site.measurements import NOTHING, PUBLISHED, MeasuredRow, Measurements, read_measurements
 from ci.site.project import Project, read_project
 from ci.site.ratios import RatioTable, ratio_tables
-from ci.site.studies import Study, read_studies
 from perfgate.config import Accepted, read_accepted
 from perfgate.errors import UsageError
-from perfgate.history.asv_results import (
-    CONFIG,
-    Archive,
-    read_archive,
-    results_dir,
-)
-from perfgate.history.levels import BenchmarkHistory, LevelChange, histories, worst_first
+from perfgate.history.asv_results import CONFIG, Archive, Setup, read_archive, results_dir
+from perfgate.history.checks import DAMAGE, read_json, text
+from perfgate.history.levels import BenchmarkHistory, Segment, histories
 from perfgate.source.git import git
 
 # the suites whose rows measure one program at many sizes
 _SCALING_SUITES = {"throughput", "comparison"}
 _MOST_BEHIND = 20  # commits since the newest measured one; with more, nothing is said about now
+
+
+@dataclass(frozen=True)
+class FailedPart:
+    """A part of the last night that failed, so its figures are those of the day it succeeded."""
+
+    name: str
+    reason: str
+    failed: datetime
+    succeeded: datetime | None
 
 
 @dataclass(frozen=True)
@@ -61,16 +52,9 @@ class Site:
     histories: Sequence[BenchmarkHistory]
     project: Project
     accepted: Sequence[Accepted] = ()
-    annotations: Sequence[Annotation] = ()
-    studies: Sequence[Study] = ()
     failed_parts: Sequence[FailedPart] = ()
     unreadable: Sequence[str] = ()
     ages: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def of_own_runs(self) -> "Site":
-        """The same site with the runs that nobody published in the place of the others."""
-        return replace(self, measurements=self.own)
 
     @property
     def commits_behind(self) -> int:
@@ -81,47 +65,14 @@ class Site:
         return behind if behind > _MOST_BEHIND else 0
 
     @cached_property
-    def causes(self) -> dict[str, dict[str, list[str]]]:
-        """Why a benchmark shifted, by its name and by the measured commit."""
-        return {
-            each.benchmark.name: causes_by_commit(self.annotations, each, self.archive)
-            for each in self.histories
-        }
-
-    @property
-    def misplaced(self) -> list[Annotation]:
-        """The annotations that fit no commit or no benchmark of the history."""
-        return without_place(self.annotations, self.histories, self.archive)
-
-    @cached_property
     def ratio_tables(self) -> list[RatioTable]:
         """The ratios of each run, the table with the most libraries first."""
         return ratio_tables(self.measurements.runs, self.project)
-
-    @property
-    def changes(self) -> list[LevelChange]:
-        """Every change of level, the largest first."""
-        return worst_first([change for each in self.histories for change in each.changes])
-
-    @property
-    def open(self) -> list[LevelChange]:
-        """The slowdowns that are still there, the worst first."""
-        return worst_first([change for each in self.histories for change in each.open])
-
-    @property
-    def cut_off(self) -> list[LevelChange]:
-        """The slowdowns that were still there when machine or versions changed, the worst first."""
-        return worst_first([change for each in self.histories for change in each.cut_off])
 
     @cached_property
     def slugs(self) -> dict[str, str]:
         """The file name of each benchmark's page."""
         return slugs(history.benchmark.name for history in self.histories)
-
-    @cached_property
-    def places(self) -> dict[str, int]:
-        """The place of each commit in main's order."""
-        return {commit.hash: place for place, commit in enumerate(self.archive.commits)}
 
     @cached_property
     def scaling_rows(self) -> dict[tuple[str, str], list[MeasuredRow]]:
@@ -146,10 +97,10 @@ class Site:
             charts.setdefault((row["env"], row["agent"]), []).append(row)
         return charts
 
-    @property
-    def envs(self) -> list[str]:
-        """The environments that have a scaling chart."""
-        return list(dict.fromkeys(env for env, _ in self.scaling_rows))
+
+def levels(history: BenchmarkHistory) -> list[tuple[Setup, Segment]]:
+    """Return the levels of a history with what measured them, setup by setup."""
+    return [(each.setup, segment) for each in history.stretches for segment in each.segments]
 
 
 def read_site(results: Path, built: datetime, accepted: Path, repository: Path) -> Site:
@@ -175,8 +126,7 @@ def read_site(results: Path, built: datetime, accepted: Path, repository: Path) 
     if config and not measured.is_dir():
         measured = results_dir(config)
     archive = read_archive(measured, results / PUBLISHED / "asv", config=config)
-    studies, unreadable_studies = read_studies([results / "tuning", results / PUBLISHED])
-    failed_parts, unreadable_parts = read_failed_parts(results / "csv" / "parts")
+    failed_parts = _read_failed_parts(results / "csv" / "parts", unreadable)
     return Site(
         built=built,
         measurements=measurements,
@@ -185,17 +135,25 @@ def read_site(results: Path, built: datetime, accepted: Path, repository: Path) 
         histories=sorted(histories(archive), key=lambda each: natural(each.benchmark.name)),
         project=project,
         accepted=read_accepted(accepted),
-        annotations=read_annotations(results / PUBLISHED / NAME),
-        studies=studies,
         failed_parts=failed_parts,
-        unreadable=[
-            *unreadable,
-            *archive.unreadable,
-            *unreadable_studies,
-            *unreadable_parts,
-        ],
+        unreadable=[*unreadable, *archive.unreadable],
         ages=_ages([*measurements.rows, *own.rows], repository, project.code),
     )
+
+
+def _read_failed_parts(folder: Path, unreadable: list[str]) -> list[FailedPart]:
+    """Read how the parts of the last night ended, which `ci/part.sh` writes as `NAME.json`."""
+    parts = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            outcome = read_json(path)
+            ended = datetime.fromisoformat(outcome["ended"])
+            last = outcome["succeeded"]
+            succeeded = datetime.fromisoformat(last) if last else None
+            parts.append(FailedPart(text(path.stem), text(outcome["reason"]), ended, succeeded))
+        except DAMAGE:
+            unreadable.append(f"{folder.name}/{path.name}")
+    return [part for part in parts if part.reason]
 
 
 def _ages(rows: Sequence[MeasuredRow], repository: Path, code: str) -> dict[str, int]:

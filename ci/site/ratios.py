@@ -19,17 +19,31 @@ _CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """The median of the rounds' ratios and its 95% interval, None if there are too few rounds."""
+class Speedup:
+    """How many times as fast as a peer we are, over the rounds of one alternation.
+
+    Attributes:
+        middle: the median of the rounds' ratios.
+        low: the lower end of its 95% interval, None if there are too few rounds.
+        high: the upper end.
+        ours: our samples.
+        peer: the peer's samples.
+        run: the run that measured both.
+        variants: the same ratio with a variant in the place of its library, by the variant's name.
+    """
 
     middle: float
     low: float | None
     high: float | None
+    ours: LibrarySamples
+    peer: LibrarySamples
+    run: SuiteRun
+    variants: dict[str, float]
 
     @property
     def interval(self) -> str:
         """The interval in words."""
-        if self.low is None:
+        if self.low is None or self.high is None:
             return "too few rounds"
         return f"{times(self.low)} to {times(self.high)}"
 
@@ -37,23 +51,6 @@ class Ratio:
     def is_clear(self) -> bool:
         """Whether the interval is on one side of 1, so that one of the two is faster."""
         return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
-
-
-@dataclass(frozen=True)
-class Speedup(Ratio):
-    """How many times as fast as a peer we are, over the rounds of one alternation.
-
-    Attributes:
-        ours: our samples.
-        peer: the peer's samples.
-        run: the run that measured both.
-        variants: the same ratio with a variant in the place of its library, by the variant's name.
-    """
-
-    ours: LibrarySamples
-    peer: LibrarySamples
-    run: SuiteRun
-    variants: dict[str, float]
 
     @property
     def anchor(self) -> str:
@@ -142,14 +139,10 @@ class RatioTable:
         return slug(f"note-{self.run.name}-{self.env}-{self.agent}{written}")
 
     @property
-    def lines(self) -> list[Speedup]:
-        """Every ratio, row by row."""
-        return [line for row in self.rows for line in row.cells if line]
-
-    @property
     def variants(self) -> list[str]:
         """The libraries under other options that were called in turn with both."""
-        return list(dict.fromkeys(name for line in self.lines for name in line.variants))
+        lines = (line for row in self.rows for line in row.cells if line)
+        return list(dict.fromkeys(name for line in lines for name in line.variants))
 
     @property
     def fixed_sizes(self) -> list[str]:
@@ -161,15 +154,6 @@ class RatioTable:
             if sizes != {line.ours.num_envs for line in lines}:
                 each = " and ".join(counted(size, "environment") for size in sorted(sizes))
                 notes.append(f"{row.peer.label} always steps {each}: it is not faster with more.")
-        return notes
-
-    @property
-    def words(self) -> list[str]:
-        """Say what the words in the cells mean."""
-        notes = []
-        statuses = {*self.absent.values(), *(each for row in self.rows for each in row.statuses)}
-        if "refused" in statuses:
-            notes.append("Refused: the library can't do this.")
         return notes
 
     @property
@@ -234,17 +218,6 @@ def headline(table: RatioTable | None, title: str) -> str:
         return sentence
     unclear = ", ".join(f"{line.ours.num_envs:,}" for line in strongest if not line.is_clear)
     return f"{sentence} Nobody can tell which is faster at {unclear} environments."
-
-
-def ratio_between(of: Sequence[float | None], to: Sequence[float | None]) -> Ratio | None:
-    """Return how many times `to` the rates `of` are, None where no round has both.
-
-    The n-th rates of both are of one round, and None where the round failed.
-    """
-    quotients = [a / b for a, b in zip(of, to, strict=False) if a and b]
-    if not quotients:
-        return None
-    return Ratio(statistics.median(quotients), *median_interval(quotients))
 
 
 def median_interval(samples: Sequence[float]) -> tuple[float, float] | tuple[None, None]:
@@ -319,26 +292,27 @@ def _speedups(
     # Reversed, so that of a library measured twice the first counts.
     by_library = {samples.library: samples for samples in reversed(alternation)}
     rates = {name: samples.rates for name, samples in by_library.items() if samples.status == "ok"}
-    for name, theirs in rates.items():
-        library = project.libraries[name]
-        if name == project.ours or library.variant_of:
-            continue
-        found = ratio_between(rates.get(project.ours, ()), theirs)
-        if found is None:
+
+    def ratios(of: str, to: str) -> list[float]:
+        """Return the ratio of two libraries' rates in each round that neither failed."""
+        rounds = zip(rates.get(of, ()), rates.get(to, ()), strict=False)
+        return [ours / theirs for ours, theirs in rounds if ours and theirs]
+
+    for name in rates:
+        found = ratios(project.ours, name)
+        if not found or name == project.ours or project.libraries[name].variant_of:
             continue
         pairs = {variant: (project.ours, variant) for variant in project.variants_of(name)}
         pairs |= {variant: (variant, name) for variant in project.variants_of(project.ours)}
-        variants = {
-            variant: ratio.middle
-            for variant, (of, to) in pairs.items()
-            if variant in rates and (ratio := ratio_between(rates[of], rates[to]))
-        }
         yield Speedup(
-            found.middle,
-            found.low,
-            found.high,
+            statistics.median(found),
+            *median_interval(found),
             ours=by_library[project.ours],
             peer=by_library[name],
             run=run,
-            variants=variants,
+            variants={
+                variant: statistics.median(each)
+                for variant, pair in pairs.items()
+                if (each := ratios(*pair))
+            },
         )

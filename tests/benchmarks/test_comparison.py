@@ -9,13 +9,15 @@ from benchmarks import comparison
 from benchmarks.comparison import chosen, main, report, sides_of
 from benchmarks.harness.interleave import Budget, Outcome
 from benchmarks.harness.libraries import TRAINERS
+from benchmarks.harness.process import ROOT
 from benchmarks.harness.results import COLUMNS, read_csv
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.sides import array_libraries, training
 from benchmarks.sides.ours import MyriadSeeds, MyriadTraining
 from benchmarks.sides.server import Totals
 from ci.site.measurements import read_measurements
-from ci.site.ratios import ratio_between
+from ci.site.project import read_project
+from ci.site.ratios import ratio_tables
 
 BUDGET = Budget(num_rounds=6, min_rounds=6, max_s=2.0, min_call_s=0.01)
 TINY = Workload("comparison", "tiny", "cartpole-control", "random", 8, 50, (), num_steps=400)
@@ -117,9 +119,8 @@ def test_a_run_writes_its_rows_and_prints_a_table_of_them(tmp_path, monkeypatch,
     assert rows[2]["device_name"] == rows[0]["device_name"] != ""
     assert [bool(row["ratio"]) for row in rows] == [False, False, True]
     # The site shows the same number, from the samples.
-    (run,) = read_measurements([tmp_path]).runs
-    ours, _, theirs = (samples.rates for samples in run.alternations[0])
-    shown = ratio_between(ours, theirs)
+    (table,) = ratio_tables(read_measurements([tmp_path]).runs, read_project(ROOT, ()))
+    ((shown,),) = (row.cells for row in table.rows)
     assert [float(rows[2][f"ratio{end}"]) for end in ("", "_low", "_high")] == pytest.approx(
         [shown.middle, shown.low, shown.high]
     )

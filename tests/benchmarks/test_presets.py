@@ -10,7 +10,6 @@ from benchmarks.harness.results import read_csv
 from benchmarks.harness.rungs import Ladder
 from benchmarks.harness.workloads import load
 from benchmarks.presets import AS_DOCUMENTED, Arm, arms, config_of, main
-from ci.site.measurements import read_measurements
 from myriad import create_config
 
 DECLARED = load().trainings["presets"]
@@ -27,7 +26,6 @@ def test_every_arm_is_a_configuration(workload):
     configs = {name: config_of(declared, arm) for name, arm in found.items()}
     for field, value in AS_DOCUMENTED[declared.agent].items():
         assert configs["as_documented"].value_of(field) == value
-    # The site names an arm by its settings, which the raw samples hold.
     assert found["baseline without donation"].settings == {"donation": False}
     assert all(json.dumps(arm.settings) for arm in found.values())
     singles = [name for name in found if name.startswith("baseline + num_envs")]
@@ -86,8 +84,8 @@ def test_the_command_writes_a_row_for_every_arm_rung_and_seed(
     assert [row["arm"] for row in rows] == arms_of_rows
     assert all(float(row["steps_per_s_low"]) > 0 and row["status"] == "ok" for row in rows)
     assert "times baseline (least to most)" in capsys.readouterr().out
-    (run,) = read_measurements([tmp_path]).runs
-    assert [list(each.arms) for each in run.arms] == [["baseline", "once"], two]
+    samples = json.loads((tmp_path / "p_samples.json").read_text())["alternations"]
+    assert [list(each["arms"]) for each in samples] == [["baseline", "once"], two]
 
 
 def test_presets_are_timed_to_the_target_from_the_start_of_a_process(
@@ -107,5 +105,5 @@ def test_presets_are_timed_to_the_target_from_the_start_of_a_process(
     rows = read_csv(tmp_path / "p.csv")
     assert [row["arm"] for row in rows] == ["baseline", "optimized", "ultra_fast"]
     assert "1 of 1" in capsys.readouterr().out
-    (run,) = read_measurements([tmp_path]).runs
-    assert {each.run_s for each in run.trainings} == {1.0}
+    samples = json.loads((tmp_path / "p_samples.json").read_text())["alternations"]
+    assert {each["columns"]["run_s"] for each in samples} == {1.0}

@@ -7,82 +7,41 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from published_results import BUILT, ROOT, copy_published
+from published_results import BUILT, PUBLISHED, ROOT
 
 from ci.site.build import publish
-from ci.site.project import Project, read_project
-from made_up_arms import write_arms
 from made_up_results import history, write_asv
 from tests.child_processes import python
 
 LAST_RESORT_MS = 1_200_000  # a limit for what hangs: no test may depend on how busy the machine is
-LIBRARIES = """
-[myriad]
-label = "Myriad"
-color = "#0072B2"
-ours = true
-
-[gymnax]
-color = "#D55E00"
-marker = "s"
-
-[myriad-jax]
-color = "#009E73"
-
-[myriad-plain]
-label = "Myriad without configure()"
-color = "#56B4E9"
-runs = "myriad"
-
-[gymnasium-vector]
-package = "gymnasium"
-
-[gymnasium-sync]
-package = "gymnasium"
-
-[gymnasium-async]
-package = "gymnasium"
-
-[gymnax-configured]
-label = "gymnax with our XLA options"
-runs = "gymnax"
-
-[c]
-limit = true
-"""
 
 
 @pytest.fixture(scope="session")
 def repository(tmp_path_factory) -> Path:
-    """A repository that declares how some of our results' libraries are shown."""
+    """A repository that shows libraries as ours does, and has no commits."""
     folder = tmp_path_factory.mktemp("repository")
     (folder / "benchmarks").mkdir()
-    (folder / "benchmarks" / "libraries.toml").write_text(LIBRARIES)
+    shutil.copy(ROOT / "benchmarks" / "libraries.toml", folder / "benchmarks")
     return folder
 
 
 @pytest.fixture(scope="session")
-def project(repository) -> Project:
-    return read_project(repository, ())
-
-
-@pytest.fixture(scope="session")
 def site(tmp_path_factory, repository) -> Path:
-    """The site of our published results and of a made-up history with three setups."""
+    """The site of our published results, a run of our own, and a history with three setups."""
     folder = tmp_path_factory.mktemp("site with a space")
-    copy_published(folder / "results" / "published")
-    workloads = tuple(f"cartpole-{place}" for place in range(5))
-    versions = ["0.10.1"] * 50 + ["0.10.2"] * 100
-    machines = ["runner"] * 100 + ["runner-two"] * 50
-    series = history(6, 5, 150)
+    without_history = shutil.ignore_patterns("asv")
+    shutil.copytree(PUBLISHED, folder / "results" / "published", ignore=without_history)
     write_asv(
         folder / "results" / "asv",
-        series,
-        workloads=workloads,
-        versions=versions,
-        machines=machines,
+        history(6, 5, 150),
+        workloads=tuple(f"cartpole-{place}" for place in range(5)),
+        versions=["0.10.1"] * 50 + ["0.10.2"] * 100,
+        machines=["runner"] * 100 + ["runner-two"] * 50,
     )
-    write_arms(folder / "results" / "csv")
+    (folder / "results" / "csv").mkdir()
+    for ending in (".csv", "_samples.json"):
+        mine = folder / "results" / "csv" / f"mine{ending}"
+        shutil.copyfile(PUBLISHED / f"throughput_snake_cpu{ending}", mine)
     publish(folder / "results", folder / "site", BUILT, repository=repository)
     return folder / "site"
 

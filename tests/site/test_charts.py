@@ -3,39 +3,24 @@
 import re
 import xml.etree.ElementTree as ET
 
+import numpy as np
+
 from ci.site.charts import history_svg
-from perfgate.history.asv_results import Archive, Point, RecordedBenchmark, Setup
-from perfgate.history.levels import history_of
+from made_up_results import write_asv
+from perfgate.history.asv_results import read_archive
+from perfgate.history.levels import histories
 
 SVG = "{http://www.w3.org/2000/svg}"
-DAY_S = 86_400
 
 
-def parsed(svg: str) -> ET.Element:
-    named = str(svg).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-    return ET.fromstring(named)  # noqa: S314  (we wrote it)
-
-
-def test_a_history_has_a_dot_per_measurement_and_a_rule_per_change_and_marker():
-    values = [1.0, 1.01] * 5 + [4.0, 4.02] * 5 + [3.0]
-    points = [
-        Point(
-            f"{day:040x}",
-            day * DAY_S,
-            Setup("a", "1" if day < 20 else "2", ""),
-            value,
-            None,
-            None,
-            (),
-        )
-        for day, value in enumerate(values)
-    ]
-    svg = history_svg(
-        history_of(RecordedBenchmark("<a>", "a", (), "seconds", ""), points, Archive())
-    )
-    chart = parsed(svg)
-    assert chart.findtext(f"{SVG}title") == "<a>: 21 measurements, 1 change of level"
+def test_a_history_has_a_dot_per_measurement_and_a_rule_per_change_and_marker(tmp_path):
+    values = np.array([1.0, 1.01] * 5 + [4.0, 4.02] * 5 + [3.0])
+    write_asv(tmp_path, {"<a>.time": values}, versions=["1"] * 20 + ["2"])
+    (history,) = histories(read_archive(tmp_path))
+    svg = history_svg(history)
+    chart = ET.fromstring(str(svg).replace("<svg ", f'<svg xmlns="{SVG[1:-1]}" ', 1))  # noqa: S314
+    assert chart.findtext(f"{SVG}title") == "<a>.time: 21 measurements, 1 change of level"
     assert len(re.findall(r"M[\d.]+ [\d.]+h0", svg)) == 21
     assert [line.get("class") for line in chart.iter(f"{SVG}line")] == ["marker", "change"]
     words = [text.text for text in chart.iter(f"{SVG}text")]
-    assert words == ["1 s", "1970-01-01", "1970-01-21", "4.02 s"]
+    assert words == ["1 s", "2023-11-14", "2023-12-04", "4.02 s"]

@@ -7,15 +7,13 @@ import os
 
 import numpy as np
 import pytest
-from published_results import BUILT, ROOT, read
+from published_results import PUBLISHED, build, read
 
-from ci.site.build import publish
 from ci.site.measurements import read_measurements
-from made_up_arms import arm_samples, write_arms
 from made_up_results import commit_hash, write_asv
 from perfgate.history.asv_results import read_archive
 
-CSV = ROOT / "results" / "published" / "throughput_snake_cpu.csv"
+CSV = PUBLISHED / "throughput_snake_cpu.csv"
 SAMPLES = CSV.with_name("throughput_snake_cpu_samples.json")
 
 
@@ -24,11 +22,6 @@ def store(folder):
     write_asv(folder, {"suite.Class.time_it": np.ones((3, 1))}, workloads=("one",))
     (newest,) = (folder / "runner").glob(f"{commit_hash(2)[:8]}*")
     return newest
-
-
-def samples_of(group):
-    """Return the samples of a run with one group."""
-    return json.dumps({"command": "python run.py", "alternations": [group]}).encode()
 
 
 ROWS = CSV.read_text().splitlines(keepends=True)
@@ -43,14 +36,8 @@ DAMAGED = {
     "csv/list_samples.json": b"[1]",
     "csv/deep_samples.json": b"[" * 100_000,
     "csv/surrogate_samples.json": SAMPLES.read_bytes().replace(b'"snake"', b'"\\ud800"'),
-    "csv/no_arms_samples.json": samples_of({"env": "maze", "agent": "walker", "arms": {}}),
-    "csv/no_points_samples.json": samples_of(
-        {"env": "maze", "agent": "walker", "scaling": "strong", "arm": "exact", "points": []}
-    ),
-    "csv/no_seed_samples.json": samples_of(arm_samples()[2] | {"seed": -1}),
-    "tuning/no_trials_results.json": b'{"study": "maze", "trials": null}',
     "csv/parts/cut.json": b'{"reason": "exit code 1", "ended": "2026-',
-    "csv/parts/no_date.json": b'{"reason": "exit code 1", "ended": "yesterday"}',
+    "csv/parts/no_date.json": b'{"reason": "it failed", "ended": "yesterday", "succeeded": ""}',
     "asv/runner/cut.json": b'{"commit_hash": "',
     "asv/runner/null.json": b"null",
     "asv/runner/nothing.json": b"{}",
@@ -63,22 +50,21 @@ def test_what_is_left_out_is_listed_and_the_rest_is_shown(tmp_path):
     results = tmp_path / "results"
     store(results / "asv")
     (results / "csv" / "parts").mkdir(parents=True)
-    (results / "tuning").mkdir()
     (results / "csv" / CSV.name).write_bytes(CSV.read_bytes())
     for name, content in DAMAGED.items():
         (results / name).write_bytes(content)
     os.mkfifo(results / "csv" / "pipe.csv")
     (results / "csv" / "folder.csv").mkdir()
     (results / "csv" / "gone.csv").symlink_to("nowhere")
-    publish(results, tmp_path / "site", BUILT, repository=tmp_path)
-    page = html.unescape(read(tmp_path / "site", "data.html"))
+    site = build(tmp_path)
+    page = html.unescape(read(site, "data.html"))
     left_out = [*DAMAGED, "csv/pipe.csv", "csv/folder.csv", "csv/gone.csv"]
     for name in left_out:
         assert f"<li><code>{'/'.join(name.split('/')[-2:])}</code></li>" in page
     assert page.count("<li><code>") == len(left_out)
     assert read_measurements([results / "csv"]).files == [results / "csv" / CSV.name]
-    assert "snake" in read(tmp_path / "site", "index.html")
-    assert (tmp_path / "site" / "b" / "suite.Class.time_it-one.html").is_file()
+    assert "snake" in read(site, "index.html")
+    assert (site / "b" / "suite.Class.time_it-one.html").is_file()
 
 
 @pytest.mark.parametrize("commit", ["../../../outside", "", "main", 7, None])
@@ -99,22 +85,21 @@ def test_the_documented_columns_are_enough(tmp_path):
         "throughput,mine,maze,1000,2e6,ok,abcdef1,20261121T082729Z\n"
         "throughput,other,maze,100,,missing,abcdef1,20261121T082729Z\n"
     )
-    publish(tmp_path / "results", tmp_path / "site", BUILT)
-    assert "maze" in read(tmp_path / "site", "index.html")
-    comparison = read(tmp_path / "site", "comparison.html")
-    assert "<td>missing</td>" in comparison
+    site = build(tmp_path)
+    assert "maze" in read(site, "index.html")
+    assert "<td>missing</td>" in read(site, "comparison.html")
 
 
 @pytest.mark.parametrize(
     "group",
     [
         {"workload": "tune", "seconds": {"traced": [0.1, 0.2], "compiled": [1.0, 1.1]}},
-        {"workload": "batches", "arms": [{"batch_size": 64, "seconds": [0.1, 0.1]}]},
+        {"env": "maze", "scaling": "weak", "points": [{"devices": 1, "steps_per_s": [1.0]}]},
     ],
-    ids=["seconds by arm", "a list of arms"],
 )
 def test_samples_that_the_site_does_not_draw_are_no_damage(group, tmp_path):
-    write_arms(tmp_path, [group])
+    content = {"command": "python run.py", "alternations": [group]}
+    (tmp_path / "mine_samples.json").write_text(json.dumps(content))
     found = read_measurements([tmp_path])
     assert found.unreadable == []
-    assert "arms_samples.json" in [path.name for path in found.files]
+    assert [run.alternations for run in found.runs] == [[]]

@@ -4,9 +4,9 @@ import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
+from published_results import contents
 
 from ci.site.build import publish
 
@@ -22,14 +22,6 @@ event, site, built = sys.argv[1:]
 sys.addaudithook(lambda each, _: each == event and os.kill(os.getpid(), signal.SIGKILL))
 publish(Path(site).parent / "results", Path(site), datetime.fromisoformat(built))
 """
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {
-        str(file.relative_to(folder)): file.read_bytes()
-        for file in folder.rglob("*")
-        if file.is_file()
-    }
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """The command `myriad tune`: what it refuses, the files that it writes and how it ends."""
 
-import html
 import json
 import os
 import re
@@ -10,12 +9,10 @@ import signal
 import subprocess
 import sys
 import tomllib
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from ci.site.build import publish
 from myriad.cli import main
 from myriad.training.config import TrainingConfig
 from myriad.tuning.study import retried
@@ -149,12 +146,6 @@ def test_a_campaign_leaves_files_a_command_that_trains_and_a_study_to_go_on_with
     again = tomllib.loads(Path("again/config.toml").read_text())
     assert again == tomllib.loads(best.to_toml())
     assert best.agent_options["learning_rate"] == results["best"]["params"]["agent.learning_rate"]
-
-    publish(tmp_path / "results", tmp_path / "site", datetime.now(UTC), repository=tmp_path)
-    page = html.unescape(Path("site/comparison.html").read_text())
-    assert command in page
-    assert 'href="data/raw/small_results.json"' in page
-    assert Path("site/studies/small_history.html").exists()
 
     # What a variable sets is in the trainings, and so is refused where it differs.
     monkeypatch.setenv("USE_BF16", "true")

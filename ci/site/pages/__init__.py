@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,7 @@ from ci.site.measurements import when
 from ci.site.model import Site
 from ci.site.pages.benchmark import benchmark_page, listed
 from ci.site.pages.changes import answer, changes_page
-from ci.site.pages.gains import device_tables, settings_tables
-from ci.site.pages.scaling import has_gpu, row_id, scaling_charts, scaling_page
+from ci.site.pages.scaling import row_id, scaling_page
 from ci.site.ratios import headline, not_ahead
 from perfgate.history.shifts import find_shifts
 
@@ -54,14 +54,12 @@ def render_pages(
     """
     environment = _environment(site)
     environment.globals |= {"asv_pages": has_asv_pages, "guides": guides}
-    own = site.of_own_runs
+    own = replace(site, measurements=site.own)
     contexts = {
         "index.html": _first(site),
-        "scaling.html": scaling_page(site, plots),
+        "scaling.html": scaling_page(site) | {"plots": plots},
         "comparison.html": _comparison(site),
-        "own.html": {"charts": scaling_charts(own), "tables": own.ratio_tables}
-        | {"settings": settings_tables(own.measurements.runs)}
-        | {"devices": device_tables(own.measurements.runs)},
+        "own.html": scaling_page(own) | {"tables": own.ratio_tables},
         "benchmarks.html": {"entries": [listed(each, site) for each in site.histories]},
         "changes.html": changes_page(site),
         "compare.html": {},
@@ -71,10 +69,10 @@ def render_pages(
     # A page is in the navigation if it has something of its own to show.
     shown = {
         "scaling.html": contexts["scaling.html"]["charts"] or plots,
-        "comparison.html": site.measurements.rows or site.measurements.runs or site.studies,
+        "comparison.html": site.measurements.rows or site.measurements.runs,
         "own.html": site.own.rows or site.own.runs,
         "benchmarks.html": site.histories,
-        "changes.html": site.histories or site.accepted or site.annotations,
+        "changes.html": site.histories or site.accepted,
         "compare.html": site.histories,
         "noise.html": contexts["noise.html"]["tables"] or site.histories,
         "data.html": sizes or site.unreadable,
@@ -96,33 +94,20 @@ def _environment(site: Site) -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
     )
-    environment.filters |= {
-        "day": formatting.day,
-        "short_commit": formatting.short_commit,
-        "times": formatting.times,
-        "percent": formatting.percent,
-        "quantity": formatting.quantity,
-        "rate": formatting.rate,
-        "rates": formatting.rates,
-        "row_id": row_id,
+    named_alike = (
+        *(formatting.breakable, formatting.cell, formatting.counted, formatting.day),
+        *(formatting.hardware, formatting.is_number, formatting.median_rate, formatting.percent),
+        *(formatting.quantity, formatting.rate, formatting.rates, formatting.short_commit),
+        *(formatting.times, row_id, when),
+    )
+    environment.filters |= {each.__name__: each for each in named_alike} | {
         "thousands": "{:,}".format,
         "old": lambda moment, commit="": formatting.is_old(
             moment, site.built, site.ages.get(commit)
         ),
-        "breakable": formatting.breakable,
         "kind": formatting.kind_of_rate,
         "pattern": lambda each: formatting.pattern(each.function, each.parameters),
-        "when": when,
-        "hardware": formatting.hardware,
-        "seconds": lambda value: "" if value is None else f"{value:.2f}",
-        "bytes": lambda value: (
-            "" if value in {None, ""} else formatting.quantity(float(value), "bytes")
-        ),
-        "median_rate": formatting.median_rate,
         "label": lambda name: site.project.libraries[name].label,
-        "counted": formatting.counted,
-        "is_number": formatting.is_number,
-        "cell": formatting.cell,
     }
     environment.globals |= {
         "project": site.project,
@@ -144,16 +129,11 @@ def _environment(site: Site) -> jinja2.Environment:
 
 def _first(site: Site) -> dict[str, Any]:
     table = next(iter(site.ratio_tables), None)
-    charts = scaling_charts(site)
+    context = scaling_page(site)
     # the chart of the table's environment comes first, so that both tell of one thing
-    charts.sort(key=lambda chart: table is None or chart.env != table.env)
-    return {
-        "table": table,
-        "answer": answer(site),
-        "behind": not_ahead(site.ratio_tables),
-        "charts": charts,
-        "has_gpu": has_gpu(charts),
-    }
+    context["charts"].sort(key=lambda chart: table is None or chart.env != table.env)
+    behind = not_ahead(site.ratio_tables)
+    return context | {"table": table, "answer": answer(site), "behind": behind}
 
 
 def _comparison(site: Site) -> dict[str, Any]:
@@ -165,8 +145,6 @@ def _comparison(site: Site) -> dict[str, Any]:
         "tables": site.ratio_tables,
         # several sizes and runs may say the same of a library
         "absent": [(*key, dict.fromkeys(sizes)) for key, sizes in absent.items()],
-        "settings": settings_tables(site.measurements.runs),
-        "studies": site.studies,
     }
 
 

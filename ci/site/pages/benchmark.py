@@ -1,20 +1,17 @@
 """What the page of one benchmark shows, and its row in the list. `ci.site.pages` calls it."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from ci.site import formatting
 from ci.site.charts import history_svg, sparkline
-from ci.site.model import Site
-from perfgate.history.levels import BenchmarkHistory, Stretch
+from ci.site.model import Site, levels
+from perfgate.history.asv_results import Setup
+from perfgate.history.levels import BenchmarkHistory
 
 
 def benchmark_page(history: BenchmarkHistory, site: Site) -> dict[str, Any]:
     """Return the context of a benchmark's page."""
     benchmark = history.benchmark
-    causes = site.causes[benchmark.name]
-    # Two machines may have measured the same commit.
-    points = {point.commit: point for point in reversed(history.points)}
     return {
         "b": benchmark,
         "history": history,
@@ -36,7 +33,6 @@ def benchmark_page(history: BenchmarkHistory, site: Site) -> dict[str, Any]:
         ],
         "svg": history_svg(history),
         "levels": _levels(history),
-        "causes": [(points[commit], causes[commit]) for commit in site.places if commit in causes],
         "recent": list(reversed(history.points[-30:])),
     }
 
@@ -47,49 +43,47 @@ def _values(history: BenchmarkHistory) -> list[float]:
 
 def _levels(history: BenchmarkHistory) -> list[dict[str, Any]]:
     changes = {id(change.point): change for change in history.changes}
-    rows = [
-        {
-            "first": segment.points[0],
-            "count": len(segment.points),
-            "middle": segment.middle,
-            "setup": stretch.setup,
-            "change": changes.get(id(segment.points[0])),
-            "marker": _marker(history.stretches[:place], stretch)
-            if segment is stretch.segments[0]
-            else "",  # where several processors took turns, one of them has the change
-        }
-        for place, stretch in enumerate(history.stretches)
-        for segment in stretch.segments
-    ]
+    before: list[Setup] = []
+    rows = []
+    for setup, segment in levels(history):
+        first = segment.points[0]
+        rows.append(
+            {
+                "first": first,
+                "count": len(segment.points),
+                "middle": segment.middle,
+                "setup": setup,
+                "change": changes.get(id(first)),
+                # where several processors took turns, one of them has the change
+                "marker": "" if setup in before else _marker(before, setup),
+            }
+        )
+        before.append(setup)
     return sorted(rows, key=lambda row: row["first"].date_s)
 
 
-def _marker(earlier: Sequence[Stretch], stretch: Stretch) -> str:
-    """Say what is new about the stretch's setup."""
-    if not earlier:
+def _marker(before: list[Setup], setup: Setup) -> str:
+    """Say what is new about a setup, compared with the last one of its machine."""
+    if not before:
         return "first"
-    before = next(
-        (old.setup for old in reversed(earlier) if old.setup.machine == stretch.setup.machine), None
-    )
-    if before is None:
+    versions = [each.versions for each in before if each.machine == setup.machine]
+    if not versions:
         return "another machine"
-    return "other versions" if before.versions != stretch.setup.versions else "another benchmark"
+    return "other versions" if versions[-1] != setup.versions else "another benchmark"
 
 
 def listed(history: BenchmarkHistory, site: Site) -> dict[str, Any]:
     """Return a benchmark's row in the list."""
-    name = history.benchmark.name
     values = _values(history)
     last = max(history.changes, key=lambda change: change.point.date_s, default=None)
     return {
-        "name": name,
+        "name": history.benchmark.name,
         "now": _now(history),
         "state": _state(history),
         "value": values[-1],
         "count": len(values),
         "spark": sparkline(values),
         "change": last,
-        "causes": site.causes[name].get(last.point.commit, []) if last else [],
         "open": bool(history.open),
     }
 

@@ -9,13 +9,14 @@ from typing import Any
 from ci.site import formatting
 from ci.site.formatting import NOT_MEASURED, counted
 from ci.site.model import Site
+from perfgate.history.levels import worst_first
 from perfgate.stats.change_points import MIN_EFFECT, MIN_SEGMENT
 
 
 def answer(site: Site) -> dict[str, Any]:
     """Return the state of main: a sentence, its kind (good, bad or quiet), and what it rests on."""
     branch = site.archive.branch
-    slower = site.open
+    slower = worst_first([change for each in site.histories for change in each.open])
     if not site.histories:
         kind = "quiet"
         nothing = f"The history of {branch} over its commits: {NOT_MEASURED}."
@@ -45,7 +46,7 @@ def answer(site: Site) -> dict[str, Any]:
         "sentence": sentence,
         "since": min(
             (each.point for each in slower),
-            key=lambda point: site.places[point.commit],
+            key=lambda point: site.archive.places[point.commit],
             default=None,
         ),
         "worst": slower[0] if slower else None,
@@ -57,7 +58,9 @@ def answer(site: Site) -> dict[str, Any]:
 
 def changes_page(site: Site) -> dict[str, Any]:
     """Return the context of the page Changes."""
-    newest_first = sorted(site.changes, key=lambda change: -site.places[change.point.commit])
+    places = site.archive.places
+    changes = worst_first([change for each in site.histories for change in each.changes])
+    newest_first = sorted(changes, key=lambda change: -places[change.point.commit])
     # A change that two machines saw has two rows.
     names = [
         f"{each.point.commit[:8]}-{each.benchmark.name}"
@@ -65,17 +68,15 @@ def changes_page(site: Site) -> dict[str, Any]:
         for each in newest_first
     ]
     ids = formatting.slugs(names)
-    places = {commit: place for place, commit in enumerate(site.archive.main)}
+    on_main = {commit: place for place, commit in enumerate(site.archive.main)}
     return {
         "answer": answer(site),
-        "cut_off": site.cut_off,
+        "cut_off": worst_first([change for each in site.histories for change in each.cut_off]),
         "accepted": site.accepted,
-        "causes": site.causes,
-        "misplaced": site.misplaced,
         "changes": [(ids[name], change) for name, change in zip(names, newest_first, strict=True)],
         # the commits in which the change can be, 0 where no repository tells
         "spans": {
-            ids[name]: places.get(each.point.commit, 0) - places.get(each.previous.commit, 0)
+            ids[name]: on_main.get(each.point.commit, 0) - on_main.get(each.previous.commit, 0)
             for name, each in zip(names, newest_first, strict=True)
         },
         "subjects": {commit.hash: commit.subject for commit in site.archive.commits},

@@ -13,7 +13,6 @@ from ci.site import formatting
 from ci.site.charts import scaling_svg
 from ci.site.measurements import MeasuredRow
 from ci.site.model import Site
-from ci.site.pages.gains import device_tables
 from ci.site.project import Library
 
 
@@ -113,19 +112,12 @@ def row_id(row: MeasuredRow) -> str:
     return formatting.slug("row-" + "-".join(names))
 
 
-def has_gpu(charts: Sequence[ScalingChart]) -> bool:
-    """Tell whether one of the charts has rows of a GPU."""
-    devices = {row.get("device") for chart in charts for row in chart.rows}
-    return not devices.isdisjoint({"gpu", "cuda", "rocm"})
-
-
-def scaling_page(site: Site, plots: Sequence[str]) -> dict[str, Any]:
-    """Return the context of the page Scaling; `plots` are the paths of the drawn plots."""
+def scaling_page(site: Site) -> dict[str, Any]:
+    """Return the charts, the run behind a row by its time, and whether a GPU was measured."""
     charts = scaling_charts(site)
+    devices = {row.get("device") for chart in charts for row in chart.rows}
     return {
         "charts": charts,
-        "devices": device_tables(site.measurements.runs),
         "runs": {run.measured: run for run in site.measurements.runs},
-        "has_gpu": has_gpu(charts),
-        "plots": plots,
+        "has_gpu": not devices.isdisjoint({"gpu", "cuda", "rocm"}),
     }

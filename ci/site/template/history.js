@@ -108,7 +108,6 @@
     }).join("; "));
     const changed = content.changes.filter((change) => change[0] === commit);
     changed.forEach(([, ratio, low, high, word]) => nodes.push(". ", Charts.bold(`From here on ${Site.percent(ratio)} ${word}`), ` (${Site.percent(low)} to ${Site.percent(high)})`));
-    content.causes.filter(([at]) => at === commit).forEach(([, cause]) => nodes.push(". ", Charts.bold("Cause: "), cause));
     return nodes;
   }
 
