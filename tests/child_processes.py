@@ -6,7 +6,7 @@ import sys
 
 
 def run(*words, code=0, cwd=None, **variables):
-    """Run a program with these words to its end, which must be this exit code."""
+    """Run a program with these words and variables to its end, which must be this exit code."""
     done = subprocess.run(
         [*map(str, words)],
         capture_output=True,
@@ -14,7 +14,7 @@ def run(*words, code=0, cwd=None, **variables):
         check=False,
         cwd=cwd,
         timeout=1_200,
-        env=os.environ | variables,
+        env=environment(**variables),
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done
@@ -23,3 +23,22 @@ def run(*words, code=0, cwd=None, **variables):
 def python(*words, **options):
     """Run Python with these words, as `run` does."""
     return run(sys.executable, *words, **options)
+
+
+def environment(**variables):
+    """Return this process's variables and those given, without those that are None."""
+    given = os.environ | variables
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def without_make():
+    """Return the variables of a `make` that may have started this process, each as None.
+
+    Its own targets and the variables on its command line, such as ARGS, would reach an inner one.
+    """
+    own = ("ARGS", "BASE", "DOCS")
+    return {
+        name: None
+        for name in os.environ
+        if name in own or name.startswith(("MAKE", "MFLAGS", "GNUMAKE"))
+    }

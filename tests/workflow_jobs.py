@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from tests.outer_make import environment_without_make
+from tests.child_processes import environment, without_make
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -105,7 +105,7 @@ class Jobs:
                 succeeded = self.act(step["uses"].partition("@")[0], given, place)
                 assert succeeded or step.get("continue-on-error"), step
                 continue
-            given = environment_without_make() | self.variables
+            given = environment(**without_make(), **self.variables)
             for level in (workflow, described, step):
                 given |= fill(level.get("env", {}), names)
             for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"):
