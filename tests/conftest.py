@@ -10,6 +10,7 @@ from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
 from myriad import configure
+from myriad.cli import main
 from myriad.host import host_memory, usable_cores
 from tests.kept_programs import folder_for_programs, forget_old_programs
 
@@ -77,6 +78,24 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.name in SLOW_EXAMPLES:
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture
+def refused(tmp_path, monkeypatch, capsys):
+    """Run a command that is refused in the folder `tmp_path`; return what it says."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*argv):
+        before = sorted(tmp_path.rglob("*"))
+        capsys.readouterr()
+        assert main(argv) == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert "Traceback" not in said.err
+        assert sorted(tmp_path.rglob("*")) == before
+        return said.err
+
+    return run
 
 
 @pytest.fixture(autouse=True, scope="module")

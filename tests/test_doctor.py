@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from myriad import create_config, train_and_evaluate
 from myriad.cli import main
 from myriad.settings import Settings
 from tests.child_processes import python
@@ -110,38 +111,36 @@ def test_what_cannot_be_had_is_a_problem_beside_the_rest(
     assert "machine    " in text
 
 
-COMMANDS = (
-    "train --env cartpole --agent ppo",
-    "tune --env cartpole --agent ppo --n-trials 2",
-    "autotune --env cartpole --agent ppo",
-    "evaluate run",
-    "render --run-folder run --output film.gif",
-    "doctor",
-)
+COMMANDS = [
+    ["-m", "myriad", "train", "--env=cartpole", "--agent=ppo"],
+    ["-m", "myriad", "tune", "--env=cartpole", "--agent=ppo", "--n-trials=2"],
+    ["-m", "myriad", "autotune", "--env=cartpole", "--agent=ppo"],
+    ["-m", "myriad", "evaluate", "run"],
+    ["-m", "myriad", "render", "--run-folder=run", "--output=film.gif"],
+    ["-m", "myriad", "doctor"],
+    [DEMONSTRATION],
+]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("variable", "value"),
+    ("variable", "value", "commands", "says"),
     [
-        ("JAX_PLATFORMS", "cuda"),
-        ("JAX_PLATFORMS", "foo"),
-        ("JAX_PLATFORM_NAME", "gpu"),
-        ("JAX_TRANSFER_GUARD", "disallow"),
+        ("JAX_PLATFORMS", "cuda", COMMANDS, "finds no such device on this machine: JAX_PLATFORMS="),
+        ("JAX_TRANSFER_GUARD", "disallow", COMMANDS, "JAX_TRANSFER_GUARD is disallow"),
+        ("JAX_PLATFORMS", "foo", COMMANDS[:1], "finds no such device on this machine: JAX_PLATFO"),
+        ("JAX_PLATFORM_NAME", "gpu", COMMANDS[:1], "JAX_PLATFORM_NAME=gpu; unset it or choose cpu"),
     ],
 )
-def test_what_jax_s_variables_forbid_is_one_sentence(variable, value, tmp_path):
-    sizes = ["--num-envs=2", "--steps-per-env=8", "--eval-rollouts=2", "--quiet"]
-    python("-m", "myriad", "train", "--env=cartpole", "--agent=pid", *sizes, "--run-folder=run",
-           cwd=tmp_path)  # fmt: skip
-    ways = [["-m", "myriad", *command.split()] for command in COMMANDS]
-    ways.append([DEMONSTRATION])
-    for words in ways:
+def test_what_jax_s_variables_forbid_is_one_sentence(variable, value, commands, says, tmp_path):
+    sizes = {"num_envs": 2, "steps_per_env": 8, "eval_rollouts": 2}
+    train_and_evaluate(create_config("cartpole", "pid", **sizes), tmp_path / "run", quiet=True)
+    for words in commands:
         is_doctor = words[-1] == "doctor"
         code = 1 if is_doctor else 2
         done = python(*words, cwd=tmp_path, code=code, **{variable: value})
         assert done.stderr.count("\n") <= 3
-        assert variable in (done.stdout if is_doctor else done.stderr)
+        assert says in (done.stdout if is_doctor else done.stderr)
         assert ("problem    " in done.stdout and "devices    " in done.stdout) == is_doctor
 
 

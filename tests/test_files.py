@@ -49,15 +49,13 @@ CASES += [(*READERS[1], make) for make in (nested, os.mkdir, zeros, latin, missi
 
 @pytest.mark.parametrize(("command", "name", "make"), CASES)
 def test_a_hostile_file_is_refused_at_once_in_one_sentence(
-    command, name, make, tmp_path, monkeypatch, capsys
+    command, name, make, tmp_path, monkeypatch, refused
 ):
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MYRIAD_HOME", str(tmp_path / "home"))
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     make(path)
-    assert main(command) == 2
-    said = capsys.readouterr().err
+    said = refused(*command)
     assert path.name in said
     assert said.count("\n") == 1
 
@@ -98,12 +96,9 @@ def test_rows_of_a_benchmark_may_be_written_to_any_folder(output, tmp_path, monk
 
 
 @pytest.mark.parametrize("name", ["\x1b[2Jx", "a\nb", "\x7f", "a\x9b1m"])
-def test_a_path_that_would_steer_the_terminal_is_refused(name, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_a_path_that_would_steer_the_terminal_is_refused(name, refused):
     for command in ([*TRAIN, "--run-folder", name], [*TUNE, "--storage", name]):
-        assert main(command) == 2
-        assert not set(name) & set("\x1b\x7f\x9b") & set(capsys.readouterr().err)
-    assert not list(tmp_path.iterdir())
+        assert not set(name) & set("\x1b\x7f\x9b") & set(refused(*command))
 
 
 def test_a_home_folder_that_is_unknown_leaves_the_name():

@@ -3,9 +3,6 @@
 import functools
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import jax
@@ -19,14 +16,15 @@ from myriad.hardware import Hardware
 from myriad.jaxpr import emits_more_than
 from myriad.spaces import Box, Discrete
 from myriad.xla import describe, output_fusion
+from tests.child_processes import python
 
 GIB = 2**30
-VARIABLES = ("XLA_FLAGS", "JAX_NUM_CPU_DEVICES", "JAX_PLATFORMS", "JAX_PLATFORM_NAME")
+WITHOUT_OPTIONS = dict.fromkeys(("XLA_FLAGS", "JAX_NUM_CPU_DEVICES", "JAX_PLATFORM_NAME"))
 EXTRA = "--xla_backend_extra_options="
 COUNT = "jax_num_cpu_devices"
 
 
-def write(root: Path, files: dict[str, str]) -> Path:
+def write(root, files):
     for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -34,15 +32,11 @@ def write(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
-def in_a_fresh_process(script: str, **environment: str) -> dict:
+def in_a_fresh_process(script, **variables):
     """Run `script`, which prints a line of JSON, in a process without XLA's options."""
-    clean = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    prelude = "import json, os, jax, myriad.hardware as hardware\nfrom myriad import configure\n"
-    command = [sys.executable, "-c", prelude + script]
-    environment = clean | environment
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    prelude = "import json, os, jax\nfrom myriad import configure\n"
+    given = WITHOUT_OPTIONS | {"JAX_PLATFORMS": "cpu"} | variables
+    return json.loads(python("-c", prelude + script, **given).stdout)
 
 
 # --- the machine
@@ -92,65 +86,38 @@ JOB = {"proc/self/cgroup": "0::/work/job"}
 V1 = {"proc/self/cgroup": "5:memory:/host/path/container\n3:cpuset:/\n2:cpu,cpuacct:/\n0::/"}
 
 
-def group(folder, files):
-    """Return files of a control group by their paths."""
-    return {f"sys/fs/cgroup/{folder}/{name}": str(value) for name, value in files.items()}
+def limits(group, prefix, **values):
+    """Return the files of a control group by their paths."""
+    return group | {f"sys/fs/cgroup/{prefix}.{name}": str(each) for name, each in values.items()}
+
+
+OWN, CPU, V1_CPU, V1_OWN = "work/job/memory", "work/job/cpu", "cpu,cpuacct/cpu", "memory/memory"
+OF_PARENT = f"anon 5\nfile 7\ninactive_file {GIB}"
+READ_TWICE = f"inactive_file {GIB}\nactive_file {4 * GIB}\nfile_mapped {GIB}"
+IN_CONTAINER = f"inactive_file 7\ntotal_inactive_file {GIB // 2}"  # which sees the host's path
+UNLIMITED = 2**63 - 4096
 
 
 @pytest.mark.parametrize(
     ("files", "total_gib", "available_gib"),
     [
-        pytest.param({}, 16, 8, id="no control group"),
-        pytest.param(
-            JOB
-            | group("work/job", {"memory.max": "max"})
-            | group("work", {"memory.max": 4 * GIB, "memory.current": 3 * GIB})
-            | group("work", {"memory.stat": f"anon 5\nfile 7\ninactive_file {GIB}"}),
+        ({}, 16, 8),
+        (
+            limits(JOB, OWN, max="max")
+            | limits(JOB, "work/memory", max=4 * GIB, current=3 * GIB, stat=OF_PARENT),
             4,
             2,
-            id="version 2, the limit set by a parent",
         ),
-        pytest.param(
-            JOB
-            | group("work/job", {"memory.max": 8 * GIB, "memory.current": 7 * GIB})
-            | group(
-                "work/job",
-                {"memory.stat": f"inactive_file {GIB}\nactive_file {4 * GIB}\nfile_mapped {GIB}"},
-            ),
-            8,
-            5,
-            id="version 2, files that were read twice",
-        ),
-        pytest.param(
-            V1
-            | group(
-                "memory",
-                {
-                    "memory.limit_in_bytes": 2 * GIB,
-                    "memory.usage_in_bytes": GIB,
-                    "memory.stat": f"inactive_file 7\ntotal_inactive_file {GIB // 2}",
-                },
-            ),
+        (limits(JOB, OWN, max=8 * GIB, current=7 * GIB, stat=READ_TWICE), 8, 5),
+        (limits(JOB, OWN, max=GIB, current=2 * GIB), 1, 0),
+        (
+            limits(V1, V1_OWN, limit_in_bytes=2 * GIB, usage_in_bytes=GIB, stat=IN_CONTAINER),
             2,
             1.5,
-            id="version 1, in a container that sees the host's path",
         ),
-        pytest.param(
-            V1
-            | group(
-                "memory", {"memory.limit_in_bytes": 2**63 - 4096, "memory.usage_in_bytes": GIB}
-            ),
-            16,
-            8,
-            id="version 1, unlimited",
-        ),
-        pytest.param(
-            JOB | group("work/job", {"memory.max": GIB, "memory.current": 2 * GIB}),
-            1,
-            0,
-            id="over the limit",
-        ),
+        (limits(V1, V1_OWN, limit_in_bytes=UNLIMITED, usage_in_bytes=GIB), 16, 8),
     ],
+    ids=["none", "a parent's", "files", "over the limit", "version 1", "version 1, unlimited"],
 )
 def test_memory_is_what_the_container_may_take(files, total_gib, available_gib, tmp_path):
     write(tmp_path, {"proc/meminfo": MEMINFO} | files)
@@ -160,10 +127,10 @@ def test_memory_is_what_the_container_may_take(files, total_gib, available_gib, 
 @pytest.mark.parametrize(
     ("files", "most"),
     [
-        (JOB | group("work/job", {"cpu.max": "max 100000"}), 1000),
-        (JOB | group("work/job", {"cpu.max": "190000 100000"}), 1),
-        (V1 | group("cpu,cpuacct", {"cpu.cfs_quota_us": 100_000, "cpu.cfs_period_us": 100_000}), 1),
-        (V1 | group("cpu,cpuacct", {"cpu.cfs_quota_us": -1, "cpu.cfs_period_us": 100_000}), 1000),
+        (limits(JOB, CPU, max="max 100000"), 1000),
+        (limits(JOB, CPU, max="190000 100000"), 1),
+        (limits(V1, V1_CPU, cfs_quota_us=100_000, cfs_period_us=100_000), 1),
+        (limits(V1, V1_CPU, cfs_quota_us=-1, cfs_period_us=100_000), 1000),
     ],
 )
 def test_cores_are_whole_ones_within_the_container_s_quota(files, most, tmp_path):
@@ -171,41 +138,34 @@ def test_cores_are_whole_ones_within_the_container_s_quota(files, most, tmp_path
     assert hardware.usable_cores(write(tmp_path, files)) == min(allowed, most)
 
 
-def test_a_gpu_s_own_memory_is_found_behind_the_share_that_jax_takes(monkeypatch):
-    def device(**stats):
-        return SimpleNamespace(platform="gpu", memory_stats=lambda: stats)
-
+@pytest.mark.parametrize(
+    ("platform", "stats", "share", "memory"),
+    [
+        ("gpu", {"bytes_limit": 18 * GIB, "bytes_in_use": GIB}, None, (24 * GIB, 17 * GIB)),
+        ("gpu", {"bytes_limit": 12 * GIB}, ".5", (24 * GIB, 12 * GIB)),
+        ("gpu", None, None, (None, None)),
+        ("tpu", {"bytes_limit": 32 * GIB}, None, (32 * GIB, 32 * GIB)),
+    ],
+)
+def test_a_gpu_s_own_memory_is_found_behind_the_share_that_jax_takes(
+    platform, stats, share, memory, monkeypatch
+):
+    device = SimpleNamespace(platform=platform, device_kind="A", memory_stats=lambda: stats)
+    monkeypatch.setattr(jax, "default_backend", lambda: platform)
+    monkeypatch.setattr(jax, "local_devices", lambda: [device])
     for name in ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"):
         monkeypatch.delenv(name, raising=False)
-    assert hardware._device_memory(device(bytes_limit=18 * GIB, bytes_in_use=GIB)) == (
-        24 * GIB,
-        17 * GIB,
-    )
-    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", ".5")
-    assert hardware._device_memory(device(bytes_limit=12 * GIB)) == (24 * GIB, 12 * GIB)
-    assert hardware._device_memory(device()) == (None, None)
-    tpu = SimpleNamespace(platform="tpu", memory_stats=lambda: {"bytes_limit": 32 * GIB})
-    assert hardware._device_memory(tpu) == (32 * GIB, 32 * GIB)
-
-
-@pytest.mark.slow
-def test_a_platform_that_is_not_there_gets_one_sentence():
-    script = """
-try: hardware.resolve_platform()
-except RuntimeError as error: print(json.dumps([type(error).__name__, str(error)]))
-"""
-    name, sentence = in_a_fresh_process(script, JAX_PLATFORM_NAME="tpu")
-    assert name == "DeviceNotFoundError"
-    assert sentence.startswith(
-        "JAX finds no such device on this machine: JAX_PLATFORM_NAME=tpu; unset it or "
-    )
+    if share:
+        monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", share)
+    found = hardware.fingerprint()
+    assert (found.memory_total_bytes, found.memory_available_bytes) == memory
 
 
 # --- XLA's options
 
 
 @functools.cache
-def configured(arguments: str = "", **environment: str) -> SimpleNamespace:
+def configured(arguments="", **variables):
     """Return what configure says in a fresh process, and what JAX and XLA then make of it."""
     script = f"""
 import jax.numpy as jnp
@@ -217,7 +177,7 @@ after = dict(flags=os.environ.get("XLA_FLAGS", ""), num_devices=len(jax.devices(
 after["instructions"] = describe(loop).instructions
 print(json.dumps(vars(found) | after))
 """
-    return SimpleNamespace(**in_a_fresh_process(script, JAX_PLATFORMS="cpu", **environment))
+    return SimpleNamespace(**in_a_fresh_process(script, **variables))
 
 
 @pytest.mark.slow
@@ -346,15 +306,14 @@ SKIPPED = "cpu_multi_output_fusion"
 
 @pytest.mark.slow
 def test_an_option_is_left_out_on_demand_here_and_in_child_processes():
-    found = configured(MYRIAD_WITHOUT_XLA_OPTIONS=NAME)
-    assert NAME not in found.flags
     script = f"""
 configure(without=["{NAME}"])
-import subprocess, sys
-child = "import myriad, json; print(json.dumps(sorted(myriad.configure().applied)))"
-print(subprocess.run([sys.executable, "-c", child], capture_output=True, text=True).stdout)
+print(json.dumps([os.environ["XLA_FLAGS"], os.environ["MYRIAD_WITHOUT_XLA_OPTIONS"]]))
 """
-    assert NAME not in in_a_fresh_process(script, JAX_PLATFORMS="cpu")
+    flags, inherited = in_a_fresh_process(script)
+    assert NAME not in flags
+    assert inherited == NAME
+    assert NAME not in configured(MYRIAD_WITHOUT_XLA_OPTIONS=NAME).flags
 
 
 @pytest.mark.parametrize(
@@ -380,7 +339,7 @@ try: configure(4)
 except RuntimeError as error: answers += [type(error).__name__, str(error)]
 print(json.dumps(answers))
 """
-    *answers, sentence = in_a_fresh_process(script, JAX_PLATFORMS="cpu")
+    *answers, sentence = in_a_fresh_process(script)
     assert answers == [3, 2, 2, 2, True, "BackendStartedError"]
     assert sentence.startswith(
         "configure must be called before JAX makes its first array, but its backend has started"
@@ -397,7 +356,7 @@ try: configure(1)
 except RuntimeError as error: answers += [type(error).__name__, str(error)]
 print(json.dumps([*answers, "XLA_FLAGS" in os.environ, jax.config.jax_num_cpu_devices]))
 """
-    applied, name, sentence, is_set, count = in_a_fresh_process(script, JAX_PLATFORMS="cpu")
+    applied, name, sentence, is_set, count = in_a_fresh_process(script)
     assert (applied, name, is_set, count) == ({}, "BackendStartedError", False, -1)
     assert "xla_cpu_small_while_loop_byte_threshold" in sentence
 

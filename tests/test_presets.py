@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from myriad import create_config, presets
-from myriad.cli import main
+from myriad.cli import main, parse
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.presets import list_presets, load_preset
 from myriad.training.active_settings import active_settings
@@ -37,8 +37,8 @@ def test_every_shipped_preset_sets_what_its_file_says(agent, name, env):
         assert config.value_of(field) == value, field
 
 
-@pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
-def test_every_learner_has_the_presets_of_the_guide(agent):
+@pytest.mark.parametrize("agent", sorted({agent for agent, _, _ in SHIPPED}))
+def test_whoever_has_presets_has_those_of_the_guide(agent):
     assert {"baseline", "optimized", "ultra_fast"} <= {p.name for p in list_presets(agent)}
     baseline = create_config("cartpole-control", agent, preset="baseline")
     plain = create_config("cartpole-control", agent)
@@ -92,9 +92,21 @@ def test_the_record_of_a_run_names_its_preset(files):
     assert "preset" not in config.to_toml()
 
 
-@pytest.mark.parametrize(("chosen", "tunes"), [("true", True), ("false", False)])
-def test_a_preset_says_whether_the_autotuner_chooses_the_chunk(files, monkeypatch, chosen, tunes):
-    files(ppo=f"[quick]\nauto_tune = {chosen}")
+@pytest.mark.parametrize(
+    ("tunes", "flags", "chunk"),
+    [
+        ("true", [], 64),
+        ("false", [], None),
+        # Yours comes first.
+        ("true", ["--no-auto-tune"], None),
+        ("false", ["--auto-tune"], 64),
+        ("true", ["--scan-chunk-size=128"], 128),
+    ],
+)
+def test_a_preset_says_whether_the_autotuner_chooses_the_chunk(
+    tunes, flags, chunk, files, monkeypatch
+):
+    files(ppo=f"[quick]\nauto_tune = {tunes}")
     asked = []
 
     def tuned(config):
@@ -102,13 +114,9 @@ def test_a_preset_says_whether_the_autotuner_chooses_the_chunk(files, monkeypatc
         return dataclasses.make_dataclass("Answer", ["scan_chunk_size"])(64)
 
     monkeypatch.setattr("myriad.api.autotune", tuned)
-    config = create_config("cartpole-control", "ppo", preset="quick")
-    assert len(asked) == int(tunes)
-    assert ("scan_chunk_size" in config.given) == tunes
-    # Yours comes first.
-    create_config("cartpole-control", "ppo", preset="quick", scan_chunk_size=128)
-    create_config("cartpole-control", "ppo", preset="quick", auto_tune=False)
-    assert len(asked) == int(tunes)
+    argv = ["train", "--env=cartpole", "--agent=ppo", "--preset=quick", *flags]
+    assert parse(argv).training().given.get("scan_chunk_size") == chunk
+    assert len(asked) == (chunk == 64)
 
 
 @pytest.mark.parametrize(
@@ -130,14 +138,7 @@ def test_a_mistake_in_a_file_is_named(files, text, says):
         create_config("cartpole-control", "ppo", preset="quick")
 
 
-def test_the_command_lists_what_each_preset_sets(capsys):
-    assert main(["presets", "--agent", "ppo"]) == 0
-    said = capsys.readouterr().out
-    assert said.splitlines()[1].split() == ["field", "baseline", "optimized", "ultra_fast"]
-    rows = {line.split()[0]: line.split()[1:] for line in said.splitlines()[2:]}
-    assert rows["num_envs"][0] == "16"
-    assert rows["auto_tune"] == ["false"] * 3
+def test_the_command_lists_the_presets_of_one_environment_or_agent(capsys, refused):
     assert main(["presets", "--env", "pendulum-control"]) == 0
     assert "dqn on pendulum-control: DQN learns a value" in capsys.readouterr().out
-    assert main(["presets", "--agent", "random"]) == 2
-    assert "unknown agent with presets 'random'" in capsys.readouterr().err
+    assert "unknown agent with presets 'random'" in refused("presets", "--agent", "random")

@@ -1,6 +1,5 @@
 """What you set outside a command: which source wins, and what is refused and where it was set."""
 
-import dataclasses
 import json
 import os
 import pwd
@@ -12,7 +11,7 @@ from hypothesis import HealthCheck, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from myriad import api, create_config, presets, settings
+from myriad import create_config, presets, settings
 from myriad.cli import main, parse
 from myriad.errors import InvalidArgumentError
 from myriad.settings import Settings
@@ -36,20 +35,6 @@ def folder(tmp_path, monkeypatch):
     # A command exports what the file says of places.
     os.environ.pop("MYRIAD_HOME", None)
     os.environ.pop("MYRIAD_WITHOUT_XLA_OPTIONS", None)
-
-
-@pytest.fixture
-def refused(folder, capsys):
-    """Run a command that is refused; return what it says. It writes nothing."""
-
-    def run(*argv):
-        before = sorted(folder.rglob("*"))
-        capsys.readouterr()
-        assert main(argv) == 2
-        assert sorted(folder.rglob("*")) == before
-        return capsys.readouterr().err
-
-    return run
 
 
 def in_environment(folder, monkeypatch, name, value):
@@ -94,6 +79,7 @@ def test_an_unknown_option_to_leave_out_is_refused(put, refused, folder, monkeyp
     assert said.startswith("MYRIAD_WITHOUT_XLA_OPTIONS: unknown XLA option 'xla_cpu_fast'")
 
 
+@pytest.mark.usefixtures("folder")
 def test_every_command_refuses_a_misspelt_variable_and_doctor_a_wrong_value(refused, monkeypatch):
     monkeypatch.setenv("USE_BF16", "ture")
     assert "USE_BF16" in refused("doctor")
@@ -240,7 +226,7 @@ def test_a_call_takes_what_it_is_given_wherever_it_is_called(folder, monkeypatch
 
 @pytest.mark.slow
 def test_a_run_records_where_a_setting_came_from_and_goes_on_without_reading_it_again(
-    folder, monkeypatch, capsys
+    folder, monkeypatch, refused
 ):
     monkeypatch.setenv("OPTIMAL_BATCH_SIZE", "32")
     assert parse([*CARTPOLE, "dqn"]).training().learner.batch_size == 32
@@ -255,9 +241,8 @@ def test_a_run_records_where_a_setting_came_from_and_goes_on_without_reading_it_
     (folder / ".env").write_text("USE_COMPILE=ture\nUSE_BF16=\n")
     assert main(["train", "--resume", "run"]) == 0
     assert Path("run/config.toml").read_text() == before
-    capsys.readouterr()
-    assert main(["train", "--resume", "run", "--no-compile"]) == 2
-    assert "--no-compile can't be given" in capsys.readouterr().err
+    said = refused("train", "--resume", "run", "--no-compile")
+    assert "--no-compile can't be given" in said
 
 
 def test_the_places_of_a_file_are_followed(folder, capsys):
@@ -281,24 +266,6 @@ def test_a_flag_that_says_the_default_still_wins_over_a_file(folder):
     config = parse([*argv, *flags]).training()
     assert (config.seed, config.target_return, config.log_to) == (0, None, [])
     assert config.compile_mode == "aot"
-
-
-@pytest.mark.parametrize(
-    ("flags", "tunes"), [([], True), (["--no-auto-tune"], False), (["--auto-tune"], True)]
-)
-def test_no_auto_tune_keeps_a_preset_from_tuning(flags, tunes, folder, monkeypatch):
-    (folder / "ppo.toml").write_text("[mine]\nauto_tune = true\n")
-    monkeypatch.setattr(presets, "FOLDER", folder)
-    tuned = []
-
-    def record(config):
-        tuned.append(config)
-        return dataclasses.make_dataclass("Suggestion", ["scan_chunk_size"])(64)
-
-    monkeypatch.setattr(api, "autotune", record)
-    config = parse(["train", *PPO, "--preset", "mine", *flags]).training()
-    assert len(tuned) == tunes
-    assert ("scan_chunk_size" in config.given) == tunes
 
 
 @pytest.mark.parametrize("flag", ["--wandb", "--no-wandb"])
@@ -345,11 +312,10 @@ def test_without_a_home_folder_a_training_keeps_no_programs_and_goes_on(tmp_path
 
 
 @pytest.mark.usefixtures("nobody")
-def test_without_a_home_folder_the_autotuner_says_what_to_set(capsys):
+def test_without_a_home_folder_the_autotuner_says_what_to_set(refused):
     with pytest.raises(InvalidArgumentError):
         settings.home()
-    assert main(["autotune", "--show"]) == 2
-    assert "set MYRIAD_HOME" in capsys.readouterr().err
+    assert "set MYRIAD_HOME" in refused("autotune", "--show")
 
 
 @pytest.mark.usefixtures("nobody")
