@@ -19,3 +19,15 @@ def assert_same_bits(a, b):
 def assert_close(a, b, **tolerance):
     """Hold two trees to near numbers, as NumPy's `assert_allclose` does."""
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **tolerance), plain(a), plain(b))
+
+
+def assert_alike(a, b, tolerance=1e-6):
+    """Hold floats to near numbers, and everything else to the same bits."""
+
+    def compare(one, other):
+        if np.issubdtype(one.dtype, np.floating):
+            np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+        else:
+            np.testing.assert_array_equal(one, other)
+
+    jax.tree.map(compare, plain(a), plain(b))

@@ -1,8 +1,6 @@
 """What only a GPU can show: skipped without one. `pytest -m gpu` runs these tests alone."""
 
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +11,7 @@ from myriad import (
     Rollout,
     create_config,
     kernel,
+    list_envs,
     make_agent,
     make_env,
     make_key,
@@ -20,12 +19,15 @@ from myriad import (
 )
 from myriad.agents.networks.mlp import sum_rows
 from myriad.xla import describe
+from tests.bits import assert_same_bits
 from tests.child_processes import python
+from tests.learners import SMALL, env_of
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(jax.default_backend() != "gpu", reason="JAX runs on no GPU here"),
 ]
+OF_CARTPOLE = [name for name in SMALL if env_of(name) == "cartpole"]
 
 # Prints a digest of a short training's parameters, so that processes can be compared.
 DIGEST = """
@@ -40,32 +42,27 @@ print(hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in leaves)).he
 """
 
 
-def bits(tree: Any) -> list[np.ndarray]:
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+def outcome(env, scan_chunk_size, *, recorded=False):
+    """Return what 100 steps make of 1,000 environments."""
+    rollout = Rollout(env, make_agent("random", env), 1_000, scan_chunk_size)
+    state = rollout.init(0)
+    state = rollout.record_chunk(state)[0] if recorded else rollout.run(state, 100)
+    return jax.device_get(rollout.batch_state(state))
 
 
-@pytest.mark.parametrize("name", ["cartpole-control", "pendulum-control", "gene-circuit", "snake"])
-def test_a_rollout_is_the_same_bits_for_any_chunk(name: str) -> None:
+@pytest.mark.parametrize("name", list_envs())
+def test_a_rollout_is_the_same_bits_for_any_chunk(name):
     env = make_env(name)
-
-    def outcome(scan_chunk_size: int, *, recorded: bool = False) -> list[np.ndarray]:
-        rollout = Rollout(env, make_agent("random", env), 1_000, scan_chunk_size)
-        state = rollout.init(0)
-        if recorded:
-            return bits(rollout.batch_state(rollout.record_chunk(state)[0]))
-        return bits(rollout.batch_state(rollout.run(state, 100)))
-
-    expected = outcome(100)
-    for other in (outcome(7), outcome(64), outcome(100, recorded=True)):
-        for one, two in zip(expected, other, strict=True):
-            np.testing.assert_array_equal(one, two)
+    expected = outcome(env, 100)
+    for other in (outcome(env, 7), outcome(env, 64), outcome(env, 100, recorded=True)):
+        assert_same_bits(expected, other)
 
 
 @pytest.mark.parametrize(
     ("prng", "asks"),
     [("mix2x32", 0), ("threefry2x32", 1)],  # a kernel draws from our generator alone
 )
-def test_a_chunk_is_one_kernel_or_asks_its_host_once_a_block(prng: str, asks: int) -> None:
+def test_a_chunk_is_one_kernel_or_asks_its_host_once_a_block(prng, asks):
     env = make_env("cartpole-control")
     rollout = Rollout(env, make_agent("random", env), 1_000, 128)
     assert rollout.loop_reason is None
@@ -73,51 +70,40 @@ def test_a_chunk_is_one_kernel_or_asks_its_host_once_a_block(prng: str, asks: in
 
 
 @pytest.mark.parametrize("shape", [(64, 2), (512, 8)])
-def test_a_kernel_has_the_same_bits_for_any_block(
-    shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kernel_has_the_same_bits_for_any_block(shape, monkeypatch):
     env = make_env("pendulum-control")
-
-    def outcome() -> list[np.ndarray]:
-        rollout = Rollout(env, make_agent("random", env), 1_000, 100)
-        return bits(rollout.batch_state(rollout.run(rollout.init(0), 100)))
-
-    expected = outcome()
+    expected = outcome(env, 100)
     monkeypatch.setattr(kernel, "run_steps", partial(kernel.run_steps, shape=shape))
-    for one, other in zip(expected, outcome(), strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_same_bits(expected, outcome(env, 100))
 
 
-def test_a_sum_by_a_product_is_rounded_as_a_sum() -> None:
+def test_a_sum_by_a_product_is_rounded_as_a_sum():
     matrix = jax.random.normal(jax.random.key(0), (4_096, 64)) + 3
     exact = np.asarray(matrix, np.float64).sum(axis=0)
     np.testing.assert_allclose(jax.jit(sum_rows)(matrix), exact, rtol=1e-5)
 
 
-def digests(agent: str, **variables: str) -> set[str]:
-    """Train in two processes, one after the other."""
-    return {python("-c", DIGEST, agent, **variables).stdout for _ in range(2)}
-
-
 FIXED = {"XLA_FLAGS": "--xla_gpu_exclude_nondeterministic_ops=true"}
 
 
-@pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
+@pytest.mark.parametrize("agent", OF_CARTPOLE)
 @pytest.mark.parametrize("variables", [{}, FIXED | {"MYRIAD_COMPILATION_CACHE": "off"}], ids=str)
 def test_a_program_from_the_cache_or_of_fixed_kernels_trains_to_the_same_bits(
-    agent: str, variables: dict[str, str], tmp_path: Path
-) -> None:
-    assert len(digests(agent, **{"MYRIAD_COMPILATION_CACHE": str(tmp_path)} | variables)) == 1
+    agent, variables, tmp_path
+):
+    given = {"MYRIAD_COMPILATION_CACHE": str(tmp_path)} | variables
+    one, other = (python("-c", DIGEST, agent, **given).stdout for _ in range(2))
+    assert one == other
 
 
-@pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
-def test_the_defaults_learn_cartpole(agent: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("agent", OF_CARTPOLE)
+def test_the_defaults_learn_cartpole(agent, tmp_path):
     config = create_config("cartpole-control", agent, 1_024)
     results = train_and_evaluate(config, tmp_path / "run", quiet=True)
     assert results.evaluations[-1]["return"] >= 475
 
 
-def test_a_large_rollout_counts_every_step() -> None:
+def test_a_large_rollout_counts_every_step():
     env = make_env("cartpole-control")
     rollout = Rollout(env, make_agent("random", env), 1_000_000, 50)
     summary = rollout.summary(rollout.run(rollout.init(0), 200))

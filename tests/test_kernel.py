@@ -1,7 +1,6 @@
 """A chunk as one GPU kernel, without a GPU: it lowers for CUDA, and interpreted it is the same."""
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,23 +10,24 @@ from jax.sharding import AbstractDevice, AbstractMesh
 
 from myriad import Rollout, kernel, list_envs, make_agent, make_env, make_key
 from myriad.envs.cartpole import CartPole
+from tests.bits import assert_alike, assert_same_bits
 
 
 @dataclasses.dataclass(frozen=True)
 class Tabled(CartPole):
     """A cart and pole whose push is looked up in a table."""
 
-    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+    def step(self, key, state, action, params):
         forces = jnp.array([0, 1, 1])
         return super().step(key, state, forces[action + (state.time > 3)], params)
 
 
 @pytest.fixture
-def as_on_an_h100(monkeypatch: pytest.MonkeyPatch) -> None:
+def as_on_an_h100(monkeypatch):
     h100 = AbstractDevice("NVIDIA H100 80GB HBM3", 132, "gpu")
     mesh = AbstractMesh((1,), ("x",), abstract_device=h100)
 
-    def refusal(*args: Any) -> str | None:
+    def refusal(*args):
         # jax 0.11 lowers for the GPU that is there, or for one that it is told.
         with jax.sharding.use_abstract_mesh(mesh):
             return real(*args)
@@ -37,11 +37,11 @@ def as_on_an_h100(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "refusal", refusal)
 
 
-def random_rollout(env: Any, num_envs: int, scan_chunk_size: int) -> Rollout:
+def random_rollout(env, num_envs, scan_chunk_size):
     return Rollout(env, make_agent("random", env), num_envs, scan_chunk_size, num_devices=1)
 
 
-def interpreted(monkeypatch: pytest.MonkeyPatch, *args: Any) -> Rollout:
+def interpreted(monkeypatch, *args):
     """Return a rollout whose chunk is a kernel. The test of its lowering is another one."""
     with monkeypatch.context() as patch:
         patch.setattr("myriad.rollout._has_kernels", lambda: True)
@@ -52,14 +52,6 @@ def interpreted(monkeypatch: pytest.MonkeyPatch, *args: Any) -> Rollout:
     return rollout
 
 
-def assert_alike(one: Any, other: Any) -> None:
-    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
-        if jnp.issubdtype(a.dtype, jnp.floating):
-            np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
-        else:
-            np.testing.assert_array_equal(a, b)
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -67,14 +59,14 @@ def assert_alike(one: Any, other: Any) -> None:
         for name in list_envs()
     ],
 )
-def test_the_chunk_of_each_environment_lowers_for_cuda(name: str, as_on_an_h100: None) -> None:
+def test_the_chunk_of_each_environment_lowers_for_cuda(name, as_on_an_h100):
     assert random_rollout(make_env(name), 100, 8).loop_reason is None
 
 
 @pytest.mark.parametrize(
     "name", ["cartpole-control", pytest.param("bucket-brigade", marks=pytest.mark.long)]
 )
-def test_a_step_from_equal_states_is_the_cpus(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_from_equal_states_is_the_cpus(name, monkeypatch):
     args = make_env(name), 100, 40
     cpu, gpu = random_rollout(*args), interpreted(monkeypatch, *args)
     state = cpu.run_chunk(cpu.init(3))
@@ -84,31 +76,26 @@ def test_a_step_from_equal_states_is_the_cpus(name: str, monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow
-def test_the_kernel_has_the_same_bits_for_any_chunk_and_block(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_kernel_has_the_same_bits_for_any_chunk_and_block(monkeypatch):
     env = make_env("cartpole-control")
 
-    def outcome(chunk: int, shape: tuple[int, int], *, recorded: bool = False) -> list[Any]:
-        def run_steps(*args: Any, **options: Any) -> Any:
+    def outcome(chunk, shape, *, recorded=False):
+        def run_steps(*args, **options):
             return real(*args, **options, shape=shape)
 
         monkeypatch.setattr(kernel, "run_steps", run_steps)
         rollout = interpreted(monkeypatch, env, 100, chunk)
         state = rollout.init(0)
         state = rollout.record_chunk(state)[0] if recorded else rollout.run(state, 60)
-        return jax.tree.leaves(jax.device_get(rollout.batch_state(state)))
+        return jax.device_get(rollout.batch_state(state))
 
     real = kernel.run_steps
     expected = outcome(60, (128, 4))
     for other in (outcome(7, (32, 1)), outcome(60, (64, 2), recorded=True)):
-        for one, two in zip(expected, other, strict=True):
-            np.testing.assert_array_equal(one, two)
+        assert_same_bits(expected, other)
 
 
-def test_a_kernel_records_what_the_loop_does_and_counts_as_many_episodes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_kernel_records_what_the_loop_does_and_counts_as_many_episodes(monkeypatch):
     args = make_env("cartpole-control"), 1_000, 200
     cpu, gpu = random_rollout(*args), interpreted(monkeypatch, *args)
     _, expected = cpu.record_chunk(cpu.init(1))
@@ -118,16 +105,14 @@ def test_a_kernel_records_what_the_loop_does_and_counts_as_many_episodes(
     assert 21 < gpu.summary(state).mean_episode_length < 23
 
 
-def test_a_step_that_reads_a_table_at_its_state_keeps_the_loop_and_says_so(
-    as_on_an_h100: None,
-) -> None:
+def test_a_step_that_reads_a_table_at_its_state_keeps_the_loop_and_says_so(as_on_an_h100):
     rollout = random_rollout(Tabled(), 100, 8)
     assert rollout.loop_reason == "gather at indices from the state has no form in a kernel"
     assert rollout.loop_reason in repr(rollout)
 
 
-def test_operations_that_no_environment_of_ours_has() -> None:
-    def step(key: Any, position: Any, is_up: Any, keys: Any, index: Any) -> Any:
+def test_operations_that_no_environment_of_ours_has():
+    def step(key, position, is_up, keys, index):
         """Step one environment with a key, an array and a boolean in its state."""
         key, drawn = jax.random.split(key)
         noise = jax.random.normal(drawn, (3,)) + 0.1 * jax.random.uniform(keys[1], (3,))
@@ -158,11 +143,8 @@ def test_operations_that_no_environment_of_ours_has() -> None:
         )
     )(states, keys, jnp.uint32(0), jnp.int32(3))
 
-    expected: Any = states
+    expected = states
     for i in range(3):
         *expected, halvings = jax.jit(steps)(*expected, keys[i], index)
         np.testing.assert_array_equal(rows[i], halvings)
-    words, expected_words = (jax.random.key_data(leaf) for leaf in (found[0], expected[0]))
-    np.testing.assert_array_equal(words, expected_words)
-    np.testing.assert_allclose(found[1], expected[1], rtol=1e-5, atol=1e-5)
-    np.testing.assert_array_equal(found[2], expected[2])
+    assert_alike(list(found), expected, tolerance=1e-5)

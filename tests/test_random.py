@@ -1,6 +1,7 @@
 """The counter-based generator: its construction bit for bit, its properties and statistics."""
 
 import contextlib
+import functools
 import itertools
 import math
 import os
@@ -13,9 +14,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from myriad import make_key
-from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.errors import InvalidArgumentError
 from myriad.random import MIX2X32, PRNG_IMPLEMENTATIONS, fast_key
 from myriad.xla import count_compilations
 
@@ -23,7 +25,7 @@ GOLDEN, SECOND, MULTIPLIER_1, MULTIPLIER_2 = 0x9E3779B9, 0x85EBCA6B, 0x21F0AAAD,
 MASK = 0xFFFFFFFF
 
 
-def reference_word(k0: int, k1: int, i: int) -> int:
+def reference_word(k0, k1, i):
     x = (k0 + i * GOLDEN) & MASK
     x = (x ^ x >> 16) * MULTIPLIER_1 & MASK
     x ^= (k1 + i * SECOND) & MASK
@@ -31,7 +33,7 @@ def reference_word(k0: int, k1: int, i: int) -> int:
     return x ^ x >> 15
 
 
-def reference_fold(k0: int, k1: int, n: int) -> tuple[int, int]:
+def reference_fold(k0, k1, n):
     x = (k0 + n * GOLDEN) & MASK
     x = (x ^ x >> 16) * MULTIPLIER_1 & MASK
     x = (x ^ x >> 15) * MULTIPLIER_2 & MASK
@@ -39,11 +41,11 @@ def reference_fold(k0: int, k1: int, n: int) -> tuple[int, int]:
     return x, (k1 + max(x * SECOND & MASK, 1)) & MASK
 
 
-def key_of(k0: int, k1: int) -> jax.Array:
+def key_of(k0, k1):
     return jax.random.wrap_key_data(jnp.array([k0, k1], jnp.uint32), impl=MIX2X32)
 
 
-def env_words(key: jax.Array, step: jax.Array, num_envs: int, num_words: int) -> jax.Array:
+def env_words(key, step, num_envs, num_words):
     """Return what environments draw in one step, uint32 `[num_envs, num_words]`."""
     step_key = jax.random.fold_in(jax.random.fold_in(key, 1), step)
     keys = jax.vmap(jax.random.fold_in, (None, 0))(step_key, jnp.arange(num_envs, dtype=jnp.uint32))
@@ -53,21 +55,12 @@ def env_words(key: jax.Array, step: jax.Array, num_envs: int, num_words: int) ->
 ALL_ENVS = jax.jit(jax.vmap(env_words, (None, 0, None, None)), static_argnums=(2, 3))
 
 
-def words(num_steps: int, num_envs: int, num_words: int, seed: int = 0) -> np.ndarray:
-    """Return `[num_steps, num_envs, num_words]` words of a rollout."""
-    return np.asarray(
-        ALL_ENVS(make_key(seed), jnp.arange(num_steps, dtype=jnp.uint32), num_envs, num_words)
-    )
+def words(seed=0):
+    """Return four words of each of 4,096 environments in 64 steps of a rollout."""
+    return np.asarray(ALL_ENVS(make_key(seed), np.arange(64, dtype=np.uint32), 4096, 4))
 
 
-def chi_square_z(counts: np.ndarray) -> float:
-    """Return the chi-square of equal expected counts, as standard deviations from its mean."""
-    expected = counts.sum() / counts.size
-    degrees = counts.size - 1
-    return (((counts - expected) ** 2 / expected).sum() - degrees) / np.sqrt(2 * degrees)
-
-
-def correlation_z(left: np.ndarray, right: np.ndarray) -> float:
+def correlation_z(left, right):
     """Return the correlation of two samples, as standard deviations from none."""
     left, right = (values.ravel().astype(np.float64) for values in (left, right))
     return np.corrcoef(left, right)[0, 1] * np.sqrt(left.size)
@@ -78,9 +71,8 @@ def correlation_z(left: np.ndarray, right: np.ndarray) -> float:
 def test_words_and_folds_are_those_of_the_construction(k0, k1, n):
     got = np.asarray(jax.random.bits(key_of(k0, k1), (2, 3))).ravel()
     assert got.tolist() == [reference_word(k0, k1, i) for i in range(6)]
-    assert tuple(
-        jax.random.key_data(jax.random.fold_in(key_of(k0, k1), n)).tolist()
-    ) == reference_fold(k0, k1, n)
+    folded = jax.random.key_data(jax.random.fold_in(key_of(k0, k1), n))
+    assert tuple(folded.tolist()) == reference_fold(k0, k1, n)
 
 
 @pytest.mark.slow
@@ -105,14 +97,6 @@ def test_children_of_a_split_are_folds_of_their_numbers(shape):
     children = np.asarray(jax.random.key_data(jax.random.split(key_of(5, 7), shape)))
     expected = [reference_fold(*parent, i) for i in range(math.prod(shape))]
     np.testing.assert_array_equal(children, np.array(expected, np.uint32).reshape(*shape, 2))
-
-
-@pytest.mark.slow
-def test_children_of_a_split_are_not_those_of_a_fold():
-    key = make_key(0)
-    split = jax.random.key_data(jax.random.split(key, 1000))
-    folded = jax.random.key_data(jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(1000)))
-    assert len(np.unique(np.concatenate([split, folded]), axis=0)) == 2000
 
 
 def test_no_fold_returns_the_key_that_it_was_given():
@@ -149,27 +133,23 @@ def test_a_known_seed_compiles_nothing():
     assert not compilations.names
 
 
-def test_an_unknown_generator_is_refused_by_name():
-    with pytest.raises(UnknownNameError, match="did you mean 'threefry2x32'"):
-        make_key(0, "threefry")
-
-
 def test_every_byte_of_every_word_is_uniform():
-    drawn = words(num_steps=64, num_envs=4096, num_words=4)
+    drawn = words()
     for word, shift in itertools.product(range(4), (0, 8, 16, 24)):
         found = (drawn[:, :, word] >> shift & 255).ravel()
-        assert abs(chi_square_z(np.bincount(found, minlength=256))) < 5
+        # Neither far from uniform nor nearer than chance.
+        assert 1e-6 < stats.chisquare(np.bincount(found, minlength=256)).pvalue < 1 - 1e-6
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lag", ["word", "environment", "step", "seed"])
 def test_neighbours_are_uncorrelated(lag):
-    drawn = words(num_steps=64, num_envs=4096, num_words=4)
+    drawn = words()
     pairs = {
         "word": (drawn[:, :, 1:], drawn[:, :, :-1]),
         "environment": (drawn[:, 1:], drawn[:, :-1]),
         "step": (drawn[1:], drawn[:-1]),
-        "seed": (drawn, words(num_steps=64, num_envs=4096, num_words=4, seed=1)),
+        "seed": (drawn, words(seed=1)),
     }
     left, right = pairs[lag]
     assert abs(correlation_z(left, right)) < 4.5
@@ -189,45 +169,38 @@ def test_a_changed_bit_of_the_environment_or_the_step_changes_half_of_a_word():
         assert np.abs(flips - 0.5).max() < 0.02
 
 
-def pair_collisions(num_steps: int, num_envs: int, generate, share: int = 1) -> int:
+def pair_collisions(num_steps, generate, share=1):
     """Count equal pairs of consecutive words among those whose value is in the first `share`-th.
 
     Equal pairs have equal values, so a fault that repeats pairs shows in any part of the values.
     """
-    # Room for 1% more than the share: for a billion pairs that is 100 standard deviations.
-    pairs = np.empty(int(1.01 * num_steps * num_envs / share) + num_envs, np.uint64)
-    last = np.uint64((1 << 64) // share - 1)
-    filled = 0
-    for step in range(num_steps):
-        drawn = generate(step).reshape(-1, 2).view(np.uint64).ravel()
-        chosen = np.flatnonzero(drawn <= last)
-        drawn.take(chosen, out=pairs[filled : filled + chosen.size], mode="clip")
-        filled += chosen.size
-    pairs = pairs[:filled]
+    last = np.uint64(2**64 // share - 1)
+    drawn = (generate(step).reshape(-1, 2).view(np.uint64).ravel() for step in range(num_steps))
+    pairs = np.concatenate([each[each <= last] for each in drawn])
     pairs.sort()
-    return int(np.count_nonzero(pairs[1:] == pairs[:-1]))
+    return np.count_nonzero(pairs[1:] == pairs[:-1])
 
 
 @pytest.mark.long
 def test_no_pair_of_words_comes_twice_in_a_billion_environment_steps():
     key, num_envs = make_key(0), 2**20
 
-    def generate(step: int) -> np.ndarray:
+    def generate(step):
         return np.asarray(ALL_ENVS(key, np.arange(step, step + 1, dtype=np.uint32), num_envs, 2))
 
     # Among 1.02e9 pairs of 64 bits chance leaves 0.03 collisions, and 0.004 in an eighth of the
     # values; 32 bits of state would leave ten million there.
-    assert pair_collisions(976, num_envs, generate, share=8) <= 1
+    assert pair_collisions(976, generate, share=8) <= 1
 
 
 def test_the_collision_test_catches_a_state_of_32_bits():
     key = make_key(0)
 
-    def generate(step: int) -> np.ndarray:
+    def generate(step):
         narrow = np.asarray(ALL_ENVS(key, np.arange(step, step + 1, dtype=np.uint32), 2**17, 1))
         return np.concatenate([narrow, narrow * np.uint32(GOLDEN)], axis=-1)
 
-    assert pair_collisions(8, 2**17, generate) > 50
+    assert pair_collisions(8, generate) > 50
 
 
 @pytest.mark.long
@@ -248,16 +221,17 @@ def test_dieharder_does_not_tell_the_stream_from_chance(number):
     assert "FAILED" not in report, report
 
 
-@pytest.mark.parametrize("seed", ["1", 1.5, None, True, np.arange(2), 2**63])
-def test_what_is_no_seed_is_refused_in_a_sentence(seed):
-    with pytest.raises(
-        InvalidArgumentError,
-        match=r"^seed must be an integer .* but got ",
-    ):
-        make_key(seed)
+NO_SEED, NO_KEY = "^seed must be an integer .* but got ", "^key must be one typed key, .*, but got "
 
 
-@pytest.mark.parametrize("key", [0, np.float32, jnp.zeros(2, jnp.uint32)])
-def test_what_is_no_key_is_refused_in_a_sentence(key):
-    with pytest.raises(InvalidArgumentError, match=r"^key must be one typed key, .*, but got "):
-        fast_key(key)
+@pytest.mark.parametrize(
+    ("function", "argument", "says"),
+    [
+        *((make_key, seed, NO_SEED) for seed in ("1", 1.5, None, True, np.arange(2), 2**63)),
+        *((fast_key, key, NO_KEY) for key in (0, np.float32, jnp.zeros(2, jnp.uint32))),
+        (functools.partial(make_key, 0), "threefry", "did you mean 'threefry2x32'"),
+    ],
+)
+def test_what_is_no_seed_key_or_generator_is_refused_in_a_sentence(function, argument, says):
+    with pytest.raises(InvalidArgumentError, match=says):
+        function(argument)
