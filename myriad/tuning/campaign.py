@@ -4,7 +4,6 @@ One process per core is faster than one process on all cores, since nothing wait
 half. The processes share the study's storage, and those that are killed are replaced.
 """
 
-import contextlib
 import dataclasses
 import logging
 import math
@@ -12,15 +11,17 @@ import multiprocessing
 import os
 import secrets
 import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from typing import Any, Self
 
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from myriad.errors import MyriadError
+from myriad.files import say
 from myriad.hardware import require_usable_jax
 from myriad.host import core_numbers
 from myriad.ranges import checked
@@ -39,7 +40,6 @@ from myriad.tuning.space import SearchSpace, load_space
 from myriad.tuning.storage import MOST_RETRIES, disconnect, storage_errors
 from myriad.tuning.study import (
     BEST_CONFIRMED,
-    COMPILE_S,
     FAILURE,
     WORKER,
     Callback,
@@ -78,7 +78,6 @@ class TuneResult:
         ended_by: the signal that ended the campaign early, SIGINT or SIGTERM; 0 if none did.
         num_ended: trials that were completed, pruned or failed in this call.
         total_s: seconds of the whole call.
-        compile_s: seconds that compiling the trials took, in all processes together.
     """
 
     settings: TuneSettings
@@ -91,7 +90,6 @@ class TuneResult:
     ended_by: int
     num_ended: int
     total_s: float
-    compile_s: float
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -155,7 +153,18 @@ def tune(settings: TuneSettings, callbacks: Sequence[Callback] = ()) -> TuneResu
                 TrialLoop(study, programs, hear, ends_at=ends_at).run(interrupt.is_set)
             else:
                 _Workers(study, programs, hear, ends_at).run(interrupt.is_set)
-            concluded = _conclude(study, programs, interrupt.is_set)
+            best = next(iter(best_trials(study, settings)), None)
+            confirmation = validation = ensemble = None
+            if "return" in settings.objectives:
+                confirmation = confirm_best(study, programs, interrupt.is_set)
+            if confirmation is not None and confirmation.candidates:
+                number = confirmation.candidates[0].number
+                best = next(each for each in study.trials if each.number == number)
+                study.set_user_attr(BEST_CONFIRMED, number)
+            if best is not None and settings.validate:
+                validation = validate(best, programs, interrupt.is_set)
+            if best is not None and settings.ensemble:
+                ensemble = evaluate_ensemble(study, programs, interrupt.is_set)
     except BaseException:
         disconnect(study._storage)
         raise
@@ -163,41 +172,21 @@ def tune(settings: TuneSettings, callbacks: Sequence[Callback] = ()) -> TuneResu
         settings,
         space,
         study,
-        **concluded,
+        best,
+        confirmation,
+        validation,
+        ensemble,
         ended_by=interrupt.number,
         num_ended=len(ended),
         total_s=time.monotonic() - start,
-        compile_s=sum(trial.user_attrs.get(COMPILE_S, 0.0) for trial in ended),
     )
-
-
-def _conclude(
-    study: optuna.Study, programs: Programs, is_interrupted: Callable[[], bool]
-) -> dict[str, Any]:
-    """Return the conclusion of the trials, as fields of a `TuneResult`."""
-    settings = programs.settings
-    best = next(iter(best_trials(study, settings)), None)
-    found: dict[str, Any] = dict.fromkeys(("confirmation", "validation", "ensemble"))
-    if best is not None and "return" in settings.objectives and not is_interrupted():
-        _LOG.info("the best trials train again beside the default, on fresh seeds")
-        found["confirmation"] = confirmed = confirm_best(study, programs, is_interrupted)
-        if confirmed is not None and confirmed.candidates:
-            number = confirmed.candidates[0].number
-            best = next(each for each in study.get_trials(deepcopy=False) if each.number == number)
-            study.set_user_attr(BEST_CONFIRMED, number)
-    if best is not None and settings.validate and not is_interrupted():
-        found["validation"] = validate(best, programs, is_interrupted)
-    if best is not None and settings.ensemble > 1 and not is_interrupted():
-        found["ensemble"] = evaluate_ensemble(study, programs, is_interrupted)
-    return {"best": best, **found}
 
 
 @dataclasses.dataclass
 class _Workers:
-    """Processes that run trials, one pinned to each core, by the parent's connection to each.
+    """Processes that run trials, one pinned to each core. They share permits for trials.
 
-    They share permits for trials. Each has its own connection: a queue that several processes share
-    would stay locked for good if its holder is killed.
+    A worker gives its trials to the others when it gets SIGTERM or its parent is gone.
     """
 
     study: optuna.Study
@@ -208,19 +197,19 @@ class _Workers:
     def __post_init__(self):
         self._context = multiprocessing.get_context("spawn")
         self._permits: Any = None
-        # The processes, each with its core and the name that its trials carry.
-        self._workers: dict[Connection, tuple[Any, int, str]] = {}
+        # The processes, each with its core. Their trials carry their names.
+        self._workers: dict[Any, int] = {}
         self._names: set[str] = set()
         self._seen: set[int] = set()
-        self._restarts = 0
+        self._starts = 0  # since a trial ended
 
     def run(self, is_interrupted: Callable[[], bool]) -> None:
         """Run trials in `n_jobs` processes until there are `n_trials` more.
 
         Raises:
-            MyriadError: a worker can't continue, or workers were killed again and again.
+            WorkersLostError: workers ended again and again before their trials.
         """
-        settings = self.programs.settings
+        settings, cores = self.programs.settings, core_numbers()
         try:
             while left := settings.n_trials - len(self._seen):
                 # A killed worker takes its permits along. So what is left is counted anew once all
@@ -229,10 +218,10 @@ class _Workers:
                 count = min(settings.n_jobs, left)
                 _LOG.info("%d processes start, each compiles the programs that it needs", count)
                 for index in range(count):
-                    self._start(index)
+                    self._start(cores[index % len(cores)])
                 while self._workers and not is_interrupted():
-                    for connection in wait(list(self._workers), timeout=_LOOK_S):
-                        self._replace(connection)
+                    wait([process.sentinel for process in self._workers], timeout=_LOOK_S)
+                    self._replace_the_dead()
                     self._hear()
                 if is_interrupted() or time.time() >= self.ends_at:
                     return
@@ -240,18 +229,21 @@ class _Workers:
             self._end()
             self._hear()
 
-    def _start(self, index: int) -> None:
-        cores = core_numbers()
-        here, there = self._context.Pipe()
+    def _start(self, core: int) -> None:
+        self._starts += 1
+        if self._starts > self.programs.settings.n_jobs + _MOST_RESTARTS:
+            raise WorkersLostError(
+                "worker processes ended again and again before their trials; the study keeps all "
+                "finished trials."
+            )
         name = secrets.token_hex(8)
         self._names.add(name)
-        core = cores[index % len(cores)]
-        campaign = (self.programs.settings, self.programs.space)
         # Another campaign in the same study, with the same seed, must make other draws. If this one
         # made the study, no other one has such numbers.
-        stream = len(self._names) if self.programs.settings.fail_if_exists else None
-        own = (core, there, self._permits, self.ends_at, name, stream)
-        process = self._context.Process(target=_work, args=(*campaign, *own), daemon=True)
+        settings = self.programs.settings
+        stream = len(self._names) if settings.fail_if_exists else None
+        own = (settings, self.programs.space, core, self._permits, self.ends_at, stream)
+        process = self._context.Process(target=_work, name=name, args=own, daemon=True)
         # An interrupt of the terminal reaches all processes, and one that is still importing would
         # print a traceback. A process inherits what is blocked. The parent asks it to end.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -259,9 +251,7 @@ class _Workers:
             process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        # Now only the worker holds its end, so the connection closes when the worker ends.
-        there.close()
-        self._workers[here] = (process, index, name)
+        self._workers[process] = core
 
     def _hear(self) -> None:
         """Call the callbacks with the trials that workers ended since."""
@@ -272,27 +262,19 @@ class _Workers:
             is_failed = trial.state == TrialState.FAIL and FAILURE in trial.user_attrs
             if trial.state in (TrialState.COMPLETE, TrialState.PRUNED) or is_failed:
                 self._seen.add(trial.number)
-                self._restarts = 0
+                self._starts = 0
                 for callback in self.callbacks:
                     callback(self.study, trial)
 
-    def _replace(self, connection: Any) -> None:
-        """Start another worker in place of one that was killed."""
-        process, index, name = self._workers.pop(connection)
-        with contextlib.suppress(EOFError, OSError):
-            raise WorkersLostError(connection.recv())  # Why it can't continue.
-        connection.close()
-        process.join()
-        self._give_back(name)
-        if process.exitcode == 0:
-            return
-        self._restarts += 1
-        if self._restarts > _MOST_RESTARTS:
-            raise WorkersLostError(
-                f"{self._restarts} worker processes ended before their trials, the last with "
-                f"exit code {process.exitcode}; the study keeps all finished trials."
-            )
-        self._start(index)
+    def _replace_the_dead(self) -> None:
+        """Start another worker in place of each that ended before its trials."""
+        for process in [each for each in self._workers if each.exitcode is not None]:
+            core = self._workers.pop(process)
+            self._give_back(process.name)
+            if process.exitcode != 0:
+                said = "a worker process ended with exit code %d, and another one takes its place"
+                _LOG.warning(said, process.exitcode)
+                self._start(core)
 
     def _give_back(self, name: str) -> None:
         """Queue the trials again that a worker left unfinished."""
@@ -303,41 +285,40 @@ class _Workers:
 
     def _end(self) -> None:
         """End the workers: ask them first, then kill them."""
-        for connection in self._workers:
-            with contextlib.suppress(OSError):
-                connection.send("give your trials back and end")
+        for process in self._workers:
+            process.terminate()
         until = time.monotonic() + _PATIENCE_S
-        for connection, (process, _, name) in self._workers.items():
+        for process in self._workers:
             process.join(max(0.0, until - time.monotonic()))
             process.kill()
             process.join()
-            connection.close()
-            self._give_back(name)
+            self._give_back(process.name)
 
 
 def _work(
     settings: TuneSettings,
     space: SearchSpace,
     core: int,
-    connection: Connection,
     permits: Any,
     ends_at: float,
-    name: str,
     stream: int | None,
 ) -> None:
-    """Run trials in a worker process, until the parent says something or is gone."""
+    """Run trials in a worker process, until it gets SIGTERM or its parent is gone."""
     if hasattr(os, "sched_setaffinity"):
         # Pin the process before JAX counts the cores for its threads.
         os.sched_setaffinity(0, {core})
     from myriad.hardware import configure
 
     configure(cpu_devices=1)
+    parent: Any = multiprocessing.parent_process()
+    name = multiprocessing.current_process().name
     try:
-        study = open_study(dataclasses.replace(settings, fail_if_exists=False), space, stream)
-        loop = TrialLoop(study, Programs(settings, space), (), permits, ends_at, name)
-        with storage_errors(only_theirs=True):
-            loop.run(connection.poll)
-        disconnect(study._storage)
+        with interrupt_noted() as interrupt, storage_errors(only_theirs=True):
+            study = open_study(dataclasses.replace(settings, fail_if_exists=False), space, stream)
+            loop = TrialLoop(study, Programs(settings, space), (), permits, ends_at, name)
+            loop.run(lambda: interrupt.is_set() or not parent.is_alive())
+            disconnect(study._storage)
     except MyriadError as error:
-        with contextlib.suppress(OSError):
-            connection.send(str(error))
+        say(str(error))
+        sys.exit(1)
+    sys.exit(interrupt.number)

@@ -117,8 +117,9 @@ def confirm_best(
     """
     settings, space = programs.settings, programs.space
     best = best_trials(study, settings)[:_BEST_FEW]
-    if not best:
+    if not best or is_interrupted():
         return None
+    _LOG.info("the best trials train again beside the default, on fresh seeds")
     # None stands for the default.
     fields: dict[Any, Mapping[str, Any]] = {None: space.defaults(settings.config())}
     fields |= {trial.number: space.fields(trial.params) for trial in best}
@@ -148,14 +149,11 @@ def confirm(
     confidence = 1 - (1 - CONFIDENCE) / max(1, len(scores))
     candidates = []
     for number, score in sorted(scores.items(), key=lambda item: -item[1].value):
-        if default is None:
-            candidates.append(Candidate(number, score, math.nan, -math.inf, math.inf))
-            continue
-        low, high = difference_interval(score.by_seed, default.by_seed, confidence)
-        verdict = _NOT_DISTINGUISHABLE
-        if low > 0 or high < 0:
-            verdict = "better" if low > 0 else "worse"
-        difference = score.value - default.value
+        difference, low, high = math.nan, -math.inf, math.inf
+        if default is not None:
+            difference = score.value - default.value
+            low, high = difference_interval(score.by_seed, default.by_seed, confidence)
+        verdict = "better" if low > 0 else "worse" if high < 0 else _NOT_DISTINGUISHABLE
         candidates.append(Candidate(number, score, difference, low, high, verdict))
     beside = None if default is None else Candidate(None, default)
     return Confirmation(beside, tuple(candidates), tuple(seeds))

@@ -72,8 +72,8 @@ class Score:
         from scipy.stats import t
 
         freedom = (len(self.by_seed) if len(self.by_seed) > 1 else self.num_episodes) - 1
-        reach = float(t.ppf(0.5 + CONFIDENCE / 2, freedom)) * self.standard_error
-        return self.value - reach, self.value + reach
+        low, high = t.interval(CONFIDENCE, freedom, self.value, self.standard_error)
+        return float(low), float(high)
 
 
 def boundaries(num_steps: int, eval_interval: int, steps_per_update: int) -> dict[int, list[int]]:
@@ -104,9 +104,8 @@ class Training:
         origin: what it is for, such as Optuna's trial.
         keeps_agents: keep the agents' states at the end.
         num_bytes: the bytes that it needs for all of its seeds, once its programs are compiled.
-        compile_s: seconds that compiling its programs took; 0 if another training did it.
         update: updates done, in every seed.
-        train_s: seconds of training, if they are measured.
+        train_s: seconds of training; with those beside it, unless they are an objective.
         steps: the steps that the last evaluation reports.
         returns: the returns of its episodes, `[S, E]`.
         agents: the agents' states at the end, one for each seed, if they are kept.
@@ -119,7 +118,6 @@ class Training:
     origin: Any = None
     keeps_agents: bool = False
     num_bytes: int = 0
-    compile_s: float = 0.0
     update: int = 0
     train_s: float = 0.0
     steps: Sequence[int] = ()
@@ -186,7 +184,6 @@ class Programs:
                     first.fail(error)
                     yield "failed", first
                     continue
-                first.compile_s = self.compiled[shape].population.compile_s
             yield from self.compiled[shape].begin(first)
             yield from self.compiled[shape].train(take, is_interrupted)
 
@@ -250,19 +247,14 @@ class _Slots:
         self._state = None
 
     def begin(self, training: Training) -> Iterator[tuple[str, Training]]:
-        """Begin a training, unless you end it when it is yielded, or it can't begin."""
+        """Begin a training, unless you end it when it is yielded, or it can't begin.
+
+        Its slots are spread over the devices.
+        """
         training.num_bytes = self.num_bytes
         yield "ready", training
         if training.is_over:
             return
-        try:
-            self._fill(training)
-        except Exception as error:  # noqa: BLE001 (your own environment may raise anything)
-            training.fail(error)
-            yield "failed", training
-
-    def _fill(self, training: Training) -> None:
-        """Fill free slots with a training, spread over the devices."""
         num_slots = self.population.num_slots
         taken = {slot for slots in self._slots.values() for slot in slots}
         # The first slot of each device comes first.
@@ -272,12 +264,15 @@ class _Slots:
             name.removeprefix("agent."): np.full(len(slots), training.fields.get(name, default))
             for name, default in self._defaults.items()
         }
-        if self._state is None:
-            everywhere = {name: [array[0]] * num_slots for name, array in values.items()}
-            self._state = self.population.first_state([0] * num_slots, everywhere)
-        self._state = self.population.refill(self._state, slots, training.seeds, values)
-        training.update = 0
-        training.train_s = 0.0
+        try:
+            if self._state is None:
+                everywhere = {name: [array[0]] * num_slots for name, array in values.items()}
+                self._state = self.population.first_state([0] * num_slots, everywhere)
+            self._state = self.population.refill(self._state, slots, training.seeds, values)
+        except Exception as error:  # noqa: BLE001 (your own environment may raise anything)
+            training.fail(error)
+            yield "failed", training
+            return
         self._slots[training] = slots
 
     def _advance(self) -> list[Training]:
@@ -287,13 +282,11 @@ class _Slots:
             those that were evaluated or failed.
         """
         start = time.perf_counter()
-        if self._is_timed:
-            for training in self._slots:
-                began = time.perf_counter()
-                self._run([training])
+        for group in [[each] for each in self._slots] if self._is_timed else [list(self._slots)]:
+            began = time.perf_counter()
+            self._run(group)
+            for training in group:
                 training.train_s += time.perf_counter() - began
-        else:
-            self._run(list(self._slots))
         seconds = max(time.perf_counter() - start, 1e-6)
         self._per_call = max(1, min(2 * self._per_call, round(self._per_call * _CALL_S / seconds)))
         due = [

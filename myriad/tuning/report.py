@@ -6,7 +6,6 @@ begins with the study's name. One `plotly.min.js` lies next to the pages.
 
 import dataclasses
 import json
-import math
 import shlex
 import warnings
 from collections import Counter
@@ -31,7 +30,6 @@ from myriad.tuning.study import FAILURE, best_trials, retried
 
 # The most parameters that a page of contours shows. Each pair of them is a plot.
 _MOST_IN_CONTOUR = 4
-_BUNDLE = "plotly.min.js"
 # Settings that say how a campaign was run. They don't describe the campaign itself.
 _UNSHOWN = {"storage", "output", "quiet", "fail_if_exists", "force", "trust"}
 
@@ -48,25 +46,20 @@ def write_report(result: TuneResult) -> list[Path]:
     folder = result.settings.output
     with write_errors_explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    written = []
-
-    def write(name: str, text: str) -> None:
-        with replacing(folder / name) as new:
-            new.write_text(text, encoding="utf-8")
-        written.append(folder / name)
-
-    study = str(result.settings.study_name)
-    write(f"{study}_results.json", to_json(result))
+    texts = {"results.json": to_json(result)}
     if result.best is not None:
-        write(f"{study}_best.toml", best_config(result).to_toml())
-    pages = dict(_pages(result.study, result.settings))
-    for kind, page in pages.items():
-        write(f"{study}_{kind}.html", page)
-    if pages:
-        from plotly.offline import get_plotlyjs
-
-        write(_BUNDLE, get_plotlyjs())
-    return [path for path in written if path.name != _BUNDLE]
+        texts["best.toml"] = best_config(result).to_toml()
+    written = []
+    for name, content in [*texts.items(), *_figures(result.study, result.settings)]:
+        path = folder / f"{result.settings.study_name}_{name}"
+        with replacing(path) as new:
+            if isinstance(content, str):
+                new.write_text(content, encoding="utf-8")
+            else:
+                # The first one also writes the library, unless it is there already.
+                content.write_html(new, include_plotlyjs="directory")
+        written.append(path)
+    return written
 
 
 def best_config(result: TuneResult) -> TrainingConfig:
@@ -102,11 +95,9 @@ def train_command(config: TrainingConfig) -> str:
 
 def _written(value: Any) -> str:
     """Return a value as a flag takes it."""
-    if value is None:
-        return "none"
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)  # The value inf, which JSON would write as Infinity.
-    return value if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, str | float):
+        return str(value)
+    return "none" if value is None else json.dumps(value)
 
 
 def to_json(result: TuneResult) -> str:
@@ -137,7 +128,6 @@ def to_json(result: TuneResult) -> str:
         "ensemble": result.ensemble,
         "is_interrupted": result.is_interrupted,
         "total_s": result.total_s,
-        "compile_s": result.compile_s,
         "versions": package_versions() | packages,
         "hardware": fingerprint(),
         "trials": [_trial(trial) for trial in result.study.get_trials(deepcopy=False)],
@@ -160,10 +150,9 @@ def _trial(trial: FrozenTrial) -> dict[str, Any]:
     }
 
 
-def _pages(study: optuna.Study, settings: TuneSettings) -> Iterator[tuple[str, str]]:
-    """Yield the pages for which there are enough trials, each with its kind."""
-    done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    if not done:
+def _figures(study: optuna.Study, settings: TuneSettings) -> Iterator[tuple[str, Any]]:
+    """Yield Optuna's figures for which there are enough trials, each with the name of its page."""
+    if not study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
         return
     objectives: list[str] = [*settings.objectives]
     several = len(objectives) > 1
@@ -193,7 +182,7 @@ def _pages(study: optuna.Study, settings: TuneSettings) -> Iterator[tuple[str, s
             except (ValueError, RuntimeError, ZeroDivisionError):
                 continue  # There are too few trials, or all have the same value.
         figure.update_layout(title_text=f"{settings.study_name}: {kind}")
-        yield kind, figure.to_html(include_plotlyjs="directory")
+        yield f"{kind}.html", figure
 
 
 def summary(result: TuneResult, files: Sequence[Path]) -> str:
@@ -213,24 +202,22 @@ def summary(result: TuneResult, files: Sequence[Path]) -> str:
         )
         if states[state]
     ]
-    took = f"{result.total_s:.1f} s, compiling {result.compile_s:.1f} s"
-    lines = [f"study {settings.study_name}: {', '.join(counted) or 'no trials'}; {took}"]
+    ended = ", ".join(counted) or "no trials"
+    lines = [f"study {settings.study_name}: {ended}; {result.total_s:.1f} s"]
     if result.best is not None:
         lines += _best_lines(result, result.best)
     else:
         lines.append("no trial was completed, so there is no best")
         failures = [each.user_attrs[FAILURE] for each in trials if FAILURE in each.user_attrs]
         lines += [f"{count} failed: {why}" for why, count in Counter(failures).most_common(1)]
-    if result.is_interrupted:
+    if result.is_interrupted and settings.storage is None:
         lines.append("interrupted; the study was in memory: name a --storage to be able to go on")
-        if settings.storage is not None:
-            flags = {
-                "study-name": settings.study_name,
-                "storage": shown_storage(settings.storage),
-                "n-trials": max(0, settings.n_trials - result.num_ended),
-            }
-            words = " ".join(f"--{name} {value}" for name, value in flags.items())
-            lines[-1] = f"interrupted; go on with the same command and {words}"
+    elif result.is_interrupted:
+        lines.append(
+            f"interrupted; go on with the same command and --study-name {settings.study_name} "
+            f"--storage {shown_storage(settings.storage)} "
+            f"--n-trials {max(0, settings.n_trials - result.num_ended)}"
+        )
     return "\n".join([*lines, *map(str, files)])
 
 

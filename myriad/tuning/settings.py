@@ -23,10 +23,8 @@ Objective = Literal["return", "train_s", "steps_per_s"]
 
 # For each objective, whether more is better.
 GROWS: dict[str, bool] = {"return": True, "train_s": False, "steps_per_s": True}
-# The samplers that support constraints.
-CONSTRAINED = ("tpe", "nsgaii")
-# A study's name must be a safe file name, since the names of its files begin with it.
 _EVAL_INTERVAL = 5_000
+# A study's name must be a safe file name, since the names of its files begin with it.
 _STUDY_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.=-]{0,99}"
 
 
@@ -129,52 +127,33 @@ class TuneSettings:
             value = getattr(self, field.name)
             if value is not None or field.default is not None:
                 require(field.name, value, field.type)
-        for name, known in (("sampler", get_args(Sampler)), ("pruner", (*get_args(Pruner), None))):
-            if getattr(self, name) not in known:
-                raise UnknownNameError(name, getattr(self, name), filter(None, known))
-        if self.n_jobs == 0:
-            raise InvalidArgumentError(
-                "n_jobs", "must be at least 1, or -1 for all cores, but got 0."
-            )
-        if self.steps_per_eval > self.num_steps:
-            raise InvalidArgumentError(
-                "eval_interval",
-                f"must be at most num_steps ({self.num_steps:,}), but got {self.eval_interval:,}.",
-            )
-        if self.ensemble == 1:
-            raise InvalidArgumentError("ensemble", "must be 0 or at least 2, but got 1.")
-        if self.study_name is not None and not re.fullmatch(_STUDY_NAME, self.study_name):
-            raise InvalidArgumentError(
-                "study_name",
-                "must be at most 100 letters, digits and any of _ . = -, and begin with "
-                f"a letter, a digit or _, but got {shown(self.study_name)}.",
-            )
-        self._require_objectives()
+        named = [("sampler", self.sampler, get_args(Sampler))]
+        named += [("pruner", self.pruner or "none", get_args(Pruner))]
+        named += [("objective", each, get_args(Objective)) for each in self.objectives]
+        for kind, name, known in named:
+            if name not in known:
+                raise UnknownNameError(kind, name, known)
+        is_safe = self.study_name is None or re.fullmatch(_STUDY_NAME, self.study_name)
+        count = len(self.objectives)
+        is_compared = count == 1 or self.pruner in (None, "none")
+        most = f"be at most num_steps ({self.num_steps:,})"
+        rules = (
+            ("n_jobs", self.n_jobs != 0, "be at least 1, or -1 for all cores"),
+            ("eval_interval", self.steps_per_eval <= self.num_steps, most),
+            ("ensemble", self.ensemble != 1, "be 0 or at least 2"),
+            ("study_name", is_safe, "be up to 100 of A-Z a-z 0-9 _ . = - and begin with no . = -"),
+            ("objectives", 0 < count == len({*self.objectives}), "be one or more different ones"),
+            ("pruner", is_compared, "be none with several objectives, which no pruner compares"),
+        )
+        for name, is_kept, rule in rules:
+            if not is_kept:
+                says = f"must {rule}, but got {shown(getattr(self, name))}."
+                raise InvalidArgumentError(name, says)
 
     @property
     def steps_per_eval(self) -> int:
         """`eval_interval`, or its default."""
         return self.eval_interval or min(_EVAL_INTERVAL, self.num_steps)
-
-    def _require_objectives(self) -> None:
-        known = set(self.objectives)
-        if not known or len(known) < len(self.objectives) or not known <= GROWS.keys():
-            raise InvalidArgumentError(
-                "objectives",
-                f"must be different ones of {', '.join(GROWS)}, but got {shown(self.objectives)}.",
-            )
-        if len(self.objectives) > 1 and self.pruner not in (None, "none"):
-            raise InvalidArgumentError(
-                "pruner",
-                "must be none with several objectives, which no pruner compares, but got "
-                f"{self.pruner!r}.",
-            )
-        if self.max_memory_gib is not None and self.sampler not in CONSTRAINED:
-            raise InvalidArgumentError(
-                "max_memory_gib",
-                f"must be left out with the sampler {self.sampler}, which knows no "
-                f"constraints, but got {self.max_memory_gib:g}; {' and '.join(CONSTRAINED)} do.",
-            )
 
     def completed(self) -> "TuneSettings":
         """Return the same campaign with its pruner, name, processes and storage chosen.
@@ -215,10 +194,7 @@ class TuneSettings:
             UnknownNameError: there is no such environment, agent, scenario or option.
             InvalidArgumentError: a value can't be used, or the agent can't act there.
         """
-        shared = self.fields()
-        if "steps_per_env" in fields:
-            del shared["total_steps"]
-        return make_config(**{**shared, **fields})
+        return make_config(**{**self.fields(), **fields})
 
     def fields(self) -> dict[str, Any]:
         """Return the fields that all trials share, as `create_config` takes them."""

@@ -22,7 +22,8 @@ from myriad.training.config import FIELDS, TrainingConfig, canonical, make_confi
 from myriad.tuning.settings import TuneSettings
 
 if TYPE_CHECKING:
-    from optuna.trial import BaseTrial
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import Trial
 
 FOLDER = Path(__file__).parent / "spaces"
 # That of a learner without one of its own.
@@ -65,19 +66,12 @@ class Parameter(BaseModel):
 
     @model_validator(mode="after")
     def _require_values(self) -> Self:
-        from optuna.distributions import FloatDistribution, IntDistribution
-
         given = self.model_fields_set - {"when"}
         if given != {"choices"} and not {"low", "high"} <= given <= {"low", "high", "log", "step"}:
             raise ValueError("must have either choices, or low and high")
         if len({json.dumps(each, default=str) for each in self.choices}) < len(self.choices):
             raise ValueError("its choices must differ")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Optuna says that it ends a range at its last step.
-            if self.is_whole:
-                IntDistribution(int(self.low), int(self.high), self.log, int(self.step or 1))
-            elif not self.choices:
-                FloatDistribution(self.low, self.high, self.log, self.step)
+        _ = self.distribution  # Optuna refuses ends and steps that make no range.
         return self
 
     @property
@@ -85,6 +79,19 @@ class Parameter(BaseModel):
         """Whether it is a range of integers."""
         ends = (self.low, self.high, self.step or 1)
         return not self.choices and all(isinstance(each, int) for each in ends)
+
+    @property
+    def distribution(self) -> "BaseDistribution":
+        """Optuna's distribution of its values."""
+        from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Optuna says that it ends a range at its last step.
+            if self.choices:
+                return CategoricalDistribution([_written(each) for each in self.choices])
+            if self.is_whole:
+                return IntDistribution(int(self.low), int(self.high), self.log, int(self.step or 1))
+            return FloatDistribution(self.low, self.high, self.log, self.step)
 
     def applies(self, values: Mapping[str, Value]) -> bool:
         """Return whether it is drawn, given these values of earlier parameters."""
@@ -95,25 +102,17 @@ class Parameter(BaseModel):
 
     def holds(self, value: Value) -> bool:
         """Return whether a value can be drawn."""
-        if self.choices:
-            return value in self.choices
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not self.choices and not is_number:
             return False
-        if not self.low <= value <= self.high or (self.is_whole and value != int(value)):
+        try:
+            return self.distribution._contains(self.distribution.to_internal_repr(_written(value)))
+        except ValueError:
             return False
-        steps = (value - self.low) / self.step if self.step else 0
-        # Within the rounding of decimals.
-        return abs(steps - round(steps)) < 1e-6
 
-    def suggest(self, trial: "BaseTrial", name: str) -> Value:
-        """Let an Optuna trial draw a value."""
-        if self.choices:
-            drawn = trial.suggest_categorical(name, [_written(each) for each in self.choices])
-            return next(each for each in self.choices if _written(each) == drawn)
-        if self.is_whole:
-            ends = (int(self.low), int(self.high))
-            return trial.suggest_int(name, *ends, step=int(self.step or 1), log=self.log)
-        return trial.suggest_float(name, self.low, self.high, step=self.step, log=self.log)
+    def value(self, kept: Value) -> Value:
+        """Return a value as the file writes it, from what Optuna keeps."""
+        return next((each for each in self.choices if _written(each) == kept), kept)
 
 
 class _Table(BaseModel):
@@ -169,12 +168,13 @@ class SearchSpace:
         agent = AGENTS.resolve(agent)
         own = FOLDER / f"{agent}.toml"
         path = user_path(file or (own if own.exists() else DEFAULT))
-        known = {each.name for each in options_of(AGENTS.load(agent))}
-        if path == DEFAULT and "learning_rate" not in known:
+        options = {each.name for each in options_of(AGENTS.load(agent))}
+        if path == DEFAULT and "learning_rate" not in options:
+            own_space = ", ".join(sorted(each.stem for each in FOLDER.glob("*.toml")))
             raise InvalidArgumentError(
                 "agent",
-                f"must be one with a search space ({', '.join(agents_with_space())}), but "
-                f"got {shown(agent)}; name a file of your own to tune it.",
+                f"must be one with a search space ({own_space}), but got {shown(agent)}; name a "
+                "file of your own to tune it.",
             )
         text = read_text(path)
         try:
@@ -182,10 +182,7 @@ class SearchSpace:
             space = cls(agent, table.fixed, table.parameters, file=path)
             space._require_names()
             space._require_few_programs()
-            entries = [each for each in table.known if each.get("env") in (None, env)]
-            known = [
-                {name: value for name, value in entry.items() if name != "env"} for entry in entries
-            ]
+            known = [entry for entry in table.known if entry.pop("env", None) in (None, env)]
             space._require_known(known)
             return space.with_known(known)
         # (an ArithmeticError is of the decimals in which Optuna counts steps)
@@ -224,7 +221,7 @@ class SearchSpace:
         values = {name: config.value_of(name) for name in known}
         return {name: value for name, value in values.items() if value is not None}
 
-    def suggest(self, trial: "BaseTrial") -> dict[str, Value]:
+    def suggest(self, trial: "Trial") -> dict[str, Value]:
         """Let an Optuna trial draw values, and return all fields, including `fixed`.
 
         Names are those of `create_config`: `num_envs`, `"agent.learning_rate"`.
@@ -232,17 +229,13 @@ class SearchSpace:
         drawn: dict[str, Value] = {}
         for name, each in self.parameters.items():
             if each.applies(drawn):
-                drawn[name] = each.suggest(trial, name)
+                drawn[name] = each.value(trial._suggest(name, each.distribution))
         return {**self.fixed, **drawn}
 
     def fields(self, params: Mapping[str, Value]) -> dict[str, Value]:
         """Return the result of `suggest` in a trial, from the `params` that Optuna keeps."""
-        drawn = {}
-        for name, each in self.parameters.items():
-            if name in params:
-                kept = (choice for choice in each.choices if _written(choice) == params[name])
-                drawn[name] = next(kept, params[name])
-        return {**self.fixed, **drawn}
+        kept = {name: each for name, each in self.parameters.items() if name in params}
+        return {**self.fixed, **{name: each.value(params[name]) for name, each in kept.items()}}
 
     def params(self, fields: Mapping[str, Value]) -> dict[str, Value]:
         """Return an Optuna trial's `params` for those of the fields that the space holds.
@@ -364,11 +357,6 @@ def load_space(settings: TuneSettings) -> SearchSpace:
             )
     space.require_usable(settings.fields())
     return space.with_known([space.defaults(config)])
-
-
-def agents_with_space() -> list[str]:
-    """Return the agents that have a space of their own, sorted."""
-    return sorted(file.stem for file in FOLDER.glob("*.toml"))
 
 
 def _written(choice: Value) -> bool | int | float | str | None:

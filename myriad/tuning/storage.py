@@ -1,82 +1,32 @@
-"""The storage of a study: memory, SQLite, another database or a journal file, as Optuna makes it.
+"""The storage of a study, as Optuna makes it: memory, SQLite, another database or a journal file.
 
 A file that exists must be Optuna's already, or nothing is written to it.
 """
 
 import contextlib
-import itertools
-import json
-import os
 import re
 import sqlite3
-import threading
 import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from myriad.errors import (
-    InvalidArgumentError,
-    MyriadError,
-    NotInstalledError,
-    shown,
-    without_passwords,
-)
-from myriad.files import regular, say, user_path
+from myriad.errors import InvalidArgumentError, MyriadError, NotInstalledError, without_passwords
+from myriad.files import regular, user_path
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
+    from sqlalchemy.engine import URL
 
-# Seconds that a writer waits for others, each of which writes for milliseconds.
-_PATIENCE_S = 120
-_CONNECT_S = 10
-# Seconds until a line says that it waits.
-_SILENT_S = 5
-# Seconds within which another process makes its tables.
-_MADE_S = 2
+# Seconds that a process waits for others that write to an SQLite file, each for milliseconds, and
+# seconds in which a server must answer.
+_PATIENCE_S, _CONNECT_S = 120, 10
 _MOST_ATTEMPTS = 50  # to make tables that others make, too
-_COLUMNS = (
-    "SELECT tables.name, columns.name FROM sqlite_master AS tables, "
-    "pragma_table_info(tables.name) AS columns"
-)
-# The columns without which a database is not Optuna's.
-_OPTUNAS = {
-    *(("studies", name) for name in ("study_id", "study_name")),
-    *(("version_info", name) for name in ("schema_version", "library_version")),
-}
 # Seconds between heartbeats, and seconds without one after which a process loses its trials.
 HEARTBEAT_S, _GRACE_S = 10, 60
 # A trial whose process ends more often than this is at fault itself.
 MOST_RETRIES = 3
-
-
-def storage_url(storage: str | None) -> str | None:
-    """Return what Optuna takes for a `--storage`: an address, or the name of a journal file.
-
-    Raises:
-        InvalidArgumentError: it is neither. The message shows no password.
-
-    Example:
-        >>> storage_url("studies.db")
-        'sqlite:///studies.db'
-    """
-    if storage is None:
-        return None
-    # A colon or an @ is of an address that lacks its slashes.
-    if re.fullmatch(r"[^@:?\0]+\.(db|sqlite3?)", storage):
-        return f"sqlite:///{storage.replace('%', '%25')}"
-    if re.fullmatch(r"[^@:?\0]+\.journal|sqlite[^:]*:///[^?\0]*[^/?\0]", storage):
-        return storage
-    if re.fullmatch(r"(?!sqlite)[^:]+://[^@?]*@?[^@?]*(\?.*)?", storage):
-        return re.sub("^postgresql://", "postgresql+psycopg://", storage)
-    is_plain = re.fullmatch(r"[\w./~+-]*", storage)
-    raise InvalidArgumentError(
-        "storage",
-        "must be FILE.db, FILE.journal, sqlite:///FILE or the address of a database, such "
-        "as postgresql://USER@HOST/DATABASE, where an @ of a password is written as %40, but got "
-        f"{shown(storage) if is_plain else 'what may hold a password'}.",
-    )
 
 
 def shown_storage(storage: str | None) -> str:
@@ -93,48 +43,42 @@ def open_storage(storage: str | None) -> "BaseStorage":
     """Connect to a `--storage`, and make missing files, folders and tables.
 
     Raises:
-        InvalidArgumentError: the storage can't be reached or used.
+        InvalidArgumentError: the storage can't be reached or used. The message shows no password.
         NotInstalledError: Optuna is missing.
     """
     require_optuna()
     from optuna.storages import InMemoryStorage, JournalStorage
-    from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
-    from sqlalchemy.engine import make_url
+    from optuna.storages.journal import JournalFileBackend
+    from sqlalchemy.engine import URL, make_url
 
-    url = storage_url(storage)
-    if url is None:
+    if storage is None:
         return InMemoryStorage()
-    with storage_errors(), _wait_said(shown_storage(storage)), warnings.catch_warnings():
-        # Optuna warns that heartbeats are experimental, but Myriad tests them.
-        warnings.simplefilter("ignore")
-        if "://" in url and not url.startswith("sqlite"):
-            # Reopen a connection that a restart of the server has closed.
+    user_path(storage, "storage")  # refuses control characters
+    if storage.count("@") > 1:
+        # A driver would take what follows the first for the host, and show it.
+        raise InvalidArgumentError(
+            "storage", "must be an address in which an @ of the password is written as %40."
+        )
+    with storage_errors():
+        # A name with a colon or an @ is an address that lacks its slashes.
+        is_file = re.fullmatch(r"[^@:?]+\.(db|sqlite3?|journal)", storage)
+        url = URL.create("sqlite", database=storage) if is_file else make_url(storage)
+        if url.get_backend_name() != "sqlite":
+            if url.drivername == "postgresql":
+                url = url.set(drivername="postgresql+psycopg")
+            # Open a connection again that a restart of the server has closed.
             engine = {"connect_args": {"connect_timeout": _CONNECT_S}, "pool_pre_ping": True}
             return _open_database(url, engine)
-        address = None
-        if "://" in url:
-            address = make_url(url)
-            url = str(address.database)  # as SQLAlchemy reads it
-        file = user_path(url)
+        file = user_path(url.database or ":memory:")
+        is_journal = bool(is_file) and file.suffix == ".journal"
+        if regular(file).exists():
+            (_require_optunas_journal if is_journal else _require_optunas_database)(file)
         file.parent.mkdir(parents=True, exist_ok=True)
-        regular(file)
-        if address is not None:
-            _require_optunas_database(file)
-            url = address.set(database=str(file)).render_as_string(hide_password=False)
-            return _open_database(url, {"connect_args": {"timeout": _PATIENCE_S}})
-        lock = JournalFileSymlinkLock(str(file))
-        if file.exists():
-            lock.acquire()  # Nobody is in the middle of a record then.
-            try:
-                _require_optunas_journal(file)
-            finally:
-                lock.release()
-        try:
-            return JournalStorage(JournalFileBackend(str(file), lock))
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise InvalidArgumentError(
-                f"{file} is damaged: Optuna can't read its records ({error!r}); name a new file."
-            ) from None
+        if is_journal:
+            return JournalStorage(JournalFileBackend(str(file)))
+        return _open_database(
+            url.set(database=str(file)), {"connect_args": {"timeout": _PATIENCE_S}}
+        )
 
 
 def require_optuna() -> None:
@@ -169,85 +113,61 @@ def storage_errors(*, only_theirs: bool = False) -> Iterator[None]:
 
 def disconnect(storage: "BaseStorage") -> None:
     """Close the connections of a storage, if it has any."""
-    from optuna.storages import RDBStorage
-
-    backend = getattr(storage, "_backend", storage)  # Optuna's cache is around a database.
-    if isinstance(backend, RDBStorage):
-        backend.remove_session()
-        backend.engine.dispose()
+    storage.remove_session()
+    engine = getattr(getattr(storage, "_backend", storage), "engine", None)
+    if engine is not None:  # Journals and memory have none.
+        engine.dispose()
 
 
-@contextlib.contextmanager
-def _wait_said(storage: str) -> Iterator[None]:
-    words = f"still waiting for {storage}, which another process may hold; at most {_PATIENCE_S} s"
-    timer = threading.Timer(_SILENT_S, say, [words])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-def _open_database(url: str, engine: dict[str, Any]) -> "BaseStorage":
+def _open_database(url: "URL", engine: dict[str, Any]) -> "BaseStorage":
     from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
     from sqlalchemy.exc import DatabaseError, IntegrityError
 
-    for attempt in itertools.count(1):
+    address = url.render_as_string(hide_password=False)
+    attempt = 1
+    while True:
         try:
-            return RDBStorage(
-                url,
-                engine,
-                heartbeat_interval=HEARTBEAT_S,
-                grace_period=_GRACE_S,
-                heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(MOST_RETRIES),
-            )
+            with warnings.catch_warnings():
+                # Optuna warns that heartbeats are experimental, but Myriad tests them.
+                warnings.simplefilter("ignore")
+                return RDBStorage(
+                    address,
+                    engine,
+                    heartbeat_interval=HEARTBEAT_S,
+                    grace_period=_GRACE_S,
+                    heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(MOST_RETRIES),
+                )
         except DatabaseError as error:
             # Several processes may make the tables at the same time, and each gets in the others'
             # way once or more.
             if attempt >= (_MOST_ATTEMPTS if isinstance(error, IntegrityError) else 3):
                 raise
+            attempt += 1
             time.sleep(0.05)
-    raise AssertionError
 
 
 def _require_optunas_database(file: Path) -> None:
-    """Refuse a file that is neither empty nor a database of Optuna's, without writing to it.
+    """Refuse a database of another program, to which Optuna would add its tables.
 
     Only SQLite may open it: closing it again drops all locks that this process has on it.
     """
-    if not file.exists():
-        return
     # To be writable, since SQLite takes back what a killed process left unfinished.
     address = f"{file.absolute().as_uri()}?mode=rw"
-    until_s = time.monotonic() + _MADE_S
-    while True:
-        try:
-            connection = sqlite3.connect(address, timeout=_PATIENCE_S, uri=True)
-            with contextlib.closing(connection):
-                found = set(connection.execute(_COLUMNS))
-        except sqlite3.DatabaseError as error:
-            raise InvalidArgumentError(f"{file}: {error}.") from None
-        if not found or found >= _OPTUNAS:
-            return
-        # Another process may be in the middle of making the tables.
-        if not found & _OPTUNAS or time.monotonic() > until_s:
-            raise InvalidArgumentError(f"{file} is not a database of Optuna's; name a new file.")
-        time.sleep(0.1)
+    try:
+        connection = sqlite3.connect(address, timeout=_PATIENCE_S, uri=True)
+        with contextlib.closing(connection):
+            is_new = connection.execute("SELECT name FROM sqlite_master").fetchone() is None
+            # The table that Optuna makes first.
+            columns = connection.execute("SELECT name FROM pragma_table_info('studies')").fetchall()
+    except sqlite3.DatabaseError as error:
+        raise InvalidArgumentError(f"{file}: {error}.") from None
+    if not is_new and ("study_id",) not in columns:
+        raise InvalidArgumentError(f"{file} is not a database of Optuna's; name a new file.")
 
 
 def _require_optunas_journal(file: Path) -> None:
-    """Refuse a file that doesn't begin and end with a record of Optuna's, before one is added."""
+    """Refuse a file of another program, to which Optuna would add its records."""
+    record = b'{"op_code":'
     with file.open("rb") as journal:
-        first = journal.readline(2**20)
-        journal.seek(-1 if first else 0, os.SEEK_END)
-        is_whole = journal.read() in (b"\n", b"")
-    try:
-        is_optunas = not first or {"op_code", "worker_id"} <= json.loads(first).keys()
-    except (ValueError, AttributeError, RecursionError):
-        is_optunas = False
-    if not is_whole or not is_optunas:
-        raise InvalidArgumentError(
-            f"{file} is not a journal of Optuna's, or its last record is not whole; remove that "
-            "line, or name a new file."
-        )
+        if journal.read(len(record)) not in (b"", record):
+            raise InvalidArgumentError(f"{file} is not a journal of Optuna's; name a new file.")

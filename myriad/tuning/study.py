@@ -24,7 +24,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
-from myriad.files import read_text, require_free, user_path
+from myriad.files import read_text, require_free, seconds_shown, user_path
 from myriad.tuning.objective import Programs, Shape, Training
 from myriad.tuning.settings import GROWS, TuneSettings
 from myriad.tuning.space import SearchSpace
@@ -37,7 +37,6 @@ FAILURE = "failure"  # Why it failed.
 SCORE = "score"  # The last evaluation, as the fields of a `Score`.
 MEMORY = "memory_bytes"  # The bytes that its trainings need.
 SOURCE = "source"  # Why its parameters were tried first: known, or another study's name.
-COMPILE_S = "compile_s"  # Seconds of compiling its programs, if they were new.
 WORKER = "worker"  # The process of a campaign that runs it.
 
 # Trials that are asked for ahead, to find some that share a program. More of them would make the
@@ -94,13 +93,13 @@ class TrialLoop:
         while not ended.wait(HEARTBEAT_S):
             # If the database is unreachable for a while, the loop reports it.
             with contextlib.suppress(Exception):
-                self._beat(self.asked)
+                self._beat(*self.asked)
         self.study._storage.remove_session()
 
-    def _beat(self, trainings: Iterable[Training]) -> None:
+    def _beat(self, *trainings: Training) -> None:
         storage: Any = self.study._storage
-        for training in list(trainings):
-            if hasattr(storage, "record_heartbeat"):  # Only databases have it.
+        if hasattr(storage, "record_heartbeat"):  # Only databases have it.
+            for training in trainings:
                 storage.record_heartbeat(training.origin._trial_id)
 
     def _take(self, shape: Shape | None) -> Training | None:
@@ -130,7 +129,7 @@ class TrialLoop:
         with self._unless_lost(training):
             if self.worker:
                 trial.set_user_attr(WORKER, self.worker)
-            self._beat([training])
+            self._beat(training)
             try:
                 training.fields = self.programs.space.suggest(trial)
             except (ValueError, TypeError) as error:
@@ -145,10 +144,6 @@ class TrialLoop:
         if happened == "compiling":
             _LOG.info("compiling the programs of trial %d ...", trial.number)
         elif happened == "ready":
-            if training.compile_s:
-                spent = (trial.number, training.compile_s)
-                _LOG.info("the programs of trial %d are ready after %.1f s", *spent)
-                trial.set_user_attr(COMPILE_S, training.compile_s)
             trial.set_user_attr(MEMORY, training.num_bytes)
             if limit_gib is not None:
                 trial.set_constraint(MEMORY, training.num_bytes - limit_gib * 2**30)
@@ -231,6 +226,7 @@ def best_trials(study: optuna.Study, settings: TuneSettings) -> list[FrozenTrial
     return sorted(study.best_trials if several else done, key=lambda trial: sign * trial.values[0])
 
 
+@seconds_shown("opening the study")  # Another process may hold the lock of a file.
 def open_study(
     settings: TuneSettings, space: SearchSpace, stream: int | None = None
 ) -> optuna.Study:
@@ -253,13 +249,12 @@ def open_study(
     try:
         with storage_errors():
             name = str(settings.study_name)
-            names = optuna.get_all_study_names(storage)
-            warm = [
+            known = [
                 (source, params)
                 for source in settings.warm_start
-                for params in _warm_start(source, settings, space, storage, names)
+                for params in _warm_start(source, space, storage)
             ]
-            if name not in names:
+            if name not in optuna.get_all_study_names(storage):
                 for kind in ("results.json", "best.toml"):
                     require_free(settings.output / f"{name}_{kind}", force=settings.force)
             is_new = True
@@ -277,15 +272,12 @@ def open_study(
                     raise
                 study = optuna.load_study(study_name=name, storage=storage)
                 is_new = False
-            trials = study.get_trials(deepcopy=False)
-            if not study.user_attrs.get("identity") and not trials:
-                # The study is new, or it was created by a process that was killed here.
-                study.set_user_attr("identity", identity)
             _require_same(study, identity)
             study.sampler = _sampler(settings, 0 if is_new else stream)
             study.pruner = _pruner(settings)
-            known = [("known", dict(params)) for params in space.known] if is_new else []
-            for source, params in [*known, *warm]:
+            if is_new:
+                known = [("known", dict(params)) for params in space.known] + known
+            for source, params in known:
                 study.enqueue_trial(params, {SOURCE: source}, skip_if_exists=True)
             return study
     except BaseException:
@@ -314,16 +306,14 @@ def _identity(settings: TuneSettings, space: SearchSpace) -> dict[str, Any]:
 
 
 def _require_same(study: optuna.Study, identity: Mapping[str, Any]) -> None:
+    if not study.user_attrs.get("identity") and not study.get_trials(deepcopy=False):
+        # The study is new, or it was created by a process that was killed here.
+        study.set_user_attr("identity", identity)
     stored = study.user_attrs.get("identity", {})
-    if stored.keys() != identity.keys():
-        raise InvalidArgumentError(
-            f"study {study.study_name} was not made by this version of Myriad; name another "
-            "--study-name."
-        )
     for name, now in identity.items():
-        if stored[name] != now:
+        if stored.get(name) != now:
             raise InvalidArgumentError(
-                f"study {study.study_name} has {name} {stored[name]}, but this one has {name} "
+                f"study {study.study_name} has {name} {stored.get(name)}, but this one has {name} "
                 f"{now}; name another --study-name."
             )
 
@@ -368,45 +358,28 @@ def _pruner(settings: TuneSettings) -> pruners.BasePruner:
 
 
 def _warm_start(
-    source: str,
-    settings: TuneSettings,
-    space: SearchSpace,
-    storage: optuna.storages.BaseStorage,
-    names: Sequence[str],
+    source: str, space: SearchSpace, storage: optuna.storages.BaseStorage
 ) -> list[dict[str, Any]]:
     """Return what the space holds of the best parameters of another study or file of results."""
-    if source == settings.study_name:
-        raise InvalidArgumentError(
-            "warm_start", f"must name another study than {shown(source)} itself, which is resumed."
-        )
     if source.endswith(".json"):
         text = read_text(user_path(source))
         try:
-            results = json.loads(text)
-            agent, best = results["agent"], [dict(results["best"]["params"])]
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            best = [dict(json.loads(text)["best"]["params"])]
+        except (ValueError, TypeError, KeyError, RecursionError):
             raise InvalidArgumentError(f"{source} has no best trial to start from.") from None
-    elif source in names:
+    else:
+        names = optuna.get_all_study_names(storage)
+        if source not in names:
+            raise UnknownNameError("study", source, names)
         other = optuna.load_study(study_name=source, storage=storage)
-        agent = other.user_attrs.get("identity", {}).get("agent")
         # If no campaign got to a confirmation, take the best by its value.
         confirmed = other.user_attrs.get(BEST_CONFIRMED)
         trials = other.get_trials(deepcopy=False)
         chosen = [trial for trial in trials if trial.number == confirmed] or other.best_trials
         best = [trial.params for trial in chosen]
-    else:
-        raise UnknownNameError("study", source, set(names) - {settings.study_name})
-    if agent != settings.agent:
-        raise InvalidArgumentError(
-            "warm_start",
-            f"must name a study of {settings.agent}, but {source} is of "
-            f"{agent or 'another agent'}.",
-        )
-    if not best:
-        raise InvalidArgumentError(f"study {source} has no finished trial to start from.")
     # From another space, take only values that this one can draw.
-    fitting = [space.params(space.fields(params)) for params in best]
-    if not all(fitting):
+    fitting = [params for each in best if (params := space.params(space.fields(each)))]
+    if not fitting:
         raise InvalidArgumentError(
             "warm_start",
             f"must name a study whose best can be drawn from {space.file}, but nothing of "

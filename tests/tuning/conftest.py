@@ -23,13 +23,6 @@ def _programs() -> Path | None:
     return found[-1].resolve().parent if found else None
 
 
-def _as_nobody() -> list[str]:
-    """Return what starts a command as an unprivileged user. The server refuses to run as root."""
-    if os.geteuid() != 0:
-        return []
-    return ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--"]
-
-
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[str]:
     """The address of a database on a server on the loopback, which asks for a password."""
@@ -40,30 +33,27 @@ def postgresql() -> Iterator[str]:
             pytest.fail(message)
         pytest.skip(message)
     # pytest's own folders are closed to other users.
-    folder = Path(tempfile.mkdtemp(prefix="postgresql-"))
-    try:
-        yield from _serve(programs, folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _serve(programs: Path, folder: Path) -> Iterator[str]:
-    data, port = folder / "data", free_port()
-    (folder / "password").write_text(PASSWORD)
-    if os.geteuid() == 0:
-        for each in (folder, folder / "password"):
-            shutil.chown(each, "nobody", "nogroup")
-    initdb = [programs / "initdb", "--pgdata", data, "--username", "tuner", "--auth", "md5"]
-    _run([*initdb, "--pwfile", folder / "password", "--no-sync"], folder)
-    listen = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder}"
-    pg_ctl = [programs / "pg_ctl", "--pgdata", data, "--wait"]
-    _run([*pg_ctl, "--options", listen, "--log", folder / "log", "start"], folder)
-    try:
-        escaped = PASSWORD.replace("/", "%2F")
-        yield f"postgresql://tuner:{escaped}@127.0.0.1:{port}/postgres"
-    finally:
-        _run([*pg_ctl, "--mode", "immediate", "stop"], folder)
+    with tempfile.TemporaryDirectory(prefix="postgresql-") as name:
+        folder = Path(name)
+        data, port = folder / "data", free_port()
+        (folder / "password").write_text(PASSWORD)
+        if os.geteuid() == 0:
+            for each in (folder, folder / "password"):
+                shutil.chown(each, "nobody", "nogroup")
+        initdb = [programs / "initdb", "--pgdata", data, "--username", "tuner", "--auth", "md5"]
+        _run([*initdb, "--pwfile", folder / "password", "--no-sync"], folder)
+        listen = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder}"
+        pg_ctl = [programs / "pg_ctl", "--pgdata", data, "--wait"]
+        _run([*pg_ctl, "--options", listen, "--log", folder / "log", "start"], folder)
+        try:
+            escaped = PASSWORD.replace("/", "%2F")
+            yield f"postgresql://tuner:{escaped}@127.0.0.1:{port}/postgres"
+        finally:
+            _run([*pg_ctl, "--mode", "immediate", "stop"], folder)
 
 
 def _run(command: list, folder: Path) -> None:
-    subprocess.run([*_as_nobody(), *command], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    """Run a command as an unprivileged user, since the server refuses to run as root."""
+    user = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--"]
+    whole = command if os.geteuid() else [*user, *command]
+    subprocess.run(whole, cwd=folder, check=True, stdout=subprocess.DEVNULL)

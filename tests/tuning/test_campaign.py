@@ -78,12 +78,12 @@ def test_trials_of_killed_processes_are_run_again_by_others(tmp_path):
 WORK = campaign._work
 
 
-def work_or_die(settings, space, core, connection, permits, *rest):
+def work_or_die(settings, space, core, permits, *rest):
     """Take a permit and die before the trial, once. Otherwise work."""
     try:
         (settings.output / "died").touch(exist_ok=False)
     except FileExistsError:
-        WORK(settings, space, core, connection, permits, *rest)
+        WORK(settings, space, core, permits, *rest)
         return
     permits.acquire()
     os._exit(1)

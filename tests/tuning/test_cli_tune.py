@@ -1,10 +1,8 @@
 """The command `myriad tune`: what it refuses, the files that it writes and how it ends."""
 
 import json
-import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -151,34 +149,6 @@ def test_a_campaign_leaves_files_a_command_that_trains_and_a_study_to_go_on_with
     monkeypatch.setenv("USE_BF16", "true")
     code, said = tune(*stored, "--n-trials", "1")
     assert (code, "agent_options" in said.err) == (2, True)
-
-
-@pytest.mark.long
-def test_the_pages_open_offline(tune):
-    assert tune(*CARTPOLE, "--n-trials", "4")[0] == 0
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        message = "chromium is missing: apt install chromium"
-        if os.environ.get("MYRIAD_CI"):
-            pytest.fail(message)
-        pytest.skip(message)
-    from playwright.sync_api import sync_playwright
-
-    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=program, args=arguments, timeout=1_200_000
-        )
-        for path in Path("results/tuning").resolve().glob("*.html"):
-            page = browser.new_page()
-            errors, requests = [], []
-            page.on("pageerror", lambda error, errors=errors: errors.append(str(error)))
-            page.on("request", lambda request, requests=requests: requests.append(request.url))
-            page.goto(path.as_uri(), timeout=1_200_000)
-            page.wait_for_selector(".main-svg", timeout=1_200_000)
-            assert errors == []
-            assert all(url.startswith(("file:", "data:", "blob:")) for url in requests), requests
-        browser.close()
 
 
 @pytest.mark.slow

@@ -11,9 +11,10 @@ import optuna
 import pytest
 from optuna.storages.journal import JournalFileBackend
 
+from myriad import files
 from myriad.errors import InvalidArgumentError
 from myriad.tuning import storage as module
-from myriad.tuning.storage import disconnect, open_storage, shown_storage, storage_url
+from myriad.tuning.storage import disconnect, open_storage, shown_storage
 from myriad.tuning.study import open_study, retried
 from tests.tuning.bowl import bowl, run, settings
 from tests.tuning.test_study import BOWL, doomed, points, silence, states, trials_of
@@ -26,34 +27,21 @@ from tests.tuning.test_study import BOWL, doomed, points, silence, states, trial
         ("mysql://me:secret@host/studies", "Failed to import DB access module"),
         ("postgresql://me:secret@host:port/studies", "invalid literal for int"),
         ("postgresql://me:secret@127.0.0.1:1/studies", "onnection refused"),
-        *(
-            (wrong, "storage must be FILE.db, FILE.journal, sqlite:///FILE or")
-            for wrong in (
-                "sqlite:///",
-                "postgresql:/me:secret@host/studies",
-                "postgresql://me:se@cret@host/studies",
-                "me:secret@host/studies.db",
-                "host=h password=secret@",
-                "studies",
-                "studies.db?mode=ro",
-                "",
-            )
-        ),
+        ("postgresql://me:se@cret@host/studies", "an @ of the password is written as %40"),
+        ("postgresql:/me:secret@host/studies", "Could not parse"),
+        ("me:secret@host/studies.db", "Could not parse"),
+        ("studies", "Could not parse"),
+        ("", "Could not parse"),
     ],
 )
-def test_a_storage_that_cant_be_used_is_refused_without_its_password(storage, says):
+def test_a_storage_that_cant_be_used_is_refused_without_its_password(
+    storage, says, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidArgumentError, match=says) as refused:
         open_storage(storage)
     assert "cret@" not in "".join(traceback.format_exception(refused.value))
-
-
-def test_a_plain_name_is_a_database_or_a_journal():
-    urls = [storage_url(name) for name in ("s.db", "a b/s.sqlite", "s.journal")]
-    assert urls == ["sqlite:///s.db", "sqlite:///a b/s.sqlite", "s.journal"]
-    assert storage_url("/a/s.db") == storage_url("sqlite:////a/s.db")
-
-
-_RECORD = b'{"op_code":0,"worker_id":"a","study_name":"s","directions":[2]}\n'
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -62,11 +50,8 @@ _RECORD = b'{"op_code":0,"worker_id":"a","study_name":"s","directions":[2]}\n'
         ("text.db", b"no database" * 100),
         ("app.db", "CREATE TABLE users (name)"),
         ("app.db", "CREATE TABLE studies (patient)"),
-        ("app.db", "CREATE TABLE studies (study_id, study_name)"),
         ("text.journal", b"no journal"),
         ("other.journal", b'{"results": [1, 2, 3]}\n'),
-        ("damaged.journal", _RECORD + b'{"op_code":4,'),
-        ("keyless.journal", b'{"op_code":0,"worker_id":"a"}\n'),
     ],
 )
 def test_nothing_is_written_to_a_file_that_is_not_optunas(tmp_path, name, content):
@@ -78,7 +63,7 @@ def test_nothing_is_written_to_a_file_that_is_not_optunas(tmp_path, name, conten
         file.write_bytes(content)
     before = file.read_bytes()
     storage = f"sqlite:///{tmp_path}/%61pp.db" if name == "app.db" else str(file)
-    with pytest.raises(InvalidArgumentError, match=rf"{name}.*is not |{name}.*is damaged"):
+    with pytest.raises(InvalidArgumentError, match=rf"{name}.*is not "):
         open_storage(storage)
     assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {name: before}
 
@@ -89,15 +74,15 @@ def test_a_plain_name_with_a_percent_sign_is_that_file(tmp_path):
 
 
 def test_a_wait_for_another_process_is_said(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(module, "_SILENT_S", 0.1)
+    monkeypatch.setattr(files, "_EVERY_S", 0.1)
     monkeypatch.setattr(module, "_PATIENCE_S", 1)
     file = tmp_path / "s.db"
     with contextlib.closing(sqlite3.connect(file)) as held:
         held.execute("CREATE TABLE users (name)")
         held.execute("BEGIN EXCLUSIVE")
         with pytest.raises(InvalidArgumentError, match="locked"):
-            open_storage(str(file))
-    assert f"still waiting for {file}" in capsys.readouterr().err
+            open_study(settings(str(file)), bowl())
+    assert "opening the study: 0 s so far" in capsys.readouterr().err
 
 
 def test_a_folder_or_a_pipe_is_no_storage(tmp_path):
