@@ -30,15 +30,21 @@ from myriad.training.callbacks.built_in import built_in_callbacks
 from myriad.training.callbacks.films import require_drawing
 from myriad.training.callbacks.trackers import require_trackers
 from myriad.training.checkpoint import Checkpoints
+from myriad.training.compiled import (
+    EPISODE_BYTES,
+    CompiledTraining,
+    restoring_bytes,
+    shortage_named,
+)
 from myriad.training.config import TrainingConfig, make_config, require_values
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
 from myriad.training.loop import LearningLoop
-from myriad.training.memory import EPISODE_BYTES, MANY, bytes_of, restoring_bytes, shortage_named
-from myriad.training.programs import CompiledTraining
+from myriad.training.population import Population, require_settings_of_seeds
 from myriad.training.results import TrainingResults, slot_of
 from myriad.training.run_folder import RunFolder
+from myriad.training.start import Start
 from myriad.training.trainer import Trainer, environment_record
-from myriad.xla import Stated, require_room, require_room_for, result_shapes
+from myriad.xla import Stated, bytes_of, require_room, require_room_for
 
 # Seconds within which another host must see a folder that process 0 made.
 _SEEN_S = 10.0
@@ -158,8 +164,6 @@ def train_and_evaluate(
         path = _named(_new_path(config) if run_folder is None else run_folder)
         start = None
         if start_from is not None:
-            from myriad.training.start import Start
-
             start = Start.read(_named(start_from, "start_from"), config)
             record["start_from"] = start.record
         toml = config.to_toml()
@@ -237,8 +241,6 @@ def resume(
         with _held(folder):
             start = None
             if Checkpoints(folder.checkpoints).latest() is None:
-                from myriad.training.start import Start
-
                 start = Start.of_record(folder, config)
             return _trainer(config, folder, quiet, profile_chunks, settings, callbacks, start).run()
 
@@ -281,9 +283,9 @@ def evaluate(
         # Inside your own traced program, memory can't be checked here.
         return returns(agent_state, key)[0]
     with shortage_named():
-        if num_episodes > MANY:
-            least = EPISODE_BYTES * num_episodes
-            require_room_for(num_episodes, least, what="episodes", at_most="fewer than")
+        # First, since an impossible number raises an unclear error where it is traced.
+        least = EPISODE_BYTES * num_episodes
+        require_room_for(num_episodes, least, what="episodes", at_most="fewer than")
         compiled = returns.lower(agent_state, key).compile()
         release_freed_memory()
         # The agent's state is in memory already, so only the rest counts.
@@ -414,11 +416,10 @@ def load_agent(
     checkpoints = Checkpoints(folder.checkpoints)
     learner = learner.scheduled(config.num_updates)
     loop = LearningLoop(env, learner, config.num_envs, num_devices=config.num_devices)
-    one = result_shapes(jax.jit(loop.init).trace(make_key(config.seed)))
-    shapes = one
+    shapes = loop.shapes
     if is_of_many:
         shapes = jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct((len(seeds), *leaf.shape), leaf.dtype), one
+            lambda leaf: jax.ShapeDtypeStruct((len(seeds), *leaf.shape), leaf.dtype), shapes
         )
     if hardware.resolve_platform() == "cpu":
         state_bytes = bytes_of(shapes)
@@ -446,14 +447,11 @@ def _trainer(
     profile_chunks: int,
     settings: Sequence[ActiveSetting],
     callbacks: Sequence[Callback],
-    start: Any,
+    start: Start | None,
 ) -> Trainer:
-    if config.seeds is None:
-        trainings = CompiledTraining(config)
-    else:
-        from myriad.training.seeds import SeedTrainings
-
-        trainings = SeedTrainings(config)
+    trainings = CompiledTraining(config)
+    if config.seeds is not None:
+        trainings = Population(config, len(config.seeds), mapping=config.mapping)
     built_in = built_in_callbacks(
         config, folder, quiet=quiet, profile_chunks=profile_chunks, settings=settings
     )
@@ -487,8 +485,6 @@ def _require_runnable(call: str, config: TrainingConfig, profile_chunks: int) ->
         NotInstalledError: the library of a tracker or of a film is not installed.
     """
     if config.seeds is not None:
-        from myriad.training.seeds import require_settings_of_seeds
-
         require_settings_of_seeds(config, profile_chunks)
     elif config.mapping is not None:
         raise InvalidArgumentError(

@@ -25,6 +25,13 @@ def equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
             yield from equations(inner)
 
 
+def largest_factor_bytes(jaxpr: Jaxpr) -> int:
+    """Return the bytes of the largest matrix that a program multiplies."""
+    products = (each for each in equations(jaxpr) if each.primitive.name == "dot_general")
+    matrices: Any = [operand.aval for product in products for operand in product.invars]
+    return max((each.size * each.dtype.itemsize for each in matrices), default=0)
+
+
 def emits_more_than(most: int, jaxpr: Jaxpr) -> bool:
     """Return whether XLA would write a program, or a loop in it, with more operations than `most`.
 

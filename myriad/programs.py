@@ -18,10 +18,10 @@ from myriad.files import user_path
 from myriad.timing import block_until_ready
 from myriad.training.callbacks.built_in import built_in_callbacks
 from myriad.training.checkpoint import Checkpoints
+from myriad.training.compiled import CompiledTraining, Halves
 from myriad.training.config import TrainingConfig
 from myriad.training.evaluation import Evaluation, key_alone
 from myriad.training.loop import LearningLoop
-from myriad.training.programs import CompiledTraining, Halves
 from myriad.training.results import TrainingResults
 from myriad.training.run_folder import RunFolder
 from myriad.training.trainer import Trainer
@@ -61,10 +61,10 @@ class TrainingProgram:
         self._training = training = CompiledTraining(config)
         training.compile()
         if not donate:
-            _, training.run = training.loop.jitted(donate=False)
+            _, training.programs["run"] = training.loop.jitted(donate=False)
         self.config = training.config
-        self.updates = training.run
-        self.evaluation = training.evaluate
+        self.updates = training.programs["run"]
+        self.evaluation = training.programs["evaluate"]
         self.compile_s = training.compile_s
         self.num_devices = training.loop.num_devices
         self.num_updates = training.num_updates
@@ -75,8 +75,8 @@ class TrainingProgram:
     @functools.cached_property
     def reports(self) -> tuple[ProgramReport, ...]:
         """What the compiler says of the updates, of the reset and of the evaluation."""
-        training = self._training
-        return tuple(describe(each) for each in (training.run, training.init, training.evaluate))
+        programs = self._training.programs
+        return tuple(describe(programs[name]) for name in ("run", "init", "evaluate"))
 
     @property
     def stated_bytes(self) -> int:
@@ -85,7 +85,7 @@ class TrainingProgram:
 
     def start(self, seed: int | None = None) -> None:
         """Make the state before the first update, by default from the seed of the configuration."""
-        self.state = self._training.first_state(seed)
+        self.state = self._training.first_state(None if seed is None else [seed])
 
     def run_updates(self, num_updates: int, in_one_call: int | None = None) -> None:
         """Train, and fetch the reports.

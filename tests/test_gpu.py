@@ -33,10 +33,10 @@ OF_CARTPOLE = [name for name in SMALL if env_of(name) == "cartpole"]
 DIGEST = """
 import hashlib, sys, jax, numpy as np
 from myriad import create_config
-from myriad.training.programs import CompiledTraining
+from myriad.training.compiled import CompiledTraining
 training = CompiledTraining(create_config("cartpole-control", sys.argv[1], 256))
 training.compile()
-state, _ = training.run(training.first_state(), np.int32(5), np.bool_(False))
+state, _ = training.programs["run"](training.first_state(), np.int32(5), np.bool_(False))
 leaves = jax.tree.leaves(state.agent)
 print(hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in leaves)).hexdigest())
 """

@@ -101,7 +101,7 @@ class MyriadSeeds(TrainingStepper):
         from myriad.xla import without_compilation_cache
 
         population = self.population
-        if population.state_shapes is None:
+        if not population.compile_s:
             with without_compilation_cache():  # compilation is measured
                 population.compile()
         num_seeds = population.num_slots

@@ -11,10 +11,9 @@ from myriad.errors import InvalidArgumentError
 from myriad.hardware import available_bytes
 from myriad.host import release_freed_memory
 from myriad.timing import Subject, interleave, median_interval, require_enough
+from myriad.training.compiled import Halves, shortage_named
 from myriad.training.config import TrainingConfig
-from myriad.training.memory import bytes_of, call_bytes, shortage_named
-from myriad.training.programs import Halves
-from myriad.xla import most_bytes, readable_bytes
+from myriad.xla import Stated, bytes_of, most_bytes, readable_bytes
 
 SIZES = tuple(2**power for power in range(7, 15))  # 128 to 16,384 rows
 # A batch with this share of the best batch's rows/s is good enough, since smaller batches learn
@@ -119,7 +118,8 @@ def _compiled_within(halves: Halves, limit: int | None) -> tuple[int, str]:
     arguments = bytes_of(halves.shapes())
     needed = most_bytes(_COPIES * arguments)
     if needed <= room:
-        calls = [call_bytes(traced, traced.lower().compile()) for traced in programs]
+        stated = [Stated.of(traced.lower().compile(), traced) for traced in programs]
+        calls = [each.arguments + each.beside_arguments for each in stated]
         release_freed_memory()
         # Learning consumes a copy of its arguments.
         needed = most_bytes(max(*calls[:-1], calls[-1] + arguments))

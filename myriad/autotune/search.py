@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from myriad import timing
+from myriad.training.compiled import CompiledTraining
 from myriad.training.loop import TrainState
-from myriad.training.programs import CompiledTraining
 
 # Powers of two are fine enough, since in real trainings all chunks from 64 on were within 4%.
 CANDIDATES = tuple(2**k for k in range(11))

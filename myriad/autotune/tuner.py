@@ -12,9 +12,8 @@ from myriad.envs import ENVIRONMENTS, OBJECT
 from myriad.files import announced
 from myriad.hardware import available_bytes, fingerprint, is_configured
 from myriad.ranges import Bytes, Integer, Seconds, checked
+from myriad.training.compiled import CompiledTraining, compile_within_memory, shortage_named
 from myriad.training.config import TrainingConfig, make_config
-from myriad.training.memory import compile_within_memory, shortage_named
-from myriad.training.programs import CompiledTraining
 from myriad.xla import most_bytes, readable_bytes
 
 BUDGET_S = 5.0
@@ -115,7 +114,6 @@ def autotune(
             limit=memory_limit,
             subject=f"No valid chunk_size found for {config.num_envs:,} environments of "
             f"{config.env} with {config.agent}: they",
-            by_shapes_first=True,
             meanwhile=lambda: record_profiles(cache, config, hardware, say),
         )
     # Time chunks as the training would run them, none beyond an evaluation.

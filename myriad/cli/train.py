@@ -143,8 +143,7 @@ class Train(TrainingFlags):
 
     def _print_halves(self, config: TrainingConfig) -> None:
         """Print the shares of collecting and learning, which a trace of chunks doesn't show."""
-        from myriad.training.memory import shortage_named
-        from myriad.training.programs import collect_share
+        from myriad.training.compiled import collect_share, shortage_named
 
         try:
             with shortage_named():

@@ -145,6 +145,17 @@ class LearningLoop:
         batch_state = self.envs.reset(keys)
         return TrainState(key, Counter.of(0), agent, batch_state, zeros, packed)
 
+    @functools.cached_property
+    def shapes(self) -> TrainState:
+        """The shapes of a state."""
+        return result_shapes(self._jitted_init.trace(make_key(0), self.options))
+
+    @functools.cached_property
+    def _jitted_init(self) -> Any:
+        if self.num_present == 1:
+            return jax.jit(self.init)
+        return jax.jit(self.init, in_shardings=self._whole, out_shardings=self.placement)
+
     def jitted(self, *, donate: bool = True) -> tuple[Any, Any]:
         """Return `init` and `run` as jitted functions.
 
@@ -152,27 +163,22 @@ class LearningLoop:
             donate: give the state's memory to the next state. Otherwise each call copies it.
         """
         shardings: dict[str, Any] = {}
-        of_init: dict[str, Any] = {}
         if self.num_present > 1:
-            everywhere = NamedSharding(self._mesh, PartitionSpec())
-            of_init = {"in_shardings": everywhere, "out_shardings": self.placement}
             shardings = {
-                "in_shardings": (self.placement, everywhere, everywhere),
-                "out_shardings": (self.placement, everywhere),
+                "in_shardings": (self.placement, self._whole, self._whole),
+                "out_shardings": (self.placement, self._whole),
             }
-        init = jax.jit(self.init, **of_init)
         learn = self.run  # JAX knows a trace again by the very same function.
 
         def traced() -> ClosedJaxpr:
             # JAX caches this trace and uses it again when the programs are compiled.
-            state = result_shapes(init.trace(make_key(0), self.options))
-            return jax.jit(learn).trace(state, np.int32(0), np.bool_(False)).jaxpr  # noqa: FBT003
+            return jax.jit(learn).trace(self.shapes, np.int32(0), np.bool_(False)).jaxpr  # noqa: FBT003
 
         options = output_fusion(traced)
         run = jax.jit(
             learn, donate_argnums=0 if donate else (), compiler_options=options, **shardings
         )
-        return init, run
+        return self._jitted_init, run
 
     @property
     def devices(self) -> str:
@@ -193,8 +199,7 @@ class LearningLoop:
     def key(self, seed: int) -> jax.Array:
         """Return the key of a seed, on the devices where `init` takes it."""
         key = make_key(seed)
-        everywhere: Any = NamedSharding(self._mesh, PartitionSpec())
-        return key if jax.process_count() == 1 else put_everywhere(key, everywhere)
+        return key if jax.process_count() == 1 else put_everywhere(key, self._whole)
 
     def everywhere(self, state: TrainState) -> TrainState:
         """Put a state, for example from a checkpoint, on the devices where `run` takes it."""
@@ -303,6 +308,11 @@ class LearningLoop:
         # devices trained at 0.81 of this speed.
         flat, unravel = ravel_pytree(tree)
         return unravel(jax.lax.pmean(flat, DEVICE))
+
+    @property
+    def _whole(self) -> Any:
+        """The placement of what is the same on every device."""
+        return NamedSharding(self._mesh, PartitionSpec())
 
     @property
     def _envs_per_device(self) -> int:

@@ -99,8 +99,9 @@ def significant(value: float) -> str:
 
 
 def row_of_window(
-    programs: Any,
     done: int,
+    steps: int,
+    window: int,
     report: Report,
     returns: np.ndarray,
     ended: np.ndarray,
@@ -109,18 +110,18 @@ def row_of_window(
     """Return the figures of a window and of the evaluation at its end.
 
     Args:
-        programs: the programs that trained, `CompiledTraining` or a `Population`.
         done: updates done.
+        steps: steps of all environments of the training by then.
+        window: updates in the window.
         report: the window's report, in the host's memory.
         returns: the returns of the evaluation's episodes, `[E]`.
         ended: whether each episode ended, `[E]`.
         infos: the scalars of `info` at each episode's last step, each `[E]`.
     """
-    window = done % programs.eval_every or programs.eval_every
     episodes = whole(report.num_episodes)
     row: dict[str, Any] = {
         "update": done,
-        "steps": done * programs.steps_per_update,
+        "steps": steps,
         "episodes": episodes,
     }
     if episodes:

@@ -3,9 +3,7 @@
 The trainer's host loop over seeds and the trials of `myriad tune` call the same programs.
 """
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import jax
@@ -13,11 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from myriad import settings
+from myriad.agents.controller import ControllerLearner
 from myriad.counters import Counter
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.hardware import resolve_platform
-from myriad.host import collector_paused
 from myriad.random import (
     MIX2X32,
     holds_keys,
@@ -27,32 +24,48 @@ from myriad.random import (
     words_of_seed,
 )
 from myriad.ranges import INT32, Integer, ranges_of
-from myriad.training.config import TrainingConfig, default_mapping
-from myriad.training.evaluation import Evaluation, Infos, evaluation_key
-from myriad.training.loop import LearningLoop, Report, TrainState, traced_names
-from myriad.training.memory import (
-    COPIES,
+from myriad.training.compiled import (
     SAVING_SHARE,
-    bytes_of,
-    product_bytes,
+    CompiledTraining,
+    Traced,
+    Tree,
     restoring_bytes,
 )
-from myriad.xla import (
-    Stated,
-    output_fusion,
-    require_alive,
-    result_shapes,
-    shard_map,
-    use_compilation_cache,
-)
+from myriad.training.config import TrainingConfig, default_mapping, require_values
+from myriad.training.evaluation import Infos, evaluation_key
+from myriad.training.loop import Report, TrainState, traced_names
+from myriad.xla import bytes_of, output_fusion, require_alive, shard_map
 
 # The axis of the devices that the slots are spread over.
 _SLOTS = "slots"
-Options = Mapping[str, Any]
+# Of each hyperparameter a value for each slot.
+Options = Mapping[str, Sequence[float] | np.ndarray]
+Seeds = Sequence[int] | np.ndarray
 Mapped = Literal["map", "vmap"]
 
 
-class Population:
+def require_settings_of_seeds(config: TrainingConfig, profile_chunks: int = 0) -> None:
+    """Raise InvalidArgumentError if a setting can't be combined with many seeds."""
+    replay_memory = config.agent_options.get("replay_memory", "device")
+    # Their programs compile before the first step in either mode.
+    mode = "aot" if config.compile_mode == "cached" else config.compile_mode
+    settings = [
+        ("film_every", config.film_every, 0, "films show one training"),
+        ("log_to", config.log_to, [], "trackers show one training"),
+        ("compile_mode", mode, "aot", "seeds share one compiled program"),
+        ("agent.replay_memory", replay_memory, "device", "a device holds the states of its seeds"),
+        ("profile_chunks", profile_chunks, 0, "a trace shows one training"),
+    ]
+    require_values("with many seeds", settings)
+    if isinstance(config.learner, ControllerLearner):
+        raise InvalidArgumentError(
+            "seeds",
+            f"must be left out for {config.agent}, which learns nothing, "
+            f"but got {shown(config.seeds)}.",
+        )
+
+
+class Population(CompiledTraining):
     """Trainings of one shape side by side, each in a slot of one compiled program.
 
     The loss and the gradient of a given batch agree with those of the same training alone within
@@ -77,7 +90,7 @@ class Population:
         num_updates: updates in one whole training.
         steps_per_update: steps of all environments of one training in one update.
         eval_every: updates between two evaluations.
-        state_shapes: the shapes of a state, once compiled.
+        programs: the programs `run`, `evaluate`, `refill` and `blank`, once compiled.
         compile_s: seconds that tracing and compiling took, or loading what was compiled before.
 
     Raises:
@@ -115,7 +128,8 @@ class Population:
                 "num_devices",
                 f"must be 1 where trainings run side by side, each on one device, but is {shared}.",
             )
-        learner = config.learner.scheduled(config.num_updates)
+        super().__init__(config, num_devices=1)
+        learner: Any = self.loop.learner
         traceable = traced_names(learner)
         for name in traced:
             if not hasattr(learner, name):
@@ -125,57 +139,40 @@ class Population:
                     f"{name} of {config.agent} can't differ by slot, since it is "
                     f"part of the compiled program; {', '.join(traceable)} can."
                 )
-        self.config = config
+        self.compile_mode = "aot"  # Nothing else is worth it for many.
         self.num_slots = num_slots
         self.traced = tuple(traced)
         self.mapping: Mapped = mapping or default_mapping()
-        self.num_updates = config.num_updates
-        self.steps_per_update = config.num_envs * config.learner.steps_per_update
-        self.eval_every = config.updates_per_eval
         self.num_devices = min(num_slots, num_devices or jax.local_device_count())
         # Every device has as many slots. Those beyond num_slots do nothing.
         self._slots_per_device = -(-num_slots // self.num_devices)
         self._padded = self._slots_per_device * self.num_devices
-        self._loop = LearningLoop(config.environment, learner, config.num_envs)
-        self._evaluation = Evaluation(
-            config.environment, learner, config.eval_rollouts, max_steps=config.eval_max_steps
-        )
         mesh = Mesh(np.array(jax.local_devices()[: self.num_devices]), (_SLOTS,))
         self._placement = NamedSharding(mesh, PartitionSpec(_SLOTS))
-        self._programs: dict[str, Any] = {}
-        self.state_shapes: Any = None
-        self._product_bytes: list[int] = []
-        self.compile_s = 0.0
 
-    def compile(self, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Compile all programs side by side. After that nothing compiles while the trainings run.
+    @property
+    def state_shapes(self) -> TrainState:
+        return self._shapes_of(self._padded)
 
-        Args:
-            meanwhile: called while the compiler works.
-        """
-        start = time.perf_counter()
-        if (cache := settings.compilation_cache()) is not None:
-            use_compilation_cache(cache)
-        with collector_paused():
-            traced = self._trace()
-            self._product_bytes = [product_bytes(each) for each, _ in traced.values()]
-            with ThreadPoolExecutor(len(traced)) as pool:
-                compiling = {
-                    name: pool.submit(each.lower().compile, options)
-                    for name, (each, options) in traced.items()
-                }
-                meanwhile()
-                self._programs = {name: each.result() for name, each in compiling.items()}
-        self.compile_s = time.perf_counter() - start
+    @property
+    def saved_shapes(self) -> TrainState:
+        # Unused slots of the last device are not saved.
+        return self._shapes_of(self.num_slots)
 
-    def _trace(self) -> dict[str, tuple[jax.stages.Traced, Any]]:
-        """Return the traced programs, with the compiler options of each."""
+    def _shapes_of(self, num_slots: int) -> TrainState:
+        return jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct((num_slots, *leaf.shape), leaf.dtype),
+            self.loop.shapes,
+        )
+
+    def _traced(self) -> Iterator[tuple[str, Traced]]:
         low, high = (np.zeros(self._padded, np.uint32) for _ in range(2))
-        options = {name: np.zeros(self._padded, np.float32) for name in self._loop.options}
+        options = {name: np.zeros(self._padded, np.float32) for name in self.loop.options}
         counts = np.zeros(self._padded, np.int32)
         flags = np.zeros(self._padded, bool)
         keys = np.zeros((self._padded, 2), np.uint32)
         there = self._placement
+        state = self.state_shapes
 
         def jitted(of_slot: Any, *, donate: bool = False) -> Any:
             def of_device(*slots: Any) -> Any:
@@ -188,7 +185,7 @@ class Population:
             return jax.jit(of_all, donate_argnums=donated, in_shardings=there, out_shardings=there)
 
         def first(low: jax.Array, high: jax.Array, options: dict[str, jax.Array]) -> TrainState:
-            return self._loop.init(seed_key(low, high), options)
+            return self.loop.init(seed_key(low, high), options)
 
         def refill(state: TrainState, is_new: jax.Array, *of_new: Any) -> TrainState:
             # With "map", a slot skips the branch that it doesn't need. Under vmap, every slot
@@ -198,21 +195,17 @@ class Population:
         def zeros(leaf: Any) -> jax.Array:
             return jnp.zeros(leaf.shape, leaf.dtype)
 
-        # Traced only for its shapes. `refill` resets a training, even the first in a slot.
-        state = self.state_shapes = result_shapes(jitted(first).trace(low, high, options))
-        blank = jax.jit(lambda: jax.tree.map(zeros, state), out_shardings=there).trace()
-        run = jitted(self._loop.run, donate=True).trace(state, counts, flags)
+        run = jitted(self.loop.run, donate=True).trace(state, counts, flags)
+        yield "run", (run, output_fusion(lambda: run.jaxpr))
         of_agents = (state.agent, state.key, state.num_updates)
-        evaluate = jitted(self._evaluate).trace(*of_agents, flags, flags, keys)
+        evaluate = jitted(self._evaluate_slot).trace(*of_agents, flags, flags, keys)
+        yield "evaluate", (evaluate, output_fusion(lambda: evaluate.jaxpr))
         refilled = jitted(refill, donate=True).trace(state, flags, low, high, options)
-        return {
-            "run": (run, output_fusion(lambda: run.jaxpr)),
-            "blank": (blank, {}),
-            "refill": (refilled, {}),
-            "evaluate": (evaluate, output_fusion(lambda: evaluate.jaxpr)),
-        }
+        yield "refill", (refilled, None)
+        blank = jax.jit(lambda: jax.tree.map(zeros, state), out_shardings=there).trace()
+        yield "blank", (blank, None)
 
-    def _evaluate(
+    def _evaluate_slot(
         self,
         agent: Any,
         key: jax.Array,
@@ -234,27 +227,26 @@ class Population:
         nothing = lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)  # noqa: E731
         return jax.lax.cond(active, episodes, nothing)
 
-    def first_state(
-        self, seeds: Sequence[int] | np.ndarray, options: Options | None = None
-    ) -> TrainState:
+    def first_state(self, seeds: Seeds | None = None, options: Options | None = None) -> TrainState:
         """Return the state before the first update.
 
         Args:
-            seeds: one for each training, `[M]`.
+            seeds: one for each training, `[M]`; by default those of `config`.
             options: for each name in `traced`, a value for each slot, `[M]`.
 
         Raises:
             InvalidArgumentError: a seed or a value can't be used.
         """
         # Refill all slots of a blank state, so that no second program for a first state compiles.
+        seeds = self.config.seeds if seeds is None else seeds
         new = self._new_trainings(np.arange(self.num_slots), seeds, options)
-        return self._programs["refill"](self._programs["blank"](), *new)
+        return self.programs["refill"](self.programs["blank"](), *new)
 
     def refill(
         self,
         state: TrainState,
         slots: Sequence[int] | np.ndarray,
-        seeds: Sequence[int] | np.ndarray,
+        seeds: Seeds,
         options: Options | None = None,
     ) -> TrainState:
         """Begin new trainings in some slots. The others stay as they are.
@@ -282,10 +274,10 @@ class Population:
                 f"but got {shown(slots.tolist())}.",
             )
         new = self._new_trainings(slots.astype(np.int64), seeds, options)
-        return self._programs["refill"](state, *new)
+        return self.programs["refill"](state, *new)
 
     def _new_trainings(
-        self, slots: np.ndarray, seeds: Any, options: Options | None
+        self, slots: np.ndarray, seeds: Seeds | None, options: Options | None
     ) -> tuple[Any, ...]:
         """Return what `refill` takes for every slot: whether it is new, its seed, its values."""
 
@@ -301,8 +293,8 @@ class Population:
                 f"must give values of {', '.join(self.traced) or 'nothing'}, "
                 f"but got {shown(given)}.",
             )
-        ranges = ranges_of(type(self._loop.learner))
-        found = {name: np.full(len(slots), each) for name, each in self._loop.options.items()}
+        ranges = ranges_of(type(self.loop.learner))
+        found = {name: np.full(len(slots), each) for name, each in self.loop.options.items()}
         for name in self.traced:
             values = np.asarray(given[name])
             if values.shape != (len(slots),):
@@ -322,7 +314,12 @@ class Population:
         values = {name: everywhere(each) for name, each in found.items()}
         return everywhere(np.ones(len(slots), bool)), *words.T, values
 
-    def run(self, state: TrainState, num_updates: Any, begin: Any) -> tuple[TrainState, Report]:
+    def run(
+        self,
+        state: TrainState,
+        num_updates: Sequence[int] | np.ndarray,
+        begin: Sequence[bool] | np.ndarray,
+    ) -> tuple[TrainState, Report]:
         """Do some updates in every slot, and wait for them.
 
         Args:
@@ -340,11 +337,23 @@ class Population:
         require_alive("state", state)
         counts = self._of_slots("num_updates", num_updates, np.int32)
         begins = self._of_slots("begin", begin, np.bool_)
-        state, report = self._programs["run"](state, counts, begins)
+        state, report = self.programs["run"](state, counts, begins)
         return state, self.gathered(report)
 
+    def _run(
+        self, state: TrainState, num_updates: int, running: np.ndarray | None, *, begin: bool
+    ) -> tuple[TrainState, Report]:
+        running = np.ones(self.num_slots, bool) if running is None else running
+        counts = self._of_slots("num_updates", num_updates * running, np.int32)
+        return self.programs["run"](
+            state, counts, self._of_slots("begin", begin & running, np.bool_)
+        )
+
     def evaluate(
-        self, state: TrainState, active: Any = None, keys: jax.Array | None = None
+        self,
+        state: TrainState,
+        active: Sequence[bool] | np.ndarray | None = None,
+        keys: jax.Array | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Run the episodes of an evaluation with the policy of every active slot.
 
@@ -364,7 +373,10 @@ class Population:
         return self.play(state, active, keys)[:2]
 
     def play(
-        self, state: TrainState, active: Any = None, keys: jax.Array | None = None
+        self,
+        state: TrainState,
+        active: Sequence[bool] | np.ndarray | None = None,
+        keys: jax.Array | None = None,
     ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """Do what `evaluate` does, and return the last scalars of `info`, `[M, E]`, as well."""
         require_alive("state", state)
@@ -381,7 +393,7 @@ class Population:
             words[: self.num_slots] = np.asarray(jax.random.key_data(keys))
         own = np.full(self._padded, keys is None)
         of_agents = (state.agent, state.key, state.num_updates)
-        return self.gathered(self._programs["evaluate"](*of_agents, flags, own, words))
+        return self.gathered(self.programs["evaluate"](*of_agents, flags, own, words))
 
     def updates_done(self, state: TrainState) -> np.ndarray:
         """Return how many updates each training has done, int64 `[M]`."""
@@ -397,7 +409,27 @@ class Population:
 
         return jax.tree.map(taken, state)
 
-    def gathered(self, tree: Any) -> Any:
+    @property
+    def devices(self) -> str:
+        plural = "s" if self.num_devices > 1 else ""
+        return f"{self.num_devices} {jax.default_backend().upper()} device{plural}"
+
+    @property
+    def described(self) -> str:
+        together = "one after another" if self.mapping == "map" else "side by side"
+        each = f"{self.config.num_envs:,} environments"
+        return f"{self.num_slots} seeds of {each}, {together} on {self.devices}"
+
+    def report_of(self, report: Report, index: int) -> Report:
+        return jax.tree.map(lambda leaf: leaf[index], report)
+
+    def agents(self, state: TrainState) -> Any:
+        return self.gathered(state.agent)
+
+    def to_save(self, state: TrainState) -> TrainState:
+        return self.gathered(state)
+
+    def gathered(self, tree: Tree) -> Tree:
         """Fetch a state, or a part of it, the same for any number of devices.
 
         Returns:
@@ -407,7 +439,7 @@ class Population:
         fetched = jax.device_get(jax.tree.map(numbers_of, tree))
         return jax.tree.map(lambda leaf: leaf[: self.num_slots], fetched)
 
-    def scattered(self, trainings: TrainState) -> TrainState:
+    def everywhere(self, state: TrainState) -> TrainState:
         """Spread trainings from `gathered` or from a checkpoint over the devices."""
         # Unused slots hold copies of the last training.
         slots = np.minimum(np.arange(self._padded), self.num_slots - 1)
@@ -416,7 +448,7 @@ class Population:
             every = leaf[slots] if holds_keys(leaf) else np.asarray(leaf)[slots]
             return jax.device_put(every, self._placement)
 
-        return jax.tree.map(placed, trainings)
+        return jax.tree.map(placed, state)
 
     def stated_bytes(
         self, num_slots: int | None = None, *, saves: bool = False, resumes: bool = False
@@ -435,14 +467,12 @@ class Population:
         share = slots / self._slots_per_device
         state = bytes_of(self.state_shapes) / self.num_devices
         held = []
-        programs = self._programs.values()
-        for largest, program in zip(self._product_bytes, programs, strict=True):
-            stated = Stated.of(program)
-            temporaries = stated.temporaries + (COPIES * largest if is_cpu else 0)
+        for stated in self.stated.values():
             # With "map" one slot runs at a time, but all states are copied although donated.
-            of_slots = min(temporaries, state) if self.mapping == "map" else temporaries
+            one = stated.temporaries
+            of_slots = min(one, state) if self.mapping == "map" else one
             of_all = state + stated.results - stated.aliases + of_slots
-            held.append(share * of_all + temporaries - of_slots)
+            held.append(share * of_all + one - of_slots)
         # On other devices, a checkpoint is made in the host's memory and not where the states lie.
         if is_cpu and saves:
             joined = state if self.num_devices > 1 else 0
@@ -452,7 +482,9 @@ class Population:
         num_devices = self.num_devices if is_cpu and num_slots is None else 1
         return round(num_devices * max(held))
 
-    def _of_slots(self, name: str, values: Any, kind: type[np.generic]) -> np.ndarray:
+    def _of_slots(
+        self, name: str, values: Sequence[float] | np.ndarray, kind: type[np.generic]
+    ) -> np.ndarray:
         """Return a value for each slot as an array of a kind, with zeros for unused slots."""
         array = np.asarray(values)
         if array.shape != (self.num_slots,) or not np.can_cast(array.dtype, kind, "same_kind"):

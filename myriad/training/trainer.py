@@ -1,8 +1,6 @@
 """The host loop of a training: compile once, call chunk after chunk, evaluate, save.
 
 Whatever else happens along the way is a callback's.
-
-`myriad.training.seeds` has it run many seeds side by side.
 """
 
 import contextlib
@@ -25,13 +23,14 @@ from myriad.random import seed_key, words_of_seed
 from myriad.training.active_settings import ActiveSetting, in_short
 from myriad.training.callbacks import Callback, Run
 from myriad.training.checkpoint import Checkpoints, import_orbax
+from myriad.training.compiled import CompiledTraining, compile_within_memory, shortage_named
 from myriad.training.config import TrainingConfig
 from myriad.training.interrupts import end_interrupted, interrupt_noted
 from myriad.training.loop import Report
-from myriad.training.memory import compile_within_memory, shortage_named
 from myriad.training.metrics import History, bad_parts, evaluation_row, row_of_window, training_row
 from myriad.training.results import Timings, TrainingResults
 from myriad.training.run_folder import RunFolder, lines_of, rows_of
+from myriad.training.start import Start
 from myriad.xla import default_dtype, matmul_precision
 
 # With fewer updates than this, no agent learns much.
@@ -44,11 +43,11 @@ class Trainer:
     """A training, or many seeds of it, and the run folder.
 
     Args:
-        trainings: what to train: a `CompiledTraining`, or `SeedTrainings`.
+        trainings: what to train; for many seeds a `Population`.
         folder: the run's folder. A run in it is resumed from its newest checkpoint.
         callbacks: what is called along the way, in this order. Of several processes, process 0
             alone calls them.
-        start: what the agents begin with in place of drawn ones, a `Start`.
+        start: what the agents begin with in place of drawn ones.
         quiet: don't say what happens before the first update.
         settings: the active settings, to say.
 
@@ -58,11 +57,11 @@ class Trainer:
 
     def __init__(
         self,
-        trainings: Any,
+        trainings: CompiledTraining,
         folder: RunFolder,
         callbacks: Sequence[Callback],
         *,
-        start: Any = None,
+        start: Start | None = None,
         quiet: bool = False,
         settings: Sequence[ActiveSetting] = (),
     ):
@@ -157,10 +156,10 @@ class Trainer:
     def _compile(self) -> float:
         """Compile, and return the seconds that it took."""
         what = f"{self.config.agent} on {self.config.env}"
-        how = {"off": "nothing is compiled"}.get(self.config.compile_mode, "compiles as it goes")
+        how = {"off": "nothing is compiled"}.get(self.trainings.compile_mode, "compiles as it goes")
         compile_s = 0.0
         counted = contextlib.nullcontext()
-        if self.config.compile_mode == "aot":
+        if self.trainings.compile_mode == "aot":
             self._say(f"{what}: compiling ...")
             counted = counted if self._is_quiet else seconds_shown("compiling")
         resumes = self._checkpoints.latest() is not None
@@ -169,7 +168,7 @@ class Trainer:
             compile_within_memory(
                 self.trainings, saves=True, resumes=resumes, meanwhile=import_orbax
             )
-        if self.config.compile_mode == "aot":
+        if self.trainings.compile_mode == "aot":
             compile_s = time.perf_counter() - start
             how = f"ready in {compile_s:.1f} s"
         self._say(f"{what}, {self.trainings.described}: {how}")
@@ -319,13 +318,15 @@ class Trainer:
         """Evaluate, and note the figures of the window and of the evaluation as rows."""
         run = self._run
         rows = []
+        steps = run.update * run.steps_per_update
+        window = run.update % self._eval_every or self._eval_every
         with self._timed("evaluate"):
             returns, ended, infos = self.trainings.play(run.state, self._running)
             for index in np.flatnonzero(self._running).tolist():
                 report = self.trainings.report_of(self._report, index)
                 own = {name: values[index] for name, values in infos.items()}
                 figures = (report, returns[index], ended[index], own)
-                row = row_of_window(self.trainings, run.update, *figures)
+                row = row_of_window(run.update, steps, window, *figures)
                 if (seed := self.trainings.seeds[index]) is not None:
                     row = {"seed": seed} | row
                 rows.append(row)

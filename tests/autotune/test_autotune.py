@@ -21,8 +21,8 @@ from myriad.autotune.search import CANDIDATES, Stretch, choose
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError
 from myriad.hardware import available_bytes, fingerprint
+from myriad.training.compiled import CompiledTraining
 from myriad.training.config import make_config
-from myriad.training.programs import CompiledTraining
 from myriad.xla import count_compilations
 from tests.child_processes import python
 
@@ -37,7 +37,7 @@ from myriad import configure, create_config
 configure(cpu_devices=2)
 from myriad.host import resident_bytes
 from myriad.xla import most_bytes
-from myriad.training.programs import CompiledTraining
+from myriad.training.compiled import CompiledTraining
 
 agent, num_envs, buffer_size = json.loads(sys.argv[1])
 config = create_config("cartpole-control", agent, num_envs, 10_000, buffer_size=buffer_size)
@@ -48,7 +48,7 @@ predicted = resident_bytes() + most_bytes(training.stated_bytes())
 learning = training.loop.learner.first_learning_update(num_envs)
 state, _ = training.run_window(training.first_state(), 0, learning, lambda report, done: None)
 on_one = training.loop.of_first_device(state)
-jax.block_until_ready((state, training.evaluate(on_one.agent, on_one.key, on_one.num_updates)))
+jax.block_until_ready((state, training.programs["evaluate"](on_one.agent, on_one.key, on_one.num_updates)))
 print(predicted, peak_resident_bytes())
 """
 

@@ -8,7 +8,7 @@ import pytest
 from myriad import create_config, load_agent
 from myriad.agents.ppo import PPO
 from myriad.cli import main
-from myriad.training.programs import CompiledTraining
+from myriad.training.compiled import CompiledTraining
 from myriad.training.run_folder import rows_of
 from myriad.xla import count_compilations
 from tests.bits import assert_close
@@ -76,9 +76,9 @@ def test_only_the_default_compiles_before_the_first_step_and_either_traces_an_up
     assert sum(name in ours for name in first.names) == 3 - later
     with count_compilations() as then:
         state = training.first_state()
-        state, _ = training.run(state, jnp.int32(1), jnp.ones((), bool))
+        state, _ = training.programs["run"](state, jnp.int32(1), jnp.ones((), bool))
         own = training.loop.of_first_device(state)
-        training.evaluate(own.agent, own.key, own.num_updates)
+        training.programs["evaluate"](own.agent, own.key, own.num_updates)
     assert sum(name in ours for name in then.names) == later
     assert len(traced) == 1
 

@@ -12,8 +12,7 @@ import pytest
 from myriad import create_config, evaluate, hardware, train_and_evaluate
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError
-from myriad.training.memory import compile_within_memory, shortage_named
-from myriad.training.programs import CompiledTraining
+from myriad.training.compiled import CompiledTraining, compile_within_memory, shortage_named
 from tests.child_processes import python
 
 MIB = 1 << 20

@@ -8,9 +8,9 @@ import pytest
 
 from myriad.errors import InvalidArgumentError
 from myriad.random import make_key
+from myriad.training.compiled import CompiledTraining
 from myriad.training.config import make_config
 from myriad.training.population import Population
-from myriad.training.programs import CompiledTraining
 from myriad.xla import count_compilations
 
 _SIZES: dict[str, Any] = {"eval_rollouts": 4, "eval_max_steps": 40, "agent.hidden_sizes": [8]}
@@ -37,10 +37,10 @@ def _config(agent="ppo", **options):
 def _alone(config, seed, chunks):
     training = CompiledTraining(config)
     training.compile()
-    state = training.first_state(seed)
+    state = training.first_state([seed])
     report = None
     for i, num_updates in enumerate(chunks):
-        state, report = training.run(state, np.int32(num_updates), np.bool_(i == 0))
+        state, report = training.programs["run"](state, np.int32(num_updates), np.bool_(i == 0))
     return state.agent.params, report
 
 

@@ -10,7 +10,7 @@ import pytest
 from myriad import create_config, evaluate, load_agent, train_and_evaluate
 from myriad.api import resume
 from myriad.autotune import autotune
-from myriad.training.programs import CompiledTraining
+from myriad.training.compiled import CompiledTraining
 from tests.bits import assert_same_bits
 
 SMALL = {
@@ -52,12 +52,14 @@ def kinds_of(agent):
 )
 def test_states_and_reports_are_the_same_bits_for_any_chunk(fields):
     on_device = compiled("device", **fields)
-    expected = on_device.run(on_device.first_state(), np.int32(20), np.bool_(1))
+    expected = on_device.programs["run"](on_device.first_state(), np.int32(20), np.bool_(1))
     training = compiled("host", **fields)
     for calls in ([20], [7, 0, 13]):
         state = training.first_state()
         for number, num_updates in enumerate(calls):
-            state, report = training.run(state, np.int32(num_updates), np.bool_(number == 0))
+            state, report = training.programs["run"](
+                state, np.int32(num_updates), np.bool_(number == 0)
+            )
         assert_same_bits((state, report), expected)
         assert kinds_of(state.agent) == {"pinned_host"}
 

@@ -1,0 +1,500 @@
+"""A training's compiled programs, whether they fit into memory, and the loop over chunks.
+
+`CompiledTraining` is a single training. `Population` has the same methods for several side by side.
+The trainer runs their loop over chunks and the autotuner times it, so the autotuner measures what
+will run.
+"""
+
+import contextlib
+import functools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from threading import Event
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+from myriad import settings
+from myriad.counters import Counter
+from myriad.errors import InvalidArgumentError
+from myriad.hardware import available_bytes, resolve_platform
+from myriad.host import collector_paused, release_freed_memory
+from myriad.random import make_key
+from myriad.timing import compare
+from myriad.training.config import TrainingConfig
+from myriad.training.evaluation import Evaluation, Infos, evaluation_key
+from myriad.training.loop import LearningLoop, Report, TrainState
+from myriad.xla import (
+    Stated,
+    bytes_of,
+    is_on_host,
+    output_fusion,
+    require_room,
+    require_room_for,
+    result_shapes,
+    use_compilation_cache,
+    without_compilation_cache,
+)
+
+OnReport = Callable[[Report, int], None]
+# A program that was traced, with options of the compiler.
+Traced = tuple[jax.stages.Traced, dict[str, str] | None]
+Tree = TypeVar("Tree")
+# An evaluation returns for each episode the return, the length and whether it ended.
+EPISODE_BYTES = 9
+# A checkpoint is compressed in memory. Trained environments and full buffers shrank to 36 to 43% of
+# their size. While a checkpoint is restored, memory holds it twice.
+SAVING_SHARE = 0.75
+_RESTORING_SHARE = 1.05
+_RESTORING = 64 << 20
+# Pairs of samples of the two halves of an update.
+_NUM_PAIRS = 7
+
+
+class CompiledTraining:
+    """The compiled programs of a training.
+
+    Args:
+        config: the training.
+        num_devices: devices that share the training; by default those of `config`.
+
+    Attributes:
+        config: the training.
+        seeds: the seed of each training, or None for the only one, which needs no name.
+        loop: the updates, as pure functions.
+        num_devices: devices that train.
+        steps_per_update: steps of all environments of one training in one update.
+        num_updates: updates in the whole training.
+        eval_every: updates between two evaluations.
+        chunk: updates in one call. The autotuner changes it.
+        compile_mode: when the programs compile, as in `config`.
+        programs: the programs by name, `init`, `run` and `evaluate`, once compiled.
+        stated: what the compiler states of each.
+        compile_s: seconds that tracing and compiling took, or loading what was compiled before.
+    """
+
+    def __init__(self, config: TrainingConfig, *, num_devices: int | None = None):
+        self.config = config
+        self.seeds: Sequence[int | None] = config.seeds or [None]
+        self.steps_per_update = config.num_envs * config.learner.steps_per_update
+        self.num_updates = config.num_updates
+        self.eval_every = config.updates_per_eval
+        self.chunk = config.updates_per_chunk
+        self.compile_mode: str = config.compile_mode
+        learner = config.learner.scheduled(self.num_updates)
+        self.loop = LearningLoop(
+            config.environment,
+            learner,
+            config.num_envs,
+            num_devices=num_devices or config.num_devices,
+        )
+        self.num_devices = self.loop.num_present
+        self._evaluation = Evaluation(
+            config.environment, learner, config.eval_rollouts, max_steps=config.eval_max_steps
+        )
+        self.programs: dict[str, Any] = {}
+        self.stated: dict[str, Stated] = {}
+        self.compile_s = 0.0
+
+    def compile(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Compile the programs side by side. After that nothing compiles while they run.
+
+        With any `compile_mode` but aot, programs compile at their first call instead, or never.
+
+        Args:
+            meanwhile: called while the compiler works.
+        """
+        start = time.perf_counter()
+        is_kept = self.compile_mode in ("aot", "cached")
+        if is_kept and (cache := settings.compilation_cache()) is not None:
+            use_compilation_cache(cache)
+        if self.compile_mode != "aot":
+            meanwhile()
+            self._leave_to_first_call()
+            return
+        # The collector is paused, since it would take a sixth of tracing and find nothing.
+        with collector_paused(), ThreadPoolExecutor() as pool:
+            compiling = {}
+            # While the compiler works, Python is free to trace and lower the next program and to
+            # import modules.
+            for name, (traced, options) in self._traced():
+                compiling[name] = traced, pool.submit(traced.lower().compile, options)
+            meanwhile()
+            for name, (traced, compiled) in compiling.items():
+                self.programs[name] = compiled.result()
+                self.stated[name] = Stated.of(self.programs[name], traced)
+        self.compile_s = time.perf_counter() - start
+
+    def _traced(self) -> Iterator[tuple[str, Traced]]:
+        """Trace each program by name. The one that compiles the longest comes first."""
+        init, run = self.loop.jitted()
+        state = self.loop.shapes
+        yield "run", (run.trace(state, np.int32(0), np.bool_(False)), None)  # noqa: FBT003
+        yield "init", (init.trace(make_key(0), self.loop.options), None)
+        own = self.loop.of_first_device(state)
+        evaluate = jax.jit(self._evaluate).trace(own.agent, own.key, own.num_updates)
+        yield "evaluate", (evaluate, output_fusion(lambda: evaluate.jaxpr))
+
+    def _leave_to_first_call(self) -> None:
+        context = None
+        if self.compile_mode == "off":
+            init, run, evaluate = self.loop.init, self.loop.run, self._evaluate
+            context = jax.disable_jit
+        else:
+            init, run = self.loop.jitted()
+            evaluate = jax.jit(self._evaluate)
+            if self.compile_mode == "jit":
+                context = without_compilation_cache
+        self.programs = {"init": init, "run": run, "evaluate": evaluate}
+        if context is not None:
+            for name, program in self.programs.items():
+                self.programs[name] = _called_under(context, program)
+
+    def _evaluate(
+        self, agent: Any, key: jax.Array, num_updates: Counter
+    ) -> tuple[jax.Array, jax.Array, jax.Array, Infos]:
+        return self._evaluation.episodes(agent, evaluation_key(key, num_updates))
+
+    def first_state(self, seeds: Sequence[int] | np.ndarray | None = None) -> TrainState:
+        """Return the state before the first update.
+
+        Args:
+            seeds: the seed of each training; by default those of the configuration.
+        """
+        (seed,) = [self.config.seed] if seeds is None else seeds
+        return self.programs["init"](self.loop.key(seed), self.loop.options)
+
+    def run_window(
+        self,
+        state: TrainState,
+        done: int,
+        boundary: int,
+        on_report: OnReport,
+        interrupted: Event | None = None,
+        running: np.ndarray | None = None,
+    ) -> tuple[TrainState, int]:
+        """Run chunks up to an update, or until `interrupted` is set.
+
+        The device works on the next chunk while the host reads the report of the previous one.
+
+        Args:
+            state: the state after `done` updates. It is donated.
+            done: updates done.
+            boundary: the update to stop at, no later than the next evaluation's.
+            on_report: called with each chunk's report, in the host's memory, and the updates done
+                by then.
+            interrupted: checked between chunks.
+            running: which trainings go on, boolean `[M]`; by default all.
+
+        Returns:
+            the state, and the updates it has done.
+        """
+        report: Report | None = None
+        while done < boundary and not (interrupted is not None and interrupted.is_set()):
+            num_updates = min(self.chunk, boundary - done)
+            begin = done % self.eval_every == 0
+            previous = report
+            state, report = self._run(state, num_updates, running, begin=begin)
+            if previous is not None:
+                on_report(self.gathered(previous), done)
+            done += num_updates
+        if report is not None:
+            on_report(self.gathered(report), done)
+        return state, done
+
+    def _run(
+        self, state: TrainState, num_updates: int, running: np.ndarray | None, *, begin: bool
+    ) -> tuple[TrainState, Report]:
+        """Do some updates. The report is not in the host's memory yet."""
+        return self.programs["run"](state, np.int32(num_updates), np.bool_(begin))
+
+    def play(
+        self, state: TrainState, active: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+        """Run the episodes of an evaluation.
+
+        Args:
+            state: the state.
+            active: which trainings to evaluate, boolean `[M]`; by default all.
+
+        Returns:
+            the returns of the episodes and whether each ended, `[M, E]`, and the scalars of `info`
+            at each episode's last step, each `[M, E]`.
+        """
+        own = self.loop.of_first_device(state)
+        results = jax.device_get(self.programs["evaluate"](own.agent, own.key, own.num_updates))
+        returns, ended, _, infos = jax.tree.map(lambda leaf: leaf[None], results)
+        return returns, ended, infos
+
+    @property
+    def devices(self) -> str:
+        """The devices that train, such as "2 CPU devices"."""
+        return self.loop.devices
+
+    @property
+    def described(self) -> str:
+        """How many environments there are, and on what, for the progress."""
+        shares = self.loop.num_devices
+        on = f" in {shares} shares on {self.devices}" if shares > 1 else ""
+        return f"{self.config.num_envs:,} environments{on}"
+
+    def gathered(self, tree: Tree) -> Tree:
+        """Fetch a report into the host's memory."""
+        return jax.device_get(tree)
+
+    def report_of(self, report: Report, index: int) -> Report:
+        """Return the report of one training."""
+        return report
+
+    def agents(self, state: TrainState) -> Any:
+        """Return the learner's state, of several trainings `[M, ...]`."""
+        return self.loop.of_first_device(state).agent
+
+    @property
+    def state_shapes(self) -> TrainState:
+        """The shapes of a state."""
+        return self.loop.shapes
+
+    @property
+    def saved_shapes(self) -> TrainState:
+        """The shapes of the state that a checkpoint holds."""
+        return self.state_shapes
+
+    def to_save(self, state: TrainState) -> TrainState:
+        """Return the arrays that a checkpoint holds."""
+        return state
+
+    def everywhere(self, state: TrainState) -> TrainState:
+        """Put a state from a checkpoint on the devices that train."""
+        return self.loop.everywhere(state)
+
+    def least_bytes(self) -> int:
+        """Return a lower bound of the bytes that the trainings hold in one memory.
+
+        It follows from the shapes, before anything is compiled.
+        """
+        # On a CPU, device and host share one memory, and so do all devices.
+        is_cpu = resolve_platform() == "cpu"
+        leaves = jax.tree.leaves(self.state_shapes)
+        state = bytes_of([leaf for leaf in leaves if is_cpu or not is_on_host(leaf)])
+        episodes = EPISODE_BYTES * self.config.eval_rollouts * len(self.seeds)
+        return (state + episodes) // (1 if is_cpu else self.num_devices)
+
+    def stated_bytes(self, *, saves: bool = False, resumes: bool = False) -> int:
+        """Return the most bytes that the compiled programs hold at once in one memory.
+
+        All devices of a CPU share one memory. Each other device has its own.
+
+        Args:
+            saves: whether checkpoints are saved.
+            resumes: whether it begins with a checkpoint.
+        """
+        is_cpu = resolve_platform() == "cpu"
+        num_devices = self.num_devices if is_cpu else 1
+        init, run, evaluate = (self.stated[name] for name in ("init", "run", "evaluate"))
+        # The state is donated, so most results of a call reuse the memory of its arguments.
+        beside = [
+            num_devices * (init.arguments + init.temporaries),
+            num_devices * run.beside_arguments,
+            evaluate.beside_arguments,
+        ]
+        # On other devices, a checkpoint is made in the host's memory and not where the state lies.
+        if is_cpu and saves:
+            beside.append(round(SAVING_SHARE * bytes_of(self.state_shapes)))
+        if is_cpu and resumes:
+            beside.append(restoring_bytes(bytes_of(self.state_shapes)))
+        return num_devices * init.results + max(beside)
+
+
+def restoring_bytes(state: float) -> int:
+    """Return the bytes that restoring a checkpoint holds in addition to a state of so many."""
+    return round(_RESTORING_SHARE * state) + _RESTORING
+
+
+def compile_within_memory(
+    training: CompiledTraining,
+    *,
+    limit: int | None = None,
+    saves: bool = False,
+    resumes: bool = False,
+    subject: str = "",
+    meanwhile: Callable[[], None] = lambda: None,
+) -> int:
+    """Compile a training's programs, unless it doesn't fit into memory.
+
+    Args:
+        training: the training, not compiled yet.
+        limit: see `myriad.hardware.available_bytes`.
+        saves: whether checkpoints are saved.
+        resumes: whether it begins with a checkpoint.
+        subject: what needs the memory, for the message; by default the settings that decide it.
+        meanwhile: called while the compiler works.
+
+    Returns:
+        the most bytes that the programs hold at once, as the compiler states them. Programs that
+        compile at their first call state nothing, so it is a lower bound.
+
+    Raises:
+        InvalidArgumentError: it doesn't fit. The message says what would.
+    """
+    config = training.config
+
+    def require_fit(stated: int, at_most: str) -> int:
+        if config.seeds is not None:
+            require_room_for(len(config.seeds), stated, what="seeds", at_most=at_most)
+        else:
+            remedy = functools.partial(_what_fits, training, stated, at_most)
+            require_room(subject or _settings(config), stated, remedy, available_bytes(limit))
+        return stated
+
+    # Before the updates are traced, since an impossible size raises an unclear error there.
+    stated = require_fit(training.least_bytes(), "fewer than")
+    training.compile(meanwhile)
+    release_freed_memory()
+    if training.compile_mode == "aot":
+        needed = training.stated_bytes(saves=saves, resumes=resumes)
+        stated = require_fit(needed, "at most about")
+    return stated
+
+
+def _settings(config: TrainingConfig) -> str:
+    named = [f"num_envs = {config.num_envs:,}"]
+    if config.buffer_size is not None:
+        named.append(f"buffer_size = {config.buffer_size:,}")
+    return f"{', '.join(named)} and eval_rollouts = {config.eval_rollouts:,}"
+
+
+def _what_fits(training: CompiledTraining, stated: int, at_most: str, room: int) -> str:
+    """Return smaller numbers that fit: of the setting that takes most, or of all together."""
+    config, shapes = training.config, training.state_shapes
+    of_envs = bytes_of(shapes.batch_state)
+    of_episodes = config.eval_rollouts * of_envs // config.num_envs
+    # What each setting takes, in bytes of the state: an episode is played in its own environment.
+    taken = {
+        "environments": (config.num_envs, of_envs),
+        "transitions of replay": (config.buffer_size or 0, bytes_of(shapes.agent)),
+        "episodes of an evaluation": (config.eval_rollouts, of_episodes),
+    }
+    taken = {what: each for what, each in taken.items() if each[0]}
+    most = max(taken, key=lambda what: taken[what][1])
+    excess = 1 - room / stated
+    kept = 1 - excess * sum(size for _, size in taken.values()) / taken[most][1]
+    fitting = {most: int(kept * taken[most][0])}
+    if kept <= 0:
+        fitting = {what: int((1 - excess) * number) for what, (number, _) in taken.items()}
+    if "environments" in fitting:
+        fitting["environments"] -= fitting["environments"] % config.learner.num_envs_multiple
+        if not fitting["environments"]:
+            return "not even one environment fits"
+    numbers = [f"{max(1, number):,} {what}" for what, number in fitting.items()]
+    return f"{at_most} {' and '.join(numbers)} fit"
+
+
+@contextlib.contextmanager
+def shortage_named() -> Iterator[None]:
+    """Turn JAX's error into a sentence if memory runs out although it should have sufficed.
+
+    Another process may have taken it, or `ulimit -v` counts addresses that nothing uses.
+
+    Raises:
+        InvalidArgumentError: memory ran out in the block.
+    """
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if error.error_code_string != "RESOURCE_EXHAUSTED":
+            raise
+        raise InvalidArgumentError(
+            "memory ran out: use fewer environments or episodes or a smaller buffer_size, or leave "
+            f"more memory; JAX says: {error}"
+        ) from None
+
+
+class Halves:
+    """The halves of a training's updates on one device, with their arguments.
+
+    No clock can run inside a compiled chunk, so they compile apart.
+
+    Args:
+        config: the training.
+
+    Attributes:
+        init: maps a key to a `TrainState`, jitted.
+        collect: maps a `TrainState` to the next one and the experience to learn from, jitted.
+        learn: maps a `TrainState` and that experience to the next state, jitted. Both donate the
+            state, as a training does, since otherwise a replay buffer would be copied.
+
+    Raises:
+        InvalidArgumentError: the agent has no `collect` and `learn`.
+    """
+
+    def __init__(self, config: TrainingConfig):
+        learner = config.learner.scheduled(config.num_updates)
+        loop = LearningLoop(config.environment, learner, config.num_envs)
+        self.collect: Any = jax.jit(loop.collect, donate_argnums=0)
+        self.learn: Any = jax.jit(loop.learn, donate_argnums=0)
+        self.init: Any = jax.jit(loop.init)
+        self._run: Any = jax.jit(loop.run, donate_argnums=0)
+        self._seed = config.seed
+        # A replay buffer must be filled before an agent learns from it.
+        self._before = learner.first_learning_update(config.num_envs) - 1
+        self.shapes()  # Raises now, before anything takes long.
+
+    def shapes(self) -> tuple[Any, Any]:
+        """Return the shapes of a state and of the experience that the agent learns from."""
+        return result_shapes(self._traced_collect())
+
+    def traced(self) -> list[jax.stages.Traced]:
+        """Return the traced programs of `arguments` and then of `learn`."""
+        collect = self._traced_collect()
+        state, experience = result_shapes(collect)
+        fill = [self._run.trace(state, *self._fill())] if self._before else []
+        first = self.init.trace(make_key(self._seed))
+        return [first, *fill, collect, self.learn.trace(state, experience)]
+
+    def arguments(self) -> tuple[Any, Any]:
+        """Return a state in which the agent learns, and the experience that it learns from."""
+        state = self.init(make_key(self._seed))
+        if self._before:
+            state, _ = self._run(state, *self._fill())
+        return self.collect(state)
+
+    def _traced_collect(self) -> jax.stages.Traced:
+        return self.collect.trace(result_shapes(self.init.trace(make_key(self._seed))))
+
+    def _fill(self) -> tuple[np.int32, np.bool_]:
+        """Return the other arguments of `run`, with the updates before the first that learns."""
+        return np.int32(self._before), np.bool_(True)  # noqa: FBT003
+
+
+def collect_share(config: TrainingConfig) -> float:
+    """Time collecting and learning in alternation on one device.
+
+    Returns:
+        the share of an update that collecting takes, from 0 to 1.
+
+    Raises:
+        InvalidArgumentError: the agent has no `collect` and `learn`.
+    """
+    halves = Halves(config)
+    state, experience = halves.arguments()
+    timed = compare(
+        functools.partial(halves.collect, state),
+        functools.partial(halves.learn, state, experience),
+        num_pairs=_NUM_PAIRS,
+        min_sample_s=0.02,
+    )
+    return 1 / (1 + timed.b_over_a)
+
+
+def _called_under(
+    context: Callable[[], AbstractContextManager[Any]], function: Callable[..., Any]
+) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        with context():
+            return function(*args)
+
+    return call
