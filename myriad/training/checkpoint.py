@@ -95,19 +95,17 @@ class Checkpoints:
             aside.rename(path)
             self._tidy()
 
-        distributed.on_first(lambda: self._written(path, make_room))
-        self._written(path, lambda: _write(aside, arrays))
-        distributed.on_first(lambda: self._written(path, finish))
+        distributed.on_first(lambda: self._do(path, make_room))
+        self._do(path, lambda: _write(aside, arrays))
+        distributed.on_first(lambda: self._do(path, finish))
 
-    def _written(self, path: Path, step: Callable[[], None]) -> None:
+    def _do(self, path: Path, step: Callable[[], None]) -> None:
         """Do a step of a save, and remove its leftovers if it fails."""
         try:
-            step()
+            return step()
         # Where the system refuses something, orbax may raise a ValueError.
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-        else:
-            return
         # Out here, orbax's error is gone, with all that it holds.
         if distributed.is_first():
             self._tidy()

@@ -86,6 +86,14 @@ class RunFolder:
         finally:
             lock.release()
 
+    def _require_run(self) -> None:
+        """Raise if the folder is gone, so that nothing is written in its place."""
+        if not (self.path / "config.toml").exists():
+            raise InvalidArgumentError(
+                f"run folder {self.path} was removed or moved while the run trained; if you moved "
+                "it, resume it by its new name."
+            )
+
     def config_toml(self) -> str:
         """Read the configuration.
 
@@ -118,6 +126,7 @@ class RunFolder:
         Raises:
             InvalidArgumentError: the line can't be written. The lines before it stay.
         """
+        self._require_run()
         path = self.path / file
         size = path.stat().st_size if path.exists() else 0
         with write_errors_explained(path):
@@ -140,6 +149,7 @@ class RunFolder:
         Raises:
             InvalidArgumentError: they can't be written.
         """
+        self._require_run()
         if self.metrics.exists():
             with write_errors_explained(self.metrics), self.metrics.open("rb+") as file:
                 os.fsync(file.fileno())
