@@ -3,7 +3,7 @@
 import pytest
 
 from myriad import train_and_evaluate
-from tests.training.small import small_config
+from tests.training.small import SEEDS, small_config
 
 
 @pytest.fixture(scope="session")
@@ -11,3 +11,11 @@ def whole(tmp_path_factory):
     """Results of a small run that nothing interrupted."""
     folder = tmp_path_factory.mktemp("small") / "whole"
     return train_and_evaluate(small_config(checkpoint_every_s=0.0), folder, quiet=True)
+
+
+@pytest.fixture(scope="session")
+def many(tmp_path_factory):
+    """Results of such a run of three seeds."""
+    folder = tmp_path_factory.mktemp("small") / "many"
+    config = small_config(checkpoint_every_s=0.0)
+    return train_and_evaluate(config, folder, seeds=SEEDS, quiet=True)

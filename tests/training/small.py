@@ -16,6 +16,7 @@ PPO |= {"agent.hidden_sizes": (8,)}
 # Four evaluations, which come every 8 updates of PPO.
 SIZES: dict[str, Any] = {"num_envs": 4, "steps_per_env": 256, "eval_frequency": 64}
 SIZES |= {"eval_rollouts": 4, "env.max_steps": 50}
+SEEDS = (3, -5, 2**40)
 
 
 def small_config(agent="ppo", **fields):

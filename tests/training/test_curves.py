@@ -188,8 +188,3 @@ def test_results_are_drawn_as_their_folder_is(tmp_path):
     none = dataclasses.replace(trained, evaluations=History([]))
     with pytest.raises(InvalidArgumentError, match="no evaluation yet"):
         none.plot()
-
-
-def test_one_folder_that_is_no_list_is_refused():
-    with pytest.raises(InvalidArgumentError, match=r"run_folders must be a list .* got 'runs/a'"):
-        plot_runs("runs/a")

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from myriad import create_config, evaluate, hardware, train_and_evaluate
-from myriad.cli import main
 from myriad.errors import InvalidArgumentError
-from myriad.training.compiled import CompiledTraining, compile_within_memory, shortage_named
+from myriad.training.compiled import CompiledTraining, shortage_named
 from tests.child_processes import python
 
 MIB = 1 << 20
@@ -29,11 +28,6 @@ def room(monkeypatch):
     return leave
 
 
-@pytest.fixture
-def no_compilation(monkeypatch):
-    monkeypatch.setattr(CompiledTraining, "compile", lambda *_: pytest.fail("compiled"))
-
-
 def config_of(agent, **fields):
     return create_config("cartpole-control", agent, **(SHORT | fields))
 
@@ -42,44 +36,31 @@ def number(error, words):
     return int(re.search(words.format(r"([\d,]+)"), str(error.value))[1].replace(",", ""))
 
 
-@pytest.mark.usefixtures("no_compilation")
-def test_a_training_that_could_never_fit_is_refused_from_shapes_and_leaves_no_folder(
-    room, tmp_path, capsys
-):
-    room(500 * MIB)
-    command = "train --env cartpole-control --agent random --num-envs 20_000_000"
-    assert main([*command.split(), "--run-folder", str(tmp_path / "run")]) == 2
-    says = r"num_envs = 20,000,000 and eval_rollouts = 32 need .* 500 MiB are free; fewer than"
-    assert re.search(says, capsys.readouterr().err)
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.usefixtures("no_compilation")
 @pytest.mark.parametrize(
     ("agent", "fields", "says"),
     [
-        ("dqn", {"buffer_size": 10**8}, r"fewer than [\d,]+ transitions of replay fit"),
-        ("random", {"eval_rollouts": 10**8}, r"than [\d,]+ episodes of an evaluation fit"),
+        ("random", {"num_envs": 20_000_000}, "; fewer than {} environments fit"),
+        ("dqn", {"buffer_size": 10**8}, "; fewer than {} transitions of replay fit"),
+        ("random", {"eval_rollouts": 10**8}, "; fewer than {} episodes of an evaluation fit"),
         (
             "random",
             {"num_envs": 10**8, "eval_rollouts": 10**9},
-            r"than [\d,]+ environments and [\d,]+ episodes of an evaluation fit",
+            "than {} environments and {} episodes of an evaluation fit",
         ),
     ],
 )
-def test_each_setting_that_is_too_large_is_named_with_the_number_that_fits(
-    agent, fields, says, room
+def test_what_could_never_fit_is_refused_from_shapes_with_the_number_that_fits(
+    agent, fields, says, room, tmp_path, monkeypatch
 ):
-    room(500 * MIB)
-    with pytest.raises(InvalidArgumentError, match=says):
-        compile_within_memory(CompiledTraining(config_of(agent, **fields)))
-
-
-@pytest.mark.usefixtures("no_compilation")
-def test_where_nothing_fits_no_number_is_named(room):
-    room(1)
-    with pytest.raises(InvalidArgumentError, match="not even one environment fits"):
-        compile_within_memory(CompiledTraining(config_of("random", num_envs=10**8)))
+    monkeypatch.setattr(CompiledTraining, "compile", lambda *_: pytest.fail("compiled"))
+    config = config_of(agent, **fields)
+    named = " and ".join(f".*{name} = {value:,}" for name, value in fields.items())
+    says = f"^{named}.* need .* of memory, and 500 MiB are free.*" + says.format(*[r"[\d,]+"] * 2)
+    for free, sentence in ((500 * MIB, says), (1, "not even one environment fits")):
+        room(free)
+        with pytest.raises(InvalidArgumentError, match=sentence):
+            train_and_evaluate(config, tmp_path / "run", quiet=True)
+        assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow

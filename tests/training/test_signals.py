@@ -1,8 +1,9 @@
-"""From a shell: signals and closed outputs end a command in a sentence, and lose nothing."""
+"""From a shell: signals and closed outputs lose nothing, and Tab completes commands."""
 
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -216,3 +217,31 @@ def test_a_quiet_training_says_nothing(tmp_path, monkeypatch, capsys):
     config = create_config("cartpole", "pid", num_envs=2, steps_per_env=8, eval_rollouts=2)
     train_and_evaluate(config, tmp_path / "run", quiet=True)
     assert capsys.readouterr().err == ""
+
+
+COMPLETE = """
+source "$1"; shift
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+$(complete -p myriad | sed 's/.*-F \\([^ ]*\\).*/\\1/')
+echo "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not here")
+def test_tab_completes_commands_and_options(tmp_path):
+    script = tmp_path / "myriad"
+    with pytest.raises(SystemExit) as end:
+        main(["--tyro-write-completion", "bash", str(script)])
+    assert not end.value.code
+
+    def complete(*words):
+        command = ["bash", "-c", COMPLETE, "bash", str(script), "myriad", *words]
+        return subprocess.run(
+            command, check=True, capture_output=True, text=True, timeout=60
+        ).stdout.split()
+
+    assert complete("tr") == ["train"]
+    assert complete("train", "--age") == ["--agent"]
+    assert complete("train", "--agent.learning-rate", "1e-3", "--eval-f") == ["--eval-frequency"]
+    assert complete("evaluate", "--e") == ["--episodes"]

@@ -4,13 +4,8 @@ import contextlib
 import dataclasses
 import itertools
 import json
-import shutil
-import signal
-import subprocess
-import sys
 import time
 import types
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +18,6 @@ from myriad import (
     load_agent,
     make_env,
     make_train,
-    resume,
     train_and_evaluate,
 )
 from myriad.agents import list_agents, make_learner
@@ -31,7 +25,6 @@ from myriad.envs import list_envs
 from myriad.errors import (
     InvalidArgumentError,
     ShortTrainingWarning,
-    UnknownNameError,
 )
 from myriad.random import make_key
 from myriad.training import trainer
@@ -41,9 +34,8 @@ from myriad.training.loop import LearningLoop
 from myriad.training.trainer import warn_if_short
 from myriad.xla import count_compilations
 from tests.bits import assert_same_bits
-from tests.child_processes import python
 from tests.learners import ACTIONS, SMALL
-from tests.training.small import assert_same_run, flags_of, small_config
+from tests.training.small import assert_same_run, small_config
 
 
 @pytest.mark.slow
@@ -121,64 +113,6 @@ def test_the_run_folder_holds_everything(whole):
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == [".lock"]
 
 
-def test_a_tracker_that_is_not_there_is_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(UnknownNameError, match="unknown tracker 'tensorbord'"):
-        train_and_evaluate(small_config(log_to=["tensorbord"]), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-    train_and_evaluate(small_config("pid"), tmp_path / "run", quiet=True)
-    file = tmp_path / "run" / "config.toml"
-    file.write_text(file.read_text().replace("log_to = []", 'log_to = ["tensorbord"]'))
-    rows = (tmp_path / "run" / "metrics.jsonl").read_bytes()
-    with pytest.raises(UnknownNameError, match="unknown tracker 'tensorbord'"):
-        resume(tmp_path / "run")
-    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == rows
-
-
-@pytest.mark.slow
-def test_an_interrupted_run_saves_and_resumes_to_the_same_bits(whole, tmp_path, monkeypatch):
-    run_window = CompiledTraining.run_window
-    windows = itertools.count()
-
-    def interrupted(self, *args):
-        if next(windows) == 2:
-            signal.raise_signal(signal.SIGINT)
-        return run_window(self, *args)
-
-    monkeypatch.setattr(CompiledTraining, "run_window", interrupted)
-    with pytest.raises(KeyboardInterrupt, match="goes on"):
-        train_and_evaluate(small_config(), tmp_path / "run")
-    assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["16"]
-    assert_same_run(resume(tmp_path / "run"), whole)
-
-
-@pytest.mark.slow
-def test_a_run_that_was_killed_resumes_to_the_same_bits_and_a_finished_one_to_itself(
-    whole, tmp_path
-):
-    shutil.copytree(whole.run_folder, tmp_path / "run")
-    assert_same_run(resume(tmp_path / "run"), whole)
-    # A kill leaves rows later than the checkpoint, and a part of one.
-    shutil.rmtree(tmp_path / "run" / "checkpoints" / "32")
-    with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
-        file.write('{"update": 4')
-    assert_same_run(resume(tmp_path / "run"), whole)
-    with pytest.raises(InvalidArgumentError, match="can't be read"):
-        resume(tmp_path / "nowhere")
-
-
-@pytest.mark.slow
-def test_a_run_of_two_devices_goes_on_on_one_as_it_would_have(tmp_path):
-    run = tmp_path / "run"
-    config = small_config(num_devices=2, checkpoint_every_s=0.0)
-    whole = train_and_evaluate(config, run)
-    shutil.rmtree(run / "checkpoints" / "32")
-    done = python("-m", "myriad.cli", "train", "--resume", run, JAX_NUM_CPU_DEVICES="1")
-    assert "this run trained on 2 CPU devices and continues on 1 CPU device: " in done.stderr
-    last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
-    assert last["loss"] == pytest.approx(whole.training[-1]["loss"], rel=1e-3, abs=1e-4)
-    assert [last["update"], last["episodes"]] == [32, whole.training[-1]["episodes"]]
-
-
 @pytest.mark.slow
 def test_a_target_stops_the_training(tmp_path):
     results = train_and_evaluate(small_config("pid", target_return=40.0), tmp_path / "run")
@@ -238,11 +172,6 @@ def test_a_training_of_too_few_updates_to_learn_is_told(agent, fields, says):
         warn_if_short(config, stacklevel=1)
 
 
-def test_a_pure_training_has_no_target():
-    with pytest.raises(InvalidArgumentError, match="target_return must be None for make_train"):
-        make_train(small_config("ppo", target_return=450.0))
-
-
 @pytest.mark.slow
 def test_many_seeds_train_in_one_program():
     config = small_config("ppo")
@@ -283,56 +212,8 @@ def test_every_agent_trains_where_jax_may_add_no_axis(env, agent, tmp_path):
         train_and_evaluate(config, tmp_path / "run", quiet=True)
 
 
-def run_killed(folder: Path, agent: str, after_s: float | None) -> bool:
-    """Start or resume the run, kill it after `after_s` seconds, return whether it had ended."""
-    fields = {"num_envs": 4, "steps_per_env": 20_000, "eval_frequency": 1_000, "eval_rollouts": 2}
-    fields |= {"checkpoint_every_s": 0, "scan_chunk_size": 200}
-    fields |= {"rollout_steps": 8} if agent == "ppo" else {"buffer_size": 1_000}
-    words = ["--env", "cartpole", "--agent", agent, *flags_of(fields), "--run-folder", str(folder)]
-    if (folder / "config.toml").exists():
-        words = ["--resume", str(folder)]
-    command = [sys.executable, "-m", "myriad.cli", "train", *words, "--quiet"]
-    with subprocess.Popen(command) as process:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(after_s)
-        process.kill()
-    return process.returncode == 0
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("agent", ["ppo", "dqn"])
-def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bits(agent, tmp_path):
-    start = time.monotonic()
-    assert run_killed(tmp_path / "whole", agent, None)
-    lasted, rng = time.monotonic() - start, np.random.default_rng(0)
-    kills = 0
-    while not run_killed(
-        tmp_path / "killed", agent, rng.uniform(0.2, 0.8) * lasted if kills < 3 else None
-    ):
-        kills += 1
-    whole, killed = (load_agent(tmp_path / name)[2] for name in ("whole", "killed"))
-    assert_same_bits(whole.state, killed.state)
-    histories = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("whole", "killed")]
-    assert histories[0] == histories[1]
-
-
 def test_only_large_minibatches_are_shared():
     env = make_env("cartpole")
     small, large = (make_learner("ppo", env, rollout_steps=steps) for steps in (64, 128))
     assert small.default_num_devices(16, 2) == 1
     assert large.default_num_devices(1024, 2) == 2
-
-
-@pytest.mark.parametrize("num_episodes", [0, True, "8"])
-def test_a_number_of_episodes_that_cannot_be_is_refused(num_episodes):
-    with pytest.raises(InvalidArgumentError, match=f"num_episodes .* got {num_episodes!r}"):
-        evaluate(small_config("pid"), None, num_episodes)
-
-
-@pytest.mark.slow
-def test_a_run_with_another_seed_in_its_file_is_not_resumed(tmp_path):
-    train_and_evaluate(small_config(), tmp_path / "run", quiet=True)
-    file = tmp_path / "run" / "config.toml"
-    file.write_text(file.read_text().replace("seed = 0", "seed = 7"))
-    with pytest.raises(InvalidArgumentError, match=r"seed of .* must be as when the run began"):
-        resume(tmp_path / "run", quiet=True)
