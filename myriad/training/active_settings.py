@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 
+from myriad.agents.agent import Learner
 from myriad.agents.precision import Precision
 from myriad.hardware import resolve_platform
 from myriad.settings import FLAG
@@ -129,7 +130,7 @@ def _batch(config: TrainingConfig) -> tuple[str | None, str]:
     return f"{rows:,} rows", "rows of replay in a gradient step"
 
 
-def _precision(learner: Any) -> tuple[str | None, str]:
+def _precision(learner: Learner[Any]) -> tuple[str | None, str]:
     value = getattr(learner, "compute_dtype", None)
     if value is None:
         return None, "this agent has no network"
@@ -141,7 +142,7 @@ def _precision(learner: Any) -> tuple[str | None, str]:
     return value, reason
 
 
-def _attention(learner: Any) -> tuple[str | None, str]:
+def _attention(learner: Learner[Any]) -> tuple[str | None, str]:
     network = getattr(learner, "network", None)
     if network != "attention":
         return None, f"network {network} has none" if network else "this agent has no network"

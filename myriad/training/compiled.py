@@ -422,7 +422,6 @@ class Halves:
         config: the training.
 
     Attributes:
-        init: maps a key to a `TrainState`, jitted.
         collect: maps a `TrainState` to the next one and the experience to learn from, jitted.
         learn: maps a `TrainState` and that experience to the next state, jitted. Both donate the
             state, as a training does, since otherwise a replay buffer would be copied.
@@ -436,38 +435,31 @@ class Halves:
         loop = LearningLoop(config.environment, learner, config.num_envs)
         self.collect: Any = jax.jit(loop.collect, donate_argnums=0)
         self.learn: Any = jax.jit(loop.learn, donate_argnums=0)
-        self.init: Any = jax.jit(loop.init)
+        self._init: Any = jax.jit(loop.init)
         self._run: Any = jax.jit(loop.run, donate_argnums=0)
-        self._seed = config.seed
+        self._key = make_key(config.seed)
         # A replay buffer must be filled before an agent learns from it.
-        self._before = learner.first_learning_update(config.num_envs) - 1
-        self.shapes()  # Raises now, before anything takes long.
+        before = learner.first_learning_update(config.num_envs) - 1
+        self._fill = (np.int32(before), np.bool_(True)) if before else None  # noqa: FBT003
+        self._state = loop.shapes
+        self._collected = self.collect.trace(self._state)  # Raises now, before anything takes long.
 
     def shapes(self) -> tuple[Any, Any]:
         """Return the shapes of a state and of the experience that the agent learns from."""
-        return result_shapes(self._traced_collect())
+        return result_shapes(self._collected)
 
     def traced(self) -> list[jax.stages.Traced]:
         """Return the traced programs of `arguments` and then of `learn`."""
-        collect = self._traced_collect()
-        state, experience = result_shapes(collect)
-        fill = [self._run.trace(state, *self._fill())] if self._before else []
-        first = self.init.trace(make_key(self._seed))
-        return [first, *fill, collect, self.learn.trace(state, experience)]
+        filled = [self._run.trace(self._state, *self._fill)] if self._fill else []
+        first = self._init.trace(self._key)
+        return [first, *filled, self._collected, self.learn.trace(*self.shapes())]
 
     def arguments(self) -> tuple[Any, Any]:
         """Return a state in which the agent learns, and the experience that it learns from."""
-        state = self.init(make_key(self._seed))
-        if self._before:
-            state, _ = self._run(state, *self._fill())
+        state = self._init(self._key)
+        if self._fill:
+            state, _ = self._run(state, *self._fill)
         return self.collect(state)
-
-    def _traced_collect(self) -> jax.stages.Traced:
-        return self.collect.trace(result_shapes(self.init.trace(make_key(self._seed))))
-
-    def _fill(self) -> tuple[np.int32, np.bool_]:
-        """Return the other arguments of `run`, with the updates before the first that learns."""
-        return np.int32(self._before), np.bool_(True)  # noqa: FBT003
 
 
 def collect_share(config: TrainingConfig) -> float:

@@ -659,7 +659,7 @@ def _require_seeds(fields: dict[str, Any]) -> None:
         )
 
 
-def _default_num_devices(fields: Mapping[str, Any], learner: Any, num_envs: int) -> int:
+def _default_num_devices(fields: Mapping[str, Any], learner: "Learner[Any]", num_envs: int) -> int:
     """Return how many devices are worth training on together."""
     import jax
 
@@ -686,7 +686,7 @@ def _require_steps(fields: Mapping[str, Any], steps: int, num_envs: int) -> None
 
 
 def _require_devices(
-    fields: Mapping[str, Any], learner: Any, num_envs: int, num_devices: int
+    fields: Mapping[str, Any], learner: "Learner[Any]", num_envs: int, num_devices: int
 ) -> None:
     """Raise InvalidArgumentError if so many devices can't train together."""
     from myriad.training.loop import learner_of_device

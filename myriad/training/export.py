@@ -3,24 +3,26 @@
 import importlib
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import numpy as np
 from jax import export
 
 from myriad.agents.controller import TrainedPolicy
+from myriad.envs import Environment
 from myriad.errors import InvalidArgumentError, NotInstalledError
 from myriad.files import replacing, require_free, user_path
+from myriad.training.config import TrainingConfig
 
 # The platforms that a program is compiled for.
 _PLATFORMS = ("cpu", "cuda", "tpu")
 
 
 def export_agent(
-    config: Any,
-    env: Any,
-    agent: Any,
+    config: TrainingConfig,
+    env: Environment,
+    agent: object,
     output: str | Path,
     *,
     format: Literal["stablehlo", "safetensors"] = "stablehlo",  # noqa: A002 (the flag's name)
@@ -61,7 +63,7 @@ def export_agent(
     return said
 
 
-def _program(config: Any, env: Any, agent: Any) -> tuple[bytes, str]:
+def _program(config: TrainingConfig, env: Environment, agent: TrainedPolicy) -> tuple[bytes, str]:
     """Return the greedy policy as JAX serialises a program, for batches of any size."""
     space = env.observation_space(env.default_params)
     key = jax.random.key(0)  # Greedy actions need none.
@@ -78,7 +80,9 @@ def _program(config: Any, env: Any, agent: Any) -> tuple[bytes, str]:
     return bytes(data), said
 
 
-def _parameters(config: Any, env: Any, agent: Any) -> tuple[bytes, str]:
+def _parameters(
+    config: TrainingConfig, env: Environment, agent: TrainedPolicy
+) -> tuple[bytes, str]:
     """Return the parameters and the moments of observations as safetensors."""
     try:
         library = importlib.import_module("safetensors.numpy")

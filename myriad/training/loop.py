@@ -382,7 +382,7 @@ class LearningLoop:
         return Report(state.metric_sums, *of_device)
 
 
-def learner_of_device(learner: Any, num_envs: int, num_devices: int) -> Any:
+def learner_of_device(learner: Learner[Any], num_envs: int, num_devices: int) -> Learner[Any]:
     """Return the learner of one of the devices that share `num_envs` environments.
 
     Raises:
@@ -416,7 +416,7 @@ def traced_fields(kind: type) -> list[str]:
     ]
 
 
-def traced_names(learner: Any) -> list[str]:
+def traced_names(learner: Learner[Any]) -> list[str]:
     """Return the hyperparameters that are arguments of a compiled training and no constants.
 
     A field that switches a part of the program off, such as None, is none of them.

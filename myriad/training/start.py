@@ -5,6 +5,7 @@
 
 import dataclasses
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from myriad.errors import InvalidArgumentError, shown
 from myriad.random import holds_keys, make_key
 from myriad.training.checkpoint import Checkpoints, arrays_by_name, require_kinds
 from myriad.training.config import TrainingConfig, read_fields
+from myriad.training.loop import TrainState
 from myriad.training.run_folder import RunFolder
 from myriad.xla import put_everywhere
 
@@ -59,7 +61,7 @@ class Start:
         afresh = _AFRESH | (learner.per_device or frozenset())
         checkpoints = Checkpoints(folder.checkpoints)
 
-        def taken(leaves: Any) -> dict[str, Any]:
+        def taken(leaves: Mapping[str, Any]) -> dict[str, Any]:
             names = [name for name in leaves if name.startswith("agent.")]
             return {name: leaves[name] for name in names if _field(name) not in afresh}
 
@@ -98,7 +100,7 @@ class Start:
         """What `environment.json` holds of it."""
         return {"run_folder": str(self.run_folder), "update": self.update}
 
-    def into(self, state: Any) -> Any:
+    def into(self, state: TrainState) -> TrainState:
         """Return a first state, of one seed or many, with what was learned in its agent."""
 
         def leaf(path: Any, drawn: jax.Array) -> jax.Array:
