@@ -4,7 +4,6 @@
 """
 
 import dataclasses
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -65,21 +64,11 @@ class Start:
             names = [name for name in leaves if name.startswith("agent.")]
             return {name: leaves[name] for name in names if _field(name) not in afresh}
 
-        def learned_alone(leaves: dict[str, Any]) -> dict[str, Any]:
-            return {n: each for n, each in leaves.items() if not _field(n).endswith("opt_state")}
-
         def read(number: int) -> "Start":
             path = checkpoints.folder / str(number)
             needed = taken(jax.eval_shape(arrays_by_name, {"agent": first}))
             held = taken(checkpoints.kinds(number))
-            shared = learned_alone(needed)
-            require_kinds(path, learned_alone(held), shared)
-            try:
-                require_kinds(path, held, needed)
-            except InvalidArgumentError as error:
-                # Another optimiser is no reason to refuse what was learned.
-                warnings.warn(f"the optimiser begins afresh: {error}", UserWarning, stacklevel=5)
-                needed = shared
+            require_kinds(path, held, needed)
             return cls(folder.path, number, checkpoints.arrays(number, needed))
 
         start = checkpoints.read_newest(read) if update is None else read(update)

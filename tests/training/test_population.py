@@ -100,49 +100,54 @@ def test_held_out_keys_give_each_policy_the_same_episodes():
             call()
 
 
-@pytest.mark.parametrize(
-    ("agent", "num_slots", "names", "says"),
-    [
-        ("ppo", 2, ["num_minibatches"], "num_minibatches of ppo can't differ by slot"),
-        ("dqn", 2, ["priority_alpha"], "priority_alpha of dqn can't differ by slot"),
-        ("ppo", 2, ["lerning_rate"], "lerning_rate.*learning_rate"),
-        ("ppo", 0, [], "num_slots must be an integer from 1"),
-    ],
-)
-def test_what_is_part_of_the_program_is_refused(agent, num_slots, names, says):
-    with pytest.raises(InvalidArgumentError, match=says):
-        Population(_config(agent), num_slots, names)
-
-
 _RATES = {"learning_rate": [1e-3, 1e-3]}
 
 
+def _first(seeds, options):
+    return lambda: Population(_config(), 2, ["learning_rate"]).first_state(seeds, options)
+
+
 @pytest.mark.parametrize(
-    ("seeds", "options", "says"),
+    ("call", "says"),
     [
-        ([1], _RATES, "seeds must be one for each of 2 slots"),
-        ([1, 2**64], _RATES, "seed must be an integer"),
-        ([0.5, 1.7], _RATES, "seed must be an integer .*, but got 0.5"),
-        (None, _RATES, "one for each of 2 slots, but got None"),
-        ([1, 2], [1e-3, 1e-3], "options must give values of learning_rate, but got"),
-        ([1, 2], {}, "options must give values of learning_rate, but got {}"),
-        ([1, 2], {"learning_rate": [1e-3, -1.0]}, "learning_rate must be a finite number above 0"),
-        ([1, 2], {"learning_rate": [1e-3]}, "learning_rate must have 2 values"),
+        (
+            lambda: Population(_config(), 2, ["num_minibatches"]),
+            "num_minibatches of ppo can't differ by slot",
+        ),
+        (
+            lambda: Population(_config("dqn"), 2, ["priority_alpha"]),
+            "priority_alpha of dqn can't differ by slot",
+        ),
+        (lambda: Population(_config(), 2, ["lerning_rate"]), "lerning_rate.*learning_rate"),
+        (lambda: Population(_config(), 0), "num_slots must be an integer from 1"),
+        (_first([1], _RATES), "seeds must be one for each of 2 slots"),
+        (_first([1, 2**64], _RATES), "seed must be an integer"),
+        (_first([0.5, 1.7], _RATES), "seed must be an integer .*, but got 0.5"),
+        (_first(None, _RATES), "one for each of 2 slots, but got None"),
+        (_first([1, 2], [1e-3, 1e-3]), "options must give values of learning_rate, but got"),
+        (_first([1, 2], {}), "options must give values of learning_rate, but got {}"),
+        (_first([1, 2], {"learning_rate": [1e-3, -1]}), "learning_rate must be a finite number"),
+        (_first([1, 2], {"learning_rate": [1e-3]}), "learning_rate must have 2 values"),
+        *[
+            (
+                lambda slots=slots: Population(_config(), 2).refill((), slots, [1, 2]),
+                "slots must be different integers from 0",
+            )
+            for slots in ([0, 0], [0.7], [2], [-1], 0)
+        ],
+        *[
+            (
+                lambda counts=counts: Population(_config(), 2).run((), counts, [True, True]),
+                "num_updates must be ",
+            )
+            for counts in ([2**40, 0], [-1, 0], [0.5, 1.0])
+        ],
+        (
+            lambda: Population(_config(), 2).evaluate((), keys=3),
+            r"keys must be one or 2, .*, but got 3",
+        ),
     ],
 )
-def test_seeds_and_values_that_can_not_be_used_are_refused(seeds, options, says):
-    population = Population(_config(), 2, ["learning_rate"])
+def test_what_can_not_be_is_refused_in_a_sentence(call, says):
     with pytest.raises(InvalidArgumentError, match=says):
-        population.first_state(seeds, options)
-
-
-def test_slots_numbers_of_updates_and_keys_are_held_to_their_range():
-    population = Population(_config(), 2)
-    for slots in ([0, 0], [0.7], [2], [-1], 0):
-        with pytest.raises(InvalidArgumentError, match="slots must be different integers from 0"):
-            population.refill((), slots, [1, 2])
-    for counts in ([2**40, 0], [-1, 0], [0.5, 1.0]):
-        with pytest.raises(InvalidArgumentError, match="num_updates must be "):
-            population.run((), counts, [True, True])
-    with pytest.raises(InvalidArgumentError, match=r"keys must be one or 2, .*, but got 3"):
-        population.evaluate((), keys=3)
+        call()

@@ -199,21 +199,6 @@ def test_two_processes_end_together_and_go_on_to_what_one_with_two_devices_comes
     assert sorted(parts) == ["ocdbt.process_0", "ocdbt.process_1"]
 
 
-REPLAY = ["--buffer-size=1024", "--agent.learning-starts=96", "--batch-size=64"]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("agent", "options"), [("ppo", ["--agent.rollout-steps=8"]), ("dqn", REPLAY)]
-)
-def test_two_processes_learn_the_same_as_one_with_as_many_devices(agent, options, tmp_path):
-    words = [word for word in LONG if "rollout-steps" not in word]
-    words += [f"--agent={agent}", "--steps-per-env", "32", "--num-envs", "64", *options]
-    trained(tmp_path / "one", *words, "--num-devices=2", num_processes=1, devices=2)
-    trained(tmp_path / "two", *words)
-    assert_same_run(tmp_path / "one" / "run", tmp_path / "two" / "run")
-
-
 CALLBACK = """
 import sys, time
 from myriad import configure, create_config, train_and_evaluate

@@ -106,23 +106,6 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_the_same_again
 
 
 @pytest.mark.slow
-def test_another_optimiser_begins_afresh_with_a_warning(run, tmp_path, monkeypatch):
-    held = Checkpoints.kinds
-    monkeypatch.setattr(
-        Checkpoints,
-        "kinds",
-        lambda self, update: {k: v for k, v in held(self, update).items() if ".mu" not in k},
-    )
-    first = First()
-    with pytest.warns(UserWarning, match="optimiser begins afresh: .*opt_state.*as nothing"):
-        train_and_evaluate(
-            config_of("ppo"), tmp_path / "new", quiet=True, start_from=run, callbacks=[first]
-        )
-    assert not any(leaf.any() for leaf in jax.tree.leaves(first.state.opt_state))
-    assert first.state.obs_stats.count > 0
-
-
-@pytest.mark.slow
 def test_what_does_not_fit_is_refused_with_both_shapes_and_leaves_no_folder(run, tmp_path, capsys):
     refused = [
         (config_of("ppo", **{"agent.hidden_sizes": (16,)}), r"hidden_sizes = \[16\].*has \[8\]"),
