@@ -19,7 +19,7 @@ from myriad import distributed, hardware
 from myriad.errors import DivergedError, InvalidArgumentError, ShortTrainingWarning, shown
 from myriad.files import say, seconds_shown
 from myriad.host import release_freed_memory
-from myriad.random import seed_key, words_of_seed
+from myriad.random import make_keys
 from myriad.training.active_settings import ActiveSetting, in_short
 from myriad.training.callbacks import Callback, Run
 from myriad.training.checkpoint import Checkpoints, import_orbax
@@ -204,8 +204,7 @@ class Trainer:
     def _require_seeds(self, keys: jax.Array) -> None:
         """Refuse a `config.toml` whose seeds are others than those that the checkpoint is of."""
         seeds = self.config.seeds or [self.config.seed]
-        low, high = np.array([words_of_seed(seed) for seed in seeds], np.uint32).T
-        own = jax.random.key_data(jax.vmap(seed_key)(low, high))
+        own = jax.random.key_data(make_keys(seeds))
         if (own != jax.random.key_data(keys).reshape(own.shape)).any():
             raise InvalidArgumentError(
                 "seed" if self.config.seeds is None else "seeds",

@@ -1,5 +1,6 @@
 """A training in a slot of a population ends as the same training alone, whatever is beside it."""
 
+import itertools
 from typing import Any
 
 import jax
@@ -147,6 +148,7 @@ def _first(seeds, options):
             r"keys must be one or 2, .*, but got 3",
         ),
     ],
+    ids=itertools.count(),
 )
 def test_what_can_not_be_is_refused_in_a_sentence(call, says):
     with pytest.raises(InvalidArgumentError, match=says):

@@ -1,5 +1,7 @@
 """A call that is refused names the argument and the value, and writes nothing."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -69,6 +71,7 @@ def named(name):
         *[(call, "^run_folder must have no control characters") for call in named("a\0b")],
         (lambda _: plot_runs("runs/a"), "run_folders must be a list .* got 'runs/a'"),
     ],
+    ids=itertools.count(),
 )
 def test_it_is_refused(call, says, tmp_path):
     with pytest.raises(MyriadError, match=says):
