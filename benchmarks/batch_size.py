@@ -8,11 +8,11 @@
 
 An asv suite and a command line. All sizes and arms of an agent are timed in one process, in rounds
 of random order. The arm `precision` computes networks in bfloat16. The arms `attention` and
-`flash-attention` have an attention network, which computes its attention weights as a whole or in
-blocks. They need an environment on a grid. The arm `compile` passes 32 rows forward and backward
-through the networks, both compiled and operation by operation. A size that
-would not fit into memory is refused before it runs. The table marks the batch that `myriad autotune
---tune batch` would choose, which makes the same measurement.
+`flash-attention` have an attention network in bfloat16 and need an environment on a grid. They
+compute attention by XLA, or by cuDNN where a GPU has it. The arm `compile` passes 32 rows forward
+and backward through the networks, both compiled and operation by operation. A size that would not
+fit into memory is refused before it runs. The table marks the batch that `myriad autotune --tune
+batch` would choose, which makes the same measurement.
 """
 
 import functools
@@ -38,12 +38,14 @@ from benchmarks.runner import (
 
 AGENTS = ("ppo", "pqn", "dqn")
 _ROUNDS, _FAST_ROUNDS = 15, 7
+# cuDNN has attention in half precision alone.
+_ATTENTION = {"agent.network": "attention", "agent.compute_dtype": "bfloat16"}
 # The arms, which vary something besides the batch: their names, and the fields that they set.
 ARMS: dict[str, dict[str, Any]] = {
     "default": {},
     "precision": {"agent.compute_dtype": "bfloat16"},
-    "attention": {"agent.network": "attention", "agent.attention": "xla"},
-    "flash-attention": {"agent.network": "attention", "agent.attention": "chunked"},
+    "attention": _ATTENTION | {"agent.attention": "xla"},
+    "flash-attention": _ATTENTION | {"agent.attention": "auto"},
 }
 # The fields that give a gradient step of each agent so many rows.
 ROWS: dict[str, Callable[[int], dict[str, Any]]] = {

@@ -109,7 +109,7 @@ class Settings:
     flash_attention: bool | None = _setting(
         "USE_FLASH_ATTENTION",
         "--flash-attention",
-        "Compute attention in blocks, which never hold all attention weights at once.",
+        "Compute attention by cuDNN's kernel where a GPU has it.",
         _SWITCH,
     )
     bf16: bool | None = _setting("USE_BF16", "--bf16", "Compute networks in bfloat16.", _SWITCH)

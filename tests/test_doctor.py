@@ -96,7 +96,6 @@ def test_a_library_that_is_not_installed_is_a_problem(doctor, monkeypatch):
     [
         ("OPTIMAL_BATCH_SIZE", "33", [], "OPTIMAL_BATCH_SIZE asks for batch: its rows don't fit"),
         ("OPTIMAL_BATCH_SIZE", "1", ["--agent", "pid"], "OPTIMAL_BATCH_SIZE asks for batch:"),
-        ("USE_FLASH_ATTENTION", "true", [], "asks for attention: network mlp has none"),
         ("MYRIAD_HOME", "/proc/x", [], "/proc/x can't be written"),
         ("MYRIAD_COMPILATION_CACHE", "x" * 300, [], "File name too long"),
     ],
@@ -109,6 +108,21 @@ def test_what_cannot_be_had_is_a_problem_beside_the_rest(
     assert code == 1
     assert re.search(f"^problem    .*{re.escape(problem)}", text, re.MULTILINE)
     assert "machine    " in text
+
+
+@pytest.mark.parametrize(
+    ("flags", "value", "why"),
+    [
+        ([], "none", "network mlp has none"),
+        (["--env=snake", "--agent.network=attention"], "xla", "cudnn has none for float32"),
+    ],
+)
+def test_flash_attention_is_inactive_without_cudnn_and_no_problem(flags, value, why, doctor):
+    Path(".env").write_text("USE_FLASH_ATTENTION=true\n")
+    code, text = doctor(*flags)
+    row = rows(text)["attention"]
+    assert (code, row[:3]) == (0, [value, "USE_FLASH_ATTENTION of .env", "no"])
+    assert row[3].startswith(why)
 
 
 COMMANDS = [

@@ -84,9 +84,12 @@ def test_the_settings_train_under_the_file_as_printed(command, tmp_path):
 
 def test_the_doctor_knows_the_file_as_printed(tmp_path):
     (tmp_path / ".env").write_text(DOTENV)
-    # The default agent has no use for two of the settings, and trains without them.
+    # The default agent has no use for this batch size, and trains without it.
     said = python("-m", "myriad", "doctor", cwd=tmp_path, code=1).stdout
-    assert len(re.findall(r"^problem ", said, re.MULTILINE)) == 2
+    assert re.findall(r"^problem +(.*?):", said, re.MULTILINE) == [
+        "OPTIMAL_BATCH_SIZE of .env asks for batch"
+    ]
+    assert re.search(r"^attention +none +USE_FLASH_ATTENTION of .env +no", said, re.MULTILINE)
     assert re.search(r"^compile +cached +USE_TORCH_COMPILE of .env +yes", said, re.MULTILINE)
 
 

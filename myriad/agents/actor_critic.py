@@ -240,6 +240,9 @@ class ReplayActorCritic(GradientLearner[State]):
         values = self.critics.values(critics, inputs, self.policy.mode(outputs))
         return jnp.concatenate([outputs, values.T], axis=1)
 
+    def named_params(self, state: Any) -> dict[str, Any]:
+        return {"actor": self.actor.unravel(self.split(state.params)[0])}
+
     def split(self, params: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return the parameters of the actor, and those of the critics, `[2, Q]`."""
         size = self.critics.size

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Self
 import jax
 import jax.numpy as jnp
 import optax
+from flax.training.dynamic_scale import DynamicScale
 
 from myriad.agents import q_learning
 from myriad.agents.agent import (
@@ -30,7 +31,6 @@ from myriad.agents.gradients import (
     WHOLE_TRAINING,
     GradientLearner,
     Learned,
-    LossScale,
     ManyUpdates,
     annealed,
     before_learning,
@@ -86,7 +86,7 @@ class DQNState:
 
     params: jax.Array
     opt_state: optax.OptState
-    loss_scale: LossScale | None
+    loss_scale: DynamicScale | None
     target_params: jax.Array
     num_updates: Counter
     replay: ReplayState

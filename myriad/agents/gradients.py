@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 import jax
 import jax.numpy as jnp
 import optax
+from flax.training.dynamic_scale import DynamicScale
 
 from myriad.agents.agent import DEFAULT_TOTAL_STEPS, Count, Learner, Mean, State, Widths
 from myriad.agents.minibatches import MANY_ENVS, mean_over_blocks
@@ -28,11 +29,8 @@ WHOLE_TRAINING = "training"
 ManyUpdates = Annotated[int | str | None, Integer(1, INT64, words=(WHOLE_TRAINING, None))]
 # The metrics that a learner with `gradient_statistics` reports in addition to its losses.
 GRADIENT_METRICS = ("gradient_norm", "update_norm", "parameter_norm")
-# Dynamic loss scaling as in Micikevicius et al. (2018), "Mixed precision training", with the usual
-# numbers.
+# The first scale of a loss, as in Micikevicius et al. (2018), "Mixed precision training".
 _FIRST_SCALE = 2.0**15
-_MOST_SCALE = 2.0**24
-_STEPS_TO_DOUBLE = 2_000
 
 Metrics = dict[str, jax.Array]
 
@@ -51,8 +49,7 @@ class GradientLearner(Learner[State]):
             before a step, so that activations take less memory.
         gradient_statistics: report the norms of the gradient, of each step and of the parameters.
         network: mlp, another name in docs/networks.md, or `module:Class` of your own.
-        attention: implementation of attention in network attention: auto, reference, xla, chunked
-            or cudnn.
+        attention: implementation of attention in network attention: auto, reference, xla or cudnn.
         attention_patch: side of a token in cells, in network attention.
         hidden_sizes: widths of the hidden layers, the same for each network. In network cnn they
             follow the convolution, in network attention the mean of the tokens.
@@ -118,36 +115,6 @@ class GradientLearner(Learner[State]):
         return dataclasses.replace(self, **changes)
 
 
-# Not flax's DynamicScale: it updates its scale in each gradient, and a step may average several.
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class LossScale:
-    """The factor of the loss that makes gradients fit into float16.
-
-    Attributes:
-        scale: the factor, float32 scalar, a power of 2.
-        good_steps: steps since the scale last changed, int32 scalar.
-    """
-
-    scale: jax.Array
-    good_steps: jax.Array
-
-    @classmethod
-    def create(cls, precision: Precision) -> "LossScale | None":
-        """Return the first loss scale, or None if gradients need none."""
-        if not precision.needs_loss_scale:
-            return None
-        return cls(jnp.float32(_FIRST_SCALE), jnp.int32(0))
-
-    def after(self, is_finite: jax.Array) -> "LossScale":
-        """Return the next scale: doubled after 2,000 finite gradients, halved after any other."""
-        good_steps = jnp.where(is_finite, self.good_steps + 1, 0)
-        doubles = good_steps >= _STEPS_TO_DOUBLE
-        larger = jnp.where(doubles, jnp.minimum(2 * self.scale, _MOST_SCALE), self.scale)
-        scale = jnp.where(is_finite, larger, jnp.maximum(0.5 * self.scale, 1))
-        return LossScale(scale, jnp.where(doubles, 0, good_steps))
-
-
 class Learned(NamedTuple):
     """The part of a learner's state that a gradient step changes.
 
@@ -159,13 +126,17 @@ class Learned(NamedTuple):
 
     params: jax.Array
     opt_state: optax.OptState
-    loss_scale: LossScale | None
+    loss_scale: DynamicScale | None
 
 
 def before_learning(learner: Any, params: jax.Array) -> Learned:
     """Return the state of `learner.optimizer` for first parameters, `[P]`."""
     opt_state = learner.optimizer.init(params.astype(jnp.float32))
-    return Learned(params, opt_state, LossScale.create(Precision.of(learner)))
+    loss_scale = None
+    if Precision.of(learner).needs_loss_scale:
+        first: Any = {"scale": jnp.float32(_FIRST_SCALE), "fin_steps": jnp.int32(0)}
+        loss_scale = DynamicScale(**first, minimum_scale=1.0)
+    return Learned(params, opt_state, loss_scale)
 
 
 def gradient_step(
@@ -206,11 +177,12 @@ def gradient_step(
     gradient, metrics = mean(mean_over_blocks(gradient_fn, rows, learner.gradient_accumulation))
     is_taken: Any = True
     if loss_scale is not None:
-        gradient = gradient / loss_scale.scale
-        is_finite = jnp.all(jnp.isfinite(gradient))
-        is_taken = is_finite | (loss_scale.scale <= 1)
-        gradient = jnp.where(is_taken, gradient, 0)
-        loss_scale = loss_scale.after(is_finite)
+        unscaled = gradient / loss_scale.scale
+        # It differentiates by itself, so give it a function with the averaged gradient.
+        found = loss_scale.value_and_grad(lambda params: jnp.sum(params * unscaled))(params)
+        is_taken = found.finite | (loss_scale.scale <= 1)
+        gradient = jnp.where(is_taken, unscaled, 0)
+        loss_scale = found.dynamic_scale
     step, opt_state = learner.optimizer.update(gradient, learned.opt_state)
     change = learning_rate * step
     if learned.loss_scale is not None:

@@ -98,25 +98,6 @@ def require_whole_parts(minibatch_rows: int, gradient_accumulation: int) -> None
         )
 
 
-def minibatches_of(batch_rows: int, batch_size: int) -> int:
-    """Return how many minibatches of `batch_size` rows a batch divides into.
-
-    Raises:
-        InvalidArgumentError: it doesn't divide evenly. The message names the nearest sizes that do.
-    """
-    if batch_rows % batch_size == 0:
-        return batch_rows // batch_size
-    divisors = [n for n in range(1, math.isqrt(batch_rows) + 1) if batch_rows % n == 0]
-    sizes = {*divisors, *(batch_rows // n for n in divisors)}
-    near = [max(n for n in sizes if n <= batch_size)]
-    near += [min(n for n in sizes if n > batch_size)] if batch_size < batch_rows else []
-    raise InvalidArgumentError(
-        "batch_size",
-        f"must divide the batch of num_envs x rollout_steps = {batch_rows}, such as "
-        f"{' or '.join(map(str, near))}, but is {batch_size}.",
-    )
-
-
 def is_narrow(rows: jax.Array) -> bool:
     """Return whether rows, `[B, D]`, are so narrow that copies of them cost little memory."""
     return rows.shape[1] <= _NARROW

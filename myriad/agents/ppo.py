@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar
 import jax
 import jax.numpy as jnp
 import optax
+from flax.training.dynamic_scale import DynamicScale
 from jax.flatten_util import ravel_pytree
 
 from myriad.agents.agent import (
@@ -26,7 +27,6 @@ from myriad.agents.agent import (
 )
 from myriad.agents.gradients import (
     Learned,
-    LossScale,
     annealed,
     before_learning,
     clip_by_norm,
@@ -86,7 +86,7 @@ class PPOState:
     obs_stats: RunningMoments | None
     return_stats: RunningMoments | None
     running_return: jax.Array
-    loss_scale: LossScale | None
+    loss_scale: DynamicScale | None
 
 
 @jax.tree_util.register_dataclass

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from flax.training.dynamic_scale import DynamicScale
 
 from myriad.agents import q_learning
 from myriad.agents.agent import (
@@ -26,7 +27,6 @@ from myriad.agents.agent import (
 )
 from myriad.agents.gradients import (
     Learned,
-    LossScale,
     annealed,
     before_learning,
     clip_by_norm,
@@ -65,7 +65,7 @@ class PQNState:
 
     params: jax.Array
     opt_state: optax.OptState
-    loss_scale: LossScale | None
+    loss_scale: DynamicScale | None
     num_updates: Counter
     obs_stats: RunningMoments | None
     return_stats: RunningMoments | None

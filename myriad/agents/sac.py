@@ -11,10 +11,11 @@ from typing import Annotated, Any, ClassVar
 import jax
 import jax.numpy as jnp
 import optax
+from flax.training.dynamic_scale import DynamicScale
 
 from myriad.agents.actor_critic import ReplayActorCritic
 from myriad.agents.agent import Mean
-from myriad.agents.gradients import Learned, LossScale, before_learning, gradient_step
+from myriad.agents.gradients import Learned, before_learning, gradient_step
 from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import RunningMoments, normalize_obs
 from myriad.agents.replay import Experience, ReplayState
@@ -42,7 +43,7 @@ class SACState:
 
     params: jax.Array
     opt_state: optax.OptState
-    loss_scale: LossScale | None
+    loss_scale: DynamicScale | None
     target_params: jax.Array
     log_temperature: jax.Array
     temperature_opt_state: optax.OptState
@@ -138,9 +139,6 @@ class SAC(ReplayActorCritic[SACState]):
         """Return the loss of the temperature (equation 18) for the policy's mean entropy."""
         target = -self.policy.num_choices if self.target_entropy is None else self.target_entropy
         return jnp.exp(log_temperature) * (entropy - target)
-
-    def named_params(self, state: SACState) -> dict[str, Any]:
-        return {"actor": self.actor.unravel(self.split(state.params)[0])}
 
     def act(self, state: SACState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose `[N, *A]` for observations `[N, *O]`: the mode if `greedy`, else a draw."""

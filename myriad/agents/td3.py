@@ -143,9 +143,6 @@ class TD3(ReplayActorCritic[TD3State]):
         choice = self.policy.mode(self.actor.values(params, obs))
         return -jnp.mean(self.critics.values(critics[:1], obs, choice))
 
-    def named_params(self, state: TD3State) -> dict[str, Any]:
-        return {"actor": self.actor.unravel(self.split(state.params)[0])}
-
     def act(self, state: TD3State, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose `[N, *A]` for observations `[N, *O]`, with noise unless `greedy`."""
         if greedy:

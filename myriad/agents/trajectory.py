@@ -99,76 +99,6 @@ def act_and_step(
     return batch_state, choice, transition
 
 
-def collect(
-    key: jax.Array,
-    batch_state: BatchState,
-    running_return: jax.Array,
-    choose: Choose,
-    envs: Environments,
-    value_of: Callable[[jax.Array], jax.Array],
-    *,
-    num_steps: int,
-    gamma: float,
-) -> tuple[BatchState, jax.Array, Trajectory]:
-    """Take `num_steps` steps of all environments.
-
-    Args:
-        key: the key of these steps.
-        batch_state: the state of the environments.
-        running_return: the discounted return of the running episodes, `[N]`.
-        choose: chooses actions.
-        envs: the environments.
-        value_of: maps flattened observations after truncated steps, `[N, D]`, to float32 `[N]`.
-        num_steps: `T`.
-        gamma: the discount.
-
-    Returns:
-        the environments' next state, the running episodes' discounted return, and the trajectory.
-    """
-    first_obs = flatten(batch_state.obs)
-    num_envs = first_obs.shape[0]
-    # Wide observations of every step would take too much memory, so their values are computed in
-    # the loop. Narrow ones are kept, which costs less.
-    pending = None
-    if not is_narrow(first_obs):
-        no_step, none_waits = jnp.zeros(num_envs, jnp.int32), jnp.zeros(num_envs, bool)
-        pending = _Pending(jnp.zeros_like(first_obs), no_step, none_waits)
-
-    def advance(carry: Any, t: jax.Array) -> tuple[Any, Any]:
-        batch_state, running_return, final_value, pending = carry
-        obs: Any = batch_state.obs
-        batch_state, choice, result = act_and_step(key, t, batch_state, choose, envs)
-        done = result.terminated | result.truncated
-        discounted, running_return = discounted_return(running_return, result.reward, done, gamma)
-        is_cut = result.truncated & ~result.terminated
-        final_obs = flatten(result.final_obs)
-        if pending is not None:
-            final_value, pending = _valued(final_value, pending, is_cut, value_of)
-            pending = _Pending(
-                jnp.where(is_cut[:, None], final_obs, pending.obs),
-                jnp.where(is_cut, t.astype(jnp.int32), pending.step),
-                pending.waits | is_cut,
-            )
-            final_obs = None
-        kept = (flatten(obs), choice, result.reward, discounted, result.terminated, is_cut)
-        return (batch_state, running_return, final_value, pending), (kept, final_obs)
-
-    final_value = jnp.zeros((num_steps, num_envs), jnp.float32)
-    # Steps count from 0 in each update, whose number is already folded into `key`.
-    steps = jnp.arange(num_steps, dtype=jnp.uint32)
-    carry, (kept, final_obs) = jax.lax.scan(
-        advance, (batch_state, running_return, final_value, pending), steps
-    )
-    batch_state, running_return, final_value, pending = carry
-    obs, choice, reward, discounted, terminated, truncated = kept
-    if pending is None:
-        final_value = _values_of_cuts(final_obs, truncated, value_of)
-    else:
-        final_value, _ = _valued(final_value, pending, pending.waits, value_of)
-    trajectory = Trajectory(obs, final_value, choice, reward, discounted, terminated, truncated)
-    return batch_state, running_return, trajectory
-
-
 @dataclasses.dataclass(frozen=True)
 class RolloutLearner(GradientLearner[State]):
     """A learner that collects a rollout and then passes over it in minibatches.
@@ -228,17 +158,61 @@ class RolloutLearner(GradientLearner[State]):
         choose: Choose,
         value_of: Callable[[jax.Array], jax.Array],
     ) -> tuple[Any, BatchState, Trajectory]:
-        """Take `rollout_steps` steps of all environments, as `collect` does."""
-        batch_state, running_return, trajectory = collect(
-            key,
-            batch_state,
-            state.running_return,
-            choose,
-            envs,
-            value_of,
-            num_steps=self.rollout_steps,
-            gamma=self.gamma,
+        """Take `rollout_steps` steps of all environments.
+
+        Args:
+            key: the key of these steps.
+            state: the learner's state, of which `running_return` changes.
+            batch_state: the state of the environments.
+            envs: the environments.
+            choose: chooses actions.
+            value_of: maps flattened observations after truncated steps, `[N, D]`, to float32 `[N]`.
+
+        Returns:
+            the next state, the environments' next state, and the trajectory.
+        """
+        first_obs = flatten(batch_state.obs)
+        num_envs = first_obs.shape[0]
+        # Wide observations of every step would take too much memory, so their values are computed
+        # in the loop. Narrow ones are kept, which costs less.
+        pending = None
+        if not is_narrow(first_obs):
+            no_step, none_waits = jnp.zeros(num_envs, jnp.int32), jnp.zeros(num_envs, bool)
+            pending = _Pending(jnp.zeros_like(first_obs), no_step, none_waits)
+
+        def advance(carry: Any, t: jax.Array) -> tuple[Any, Any]:
+            batch_state, running_return, final_value, pending = carry
+            obs: Any = batch_state.obs
+            batch_state, choice, result = act_and_step(key, t, batch_state, choose, envs)
+            done = result.terminated | result.truncated
+            reward = result.reward
+            discounted, running_return = discounted_return(running_return, reward, done, self.gamma)
+            is_cut = result.truncated & ~result.terminated
+            final_obs = flatten(result.final_obs)
+            if pending is not None:
+                final_value, pending = _valued(final_value, pending, is_cut, value_of)
+                pending = _Pending(
+                    jnp.where(is_cut[:, None], final_obs, pending.obs),
+                    jnp.where(is_cut, t.astype(jnp.int32), pending.step),
+                    pending.waits | is_cut,
+                )
+                final_obs = None
+            kept = (flatten(obs), choice, reward, discounted, result.terminated, is_cut)
+            return (batch_state, running_return, final_value, pending), (kept, final_obs)
+
+        final_value = jnp.zeros((self.rollout_steps, num_envs), jnp.float32)
+        # Steps count from 0 in each update, whose number is already folded into `key`.
+        steps = jnp.arange(self.rollout_steps, dtype=jnp.uint32)
+        carry, (kept, final_obs) = jax.lax.scan(
+            advance, (batch_state, state.running_return, final_value, pending), steps
         )
+        batch_state, running_return, final_value, pending = carry
+        obs, choice, reward, discounted, terminated, truncated = kept
+        if pending is None:
+            final_value = _values_of_cuts(final_obs, truncated, value_of)
+        else:
+            final_value, _ = _valued(final_value, pending, pending.waits, value_of)
+        trajectory = Trajectory(obs, final_value, choice, reward, discounted, terminated, truncated)
         return dataclasses.replace(state, running_return=running_return), batch_state, trajectory
 
 

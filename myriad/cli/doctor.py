@@ -78,8 +78,11 @@ class Doctor(TrainingFlags):
             for each in settings
         ]
         print(table([header, *rows]))
+        # Flash attention is left out, since one `.env` serves machines that have it and others.
         return [
-            f"{each.source} asks for {each.name}: {each.reason}" for each in settings if each.denied
+            f"{each.source} asks for {each.name}: {each.reason}"
+            for each in settings
+            if each.denied and each.name != "attention"
         ]
 
 

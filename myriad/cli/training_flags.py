@@ -39,8 +39,8 @@ from myriad.training.config import (
 
 # A flag with a positive and a negative form. Without either, `.env` or a file may say it.
 Switch = Annotated[bool, tyro.conf.arg(help_behavior_hint="")]
-# A placeholder: which implementation is right depends on the dtype, which a later layer may set.
-IN_BLOCKS = "in blocks"
+# A placeholder: whether a GPU has this attention depends on the dtype, which a later layer may set.
+FLASH = "flash"
 # Of each switch the field of a training that it sets, the values of that field, and what an agent
 # must have for it.
 _SWITCHES: dict[str, tuple[str, dict[bool, str], str]] = {
@@ -49,7 +49,7 @@ _SWITCHES: dict[str, tuple[str, dict[bool, str], str]] = {
     "bf16": ("agent.compute_dtype", {True: "bfloat16", False: "float32"}, "a network"),
     "flash_attention": (
         "agent.attention",
-        {True: IN_BLOCKS, False: "xla"},
+        {True: FLASH, False: "xla"},
         "the network attention",
     ),
 }
@@ -80,8 +80,8 @@ class TrainingFlags(XlaFlags, config_flags(*NAMES)):
     --no-compile compiles each at its first call. --compile-mode off never compiles."""
 
     flash_attention: Switch = False
-    """Compute attention in blocks, which never hold all attention weights at once.
-    --no-flash-attention chooses plain attention."""
+    """Compute attention by cuDNN's kernel where a GPU has it.
+    --no-flash-attention chooses XLA's."""
 
     bf16: Switch = False
     """Compute networks in bfloat16. --no-bf16 chooses float32."""
@@ -262,7 +262,7 @@ def fields_of(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the fields of a training that switches set, with options by dotted name.
 
-    The value of `agent.attention` may be `IN_BLOCKS`, see `name_attention`.
+    The value of `agent.attention` may be `FLASH`, see `name_attention`.
 
     Args:
         switches: values of the fields of `Settings`; None is not set.
@@ -294,11 +294,13 @@ def fields_of(
 
 
 def name_attention(fields: dict[str, Any], dtype: str) -> None:
-    """Replace `IN_BLOCKS`, if a field has it, by the implementation for a dtype."""
-    if fields.get("agent.attention") == IN_BLOCKS:
-        from myriad.agents.networks.kernels import attention_in_blocks
+    """Replace `FLASH`, if a field has it, by cuDNN's attention, or drop it where there is none."""
+    if fields.get("agent.attention") == FLASH:
+        from myriad.agents.networks.attention import has_cudnn_attention
 
-        fields["agent.attention"] = attention_in_blocks(dtype)
+        del fields["agent.attention"]
+        if has_cudnn_attention(dtype):
+            fields["agent.attention"] = "cudnn"
 
 
 def _merged(

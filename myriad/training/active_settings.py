@@ -80,11 +80,10 @@ def active_settings(
         name: str, field: str, said: tuple[str | None, str], flag: str, *others: str
     ) -> ActiveSetting:
         value, reason = said
-        is_active = value not in (None, "off")
+        is_denied = field in denied
+        is_active = value not in (None, "off") and not is_denied
         whence = source(field, *others)
-        return ActiveSetting(
-            name, value or "none", whence, is_active, reason, flag, denied=field in denied
-        )
+        return ActiveSetting(name, value or "none", whence, is_active, reason, flag, is_denied)
 
     mode, learner = config.compile_mode, config.learner
     batch, reason = _batch(config)
@@ -105,14 +104,14 @@ def in_short(settings: Sequence[ActiveSetting]) -> str:
     """Return the settings of a run in one line, with the source of each that isn't a default."""
     parts = []
     for each in settings:
-        # The default of attention depends on the network's shape and the device, so say why.
-        beside = each.reason if each.name == "attention" else ""
-        beside = beside if each.source == "default" else each.source
-        beside = f" ({beside})" if beside else ""
-        if each.denied:
-            parts.append(f"no {each.name}{beside}, since {each.reason}")
-        elif each.active or each.value != "none":
-            parts.append(f"{each.name} {each.value}{beside}")
+        beside = "" if each.source == "default" else each.source
+        if each.value != "none":
+            # What computes attention depends on the device, so say why.
+            if each.name == "attention" and (each.denied or not beside):
+                beside = each.reason
+            parts.append(f"{each.name} {each.value}" + (f" ({beside})" if beside else ""))
+        elif each.denied:
+            parts.append(f"no {each.name} ({beside}), since {each.reason}")
     return "settings: " + "; ".join(parts)
 
 
@@ -146,10 +145,9 @@ def _attention(learner: Learner[Any]) -> tuple[str | None, str]:
     network = getattr(learner, "network", None)
     if network != "attention":
         return None, f"network {network} has none" if network else "this agent has no network"
-    from myriad.agents.networks import NetworkSpec
-    from myriad.agents.networks.attention import chosen_attention
+    from myriad.agents.networks.attention import choose_attention
 
-    return chosen_attention(NetworkSpec.of(learner))
+    return choose_attention(learner.attention, Precision.of(learner))
 
 
 def _products() -> str:

@@ -13,14 +13,18 @@ SMALL = {"hidden_sizes": (8, 8), "batch_size": 16, "buffer_size": 100, "learning
 
 @dataclasses.dataclass(frozen=True)
 class Unplayed:
-    """An environment of any spaces that is never run."""
+    """An environment of any spaces in which nothing happens."""
 
     observations: Any
     actions: Any
     default_params: None = None
 
     def reset(self, key, params):
-        return jnp.zeros(self.observations.shape), None
+        return jnp.zeros(self.observations.shape, self.observations.dtype), None
+
+    def step(self, key, state, action, params):
+        never = jnp.zeros((), bool)
+        return self.reset(key, params)[0], None, jnp.float32(0), never, never, {}
 
     def observation_space(self, params):
         return self.observations

@@ -11,17 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax.training.dynamic_scale import DynamicScale
 from jax.flatten_util import ravel_pytree
 
 from myriad import create_config, make_env, make_key, resume, train_and_evaluate
 from myriad.agents import make_learner
 from myriad.agents.agent import alone
-from myriad.agents.gradients import Learned, LossScale, gradient_step
-from myriad.agents.networks import NetworkSpec
-from myriad.agents.networks.attention import chosen_attention
-from myriad.agents.networks.mlp import MLP, affine
+from myriad.agents.gradients import Learned, before_learning, gradient_step
+from myriad.agents.networks.mlp import affine
 from myriad.agents.precision import Precision
-from myriad.errors import InvalidArgumentError
 from myriad.training.loop import LearningLoop
 from tests.bits import assert_same_bits, plain
 from tests.learners import DISTINCT, env_of, small_without_layers, trained
@@ -107,17 +105,6 @@ def test_sums_over_the_batch_are_exact_to_float32():
     np.testing.assert_array_equal(of_bias, np.full(3, 4096.0))
 
 
-@pytest.mark.parametrize(
-    ("compute", "output"),
-    [("float32", "bfloat16"), ("bfloat16", "float32"), ("float16", "float16")],
-)
-def test_a_network_answers_in_its_output_dtype(compute, output):
-    network = MLP((8,), 2, layer_norm=True, precision=Precision("bfloat16", compute, output))
-    params = network.init(jax.random.key(0), jnp.zeros((1, 4)))
-    assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("bfloat16")}
-    assert network.apply(params, jnp.ones((3, 4))).dtype == output
-
-
 NARROW = {"param_dtype": "bfloat16", "compute_dtype": "bfloat16"}
 HALF = {"param_dtype": "float16", "compute_dtype": "float16", "output_dtype": "float16"}
 PRIORITIES = {"priority_alpha": 0.6, "n_step": 3, "layer_norm": True}
@@ -131,6 +118,7 @@ PRIORITIES = {"priority_alpha": 0.6, "n_step": 3, "layer_norm": True}
         ("dqn", "cartpole-control", {"compute_dtype": "float16"} | PRIORITIES),
         ("ppo", "snake", HALF | {"network": "cnn"}),
         ("dqn", "snake", NARROW | {"network": "attention"}),
+        ("dqn", "snake", HALF | {"network": "attention"}),
     ],
 )
 def test_parameters_have_their_dtype_and_the_optimiser_has_float32(agent, env, options):
@@ -148,14 +136,8 @@ def test_parameters_have_their_dtype_and_the_optimiser_has_float32(agent, env, o
         assert state.agent.target_params.dtype == jnp.float32
 
 
-def test_attention_without_float16_on_a_cpu_is_refused_and_auto_takes_another():
-    if jax.default_backend() != "cpu":
-        pytest.skip("a GPU has it")
-    options = {"network": "attention", "compute_dtype": "float16"}
-    chosen, why = chosen_attention(NetworkSpec.of(learner_of("dqn", "snake", **options)))
-    assert (chosen, why) == ("chunked", "xla has no float16 on a CPU")
-    with pytest.raises(InvalidArgumentError, match="attention must be auto, reference or chunked"):
-        learner_of("dqn", "snake", **options, attention="xla")
+def scaled_by(scale):
+    return DynamicScale(scale=jnp.float32(scale), fin_steps=jnp.int32(7), minimum_scale=1.0)
 
 
 def stepped(gradient, scale, params=(1.0, 2.0)):
@@ -168,8 +150,7 @@ def stepped(gradient, scale, params=(1.0, 2.0)):
         gradient_statistics=True,
         optimizer=optax.GradientTransformation(None, lambda g, num_steps: (g, num_steps + 1)),
     )
-    loss_scale = LossScale(jnp.float32(scale), jnp.int32(7))
-    learned = Learned(jnp.asarray(params), jnp.int32(3), loss_scale)
+    learned = Learned(jnp.asarray(params), jnp.int32(3), scaled_by(scale))
 
     def loss(params, rows):
         return jnp.sum(params * rows[0]), {}
@@ -182,7 +163,7 @@ def test_a_finite_gradient_is_divided_by_the_scale():
     learned, _ = stepped([1.0, 2.0], 8)
     np.testing.assert_array_equal(learned.params, [0.0, 0.0])
     assert int(learned.opt_state) == 4
-    assert int(learned.loss_scale.good_steps) == 8
+    assert int(learned.loss_scale.fin_steps) == 8
 
 
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
@@ -191,7 +172,7 @@ def test_an_infinity_skips_the_step_and_halves_the_scale(bad):
     np.testing.assert_array_equal(learned.params, [1.0, 2.0])
     assert int(learned.opt_state) == 3
     assert float(learned.loss_scale.scale) == 2.0**14
-    assert int(learned.loss_scale.good_steps) == 0
+    assert int(learned.loss_scale.fin_steps) == 0
     # What is watched for NaNs sees none.
     assert all(np.isfinite(value) for value in statistics.values())
 
@@ -199,19 +180,14 @@ def test_an_infinity_skips_the_step_and_halves_the_scale(bad):
 def test_at_the_least_scale_an_infinity_is_no_longer_hidden():
     learned, _ = stepped([1.0, np.inf], 1.0)
     assert not np.isfinite(learned.params).all()
+    assert float(learned.loss_scale.scale) == 1.0
 
 
-def test_the_scale_doubles_after_2000_good_steps_and_has_a_limit():
-    def steps(loss_scale, number):
-        return jax.lax.fori_loop(0, number, lambda _, s: s.after(jnp.isfinite(0.0)), loss_scale)
-
-    assert LossScale.create(Precision(compute_dtype="bfloat16")) is None
-    first = LossScale.create(Precision(compute_dtype="float16"))
-    assert float(first.scale) == 2.0**15
-    assert float(steps(first, 1_999).scale) == 2.0**15
-    doubled = steps(first, 2_000)
-    assert (float(doubled.scale), int(doubled.good_steps)) == (2.0**16, 0)
-    assert float(steps(first, 40_000).scale) == 2.0**24
+def test_only_float16_has_a_scale_which_begins_at_32768():
+    params = jnp.zeros(2)
+    assert before_learning(learner_of("pqn", compute_dtype="bfloat16"), params).loss_scale is None
+    first = before_learning(learner_of("pqn", output_dtype="float16"), params).loss_scale
+    assert (float(first.scale), int(first.fin_steps)) == (2.0**15, 0)
 
 
 @pytest.mark.slow
@@ -221,7 +197,7 @@ def test_a_training_goes_on_after_a_skipped_step():
     run = jax.jit(loop.run)
     state, _ = run(jax.jit(loop.init)(make_key(0)), np.int32(6), np.bool_(1))
     # So large that float16 overflows.
-    huge = LossScale(jnp.float32(2.0**120), jnp.int32(0))
+    huge = scaled_by(2.0**120)
     state = dataclasses.replace(state, agent=dataclasses.replace(state.agent, loss_scale=huge))
     before = plain(state.agent.params)
     skipped, report = run(state, np.int32(1), np.bool_(1))

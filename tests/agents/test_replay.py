@@ -1,6 +1,5 @@
 """The replay ring against a plain NumPy ring, in the memory of the device and of the host."""
 
-import dataclasses
 import functools
 import re
 import types
@@ -16,6 +15,7 @@ from myriad.agents.replay import MEMORIES, Experience, ReplayRing, Step, n_step
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.random import make_key
 from myriad.spaces import Box, Discrete
+from tests.agents.plain_networks import Unplayed
 
 
 class PlainRing:
@@ -120,30 +120,11 @@ def test_a_loop_of_writes_and_samples_copies_no_column(capacity, num_envs, memor
     assert aliased >= capacity * 12
 
 
-@dataclasses.dataclass(frozen=True)
-class Pictures:
-    """An environment that is never run: it shows bytes."""
-
-    space: object
-    default_params: tuple[()] = ()
-
-    def reset(self, key, params):
-        return jnp.zeros((40, 40, 3), jnp.uint8), jnp.int32(0)
-
-    def step(self, key, state, action, params):
-        raise NotImplementedError
-
-    def observation_space(self, params):
-        return Box(0, 255, (40, 40, 3), np.uint8)
-
-    def action_space(self, params):
-        return self.space
-
-
 @pytest.mark.parametrize("agent", ["dqn", "sac", "td3"])
 @pytest.mark.parametrize(("num_envs", "copies"), [(4, 1), (60, 2)])  # 60 leave too few rows
 def test_a_slot_holds_one_picture_and_keeps_its_bytes(agent, num_envs, copies):
-    env = Pictures(Discrete(3) if agent == "dqn" else Box(-1.0, 1.0, (2,)))
+    actions = Discrete(3) if agent == "dqn" else Box(-1.0, 1.0, (2,))
+    env = Unplayed(Box(0, 255, (40, 40, 3), np.uint8), actions)
 
     def num_bytes(buffer_size):
         learner = make_learner(agent, env, 4, network="nature-cnn", buffer_size=buffer_size)

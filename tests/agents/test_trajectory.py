@@ -1,7 +1,5 @@
 """What collecting keeps: observations as they are, and the values of truncated episodes' ends."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,28 +7,12 @@ import pytest
 
 from myriad import make_env, make_key
 from myriad.agents import make_learner, minibatches
-from myriad.agents.trajectory import act_and_step, collect
-from myriad.envs.cartpole import CartPole
-from myriad.spaces import Box
+from myriad.agents.trajectory import act_and_step
+from myriad.spaces import Box, Discrete
 from myriad.training.loop import LearningLoop
+from tests.agents.plain_networks import Unplayed
 
 STEPS, ENVS = 11, 5
-
-
-@dataclasses.dataclass(frozen=True)
-class Pixels(CartPole):
-    """CartPole seen in bytes."""
-
-    def reset(self, key, params):
-        obs, state = super().reset(key, params)
-        return obs.astype(jnp.uint8), state
-
-    def step(self, key, state, action, params):
-        obs, *rest = super().step(key, state, action, params)
-        return obs.astype(jnp.uint8), *rest
-
-    def observation_space(self, params):
-        return Box(0, 255, (4,), np.uint8)
 
 
 def choose(keys, obs):
@@ -46,20 +28,12 @@ def value_of(obs):
 def test_an_episode_that_was_truncated_is_valued_by_its_last_observation(narrow, monkeypatch):
     monkeypatch.setattr(minibatches, "_NARROW", narrow)
     env = make_env("cartpole-control", max_steps=3)  # each episode is truncated, several a rollout
-    loop = LearningLoop(env, make_learner("ppo", env), ENVS)
-    batch_state = loop.init(make_key(0)).batch_state
-    key = make_key(1)
+    learner = make_learner("ppo", env, rollout_steps=STEPS, num_minibatches=1)
+    loop = LearningLoop(env, learner, ENVS)
+    state, key = loop.init(make_key(0)), make_key(1)
+    batch_state = state.batch_state
     _, _, trajectory = jax.jit(
-        lambda: collect(
-            key,
-            batch_state,
-            jnp.zeros(ENVS),
-            choose,
-            loop,
-            value_of,
-            num_steps=STEPS,
-            gamma=0.9,
-        )
+        lambda: learner.rollout(key, state.agent, batch_state, loop, choose, value_of)
     )()
     expected = []
     for t in range(STEPS):
@@ -72,7 +46,7 @@ def test_an_episode_that_was_truncated_is_valued_by_its_last_observation(narrow,
 
 
 def test_observations_keep_their_dtype():
-    env = Pixels()
+    env = Unplayed(Box(0, 255, (4,), np.uint8), Discrete(2))
     loop = LearningLoop(env, make_learner("ppo", env, rollout_steps=4), 8)
     state = jax.eval_shape(loop.init, make_key(0))
     _, _, trajectory = jax.eval_shape(
@@ -80,5 +54,3 @@ def test_observations_keep_their_dtype():
         state,
     )
     assert trajectory.obs.dtype == np.uint8
-    dqn = make_learner("dqn", env)
-    assert jax.eval_shape(lambda: dqn.init(make_key(0), 8)).replay.columns.obs.dtype == np.uint8

@@ -218,49 +218,41 @@ def test_a_chunk_that_an_evaluation_would_cut_off_is_not_offered():
         assert found.scan_chunk_size == expected
 
 
-def stretch_of(seconds_of_a_call, unit, num_updates=8):
-    """Return a stretch of updates of so many steps, and the calls it makes."""
-    calls = []
+class Timed(Stretch):
+    """A stretch whose updates of `unit` steps take `update_s`, and the calls that it makes."""
 
-    class Timed(Stretch):
-        def __init__(self):
-            self._unit = unit
-            self.num_updates, self.seconds = num_updates, num_updates * seconds_of_a_call(1)
+    def __init__(self, update_s, unit, num_updates):
+        self.update_s, self._unit = update_s, unit
+        self.num_updates, self.seconds = num_updates, num_updates * update_s
+        self.calls = []
 
-        def _run(self, num_updates, chunk):
-            calls.append((num_updates, chunk))
-            return sum(
-                seconds_of_a_call(min(chunk, num_updates - done))
-                for done in range(0, num_updates, chunk)
-            )
-
-    return Timed(), calls
+    def _run(self, num_updates, chunk):
+        self.calls.append((num_updates, chunk))
+        return num_updates * self.update_s
 
 
-def test_chunks_that_are_one_call_are_one_candidate():
-    stretch, calls = stretch_of(lambda updates: 0.001 * updates, unit=64, num_updates=16)
-    assert stretch.offered({*CANDIDATES, 1_000}) == [64, 128, 256, 512, 1024]
-    stretch.times(stretch.offered(CANDIDATES), 0)
-    assert {chunk for _, chunk in calls} == {1, 2, 4, 8, 16}
-
-
-def test_every_candidate_is_timed_whole_and_one_that_takes_too_long_is_not_offered():
-    stretch, calls = stretch_of(lambda updates: 0.001 * updates, unit=1)
-    offered = stretch.offered(CANDIDATES)
-    assert offered == [1, 2, 4, 8, 16, 32]  # a call of 64 takes over 0.04 s
+@pytest.mark.parametrize(
+    ("update_s", "unit", "num_updates", "offered"),
+    [
+        (0.001, 1, 8, [1, 2, 4, 8, 16, 32]),  # a call of 64 takes over 0.04 s
+        (0.001, 64, 16, [64, 128, 256, 512, 1024]),  # smaller chunks are one call of 64, too
+        (0.045, 1, 1, [1, 2, 4]),
+        (0.15, 1, 1, [1, 2, 4]),  # compared, since that takes seconds
+        (9, 1, 1, [1]),
+    ],
+)
+def test_chunks_are_offered_once_if_their_calls_are_short_and_timed_whole(
+    update_s, unit, num_updates, offered
+):
+    stretch = Timed(update_s, unit, num_updates)
+    assert stretch.offered({*CANDIDATES, 1_000}) == offered
     times = stretch.times(offered, 0)
-    assert all(num_updates >= chunk for num_updates, chunk in calls)
-    assert {chunk for _, chunk in calls} == set(offered)
-    for seconds in times.values():  # each of 8 updates, however long the call
-        assert seconds == pytest.approx([0.008] * len(seconds))
-
-
-@pytest.mark.parametrize(("update_s", "offered"), [(0.045, [1, 2, 4]), (0.15, [1, 2, 4]), (9, [1])])
-def test_long_updates_are_compared_if_that_takes_seconds_and_else_nothing_is(update_s, offered):
-    stretch, calls = stretch_of(lambda updates: update_s * updates, unit=1, num_updates=1)
-    assert stretch.offered(CANDIDATES) == offered
-    stretch.times(offered, 0)
-    assert all(sum(size == chunk for _, size in calls) >= 2 for chunk in offered)
+    assert all(called >= chunk for called, chunk in stretch.calls)
+    chunks = [chunk for _, chunk in stretch.calls]
+    assert {chunk * unit for chunk in chunks} == set(offered)
+    assert all(chunks.count(size // unit) >= 2 for size in offered)
+    for seconds in times.values():  # each of the stretch, however long the call
+        assert seconds == pytest.approx([num_updates * update_s] * len(seconds))
 
 
 @pytest.mark.parametrize(

@@ -72,13 +72,3 @@ def test_random_play_lasts_22_steps_on_average():
     assert summary.num_episodes > 10_000
     assert summary.mean_episode_length == pytest.approx(22.2, abs=0.5)
     assert summary.mean_episode_return == pytest.approx(summary.mean_episode_length)
-
-
-def test_a_start_is_uniform_in_its_box():
-    keys = jax.random.split(make_key(1), 20_000)
-    obs, state = jax.vmap(ENV.reset, (0, None))(keys, PARAMS)
-    assert float(jnp.abs(obs).max()) <= 0.05
-    np.testing.assert_allclose(np.std(obs, axis=0), 0.1 / np.sqrt(12), rtol=0.02)
-    assert len(np.unique(np.asarray(state.x))) > 19_000
-    correlation = np.corrcoef(np.asarray(obs).T) - np.eye(4)
-    assert np.abs(correlation).max() < 0.03

@@ -19,7 +19,7 @@ from myriad import (
     timing,
 )
 from myriad.envs import ENVIRONMENTS, checker
-from myriad.envs.cartpole import CartPole, CartPoleState
+from myriad.envs.cartpole import CartPole
 from myriad.envs.wrappers import FrameStackObservation
 from myriad.errors import EnvironmentWarning, FaultyEnvironmentError, InvalidArgumentError
 from myriad.spaces import Box
@@ -56,6 +56,28 @@ def test_random_play_compiles_once_and_has_the_same_bits_for_any_chunk_and_tile(
     assert parts.summary(state).num_steps == 128 * 24
     expected = whole.batch_state(whole.run(whole.init(seed=0), 24))
     jax.tree.map(np.testing.assert_array_equal, parts.batch_state(state), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "bounds", "shown"),
+    [
+        ("cartpole", [0.05] * 4, lambda *state: state),
+        ("pendulum", [np.pi, 1], lambda theta, speed: (np.cos(theta), np.sin(theta), speed)),
+    ],
+)
+def test_a_start_is_uniform_in_its_box(name, bounds, shown):
+    env = make_env(name)
+    keys = jax.random.split(make_key(1), 20_000)
+    obs, state = jax.vmap(env.reset, (0, None))(keys, env.default_params)
+    numbers = np.array([leaf for leaf in jax.tree.leaves(state) if leaf.dtype == np.float32])
+    for values, bound in zip(numbers, bounds, strict=True):
+        assert np.abs(values).max() <= bound
+        np.testing.assert_allclose(np.std(values), bound / np.sqrt(3), rtol=0.02)
+        assert abs(np.mean(values)) < 0.03 * bound
+        assert len(np.unique(values)) > 19_000
+    assert np.abs(np.corrcoef(numbers) - np.eye(len(bounds))).max() < 0.03
+    np.testing.assert_allclose(obs, np.stack(shown(*numbers), axis=1), atol=1e-6)
 
 
 @pytest.mark.slow
@@ -131,13 +153,28 @@ def test_a_value_that_makes_no_sense_is_refused(name, fields, sentence):
 
 @dataclasses.dataclass(frozen=True)
 class Changed(CartPole):
-    """A cart and pole whose step is passed through `change` with the state before it."""
+    """A cart and pole with another start or with other results of a step.
 
+    `start` maps the key, an observation and a state to what `reset` returns. `change` maps the key,
+    the state before and the results by name to those that it replaces, or to all that are returned.
+    """
+
+    start: object = None
     change: object = None
 
+    def reset(self, key, params):
+        obs, state = super().reset(key, params)
+        return (obs, state) if self.start is None else self.start(key, obs, state)
+
     def step(self, key, state, action, params):
-        result = super().step(key, state, action, params)
-        return result if self.change is None else self.change(key, state, *result)
+        names = ("obs", "state", "reward", "terminated", "truncated", "info")
+        results = dict(zip(names, super().step(key, state, action, params), strict=True))
+        if self.change is not None:
+            changes = self.change(key=key, old=state, **results)
+            if isinstance(changes, tuple):
+                return changes
+            results |= changes
+        return tuple(results.values())
 
 
 TABLE = np.ones(500, np.float32)
@@ -151,154 +188,116 @@ def kept(state):
     return KEPT[0]
 
 
-def step_fault(change) -> str:
-    with pytest.raises(FaultyEnvironmentError) as caught:
-        check_env(Changed(change=change))
-    assert str(caught.value).startswith("Changed has ")
-    return " ".join(caught.value.faults)
+def five_of_six(obs, state, reward, terminated, info, **_):
+    return obs, state, reward, terminated, info
 
 
 STEP_FAULTS = {
-    "step must return (obs, state, reward, terminated, truncated, info), but returns": (
-        lambda key, old, *results: (*results[:4], results[5])
-    ),
+    "step must return (obs, state, reward, terminated, truncated, info), but returns": five_of_six,
     "obs of step must have the shape of observation_space, (4,), but has (2,)": (
-        lambda key, old, obs, *rest: (obs[:2], *rest)
+        lambda obs, **_: {"obs": obs[:2]}
     ),
     "obs of step must have the dtype of observation_space, float32, but has int32": (
-        lambda key, old, obs, *rest: (obs.astype(jnp.int32), *rest)
+        lambda obs, **_: {"obs": obs.astype(jnp.int32)}
     ),
     "reward must be a scalar of float32, but is float32 of shape (1,)": (
-        lambda key, old, obs, state, reward, *rest: (obs, state, reward[None], *rest)
+        lambda reward, **_: {"reward": reward[None]}
     ),
     "terminated must be a scalar of bool, but is float32 of shape ()": (
-        lambda key, old, obs, state, reward, terminated, *rest: (
-            obs, state, reward, terminated.astype(jnp.float32), *rest,
-        )
+        lambda terminated, **_: {"terminated": terminated.astype(jnp.float32)}
     ),
-    "info must be a dict, but is NoneType": lambda *all_but_info: (*all_but_info[2:-1], None),
+    "info must be a dict, but is NoneType": lambda **_: {"info": None},
     "state.time is int32 of shape () after reset, but float32 of shape () after step": (
-        lambda key, old, obs, state, *rest: (
-            obs, dataclasses.replace(state, time=state.time * 1.0), *rest,
-        )
+        lambda state, **_: {"state": dataclasses.replace(state, time=state.time * 1.0)}
     ),
     "step raises TracerBoolConversionError in": (
-        lambda key, old, obs, state, reward, *rest: (
-            obs, state, reward if state.x > 0 else -reward, *rest,
-        )
+        lambda state, reward, **_: {"reward": reward if state.x > 0 else -reward}
     ),
     "step uses one random key for several draws": (
-        lambda key, old, obs, state, reward, *rest: (
-            obs, state, jax.random.normal(key) + jax.random.uniform(key), *rest,
-        )
+        lambda key, **_: {"reward": jax.random.normal(key) + jax.random.uniform(key)}
     ),
-    "reward is not finite after step": (
-        lambda key, old, obs, state, reward, *rest: (obs, state, jnp.log(state.theta), *rest)
-    ),
+    "reward is not finite after step": lambda state, **_: {"reward": jnp.log(state.theta)},
     "obs leaves observation_space after step 1 of random actions: obs[0] is 9": (
-        lambda key, old, obs, *rest: (obs + 99.0, *rest)
+        lambda obs, **_: {"obs": obs + 99.0}
     ),
     "Use jnp.asarray(table)[index] in place of a list": (
-        lambda key, old, obs, state, reward, *rest: (obs, state, reward * [1, 2][old.time], *rest)
+        lambda reward, old, **_: {"reward": reward * [1, 2][old.time]}
     ),
     "jnp.asarray(TABLE)[index] for a NumPy array": (
-        lambda key, old, obs, state, reward, *rest: (obs, state, reward * TABLE[old.time], *rest)
+        lambda reward, old, **_: {"reward": reward * TABLE[old.time]}
     ),
     "An array that was made while JAX traced was kept": (
-        lambda key, old, obs, state, reward, *rest: (obs, state, reward * kept(old), *rest)
+        lambda reward, old, **_: {"reward": reward * kept(old)}
     ),
-    "step raises AttributeError in " + __file__: (
-        lambda key, old, obs, state, reward, *rest: (obs, state, reward.no_such, *rest)
-    ),
+    "step raises AttributeError in " + __file__: lambda reward, **_: {"reward": reward.no_such},
     "step raises NotImplementedError in " + __file__: (
-        lambda key, old, obs, state, reward, *rest: (
-            obs, state, reward + jax.random.poisson(key, 1.0), *rest,
-        )
+        lambda key, reward, **_: {"reward": reward + jax.random.poisson(key, 1.0)}
     ),
     "step returns something else when it is called again": (
-        lambda key, old, obs, state, reward, *rest: (
-            obs, state, reward * jnp.float32(np.random.default_rng().random()), *rest,
-        )
+        lambda reward, **_: {"reward": reward * jnp.float32(np.random.default_rng().random())}
     ),
     "step returns something else when it is compiled": (
-        lambda key, old, obs, state, reward, *rest: (
-            obs, state, reward + isinstance(reward, jax.core.Tracer), *rest,
-        )
+        lambda reward, **_: {"reward": reward + isinstance(reward, jax.core.Tracer)}
     ),
-}  # fmt: skip
+}
 
 
-@pytest.mark.parametrize("sentence", STEP_FAULTS)
-def test_a_fault_of_step_is_said(sentence):
-    assert sentence in step_fault(STEP_FAULTS[sentence])
-
-
-class UnhashableCartPole(CartPole):
+class Unhashable(CartPole):
     __hash__ = None
 
 
-class WeakCartPole(CartPole):
-    def reset(self, key, params):
-        obs, state = super().reset(key, params)
-        return obs, dataclasses.replace(state, x=jnp.asarray(0.0))
-
-
-class EqualCartPole(CartPole):
-    def reset(self, key, params):
-        return super().reset(jax.random.key(3), params)
-
-
-class TwinCartPole(CartPole):
-    def reset(self, key, params):
-        x, theta = jax.random.uniform(key, minval=-0.05), jax.random.uniform(key, minval=-0.05)
-        zero = jnp.zeros((), jnp.float32)
-        state = CartPoleState(x, zero, theta, zero, jnp.zeros((), jnp.int32))
-        return jnp.stack([x, zero, theta, zero]), state
-
-
-class FarCartPole(CartPole):
-    def reset(self, key, params):
-        obs, state = super().reset(key, params)
-        return obs.at[0].set(99.0), state
-
-
-class WideCartPole(CartPole):
+class Wide(CartPole):
     def observation_space(self, params):
         return Box(-1.0, 1.0, (5,))
 
 
-class MaskedCartPole(CartPole):
+class Masked(CartPole):
     def action_mask(self, state):
         return jnp.ones(3, bool)
 
 
-@pytest.mark.parametrize(
-    ("kind", "sentence"),
-    [
-        (UnhashableCartPole, "the environment must be hashable"),
-        (EqualCartPole, "64 resets with different keys are all equal"),
-        (TwinCartPole, "reset uses one random key for several draws"),
-        (FarCartPole, "obs leaves observation_space after reset: obs[0] is 99"),
-        (WideCartPole, "shape of observation_space, (5,), but has (4,)"),
-        (MaskedCartPole, "action_mask must return a boolean for each action of a Discrete"),
-        (object, "default_params is missing"),
-    ],
-)
-def test_a_fault_of_reset_or_of_the_class_is_said(kind, sentence):
+OTHER_FAULTS = {
+    "64 resets with different keys are all equal": Changed(
+        start=lambda *_: CartPole().reset(jax.random.key(3), CartPole().default_params)
+    ),
+    "reset uses one random key for several draws": Changed(
+        start=lambda key, obs, state: (obs + jax.random.uniform(key, (4,)), state)
+    ),
+    "obs leaves observation_space after reset: obs[0] is 99": Changed(
+        start=lambda key, obs, state: (obs.at[0].set(99.0), state)
+    ),
+    "the environment must be hashable": Unhashable(),
+    "shape of observation_space, (5,), but has (4,)": Wide(),
+    "action_mask must return a boolean for each action of a Discrete": Masked(),
+    "default_params is missing": object(),
+}
+FAULTS = {sentence: Changed(change=change) for sentence, change in STEP_FAULTS.items()}
+FAULTS |= OTHER_FAULTS
+
+
+@pytest.mark.parametrize("sentence", FAULTS)
+def test_a_fault_is_said(sentence):
+    env = FAULTS[sentence]
     with pytest.raises(FaultyEnvironmentError) as caught:
-        check_env(kind())
+        check_env(env)
+    assert str(caught.value).startswith(f"{type(env).__name__} has ")
     assert sentence in " ".join(caught.value.faults)
 
 
 def test_what_trains_all_the_same_is_a_warning():
+    weak = Changed(
+        start=lambda key, obs, state: (obs, dataclasses.replace(state, x=jnp.asarray(0.0)))
+    )
     with pytest.warns(EnvironmentWarning, match="state.x of reset is of a weak type"):
-        check_env(WeakCartPole(), skip=["behaviour"])
-    never = jnp.zeros((), bool)
-    late = Changed(change=lambda key, old, *x: (*x[:3], x[3] | x[4], never, x[5]))
+        check_env(weak, skip=["behaviour"])
+
+    def late(terminated, truncated, **_):
+        return {"terminated": terminated | truncated, "truncated": jnp.zeros((), bool)}
+
     with pytest.warns(EnvironmentWarning, match="reports a time limit as terminated"):
-        check_env(late, skip=["purity", "batches"])
+        check_env(Changed(change=late), skip=["purity", "batches"])
     with pytest.raises(InvalidArgumentError, match=r"skip must name some of .*, but got 'key'"):
-        check_env(late, skip=["key"])
+        check_env(Changed(change=late), skip=["key"])
 
 
 class SlowCartPole(CartPole):
@@ -333,12 +332,12 @@ def test_a_reset_that_costs_more_than_half_a_step_is_a_warning(monkeypatch):
 
 def test_an_error_in_your_code_is_the_cause():
     with pytest.raises(FaultyEnvironmentError) as caught:
-        check_env(Changed(change=STEP_FAULTS["step raises AttributeError in " + __file__]))
+        check_env(FAULTS["step raises AttributeError in " + __file__])
     assert isinstance(caught.value.__cause__, AttributeError)
 
 
 def test_a_training_refuses_a_faulty_environment_before_it_compiles():
-    five = Changed(change=lambda key, old, *results: (*results[:4], results[5]))
+    five = Changed(change=five_of_six)
     for env in (five, FrameStackObservation(five, 2)):
         with pytest.raises(FaultyEnvironmentError, match="but returns a tuple of 5"):
             create_config(env, "dqn")

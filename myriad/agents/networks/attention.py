@@ -1,15 +1,22 @@
-"""A transformer for observations on a grid."""
+"""A transformer for observations on a grid, and the choice of how its attention is computed."""
 
+import math
+import re
 from typing import Any, ClassVar
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from myriad.agents.networks.kernels import attend, choose_attention
 from myriad.agents.networks.layers import ON_A_GRID, grid_of, hidden_layers, linear, normalized
 from myriad.agents.networks.mlp import ACTIVATIONS, Dense
 from myriad.agents.precision import Precision
+from myriad.errors import InvalidArgumentError, UnknownNameError
+
+AUTO = "auto"
+IMPLEMENTATIONS = ("reference", "xla", "cudnn")
+# The compute capability of the first GPUs that cuDNN's attention runs on.
+_CUDNN_CAPABILITY = 8
 
 D_MODEL = 64
 NUM_LAYERS = 2
@@ -35,7 +42,7 @@ class Transformer(nn.Module):
             `ACTIVATIONS`.
         layer_norm: whether the dense layers are normalised as well.
         output_scale: the gain of the last layer's initial weights.
-        attention: a name in `myriad.agents.networks.kernels.IMPLEMENTATIONS`.
+        attention: a name in `IMPLEMENTATIONS`.
         precision: the dtypes. Softmax, layer norm and the mean are in float32.
 
     Example:
@@ -60,7 +67,7 @@ class Transformer(nn.Module):
     @classmethod
     def of(cls, spec: Any, **fields: Any) -> "Transformer":
         """Build the network that a `NetworkSpec` describes."""
-        implementation, _ = chosen_attention(spec)
+        implementation, _ = choose_attention(spec.attention, spec.precision)
         return cls(grid_of(spec), spec.attention_patch, attention=implementation, **fields)
 
     @nn.compact
@@ -100,11 +107,6 @@ class Transformer(nn.Module):
         return linear(num_outputs, self.precision, scale)
 
 
-def num_patches(grid: tuple[int, int, int], patch: int) -> int:
-    """Return the number of patches in a grid, which are the tokens of a `Transformer`."""
-    return -(-grid[0] // patch) * -(-grid[1] // patch)
-
-
 def patches(cells: jax.Array, patch: int) -> jax.Array:
     """Cut `[B, H, W, C]` into square patches, row by row: `[B, T, patch * patch * C]`."""
     batch, height, width, channels = cells.shape
@@ -114,10 +116,65 @@ def patches(cells: jax.Array, patch: int) -> jax.Array:
     return cut.reshape(batch, rows * columns, patch * patch * channels)
 
 
-def chosen_attention(spec: Any) -> tuple[str, str]:
-    """Return the implementation of attention of a `NetworkSpec`, and why it is that one.
+def attend(implementation: str, query: jax.Array, key: jax.Array, value: jax.Array) -> jax.Array:
+    """Return softmax(query key / sqrt(K)) value, `[B, T, H, K]`, for `T` queries and `H` heads.
 
-    Raises the errors of `choose_attention`.
+    Args:
+        implementation: a name in `IMPLEMENTATIONS`.
+        query: `[B, T, H, K]`.
+        key: `[B, S, H, K]`.
+        value: `[B, S, H, K]`.
     """
-    num_tokens = num_patches(grid_of(spec), spec.attention_patch)
-    return choose_attention(spec.attention, num_tokens, spec.precision)
+    if implementation != "reference":
+        return jax.nn.dot_product_attention(query, key, value, implementation=implementation)
+    scores = jnp.einsum("bthk,bshk->bhts", query, key, preferred_element_type=jnp.float32)
+    weights = jax.nn.softmax(scores / math.sqrt(query.shape[-1]), axis=-1).astype(value.dtype)
+    return jnp.einsum("bhts,bshk->bthk", weights, value)
+
+
+def choose_attention(name: str, precision: Precision) -> tuple[str, str]:
+    """Return the implementation that a setting means on this device, and the reason.
+
+    Args:
+        name: "auto" or one of `IMPLEMENTATIONS`.
+        precision: the network's dtypes.
+
+    Raises:
+        UnknownNameError: there is no such implementation.
+        InvalidArgumentError: it doesn't exist for this device or these dtypes.
+    """
+    if name not in (AUTO, *IMPLEMENTATIONS):
+        raise UnknownNameError("attention", name, [AUTO, *IMPLEMENTATIONS])
+    dtype = precision.compute_dtype
+    has_cudnn = has_cudnn_attention(dtype)
+    if name == "cudnn" and not has_cudnn:
+        raise InvalidArgumentError(
+            "attention",
+            "must be auto, reference or xla here, but got 'cudnn', which needs an NVIDIA GPU of "
+            "compute capability 8.0 and compute_dtype bfloat16 or float16: this device is a "
+            f"{jax.local_devices()[0].device_kind} and networks compute in {dtype}.",
+        )
+    # JAX asks for float16 products with sums in float32, which XLA lacks on CPUs.
+    lacks_xla = dtype == "float16" and jax.default_backend() == "cpu"
+    if name == "xla" and lacks_xla:
+        raise InvalidArgumentError(
+            "attention",
+            "must be auto or reference here, but got 'xla', which has no compute_dtype float16 on "
+            "a CPU.",
+        )
+    if name != AUTO:
+        return name, "you chose it"
+    if has_cudnn:
+        return "cudnn", f"a GPU has it for {dtype}"
+    if lacks_xla:
+        return "reference", "xla has no float16 on a CPU"
+    return "xla", f"cudnn has none for {dtype} on this device"
+
+
+def has_cudnn_attention(compute_dtype: str) -> bool:
+    """Return whether this process's device is a GPU that cuDNN has attention for."""
+    # Only NVIDIA's GPUs have a numeric compute capability.
+    capability = str(getattr(jax.local_devices()[0], "compute_capability", ""))
+    number = re.fullmatch(r"(\d+)\.\d+", capability)
+    is_new = number is not None and int(number[1]) >= _CUDNN_CAPABILITY
+    return is_new and compute_dtype in ("bfloat16", "float16")

@@ -22,6 +22,7 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 # For reductions that are written as products, since GPUs round the factors of a product to 11 bits
 # by default.
 EXACT = jax.lax.Precision.HIGHEST
+_EPSILON = 1e-6  # of flax's layer norm
 
 
 # Linen and not nnx: a jitted call takes 1.06 times as long as with plain functions, but 9.5 to 15
@@ -64,8 +65,6 @@ class MLP(nn.Module):
         hidden = inputs
         for size in self.hidden_sizes:
             if self.layer_norm:
-                from myriad.agents.networks.layer_norm import LayerNorm, centre
-
                 before = self.precision.before_norm
                 hidden = Dense(size, orthogonal(np.sqrt(2)), before, centre)(hidden)
                 hidden = LayerNorm(self.precision.param_dtype)(hidden)
@@ -181,6 +180,67 @@ def sum_rows(matrix: jax.Array) -> jax.Array:
     if jax.default_backend() != "cpu":
         return jnp.sum(matrix, axis=0)
     return jnp.ones(matrix.shape[0], matrix.dtype) @ matrix
+
+
+class LayerNorm(nn.Module):
+    """Normalise rows of mean 0, `[B, O]`, then scale and shift.
+
+    The mean of a dense layer over its features is linear in its inputs, so `centre` subtracts it
+    from the weights and from the bias before. With flax's layer norm, a gradient of 1,024 rows and
+    64 units took 1.4 times as long on a CPU.
+    """
+
+    param_dtype: str
+
+    @nn.compact
+    def __call__(self, centred: jax.Array) -> jax.Array:
+        shape, dtype = centred.shape[1:], jnp.dtype(self.param_dtype)
+        scale = self.param("scale", nn.initializers.ones, shape, dtype)
+        shift = self.param("bias", nn.initializers.zeros, shape, dtype)
+        return _normalize(centred, scale, shift)
+
+
+@jax.custom_vjp
+def _normalize(centred: jax.Array, scale: jax.Array, shift: jax.Array) -> jax.Array:
+    return _normalize_forward(centred, scale, shift)[0]
+
+
+def _normalize_forward(
+    centred: jax.Array, scale: jax.Array, shift: jax.Array
+) -> tuple[jax.Array, Any]:
+    inverse = jax.lax.rsqrt(_mean_columns(jnp.square(centred)) + _EPSILON)
+    return centred * inverse * scale[None] + shift[None], (centred, inverse, scale)
+
+
+def _normalize_backward(saved: Any, gradient: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    centred, inverse, scale = saved
+    weighted = gradient * centred
+    mean = jnp.matmul(weighted, (scale / scale.size)[:, None], precision=EXACT)
+    along = jnp.square(inverse) * mean
+    # In the gradient of a whole layer norm, the mean over features is subtracted as well. `centre`
+    # does that, since its gradient is `centre` itself.
+    return (
+        inverse * (gradient * scale[None] - centred * along),
+        jnp.matmul(inverse[:, 0], weighted, precision=EXACT),
+        sum_rows(gradient),
+    )
+
+
+@jax.custom_vjp
+def centre(matrix: jax.Array) -> jax.Array:
+    """Subtract the mean over columns from a matrix. This is a projection, so its own gradient."""
+    return matrix - _mean_columns(matrix)
+
+
+def _mean_columns(matrix: jax.Array) -> jax.Array:
+    """Average `[B, O]` over its columns, `[B, 1]`, on a CPU as a product."""
+    if jax.default_backend() != "cpu":
+        return jnp.mean(matrix, axis=1, keepdims=True)
+    return matrix @ jnp.full((matrix.shape[1], 1), 1 / matrix.shape[1], matrix.dtype)
+
+
+_normalize.defvjp(_normalize_forward, _normalize_backward)
+centre.defvjp(lambda matrix: (centre(matrix), None), lambda _, gradient: (centre(gradient),))
 
 
 def orthogonal(scale: float) -> Callable[..., jax.Array]:

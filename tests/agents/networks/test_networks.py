@@ -1,7 +1,5 @@
 """Networks by name: what each learner trains, and what is refused before it does."""
 
-import dataclasses
-
 import jax
 import numpy as np
 import pytest
@@ -9,13 +7,14 @@ import pytest
 from myriad import create_config, evaluate, make_env, train_and_evaluate
 from myriad.agents import make_agent
 from myriad.agents.actor_critic import TwinCritics
-from myriad.agents.networks import NETWORKS, NetworkSpec, kernels
+from myriad.agents.networks import NETWORKS, NetworkSpec, attention
 from myriad.agents.ppo import PPO
 from myriad.api import resume
 from myriad.cli import main, parse
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Box
 from myriad.training.active_settings import active_settings, in_short
+from tests.agents.plain_networks import Unplayed
 from tests.bits import assert_same_bits
 from tests.learners import small_without_layers
 
@@ -87,23 +86,10 @@ def test_a_network_has_hyperparameters_of_its_own_which_yours_replace():
     assert (agent.network, agent.hidden_sizes, agent.activation) == ("mlp", (64, 64), "relu")
 
 
-@dataclasses.dataclass(frozen=True)
-class Pictures:
-    """Only the spaces of an environment whose observations are bytes."""
-
-    channels: tuple[int, ...] = (3,)
-    default_params: tuple[()] = ()
-
-    def observation_space(self, params):
-        return Box(0, 255, (40, 40, *self.channels), np.uint8)
-
-    def action_space(self, params):
-        return Box(-1.0, 1.0, (2,))
-
-
 @pytest.mark.parametrize("channels", [(), (3,)])
 def test_bytes_are_scaled_in_the_network_unless_their_moments_scale_them(channels):
-    env, num_channels = Pictures(channels), sum(channels or (1,))
+    num_channels = sum(channels or (1,))
+    env = Unplayed(Box(0, 255, (40, 40, *channels), np.uint8), Box(-1.0, 1.0, (2,)))
     spec = NetworkSpec.of(PPO(env, network="nature-cnn", normalize_observations=False))
     assert spec.build(2).byte_channels == num_channels
     moments = NetworkSpec.of(PPO(env, network="nature-cnn"))
@@ -123,31 +109,30 @@ def test_a_run_says_which_attention_it_chose_and_why():
     config = config_of("ppo", "attention")
     named = {each.name: each for each in active_settings(config)}
     assert named["attention"].value == "xla"
-    assert "9 tokens" in named["attention"].reason
-    assert "attention xla (9 tokens" in in_short(list(named.values()))
-    config = config_of("ppo", "attention", **{"agent.attention": "chunked"})
-    assert "attention chunked (given)" in in_short(active_settings(config))
+    reason = "cudnn has none for float32 on this device"
+    assert named["attention"].reason == reason
+    assert f"attention xla ({reason})" in in_short(list(named.values()))
+    config = config_of("ppo", "attention", **{"agent.attention": "reference"})
+    assert "attention reference (given)" in in_short(active_settings(config))
     config = config_of("ppo", "cnn")
     assert "attention" not in in_short(active_settings(config))
 
 
-@pytest.mark.parametrize(("dtype", "chosen"), [("float32", "chunked"), ("float16", "cudnn")])
-def test_attention_in_blocks_follows_the_dtype_wherever_it_was_set(
+@pytest.mark.parametrize(("dtype", "chosen"), [("float32", None), ("float16", "cudnn")])
+def test_flash_attention_follows_the_dtype_wherever_it_was_set(
     dtype, chosen, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(kernels, "has_cudnn_attention", lambda: True)
+    monkeypatch.setattr(attention, "has_cudnn_attention", lambda dtype: dtype == "float16")
     file = tmp_path / "mine.toml"
     file.write_text(
         f'env = "snake"\nagent = "ppo"\n[agent_options]\ncompute_dtype = "{dtype}"\n'
         'network = "attention"\n'
     )
     fields, _ = parse(["train", "--config", str(file), "--flash-attention"]).fields()
-    assert fields["agent.attention"] == chosen
+    assert fields.get("agent.attention") == chosen
     argv = ["train", "--env", "snake", "--agent", "ppo", "--agent.network", "attention"]
     argv += ["--agent.compute-dtype", dtype, "--flash-attention"]
-    assert parse(argv).fields()[0]["agent.attention"] == chosen
-    monkeypatch.setattr(kernels, "has_cudnn_attention", lambda: False)
-    assert parse(argv).fields()[0]["agent.attention"] == "chunked"
+    assert parse(argv).fields()[0].get("agent.attention") == chosen
 
 
 def test_a_runs_file_serves_another_network(tmp_path):
