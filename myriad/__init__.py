@@ -25,11 +25,11 @@ if TYPE_CHECKING:
         resume,
         train_and_evaluate,
     )
+    from myriad.engine.machine import configure
+    from myriad.engine.random import make_key
     from myriad.envs import list_envs, make_env, register_env
     from myriad.envs.checker import check_env
     from myriad.errors import MyriadError
-    from myriad.hardware import configure
-    from myriad.random import make_key
     from myriad.rollout import Rollout
     from myriad.training.agent_checker import check_agent
 
@@ -71,8 +71,8 @@ _HOMES = {
         "envs": "list_envs make_env register_env",
         "envs.checker": "check_env",
         "errors": "MyriadError",
-        "hardware": "configure",
-        "random": "make_key",
+        "engine.machine": "configure",
+        "engine.random": "make_key",
         "rollout": "Rollout",
         "training.agent_checker": "check_agent",
     }.items()

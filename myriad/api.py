@@ -12,15 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from myriad import distributed, hardware
+from myriad import distributed
 from myriad.agents.controller import ControllerLearner, trained
 from myriad.autotune import autotune
+from myriad.engine import machine
+from myriad.engine.random import fast_key, make_key
 from myriad.envs import OBJECT, Environment
 from myriad.envs.environment import AnyEnvironment
 from myriad.errors import InvalidArgumentError, shown
 from myriad.files import user_path
 from myriad.host import release_freed_memory
-from myriad.random import fast_key, make_key
 from myriad.ranges import SEED_LIST, Integer, Seed, checked, require
 from myriad.settings import wandb_names, xla_flags
 from myriad.signals import interrupts_kept
@@ -421,7 +422,7 @@ def load_agent(
         shapes = jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct((len(seeds), *leaf.shape), leaf.dtype), shapes
         )
-    if hardware.resolve_platform() == "cpu":
+    if machine.resolve_platform() == "cpu":
         state_bytes = bytes_of(shapes)
         require_room(
             f"the arrays of the checkpoint in {folder.path}",
@@ -500,7 +501,7 @@ def _require_runnable(call: str, config: TrainingConfig, profile_chunks: int) ->
 def _require_same_training(call: str, config: TrainingConfig, profile_chunks: int) -> None:
     """Raise InvalidArgumentError unless several processes can train together, and the same."""
     facts = {"the call": call} | config.fields()
-    facts |= {f"the version of {name}": each for name, each in hardware.package_versions().items()}
+    facts |= {f"the version of {name}": each for name, each in machine.package_versions().items()}
     facts["XLA_FLAGS"] = " ".join(xla_flags())
     distributed.require_equal(facts)
     settings = [

@@ -17,24 +17,22 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from myriad import loops
 from myriad.agents import Learner
 from myriad.agents.controller import AnyAgent, WithMemory
-from myriad.counters import Counter
 from myriad.distributed import all_gather
+from myriad.engine import gpu_loops
+from myriad.engine.fusion import count_primitives, output_fusion
+from myriad.engine.machine import compiles_loops_whole
+from myriad.engine.random import MIX2X32, Counter, is_key, make_key
+from myriad.engine.vector_math import vectorized_method
 from myriad.envs.batch import MOST_SUMMED, BatchState, Transition
 from myriad.envs.environment import AnyEnvironment
 from myriad.envs.vector import VectorEnv
 from myriad.errors import InvalidArgumentError, shown
-from myriad.hardware import compiles_loops_whole
-from myriad.jaxpr import count_primitives
-from myriad.random import MIX2X32, is_key, make_key
 from myriad.ranges import INT64, Integer, Seed, checked, require
-from myriad.vector_math import vectorized_method
 from myriad.xla import (
     OuterJit,
     Stated,
-    output_fusion,
     put_everywhere,
     require_alive,
     require_room_for,
@@ -413,7 +411,7 @@ class Rollout:
         """Trace a step of one environment for the kernel. Return it, or why there is no kernel."""
         if not _has_kernels():
             return None, "only a GPU runs a chunk as one kernel"
-        from myriad import kernel  # Pallas takes a quarter of a second to import.
+        from myriad.engine import kernel  # Pallas takes a quarter of a second to import.
 
         state = self._state_like
         leaves, structure = jax.tree.flatten(state.batch_state)
@@ -423,7 +421,7 @@ class Rollout:
 
         one = [jax.ShapeDtypeStruct((1, *leaf.shape[1:]), leaf.dtype) for leaf in leaves]
         keys = jax.ShapeDtypeStruct((3,), state.key.dtype)
-        with loops.inside_kernel():
+        with gpu_loops.inside_kernel():
             traced = jax.make_jaxpr(step, return_shape=True)(
                 one, keys, jax.ShapeDtypeStruct((1,), jnp.uint32)
             )
@@ -433,7 +431,7 @@ class Rollout:
         self, batch_state: BatchState, keys: jax.Array, num_steps: jax.Array, num_columns: int = 0
     ) -> tuple[BatchState, list[jax.Array]]:
         """Run the chunk on one device as one kernel, see `kernel.run_steps`."""
-        from myriad import kernel
+        from myriad.engine import kernel
 
         leaves, structure = jax.tree.flatten(batch_state)
         leaves, rows = kernel.run_steps(
@@ -449,7 +447,7 @@ class Rollout:
 
     def _unrolled_steps(self) -> int:
         """Return how many steps become one kernel. A CPU has no use for that."""
-        if not loops.waits_for_host():
+        if not gpu_loops.waits_for_host():
             return 1
         primitives = count_primitives(self._step_program().jaxpr)
         # With a loop in a step, every step goes back to the runtime anyway.
@@ -505,7 +503,7 @@ class Rollout:
         # Checks are at most 2**30 steps and a chunk apart, and an episode takes at least a step, so
         # no environment passes two halves between them.
         passed = (step.low >> 30) != (state.step.low >> 30)
-        if loops.waits_for_host():
+        if gpu_loops.waits_for_host():
             # Its runtime would ask the host for the branch, which costs more than to look.
             halves = jnp.where(passed, look(state.halves), state.halves)
         else:
@@ -558,7 +556,7 @@ class Rollout:
 
             most = self.scan_chunk_size
             unroll = self._unrolled_steps()
-            return loops.repeat(num_steps, step, tile, None, most=most, unroll=unroll)[0]
+            return gpu_loops.repeat(num_steps, step, tile, None, most=most, unroll=unroll)[0]
 
         if num_tiles == 1:
             return run_tile(0, batch_state)
@@ -578,7 +576,7 @@ class Rollout:
     ) -> tuple[BatchState, Transition]:
         """Run the chunk on one device without tiles: a trajectory outgrows the cache anyway."""
         if self.loop_reason is None and jax.random.key_impl(keys) == MIX2X32:
-            from myriad import kernel
+            from myriad.engine import kernel
 
             _, transition = self._one_step[1]
             if not final_obs:
@@ -609,8 +607,8 @@ class Rollout:
             batch_state, transition = step(batch_state, i)
             return batch_state, _put_row(trajectory, transition, i)
 
-        if loops.waits_for_host():
-            return loops.repeat(
+        if gpu_loops.waits_for_host():
+            return gpu_loops.repeat(
                 num_steps, record, batch_state, trajectory, most=self.scan_chunk_size
             )
         return _loop_out_of_line(

@@ -338,7 +338,7 @@ def leave_out_xla_options(names: Iterable[str]) -> None:
 
 
 def vector_math() -> bool:
-    """Return whether `MYRIAD_VECTOR_MATH` leaves the forms of `myriad.vector_math` on."""
+    """Return whether `MYRIAD_VECTOR_MATH` leaves the forms of `myriad.engine.vector_math` on."""
     return os.environ.get(VECTOR_MATH, "on").lower() not in _OFF
 
 

@@ -19,13 +19,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import monitoring
 from jax.core import Tracer
-from jax.extend.core import ClosedJaxpr, get_opaque_trace_state
+from jax.extend.core import get_opaque_trace_state
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
-from myriad import hardware
+from myriad.engine import machine
+from myriad.engine.fusion import largest_factor_bytes
+from myriad.engine.random import from_numbers, numbers_of
 from myriad.errors import InvalidArgumentError
-from myriad.jaxpr import count_primitives, emits_more_than, largest_factor_bytes
-from myriad.random import from_numbers, numbers_of
 
 # `%name = type opcode(operands)`. A tuple's type has spaces and parentheses of its own, but none of
 # them around a word.
@@ -45,27 +45,6 @@ _COPIES = 6
 # Leave a hundredth for memory that doesn't grow with the numbers, so that the number that a message
 # suggests is not refused in turn.
 _MARGIN = 0.99
-# With outputs fused, a loop of 890,000 operations, as `emits_more_than` counts them, compiled in
-# 40 s on an AMD EPYC. The most in Myriad's own environments, 430,000, compile in seconds.
-_MOST_EMITTED = 600_000
-# Operations whose outputs XLA may fuse: elementwise operations, reductions, products, shapes,
-# random numbers, loops and collectives. Indexed updates (`scatter` by any name) are not among
-# them.
-_FUSABLE = frozenset(
-    (  # noqa: SIM905  (one name a line would be a hundred lines)
-        "abs acos acosh add add_any all_gather and asin asinh atan atan2 atanh "
-        "axis_index bitcast_convert_type broadcast_in_dim cbrt ceil clamp clz concatenate cond "
-        "convert_element_type copy cos cosh cummax cummin cumprod cumsum custom_jvp_call "
-        "custom_vjp_call div dot_general dynamic_slice dynamic_update_slice eq erf erf_inv erfc "
-        "exp exp2 expm1 floor gather ge gt integer_pow iota is_finite jit le le_to log log1p "
-        "logistic lt lt_to max min mul ne neg nextafter not one_minus_square optimization_barrier "
-        "or pad population_count pow psum psum_invariant random_bits random_fold_in random_seed "
-        "random_split random_unwrap random_wrap reduce_and reduce_max reduce_min reduce_or "
-        "reduce_prod reduce_sum rem reshape reshard rev round rsqrt scan select_n shard_map "
-        "shift_left shift_right_arithmetic shift_right_logical sign sin sinh slice sort split "
-        "sqrt square squeeze stack stop_gradient sub tan tanh tile transpose unstack while xor "
-    ).split()
-)
 
 
 @dataclass(frozen=True)
@@ -134,27 +113,6 @@ def _count_operations(hlo: str) -> dict[str, int]:
     }
 
 
-def output_fusion(trace: Callable[[], ClosedJaxpr]) -> dict[str, str]:
-    """Return the compiler options with which XLA fuses the outputs of a program, or none.
-
-    XLA aborts the process if it fuses two indexed updates (jaxlib 0.10.2). So the program must
-    contain only operations that are known to be safe. If fusing would write the same operations
-    again and again, the options leave out all that `--xla_backend_extra_options` gives, since the
-    program would compile for a minute.
-
-    Args:
-        trace: returns the program, such as `jax.jit(fn).trace(*args).jaxpr`. It is called only if
-            the answer depends on it.
-    """
-    options = hardware.output_fusion_options()
-    if not options:
-        return {}
-    jaxpr = trace().jaxpr
-    if emits_more_than(_MOST_EMITTED, jaxpr):
-        return {"xla_backend_extra_options": ""}
-    return options if set(count_primitives(jaxpr)) <= _FUSABLE else {}
-
-
 @dataclass(frozen=True)
 class Stated:
     """Bytes of a program on one device as the compiler states them, or 0 if it states nothing."""
@@ -177,7 +135,7 @@ class Stated:
         if stats is None:
             return cls()
         copied = 0
-        if traced is not None and hardware.resolve_platform() == "cpu":
+        if traced is not None and machine.resolve_platform() == "cpu":
             copied = _COPIES * largest_factor_bytes(traced.jaxpr.jaxpr)
         return cls(
             stats.argument_size_in_bytes,
@@ -228,7 +186,7 @@ def require_room(
     Raises:
         InvalidArgumentError: they don't fit.
     """
-    room = hardware.available_bytes() if room is None else room
+    room = machine.available_bytes() if room is None else room
     needed = most_bytes(stated)
     if needed > room:
         fitting = remedy(int(_MARGIN * stated_bytes_within(room)))
@@ -264,7 +222,7 @@ def require_room_for(
         f"{doing}{number:,} {what}",
         stated,
         lambda room: f"{at_most} {int(number * room / stated):,} {what} fit",
-        hardware.available_bytes() + held,
+        machine.available_bytes() + held,
     )
 
 

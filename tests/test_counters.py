@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myriad.counters import Counter, exact_sum, whole
-from myriad.random import make_key
+from myriad.engine.random import Counter, exact_sum, make_key, whole
 
 WORD = 2**32
 # Most interesting values are near a multiple of a word.

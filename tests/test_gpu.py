@@ -10,7 +10,6 @@ import pytest
 from myriad import (
     Rollout,
     create_config,
-    kernel,
     list_envs,
     make_agent,
     make_env,
@@ -18,6 +17,7 @@ from myriad import (
     train_and_evaluate,
 )
 from myriad.agents.networks.mlp import sum_rows
+from myriad.engine import kernel
 from myriad.xla import describe
 from tests.bits import assert_same_bits
 from tests.child_processes import python

@@ -10,12 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad import Rollout, hardware, host, make_agent, make_env
+from myriad import Rollout, host, make_agent, make_env
+from myriad.engine import machine
+from myriad.engine.fusion import emits_more_than, output_fusion
+from myriad.engine.machine import Hardware
 from myriad.errors import InvalidArgumentError
-from myriad.hardware import Hardware
-from myriad.jaxpr import emits_more_than
 from myriad.spaces import Box, Discrete
-from myriad.xla import describe, output_fusion
+from myriad.xla import describe
 from tests.child_processes import python
 
 GIB = 2**30
@@ -43,8 +44,8 @@ def in_a_fresh_process(script, **variables):
 
 
 def test_the_fingerprint_is_of_this_machine():
-    found = hardware.fingerprint()
-    assert found.device_kind == jax.default_backend() == hardware.resolve_platform()
+    found = machine.fingerprint()
+    assert found.device_kind == jax.default_backend() == machine.resolve_platform()
     assert found.device_name
     assert 1 <= found.cores <= os.cpu_count()
     assert 0 < found.memory_available_bytes <= found.memory_total_bytes
@@ -62,8 +63,8 @@ def test_the_fingerprint_is_of_this_machine():
     ],
 )
 def test_a_slug_is_what_people_call_the_machine(kind, name, gib, slug):
-    machine = Hardware(kind, name, 8, None if gib is None else round(gib * GIB), None)
-    assert machine.slug == slug
+    found = Hardware(kind, name, 8, None if gib is None else round(gib * GIB), None)
+    assert found.slug == slug
 
 
 def test_the_processor_s_model_is_read_from_linux(tmp_path):
@@ -135,7 +136,7 @@ def test_memory_is_what_the_container_may_take(files, total_gib, available_gib, 
 )
 def test_cores_are_whole_ones_within_the_container_s_quota(files, most, tmp_path):
     allowed = host.usable_cores(tmp_path)
-    assert hardware.usable_cores(write(tmp_path, files)) == min(allowed, most)
+    assert machine.usable_cores(write(tmp_path, files)) == min(allowed, most)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +158,7 @@ def test_a_gpu_s_own_memory_is_found_behind_the_share_that_jax_takes(
         monkeypatch.delenv(name, raising=False)
     if share:
         monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", share)
-    found = hardware.fingerprint()
+    found = machine.fingerprint()
     assert (found.memory_total_bytes, found.memory_available_bytes) == memory
 
 
@@ -183,9 +184,9 @@ print(json.dumps(vars(found) | after))
 @pytest.mark.slow
 def test_configure_sets_all_options_and_as_many_devices_as_cores():
     found = configured()
-    assert found.cpu_devices == found.num_devices == hardware.usable_cores()
+    assert found.cpu_devices == found.num_devices == machine.usable_cores()
     wide = set() if host.has_512_bit_vectors() else {NAME}
-    assert found.applied.keys() - {COUNT} == hardware.XLA_CPU_OPTIONS.keys() - wide
+    assert found.applied.keys() - {COUNT} == machine.XLA_CPU_OPTIONS.keys() - wide
     assert all(
         f"{name}={value}" in found.flags for name, value in found.applied.items() if name != COUNT
     )
@@ -326,7 +327,7 @@ print(json.dumps([os.environ["XLA_FLAGS"], os.environ["MYRIAD_WITHOUT_XLA_OPTION
 )
 def test_what_cannot_be_configured_is_refused(arguments, named):
     with pytest.raises(InvalidArgumentError, match=named):
-        hardware.configure(**arguments)
+        machine.configure(**arguments)
 
 
 @pytest.mark.slow
@@ -363,10 +364,10 @@ print(json.dumps([*answers, "XLA_FLAGS" in os.environ, jax.config.jax_num_cpu_de
 
 def test_a_flag_is_only_given_to_processors_that_have_what_it_asks_for(monkeypatch):
     def missing(flags=""):
-        return hardware._missing({NAME: "512"}, [], flags)
+        return machine._missing({NAME: "512"}, [], flags)
 
-    monkeypatch.setattr(hardware, "has_512_bit_vectors", lambda: True)
+    monkeypatch.setattr(machine, "has_512_bit_vectors", lambda: True)
     assert missing() == missing("--xla_dump_to=there") == {NAME: "512"}
     assert missing("there.txt") == {}
-    monkeypatch.setattr(hardware, "has_512_bit_vectors", lambda: False)
+    monkeypatch.setattr(machine, "has_512_bit_vectors", lambda: False)
     assert missing() == {}

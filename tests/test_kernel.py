@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from jax.sharding import AbstractDevice, AbstractMesh
 
-from myriad import Rollout, kernel, list_envs, make_agent, make_env, make_key
+from myriad import Rollout, list_envs, make_agent, make_env, make_key
+from myriad.engine import kernel
 from myriad.envs.cartpole import CartPole
 from tests.bits import assert_alike, assert_same_bits
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from myriad import make_key
+from myriad.engine.random import MIX2X32, PRNG_IMPLEMENTATIONS, fast_key
 from myriad.errors import InvalidArgumentError
-from myriad.random import MIX2X32, PRNG_IMPLEMENTATIONS, fast_key
 from myriad.xla import count_compilations
 
 GOLDEN, SECOND, MULTIPLIER_1, MULTIPLIER_2 = 0x9E3779B9, 0x85EBCA6B, 0x21F0AAAD, 0xD35A2D97

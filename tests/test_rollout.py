@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from myriad import Rollout, make_agent, make_env, make_key
-from myriad.counters import Counter
+from myriad.engine.random import Counter
 from myriad.errors import InvalidArgumentError
 from myriad.rollout import Layout
 from myriad.xla import describe

@@ -9,10 +9,10 @@ import pytest
 from scipy import special
 
 from myriad import Rollout, list_envs, make_agent, make_env, make_key
+from myriad.engine.fusion import count_primitives
+from myriad.engine.random import MIX2X32
+from myriad.engine.vector_math import FORMS, argmax, vectorized
 from myriad.envs.vector import VectorEnv
-from myriad.jaxpr import count_primitives
-from myriad.random import MIX2X32
-from myriad.vector_math import FORMS, argmax, vectorized
 from tests.bits import assert_alike, assert_same_bits
 from tests.generated_env import Generated
 

@@ -14,8 +14,8 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 import jax
 import jax.numpy as jnp
 
+from myriad.engine.random import holds_keys, make_key
 from myriad.errors import InvalidArgumentError, MyriadError, UnknownNameError
-from myriad.random import holds_keys, make_key
 from myriad.ranges import Integer, ranges_of, require_ranges
 from myriad.registry import check_overrides
 from myriad.spaces import Space

@@ -14,9 +14,9 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils import EzPickle
 
 from myriad.adapters import centre_and_half_range, finite_bounds, is_bounded
+from myriad.engine.random import make_key
 from myriad.envs.environment import Environment
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
-from myriad.random import make_key
 from myriad.ranges import INT64
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
 

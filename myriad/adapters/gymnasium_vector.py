@@ -23,10 +23,10 @@ from myriad.adapters.gymnasium import (
     step_env,
     within_64_bits,
 )
+from myriad.engine.machine import resolve_platform
+from myriad.engine.random import make_keys
 from myriad.envs.environment import Environment
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
-from myriad.hardware import resolve_platform
-from myriad.random import make_keys
 from myriad.registry import is_integer
 from myriad.xla import Stated, require_room_for
 

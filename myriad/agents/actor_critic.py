@@ -33,10 +33,9 @@ from myriad.agents.q_learning import QNetwork
 from myriad.agents.replay import ReplayRing, Step, n_step, share_replay
 from myriad.agents.squashed_gaussian import SquashedGaussianPolicy
 from myriad.agents.trajectory import act_and_step
-from myriad.counters import Counter
+from myriad.engine.gpu_loops import repeat_or_skip
+from myriad.engine.random import Counter, make_key
 from myriad.envs.batch import BatchState
-from myriad.loops import repeat_or_skip
-from myriad.random import make_key
 
 # Folded into a key for each purpose, so that no two draws share a stream.
 _COLLECT, _SAMPLE, _NOISE = range(3)

@@ -49,11 +49,10 @@ from myriad.agents.normalization import (
 from myriad.agents.priorities import Priorities, importance_weights
 from myriad.agents.replay import Experience, ReplayRing, ReplayState, Step, n_step, share_replay
 from myriad.agents.trajectory import act_and_step
-from myriad.counters import Counter
+from myriad.engine.gpu_loops import repeat_or_skip
+from myriad.engine.random import Counter, make_key
 from myriad.envs.batch import BatchState, Transition
 from myriad.errors import InvalidArgumentError, shown
-from myriad.loops import repeat_or_skip
-from myriad.random import make_key
 from myriad.ranges import Integer
 from myriad.registry import is_integer
 

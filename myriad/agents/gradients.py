@@ -20,7 +20,7 @@ from myriad.agents.minibatches import MANY_ENVS, mean_over_blocks
 from myriad.agents.networks import network_defaults
 from myriad.agents.networks.mlp import EXACT
 from myriad.agents.precision import DYNAMIC, Precision
-from myriad.counters import Counter
+from myriad.engine.random import Counter
 from myriad.envs import Environment
 from myriad.ranges import INT64, Integer
 

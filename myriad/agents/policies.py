@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from myriad.engine.vector_math import argmax
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
-from myriad.vector_math import argmax
 
 # The output of an illegal action. It is finite, so that an entropy is no NaN.
 ILLEGAL = np.float32(-1e9)

@@ -41,7 +41,7 @@ from myriad.agents.minibatches import (
 from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import RunningMoments, normalize_obs, scale_rewards, update_moments
 from myriad.agents.trajectory import RolloutLearner, Trajectory
-from myriad.counters import Counter
+from myriad.engine.random import Counter
 from myriad.envs.batch import BatchState
 
 # Folded into a key for each purpose, so that no two draws share a stream.

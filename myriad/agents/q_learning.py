@@ -20,11 +20,11 @@ from myriad.agents.minibatches import MANY_ENVS, map_over_blocks
 from myriad.agents.networks import NetworkSpec
 from myriad.agents.normalization import RunningMoments, normalize_obs
 from myriad.agents.policies import ILLEGAL, legal_outputs
+from myriad.engine.vector_math import argmax
 from myriad.envs import Environment
 from myriad.envs.wrappers import nvec_of
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Discrete, MultiDiscrete
-from myriad.vector_math import argmax
 
 _EXPLORED = 0.2  # The share of a training during which epsilon falls.
 

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from myriad.engine.vector_math import argmax
 from myriad.envs import Environment
 from myriad.envs.wrappers import MaskedObservation, nvec_of
 from myriad.spaces import Space
-from myriad.vector_math import argmax
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,7 +18,7 @@ from myriad.agents.gradients import Learned, before_learning, gradient_step
 from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import RunningMoments, normalize_obs
 from myriad.agents.replay import Experience, ReplayState
-from myriad.counters import Counter
+from myriad.engine.random import Counter
 from myriad.envs.batch import BatchState
 
 

@@ -272,7 +272,7 @@ def _at_step(
 ) -> jax.Array:
     """Add `values` at each environment's `step` where it `counts`, all `[N]`, to `[T, N]`."""
     # A select and not an indexed update, since a program with those can't have fused outputs (see
-    # `myriad.xla.output_fusion`).
+    # `myriad.engine.fusion`).
     return final_value + jnp.where(
         counts[None] & _is_step(step, final_value.shape[0]), values[None], 0
     )

@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from myriad.engine.machine import available_bytes
 from myriad.errors import InvalidArgumentError
-from myriad.hardware import available_bytes
 from myriad.host import release_freed_memory
 from myriad.timing import Subject, interleave, median_interval, require_enough
 from myriad.training.compiled import Halves, shortage_named

@@ -9,7 +9,7 @@ import jax
 
 from myriad import settings
 from myriad.autotune.cache import Entry, ProfileCache, digest
-from myriad.hardware import Hardware, is_configured, package_versions
+from myriad.engine.machine import Hardware, is_configured, package_versions
 from myriad.training.config import SHARED_WITH_AGENT, TrainingConfig, make_config
 from myriad.training.loop import LearningLoop
 from myriad.xla import bytes_of, default_dtype, matmul_precision

@@ -8,9 +8,9 @@ from typing import Annotated
 from myriad.autotune.cache import Entry, ProfileCache
 from myriad.autotune.profiles import Say, details, key_of, record_profiles
 from myriad.autotune.search import Found, choose, measure
+from myriad.engine.machine import available_bytes, fingerprint, is_configured
 from myriad.envs import ENVIRONMENTS, OBJECT
 from myriad.files import announced
-from myriad.hardware import available_bytes, fingerprint, is_configured
 from myriad.ranges import Bytes, Integer, Seconds, checked
 from myriad.training.compiled import CompiledTraining, compile_within_memory, shortage_named
 from myriad.training.config import TrainingConfig, make_config

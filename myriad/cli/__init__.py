@@ -90,7 +90,7 @@ def _called(argv: Sequence[str], *, is_ours: bool) -> int:
                 raise
             return int(end.code)  # tyro has said what is wrong
         # JAX's backend reads its options once, when it starts, so set them before that.
-        from myriad.hardware import configure
+        from myriad.engine.machine import configure
         from myriad.settings import PLACES, Settings
 
         # A new training reads the other settings itself, and a resumed one ignores them.
@@ -115,7 +115,7 @@ def _run(argv: Sequence[str], *, is_ours: bool) -> int:
         except (RuntimeError, AssertionError):
             # JAX's backend starts at the first use, which may be anywhere. If its variables keep it
             # from that, say so instead of what failed.
-            from myriad.hardware import require_usable_jax
+            from myriad.engine.machine import require_usable_jax
 
             require_usable_jax()
             raise

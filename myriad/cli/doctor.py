@@ -25,7 +25,7 @@ class Doctor(TrainingFlags):
         """Print the settings, the machine and the folders; return 1 if there is a problem."""
         import jax
 
-        from myriad.hardware import require_usable_jax
+        from myriad.engine.machine import require_usable_jax
 
         problems = []
         try:
@@ -121,7 +121,7 @@ def _variables() -> list[tuple[str, str, str, str]]:
 
 def _print_machine() -> list[str]:
     """Print the machine, the versions and the folders, and return the folders' problems."""
-    from myriad.hardware import fingerprint, is_configured, package_versions
+    from myriad.engine.machine import fingerprint, is_configured, package_versions
 
     machine = fingerprint()
     print(f"machine    {machine.device_name}, {machine.cores} cores, {_memory(machine)}")

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Var
 
+from myriad.engine.random import make_key, numbers_of
 from myriad.envs.batch import select_reset
 from myriad.envs.environment import Environment
 from myriad.envs.wrappers import nvec_of
@@ -27,7 +28,6 @@ from myriad.errors import (
     MyriadError,
     shown,
 )
-from myriad.random import make_key, numbers_of
 from myriad.ranges import require
 from myriad.spaces import Discrete, MultiDiscrete, Space
 from myriad.timing import compare

@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from myriad.engine.gpu_loops import while_loop
+from myriad.engine.vector_math import polynomial
 from myriad.envs.environment import Finite, Positive, Steps, load_drawing
 from myriad.errors import UnknownNameError
-from myriad.loops import while_loop
 from myriad.ranges import Integer, Number, require_ranges
 from myriad.spaces import Box, Discrete
-from myriad.vector_math import polynomial
 
 Target = Literal["constant", "sine"]
 # The parameters of the kinetics, and those of a sine.

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from myriad.engine.vector_math import vectorized_method
 from myriad.envs.batch import BatchState, Transition, select_reset
 from myriad.envs.environment import Environment, require_32_bits
 from myriad.errors import InvalidArgumentError
-from myriad.vector_math import vectorized_method
 
 # Each column of an observation is a selection of its own. More would take long to compile.
 _MOST_COLUMNS = 32

@@ -13,10 +13,10 @@ import numpy as np
 
 from myriad.agents import Agent
 from myriad.agents.controller import AnyAgent, Controller, controller_of
+from myriad.engine.random import make_key
 from myriad.envs.environment import AnyEnvironment, Environment
 from myriad.errors import InvalidArgumentError, NotInstalledError
 from myriad.files import replacing, user_path
-from myriad.random import make_key
 from myriad.ranges import FramesPerSecond, Seed, VideoSteps, checked
 
 # Viewers slow down a GIF with a higher rate: its unit of time is 10 ms, and one unit counts as

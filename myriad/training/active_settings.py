@@ -8,7 +8,7 @@ import jax
 
 from myriad.agents.agent import Learner
 from myriad.agents.precision import Precision
-from myriad.hardware import resolve_platform
+from myriad.engine.machine import resolve_platform
 from myriad.settings import FLAG
 from myriad.training.config import TrainingConfig
 from myriad.xla import matmul_precision

@@ -21,9 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from myriad import distributed
+from myriad.engine.random import from_numbers, numbers_of
 from myriad.errors import InvalidArgumentError
 from myriad.files import read_text, regular
-from myriad.random import from_numbers, numbers_of
 from myriad.xla import is_on_host
 
 Result = TypeVar("Result")

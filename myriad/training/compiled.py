@@ -18,11 +18,11 @@ import jax
 import numpy as np
 
 from myriad import settings
-from myriad.counters import Counter
+from myriad.engine.fusion import output_fusion
+from myriad.engine.machine import available_bytes, resolve_platform
+from myriad.engine.random import Counter, make_key
 from myriad.errors import InvalidArgumentError
-from myriad.hardware import available_bytes, resolve_platform
 from myriad.host import collector_paused, release_freed_memory
-from myriad.random import make_key
 from myriad.timing import compare
 from myriad.training.config import TrainingConfig
 from myriad.training.evaluation import Evaluation, Infos, evaluation_key
@@ -31,7 +31,6 @@ from myriad.xla import (
     Stated,
     bytes_of,
     is_on_host,
-    output_fusion,
     require_room,
     require_room_for,
     result_shapes,
@@ -327,7 +326,7 @@ def compile_within_memory(
 
     Args:
         training: the training, not compiled yet.
-        limit: see `myriad.hardware.available_bytes`.
+        limit: see `myriad.engine.machine.available_bytes`.
         saves: whether checkpoints are saved.
         resumes: whether it begins with a checkpoint.
         subject: what needs the memory, for the message; by default the settings that decide it.

@@ -9,12 +9,11 @@ import jax
 import jax.numpy as jnp
 
 from myriad.agents.agent import Learner
-from myriad.counters import Counter
+from myriad.engine.gpu_loops import while_loop
+from myriad.engine.random import Counter, make_key
 from myriad.envs import ENVIRONMENTS, Environment
 from myriad.envs.batch import BatchState
 from myriad.envs.vector import VectorEnv
-from myriad.loops import while_loop
-from myriad.random import make_key
 
 # Folded into the key of an evaluation during a training and of one by itself. So an evaluation
 # shares no key with the training, nor with an evaluation of the other kind under an equal seed.

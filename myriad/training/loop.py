@@ -13,14 +13,14 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from myriad.agents.agent import Learner
-from myriad.counters import Counter, exact_sum
+from myriad.engine.fusion import output_fusion
+from myriad.engine.random import Counter, exact_sum, make_key
 from myriad.envs import Environment
 from myriad.envs.batch import MOST_SUMMED, BatchState, Transition
 from myriad.envs.vector import VectorEnv
 from myriad.errors import InvalidArgumentError
-from myriad.random import make_key
 from myriad.ranges import ranges_of
-from myriad.xla import is_on_host, output_fusion, put_everywhere, result_shapes, shard_map
+from myriad.xla import is_on_host, put_everywhere, result_shapes, shard_map
 
 # Folded into a key for each purpose, so that no two draws share a stream.
 _AGENT, _ENVIRONMENTS, _UPDATE = range(3)
@@ -61,7 +61,7 @@ class Report:
 
     Attributes:
         metric_sums: each metric's sum over the window's updates, float32 scalars.
-        num_episodes: episodes that ended in the window, as `myriad.counters.whole` reads it.
+        num_episodes: episodes that ended in the window, as `myriad.engine.random.whole` reads it.
         return_sum: the sum of their returns, float32 scalar. It is nan if an environment ended more
             than 2**22 episodes in the window, since float32 would round too much of its sum away.
         is_bad: for each of `PARTS`, whether it was found, boolean `[4]`.

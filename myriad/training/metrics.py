@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from myriad.counters import whole
+from myriad.engine.random import whole
 from myriad.errors import NotInstalledError
 from myriad.files import replacing, user_path
 from myriad.training.loop import PARTS, Report

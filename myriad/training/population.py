@@ -12,17 +12,18 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from myriad.agents.controller import ControllerLearner
-from myriad.counters import Counter
-from myriad.errors import InvalidArgumentError, UnknownNameError, shown
-from myriad.hardware import resolve_platform
-from myriad.random import (
+from myriad.engine.fusion import output_fusion
+from myriad.engine.machine import resolve_platform
+from myriad.engine.random import (
     MIX2X32,
+    Counter,
     holds_keys,
     make_key,
     numbers_of,
     seed_key,
     words_of_seed,
 )
+from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.ranges import INT32, Integer, ranges_of
 from myriad.training.compiled import (
     SAVING_SHARE,
@@ -34,7 +35,7 @@ from myriad.training.compiled import (
 from myriad.training.config import TrainingConfig, default_mapping, require_values
 from myriad.training.evaluation import Infos, evaluation_key
 from myriad.training.loop import Report, TrainState, traced_names
-from myriad.xla import bytes_of, output_fusion, require_alive, shard_map
+from myriad.xla import bytes_of, require_alive, shard_map
 
 # The axis of the devices that the slots are spread over.
 _SLOTS = "slots"

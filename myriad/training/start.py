@@ -13,8 +13,8 @@ import numpy as np
 
 from myriad.agents import AGENTS
 from myriad.agents.controller import ControllerLearner
+from myriad.engine.random import holds_keys, make_key
 from myriad.errors import InvalidArgumentError, shown
-from myriad.random import holds_keys, make_key
 from myriad.training.checkpoint import Checkpoints, arrays_by_name, require_kinds
 from myriad.training.config import TrainingConfig, read_fields
 from myriad.training.loop import TrainState

@@ -15,11 +15,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from myriad import distributed, hardware
+from myriad import distributed
+from myriad.engine import machine
+from myriad.engine.random import make_keys
 from myriad.errors import DivergedError, InvalidArgumentError, ShortTrainingWarning, shown
 from myriad.files import say, seconds_shown
 from myriad.host import release_freed_memory
-from myriad.random import make_keys
 from myriad.training.active_settings import ActiveSetting, in_short
 from myriad.training.callbacks import Callback, Run
 from myriad.training.checkpoint import Checkpoints, import_orbax
@@ -404,8 +405,8 @@ def environment_record(
     return {
         "preset": config.given["preset"] if config.from_preset() else None,
         "settings": [dataclasses.asdict(each) for each in settings],
-        "hardware": dataclasses.asdict(hardware.fingerprint()),
-        "versions": hardware.package_versions(),
+        "hardware": dataclasses.asdict(machine.fingerprint()),
+        "versions": machine.package_versions(),
         "matmul_precision": matmul_precision(),
         "compute_dtype": next(
             (each.value for each in settings if each.name == "precision" and each.active),

@@ -20,9 +20,9 @@ from typing import Any, Self
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
+from myriad.engine.machine import require_usable_jax
 from myriad.errors import MyriadError
 from myriad.files import say
-from myriad.hardware import require_usable_jax
 from myriad.host import core_numbers
 from myriad.ranges import checked
 from myriad.signals import interrupts_kept
@@ -307,7 +307,7 @@ def _work(
     if hasattr(os, "sched_setaffinity"):
         # Pin the process before JAX counts the cores for its threads.
         os.sched_setaffinity(0, {core})
-    from myriad.hardware import configure
+    from myriad.engine.machine import configure
 
     configure(cpu_devices=1)
     parent: Any = multiprocessing.parent_process()

@@ -104,7 +104,7 @@ def to_json(result: TuneResult) -> str:
     """Return everything about a campaign as JSON. Non-finite numbers become null."""
     from pydantic_core import to_json as written
 
-    from myriad.hardware import fingerprint, package_versions
+    from myriad.engine.machine import fingerprint, package_versions
 
     settings = result.settings
     best = result.best

@@ -11,7 +11,7 @@ from myriad.agents import replay
 from myriad.agents.agent import alone
 from myriad.agents.dqn import DQN
 from myriad.agents.replay import Experience, ReplayRing
-from myriad.random import make_key
+from myriad.engine.random import make_key
 from myriad.training.loop import LearningLoop
 from tests.agents.plain_networks import SMALL, apply
 from tests.learners import trained

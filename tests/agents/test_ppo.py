@@ -22,7 +22,7 @@ from myriad.agents.minibatches import (
 from myriad.agents.policies import CategoricalPolicy, GaussianPolicy, TanhGaussianPolicy
 from myriad.agents.ppo import PPO, PPOBatch, gae
 from myriad.agents.trajectory import Trajectory
-from myriad.counters import Counter
+from myriad.engine.random import Counter
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Box
 from myriad.training.loop import LearningLoop

@@ -15,8 +15,7 @@ from myriad.agents.minibatches import draw_permutation
 from myriad.agents.networks import NetworkSpec
 from myriad.agents.pqn import PQN
 from myriad.agents.q_learning import QNetwork, epsilon_greedy
-from myriad.counters import Counter
-from myriad.random import make_key
+from myriad.engine.random import Counter, make_key
 from myriad.training.loop import LearningLoop
 from tests.agents.plain_networks import apply
 

@@ -12,8 +12,8 @@ import pytest
 from myriad import make_env
 from myriad.agents import make_learner
 from myriad.agents.replay import MEMORIES, Experience, ReplayRing, Step, n_step
+from myriad.engine.random import make_key
 from myriad.errors import InvalidArgumentError, UnknownNameError
-from myriad.random import make_key
 from myriad.spaces import Box, Discrete
 from tests.agents.plain_networks import Unplayed
 

@@ -14,8 +14,8 @@ from myriad import make_env
 from myriad.agents.agent import alone
 from myriad.agents.sac import SAC
 from myriad.agents.squashed_gaussian import SquashedGaussianPolicy
+from myriad.engine.random import make_key
 from myriad.envs.batch import Transition
-from myriad.random import make_key
 from myriad.spaces import Box
 from tests.agents.plain_networks import SMALL, Unplayed, apply, q_value, sampled
 from tests.learners import trained

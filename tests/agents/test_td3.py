@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 from myriad import make_env
 from myriad.agents.agent import alone
 from myriad.agents.td3 import TD3
-from myriad.random import make_key
+from myriad.engine.random import make_key
 from tests.agents.plain_networks import SMALL, apply, q_value, sampled
 from tests.learners import trained
 

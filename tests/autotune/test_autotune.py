@@ -19,8 +19,8 @@ from myriad.autotune import (
 )
 from myriad.autotune.search import CANDIDATES, Stretch, choose
 from myriad.cli import main
+from myriad.engine.machine import available_bytes, fingerprint
 from myriad.errors import InvalidArgumentError
-from myriad.hardware import available_bytes, fingerprint
 from myriad.training.compiled import CompiledTraining
 from myriad.training.config import make_config
 from myriad.xla import count_compilations

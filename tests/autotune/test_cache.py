@@ -16,8 +16,8 @@ from myriad import create_config
 from myriad.autotune import cache as cache_module
 from myriad.autotune import profiles
 from myriad.autotune.cache import SECTIONS, ProfileCache
+from myriad.engine.machine import Hardware
 from myriad.errors import InvalidArgumentError
-from myriad.hardware import Hardware
 
 ANSWER = {
     "optimal_chunk_size": 16,

@@ -7,8 +7,8 @@ import jax
 import numpy as np
 import pytest
 
+from myriad.engine.random import make_key
 from myriad.errors import InvalidArgumentError
-from myriad.random import make_key
 from myriad.training.compiled import CompiledTraining
 from myriad.training.config import make_config
 from myriad.training.population import Population

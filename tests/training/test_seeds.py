@@ -10,9 +10,10 @@ import jax
 import numpy as np
 import pytest
 
-from myriad import evaluate, hardware, load_agent, resume
+from myriad import evaluate, load_agent, resume
 from myriad import train_and_evaluate as train
 from myriad.cli import main
+from myriad.engine import machine
 from myriad.errors import DivergedError, InvalidArgumentError
 from myriad.training.callbacks import Callback
 from myriad.training.config import TrainingConfig
@@ -134,7 +135,7 @@ def test_seeds_that_do_not_fit_are_refused_with_a_number_that_does(tmp_path, mon
     population = Population(config, 16)
     population.compile()
     room = most_bytes(population.stated_bytes(saves=True) * 10 // 16)
-    monkeypatch.setattr(hardware, "host_memory", lambda: (room, room))
+    monkeypatch.setattr(machine, "host_memory", lambda: (room, room))
     says = r"16 seeds need .* at most about 9 seeds fit"
     with pytest.raises(InvalidArgumentError, match=says):
         train(config, tmp_path / "run", seeds=range(16))

@@ -21,12 +21,12 @@ from myriad import (
     train_and_evaluate,
 )
 from myriad.agents import list_agents, make_learner
+from myriad.engine.random import make_key
 from myriad.envs import list_envs
 from myriad.errors import (
     InvalidArgumentError,
     ShortTrainingWarning,
 )
-from myriad.random import make_key
 from myriad.training import trainer
 from myriad.training.compiled import CompiledTraining
 from myriad.training.config import SHARED_WITH_AGENT

@@ -14,9 +14,9 @@ from benchmarks.sides.c_loops import CStepper
 from benchmarks.sides.network_policy import network_for
 from benchmarks.sides.server import SEED
 from myriad import Rollout, make_agent, make_env
+from myriad.engine.random import make_key
 from myriad.envs.cartpole import CartPoleState
 from myriad.envs.pendulum import PendulumState
-from myriad.random import make_key
 
 NUM_ENVS, CHUNK = 150, 100  # two whole blocks and a part of one
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad import Rollout, create_config, loops, make_agent, make_env, make_key
+from myriad import Rollout, create_config, make_agent, make_env, make_key
+from myriad.engine import gpu_loops
 from myriad.training.evaluation import Evaluation
 from myriad.training.loop import LearningLoop
 from tests.bits import assert_same_bits
@@ -13,7 +14,7 @@ from tests.bits import assert_same_bits
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch):
-    monkeypatch.setattr(loops, "waits_for_host", lambda: True)
+    monkeypatch.setattr(gpu_loops, "waits_for_host", lambda: True)
 
 
 @pytest.mark.usefixtures("as_on_a_gpu")
@@ -26,7 +27,9 @@ def test_steps_beyond_the_last_leave_the_state_alone(num_steps, unroll):
     for i in range(num_steps):
         expected = (expected * 3 + i) % 2**32
     state, rows = jax.jit(
-        lambda n: loops.repeat(n, body, jnp.uint32(1), jnp.full(100, -1), most=100, unroll=unroll)
+        lambda n: gpu_loops.repeat(
+            n, body, jnp.uint32(1), jnp.full(100, -1), most=100, unroll=unroll
+        )
     )(np.int32(num_steps))
     assert int(state) == expected
     np.testing.assert_array_equal(rows[:num_steps], np.arange(num_steps))
@@ -41,7 +44,7 @@ def test_a_while_loop_in_blocks_ends_where_its_condition_does(unroll):
             return jnp.where(number % 2 == 0, number // 2, 3 * number + 1), steps + 1
 
         start = (number, jnp.zeros((), jnp.int32))
-        return loops.while_loop(lambda carry: carry[0] != 1, halve, start, unroll=unroll)[1]
+        return gpu_loops.while_loop(lambda carry: carry[0] != 1, halve, start, unroll=unroll)[1]
 
     assert jax.vmap(steps_to_one)(jnp.array([1, 2, 3, 27])).tolist() == [0, 1, 7, 111]
 
@@ -81,5 +84,5 @@ def evaluated():
 )
 def test_what_runs_in_blocks_comes_to_the_same_bits(plain, in_blocks, monkeypatch):
     expected = plain()
-    monkeypatch.setattr(loops, "waits_for_host", lambda: True)
+    monkeypatch.setattr(gpu_loops, "waits_for_host", lambda: True)
     assert_same_bits(in_blocks(), expected)

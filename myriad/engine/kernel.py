@@ -20,8 +20,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
-from myriad.jaxpr import count_primitives
-from myriad.random import MIX2X32, SPLIT, draw_word, fold_words, holds_keys, numbers_of
+from myriad.engine.fusion import count_primitives
+from myriad.engine.random import MIX2X32, SPLIT, draw_word, fold_words, holds_keys, numbers_of
 
 # Two steps of a cheap environment are written out, so that the draws of one hide the waits of the
 # other. A step of too many operations would compile for minutes and leave no registers.

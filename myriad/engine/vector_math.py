@@ -18,9 +18,9 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 from myriad import settings
-from myriad.hardware import compiles_loops_whole
-from myriad.jaxpr import count_primitives
-from myriad.random import MIX2X32, SPLIT, draw_word, fold_words, holds_keys
+from myriad.engine.fusion import count_primitives
+from myriad.engine.machine import compiles_loops_whole
+from myriad.engine.random import MIX2X32, SPLIT, draw_word, fold_words, holds_keys
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

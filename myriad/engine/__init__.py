@@ -1,0 +1,1 @@
+"""What makes a chunk fast: its draws, its arithmetic, its loops, and the machine that it is for."""
