@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from jax.extend.random import define_prng_impl
 
-from myriad import Rollout, make_agent, make_env, random
+from myriad import Rollout, make_agent, make_env
 from myriad.agents import make_learner
+from myriad.engine import random
 from myriad.training.loop import LearningLoop
 from tests.learners import SMALL, env_of
 
