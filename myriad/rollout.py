@@ -25,9 +25,8 @@ from myriad.engine.fusion import count_primitives, output_fusion
 from myriad.engine.machine import compiles_loops_whole
 from myriad.engine.random import MIX2X32, Counter, is_key, make_key
 from myriad.engine.vector_math import vectorized_method
-from myriad.envs.batch import MOST_SUMMED, BatchState, Transition
 from myriad.envs.environment import AnyEnvironment
-from myriad.envs.vector import VectorEnv
+from myriad.envs.vector import MOST_SUMMED, BatchState, Transition, VectorEnv
 from myriad.errors import InvalidArgumentError, shown
 from myriad.ranges import INT64, Integer, Seed, checked, require
 from myriad.xla import (

@@ -12,8 +12,8 @@ from gymnax.environments import environment, spaces
 
 from myriad.adapters.adapter import typed_key
 from myriad.adapters.gymnax import gymnax_space
-from myriad.envs.batch import select_reset
 from myriad.envs.environment import Environment
+from myriad.envs.vector import select_reset
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.spaces import Discrete
 

@@ -35,7 +35,7 @@ from myriad.agents.squashed_gaussian import SquashedGaussianPolicy
 from myriad.agents.trajectory import act_and_step
 from myriad.engine.gpu_loops import repeat_or_skip
 from myriad.engine.random import Counter, make_key
-from myriad.envs.batch import BatchState
+from myriad.envs.vector import BatchState
 
 # Folded into a key for each purpose, so that no two draws share a stream.
 _COLLECT, _SAMPLE, _NOISE = range(3)

@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import jax
 
-from myriad.envs.batch import BatchState, Transition
 from myriad.envs.environment import Environment
+from myriad.envs.vector import BatchState, Transition
 from myriad.errors import InvalidArgumentError
 from myriad.ranges import INT64, Integer, Number, require_ranges
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from myriad.agents.agent import Agent, Environments, Learner
 from myriad.envs import Environment
-from myriad.envs.batch import BatchState, select_reset
+from myriad.envs.vector import BatchState, select_reset
 from myriad.envs.wrappers import Wrapper
 from myriad.errors import InvalidArgumentError
 from myriad.ranges import Like

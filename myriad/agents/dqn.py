@@ -51,7 +51,7 @@ from myriad.agents.replay import Experience, ReplayRing, ReplayState, Step, n_st
 from myriad.agents.trajectory import act_and_step
 from myriad.engine.gpu_loops import repeat_or_skip
 from myriad.engine.random import Counter, make_key
-from myriad.envs.batch import BatchState, Transition
+from myriad.envs.vector import BatchState, Transition
 from myriad.errors import InvalidArgumentError, shown
 from myriad.ranges import Integer
 from myriad.registry import is_integer

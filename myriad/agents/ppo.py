@@ -52,7 +52,7 @@ from myriad.agents.normalization import (
 from myriad.agents.policies import GaussianPolicy, Policy, legal_outputs, make_policy
 from myriad.agents.trajectory import RolloutLearner, Trajectory
 from myriad.engine.random import Counter
-from myriad.envs.batch import BatchState
+from myriad.envs.vector import BatchState
 from myriad.errors import InvalidArgumentError, shown
 from myriad.ranges import Number
 

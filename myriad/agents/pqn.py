@@ -42,7 +42,7 @@ from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import RunningMoments, normalize_obs, scale_rewards, update_moments
 from myriad.agents.trajectory import RolloutLearner, Trajectory
 from myriad.engine.random import Counter
-from myriad.envs.batch import BatchState
+from myriad.envs.vector import BatchState
 
 # Folded into a key for each purpose, so that no two draws share a stream.
 _COLLECT, _SHUFFLE = range(2)

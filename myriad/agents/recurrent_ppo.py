@@ -18,7 +18,7 @@ from myriad.agents.normalization import discounted_return
 from myriad.agents.policies import legal_outputs
 from myriad.agents.ppo import PPO, PPOBatch, PPOState
 from myriad.agents.trajectory import Trajectory, act_and_step
-from myriad.envs.batch import BatchState, select_reset
+from myriad.envs.vector import BatchState, select_reset
 from myriad.errors import InvalidArgumentError, shown
 
 # Folded into a key. PPO folds 1 into the key of its shuffles.

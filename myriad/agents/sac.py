@@ -20,7 +20,7 @@ from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import RunningMoments, normalize_obs
 from myriad.agents.replay import Experience, ReplayState
 from myriad.engine.random import Counter
-from myriad.envs.batch import BatchState
+from myriad.envs.vector import BatchState
 from myriad.ranges import Number
 
 

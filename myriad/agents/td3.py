@@ -19,7 +19,7 @@ from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import RunningMoments, normalize_obs
 from myriad.agents.replay import Experience, ReplayState
 from myriad.engine.random import Counter
-from myriad.envs.batch import BatchState
+from myriad.envs.vector import BatchState
 
 
 @jax.tree_util.register_dataclass

@@ -17,7 +17,7 @@ from myriad.agents.gradients import WHOLE_TRAINING, GradientLearner, ManyUpdates
 from myriad.agents.minibatches import is_narrow, require_whole_parts
 from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import discounted_return
-from myriad.envs.batch import BatchState, Transition
+from myriad.envs.vector import BatchState, Transition
 from myriad.errors import InvalidArgumentError
 from myriad.ranges import INT32
 

@@ -18,8 +18,8 @@ import numpy as np
 from jax.extend.core import Var
 
 from myriad.engine.random import make_key, numbers_of
-from myriad.envs.batch import select_reset
 from myriad.envs.environment import Environment
+from myriad.envs.vector import select_reset
 from myriad.envs.wrappers import nvec_of
 from myriad.errors import (
     EnvironmentWarning,

@@ -12,8 +12,7 @@ from myriad.agents.agent import Learner
 from myriad.engine.gpu_loops import while_loop
 from myriad.engine.random import Counter, make_key
 from myriad.envs import ENVIRONMENTS, Environment
-from myriad.envs.batch import BatchState
-from myriad.envs.vector import VectorEnv
+from myriad.envs.vector import BatchState, VectorEnv
 
 # Folded into the key of an evaluation during a training and of one by itself. So an evaluation
 # shares no key with the training, nor with an evaluation of the other kind under an equal seed.

@@ -16,8 +16,7 @@ from myriad.agents.agent import Learner
 from myriad.engine.fusion import output_fusion
 from myriad.engine.random import Counter, exact_sum, make_key
 from myriad.envs import Environment
-from myriad.envs.batch import MOST_SUMMED, BatchState, Transition
-from myriad.envs.vector import VectorEnv
+from myriad.envs.vector import MOST_SUMMED, BatchState, Transition, VectorEnv
 from myriad.errors import InvalidArgumentError
 from myriad.ranges import ranges_of
 from myriad.xla import is_on_host, put_everywhere, result_shapes, shard_map

@@ -15,7 +15,7 @@ from myriad.agents.agent import alone
 from myriad.agents.sac import SAC
 from myriad.agents.squashed_gaussian import SquashedGaussianPolicy
 from myriad.engine.random import make_key
-from myriad.envs.batch import Transition
+from myriad.envs.vector import Transition
 from myriad.spaces import Box
 from tests.agents.plain_networks import SMALL, Unplayed, apply, q_value, sampled
 from tests.learners import trained
