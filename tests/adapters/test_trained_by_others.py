@@ -1,9 +1,6 @@
 """Other libraries train in Myriad's environments. Each library that is not installed is skipped."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -14,6 +11,7 @@ from myriad import make_env, make_key
 from myriad.adapters import to_gymnasium, to_gymnax, to_sb3
 from myriad.errors import UnknownNameError
 from tests.adapters.rollouts import SHORT
+from tests.child_processes import python
 
 ROOT = Path(__file__).parents[2]
 # These libraries warn of each other and of what they will change.
@@ -31,15 +29,8 @@ def test_the_lines_of_the_page_train(library):
     (code,) = re.findall(
         rf"<!-- not run: needs {library} -->\n```python\n(.*?)```", page, re.DOTALL
     )
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
-    assert run.returncode == 0, run.stderr
-    assert float(run.stdout.split()[-1]) > LEAST[library], run.stdout
+    said = python("-c", code, PYTHONPATH=str(ROOT)).stdout
+    assert float(said.split()[-1]) > LEAST[library], said
 
 
 # --- gymnax 0.0.x ---------------------------------------------------------------------------------
