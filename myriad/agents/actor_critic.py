@@ -192,7 +192,7 @@ class ReplayActorCritic(GradientLearner[State]):
         self,
         key: jax.Array,
         state: Any,
-        num_envs: int,
+        batch_state: BatchState,
         noise_shape: tuple[int, ...],
         train_step: Callable[[Any, Any, jax.Array], tuple[Any, dict[str, jax.Array]]],
     ) -> tuple[Any, dict[str, jax.Array]]:
@@ -201,11 +201,12 @@ class ReplayActorCritic(GradientLearner[State]):
         Args:
             key: the key of the update.
             state: the learner's state.
-            num_envs: `N`.
+            batch_state: the state of the environments.
             noise_shape: the shape of the standard normal noise for a transition.
             train_step: maps the state, rows and the number of the step to the next state and the
                 metrics. Rows are a batch, leaves `[B, ...]`, and its noise, `[B, *noise_shape]`.
         """
+        num_envs = flatten(batch_state.obs).shape[0]
         # One gather and one draw for all steps of the update.
         ring, shape = ReplayRing.of(self, num_envs), (self.gradient_steps, self.batch_size)
         slots = ring.draw(jax.random.fold_in(key, _SAMPLE), state.replay, math.prod(shape))

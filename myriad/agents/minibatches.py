@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +11,6 @@ from jax.flatten_util import ravel_pytree
 
 from myriad.errors import InvalidArgumentError
 from myriad.registry import is_integer
-
-# A dataclass that is a pytree, with leaves `[B, ...]`.
-Batch = TypeVar("Batch")
 
 # Activations of 1,024 rows and 64 units are 256 KB, which leaves room in the second-level cache of
 # today's cores.
@@ -73,18 +70,16 @@ def repeat_epochs(
         the learned state, and the means of the metrics over all steps.
     """
 
-    def one_epoch(learned: Any, i: Any) -> tuple[Any, Any]:
+    def one_epoch(i: jax.Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+        learned, totals = carry
         permutation = draw_permutation(jax.random.fold_in(key, i), num_rows)
         # A scan, since unrolled minibatches were no faster.
         learned, metrics = jax.lax.scan(train_step, learned, minibatches(permutation))
-        return learned, jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), metrics)
-
-    def add_epoch(i: jax.Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
-        learned, metrics = one_epoch(carry[0], i)
-        return learned, jax.tree.map(jnp.add, carry[1], metrics)
+        means = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), metrics)
+        return learned, jax.tree.map(jnp.add, totals, means)
 
     zeros = {name: jnp.float32(0) for name in metric_names}
-    learned, totals = jax.lax.fori_loop(0, num_epochs, add_epoch, (learned, zeros))
+    learned, totals = jax.lax.fori_loop(0, num_epochs, one_epoch, (learned, zeros))
     return learned, jax.tree.map(lambda total: total / num_epochs, totals)
 
 
@@ -103,35 +98,28 @@ def is_narrow(rows: jax.Array) -> bool:
     return rows.shape[1] <= _NARROW
 
 
-def gatherer(
-    batch: Batch, field: str, prepare: Callable[[jax.Array], jax.Array]
-) -> Callable[[jax.Array], Batch]:
+def gatherer(batch: Any, prepare: Callable[[jax.Array], jax.Array]) -> Callable[[jax.Array], Any]:
     """Return a function from row numbers, `[M]`, to those rows of a batch.
 
-    One field is prepared for the network. Narrow rows are prepared once for the whole batch. Wide
+    Its `obs` are prepared for the network. Narrow rows are prepared once for the whole batch. Wide
     rows are prepared in every gather, since a prepared copy of the batch would be large.
 
     Args:
-        batch: a dataclass and pytree with leaves `[B, ...]`.
-        field: the field to prepare, `[B, D]`.
-        prepare: maps rows of it to float32 rows.
+        batch: a dataclass and pytree with leaves `[B, ...]`, of which `obs` is `[B, D]`.
+        prepare: maps rows of `obs` to float32 rows.
     """
-    rows = getattr(batch, field)
-    narrow = is_narrow(rows)
-    columns = _with(batch, field, prepare(rows) if narrow else rows[:, :0].astype(jnp.float32))
+    narrow = is_narrow(batch.obs)
+    obs = prepare(batch.obs) if narrow else batch.obs[:, :0].astype(jnp.float32)
+    columns = dataclasses.replace(batch, obs=obs)
     # Side by side, `[B, columns]`, so that a minibatch is one gather.
     packed = jax.vmap(lambda row: ravel_pytree(row)[0])(columns)
     unpack = jax.vmap(ravel_pytree(jax.tree.map(lambda leaf: leaf[0], columns))[1])
 
-    def gather(order: jax.Array) -> Batch:
+    def gather(order: jax.Array) -> Any:
         found = unpack(packed[order])
-        return found if narrow else _with(found, field, prepare(rows[order]))
+        return found if narrow else dataclasses.replace(found, obs=prepare(batch.obs[order]))
 
     return gather
-
-
-def _with(batch: Any, field: str, value: jax.Array) -> Any:
-    return dataclasses.replace(batch, **{field: value})
 
 
 def shapes_for_many(num_envs: int, num_epochs: int, chosen: Mapping[str, Any]) -> dict[str, Any]:

@@ -392,7 +392,7 @@ class PPO(RolloutLearner[PPOState]):
         return PPOBatch(obs, choice, log_prob, value, advantage, advantage + value)
 
     def _rows_of(self, state: PPOState, batch: Any) -> Callable[[jax.Array], Any]:
-        return gatherer(batch, "obs", lambda obs: self._inputs(state, obs))
+        return gatherer(batch, lambda obs: self._inputs(state, obs))
 
     def _preserved(
         self, params: dict[str, Any], old: RunningMoments | None, new: RunningMoments | None

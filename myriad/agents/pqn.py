@@ -197,7 +197,7 @@ class PQN(RolloutLearner[PQNState]):
         return_stats = update_moments(state.return_stats, experience.discounted_return, mean)
         state = dataclasses.replace(state, return_stats=return_stats)
         batch = self._batch(state, experience, flatten(batch_state.obs))
-        rows_of = gatherer(batch, "obs", lambda obs: normalize_obs(state.obs_stats, obs))
+        rows_of = gatherer(batch, lambda obs: normalize_obs(state.obs_stats, obs))
         learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
 
         def loss(params: jax.Array, order: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:

@@ -8,6 +8,7 @@ all choices of a `MultiDiscrete`, `C` its components and `P` the number of param
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -58,10 +59,6 @@ class QNetwork:
     def init(self, key: jax.Array) -> jax.Array:
         """Draw initial parameters, `[P]`."""
         return ravel_pytree(self.module.init(key, self._no_obs))[0]
-
-    def unravel(self, params: jax.Array) -> Any:
-        """Return the parameters as `module.apply` takes them: a dict of layers."""
-        return self._unravel(params)
 
     def values(self, params: jax.Array, obs: jax.Array) -> jax.Array:
         """Return Q-values, float32 `[B, A]`, of flat observations `[B, D]`, also with a mask."""
@@ -138,7 +135,8 @@ class QNetwork:
         return np.zeros((1, self.obs_size), np.float32)
 
     @cached_property
-    def _unravel(self) -> Any:
+    def unravel(self) -> Callable[[jax.Array], Any]:
+        """Maps parameters, `[P]`, to those that `module.apply` takes: a dict of layers."""
         shapes = jax.eval_shape(self.module.init, jax.random.key(0), self._no_obs)
         # The result is cached beyond the trace that first asks for it, so it must hold no tracer.
         with jax.ensure_compile_time_eval():

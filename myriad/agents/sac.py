@@ -105,9 +105,8 @@ class SAC(ReplayActorCritic[SACState]):
             )
             return state, metrics
 
-        num_envs = flatten(batch_state.obs).shape[0]
         noise_shape = (2, self.policy.num_choices)
-        return self.take_steps(key, state, num_envs, noise_shape, train_step)
+        return self.take_steps(key, state, batch_state, noise_shape, train_step)
 
     def loss(
         self, state: SACState, params: jax.Array, rows: tuple[Experience, jax.Array]

@@ -118,8 +118,8 @@ class TD3(ReplayActorCritic[TD3State]):
             target = self.followed(state.target_params, state.params)
             return dataclasses.replace(state, target_params=target), metrics["actor_loss"]
 
-        num_envs = flatten(batch_state.obs).shape[0]
-        return self.take_steps(key, state, num_envs, (self.policy.num_choices,), train_step)
+        noise_shape = (self.policy.num_choices,)
+        return self.take_steps(key, state, batch_state, noise_shape, train_step)
 
     def critic_loss(
         self, state: TD3State, params: jax.Array, batch: Experience, noise: jax.Array
