@@ -145,9 +145,11 @@ def _attention(learner: Learner[Any]) -> tuple[str | None, str]:
     network = getattr(learner, "network", None)
     if network != "attention":
         return None, f"network {network} has none" if network else "this agent has no network"
+    from myriad.agents.networks import NetworkSpec
     from myriad.agents.networks.attention import choose_attention
 
-    return choose_attention(learner.attention, Precision.of(learner))
+    spec = NetworkSpec.of(learner)
+    return choose_attention(spec.attention, spec.precision)
 
 
 def _products() -> str:

@@ -126,7 +126,8 @@ def attend(implementation: str, query: jax.Array, key: jax.Array, value: jax.Arr
         value: `[B, S, H, K]`.
     """
     if implementation != "reference":
-        return jax.nn.dot_product_attention(query, key, value, implementation=implementation)
+        of_jax: Any = implementation
+        return jax.nn.dot_product_attention(query, key, value, implementation=of_jax)
     scores = jnp.einsum("bthk,bshk->bhts", query, key, preferred_element_type=jnp.float32)
     weights = jax.nn.softmax(scores / math.sqrt(query.shape[-1]), axis=-1).astype(value.dtype)
     return jnp.einsum("bhts,bshk->bthk", weights, value)
