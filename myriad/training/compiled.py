@@ -40,7 +40,7 @@ from myriad.xla import (
 
 OnReport = Callable[[Report, int], None]
 # A program that was traced, with options of the compiler.
-Traced = tuple[jax.stages.Traced, dict[str, str] | None]
+Traced = tuple[jax.stages.Traced, dict[str, Any] | None]
 Tree = TypeVar("Tree")
 # An evaluation returns for each episode the return, the length and whether it ended.
 EPISODE_BYTES = 9

@@ -399,7 +399,8 @@ class Population(CompiledTraining):
     def updates_done(self, state: TrainState) -> np.ndarray:
         """Return how many updates each training has done, int64 `[M]`."""
         count = self.gathered(state.num_updates)
-        return count.high.astype(np.int64) << 32 | count.low.astype(np.int64)
+        high, low = (np.asarray(word, np.int64) for word in (count.high, count.low))
+        return high << 32 | low
 
     def member(self, state: TrainState, slot: int) -> TrainState:
         """Return the state of one training as NumPy arrays, with its key as its two words."""

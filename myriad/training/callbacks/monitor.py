@@ -81,7 +81,7 @@ def summary(row: dict[str, Any]) -> str:
 class _Gpu:
     """The figures of a GPU that JAX and NVML report."""
 
-    def __init__(self, device: jax.Device):
+    def __init__(self, device: Any):
         self._device = device
         self._handle = None
         with contextlib.suppress(Exception):  # Absent, of another version, or without a driver.
@@ -92,7 +92,7 @@ class _Gpu:
             self._handle = _handle_of(pynvml, device.local_hardware_id)
 
     @classmethod
-    def of(cls, device: jax.Device) -> "_Gpu | None":
+    def of(cls, device: Any) -> "_Gpu | None":
         return None if device.platform == "cpu" else cls(device)
 
     def utilisation(self) -> float | None:
