@@ -9,7 +9,8 @@ import tomllib
 
 import pytest
 
-from benchmarks.harness.libraries import (
+from benchmarks.harness.process import ROOT
+from benchmarks.harness.registry import (
     DECLARED,
     LIBRARIES,
     OURS,
@@ -17,21 +18,21 @@ from benchmarks.harness.libraries import (
     library_of,
     read_libraries,
 )
-from benchmarks.harness.process import ROOT
 from perfgate.source.asv_config import read_config
 
 # What runs in a peer's own Python.
 PEER_MODULES = (
-    *("sides.peer_process", "sides.server", "sides.jax_scan", "sides.array_libraries"),
-    *("sides.network_policy", "sides.training", "harness.workload", "harness.worker"),
+    *("libraries.__main__", "libraries.server", "libraries.jax_libraries"),
+    *("libraries.array_libraries", "libraries.network_policy", "libraries.training"),
+    *("harness.workload", "harness.worker"),
 )
 
 
 # The modules of Myriad that suites may use. All are documented.
 PUBLIC = {
-    *("agents", "autotune", "autotune.batch", "citation", "cli", "envs"),
+    *("agents", "autotune", "autotune.batch", "cli", "envs"),
     *("envs.bucket_brigade", "errors", "files", "hardware", "host", "presets", "programs"),
-    *("settings", "timing", "training.population", "tuning", "xla"),
+    *("settings", "timing", "training.population", "xla"),
 }
 
 
@@ -58,9 +59,9 @@ def test_what_a_peer_runs_imports_neither_myriad_nor_jax_by_itself():
     assert done.returncode == 0, done.stderr
 
 
-def test_every_side_runs_a_declared_library():
+def test_every_name_runs_a_declared_library():
     assert OURS in LIBRARIES
-    assert {library_of(side) for side in DECLARED} == set(LIBRARIES)
+    assert {library_of(name) for name in DECLARED} == set(LIBRARIES)
     assert library_of("gymnax-configured") == "gymnax"
     assert library_of("a-library-of-an-older-file") == "a-library-of-an-older-file"
 

@@ -20,11 +20,11 @@ from made_up_results import history, write_asv
 from perfgate.errors import UsageError
 
 LIBRARIES = tomllib.loads((ROOT / "benchmarks" / "libraries.toml").read_text())
-# A library that is run in other ways has more names. NumPy and C are every project's.
+# A library that is run in other ways has more names. NumPy is every project's.
 OUR_NAMES = re.compile(
     "|".join(
         [
-            *(LIBRARIES.keys() - {"numpy", "c"}),
+            *(LIBRARIES.keys() - {"numpy"}),
             "cartpole",
             "pendulum",
             "snake",
