@@ -22,7 +22,7 @@ from benchmarks.harness.asv_suite import AsvSuite, names_of
 from benchmarks.harness.results import Row, machine_columns, spread
 from benchmarks.harness.tables import ratio_table
 from benchmarks.harness.trainings import trained, trainings_table
-from benchmarks.harness.worker import seconds_of
+from benchmarks.harness.worker import calibrated, seconds_of
 from benchmarks.harness.workloads import Training, chosen
 from benchmarks.runner import AGENT, ENV, Run, Script, switch, text, whole
 
@@ -31,7 +31,6 @@ BASELINE = "baseline"
 _FULL_SET = "ultra_fast"
 _LEAST_ROUNDS = 7
 _SAMPLE_S = 0.25  # the shortest sample
-_MOST_UPDATES = 1 << 20
 # Of the ladder: numbers of environments, and updates in one call.
 _LADDER_ENVS = (64, 512)
 _LADDER_UPDATES = 4
@@ -108,11 +107,9 @@ class Updates:
         start = time.perf_counter()
         self.training = TrainingProgram(config_of(declared, variant), donate=variant.donates)
         self.training.warm_up()
-        self.num_updates = 1
-        self.run()
+        self.training.run_updates(1)
         self.compile_s = time.perf_counter() - start
-        while self.num_updates < _MOST_UPDATES and (seconds := seconds_of(self.run)) < _SAMPLE_S:
-            self.num_updates *= max(2, round(_SAMPLE_S / seconds))
+        self.num_updates = calibrated(self.training.run_updates, 1, _SAMPLE_S)
         # steps of all environments in a call of `run`
         self.steps = self.num_updates * self.training.steps_per_update
 

@@ -18,13 +18,12 @@ from benchmarks.harness.programs import STEPS_PER_ENV, RolloutProgram, machine
 from benchmarks.harness.registry import SuiteError
 from benchmarks.harness.results import ResultsFile, Row, spread
 from benchmarks.harness.tables import between, markdown, span_of
-from benchmarks.harness.worker import ChildError, seconds_of
+from benchmarks.harness.worker import ChildError, calibrated
 from benchmarks.harness.workload import Workload
 
 _BYTES = ("state_bytes", "sharded_bytes")
 _TIMEOUT_S = 600.0
 _SAMPLE_S = 0.25  # the least that a call lasts
-_MOST_STEPS = 1 << 20
 # After this many steps the episodes of a random policy have staggered ages.
 _BURN_IN_STEPS = 100
 
@@ -198,11 +197,8 @@ def ready(declared: Workload, point: Point) -> tuple[Any, int]:
         raise NotImplementedError(
             f"{point.num_devices} devices were asked for, but it runs on {built.num_devices}"
         )
-    num_steps = built.scan_chunk_size
-    built.run(num_steps)  # compiles what the first call of this length needs
-    while num_steps < _MOST_STEPS and (seconds := seconds_of(built.run, num_steps)) < _SAMPLE_S:
-        num_steps *= max(2, round(_SAMPLE_S / seconds))
-    return built, num_steps
+    built.run(built.scan_chunk_size)  # compiles what the first call of this length needs
+    return built, calibrated(built.run, built.scan_chunk_size, _SAMPLE_S)
 
 
 def training_config(declared: Workload, point: Point) -> Any:

@@ -13,6 +13,7 @@ from benchmarks.harness.programs import program
 from benchmarks.harness.registry import SuiteError
 from benchmarks.harness.results import ResultsFile, machine_columns
 from benchmarks.harness.tables import between, print_headers, print_row, readable
+from benchmarks.harness.worker import calibrated
 
 _STEPS = 128
 # What is timed, the environment, the agent, and the number of environments.
@@ -109,9 +110,7 @@ def _train(env: str, agent: str, num_envs: int) -> _Ready:
     training = program(env, agent, num_envs, _STEPS)
     training.start()
     training.run_updates(2, 2)
-    start = time.perf_counter()
-    training.run_updates(4, 4)
-    updates = max(1, round(_TRAINING_S * 4 / (time.perf_counter() - start)))
+    updates = calibrated(lambda updates: training.run_updates(updates, updates), 1, _TRAINING_S)
     call = partial(training.run_updates, updates, updates)
     return call, updates * training.steps_per_update, training.compile_s, training.reports[0]
 

@@ -7,12 +7,11 @@ libraries are imported. Then it answers `prepare`, `call` (one timed call, block
 
 import importlib
 import json
-import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from benchmarks.harness.worker import peak_bytes, seconds_of
+from benchmarks.harness.worker import calibrated, peak_bytes, seconds_of
 from benchmarks.harness.workload import Case, Workload
 
 # After this many steps a random policy's episodes have staggered ages. Then the expected number of
@@ -85,7 +84,7 @@ class Session:
             self.num_steps = min(workload.num_steps, longest)
             stepper.run(self.num_steps)  # compiles the program that a remainder may need
         else:
-            self.num_steps = _calibrated(stepper, chunk, next_s, min_call_s)
+            self.num_steps = calibrated(stepper.run, chunk, min_call_s)
         self.num_calls = 0
         self.before = stepper.totals()
 
@@ -121,20 +120,6 @@ class Session:
             "mean_episode_return": mean_return,
             "peak_bytes": peak_bytes(),
         }
-
-
-def _calibrated(stepper: Stepper, chunk: int, chunk_s: float, min_call_s: float) -> int:
-    """Return the steps of whole chunks in a call that lasts `min_call_s` seconds.
-
-    One chunk lasted `chunk_s` seconds.
-    """
-    num_chunks = 1
-    seconds = chunk_s
-    while seconds < min_call_s:
-        num_chunks = max(2 * num_chunks, math.ceil(1.2 * num_chunks * min_call_s / seconds))
-        # The least of several calls counts, because a disturbance can only prolong a call.
-        seconds = min(seconds_of(stepper.run, num_chunks * chunk) for _ in range(2))
-    return num_chunks * chunk
 
 
 def replies_to(

@@ -56,7 +56,7 @@ def throughput_scaling(rows: Any) -> Any:
 
 def _rates_shown(rows: Any) -> str:
     return (
-        f"Actions of {rows.agent.iloc[0]}, auto-reset; median and 95% interval of {calls_of(rows)} "
+        f"Auto-reset, {rows.agent.iloc[0]} actions; median and 95% interval of {calls_of(rows)} "
         "calls. Each library in its own process, called in turn; ratios are medians over the "
         "rounds."
     )

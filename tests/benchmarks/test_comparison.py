@@ -7,16 +7,12 @@ import pytest
 
 from benchmarks import comparison
 from benchmarks.comparison import chosen, main, names_of, report
-from benchmarks.harness.alternation import Budget, Outcome
+from benchmarks.harness.alternation import Outcome
 from benchmarks.harness.registry import TRAINERS
-from benchmarks.harness.results import COLUMNS
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.libraries import array_libraries, training
 from benchmarks.libraries.ours import MyriadSeeds, MyriadTraining
 from benchmarks.libraries.server import Totals
-from ci.site.measurements import read_measurements
-from ci.site.ratios import ratio_between
-from tests.benchmarks.csv_rows import read_csv
 
 TINY = Workload("comparison", "tiny", "cartpole-control", "random", 8, 50, (), num_steps=400)
 TRAINING = replace(TINY, agent="ppo", num_envs=4, scan_chunk_size=256, num_steps=256)
@@ -91,36 +87,6 @@ def test_other_environments_trainings_and_other_ways_to_run_a_library_are_not_co
     names = set(names_of([], TINY))
     assert {"myriad", "gymnax", "gymnasium-vector", "envpool"} <= names
     assert not {"jumanji", "rejax", "gymnax-configured", "c"} & names
-
-
-@pytest.mark.slow
-def test_a_run_writes_its_rows_and_prints_a_table_of_them(tmp_path, monkeypatch, capsys):
-    pytest.importorskip("gymnasium")
-    budget = Budget(num_rounds=6, min_rounds=6, max_s=2.0, min_call_s=0.01)
-    monkeypatch.setattr(comparison, "BUDGET", budget)
-    arguments = ["--num-envs", "4", "--steps-per-env", "200"]
-    arguments += ["--library", "gymnasium,gymnasium-vector"]
-    assert main([*arguments, "--output", str(tmp_path)]) == 0
-    (path,) = tmp_path.glob("comparison_cpu_*.csv")
-    rows = read_csv(path)
-    assert list(rows[0]) == list(COLUMNS)
-    statuses = [(row["library"], row["status"]) for row in rows]
-    assert statuses == [("myriad", "ok"), ("gymnasium", "refused"), ("gymnasium-vector", "ok")]
-    assert {row["suite"] for row in rows} == {"comparison"}
-    assert rows[2]["device_name"] == rows[0]["device_name"] != ""
-    assert [bool(row["ratio"]) for row in rows] == [False, False, True]
-    # The site shows the same number, from the samples.
-    (run,) = read_measurements([tmp_path]).runs
-    ours, _, theirs = (samples.rates for samples in run.alternations[0])
-    shown = ratio_between(ours, theirs)
-    assert [float(rows[2][f"ratio{end}"]) for end in ("", "_low", "_high")] == pytest.approx(
-        [shown.middle, shown.low, shown.high]
-    )
-    printed = capsys.readouterr().out
-    assert printed.startswith("Where Myriad is not ahead:\n")  # Gymnasium compiles nothing
-    assert "| gymnasium-vector |" in printed
-    assert "* gymnasium: a loop over one environment, not 4" in printed
-    assert f"python benchmarks/comparison.py {' '.join(arguments)}" in printed.splitlines()[-1]
 
 
 def outcome_of(name, seconds=1.0, compile_s=1.0, argument_bytes=8, **changes):

@@ -2,10 +2,12 @@
 
 import importlib
 import json
+import re
 
 import pytest
 
 from benchmarks.harness import process
+from benchmarks.harness.alternation import Budget
 from benchmarks.harness.results import COLUMNS, ROOT, samples_beside
 from benchmarks.runner import Script
 from tests.benchmarks.csv_rows import read_csv
@@ -76,24 +78,42 @@ def test_help_describes_every_flag(script, capsys):
     assert all(flag.partition("/")[0] in printed for flag in module.SCRIPT.flags)
 
 
-# Flags of a small run, and its rows.
+# Flags of a small run, its rows, and columns of them that are above 0.
 RUNS = {
     "compile": (
         "--agent random --env cartpole --num-envs 64",
         [{"suite": name, "samples": "1"} for name in ("compile", "compile_cached")],
+        ("compile_s", "run_s"),
     ),
-    "memory_profile": ("--num-envs 64", [{"suite": "memory_envs", "scan_chunk_size": "128"}]),
+    "memory_profile": (
+        "--num-envs 64",
+        [{"suite": "memory_envs", "scan_chunk_size": "128"}],
+        ("argument_bytes", "temp_bytes", "peak_bytes"),
+    ),
     "scan_chunk": (
         "--num-envs 64 --scan-chunk-sizes 8 16",
         [{"suite": "scan_chunk", "scan_chunk_size": size, "samples": "11"} for size in ("8", "16")],
+        ("steps_per_s_low", "steps_per_s_high", "compile_s", "argument_bytes"),
+    ),
+    "throughput": (
+        "--num-envs 64 --scan-chunk-size 16 --num-steps 24",
+        [
+            {"library": name, "scan_chunk_size": "16", "num_steps": "24"}
+            for name in ("myriad", "gymnax")
+        ],
+        ("steps_per_s_low", "steps_per_s_high", "compile_s", "peak_bytes"),
+    ),
+    "comparison": (
+        "--num-envs 64 --steps-per-env 200 --library gymnasium,gymnasium-vector",
+        [
+            {"library": "myriad", "ratio": ""},
+            {"library": "gymnasium", "status": "refused"},
+            {"library": "gymnasium-vector"},
+        ],
+        ("steps_per_s_low", "steps_per_s_high"),
     ),
 }
 OF_ALL = {"status": "ok", "num_envs": "64", "agent": "random", "env": "cartpole-control"}
-ABOVE_0 = {
-    "compile": ("compile_s", "run_s"),
-    "memory_profile": ("argument_bytes", "temp_bytes", "peak_bytes"),
-    "scan_chunk": ("steps_per_s_low", "steps_per_s_high", "compile_s", "argument_bytes"),
-}
 
 
 @pytest.mark.slow
@@ -101,8 +121,11 @@ ABOVE_0 = {
 def test_a_run_writes_its_rows_and_samples_and_says_what_to_report(
     script, tmp_path, monkeypatch, capsys
 ):
+    pytest.importorskip("gymnax")
     monkeypatch.setattr("benchmarks.compile.QUICK_LAUNCHES", 1)
-    flags, expected = RUNS[script]
+    monkeypatch.setattr("benchmarks.comparison.BUDGET", Budget(num_rounds=6, max_s=2.0))
+    monkeypatch.setenv("JAX_PLATFORM_NAME", "cpu")
+    flags, expected, above_0 = RUNS[script]
     main = importlib.import_module(f"benchmarks.{script}").main
     assert main([*flags.split(), "--output", str(tmp_path)]) == 0
     (table,) = tmp_path.glob("*.csv")
@@ -110,22 +133,25 @@ def test_a_run_writes_its_rows_and_samples_and_says_what_to_report(
     for row, said in zip(rows, expected, strict=True):
         assert tuple(row) == COLUMNS
         assert row | OF_ALL | said == row
-        assert all(float(row[column]) > 0 for column in ABOVE_0[script])
-    assert table.name.startswith(f"{expected[0]['suite']}_{rows[0]['device']}_")
-    beside = json.loads(samples_beside(table).read_text())
-    assert flags in beside["command"]
-    assert beside["alternations"]
+        if row["status"] == "ok":
+            assert all(float(row[column]) > 0 for column in above_0)
     of_run = rows[0]
-    block = capsys.readouterr().out.splitlines()
+    assert table.name.startswith(f"{of_run['suite']}_{of_run['device']}_")
+    beside = json.loads(samples_beside(table).read_text())
+    command = f"JAX_PLATFORM_NAME=cpu python benchmarks/{script}.py {flags}"
+    assert command in beside["command"]
+    assert beside["alternations"]
+    printed = capsys.readouterr().out
     for line, said in {
-        "hardware": f"{of_run['device_name']}, {of_run['cores']} cores",
-        "versions": f"myriad {of_run['library_version']}, jax {of_run['jax_version']}, commit ",
+        "hardware": re.escape(f"{of_run['device_name']}, {of_run['cores']} cores"),
+        "versions": f"myriad {of_run['library_version']}, .*jax {of_run['jax_version']}, commit ",
         "configuration": "cartpole-control with random, 64 environments, chunk ",
         "rows": str(table),
         "raw samples": str(samples_beside(table)),
-        "reproduce with": beside["command"],
+        "reproduce with": re.escape(beside["command"]),
     }.items():
-        assert any(each.startswith(f"{line}: ") and said in each for each in block), line
+        assert re.search(rf"(?m)^{line}: +{said}", printed), line
+    assert (tmp_path / "throughput_scaling.png").exists() == (script == "throughput")
 
 
 # --- a file that exists is replaced only where the user asked for it

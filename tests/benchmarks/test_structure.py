@@ -1,8 +1,6 @@
 """Where things may lie in benchmarks: what asv finds, what a script says, what a peer imports."""
 
-import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -94,22 +92,6 @@ def test_a_mistake_in_the_libraries_is_answered(change, says, tmp_path):
     file.write_text(DECLARATION.replace(*change, 1))
     with pytest.raises(SuiteError, match=says):
         read_libraries(file)
-
-
-@pytest.mark.slow
-def test_a_script_with_a_mistake_in_the_libraries_says_so_and_ends_with_2(tmp_path):
-    shutil.copytree(ROOT / "benchmarks", tmp_path / "benchmarks")
-    (tmp_path / "benchmarks" / "libraries.toml").write_text(DECLARATION.replace("true", "3"))
-    script = tmp_path / "benchmarks" / "throughput.py"
-    done = subprocess.run(
-        [sys.executable, str(script), "--help"],
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    said = "libraries.toml: mine.ours: Input should be a valid boolean, but got 3.\n"
-    assert (done.returncode, done.stderr) == (2, said)
 
 
 def test_asv_measures_under_the_locked_versions_and_a_pinned_build_backend():

@@ -15,7 +15,6 @@ from benchmarks import throughput, utils
 from benchmarks.harness import alternation, gpu_programs
 from benchmarks.harness.asv_suite import skip_unless_runnable
 from benchmarks.harness.process import ROOT
-from benchmarks.harness.results import COLUMNS
 from benchmarks.harness.targets import Verdict, check_targets, targets_table
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.harness.workloads import Declaration, Target, load
@@ -130,35 +129,6 @@ def test_a_workload_that_fails_is_told_and_the_command_exits_with_1(monkeypatch,
     assert (ours["status"], ours["steps_per_s"]) == ("failed", "")
     assert "exit code 1: no more memory" in ours["reason"]
     assert "8 environments, chunk 256: failed: " in capsys.readouterr().err
-
-
-# The columns that the suite leaves empty, or may.
-EMPTY = {"reason", "commit", "arm", "state_bytes", "sharded_bytes"}
-EMPTY |= {f"{name}{end}" for name in ("ratio", "efficiency") for end in ("", "_low", "_high")}
-
-
-@pytest.mark.slow
-def test_a_run_writes_a_tidy_row_for_each_library_and_says_what_repeats_it(tmp_path):
-    pytest.importorskip("gymnax")
-    script = ROOT / "benchmarks" / "throughput.py"
-    flags = ["--num-envs", "64", "--scan-chunk-size", "16", "--num-steps", "24", "--output"]
-    done = run_python(script, *flags, tmp_path / "a folder", JAX_PLATFORM_NAME="cpu")
-    assert done.returncode == 0, done.stderr
-    (file,) = (folder := tmp_path / "a folder").glob("*.csv")
-    assert re.fullmatch(r"throughput_cpu_\d{8}T\d{6}Z\.csv", file.name)
-    rows = read_csv(file)
-    assert [(row["library"], row["status"]) for row in rows] == [("myriad", "ok"), ("gymnax", "ok")]
-    for row in rows:
-        assert tuple(row) == COLUMNS
-        assert (row["num_envs"], row["scan_chunk_size"], row["num_steps"]) == ("64", "16", "24")
-        low, middle, high = (float(row[f"steps_per_s{end}"]) for end in ("_low", "", "_high"))
-        assert low <= middle <= high
-        assert all(row[column] for column in COLUMNS if column not in EMPTY)
-    assert "times as fast (95% interval)" in done.stdout
-    assert "JAX_PLATFORM_NAME=cpu python benchmarks/throughput.py --num-envs 64" in done.stdout
-    for path in (file, *folder.glob("*.json"), folder / "throughput_scaling.png"):
-        assert str(path) in done.stdout
-        assert path.exists()
 
 
 # --- on a GPU

@@ -2,11 +2,12 @@
 
 import pytest
 
-from benchmarks.harness.alternation import Outcome
-from benchmarks.harness.results import COLUMNS, ResultsFile, columns_of
+from benchmarks.harness.alternation import Outcome, ratios
+from benchmarks.harness.results import COLUMNS, ResultsFile, columns_of, spread
 from benchmarks.harness.tables import markdown, ratio_table, readable
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.throughput import scaling_table
+from ci.site.ratios import ratio_between
 from tests.benchmarks.csv_rows import read_csv
 
 
@@ -49,6 +50,15 @@ def test_a_row_states_the_median_rate_with_its_interval_or_why_it_failed(
     (written,) = read_csv(file.path)
     assert tuple(written) == COLUMNS
     assert written | expected | {"device": "cpu"} == written
+
+
+def test_the_site_shows_the_ratio_of_the_row():
+    ours, theirs = outcome(), outcome("gymnax", seconds=[5.0, 4.0, 6.0, 5.0, 5.5, 5.0, 4.5])
+    found = spread(ratios(ours, theirs), "ratio")
+    shown = ratio_between(ours.steps_per_s(), theirs.steps_per_s())
+    assert [found["ratio"], found["ratio_low"], found["ratio_high"]] == pytest.approx(
+        [shown.middle, shown.low, shown.high]
+    )
 
 
 def test_tables_read_in_a_terminal_and_in_markdown_also_where_a_library_failed():
