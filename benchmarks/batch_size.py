@@ -3,45 +3,32 @@
     python benchmarks/batch_size.py                 128 to 16,384 rows, for every learner
     python benchmarks/batch_size.py --fast          every other size, fewer rounds
     python benchmarks/batch_size.py --agent dqn --env snake
-    python benchmarks/batch_size.py --arm default --arm precision
-    python benchmarks/batch_size.py --agent ppo --arm compile
+    python benchmarks/batch_size.py --variant default --variant precision
 
-An asv suite and a command line. All sizes and arms of an agent are timed in one process, in rounds
-of random order. The arm `precision` computes networks in bfloat16. The arms `attention` and
+An asv suite and a command line. All sizes and variants of an agent are timed in one process, in
+rounds of random order. The variant `precision` computes networks in bfloat16. `attention` and
 `flash-attention` have an attention network in bfloat16 and need an environment on a grid. They
-compute attention by XLA, or by cuDNN where a GPU has it. The arm `compile` passes 32 rows forward
-and backward through the networks, both compiled and operation by operation. A size that would not
-fit into memory is refused before it runs. The table marks the batch that `myriad autotune --tune
-batch` would choose, which makes the same measurement.
+compute attention by XLA, or by cuDNN where a GPU has it. A size that would not fit into memory is
+refused before it runs. The table marks the batch that `myriad autotune --tune batch` would choose,
+which makes the same measurement.
 """
 
-import functools
-import math
 import sys
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 from benchmarks.harness.asv_suite import AsvSuite
-from benchmarks.harness.results import Row, machine_columns, markdown, spread
+from benchmarks.harness.results import Row, machine_columns
+from benchmarks.harness.tables import between, markdown, readable
 from benchmarks.harness.workloads import Training
-from benchmarks.runner import (
-    Run,
-    Script,
-    agent,
-    between,
-    environment,
-    readable,
-    switch,
-    text,
-    whole,
-)
+from benchmarks.runner import Run, Script, agent, environment, switch, text, whole
 
 AGENTS = ("ppo", "pqn", "dqn")
 _ROUNDS, _FAST_ROUNDS = 15, 7
 # cuDNN has attention in half precision alone.
 _ATTENTION = {"agent.network": "attention", "agent.compute_dtype": "bfloat16"}
-# The arms, which vary something besides the batch: their names, and the fields that they set.
-ARMS: dict[str, dict[str, Any]] = {
+# The variants of a training: their names, and the fields that they set.
+VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
     "precision": {"agent.compute_dtype": "bfloat16"},
     "attention": _ATTENTION | {"agent.attention": "xla"},
@@ -52,10 +39,6 @@ ROWS: dict[str, Callable[[int], dict[str, Any]]] = {
     "ppo": lambda rows: {"num_envs": rows // 16, "rollout_steps": 64, "agent.num_minibatches": 4},
     "dqn": lambda rows: {"batch_size": rows},
 }
-
-_COMPILE = "compile"
-_COMPILE_ROWS = 32
-_SAMPLE_S = 0.02
 
 
 class BatchSize(AsvSuite):
@@ -91,83 +74,44 @@ class BatchSize(AsvSuite):
 def _measure(run: Run) -> None:
     import myriad
 
-    options = run.options
     myriad.configure()
-    for name in options.agent or AGENTS:
-        _time_agent(options.env, name, run)
+    for name in run.options.agent or AGENTS:
+        _time_agent(run.options.env, name, run)
 
 
 def _time_agent(env: str, agent: str, run: Run) -> None:
-    """Time all sizes and arms of one agent, and print them."""
+    """Time all sizes and variants of one agent, and print them."""
     from myriad import create_config
     from myriad.autotune.batch import SIZES, measure_arms, smallest_near_best
 
     options = run.options
     sizes = SIZES[::2] if options.fast else SIZES
     rounds = options.rounds or (_FAST_ROUNDS if options.fast else _ROUNDS)
-    names = dict.fromkeys(options.arm or ["default"])
-    configs = {name: create_config(env, agent, **ARMS[name]) for name in names if name in ARMS}
-    rates = measure_arms(configs, sizes, rounds=rounds) if configs else {}
-    chosen = [smallest_near_best(of_arm) for of_arm in rates.values()]
+    names = dict.fromkeys(options.variant or ["default"])
+    configs = {name: create_config(env, agent, **VARIANTS[name]) for name in names}
+    columns = machine_columns() | {"env": env, "agent": agent}
     rows: list[Row] = []
     lines = []
-    for arm, rate in ((arm, rate) for arm, of_arm in rates.items() for rate in of_arm):
-        measured: Row = {"status": "refused", "reason": rate.refused}
-        shown = rate.refused
-        if not rate.refused:
-            ends = {"": rate.rows_per_s, "_low": rate.low, "_high": rate.high}
-            measured = {f"steps_per_s{end}": value for end, value in ends.items()}
-            measured["samples"] = rounds
-            shown = between(measured, "steps_per_s", ",.0f")
-        rows.append(_row(env, agent, arm, rate.batch_size, temp_bytes=rate.memory_bytes) | measured)
-        mark = "chosen" if any(rate is best for best in chosen) else ""
-        lines.append([arm, f"{rate.batch_size:,}", shown, readable(rate.memory_bytes), mark])
-    for arm, measured in _measure_compile(env, agent, rounds) if _COMPILE in names else ():
-        rows.append(_row(env, agent, arm, _COMPILE_ROWS) | measured)
-        lines.append([arm, f"{_COMPILE_ROWS:,}", between(measured, "steps_per_s", ",.0f"), "-", ""])
-    run.file.add(rows, {"agent": agent, "sizes": list(sizes), "arms": list(names)})
+    for variant, rates in measure_arms(configs, sizes, rounds=rounds).items():
+        chosen = smallest_near_best(rates)
+        for rate in rates:
+            batch = f"batch {rate.batch_size}"
+            name = batch if variant == "default" else f"{variant}, {batch}"
+            row = columns | {"arm": name, "temp_bytes": rate.memory_bytes}
+            if rate.refused:
+                row |= {"status": "refused", "reason": rate.refused}
+            else:
+                ends = {"": rate.rows_per_s, "_low": rate.low, "_high": rate.high}
+                row |= {f"steps_per_s{end}": value for end, value in ends.items()}
+                row["samples"] = rounds
+            rows.append(row)
+            shown = rate.refused or between(row, "steps_per_s", ",.0f")
+            mark = "chosen" if rate is chosen else ""
+            memory = readable(rate.memory_bytes)
+            lines.append([variant, f"{rate.batch_size:,}", shown, memory, mark])
+    run.file.add(rows, {"agent": agent, "sizes": list(sizes), "variants": list(names)})
     print(f"\n{agent} on {env}\n")
-    print(markdown(("arm", "rows", "rows/s (95% interval)", "memory", ""), lines))
-
-
-def _row(env: str, agent: str, arm: str, size: int, **columns: Any) -> Row:
-    batch = f"batch {size}"
-    named = {"env": env, "agent": agent, "arm": batch if arm == "default" else f"{arm}, {batch}"}
-    return machine_columns() | named | columns
-
-
-def _measure_compile(env: str, agent: str, rounds: int) -> list[tuple[str, Row]]:
-    """Time a forward and backward pass through an agent's networks, compiled and not, in turn."""
-    import jax
-    import jax.numpy as jnp
-    import numpy as np
-
-    from myriad import create_config, make_key
-    from myriad.timing import compare
-
-    config = create_config(env, agent)
-    learner: Any = config.learner
-
-    def loss(params: Any, obs: jax.Array) -> jax.Array:
-        return jnp.mean(jnp.square(learner.outputs(params, obs)))
-
-    gradient = jax.grad(loss)
-
-    def uncompiled(*args: Any) -> Any:
-        with jax.disable_jit():
-            return gradient(*args)
-
-    params = learner.init(make_key(0), num_envs=config.num_envs).params
-    space = config.environment.observation_space(config.environment.default_params)
-    rng = np.random.default_rng(0)
-    obs = rng.standard_normal((_COMPILE_ROWS, math.prod(space.shape)), np.float32)
-    arguments = (params, jnp.asarray(obs))
-    sides = [functools.partial(side, *arguments) for side in (jax.jit(gradient), uncompiled)]
-    found = compare(*sides, num_pairs=rounds, min_sample_s=_SAMPLE_S)
-    return [
-        (arm, spread([_COMPILE_ROWS / sample for sample in timing.samples_s], "steps_per_s"))
-        for arm, timing in ((_COMPILE, found.a), (f"no-{_COMPILE}", found.b))
-    ]
+    print(markdown(("variant", "rows", "rows/s (95% interval)", "memory", ""), lines))
 
 
 SCRIPT = Script(
@@ -181,10 +125,10 @@ SCRIPT = Script(
             action="append",
             type=agent,
         ),
-        "--arm": text(
-            f"what is varied ({', '.join([*ARMS, _COMPILE])}; default: the first; repeatable)",
+        "--variant": text(
+            f"what is varied ({', '.join(VARIANTS)}; default: the first; repeatable)",
             action="append",
-            choices=[*ARMS, _COMPILE],
+            choices=[*VARIANTS],
         ),
         "--env": text("environment, or package.module:Class", "cartpole-control", type=environment),
         "--rounds": whole(f"rounds, each of which calls everything once (default: {_ROUNDS})"),

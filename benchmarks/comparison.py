@@ -15,15 +15,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.harness.interleave import Budget, Outcome, ratios
-from benchmarks.harness.libraries import LIBRARIES, OURS, SIDES, TRAINERS, env_id_of, known
-from benchmarks.harness.results import markdown, spread, times
-from benchmarks.harness.sanity import measure
+from benchmarks.harness.alternation import Budget, Outcome, ratios
+from benchmarks.harness.plausibility import measure
+from benchmarks.harness.registry import DECLARED, LIBRARIES, OURS, TRAINERS, env_id_of, known
+from benchmarks.harness.results import spread
+from benchmarks.harness.tables import markdown, times
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.harness.workloads import CARTPOLE, load, sizes_of
+from benchmarks.libraries.network_policy import NETWORKS, agent_of, num_multiplications
+from benchmarks.libraries.training import AGENT as PPO
 from benchmarks.runner import NUM_ENVS, Run, Script, environment, say, switch, text, whole
-from benchmarks.sides.network_policy import NETWORKS, agent_of, num_multiplications
-from benchmarks.sides.training import AGENT as PPO
 
 _ACTIONS = {"random": "random actions", PPO: "whole trainings by PPO"}
 # The most multiplications in a network's chunk, unless it is a single step. A call then takes a
@@ -39,10 +40,10 @@ def _run(run: Run) -> bool:
     options = run.options
     workloads = chosen(options)
     asked = TRAINERS if options.training or options.seeds else options.library
-    sides = sides_of(asked, workloads[0])
+    names = names_of(asked, workloads[0])
     groups = []
     for workload in workloads:
-        cases = [Case(side, workload) for side in sides]
+        cases = [Case(name, workload) for name in names]
         groups.append(measure(cases, BUDGET, run.file, say, also_check=_check_policy))
     print(report(groups))
     return all(group[0].status == "ok" for group in groups)
@@ -86,21 +87,21 @@ def chosen(options: Any) -> list[Workload]:
     ]
 
 
-def sides_of(asked: Sequence[str], workload: Workload) -> list[str]:
-    """Return the sides to run, ours first: the selected ones, or all that have the environment.
+def names_of(asked: Sequence[str], workload: Workload) -> list[str]:
+    """Return the libraries to run, ours first: the selected ones, or all that have the environment.
 
     Raises:
         SuiteError: there is no library of this name.
     """
-    names = [name for text in asked for name in text.split(",")]
-    sides = [known(name, SIDES, "library") for name in names]
+    given = [name for text in asked for name in text.split(",")]
+    names = [known(name, DECLARED, "library") for name in given]
     steppers = [library for library in LIBRARIES if library not in TRAINERS]
-    sides = sides or [library for library in steppers if env_id_of(library, workload.env)]
-    return list(dict.fromkeys([OURS, *sides]))
+    names = names or [library for library in steppers if env_id_of(library, workload.env)]
+    return list(dict.fromkeys([OURS, *names]))
 
 
 def _check_policy(outcomes: Sequence[Outcome]) -> None:
-    """Mark a side as failed if its episodes under a network do not last as long as ours."""
+    """Mark a library as failed if its episodes under a network do not last as long as ours."""
     ours, *others = outcomes
     if ours.case.workload.agent not in map(agent_of, NETWORKS) or ours.status != "ok":
         return
@@ -165,14 +166,14 @@ def _section(group: Sequence[Outcome]) -> str:
 
 
 def _cells(ours: Outcome, outcome: Outcome) -> list[str]:
-    side = outcome.case.side
+    name = outcome.case.side
     if outcome.status != "ok":
-        return [side, "-", "-", "-", "-", outcome.status]
+        return [name, "-", "-", "-", "-", outcome.status]
     found = spread(outcome.rates(), "rate")
     ends = (found["rate"], found["rate_low"], found["rate_high"])
     rate, low, high = (f"{float(f'{end:.3g}'):,.0f}" for end in ends)  # three significant digits
     ratio = "1" if outcome is ours else times(ours, outcome)
-    return [side, rate, f"{low} to {high}", ratio, _compiling(outcome), outcome.status]
+    return [name, rate, f"{low} to {high}", ratio, _compiling(outcome), outcome.status]
 
 
 def _compiling(outcome: Outcome) -> str:

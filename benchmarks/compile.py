@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmarks.harness.asv_suite import AsvSuite, names_of
-from benchmarks.harness.process import Reply, run
-from benchmarks.harness.programs import TIMEOUT_S, machine, program, request_of
-from benchmarks.harness.results import Row, machine_columns, markdown
+from benchmarks.harness.process import Reply
+from benchmarks.harness.programs import compile_in_child, machine, request_of
+from benchmarks.harness.results import Row
+from benchmarks.harness.tables import markdown, median_of, readable
 from benchmarks.harness.worker import ChildError
-from benchmarks.harness.workloads import Workload, load, tier_from_environment
-from benchmarks.runner import AGENT, ENV, NUM_ENVS, Run, Script, readable, switch
+from benchmarks.harness.workload import Workload
+from benchmarks.harness.workloads import load, tier_from_environment
+from benchmarks.runner import AGENT, ENV, NUM_ENVS, Run, Script, switch
 
 QUICK_LAUNCHES = 3
 FULL_LAUNCHES = 6
@@ -52,41 +54,11 @@ class Compile(AsvSuite):
     def launch(self, workload: str) -> Reply:
         """Compile in a child, once in this process."""
         if workload not in self.launched:
-            self.launched[workload] = _launch(self.request, "off")
+            self.launched[workload] = compile_in_child(self.request, "off")
         return self.launched[workload]
 
     track_compile_s.unit = "seconds"  # type: ignore[attr-defined]
     track_instructions.unit = "instructions"  # type: ignore[attr-defined]
-
-
-def _compiled_in_child(**request: Any) -> Reply:
-    """Compile in this process, with the cache that its environment names."""
-    # All suites import inside functions. asv imports each suite to list its benchmarks, and
-    # importing JAX takes a second.
-    import jax
-
-    import myriad
-    from myriad import settings
-    from myriad.xla import use_compilation_cache
-
-    myriad.configure()
-    # Otherwise a user's own cache would serve the cold launch.
-    jax.config.update("jax_compilation_cache_dir", None)
-    if (folder := settings.compilation_cache()) is not None:
-        use_compilation_cache(folder)
-    compiled = program(**request)
-    return {
-        "columns": machine_columns(),
-        "scan_chunk_size": compiled.scan_chunk_size,
-        "compile_s": compiled.compile_s,
-        "instructions": sum(report.instructions for report in compiled.reports),
-        "code_bytes": sum(report.generated_code_bytes for report in compiled.reports),
-    }
-
-
-def _launch(request: dict[str, Any], cache: str) -> Reply:
-    target = "benchmarks.compile:_compiled_in_child"
-    return run(target, request, timeout_s=TIMEOUT_S, MYRIAD_COMPILATION_CACHE=cache)
 
 
 def _measure(run: Run) -> None:
@@ -124,10 +96,10 @@ def _launches(workload: Workload, num_launches: int) -> tuple[list[Reply], Child
     try:
         for _ in range(num_launches):
             with tempfile.TemporaryDirectory() as folder:
-                cold = _launch(request_of(workload), folder)
+                cold = compile_in_child(request_of(workload), folder)
                 kept = set(Path(folder).iterdir())
                 cold["cache_bytes"] = sum(path.stat().st_size for path in kept)
-                cached = _launch(request_of(workload), folder)
+                cached = compile_in_child(request_of(workload), folder)
                 # A process keeps every program that it compiles.
                 if not kept or set(Path(folder).iterdir()) != kept:
                     return [], ChildError("failed", "a filled cache did not hold every program")
@@ -155,10 +127,8 @@ def _line(workload: Workload, launches: Sequence[Reply], error: ChildError | Non
     if error is not None:
         return [*where, error.status, "-", "-", "-", "-"]
     first = launches[0]
-    seconds = [
-        f"{statistics.median(own):.2f} ({min(own):.2f} to {max(own):.2f})"
-        for own in ([each[name] for each in launches] for name in ("compile_s", "cached_s"))
-    ]
+    names = ("compile_s", "cached_s")
+    seconds = [median_of([each[name] for each in launches]) for name in names]
     sizes = [readable(first["code_bytes"]), readable(first["cache_bytes"])]
     return [*where, *seconds, f"{first['instructions']:,}", *sizes]
 

@@ -1,35 +1,43 @@
-"""Check that agents reach their learning targets, with shipped defaults and fresh seeds.
+"""Train agents, and compare their returns with targets, networks, players or other libraries.
 
-    python benchmarks/learning.py                         every target, as a table
-    python benchmarks/learning.py --agent ppo             the targets of one agent
-    python benchmarks/learning.py --num-envs 100000       the defaults for so many environments
-    python benchmarks/learning.py --networks mlp cnn      networks in snake, or in --env
+    python benchmarks/learning.py                        every learning target, on fresh seeds
+    python benchmarks/learning.py --agent ppo            the targets of one agent
+    python benchmarks/learning.py --num-envs 100000      the defaults for so many environments
+    python benchmarks/learning.py --networks mlp cnn     networks in snake, or in --env
+    python benchmarks/learning.py --against scripted     the best controllers and scripted players
+    python benchmarks/learning.py --against rejax        rejax's PPO, DQN and SAC
+    python benchmarks/learning.py --against brax         brax's own PPO in ant
 
-Every evaluation is greedy, over 128 episodes. The exit code is 1 if a target is missed.
-throughput.py and training.py measure speed.
+Evaluations are greedy. The exit code is 1 if a target is missed. throughput.py and training.py
+measure speed.
 """
 
 import statistics
 import sys
 import tempfile
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.harness import process
-from benchmarks.harness.libraries import SuiteError
+from benchmarks.harness.registry import SuiteError
 from benchmarks.harness.results import Row
+from benchmarks.harness.tables import print_headers, print_row
 from benchmarks.harness.worker import ChildError
-from benchmarks.runner import Run, Script, print_headers, print_row, text, whole
+from benchmarks.opponents import brax_ppo, rejax_agents, scripted
+from benchmarks.runner import Run, Script, agent, switch, text, whole
 
 NUM_EPISODES = 128
 DEFAULTS_ENV = "cartpole-control"
 DEFAULTS_RETURN = 475.0
-DEFAULTS_SEEDS = 3
 NETWORKS_ENV = "snake"
 NETWORKS_STEPS = 2_000_000
+_SEEDS = 3
 _TIMEOUT_S = 3_600.0
+
+
+# --- against targets
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,6 @@ TARGETS = (
     LearningTarget("cartpole-control", "dqn", 475.0, 120_000, 9, 475.0, 360_000, 9, 10),
     LearningTarget("pendulum-control", "ppo", -250.0, 150_000, 5, -190.0, 500_000, 5, 5),
 )
-_AGENTS = sorted({target.agent for target in TARGETS})
 
 
 class Learning:
@@ -111,10 +118,13 @@ def kept(target: LearningTarget, runs: Sequence[Row]) -> tuple[int, int]:
 
 def check_targets(run: Run) -> bool:
     """Train every target's agent. Whether enough trainings reached and held it."""
+    targets = [target for target in TARGETS if run.options.agent in (None, target.agent)]
+    if not targets:
+        raise SuiteError(f"no learning target is about {run.options.agent}.")
     headers = ["environment", "agent", "environments", "target", "steps to it, median (most)"]
     print_headers(*headers, "in time", "final return", "held")
     succeeded = True
-    for target in (each for each in TARGETS if run.options.agent in (None, each.agent)):
+    for target in targets:
         learning = Learning(target)
         runs = [learning.train(seed) for seed in range(run.options.seeds or target.seeds)]
         in_time, held = kept(target, runs)
@@ -136,55 +146,99 @@ def check_targets(run: Run) -> bool:
     return succeeded
 
 
-def train_by_defaults(agent: str, num_envs: int, seed: int) -> dict[str, float]:
-    """Train with all of Myriad's defaults, in a new process."""
-    import jax
-
-    from myriad import configure, create_config, evaluate, train_and_evaluate
-
-    configure()
-    config = create_config(DEFAULTS_ENV, agent, num_envs=num_envs, seed=seed)
-    with tempfile.TemporaryDirectory() as folder:
-        results = train_and_evaluate(config, f"{folder}/run", quiet=True)
-    returns = evaluate(results.config, results.agent_state, NUM_EPISODES)
-    return {
-        "steps": results.evaluations[-1]["steps"],
-        "seconds": results.timings.total_s,
-        "evaluate_s": results.timings.evaluate_s,
-        "final_return": float(jax.numpy.mean(returns)),
-    }
+# --- variants of a training: numbers of environments, and networks
 
 
 def check_defaults(run: Run) -> bool:
     """Train CartPole by the defaults for `--num-envs`. Whether the median seeds solve it."""
-    headers = ["agent", "environments", "steps", "seconds, median (most)", "evaluations, at most"]
-    print_headers(*headers, "final return, median (least to most)")
-    succeeded = True
-    for agent in [run.options.agent] if run.options.agent else _AGENTS:
-        runs = []
-        for seed in range(run.options.seeds or DEFAULTS_SEEDS):
-            request = {"agent": agent, "num_envs": run.options.num_envs, "seed": seed}
-            target = "benchmarks.learning:train_by_defaults"
+    agents = [run.options.agent] if run.options.agent else ["dqn", "ppo", "pqn"]
+    sizes = {"env": DEFAULTS_ENV, "num_envs": run.options.num_envs}
+    medians = compare_variants(run, [sizes | {"agent": agent} for agent in agents])
+    return min(medians) >= DEFAULTS_RETURN
+
+
+def compare_networks(run: Run) -> bool:
+    """Train an agent with each network."""
+    options = run.options
+    (env,) = options.env or [NETWORKS_ENV]
+    common = {"env": env, "agent": options.agent or "ppo"}
+    common["total_steps"] = options.steps or NETWORKS_STEPS
+    compare_variants(
+        run,
+        [
+            common
+            | {"agent.network": network}
+            | fields_of(options.set or (), network, options.networks)
+            for network in options.networks
+        ],
+    )
+    return True
+
+
+def compare_variants(run: Run, variants: Sequence[dict[str, Any]]) -> list[float]:
+    """Train variants, given by their fields, and print them. Return their median final returns."""
+    headers = ["environment", "agent", "variant", "seeds", "steps", "seconds, median (most)"]
+    headers += ["evaluations, at most", "food or gains per episode"]
+    print_headers(*headers, "final return, median", "mean", "steps/s, median")
+    medians = []
+    for fields in variants:
+        runs: list[Row] = []
+        for seed in range(run.options.seeds or _SEEDS):
+            request = {"fields": fields | {"seed": seed}}
             try:
-                found = process.run(target, request, timeout_s=_TIMEOUT_S)
+                found = process.run("benchmarks.learning:train", request, timeout_s=_TIMEOUT_S)
             except ChildError as error:
                 raise SuiteError(
                     f"The training of {request} gave no result: {error.reason}."
                 ) from error
-            runs.append(request | found)
-        finals = [each["final_return"] for each in runs]
+            network = {"network": fields.get("agent.network", "")}
+            runs.append({"env": fields["env"], "agent": fields["agent"]} | network | found)
+            run.save(runs[-1])  # now, since a training may take an hour
         seconds = [each["seconds"] for each in runs]
+        medians.append(statistics.median(each["final_return"] for each in runs))
         print_row(
-            agent,
-            f"{run.options.num_envs:,}",
+            fields["env"],
+            fields["agent"],
+            fields.get("agent.network") or f"{fields['num_envs']:,} environments",
+            len(runs),
             f"{runs[0]['steps']:,}",
             f"{statistics.median(seconds):.0f} ({max(seconds):.0f})",
             f"{max(each['evaluate_s'] / each['seconds'] for each in runs):.0%}",
-            f"{statistics.median(finals):.0f} ({min(finals):.0f} to {max(finals):.0f})",
+            _mean(runs, "gains"),
+            f"{medians[-1]:.0f}",
+            _mean(runs, "final_return"),
+            f"{statistics.median(each['steps_per_s'] for each in runs):,.0f}",
         )
-        run.save(*runs)
-        succeeded &= statistics.median(finals) >= DEFAULTS_RETURN
-    return succeeded
+    return medians
+
+
+def train(fields: Mapping[str, Any]) -> Row:
+    """Train as a user would, and evaluate the agent at the end. Runs in a new process.
+
+    `gains` is the mean sum of positive rewards in a greedy episode, which in snake is the food.
+    `steps_per_s` leaves out compiling and evaluating.
+    """
+    import myriad
+    from myriad.programs import episode_returns
+
+    myriad.configure()
+    with tempfile.TemporaryDirectory() as folder:
+        config = myriad.create_config(**fields)
+        results = myriad.train_and_evaluate(config, f"{folder}/run", quiet=True)
+        config, env, policy = myriad.load_agent(f"{folder}/run", trust=True)
+    seed, max_steps = config.seed, config.eval_max_steps
+    gains = episode_returns(Gains(env), policy, NUM_EPISODES, seed, max_steps=max_steps)
+    returns = myriad.evaluate(results.config, results.agent_state, NUM_EPISODES)
+    return {
+        "num_envs": config.num_envs,
+        "seed": seed,
+        "steps": results.evaluations[-1]["steps"],
+        "seconds": results.timings.total_s,
+        "evaluate_s": results.timings.evaluate_s,
+        "steps_per_s": results.timings.steps_per_s,
+        "gains": float(gains.mean()),
+        "final_return": float(returns.mean()),
+    }
 
 
 class Gains:
@@ -204,60 +258,6 @@ class Gains:
         return obs, state, jnp.maximum(reward, 0), *rest
 
 
-def train_network(
-    env: str, agent: str, network: str, seed: int, total_steps: int, fields: dict[str, Any]
-) -> Row:
-    """Train an agent with a network, and evaluate it at the end.
-
-    `gains` is the mean sum of positive rewards in a greedy episode, which in snake is the food.
-    `steps_per_s` leaves out compiling and evaluating.
-    """
-    from myriad import create_config, load_agent, train_and_evaluate
-    from myriad.programs import episode_returns
-
-    chosen = {"env": env, "agent": agent, "agent.network": network, "seed": seed}
-    chosen |= {"total_steps": total_steps, "eval_rollouts": NUM_EPISODES}
-    config = create_config(**chosen | fields)
-    with tempfile.TemporaryDirectory() as folder:
-        results = train_and_evaluate(config, f"{folder}/run", quiet=True)
-        _, made, policy = load_agent(f"{folder}/run", trust=True)
-    gains = episode_returns(
-        Gains(made), policy, NUM_EPISODES, seed, max_steps=results.config.eval_max_steps
-    )
-    last = results.evaluations[-1]
-    return {
-        "env": env,
-        "agent": agent,
-        "network": network,
-        "seed": seed,
-        "steps": last["steps"],
-        "gains": float(gains.mean()),
-        "final_return": last["return"],
-        "steps_per_s": results.timings.steps_per_s,
-    }
-
-
-def compare_networks(run: Run) -> bool:
-    """Train an agent with each network, and print means over seeds with their 95% intervals."""
-    options = run.options
-    fields = {name: _fields_of(options.set, name, options.networks) for name in options.networks}
-    headers = ["environment", "agent", "network", "seeds", "steps", "food or gains per episode"]
-    print_headers(*headers, "return", "steps/s, median")
-    env = options.env or NETWORKS_ENV
-    agent = options.agent or "ppo"
-    steps = options.steps or NETWORKS_STEPS
-    for network in options.networks:
-        runs: list[Row] = []
-        for seed in range(options.seeds or DEFAULTS_SEEDS):
-            runs.append(train_network(env, agent, network, seed, steps, fields[network]))
-            run.save(runs[-1])  # now, since a training may take an hour
-        speed = statistics.median(each["steps_per_s"] for each in runs)
-        gains, returns = (_mean(runs, name) for name in ("gains", "final_return"))
-        sizes = (len(runs), f"{runs[0]['steps']:,}")
-        print_row(env, agent, network, *sizes, gains, returns, f"{speed:,.0f}")
-    return True
-
-
 def _mean(runs: Sequence[Row], name: str) -> str:
     """Write the mean of a column with its 95% interval. One value has none."""
     from myriad.timing import mean_interval
@@ -268,7 +268,7 @@ def _mean(runs: Sequence[Row], name: str) -> str:
     return f"{statistics.fmean(values):.2f}{interval}"
 
 
-def _fields_of(given: Sequence[str], network: str, networks: Sequence[str]) -> dict[str, Any]:
+def fields_of(given: Sequence[str], network: str, networks: Sequence[str]) -> dict[str, Any]:
     """Return the fields of a training that `--set` sets for a network."""
     fields: dict[str, Any] = {}
     for setting in given:
@@ -286,20 +286,56 @@ def _fields_of(given: Sequence[str], network: str, networks: Sequence[str]) -> d
     return fields
 
 
-def _run(run: Run) -> bool:
+# --- the command line
+
+
+@dataclass(frozen=True)
+class Opponent:
+    """What trained agents are compared with.
+
+    Attributes:
+        compare: trains, prints and saves, and says whether the exit code is 0.
+        flags: the flags that it reads, besides --seeds.
+    """
+
+    compare: Callable[[Run], bool | None]
+    flags: frozenset[str]
+
+
+OPPONENTS = {
+    "targets": Opponent(check_targets, frozenset({"agent"})),
+    "defaults": Opponent(check_defaults, frozenset({"agent", "num_envs"})),
+    "networks": Opponent(compare_networks, frozenset({"agent", "networks", "env", "steps", "set"})),
+    "scripted": Opponent(scripted.compare, frozenset({"env", "steps", "preset"})),
+    "rejax": Opponent(rejax_agents.compare, frozenset({"env", "agent", "steps", "seconds"})),
+    "brax": Opponent(brax_ppo.compare, frozenset({"steps", "own"})),
+}
+_FLAGS = sorted(frozenset[str]().union(*(each.flags for each in OPPONENTS.values())))
+
+
+def _against(options: Any) -> str:
+    """Return the opponent that the flags choose."""
+    implied = {"networks": options.networks, "defaults": options.num_envs}
+    return options.against or next((name for name, value in implied.items() if value), "targets")
+
+
+def _run(run: Run) -> bool | None:
     import myriad
 
-    if run.options.num_envs is not None:
-        return check_defaults(run)
-    myriad.configure()
-    return compare_networks(run) if run.options.networks else check_targets(run)
+    opponent = _against(run.options)
+    if opponent != "defaults":
+        myriad.configure()
+    return OPPONENTS[opponent].compare(run)
 
 
 def _refuses(options: Any) -> str | None:
-    for name in ("num_envs",) if options.networks else ("env", "steps", "set"):
-        if getattr(options, name):
-            word = "can't be given with" if options.networks else "needs"
-            return f"--{name.replace('_', '-')} {word} --networks"
+    opponent = _against(options)
+    for name in _FLAGS:
+        if getattr(options, name) and name not in OPPONENTS[opponent].flags:
+            takers = [each for each, takes in OPPONENTS.items() if name in takes.flags]
+            return f"--{name.replace('_', '-')} goes with {' or '.join(takers)}, not {opponent}"
+    if opponent == "networks" and len(options.env or ()) > 1:
+        return "--networks takes one --env"
     return None
 
 
@@ -308,21 +344,26 @@ SCRIPT = Script(
     __doc__,
     _run,
     {
-        "--agent": text("check only this agent's targets", choices=_AGENTS),
-        "--seeds": whole("trainings per target (default: the target's own number)"),
+        "--against": text(
+            "whom to compare with (default: targets)", choices=["targets", *[*OPPONENTS][3:]]
+        ),
+        "--agent": text("train only this agent", type=agent),
+        "--seeds": whole("trainings of each agent (default: 2 to 10)"),
         "--num-envs": whole("instead, train CartPole with the defaults for N environments"),
         "--networks": text(
             "instead, train an agent with each of these networks", nargs="+", metavar="NAME"
         ),
-        "--env": text(f"with --networks: the environment (default: {NETWORKS_ENV})"),
-        "--steps": whole(f"with --networks: the number of steps (default: {NETWORKS_STEPS:,})"),
+        "--env": text("train only in this environment (repeatable)", action="append"),
+        "--steps": whole("steps of each training (default: the opponent's)"),
         "--set": text(
             "with --networks: a field of the training in TOML, such as preset='\"optimized\"'; "
-            "NETWORK:NAME=VALUE is for one network",
-            [],
+            "NETWORK:NAME=VALUE is for one network (repeatable)",
             action="append",
             metavar="NAME=VALUE",
         ),
+        "--preset": text("against scripted: preset whose values the agents get"),
+        "--seconds": whole("against rejax: train each library's own defaults for S seconds"),
+        "--own": switch("against brax: each library's own scale of rewards, and brax's networks"),
     },
     writes="training",
     refuses=_refuses,

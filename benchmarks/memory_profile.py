@@ -10,15 +10,15 @@ and the compiler. If a size does not fit, only its own row is lost.
 import argparse
 import sys
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from benchmarks.harness.asv_suite import AsvSuite, names_of
-from benchmarks.harness.process import Reply
-from benchmarks.harness.programs import TIMEOUT_S, chunk_bytes, machine, program, request_of
-from benchmarks.harness.results import Row, machine_columns, markdown, require_new
-from benchmarks.harness.worker import peak_bytes
+from benchmarks.harness.programs import compile_in_child, machine, program, request_of, stated
+from benchmarks.harness.results import require_new
+from benchmarks.harness.tables import markdown, readable
+from benchmarks.harness.worker import ChildError
 from benchmarks.harness.workload import Workload
-from benchmarks.runner import Run, Script, agent, environment, readable, switch, text, whole
+from benchmarks.runner import Run, Script, agent, environment, switch, text, whole
 
 _CHUNK = 128
 _QUICK_SIZES = (1_000, 10_000, 100_000)
@@ -29,6 +29,7 @@ _QUICK_SCAN_ENVS = 1_000
 _FULL_SCAN_ENVS = 100_000
 _HEADERS = ("environments", "scan chunk", "arguments", "temporaries", "outputs", "code", "peak")
 _BYTES = ("argument_bytes", "temp_bytes", "output_bytes", "code_bytes", "peak_bytes")
+_KEPT = ("scan_chunk_size", "argument_bytes", "temp_bytes", "peak_bytes")
 
 
 class Memory(AsvSuite):
@@ -44,11 +45,11 @@ class Memory(AsvSuite):
 
     def track_argument_bytes(self, workload: str) -> int:
         """Return the bytes of the state that a chunk is given, on all devices."""
-        return _stated(self.compiled)["argument_bytes"]
+        return stated(self.compiled)["argument_bytes"]
 
     def track_temp_bytes(self, workload: str) -> int:
         """Return the bytes that live only inside the chunk, on all devices."""
-        return _stated(self.compiled)["temp_bytes"]
+        return stated(self.compiled)["temp_bytes"]
 
     def peakmem_chunk(self, workload: str) -> None:
         """Run one chunk."""
@@ -57,26 +58,6 @@ class Memory(AsvSuite):
 
     track_argument_bytes.unit = "bytes"  # type: ignore[attr-defined]
     track_temp_bytes.unit = "bytes"  # type: ignore[attr-defined]
-
-
-def _stated(compiled: Any) -> Reply:
-    return chunk_bytes(compiled) | {
-        "output_bytes": compiled.num_devices * compiled.reports[0].output_bytes,
-        "code_bytes": sum(each.generated_code_bytes for each in compiled.reports),
-    }
-
-
-def _peak_of(**request: Any) -> Reply:
-    """Run one chunk in this process, and return the stated and the held memory."""
-    compiled = program(**request)
-    compiled.start()
-    compiled.run(compiled.scan_chunk_size)
-    found = {
-        "columns": machine_columns(),
-        "scan_chunk_size": compiled.scan_chunk_size,
-        "peak_bytes": peak_bytes(),
-    }
-    return found | _stated(compiled)
 
 
 def _measure(run: Run) -> None:
@@ -89,12 +70,20 @@ def _measure(run: Run) -> None:
         run.open(f"memory_{profile}", output)
         lines = []
         for size in _sizes(profile, options):
-            reply = _size(run, request | size, columns)
-            shown = ["-"] * 4 + [run.file.rows[-1]["status"]]
-            if reply is not None:
+            row = columns | request | size
+            shown = ["-"] * len(_BYTES)
+            try:
+                # The cache is off, because the peak depends on whether anything is compiled.
+                reply = compile_in_child(request | size, "off", runs=True)
+            except ChildError as error:
+                row |= error.columns
+                shown[-1] = error.status
+                reply = {}
+            else:
+                row |= {name: reply[name] for name in _KEPT}
                 shown = [readable(reply[name]) for name in _BYTES]
-            chunk = run.file.rows[-1]["scan_chunk_size"]
-            lines.append([f"{size['num_envs']:,}", f"{chunk:,}", *shown])
+            run.file.add([row], request | size | reply)
+            lines.append([f"{size['num_envs']:,}", f"{row['scan_chunk_size']:,}", *shown])
         print(f"{request['env']} with {request['agent']}\n\n{markdown(_HEADERS, lines)}")
 
 
@@ -119,19 +108,6 @@ def _sizes(profile: str, options: argparse.Namespace) -> list[dict[str, int]]:
         {"num_envs": num_envs, "scan_chunk_size": c}
         for c in (_FULL_CHUNKS if options.full else _QUICK_CHUNKS)
     ]
-
-
-def _size(run: Run, request: dict[str, Any], columns: Row) -> Reply | None:
-    """Run one size in a child and save its row. Return its reply, or None for a failure."""
-    # The cache is off, because the peak depends on whether anything is compiled.
-    limits = {"timeout_s": TIMEOUT_S, "MYRIAD_COMPILATION_CACHE": "off"}
-    target = "benchmarks.memory_profile:_peak_of"
-    reply = run.attempt(target, request, columns | request, **limits)
-    if reply is not None:
-        names = ("scan_chunk_size", "argument_bytes", "temp_bytes", "peak_bytes")
-        described = columns | reply["columns"] | request | {name: reply[name] for name in names}
-        run.file.add([described], request | reply)
-    return reply
 
 
 SCRIPT = Script(

@@ -5,35 +5,34 @@
     python benchmarks/presets.py --part ladder --env cartpole-control
     python benchmarks/presets.py --part target --seeds 5
 
-An asv suite and a command line in three parts. `knobs` times updates of all arms in one process, in
-rounds of random order. Its arms are the presets, the baseline with each single setting of a preset,
-and the preset without each of them. `ladder` times equal updates in ever fewer calls. `target`
-trains each preset in a new process until it reaches the target return.
+An asv suite and a command line in three parts. `knobs` times updates of all variants in one
+process, in rounds of random order. They are the presets, the baseline with each single setting of a
+preset, and the preset without each of them. `ladder` times equal updates in ever fewer calls.
+`target` trains each preset in a new process until it reaches the target return.
 """
 
-import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from benchmarks.harness.alternation import in_turns
 from benchmarks.harness.asv_suite import AsvSuite, names_of
-from benchmarks.harness.results import Row, machine_columns, markdown, spread
-from benchmarks.harness.trainings import trained
-from benchmarks.harness.worker import seconds_of
+from benchmarks.harness.results import Row, machine_columns, spread
+from benchmarks.harness.tables import ratio_table
+from benchmarks.harness.trainings import trained, trainings_table
+from benchmarks.harness.worker import calibrated, seconds_of
 from benchmarks.harness.workloads import Training, chosen
-from benchmarks.runner import AGENT, ENV, Run, Script, in_turns, ratio_table, switch, text, whole
+from benchmarks.runner import AGENT, ENV, Run, Script, switch, text, whole
 
 PARTS = ("knobs", "ladder", "target")
 BASELINE = "baseline"
 _FULL_SET = "ultra_fast"
 _LEAST_ROUNDS = 7
 _SAMPLE_S = 0.25  # the shortest sample
-_MOST_UPDATES = 1 << 20
-# Numbers of environments in the ladder.
+# Of the ladder: numbers of environments, and updates in one call.
 _LADDER_ENVS = (64, 512)
-# Updates in one call of a rung.
 _LADDER_UPDATES = 4
 # The exact sizes of the guide that docs/presets.md discusses: 512 environments in batches of
 # 262,144 rows, minibatches of 32,768, one pass.
@@ -57,7 +56,7 @@ SWITCHED_OFF: Mapping[str, Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Arm:
+class Variant:
     """A named configuration, and how it runs.
 
     Attributes:
@@ -88,7 +87,7 @@ class Presets(AsvSuite):
     version = "1"
 
     def prepare(self, declared: Training) -> None:
-        self.timed = Updates(declared, Arm(_FULL_SET, _FULL_SET))
+        self.timed = Updates(declared, Variant(_FULL_SET, _FULL_SET))
 
     def time_updates(self, workload: str) -> None:
         """Train over a window; the report that ends it has been fetched, so the device is done."""
@@ -100,19 +99,17 @@ class Presets(AsvSuite):
 
 
 class Updates:
-    """Updates of one arm, from a state in which every update learns."""
+    """Updates of one variant, from a state in which every update learns."""
 
-    def __init__(self, declared: Training, arm: Arm):
+    def __init__(self, declared: Training, variant: Variant):
         from myriad.programs import TrainingProgram
 
         start = time.perf_counter()
-        self.training = TrainingProgram(config_of(declared, arm), donate=arm.donates)
+        self.training = TrainingProgram(config_of(declared, variant), donate=variant.donates)
         self.training.warm_up()
-        self.num_updates = 1
-        self.run()
+        self.training.run_updates(1)
         self.compile_s = time.perf_counter() - start
-        while self.num_updates < _MOST_UPDATES and (seconds := seconds_of(self.run)) < _SAMPLE_S:
-            self.num_updates *= max(2, round(_SAMPLE_S / seconds))
+        self.num_updates = calibrated(self.training.run_updates, 1, _SAMPLE_S)
         # steps of all environments in a call of `run`
         self.steps = self.num_updates * self.training.steps_per_update
 
@@ -125,40 +122,40 @@ class Updates:
         return self.steps / seconds_of(self.run)
 
 
-def fields_of(declared: Training, arm: Arm, seed: int = 0) -> dict[str, Any]:
-    """Return the training of an arm as `create_config` takes it."""
+def fields_of(declared: Training, variant: Variant, seed: int = 0) -> dict[str, Any]:
+    """Return the training of a variant as `create_config` takes it."""
     fields: dict[str, Any] = {"env": declared.env, "agent": declared.agent}
-    fields |= {"preset": arm.preset, "seed": seed, **arm.fields}
+    fields |= {"preset": variant.preset, "seed": seed, **variant.fields}
     return fields if declared.num_steps is None else fields | {"total_steps": declared.num_steps}
 
 
-def config_of(declared: Training, arm: Arm, seed: int = 0) -> Any:
-    """Return the configuration of an arm."""
+def config_of(declared: Training, variant: Variant, seed: int = 0) -> Any:
+    """Return the configuration of a variant."""
     from myriad import create_config
 
-    return create_config(**fields_of(declared, arm, seed))
+    return create_config(**fields_of(declared, variant, seed))
 
 
-def arms(declared: Training, *, full: bool) -> Iterator[Arm]:
-    """Yield the arms of an environment: first the presets, then one setting at a time."""
+def variants(declared: Training, *, full: bool) -> Iterator[Variant]:
+    """Yield the variants of a training: first the presets, then one setting at a time."""
     from myriad.presets import load_preset
 
     agent = declared.agent
     env = declared.env
-    yield Arm(BASELINE)
-    yield Arm("optimized", "optimized")
-    yield Arm(_FULL_SET, _FULL_SET)
+    yield Variant(BASELINE)
+    yield Variant("optimized", "optimized")
+    yield Variant(_FULL_SET, _FULL_SET)
     if full:
-        yield Arm("as_documented", BASELINE, AS_DOCUMENTED[agent])
+        yield Variant("as_documented", BASELINE, AS_DOCUMENTED[agent])
     fast = load_preset(_FULL_SET, agent, env).fields
-    base = config_of(declared, Arm(BASELINE))
+    base = config_of(declared, Variant(BASELINE))
     for name, value in fast.items():
-        yield Arm(f"{BASELINE} + {name}", BASELINE, {name: value})
-        yield Arm(f"{_FULL_SET} - {name}", _FULL_SET, {name: base.value_of(name)})
-    yield Arm(f"{BASELINE} without donation", donates=False)
+        yield Variant(f"{BASELINE} + {name}", BASELINE, {name: value})
+        yield Variant(f"{_FULL_SET} - {name}", _FULL_SET, {name: base.value_of(name)})
+    yield Variant(f"{BASELINE} without donation", donates=False)
     for name, fields in SWITCHED_OFF.items():
         if all(option.partition(".")[2] in base.agent_options for option in fields):
-            yield Arm(f"{BASELINE} + {name}", BASELINE, fields)
+            yield Variant(f"{BASELINE} + {name}", BASELINE, fields)
 
 
 def _measure(run: Run) -> None:
@@ -177,28 +174,23 @@ def _save(
     declared: Training,
     rates: Mapping[str, Sequence[float]],
     columns: Mapping[str, Row],
-    *,
     prefix: str = "",
-    what: str = "arm",
-    differs: Mapping[str, Any] = {},
     **about: Any,
 ) -> None:
-    """Save a row for each arm, with its rates in the samples, and print their ratios."""
+    """Save a row for each variant, and its rates in the samples, and print their ratios."""
     described = machine_columns() | {"env": declared.env, "agent": declared.agent}
-    rows = []
-    samples = {}
-    for name, own in rates.items():
-        rows.append(described | columns[name] | spread(own, "steps_per_s") | {"arm": prefix + name})
-        size = {"num_envs": columns[name]["num_envs"], "steps_per_s": list(own)}
-        samples[name] = differs.get(name, {}) | size
-    run.file.add(rows, _described(declared) | about | {"arms": samples})
-    print(ratio_table(what, rates))
+    rows = [
+        described | columns[name] | spread(own, "steps_per_s") | {"arm": prefix + name}
+        for name, own in rates.items()
+    ]
+    run.file.add(rows, _described(declared) | about)
+    print(ratio_table("variant", rates))
 
 
 def _knobs(declared: Training, run: Run) -> None:
-    """Time the updates of every arm in alternation."""
-    compared = {arm.name: arm for arm in arms(declared, full=run.options.full)}
-    timed = {name: Updates(declared, arm) for name, arm in compared.items()}
+    """Time the updates of every variant in alternation."""
+    compared = {each.name: each for each in variants(declared, full=run.options.full)}
+    timed = {name: Updates(declared, each) for name, each in compared.items()}
     rates = in_turns({name: each.rate for name, each in timed.items()}, run.options.rounds)
     columns = {
         name: {
@@ -209,38 +201,45 @@ def _knobs(declared: Training, run: Run) -> None:
         }
         for name, each in timed.items()
     }
-    differs = {
-        arm.name: {"starts_from": arm.preset, "sets": arm.settings} for arm in compared.values()
+    arms = {
+        name: {
+            "starts_from": each.preset,
+            "sets": each.settings,
+            "num_envs": columns[name]["num_envs"],
+            "steps_per_s": rates[name],
+        }
+        for name, each in compared.items()
     }
-    _save(run, declared, rates, columns, differs=differs)
+    _save(run, declared, rates, columns, arms=arms)
 
 
 def _ladder(declared: Training, run: Run) -> None:
     """Time equal updates in ever fewer calls, in alternation."""
     # This imports JAX, which must not happen while asv discovers the suites.
-    from benchmarks.harness.rungs import Ladder
+    from benchmarks.harness.ablation import Ablation
 
     for num_envs in _LADDER_ENVS:
         # The number of passes is the preset's, because many passes would hide the cost of stepping.
-        config = config_of(declared, Arm(_FULL_SET, _FULL_SET, {"num_envs": num_envs}))
-        ladder = Ladder(config, _LADDER_UPDATES)
-        samplers = {name: _sampler(rung, ladder) for name, rung in ladder.rungs().items()}
+        config = config_of(declared, Variant(_FULL_SET, _FULL_SET, {"num_envs": num_envs}))
+        ablation = Ablation(config, _LADDER_UPDATES)
+        samplers = {name: _sampler(each, ablation) for name, each in ablation.variants().items()}
         rates = in_turns(samplers, run.options.rounds)
-        columns = {name: {"num_envs": num_envs, "num_steps": ladder.steps} for name in rates}
+        columns = {name: {"num_envs": num_envs, "num_steps": ablation.steps} for name in rates}
+        arms = {name: {"num_envs": num_envs, "steps_per_s": own} for name, own in rates.items()}
         print(f"\nladder, {num_envs:,} environments\n")
-        _save(run, declared, rates, columns, prefix="ladder: ", what="rung", is_ladder=True)
+        _save(run, declared, rates, columns, "ladder: ", is_ladder=True, arms=arms)
 
 
-def _sampler(rung: Callable[[Any], Any], ladder: Any) -> Callable[[], float]:
-    """Return a function that calls a rung on its own state and returns the steps/s."""
+def _sampler(step: Callable[[Any], Any], ablation: Any) -> Callable[[], float]:
+    """Return a function that calls a step on its own state and returns the steps/s."""
     from myriad.timing import timed
 
-    state = rung(ladder.state())  # compiles
+    state = step(ablation.state())  # compiles
 
     def rate() -> float:
         nonlocal state
-        state, seconds = timed(rung, state)
-        return ladder.steps / seconds
+        state, seconds = timed(step, state)
+        return ablation.steps / seconds
 
     return rate
 
@@ -249,46 +248,25 @@ def _target(declared: Training, run: Run) -> None:
     """Train each preset to the target return, seed after seed, each in a new process."""
     if declared.target_return is None:
         return
-    compared = {name: Arm(name, name) for name in (BASELINE, "optimized", _FULL_SET)}
-    if run.options.full:
-        compared["as_documented"] = Arm("as_documented", BASELINE, AS_DOCUMENTED[declared.agent])
-    found: dict[str, list[Row]] = {name: [] for name in compared}
-    for seed in range(run.options.seeds or (5 if run.options.full else 2)):
-        for name, arm in compared.items():
-            fields = fields_of(declared, arm, seed) | {"target_return": declared.target_return}
-            reply = trained(fields)
-            row = {"library": "myriad", "env": declared.env, "agent": declared.agent}
-            row |= reply["row"] | {"arm": name}
-            if name == "as_documented" and "train_s" in reply:
-                row["status"] = "ok"  # a training that falls short is a result too
-            train_s = reply.get("train_s", "")
-            of_training = {"arm": name, "seed": seed, "train_s": train_s, "columns": row}
-            run.file.add([row], _described(declared) | of_training)
-            found[name].append(run.file.rows[-1] | {"train_s": train_s})
+    options = run.options
+    compared = {name: Variant(name, name) for name in (BASELINE, "optimized", _FULL_SET)}
+    if options.full:
+        of_guide = Variant("as_documented", BASELINE, AS_DOCUMENTED[declared.agent])
+        compared[of_guide.name] = of_guide
+    found: dict[tuple[str, ...], list[Row]] = {}
+    for seed in range(options.seeds or (5 if options.full else 2)):
+        for name, variant in compared.items():
+            fields = fields_of(declared, variant, seed) | {"target_return": declared.target_return}
+            about = _described(declared) | {"arm": name}
+            # That the guide's sizes fall short is a result too.
+            row = trained(fields, run.file, about, may_miss=name == "as_documented")
+            found.setdefault((name,), []).append(row)
     print("\nto the target return\n")
-    print(markdown(_HEADERS, [_line(name, rows) for name, rows in found.items()]))
-
-
-_HEADERS = ("arm", "reached", "s from start, median (least to most)", "training s", "steps", "MiB")
-
-
-def _line(name: str, rows: Sequence[Row]) -> list[str]:
-    done = [row for row in rows if row["status"] == "ok" and not row["reason"]]
-    if not done:
-        return [name, f"0 of {len(rows)}", "never", "-", "-", "-"]
-    seconds = [row["run_s"] for row in done]
-    return [
-        name,
-        f"{len(done)} of {len(rows)}",
-        f"{statistics.median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})",
-        f"{statistics.median(row['train_s'] for row in done):.2f}",
-        f"{statistics.median(row['num_steps'] for row in done):,.0f}",
-        f"{max(row['peak_bytes'] for row in done) / 2**20:,.0f}",
-    ]
+    print(trainings_table(("variant",), found))
 
 
 def _described(declared: Training) -> dict[str, Any]:
-    """Return the description of the arms' training for the raw samples."""
+    """Return the description of the variants' training for the raw samples."""
     target = declared.target_return
     return {"env": declared.env, "agent": declared.agent, "target_return": target}
 

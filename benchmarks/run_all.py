@@ -5,12 +5,11 @@
     python benchmarks/run_all.py --only memory --only compile
     python benchmarks/run_all.py --published  the figures of results/published, in under an hour
 
-This leaves out the peers' trainings and all but three of the autotuner's configurations.
-comparison.py --training and autotune.py --full measure those. A workload is one command of one
-suite, in its own process with limits on memory and time. A workload that fails is recorded as
-failed, and the others go on. Workloads that were already measured at this commit, on this machine
-and with these versions are skipped, so a stopped run continues where it was. `--force` measures
-them again. Uncommitted changes are always measured, but never with `--published`.
+This leaves out the peers' trainings, which comparison.py --training measures. A workload is one
+command of one suite, in its own process with limits on memory and time. A workload that fails is
+recorded as failed, and the others go on. Workloads that were already measured at this commit, on
+this machine and with these versions are skipped, so a stopped run continues where it was. `--force`
+measures them again. Uncommitted changes are always measured, but never with `--published`.
 """
 
 import hashlib
@@ -26,17 +25,17 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import peers
-from benchmarks.harness.libraries import SuiteError, known
 from benchmarks.harness.process import ROOT, Supervised
 from benchmarks.harness.programs import machine
+from benchmarks.harness.registry import SuiteError, known
 from benchmarks.harness.results import (
     CSV_FOLDER,
     PLOTS_FOLDER,
     commit,
     make_folder,
-    markdown,
     samples_beside,
 )
+from benchmarks.harness.tables import markdown
 from benchmarks.harness.worker import ChildError
 from benchmarks.harness.workloads import load
 from benchmarks.plots.draw import PLOTS, draw
@@ -52,7 +51,6 @@ _SCRIPTS = {
     "scan_chunk": "scan_chunk",
     "training": "training",
     "compile": "compile",
-    "autotune": "autotune",
     "learning": "learning",
     "presets": "presets",
 }
@@ -75,7 +73,6 @@ def jobs(*, full: bool) -> Iterator[Job]:
     yield Job("memory", "memory", ("--profile", "both", *flags))
     yield Job("scan_chunk", "scan_chunk", flags)
     yield Job("compile", "compile", flags)
-    yield Job("autotune", "autotune", ())
     for each in declaration.of("training", tier).values():
         which = ("--agent", each.agent, "--env", each.env)
         yield Job("training", f"training_{each.name}", (*which, "--seeds", "5" if full else "2"))

@@ -8,28 +8,25 @@ A script describes itself as a `Script`, whose `measure` gets a `Run`:
 import argparse
 import os
 import shlex
-import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.interleave import Outcome
-from benchmarks.harness.libraries import SuiteError
-from benchmarks.harness.process import Reply, run
+from benchmarks.harness.alternation import Outcome
+from benchmarks.harness.registry import SuiteError
 from benchmarks.harness.results import (
-    LEAST_SAMPLES,
     ResultsFile,
     Row,
-    markdown,
+    commit,
+    machine_columns,
+    provenance,
     require_new,
     samples_beside,
-    spread,
     write_csv,
 )
 from benchmarks.harness.worker import ChildError
-from benchmarks.plots.style import caption
 
 # Environment variables that affect measurements.
 SETTINGS = (
@@ -219,16 +216,6 @@ class Run:
         """The file of results that rows are added to."""
         return self.files[-1]
 
-    def attempt(
-        self, target: str, request: dict[str, Any], described: Row, *each: Row, **limits: Any
-    ) -> Reply | None:
-        """Call a function in a child process. If it fails, save a row for `each` of its sizes."""
-        try:
-            return run(target, request, **limits)
-        except ChildError as error:
-            self.file.add([described | size | error.columns for size in each or ({},)], request)
-            return None
-
     def save(self, *rows: Row) -> None:
         """Add rows to the script's own table, and write all of it."""
         self._rows += rows
@@ -236,30 +223,41 @@ class Run:
             write_csv(self.options.output, rows[0], self._rows)
 
     def report(self) -> bool:
-        """Print failures, the files and what to report with a figure: machine, versions, command.
+        """Print failures, and what belongs to a figure: machine, versions, sizes, files, command.
 
         Returns:
             whether all rows are ok.
         """
         rows = [row for file in self.files for row in file.rows]
-        lost = [row for row in rows if row["status"] != "ok"]
-        for row in lost:
-            print(f"{_where(row)}: {row['status']}: {row['reason']}", file=sys.stderr)
+        measured = [row for row in rows if row["status"] == "ok"]
+        for row in rows:
+            if row["status"] != "ok":
+                print(f"{_where(row)}: {row['status']}: {row['reason']}", file=sys.stderr)
+        described = measured
+        if self._rows:
+            described = [machine_columns() | {"commit": commit()}]
+        lines: list[tuple[str, Any]] = []
+        if described:
+            lines += zip(("hardware", "versions"), provenance(described), strict=True)
+        lines += [("configuration", each) for each in dict.fromkeys(map(_configuration, measured))]
         for file in self.files:
-            print(f"\nrows:           {file.path}\nraw samples:    {samples_beside(file.path)}")
-        if self.files:
-            command = f"reproduce with: {self.command}"
-            print(caption(rows, command) if len(lost) < len(rows) else command)
-        return not lost
+            lines += [("rows", file.path), ("raw samples", samples_beside(file.path))]
+        if self.files or self._rows:
+            print("", *(f"{name + ':':15} {shown}" for name, shown in lines), sep="\n")
+            print(f"reproduce with: {self.command}")
+        return len(measured) == len(rows)
 
 
 _SIZES = {"num_envs": "{:,} environments", "scan_chunk_size": "chunk {:,}"}
 
 
-def _where(row: Row) -> str:
+def _configuration(row: Row) -> str:
     sizes = [shape.format(row[name]) for name, shape in _SIZES.items() if row[name] != ""]
-    named = [row["library"], row["suite"], f"{row['env']} with {row['agent']}", *sizes]
-    return ", ".join(filter(None, named))
+    return ", ".join([f"{row['env']} with {row['agent']}", *sizes])
+
+
+def _where(row: Row) -> str:
+    return ", ".join(filter(None, [row["library"], row["suite"], _configuration(row)]))
 
 
 def command_of(path: str, argv: Sequence[str]) -> str:
@@ -268,59 +266,6 @@ def command_of(path: str, argv: Sequence[str]) -> str:
         f"{name}={shlex.quote(os.environ[name])}" for name in SETTINGS if os.environ.get(name)
     ]
     return " ".join([*settings, f"python {path}", shlex.join(argv)]).strip()
-
-
-def print_headers(*names: str) -> None:
-    """Print the first lines of a table, whose rows `print_row` prints."""
-    print_row(*names)
-    print("|" + "---|" * len(names))
-
-
-def print_row(*cells: object) -> None:
-    """Print a row of a table at once, since the next one may take an hour."""
-    print(f"| {' | '.join(map(str, cells))} |", flush=True)
-
-
-def in_turns(
-    samplers: Mapping[Any, Callable[[], float]], rounds: int, **budget: Any
-) -> dict[Any, list[float]]:
-    """Take samples of every variant, round by round, in an order drawn anew for each round."""
-    from myriad.timing import interleave
-
-    options = {"least_rounds": rounds, "most_rounds": rounds} | budget
-    return dict(zip(samplers, interleave(list(samplers.values()), **options), strict=True))
-
-
-def ratio_table(what: str, rates: Mapping[str, Sequence[float]], unit: str = "steps/s") -> str:
-    """Return a line per variant: its median, and its ratio to the first one, round by round."""
-    first, of_first = next(iter(rates.items()))
-    lines = []
-    for name, own in rates.items():
-        found = spread([a / b for a, b in zip(own, of_first, strict=True)], "times")
-        shown = between(found, "times") if name != first else "1"
-        median = statistics.median(own)
-        lines.append([name, f"{median:,.0f}" if median >= 100 else f"{median:,.2f}", shown])
-    return markdown((what, unit, f"times {first} ({span_of(of_first)})"), lines)
-
-
-def between(row: Row, name: str, form: str = ".2f") -> str:
-    """Write a value of `spread` with its interval."""
-    return f"{row[name]:{form}} ({row[f'{name}_low']:{form}} to {row[f'{name}_high']:{form}})"
-
-
-def span_of(samples: Sequence[float]) -> str:
-    """Say what the ends of `spread` are for so many samples."""
-    return "95% interval" if len(samples) >= LEAST_SAMPLES else "least to most"
-
-
-def readable(num_bytes: int | None) -> str:
-    """Write a number of bytes in a fitting unit, or a dash if XLA does not state it."""
-    if not num_bytes:
-        return "-"
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if num_bytes >= size:
-            return f"{num_bytes / size:,.1f} {unit}"
-    return f"{num_bytes} B"
 
 
 def say(event: str, outcomes: Sequence[Outcome]) -> None:

@@ -17,21 +17,21 @@ import sys
 from collections.abc import Sequence
 from typing import ClassVar
 
+from benchmarks.harness import process
+from benchmarks.harness.alternation import in_turns
 from benchmarks.harness.asv_suite import AsvSuite, names_of
 from benchmarks.harness.process import Reply
-from benchmarks.harness.programs import TIMEOUT_S, chunk_bytes, machine, program, request_of
-from benchmarks.harness.results import LEAST_SAMPLES, Row, machine_columns, markdown, spread
-from benchmarks.harness.worker import failure_of, seconds_of
+from benchmarks.harness.programs import TIMEOUT_S, machine, program, request_of, stated
+from benchmarks.harness.results import LEAST_SAMPLES, Row, machine_columns, spread
+from benchmarks.harness.tables import between, markdown, readable
+from benchmarks.harness.worker import ChildError, failure_of, seconds_of
 from benchmarks.harness.workload import Workload
 from benchmarks.runner import (
     Run,
     Script,
     agent,
-    between,
     count,
     environment,
-    in_turns,
-    readable,
     switch,
     text,
     whole,
@@ -82,10 +82,13 @@ def _timed(
                 built.start()
                 built.run(built.scan_chunk_size)
                 programs[built.scan_chunk_size] = built
+                bytes_ = stated(built)
                 found[built.scan_chunk_size] = {
                     "scan_chunk_size": built.scan_chunk_size,
                     "compile_s": built.compile_s,
-                } | chunk_bytes(built)
+                    "argument_bytes": bytes_["argument_bytes"],
+                    "temp_bytes": bytes_["temp_bytes"],
+                }
         except (RuntimeError, MemoryError, ValueError) as error:
             found[chunk] = {"scan_chunk_size": chunk, "failure": failure_of(error)["reason"]}
     if programs:
@@ -120,11 +123,11 @@ def _measure(run: Run) -> None:
     request = described | {"chunks": chunks, "num_rounds": rounds, "max_s": max_s}
     # The cache is off, because programs would be loaded instead of compiled.
     limits = {"timeout_s": TIMEOUT_S, "MYRIAD_COMPILATION_CACHE": "off"}
-    sizes = [{"scan_chunk_size": chunk} for chunk in chunks]
-    reply = run.attempt(
-        "benchmarks.scan_chunk:_timed", request, columns | described, *sizes, **limits
-    )
-    if reply is None:
+    try:
+        reply = process.run("benchmarks.scan_chunk:_timed", request, **limits)
+    except ChildError as error:
+        lost = columns | described | error.columns
+        run.file.add([lost | {"scan_chunk_size": chunk} for chunk in chunks], request)
         return
     rows = [
         _columns_of(found, options.num_envs) | reply["columns"] | described

@@ -4,9 +4,10 @@
     python benchmarks/throughput.py --full                every size of suite.toml
     python benchmarks/throughput.py --full --env snake    the same of another environment
     python benchmarks/throughput.py --targets             the targets; exit code 1 if one is missed
+    python benchmarks/throughput.py --devices             scaling over 1, 2, 4, ... devices
+    python benchmarks/throughput.py --gpu                 rates of a GPU, also of trainings
 
-An asv suite and a command line. Policies with a network and whole trainings are measured by other
-suites, since their steps cost more.
+An asv suite and a command line. comparison.py measures policies with a network.
 """
 
 import argparse
@@ -16,19 +17,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from benchmarks.harness.alternation import Budget, Outcome
 from benchmarks.harness.asv_suite import AsvSuite, names_of, skip_unless_several_cores
-from benchmarks.harness.interleave import Budget, Outcome
-from benchmarks.harness.libraries import OURS, env_id_of, library_of
-from benchmarks.harness.results import markdown, millions, times
-from benchmarks.harness.sanity import measure
+from benchmarks.harness.device_scaling import measure_scaling
+from benchmarks.harness.gpu_programs import measure_gpu
+from benchmarks.harness.plausibility import measure
+from benchmarks.harness.registry import OURS, env_id_of, library_of
+from benchmarks.harness.tables import markdown, millions, times
 from benchmarks.harness.targets import check_targets, targets_table
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.harness.workloads import CARTPOLE, load, sizes_of
+from benchmarks.harness.workloads import chosen as declared_workloads
 from benchmarks.plots.draw import draw_run
-from benchmarks.runner import NUM_ENVS, Run, Script, environment, say, switch, text, whole
+from benchmarks.runner import AGENT, NUM_ENVS, Run, Script, environment, say, switch, text, whole
 
 QUICK = Budget(num_rounds=11, max_s=5.0)
 FULL = Budget(num_rounds=15, max_s=20.0)
+_ROUNDS = 15  # of --devices
 
 
 class Throughput(AsvSuite):
@@ -98,8 +103,7 @@ class Gymnax(Throughput):
     params: ClassVar = ["cartpole-10k"]
 
     def prepare(self, declared: Workload) -> None:
-        from benchmarks.sides.__main__ import GymnaxEnvs
-        from benchmarks.sides.jax_scan import ScanStepper
+        from benchmarks.libraries.jax_libraries import GymnaxEnvs, ScanStepper
 
         envs = GymnaxEnvs(env_id_of("gymnax", declared.env))
         self.stepper = ScanStepper(envs, Case("gymnax", declared))
@@ -115,16 +119,24 @@ class Gymnax(Throughput):
         return self.stepper.program()
 
 
-def _run(run: Run) -> bool:
+def _run(run: Run) -> bool | None:
     options = run.options
+    if options.devices is not None:
+        run.open("devices", options.output)
+        workloads = declared_workloads("devices", options)
+        return measure_scaling(workloads, options.devices, options.rounds or _ROUNDS, run.file)
+    if options.gpu:
+        run.open("gpu", options.output)
+        return measure_gpu(options.env, options.agent, run.file)
+    run.open("throughput", options.output)
     succeeded = True
     if options.full or not options.targets:
         workloads = chosen(options)
         # gymnax runs beside ours if it has the environment
-        sides = [OURS, *(["gymnax"] if env_id_of("gymnax", workloads[0].env) else [])]
+        libraries = [OURS, *(["gymnax"] if env_id_of("gymnax", workloads[0].env) else [])]
         budget = FULL if options.full else QUICK
         groups = [
-            measure([Case(side, workload) for side in sides], budget, run.file, say)
+            measure([Case(library, workload) for library in libraries], budget, run.file, say)
             for workload in workloads
         ]
         print(scaling_table(groups))
@@ -148,12 +160,25 @@ def _run(run: Run) -> bool:
     return succeeded
 
 
+# The flags that go with each kind of measurement, besides --env, --output and --force.
+_FLAGS_OF = {
+    "--devices": {"full", "agent", "rounds"},
+    "--gpu": {"agent"},
+    "--targets": {"full"},
+    "": {"full", "num_envs", "scan_chunk_size", "num_steps"},
+}
+
+
 def _refuses(options: argparse.Namespace) -> str | None:
-    if options.targets and (options.num_envs or options.scan_chunk_size or options.num_steps):
-        return (
-            "--targets measures what suite.toml declares, "
-            "so only --env, --full and --output go with it"
-        )
+    given = {"--devices": options.devices is not None, "--gpu": options.gpu}
+    given["--targets"] = options.targets
+    kind, *others = [name for name, is_given in given.items() if is_given] or [""]
+    if others:
+        return f"{others[0]} can't be given with {kind}"
+    for name in sorted(set().union(*_FLAGS_OF.values()) - _FLAGS_OF[kind]):
+        if getattr(options, name):
+            flag = f"--{name.replace('_', '-')}"
+            return f"{flag} can't be given with {kind}" if kind else f"{flag} needs --devices"
     return None
 
 
@@ -167,10 +192,10 @@ def chosen(options: Any) -> list[Workload]:
 
 
 def scaling_table(groups: Sequence[Sequence[Outcome]]) -> str:
-    """Return a line per workload: the steps/s of each side, the ratio and the compile time."""
-    sides = [outcome.case.side for outcome in groups[0]]
-    headers = ["environments", "scan chunk", *(f"{side}, M steps/s" for side in sides)]
-    headers += ["times as fast (95% interval)"] * (len(sides) > 1) + ["compiling, s"]
+    """Return a line per workload: steps/s of each library, their ratio and the compile time."""
+    libraries = [outcome.case.side for outcome in groups[0]]
+    headers = ["environments", "scan chunk", *(f"{each}, M steps/s" for each in libraries)]
+    headers += ["times as fast (95% interval)"] * (len(libraries) > 1) + ["compiling, s"]
     rows = []
     for group in groups:
         workload = group[0].case.workload
@@ -197,14 +222,24 @@ SCRIPT = Script(
         "--num-envs": NUM_ENVS,
         "--scan-chunk-size": whole("number of steps in a compiled call (default: suite.toml's)"),
         "--env": text(
-            "environment, or package.module:Class (default: cartpole; --targets: all of them)",
+            "environment, or package.module:Class (default: cartpole; --targets, --devices and "
+            "--gpu: all of them)",
             type=environment,
         ),
         "--num-steps": whole("number of steps in a timed call (default: as many as take 0.05 s)"),
         "--targets": switch("check the targets of suite.toml; exit code 1 if one is missed"),
+        "--devices": whole(
+            "measure how rollouts and trainings scale over these numbers of devices, in addition "
+            "to 1 (default: 1, 2, 4, ... up to all devices)",
+            nargs="*",
+        ),
+        "--rounds": whole(
+            f"with --devices: rounds, each of which calls everything once (default: {_ROUNDS})"
+        ),
+        "--gpu": switch("measure rollouts, trainings and evaluations on this machine's GPU"),
+        "--agent": AGENT | {"help": "with --devices or --gpu: agent (default: all)"},
     },
     exclusive=("--full", "--num-envs"),
-    suite="throughput",
     refuses=_refuses,
 )
 main = SCRIPT.main

@@ -9,15 +9,12 @@ with the process, and stops when the evaluation that reached the target has been
 comparison.py measures the trainings of peers.
 """
 
-import math
-import statistics
 import sys
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from benchmarks.harness.asv_suite import AsvSuite, names_of, skip_unless_several_cores
-from benchmarks.harness.results import Row, markdown
-from benchmarks.harness.trainings import trained
+from benchmarks.harness.results import Row
+from benchmarks.harness.trainings import trained, trainings_table
 from benchmarks.harness.workloads import Training, chosen
 from benchmarks.runner import AGENT, ENV, Run, Script, switch, whole
 
@@ -88,39 +85,13 @@ def fields_of(training: Training, seed: int) -> dict[str, Any]:
 def _measure(run: Run) -> None:
     """Train every seed in a new process, and save its row."""
     options = run.options
+    found: dict[tuple[str, ...], list[Row]] = {}
     for training in chosen("training", options):
         # A published time to a target return is the median of at least five seeds.
         for seed in range(options.seeds or (5 if options.full else 2)):
-            row: Row = {"library": "myriad", "env": training.env, "agent": training.agent}
-            row |= trained(fields_of(training, seed))["row"]
-            run.file.add([row], {"training": training.name, "seed": seed, "columns": row})
-    print(table(run.file.rows))
-
-
-def table(rows: Sequence[Row]) -> str:
-    """Return a line per training, with its seconds to the target and of compiling over seeds."""
-    headers = ["environment", "agent", "seeds", "s to target (least to most)", "of it compiling"]
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row["env"], row["agent"]), []).append(row)
-    return markdown([*headers, "steps", "steps/s"], [_line(*group) for group in groups.items()])
-
-
-def _line(kind: tuple[str, str], rows: Sequence[Row]) -> list[str]:
-    done = [row for row in rows if row["status"] == "ok"]
-    missed = len(rows) - len(done)
-    seeds = f"{len(done)} of {len(rows)}"
-    # If half of the seeds missed, all have no median, and that of the others would look too good.
-    if missed >= len(done):
-        return [*kind, seeds, "not reached by half of them", "-", "-", "-"]
-    seconds = sorted([*(row["run_s"] for row in done), *[math.inf] * missed])
-    compile_s, steps, rate = (
-        statistics.median(row[name] for row in done)
-        for name in ("compile_s", "num_steps", "steps_per_s")
-    )
-    most = "never" if missed else f"{seconds[-1]:.2f}"
-    middle = f"{statistics.median(seconds):.2f} ({seconds[0]:.2f} to {most})"
-    return [*kind, seeds, middle, f"{compile_s:.2f}", f"{steps:,.0f}", f"{rate:,.0f}"]
+            row = trained(fields_of(training, seed), run.file, {"training": training.name})
+            found.setdefault((training.env, training.agent), []).append(row)
+    print(trainings_table(("environment", "agent"), found))
 
 
 SCRIPT = Script(

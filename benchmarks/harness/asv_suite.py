@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from benchmarks.harness.libraries import at_import
+from benchmarks.harness.registry import at_import
 from benchmarks.harness.workloads import Training, Workload, load, tier_from_environment
 
 

@@ -3,7 +3,7 @@
     python -m benchmarks.harness.peers                       list them
     python -m benchmarks.harness.peers install myriad-jax    install one
 
-libraries.toml declares their `requirements`. sides/peer_process.py runs in each of them.
+libraries.toml declares their `requirements`. libraries/__main__.py runs in each of them.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from benchmarks.harness.libraries import DECLARED, Library, SuiteError, known
+from benchmarks.harness.registry import DECLARED, Library, SuiteError, known
 
 FOLDER = Path(__file__).resolve().parents[2] / ".peers"
 # The file is written last, and lists what was installed. So an interrupted installation, or one of
@@ -79,8 +79,8 @@ def command(name: str, module: str, *arguments: str) -> tuple[list[str], dict[st
 
 
 def enter(name: str) -> NoReturn:
-    """Replace this process by the peer's side, in its Python and without our packages."""
-    arguments, path = command(name, "benchmarks.sides.peer_process", name)
+    """Replace this process by the peer, in its Python and without our packages."""
+    arguments, path = command(name, "benchmarks.libraries", name, "--peer")
     inherited = {key: value for key, value in os.environ.items() if key != "PYTHONHOME"}
     os.execve(arguments[0], arguments, inherited | path)  # noqa: S606  (needs no shell)
 

@@ -1,17 +1,18 @@
 """The programs of compile.py, memory_profile.py and scan_chunk.py: a rollout or a training.
 
 A rollout has a fixed policy, a training an agent that learns. Both compile ahead of time, return
-the compiler's statements about them, and then run a given number of steps. devices.py runs rollouts
-without compiling ahead.
+the compiler's statements about them, and then run a given number of steps. device_scaling.py runs
+rollouts without compiling ahead.
 """
 
 import time
 from typing import Any, Self
 
 from benchmarks.harness.process import Reply, run
+from benchmarks.harness.registry import SuiteError
 from benchmarks.harness.results import machine_columns
-from benchmarks.harness.worker import ChildError
-from benchmarks.harness.workloads import SuiteError, Workload
+from benchmarks.harness.worker import ChildError, peak_bytes
+from benchmarks.harness.workload import Workload
 
 TIMEOUT_S = 900.0  # timeout of a child that compiles or runs a program
 # So long that no schedule ends while a training is timed.
@@ -81,12 +82,55 @@ def program(env: str, agent: str, num_envs: int, scan_chunk_size: int) -> Any:
     )
 
 
-def chunk_bytes(compiled: Any) -> dict[str, int]:
-    """Return the bytes of the chunk's arguments and temporaries, on all devices together."""
+def stated(compiled: Any) -> Reply:
+    """Return what the compiler states of a program, on all devices together."""
     chunk = compiled.reports[0]
     return {
         "argument_bytes": compiled.num_devices * chunk.argument_bytes,
         "temp_bytes": compiled.num_devices * chunk.temp_bytes,
+        "output_bytes": compiled.num_devices * chunk.output_bytes,
+        "code_bytes": sum(each.generated_code_bytes for each in compiled.reports),
+    }
+
+
+def compile_in_child(request: dict[str, Any], cache: str, *, runs: bool = False) -> Reply:
+    """Compile a program in a new process, and run a chunk if asked to.
+
+    Args:
+        request: the arguments of `program`.
+        cache: the folder of the compilation cache, or `off`.
+        runs: whether a chunk runs, so that the peak includes it.
+
+    Raises:
+        ChildError: the process refused, died, hung or took too much memory.
+    """
+    target = "benchmarks.harness.programs:_compiled_here"
+    limits = {"timeout_s": TIMEOUT_S, "MYRIAD_COMPILATION_CACHE": cache}
+    return run(target, request | {"runs": runs}, **limits)
+
+
+def _compiled_here(*, runs: bool, **request: Any) -> Reply:
+    import jax
+
+    import myriad
+    from myriad import settings
+    from myriad.xla import use_compilation_cache
+
+    myriad.configure()
+    # Otherwise a user's own cache would serve the cold launch.
+    jax.config.update("jax_compilation_cache_dir", None)
+    if (folder := settings.compilation_cache()) is not None:
+        use_compilation_cache(folder)
+    compiled = program(**request)
+    if runs:
+        compiled.start()
+        compiled.run(compiled.scan_chunk_size)
+    return stated(compiled) | {
+        "columns": machine_columns(),
+        "scan_chunk_size": compiled.scan_chunk_size,
+        "compile_s": compiled.compile_s,
+        "instructions": sum(report.instructions for report in compiled.reports),
+        "peak_bytes": peak_bytes(),
     }
 
 

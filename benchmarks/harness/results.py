@@ -1,6 +1,5 @@
 """The tidy table that every suite writes and every plot reads: a row per library and workload."""
 
-import contextlib
 import csv
 import functools
 import json
@@ -8,15 +7,15 @@ import math
 import platform
 import statistics
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.interleave import Budget, Outcome, ratios
-from benchmarks.harness.libraries import OURS
+from benchmarks.harness.alternation import Budget, Outcome
 from benchmarks.harness.process import ROOT
+from benchmarks.harness.registry import OURS, library_of
 
 COLUMNS: tuple[str, ...] = (
     *("suite", "library", "library_version", "env", "agent", "arm"),
@@ -30,17 +29,15 @@ COLUMNS: tuple[str, ...] = (
     *("package_version", "commit", "jax_version", "jaxlib_version", "numpy_version"),
     *("python_version", "timestamp"),
 )
+NUMBERS: tuple[str, ...] = (
+    *("num_envs", "scan_chunk_size", "num_steps", "devices", "processes", "memory_total_bytes"),
+    *("steps_per_s", "steps_per_s_low", "steps_per_s_high", "run_s", "samples", "compile_s"),
+    *("ratio", "ratio_low", "ratio_high", "efficiency", "efficiency_low", "efficiency_high"),
+    *("argument_bytes", "temp_bytes", "peak_bytes", "state_bytes", "sharded_bytes"),
+)
 # The columns that every version of the table has had. Older files may lack the other columns.
 _NEEDED: tuple[str, ...] = (
     *("agent", "env", "library", "num_envs", "status", "steps_per_s", "suite", "timestamp"),
-)
-# The columns that hold numbers where they are not empty.
-_NUMBERS: tuple[str, ...] = (
-    *("num_envs", "scan_chunk_size", "num_steps", "devices", "processes", "memory_total_bytes"),
-    *("steps_per_s", "steps_per_s_low", "steps_per_s_high", "run_s", "samples", "compile_s"),
-    *("ratio", "ratio_low", "ratio_high"),
-    *("efficiency", "efficiency_low", "efficiency_high"),
-    *("argument_bytes", "temp_bytes", "peak_bytes", "state_bytes", "sharded_bytes"),
 )
 
 CSV_FOLDER = ROOT / "results" / "csv"
@@ -48,7 +45,6 @@ PLOTS_FOLDER = ROOT / "results" / "plots"
 LEAST_SAMPLES = Budget.min_rounds  # the fewest samples whose median has a 95% interval
 
 Row = dict[str, Any]
-TextRow = dict[str, str]  # a row as read from a CSV file
 
 
 def machine_columns() -> Row:
@@ -257,91 +253,54 @@ def write_csv(path: Path, columns: Iterable[str], rows: Iterable[Mapping[str, An
         writer.writerows(rows)
 
 
-def read_csv(path: Path) -> list[TextRow]:
-    """Return the rows of a CSV file, with every value as text.
+def read_table(path: Path) -> Any:
+    """Read a CSV file as pandas' table with the columns of results, empty where it lacks one.
 
-    Columns that an older file lacks are empty.
+    The columns of `NUMBERS` are floats, NaN where a row has none. All others are texts.
 
     Raises:
         InvalidArgumentError: the file can't be read, is not a table of results, or is damaged.
     """
-    from myriad.errors import InvalidArgumentError
+    import pandas as pd
 
-    empty = dict.fromkeys(COLUMNS, "")
-    rows = []
-    with _reading(path) as reader:
-        columns = reader.fieldnames or ()
-        if missing := [name for name in _NEEDED if name not in columns]:
-            raise InvalidArgumentError(
-                f"{path} is not a table of results: it lacks the column {missing[0]!r}."
-            )
-        for row in reader:
-            if damage := _damage(row):
-                raise InvalidArgumentError(
-                    f"results {path} are damaged in line {reader.line_num}: {damage}."
-                )
-            rows.append(empty | row)
-    return rows
-
-
-def is_table_of_results(path: Path) -> bool:
-    """Whether a CSV file has the columns of a table of results of any version.
-
-    Raises:
-        InvalidArgumentError: the file can't be read.
-    """
-    with _reading(path) as reader:
-        return set(_NEEDED) <= set(reader.fieldnames or ())
-
-
-@contextlib.contextmanager
-def _reading(path: Path) -> Iterator["csv.DictReader[str]"]:
     from myriad.errors import InvalidArgumentError
     from myriad.files import regular
 
     try:
-        with regular(path).open(newline="", encoding="utf-8") as file:
-            yield csv.DictReader(file)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
-        raise InvalidArgumentError(f"results {path} can't be read: {reason}.") from error
+        table = pd.read_csv(regular(path), dtype=str, keep_default_na=False, index_col=False)
+        missing = [name for name in _NEEDED if name not in table]
+        table = table.reindex(columns=list(COLUMNS), fill_value="").fillna("")
+        numbers = {name: table[name].replace("", "nan").astype(float) for name in NUMBERS}
+    except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
+        raise InvalidArgumentError(f"results {path} can't be read: {error}.") from error
+    if missing:
+        raise InvalidArgumentError(
+            f"{path} is not a table of results: it lacks the column {missing[0]!r}."
+        )
+    return table.assign(**numbers)
 
 
-def _damage(row: TextRow) -> str:
-    """Say what is wrong with a row, or return nothing."""
-    if None in row or None in row.values():
-        return "it has more or fewer cells than there are columns"
-    for name in _NUMBERS:
-        try:
-            fits = 0 <= float(row.get(name) or 0) < math.inf
-        except ValueError:
-            fits = False
-        if not fits:
-            return f"{name} is {row[name]!r}"
-    return ""
+def is_table_of_results(path: Path) -> bool:
+    """Whether a CSV file has the columns of a table of results of any version."""
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        return set(_NEEDED) <= set(next(csv.reader(file), ()))
 
 
-def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table that looks the same on a terminal and in a Markdown file."""
-    widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
-    text = [
-        f"| {' | '.join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))} |"
-        for line in (headers, *rows)
-    ]
-    rule = "".join(f"|{'-' * (width + 1)}:" for width in widths) + "|"
-    return "\n".join([text[0], rule, *text[1:]])
+def provenance(rows: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
+    """Return what a reader needs to judge measured rows: the machine, and the versions."""
+    rows = list(rows)
+    first = next((row for row in rows if library_of(row["library"]) == OURS), rows[0])
+    memory = float(first["memory_total_bytes"] or "nan")
+    size = "" if math.isnan(memory) else f", {memory / 2**30:.0f} GiB"
+    jax = first["jax_version"]
+    versions = {}
+    for row in rows:
+        other = f" (on jax {row['jax_version']})" if row["jax_version"] not in ("", jax) else ""
+        versions[f"{library_of(row['library'])} {row['library_version']}{other}"] = None
+    commits = dict.fromkeys(_commit_shown(row["commit"]) for row in rows)
+    shown = ", ".join([*versions, f"jax {jax}", *(f"commit {each}" for each in commits)])
+    return f"{first['device_name']}, {first['cores']} cores{size}", shown
 
 
-def times(of: Outcome, to: Outcome) -> str:
-    """Write the ratio of `of`'s steps/s to `to`'s: its median over the rounds, and its interval."""
-    if of.status != "ok" or to.status != "ok":
-        return "-"
-    found = spread(ratios(of, to), "ratio")
-    digits = 1 if found["ratio"] < 10 else 0
-    middle, low, high = (f"{found[f'ratio{end}']:.{digits}f}" for end in ("", "_low", "_high"))
-    return f"{middle} ({low} to {high})"
-
-
-def millions(rate: float) -> str:
-    """Write steps/s as million steps/s."""
-    return f"{rate / 1e6:,.{1 if rate >= 1e7 else 3}f}"
+def _commit_shown(name: str) -> str:
+    return (name[:10] or "unknown") + (" with changes" if name.endswith("-dirty") else "")

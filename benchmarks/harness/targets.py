@@ -4,9 +4,9 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.harness.interleave import Outcome, ratios
-from benchmarks.harness.libraries import OURS, SIDES
-from benchmarks.harness.results import markdown, times
+from benchmarks.harness.alternation import Outcome, ratios
+from benchmarks.harness.registry import DECLARED, OURS
+from benchmarks.harness.tables import markdown, times
 from benchmarks.harness.workload import Case
 from benchmarks.harness.workloads import Declaration, Target
 
@@ -17,7 +17,7 @@ Measure = Callable[[Sequence[Case]], list[Outcome]]
 
 @dataclass(frozen=True)
 class Verdict:
-    """A target with its outcomes: Myriad, the other side, then sides that are only shown."""
+    """A target with its outcomes: Myriad, the other library, then those that are only shown."""
 
     target: Target
     outcomes: Sequence[Outcome]
@@ -42,9 +42,9 @@ class Verdict:
         asked = self.target.at_least_plain
         return asked is None or _reaches(self.shown(_PLAIN), self.outcomes[1], asked)
 
-    def shown(self, side: str) -> Outcome | None:
-        """Return the outcome of a side that is only shown, if it was measured."""
-        return next((outcome for outcome in self.outcomes[2:] if outcome.case.side == side), None)
+    def shown(self, name: str) -> Outcome | None:
+        """Return the outcome of a library that is only shown, if it was measured."""
+        return next((outcome for outcome in self.outcomes[2:] if outcome.case.side == name), None)
 
     def cells(self) -> list[str]:
         """Return its line of the table."""
@@ -86,7 +86,7 @@ def check_targets(declaration: Declaration, measure: Measure) -> list[Verdict]:
         cases = [Case(OURS, workload, target.record), Case(target.of, than, target.record)]
         if not (target.than or target.record):
             shown = (f"{target.of}-configured", _PLAIN)
-            cases += [Case(side, workload) for side in shown if side in SIDES]
+            cases += [Case(name, workload) for name in shown if name in DECLARED]
         verdicts.append(Verdict(target, measure(cases)))
     return verdicts
 

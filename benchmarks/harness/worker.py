@@ -6,6 +6,7 @@ Standard library only, because peers run this in a Python without Myriad.
 
 import importlib
 import json
+import math
 import os
 import resource
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 _LOOK_S = 1.0
+_MOST_UNITS = 1 << 20  # of a call that never lasts long enough
 
 
 class ChildError(Exception):
@@ -73,6 +75,17 @@ def seconds_of(fn: Callable[..., Any], *args: Any) -> float:
     start = time.perf_counter()
     fn(*args)
     return time.perf_counter() - start
+
+
+def calibrated(run: Callable[[int], Any], unit: int, least_s: float) -> int:
+    """Return the multiple of `unit` for which `run` is to be called to last `least_s` seconds."""
+    number = unit
+    seconds = seconds_of(run, number)
+    while seconds < least_s and number < _MOST_UNITS * unit:
+        number = unit * math.ceil(max(2.0, 1.2 * least_s / seconds) * number / unit)
+        # The least of several calls counts, because a disturbance can only prolong a call.
+        seconds = min(seconds_of(run, number) for _ in range(2))
+    return number
 
 
 def peak_bytes() -> int:

@@ -32,10 +32,10 @@ class Workload:
 
 @dataclass(frozen=True)
 class Case:
-    """A side and the workload that it steps.
+    """A library, or a way to run one, and the workload that it steps.
 
     Attributes:
-        side: its name in libraries.toml.
+        side: its name in libraries.toml. The files of raw samples call it so.
         workload: the workload that it steps.
         record: whether it writes every step to a trajectory.
         env_id: its library's name for the environment; empty for Myriad, and if the library has

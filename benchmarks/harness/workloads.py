@@ -10,10 +10,10 @@ from typing import Annotated, Any, ClassVar, get_args
 
 from pydantic import Field, ValidationError
 
-from benchmarks.harness.libraries import (
+from benchmarks.harness.registry import (
+    DECLARED,
     LIBRARIES,
     OURS,
-    SIDES,
     SuiteError,
     known,
     mistake_in,
@@ -69,7 +69,7 @@ class SanityCheck:
 
     @property
     def statistic(self) -> str:
-        """The key of the checked statistic in a side's stats."""
+        """The key of the checked statistic in a library's stats."""
         return "mean_episode_length" if self.mean_episode_return is None else "mean_episode_return"
 
     @property
@@ -80,7 +80,7 @@ class SanityCheck:
 
 @dataclass(frozen=True)
 class Target:
-    """The least ratio of Myriad's steps/s to those of another side or workload.
+    """The least ratio of Myriad's steps/s to those of another library or workload.
 
     Without `at_least` the ratio is only reported. `at_least_plain` is the least ratio for Myriad
     without `configure()`.
@@ -188,7 +188,7 @@ def _check(declaration: Declaration) -> None:
                 "or mean_episode_return."
             )
     for target in declaration.targets:
-        known(target.of, SIDES, "library of a target")
+        known(target.of, DECLARED, "library of a target")
         for name in filter(None, (target.workload, target.than)):
             known(name, declaration.workloads.get("throughput", {}), "workload of a target")
 

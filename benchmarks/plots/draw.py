@@ -12,27 +12,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.libraries import OURS
+from benchmarks.harness.registry import OURS
 from benchmarks.harness.results import (
     CSV_FOLDER,
     PLOTS_FOLDER,
-    TextRow,
     is_table_of_results,
     make_folder,
-    read_csv,
+    read_table,
 )
-from benchmarks.plots.comparisons import library_comparison
-from benchmarks.plots.scaling import (
+from benchmarks.plots.figures import (
+    library_comparison,
     memory_scaling,
     scaling_efficiency,
     scan_chunk_sensitivity,
     throughput_scaling,
 )
-from benchmarks.plots.style import by_key, measured
+from benchmarks.plots.style import applied, measured
 
 FORMATS = ("png", "svg")
 _FIRST_ENV = "cartpole-control"  # the environment whose plots have the names in the documentation
-_MACHINE = ("device", "device_name", "cores")
+_MACHINE = ["device", "device_name", "cores"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Plot:
 
     file: str
     suites: dict[str, Selection] = field(repr=False)
-    figure: Callable[[Sequence[TextRow]], Any]
+    figure: Callable[[Any], Any]
     apart: tuple[str, ...] = ("env",)
 
 
@@ -103,26 +102,26 @@ def draw(
             table of results is damaged, or a picture can't be written.
         NotInstalledError: matplotlib is absent.
     """
+    import pandas as pd
+
     from myriad.errors import InvalidArgumentError
 
     if not source.exists():
         raise InvalidArgumentError(
             f"{source} does not exist; `make bench` measures the first results."
         )
-    files = [source] if source.is_file() else sorted(source.glob("*.csv"))
     # The folder of results also holds other tables, such as those of the gate's self-test.
-    rows = [
-        row
-        for file in files
-        if file == source or is_table_of_results(file)
-        for row in read_csv(file)
-    ]
+    files = [source]
+    if source.is_dir():
+        files = [each for each in sorted(source.glob("*.csv")) if is_table_of_results(each)]
     paths = []
-    for plot in (PLOTS[name] for name in plot_types):
-        for name, apart in _apart(rows, plot, env):
-            if shown := select(apart, plot):
-                make_folder(folder)
-                paths += _save(plot.figure(shown), folder / name)
+    if files:
+        rows = pd.concat(map(read_table, files), ignore_index=True)
+        with applied():
+            for plot in (PLOTS[name] for name in plot_types):
+                for name, shown in _pictures(rows, plot, env):
+                    make_folder(folder)
+                    paths += _save(plot.figure(shown), folder / name)
     if not paths:
         kinds = f"{plot_types[0]} results" if len(plot_types) == 1 else "results"
         raise InvalidArgumentError(
@@ -148,83 +147,64 @@ def draw_run(source: Path, env: str) -> None:
         print(f"no plot: {error}", file=sys.stderr)
 
 
-def _apart(
-    rows: Sequence[TextRow], plot: Plot, wanted: str | None
-) -> list[tuple[str, list[TextRow]]]:
+def _pictures(rows: Any, plot: Plot, wanted: str | None) -> list[tuple[str, Any]]:
     """Return the name of the files and the rows of each picture of a plot."""
-    rows = [row for row in rows if row["suite"] in plot.suites]
-    done = sorted(measured(rows), key=lambda row: row["timestamp"])
-    envs = {row["env"] for row in done}
-    newest = done[-1]["env"] if done else ""
-    plain = {"env": _FIRST_ENV if _FIRST_ENV in envs else newest, "agent": "random"}
+    rows = rows[rows.suite.isin(plot.suites)]
+    done = measured(rows)
+    if done.empty:
+        return []
+    newest = done.sort_values("timestamp", kind="stable").env.iloc[-1]
+    plain = {"env": _FIRST_ENV if (done.env == _FIRST_ENV).any() else newest, "agent": "random"}
     pictures = []
-    for values, shown in sorted(by_key(rows, *plot.apart).items()):
-        own = dict(zip(plot.apart, values, strict=True))
-        if own["env"] in envs and wanted in (None, own["env"]):
-            others = [each for column, each in own.items() if each != plain[column]]
-            name = "_".join([plot.file, *(re.sub(r"[^0-9A-Za-z]+", "_", each) for each in others)])
+    for values, own in rows.groupby(list(plot.apart)):
+        own_values = zip(plot.apart, values, strict=True)
+        others = [value for column, value in own_values if value != plain[column]]
+        name = "_".join([plot.file, *(re.sub(r"[^0-9A-Za-z]+", "_", each) for each in others)])
+        shown = select(own, plot)
+        if not shown.empty and wanted in (None, own.env.iloc[0]):
             pictures.append((name, shown))
     return pictures
 
 
-def select(rows: Sequence[TextRow], plot: Plot) -> list[TextRow]:
+def select(rows: Any, plot: Plot) -> Any:
     """Return the rows that the plot shows: those of the newest machine."""
-    rows = [row for row in rows if row["suite"] in plot.suites]
-    if not measured(rows):
-        return []
-    newest_row = _last(measured(rows))
-    runs = {row["timestamp"] for row in rows if _agree(row, newest_row, _MACHINE)}
+    import pandas as pd
+
+    rows = rows[rows.suite.isin(plot.suites)].sort_values("timestamp", kind="stable")
+    if measured(rows).empty:
+        return rows[:0]
+    here = _like_newest(rows, _MACHINE)
     # Libraries without JAX run on the processor, even beside ours on a GPU. One that never
     # started names no machine. Rows that ran in turn with ours belong to our machine.
-    rows = [row for row in rows if _agree(row, newest_row, _MACHINE) or row["timestamp"] in runs]
-    return [
-        row
-        for suite, selection in plot.suites.items()
-        for row in _newest([row for row in rows if row["suite"] == suite], selection)
-    ]
+    rows = rows[here | rows.timestamp.isin(rows.timestamp[here])]
+    parts = []
+    for suite, selection in plot.suites.items():
+        own = rows[rows.suite == suite]
+        if not measured(own).empty:
+            own = own[_like_newest(own, list(selection.same))]
+            distinct = list(selection.distinct)
+            parts.append(own.drop_duplicates(distinct, keep="last").sort_values(distinct))
+    return pd.concat(parts)
 
 
-def _newest(rows: Sequence[TextRow], selection: Selection) -> list[TextRow]:
-    """Keep the newest row of each combination, measured like the newest row of all."""
-    if not measured(rows):
-        return []
-    last = _last(measured(rows))
-    latest: dict[tuple[tuple[float, str], ...], TextRow] = {}
-    for row in sorted(rows, key=lambda row: row["timestamp"]):
-        if _agree(row, last, selection.same):
-            latest[tuple(_in_order(row[column]) for column in selection.distinct)] = row
-    return [latest[key] for key in sorted(latest)]
-
-
-def _last(rows: Sequence[TextRow]) -> TextRow:
-    """Return the newest row, preferably of our own library."""
-    return max(rows, key=lambda row: (row["timestamp"], row["library"] == OURS))
-
-
-def _agree(row: TextRow, other: TextRow, columns: Sequence[str]) -> bool:
-    return all(row[column] == other[column] for column in columns)
-
-
-def _in_order(value: str) -> tuple[float, str]:
-    """Return a key that sorts numbers by size and other texts by letters."""
-    try:
-        return float(value), ""
-    except ValueError:
-        return 0.0, value
+def _like_newest(rows: Any, columns: list[str]) -> Any:
+    """Say which rows, sorted by time, agree with the newest measured one, preferably of ours."""
+    last = measured(rows)
+    last = last[last.timestamp == last.timestamp.iloc[-1]]
+    ours = last[last.library == OURS]
+    newest = (last if ours.empty else ours).iloc[-1]
+    return (rows[columns] == newest[columns]).all(axis=1)
 
 
 def _save(figure: Any, stem: Path) -> list[Path]:
     """Write the figure in each format. The same figure always gives the same bytes."""
-    from matplotlib import rc_context
-
     from myriad.files import replacing
 
     paths = []
     for kind in FORMATS:
         path = stem.with_name(f"{stem.name}.{kind}")
-        metadata = {"Date": None} if kind == "svg" else None
-        # By default matplotlib uses random names in an SVG, and dates it.
-        with replacing(path) as part, rc_context({"svg.hashsalt": stem.name}):
+        metadata = {"Date": None} if kind == "svg" else None  # by default matplotlib dates an SVG
+        with replacing(path) as part:
             figure.savefig(part, format=kind, metadata=metadata)
         paths.append(path)
     return paths

@@ -1,4 +1,4 @@
-"""What keeps the benchmarks' tests short: cheap compiling in children, and sides without one."""
+"""What keeps the benchmarks' tests short: children that compile cheaply, or none at all."""
 
 import json
 import os
@@ -8,13 +8,13 @@ from functools import partial
 import jax
 import pytest
 
-from benchmarks.harness import interleave, workloads
-from benchmarks.harness.interleave import LibraryProcess
-from benchmarks.harness.libraries import OURS, library_of
+from benchmarks.harness import alternation, workloads
+from benchmarks.harness.alternation import LibraryProcess
+from benchmarks.harness.registry import OURS, library_of
 from benchmarks.harness.worker import ChildError, failure_of
 from benchmarks.harness.workloads import Declaration, Training
-from benchmarks.sides import __main__ as sides
-from benchmarks.sides import server
+from benchmarks.libraries import __main__ as libraries
+from benchmarks.libraries import server
 from myriad.errors import MyriadError
 
 
@@ -29,14 +29,14 @@ def _children_compile_in_half_the_time():
 
 
 class InThisProcess:
-    """A side that answers as its process would, without importing JAX and its library anew."""
+    """A library that answers as its process would, without importing JAX and it anew."""
 
-    def __init__(self, side):
+    def __init__(self, name):
         self._requests = queue.SimpleQueue()
         self._replies = server.replies_to(
             iter(self._requests.get, None),
-            partial(sides.hello, side),
-            sides.make_stepper,
+            partial(libraries.hello, name),
+            partial(libraries.make_stepper, library_of(name)),
         )
 
     def __enter__(self):
@@ -75,17 +75,17 @@ def declare(monkeypatch):
 
 
 @pytest.fixture
-def sides_in_this_process(monkeypatch):
-    """Run sides in the test's process; test_interleave.py and others start real ones."""
-    monkeypatch.setenv("JAX_PLATFORMS", "cpu")  # a side may set it, too late for this process
-    monkeypatch.setattr(interleave, "LibraryProcess", InThisProcess)
+def libraries_in_this_process(monkeypatch):
+    """Run libraries in the test's process; test_alternation.py and others start real ones."""
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")  # a library may set it, too late for this process
+    monkeypatch.setattr(alternation, "LibraryProcess", InThisProcess)
 
 
 @pytest.fixture
 def ours_in_this_process(monkeypatch):
-    """Run our own sides in the test's process, and all others in their own."""
+    """Run Myriad in the test's process, and all others in their own."""
 
-    def either(side):
-        return (InThisProcess if library_of(side) == OURS else LibraryProcess)(side)
+    def either(name):
+        return (InThisProcess if library_of(name) == OURS else LibraryProcess)(name)
 
-    monkeypatch.setattr(interleave, "LibraryProcess", either)
+    monkeypatch.setattr(alternation, "LibraryProcess", either)

@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness import programs
-from benchmarks.harness.results import read_csv
 from benchmarks.harness.worker import ChildError
 from benchmarks.harness.workloads import load
+from tests.benchmarks.csv_rows import read_csv
 
 # By its name: `compile` alone is the built-in.
 suite = import_module("benchmarks.compile")
@@ -14,19 +14,16 @@ COLUMNS_OF_MACHINE = {"library": "myriad", "device": "cpu"}
 
 
 def test_a_launch_that_fails_costs_its_own_rows_and_exit_code_1(tmp_path, monkeypatch, capsys):
-    def pretended(target, request, **environ):
-        if not request:
-            return {"columns": COLUMNS_OF_MACHINE}
+    def compiled(request, cache):
         if request["agent"] == "dqn":
             raise ChildError("refused", "out of memory: it held 9 bytes and may hold 8")
-        kept = Path(environ["MYRIAD_COMPILATION_CACHE"]) / "program"
+        kept = Path(cache) / "program"
         found = {"compile_s": 0.5 if kept.exists() else 2.0, "scan_chunk_size": 128}
         kept.touch()
         return found | {"instructions": 7, "code_bytes": 0}
 
-    monkeypatch.setattr(suite, "run", pretended)
-    monkeypatch.setattr(programs, "run", pretended)
-    monkeypatch.setenv("MYRIAD_TIER", "full")
+    monkeypatch.setattr(suite, "compile_in_child", compiled)
+    monkeypatch.setattr(suite, "machine", lambda: {"columns": COLUMNS_OF_MACHINE})
     assert suite.main(["--full", "--output", str(tmp_path / "rows.csv")]) == 1
     rows = read_csv(tmp_path / "rows.csv")
     columns = ("suite", "agent", "status", "compile_s", "samples")
@@ -44,12 +41,12 @@ def test_a_launch_that_fails_costs_its_own_rows_and_exit_code_1(tmp_path, monkey
 def test_a_cache_that_does_not_do_what_its_row_says_is_a_failure(names, monkeypatch):
     compiled = iter(names)
 
-    def launch(request, folder):
+    def launch(request, cache):
         if (name := next(compiled, None)) is not None:
-            (Path(folder) / name).touch()
+            (Path(cache) / name).touch()
         return {"compile_s": 1.0}
 
-    monkeypatch.setattr(suite, "_launch", launch)
+    monkeypatch.setattr(suite, "compile_in_child", launch)
     launches, error = suite._launches(load().workloads["compile"]["cartpole-random"], 1)
     assert launches == []
     assert str(error) == "a filled cache did not hold every program"

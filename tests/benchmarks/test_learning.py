@@ -50,23 +50,27 @@ def test_ppo_reaches_its_target_on_a_fresh_seed():
     assert learning.kept(target, [result]) == (1, 1)
 
 
+FOUND = {"num_envs": 4_096, "steps": 9_000, "seconds": 20.0, "evaluate_s": 1.0, "gains": 2.0}
+
+
 def test_the_defaults_are_held_to_the_median_of_their_seeds(tmp_path, monkeypatch, capsys):
     """Two of three seeds that reach it are enough, and one is not."""
 
     def trained(target, request, *, timeout_s):
-        good = request["seed"] != 0 and not (request["agent"] == "dqn" and request["seed"] == 1)
-        final = 500.0 if good else 100.0
-        return {"steps": 9_000, "seconds": 20.0, "evaluate_s": 1.0, "final_return": final}
+        fields = request["fields"]
+        good = fields["seed"] != 0 and not (fields["agent"] == "dqn" and fields["seed"] == 1)
+        return FOUND | {"steps_per_s": 3.0, "final_return": 500.0 if good else 100.0}
 
     monkeypatch.setattr(learning.process, "run", trained)
     argv = ["--num-envs", "4096", "--output", str(tmp_path / "runs.csv")]
     assert learning.main([*argv, "--agent", "ppo"]) == 0
-    assert "| ppo | 4,096 | 9,000 | 20 (20) | 5% | 500 (100 to 500) |" in capsys.readouterr().out
+    line = "| ppo | 4,096 environments | 3 | 9,000 | 20 (20) | 5% | 2.00 (2.00 to 2.00) | 500 |"
+    assert line in capsys.readouterr().out
     assert len((tmp_path / "runs.csv").read_text().splitlines()) == 4
     assert learning.main([*argv, "--force"]) == 1
 
 
-def test_a_default_training_that_dies_is_one_sentence(monkeypatch, capsys):
+def test_a_training_that_dies_is_one_sentence(monkeypatch, capsys):
     def die(*args, **kwargs):
         raise ChildError("failed", "the process ended by signal 9: no message")
 
@@ -85,21 +89,19 @@ def test_food_counts_without_the_penalty_of_dying():
     assert gains[1] in (0, 1)
 
 
-def test_a_field_may_be_for_one_network():
-    given = ['preset="optimized"', "attention:agent.attention_patch=3"]
-    assert learning._fields_of(given, "cnn", ["cnn", "attention"]) == {"preset": "optimized"}
-    assert learning._fields_of(given, "attention", ["attention"])["agent.attention_patch"] == 3
-
-
 @pytest.mark.slow
-def test_each_network_that_you_name_is_a_row(tmp_path, monkeypatch, capsys):
+def test_each_network_that_you_name_is_a_row_with_its_own_fields(tmp_path, monkeypatch, capsys):
     short = {"rollout_steps": 8, "num_envs": 4, "eval_max_steps": 4, "agent.hidden_sizes": (8,)}
     monkeypatch.setattr(learning, "NUM_EPISODES", 4)
-    row = learning.train_network("cartpole-control", "pqn", "mlp", 0, 64, short)
-    # One training is enough for both.
-    monkeypatch.setattr(learning, "train_network", lambda *given: row | {"network": given[2]})
-    words = "--networks mlp cnn --seeds 1"
+    fields = {"env": "cartpole-control", "agent": "pqn", "total_steps": 64, "seed": 0}
+    row = learning.train(fields | short)  # one training is enough for both
+    asked = []
+    monkeypatch.setattr(
+        learning.process, "run", lambda _, request, **__: asked.append(request["fields"]) or row
+    )
+    words = "--networks mlp cnn --seeds 1 --set gamma=0.9 --set cnn:num_envs=8"
     assert learning.main([*words.split(), "--output", str(tmp_path / "runs.csv")]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split(" | ")[2] for line in lines[2:]] == ["mlp", "cnn"]
+    assert [line.split(" | ")[2] for line in lines[2:4]] == ["mlp", "cnn"]
+    assert [(each["gamma"], each.get("num_envs")) for each in asked] == [(0.9, None), (0.9, 8)]
     assert len((tmp_path / "runs.csv").read_text().splitlines()) == 3

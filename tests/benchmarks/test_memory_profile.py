@@ -1,10 +1,7 @@
-import pytest
-
-from benchmarks import runner
 from benchmarks.harness import programs
-from benchmarks.harness.results import read_csv
 from benchmarks.harness.worker import ChildError
 from benchmarks.memory_profile import main
+from tests.benchmarks.csv_rows import read_csv
 
 
 def pretended(target, request, **limits):
@@ -24,14 +21,8 @@ def pretended(target, request, **limits):
     }
 
 
-@pytest.fixture
-def no_children(monkeypatch):
-    monkeypatch.setattr(runner, "run", pretended)
+def test_a_size_that_fails_costs_its_own_row_and_exit_code_1(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(programs, "run", pretended)
-
-
-@pytest.mark.usefixtures("no_children")
-def test_a_size_that_fails_costs_its_own_row_and_exit_code_1(tmp_path, capsys):
     assert main(["--profile", "both", "--output", str(tmp_path / "rows.csv")]) == 1
     envs, scan = (read_csv(tmp_path / f"rows_{profile}.csv") for profile in ("envs", "scan"))
     assert [(row["suite"], row["status"], row["peak_bytes"]) for row in envs] == [

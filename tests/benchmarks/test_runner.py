@@ -7,28 +7,33 @@ import re
 import pytest
 
 from benchmarks.harness import process
-from benchmarks.harness.results import COLUMNS, ROOT, read_csv, samples_beside
-from benchmarks.runner import ratio_table, readable
+from benchmarks.harness.alternation import Budget
+from benchmarks.harness.results import COLUMNS, ROOT, samples_beside
+from benchmarks.runner import Script
+from tests.benchmarks.csv_rows import read_csv
 from tests.child_processes import python
 
+FOLDER = ROOT / "benchmarks"
 SCRIPTS = sorted(
-    path.stem
-    for path in (ROOT / "benchmarks").glob("*.py")
-    if "SCRIPT = Script(" in path.read_text()
+    path.stem for path in FOLDER.glob("*.py") if "SCRIPT = Script(" in path.read_text()
 )
 NUMBER = "must be a whole number of at least 1, but got"
 REFUSED = [
-    ("baselines", "--env snak", "did you mean 'snake'?"),
-    ("baselines", "--env cartpole", "there is no contest in cartpole-control"),
-    ("baselines", "--preset fast", "no agent has a preset 'fast'"),
     ("comparison", "--library gymnaz", "library 'gymnaz' is unknown; did you mean 'gymnax'?"),
     ("comparison", "--training --library gymnax", "--training measures what suite.toml declares"),
     ("compile", "--agent dqm", "unknown agent 'dqm'; did you mean 'dqn'?"),
     ("compile", f"--output {__file__}/folder", "test_runner.py is no folder."),
-    ("gpu_report", "--output nowhere/runs.csv", "nowhere/runs.csv can't be written: No such file"),
+    ("learning", "--output nowhere/runs.csv", "nowhere/runs.csv can't be written: No such file"),
     ("learning", "--seeds -1", f"{NUMBER} '-1'"),
-    ("learning", "--set x", "--set needs --networks"),
-    ("learning", "--networks mlp --num-envs 8", "--num-envs can't be given with --networks"),
+    ("learning", "--agent sac", "no learning target is about sac."),
+    ("learning", "--set x", "--set goes with networks, not targets"),
+    ("learning", "--networks mlp --num-envs 8", "--num-envs goes with defaults, not networks"),
+    ("learning", "--networks mlp --env a --env b", "--networks takes one --env"),
+    ("learning", "--against scripted --env snak", "did you mean 'snake'?"),
+    ("learning", "--against scripted --env cartpole", "no agent competes in cartpole-control"),
+    ("learning", "--against scripted --preset fast", "no agent with a preset 'fast' competes"),
+    ("learning", "--against rejax --env Snake", "environment 'Snake' is unknown"),
+    ("learning", "--against rejax --agent pqn", "agent beside rejax 'pqn' is unknown"),
     ("learning", "--networks cnn mlp --set cnnn:x=1", "--set must begin with one of cnn, mlp"),
     ("learning", "--networks cnn --set gamma=", "--set must be NAME=VALUE in TOML"),
     ("presets", "--agent random", "declares no presets of random in any environment"),
@@ -36,7 +41,9 @@ REFUSED = [
     ("scan_chunk", "--scan-chunk-sizes 0", f"argument --scan-chunk-sizes: {NUMBER} '0'"),
     ("scan_chunk", "--env cartpol", "unknown environment 'cartpol'; did you mean 'cartpole'?"),
     ("throughput", "--full --num-envs 5", "argument --num-envs: not allowed with argument --full"),
-    ("throughput", "--targets --num-steps 5", "--targets measures what suite.toml declares"),
+    ("throughput", "--targets --num-steps 5", "--num-steps can't be given with --targets"),
+    ("throughput", "--rounds 5", "--rounds needs --devices"),
+    ("throughput", "--gpu --env acrobot.module:Class", "--gpu measures nothing of any agent in"),
     ("throughput", "--targets --env a.module:Class", "no target is about a.module:Class; there"),
     ("training", "--agent random", "declares no training of random in any environment; there are"),
     *((script, "--faster", "unrecognized arguments: --faster") for script in SCRIPTS),
@@ -62,13 +69,6 @@ def test_a_wrong_tier_is_one_sentence_and_exit_code_2_although_imports_meet_it()
     assert done.stderr == f"MYRIAD_TIER 'ful' is unknown; {hint}\n"
 
 
-@pytest.mark.parametrize(
-    ("num_bytes", "text"), [(0, "-"), (12, "12 B"), (2048, "2.0 KiB"), (3 << 30, "3.0 GiB")]
-)
-def test_bytes_are_written_in_the_unit_that_fits(num_bytes, text):
-    assert readable(num_bytes) == text
-
-
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_help_describes_every_flag(script, capsys):
     module = importlib.import_module(f"benchmarks.{script}")
@@ -78,33 +78,54 @@ def test_help_describes_every_flag(script, capsys):
     assert all(flag.partition("/")[0] in printed for flag in module.SCRIPT.flags)
 
 
-# Flags of a small run, and its rows.
+# Flags of a small run, its rows, and columns of them that are above 0.
 RUNS = {
     "compile": (
         "--agent random --env cartpole --num-envs 64",
         [{"suite": name, "samples": "1"} for name in ("compile", "compile_cached")],
+        ("compile_s", "run_s"),
     ),
-    "memory_profile": ("--num-envs 64", [{"suite": "memory_envs", "scan_chunk_size": "128"}]),
+    "memory_profile": (
+        "--num-envs 64",
+        [{"suite": "memory_envs", "scan_chunk_size": "128"}],
+        ("argument_bytes", "temp_bytes", "peak_bytes"),
+    ),
     "scan_chunk": (
         "--num-envs 64 --scan-chunk-sizes 8 16",
         [{"suite": "scan_chunk", "scan_chunk_size": size, "samples": "11"} for size in ("8", "16")],
+        ("steps_per_s_low", "steps_per_s_high", "compile_s", "argument_bytes"),
+    ),
+    "throughput": (
+        "--num-envs 64 --scan-chunk-size 16 --num-steps 24",
+        [
+            {"library": name, "scan_chunk_size": "16", "num_steps": "24"}
+            for name in ("myriad", "gymnax")
+        ],
+        ("steps_per_s_low", "steps_per_s_high", "compile_s", "peak_bytes"),
+    ),
+    "comparison": (
+        "--num-envs 64 --steps-per-env 200 --library gymnasium,gymnasium-vector",
+        [
+            {"library": "myriad", "ratio": ""},
+            {"library": "gymnasium", "status": "refused"},
+            {"library": "gymnasium-vector"},
+        ],
+        ("steps_per_s_low", "steps_per_s_high"),
     ),
 }
 OF_ALL = {"status": "ok", "num_envs": "64", "agent": "random", "env": "cartpole-control"}
-ABOVE_0 = {
-    "compile": ("compile_s", "run_s"),
-    "memory_profile": ("argument_bytes", "temp_bytes", "peak_bytes"),
-    "scan_chunk": ("steps_per_s_low", "steps_per_s_high", "compile_s", "argument_bytes"),
-}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", RUNS)
-def test_a_run_writes_its_rows_and_their_samples_and_says_what_to_report(
+def test_a_run_writes_its_rows_and_samples_and_says_what_to_report(
     script, tmp_path, monkeypatch, capsys
 ):
+    pytest.importorskip("gymnax")
     monkeypatch.setattr("benchmarks.compile.QUICK_LAUNCHES", 1)
-    flags, expected = RUNS[script]
+    monkeypatch.setattr("benchmarks.comparison.BUDGET", Budget(num_rounds=6, max_s=2.0))
+    monkeypatch.setenv("JAX_PLATFORM_NAME", "cpu")
+    flags, expected, above_0 = RUNS[script]
     main = importlib.import_module(f"benchmarks.{script}").main
     assert main([*flags.split(), "--output", str(tmp_path)]) == 0
     (table,) = tmp_path.glob("*.csv")
@@ -112,21 +133,46 @@ def test_a_run_writes_its_rows_and_their_samples_and_says_what_to_report(
     for row, said in zip(rows, expected, strict=True):
         assert tuple(row) == COLUMNS
         assert row | OF_ALL | said == row
-        assert all(float(row[column]) > 0 for column in ABOVE_0[script])
-    assert table.name.startswith(f"{expected[0]['suite']}_{rows[0]['device']}_")
-    beside = json.loads(samples_beside(table).read_text())
-    assert flags in beside["command"]
-    assert beside["alternations"]
+        if row["status"] == "ok":
+            assert all(float(row[column]) > 0 for column in above_0)
     of_run = rows[0]
-    assert re.search(
-        rf"{re.escape(of_run['device_name'])}, {of_run['cores']} cores.* "
-        rf"jax {of_run['jax_version']}, commit {of_run['commit'][:10]}.*\n"
-        rf"reproduce with: .*{re.escape(flags)}",
-        capsys.readouterr().out,
-    )
+    assert table.name.startswith(f"{of_run['suite']}_{of_run['device']}_")
+    beside = json.loads(samples_beside(table).read_text())
+    command = f"JAX_PLATFORM_NAME=cpu python benchmarks/{script}.py {flags}"
+    assert command in beside["command"]
+    assert beside["alternations"]
+    printed = capsys.readouterr().out
+    for line, said in {
+        "hardware": re.escape(f"{of_run['device_name']}, {of_run['cores']} cores"),
+        "versions": f"myriad {of_run['library_version']}, .*jax {of_run['jax_version']}, commit ",
+        "configuration": "cartpole-control with random, 64 environments, chunk ",
+        "rows": str(table),
+        "raw samples": str(samples_beside(table)),
+        "reproduce with": re.escape(beside["command"]),
+    }.items():
+        assert re.search(rf"(?m)^{line}: +{said}", printed), line
+    assert (tmp_path / "throughput_scaling.png").exists() == (script == "throughput")
 
 
-def test_ratios_are_taken_round_by_round():
-    table = ratio_table("arm", {"slow": [100.0, 200.0], "fast": [300.0, 600.0]})
-    assert "| times slow (least to most) |" in table
-    assert " 3.00 (3.00 to 3.00) |" in table
+# --- a file that exists is replaced only where the user asked for it
+
+WRITERS = [name for name in SCRIPTS if '"--output"' not in (FOLDER / f"{name}.py").read_text()]
+
+
+@pytest.mark.parametrize("name", ["mine.csv", "mine_samples.json"])
+@pytest.mark.parametrize("script", WRITERS)
+def test_a_file_that_exists_is_replaced_only_by_force(script, name, tmp_path, capsys):
+    path = tmp_path / name
+    path.write_text("mine")
+    main = importlib.import_module(f"benchmarks.{script}").main
+    assert main(["--output", str(tmp_path / "mine.csv")]) == 2
+    assert f"{path} exists" in capsys.readouterr().err
+    assert path.read_text() == "mine"
+
+
+def test_an_empty_file_a_folder_and_a_forced_file_are_written(tmp_path):
+    (tmp_path / "empty.csv").touch()
+    (tmp_path / "mine.csv").write_text("mine")
+    for flags in (["empty.csv"], ["."], ["new.csv"], ["mine.csv", "--force"]):
+        script = Script("script", "A script.", lambda run: None)
+        assert script.parse(["--output", str(tmp_path / flags[0]), *flags[1:]])

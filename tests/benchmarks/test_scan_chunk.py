@@ -1,4 +1,5 @@
 import math
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,7 +25,8 @@ class Stepped:
         if scan_chunk_size == 64:
             raise RuntimeError("RESOURCE_EXHAUSTED: out of memory\nand a stack")
         self.scan_chunk_size, self.ran = 8 * math.ceil(scan_chunk_size / 8), []
-        self.reports = (type("Report", (), {"argument_bytes": 3, "temp_bytes": 4}),)
+        sizes = ("argument_bytes", "temp_bytes", "output_bytes", "generated_code_bytes")
+        self.reports = (SimpleNamespace(**dict.fromkeys(sizes, 3)),)
 
     def start(self):
         self.ran = []

@@ -1,15 +1,14 @@
 """Where things may lie in benchmarks: what asv finds, what a script says, what a peer imports."""
 
-import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
 
 import pytest
 
-from benchmarks.harness.libraries import (
+from benchmarks.harness.process import ROOT
+from benchmarks.harness.registry import (
     DECLARED,
     LIBRARIES,
     OURS,
@@ -17,13 +16,13 @@ from benchmarks.harness.libraries import (
     library_of,
     read_libraries,
 )
-from benchmarks.harness.process import ROOT
 from perfgate.source.asv_config import read_config
 
 # What runs in a peer's own Python.
 PEER_MODULES = (
-    *("sides.peer_process", "sides.server", "sides.jax_scan", "sides.array_libraries"),
-    *("sides.network_policy", "sides.training", "harness.workload", "harness.worker"),
+    *("libraries.__main__", "libraries.server", "libraries.jax_libraries"),
+    *("libraries.array_libraries", "libraries.network_policy", "libraries.training"),
+    *("harness.workload", "harness.worker"),
 )
 
 
@@ -31,7 +30,7 @@ PEER_MODULES = (
 PUBLIC = {
     *("agents", "autotune", "autotune.batch", "cli", "envs"),
     *("envs.bucket_brigade", "errors", "files", "hardware", "host", "presets", "programs"),
-    *("settings", "timing", "training.population", "tuning", "xla"),
+    *("settings", "timing", "training.population", "xla"),
 }
 
 
@@ -58,9 +57,9 @@ def test_what_a_peer_runs_imports_neither_myriad_nor_jax_by_itself():
     assert done.returncode == 0, done.stderr
 
 
-def test_every_side_runs_a_declared_library():
+def test_every_name_runs_a_declared_library():
     assert OURS in LIBRARIES
-    assert {library_of(side) for side in DECLARED} == set(LIBRARIES)
+    assert {library_of(name) for name in DECLARED} == set(LIBRARIES)
     assert library_of("gymnax-configured") == "gymnax"
     assert library_of("a-library-of-an-older-file") == "a-library-of-an-older-file"
 
@@ -93,22 +92,6 @@ def test_a_mistake_in_the_libraries_is_answered(change, says, tmp_path):
     file.write_text(DECLARATION.replace(*change, 1))
     with pytest.raises(SuiteError, match=says):
         read_libraries(file)
-
-
-@pytest.mark.slow
-def test_a_script_with_a_mistake_in_the_libraries_says_so_and_ends_with_2(tmp_path):
-    shutil.copytree(ROOT / "benchmarks", tmp_path / "benchmarks")
-    (tmp_path / "benchmarks" / "libraries.toml").write_text(DECLARATION.replace("true", "3"))
-    script = tmp_path / "benchmarks" / "throughput.py"
-    done = subprocess.run(
-        [sys.executable, str(script), "--help"],
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    said = "libraries.toml: mine.ours: Input should be a valid boolean, but got 3.\n"
-    assert (done.returncode, done.stderr) == (2, said)
 
 
 def test_asv_measures_under_the_locked_versions_and_a_pinned_build_backend():

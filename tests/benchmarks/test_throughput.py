@@ -1,3 +1,5 @@
+"""Throughput: the asv suite, the sizes that flags choose, its rows and its targets."""
+
 import os
 import pkgutil
 import re
@@ -10,55 +12,50 @@ import pytest
 
 import benchmarks
 from benchmarks import throughput, utils
-from benchmarks.harness import interleave
+from benchmarks.harness import alternation, gpu_programs
 from benchmarks.harness.asv_suite import skip_unless_runnable
 from benchmarks.harness.process import ROOT
-from benchmarks.harness.results import COLUMNS, read_csv
 from benchmarks.harness.targets import Verdict, check_targets, targets_table
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.harness.workloads import Declaration, Target, load
-from benchmarks.sides.ours import MyriadStepper
+from benchmarks.libraries.ours import MyriadStepper
 from benchmarks.throughput import Throughput, chosen, main
+from tests.benchmarks.csv_rows import read_csv
 
 TINY = Workload(
     "throughput", "tiny", "cartpole-control", "random", 64, 16, ("quick",), num_steps=32
 )
 
-# The columns that the suite leaves empty, or may.
-EMPTY = {
-    *("reason", "commit", "arm"),
-    *("ratio", "ratio_low", "ratio_high"),
-    *("efficiency", "efficiency_low", "efficiency_high"),
-    *("state_bytes", "sharded_bytes"),
-}
-
 
 def run_python(*arguments, **environ):
     """Run Python as a user would, without what the test session has set for itself."""
-    inherited = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in {"XLA_FLAGS", "JAX_PLATFORMS"}
-    }
+    inherited = {k: v for k, v in os.environ.items() if k not in {"XLA_FLAGS", "JAX_PLATFORMS"}}
     command = [sys.executable, *map(str, arguments)]
     return subprocess.run(
         command, capture_output=True, text=True, check=False, env=inherited | environ, timeout=300
     )
 
 
-def workloads_for(*arguments):
-    return chosen(throughput.SCRIPT.parse(arguments))
-
-
 # --- as an asv suite
 
 
-def test_the_suite_imports_where_the_package_and_jax_are_absent():
+def test_the_suites_import_where_the_package_and_jax_are_absent():
     modules = [module.name for module in pkgutil.iter_modules(benchmarks.__path__)]
     hide = "import sys; sys.path.insert(0, '.'); "
-    hide += "sys.modules.update(myriad=None, jax=None, gymnax=None, matplotlib=None)"
+    hide += "sys.modules.update(myriad=None, jax=None, gymnax=None, matplotlib=None, pandas=None)"
     done = run_python("-c", f"{hide}; import {', '.join(f'benchmarks.{name}' for name in modules)}")
     assert done.returncode == 0, done.stderr
+
+
+# asv reads these of a benchmark's module where its class has none.
+OF_ASV = {"number", "params", "repeat", "rounds", "setup", "teardown", "timeout", "type", "unit"}
+
+
+def test_no_module_names_anything_that_asv_would_take_by_mistake():
+    for module in pkgutil.iter_modules(benchmarks.__path__):
+        names = set(vars(import_module(f"benchmarks.{module.name}")))
+        assert not [name for name in names if re.match(r"(time|track|mem|peakmem|timeraw)_", name)]
+        assert not names & OF_ASV, module.name
 
 
 def test_a_commit_without_the_rollout_or_the_environment_is_skipped(monkeypatch):
@@ -83,32 +80,31 @@ def test_the_documented_timing_functions_are_offered():
         _ = utils.time_fn
 
 
-# --- as a command line: what it measures
+# --- as a command line
 
 
 @pytest.mark.parametrize(
-    ("num_envs", "scan_chunk_size"), [(5, 256), (200_000, 128), (2_000_000, 32)]
+    ("flags", "sizes"),
+    [
+        # A given size takes the chunk of the nearest smaller one.
+        ("--num-envs 5", [(5, 256)]),
+        ("--num-envs 200000", [(200_000, 128)]),
+        ("--num-envs 2000000", [(2_000_000, 32)]),
+        ("--env CartPole-v1", [(1_000, 256), (10_000, 256), (100_000, 128)]),
+        ("--env my_package.envs:Mine", [(1_000, 256), (10_000, 256), (100_000, 128)]),
+        ("--scan-chunk-size 7", [(1_000, 7), (10_000, 7), (100_000, 7)]),
+    ],
 )
-def test_num_envs_alone_takes_the_chunk_declared_for_the_nearest_smaller_size(
-    num_envs, scan_chunk_size
-):
-    (workload,) = workloads_for("--num-envs", str(num_envs))
-    assert (workload.num_envs, workload.scan_chunk_size) == (num_envs, scan_chunk_size)
-
-
-def test_a_users_class_takes_the_sizes_and_chunks_of_cartpole():
-    workloads = workloads_for("--env", "my_package.envs:Mine")
-    assert [workload.num_envs for workload in workloads] == [1_000, 10_000, 100_000]
-    assert {workload.env for workload in workloads} == {"my_package.envs:Mine"}
-    assert workloads_for("--env", "CartPole-v1") == workloads_for()
-    assert {each.scan_chunk_size for each in workloads_for("--scan-chunk-size", "7")} == {7}
+def test_flags_choose_the_sizes(flags, sizes):
+    workloads = chosen(throughput.SCRIPT.parse(flags.split()))
+    assert [(each.num_envs, each.scan_chunk_size) for each in workloads] == sizes
 
 
 def test_the_scan_chunk_size_given_is_the_one_that_runs():
-    side = MyriadStepper(Case("myriad", replace(TINY, scan_chunk_size=5)))
-    side.run(12)
-    assert side.rollout.scan_chunk_size == 5
-    assert side.rollout.summary(side.state).num_steps == 12 * TINY.num_envs
+    ours = MyriadStepper(Case("myriad", replace(TINY, scan_chunk_size=5)))
+    ours.run(12)
+    assert ours.rollout.scan_chunk_size == 5
+    assert ours.rollout.summary(ours.state).num_steps == 12 * TINY.num_envs
 
 
 @pytest.mark.slow
@@ -127,7 +123,7 @@ def test_a_gpu_where_there_is_none_is_one_sentence_and_exit_code_2(tmp_path):
 
 def test_a_workload_that_fails_is_told_and_the_command_exits_with_1(monkeypatch, tmp_path, capsys):
     dying = [sys.executable, "-S", "-c", "raise SystemExit('no more memory')"]
-    monkeypatch.setattr(interleave, "side_command", lambda side: dying)
+    monkeypatch.setattr(alternation, "library_command", lambda name: dying)
     assert main(["--num-envs", "8", "--output", str(tmp_path / "rows.csv")]) == 1
     ours, _ = read_csv(tmp_path / "rows.csv")
     assert (ours["status"], ours["steps_per_s"]) == ("failed", "")
@@ -135,64 +131,53 @@ def test_a_workload_that_fails_is_told_and_the_command_exits_with_1(monkeypatch,
     assert "8 environments, chunk 256: failed: " in capsys.readouterr().err
 
 
-# --- as a command line: for real, at small sizes
+# --- on a GPU
+
+
+@pytest.fixture
+def fake_gpu(monkeypatch):
+    """Take this machine for one with a GPU, and four small programs for those of the report."""
+    monkeypatch.setenv("MYRIAD_COMPILATION_CACHE", "off")
+    columns = gpu_programs.machine_columns() | {"device": "gpu"}
+    monkeypatch.setattr(gpu_programs, "machine_columns", lambda: columns)
+    kinds = {"rollout": "random", "record": "random", "train": "pqn", "evaluate": "pqn"}
+    programs = [(kind, "cartpole-control", agent, 4) for kind, agent in kinds.items()]
+    monkeypatch.setattr(gpu_programs, "PROGRAMS", programs)
+    monkeypatch.setattr(gpu_programs, "_TRAINING_S", 0.01)
+    return columns
 
 
 @pytest.mark.slow
-def test_a_run_writes_a_tidy_row_for_each_library_and_says_what_repeats_it(tmp_path):
-    pytest.importorskip("gymnax")
-    script = ROOT / "benchmarks" / "throughput.py"
-    flags = ["--num-envs", "64", "--scan-chunk-size", "16", "--num-steps", "24", "--output"]
-    done = run_python(script, *flags, tmp_path / "a folder", JAX_PLATFORM_NAME="cpu")
-    assert done.returncode == 0, done.stderr
-    (file,) = (folder := tmp_path / "a folder").glob("*.csv")
-    assert re.fullmatch(r"throughput_cpu_\d{8}T\d{6}Z\.csv", file.name)
-    rows = read_csv(file)
-    assert [(row["library"], row["status"]) for row in rows] == [("myriad", "ok"), ("gymnax", "ok")]
+def test_a_gpu_has_a_row_for_each_kind_of_program(fake_gpu, tmp_path):
+    assert main(["--gpu", "--output", str(tmp_path / "g.csv")]) == 0
+    rows = read_csv(tmp_path / "g.csv")
+    assert [row["arm"] for row in rows] == ["rollout", "record", "train", "evaluate"]
     for row in rows:
-        assert tuple(row) == COLUMNS
-        assert (row["num_envs"], row["scan_chunk_size"], row["num_steps"]) == ("64", "16", "24")
-        low, middle, high = (
-            float(row[each]) for each in ("steps_per_s_low", "steps_per_s", "steps_per_s_high")
-        )
-        assert low <= middle <= high
-        assert all(row[column] for column in COLUMNS if column not in EMPTY)
-    assert "times as fast (95% interval)" in done.stdout
-    assert "JAX_PLATFORM_NAME=cpu python benchmarks/throughput.py --num-envs 64" in done.stdout
-    for path in (file, *folder.glob("*.json"), folder / "throughput_scaling.png"):
-        assert str(path) in done.stdout
-        assert path.exists()
+        assert (row["suite"], row["device"], row["num_envs"]) == ("gpu", "gpu", "4")
+        low, middle, high = (float(row[f"steps_per_s{end}"]) for end in ("_low", "", "_high"))
+        assert 0 < low <= middle <= high
 
+
+def test_without_a_gpu_its_report_is_one_sentence(fake_gpu, tmp_path, capsys):
+    fake_gpu["device"] = "cpu"
+    assert main(["--gpu", "--output", str(tmp_path / "g.csv")]) == 2
+    assert "--gpu needs a GPU, but JAX runs on the cpu here" in capsys.readouterr().err
+
+
+# --- targets
 
 SECONDS = {"myriad": 1.0, "gymnax": 20.0, "jumanji": 8.0, "numpy": 2.0, "myriad-plain": 4.0} | {
     "gymnax-configured": 10.0,
     "jumanji-configured": 6.0,
 }
-
-
-def cells_of(target, **changes):
-    """Return the cells of the target's line where sides take their `SECONDS`, some with changes."""
-
-    def pretended(cases):
-        outcomes = [
-            interleave.Outcome(each, prepared={"num_steps": 1}, seconds=[SECONDS[each.side]] * 6)
-            for each in cases
-        ]
-        return [replace(outcome, **changes.get(outcome.case.side, {})) for outcome in outcomes]
-
-    declaration = Declaration({"throughput": {"tiny": TINY}}, sanity_checks={}, targets=(target,))
-    (verdict,) = check_targets(declaration, pretended)
-    return [cell.strip() for cell in targets_table([verdict]).split("\n")[-1].split("|")][1:-1]
-
-
 OF_GYMNAX = Target("tiny", of="gymnax", at_least=20)
 OF_JUMANJI = Target("tiny", of="jumanji", at_least=5)
-# With our XLA options on our side alone, on both, and on neither.
+# With our XLA options in ours alone, in both, and in neither.
 RATIOS = ["20 (20 to 20)", "10 (10 to 10)", "5.0 (5.0 to 5.0)"]
 
 
 @pytest.mark.parametrize(
-    ("target", "changes", "cells"),
+    ("target", "changes", "expected"),
     [
         (OF_GYMNAX, {}, [RATIOS[0], "met", *RATIOS[1:]]),
         (
@@ -211,41 +196,38 @@ RATIOS = ["20 (20 to 20)", "10 (10 to 10)", "5.0 (5.0 to 5.0)"]
     ],
     ids=["met", "met without configure", "missed", "without a bound", "not installed", "noted"],
 )
-def test_the_cells_of_a_target_say_what_became_of_it(target, changes, cells):
-    found = cells_of(target, **changes)
-    assert found[:3] == ["cartpole-control", "64", ""]
-    assert found[4].startswith(target.of)
-    assert found[5 : 5 + len(cells)] == cells
+def test_the_cells_of_a_target_say_what_became_of_it(target, changes, expected):
+    def measure(cases):
+        outcomes = [
+            alternation.Outcome(each, prepared={"num_steps": 1}, seconds=[SECONDS[each.side]] * 6)
+            for each in cases
+        ]
+        return [replace(each, **changes.get(each.case.side, {})) for each in outcomes]
+
+    declaration = Declaration({"throughput": {"tiny": TINY}}, sanity_checks={}, targets=(target,))
+    (verdict,) = check_targets(declaration, measure)
+    line = targets_table([verdict]).split("\n")[-1]
+    cells = [cell.strip() for cell in line.split("|")][1:-1]
+    assert cells[:3] == ["cartpole-control", "64", ""]
+    assert cells[4].startswith(target.of)
+    assert cells[5 : 5 + len(expected)] == expected
 
 
-def test_a_missed_target_is_exit_code_1(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(
-        throughput, "check_targets", lambda *_: [Verdict(Target("tiny", "gymnax", 2), failed)]
-    )
-    failed = [
-        interleave.Outcome(Case(side, TINY), status="failed") for side in ("myriad", "gymnax")
+@pytest.mark.parametrize(
+    ("statuses", "code", "word"),
+    [(("ok", "not installed"), 0, " not installed "), (("failed", "failed"), 1, " MISSED ")],
+)
+def test_targets_of_an_environment_are_measured_and_a_missed_one_is_exit_code_1(
+    statuses, code, word, monkeypatch, tmp_path, capsys
+):
+    outcomes = [
+        alternation.Outcome(Case(name, TINY), status=status)
+        for name, status in zip(("myriad", "jumanji"), statuses, strict=True)
     ]
-    assert main(["--targets", "--output", str(tmp_path)]) == 1
-    assert "MISSED" in capsys.readouterr().out
-
-
-def test_env_selects_the_targets_of_that_environment(monkeypatch, tmp_path, capsys):
-    def check(declaration, _):
-        return [Verdict(target, absent) for target in declaration.targets]
-
-    absent = [interleave.Outcome(Case(side, TINY)) for side in ("myriad", "jumanji")]
-    absent[1].status = "not installed"
-    monkeypatch.setattr(throughput, "check_targets", check)
-    assert main(["--targets", "--env", "snake", "--output", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.count(" not installed ") == len(load().targets_of("snake")) > 0
-
-
-# asv reads these of a benchmark's module where its class has none.
-OF_ASV = {"number", "params", "repeat", "rounds", "setup", "teardown", "timeout", "type", "unit"}
-
-
-def test_no_module_names_anything_that_asv_would_take_by_mistake():
-    for module in pkgutil.iter_modules(benchmarks.__path__):
-        names = set(vars(import_module(f"benchmarks.{module.name}")))
-        assert not [name for name in names if re.match(r"(time|track|mem|peakmem|timeraw)_", name)]
-        assert not names & OF_ASV, module.name
+    monkeypatch.setattr(
+        throughput,
+        "check_targets",
+        lambda declaration, _: [Verdict(target, outcomes) for target in declaration.targets],
+    )
+    assert main(["--targets", "--env", "snake", "--output", str(tmp_path)]) == code
+    assert capsys.readouterr().out.count(word) == len(load().targets_of("snake")) > 0

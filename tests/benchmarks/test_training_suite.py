@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 import myriad
-from benchmarks.harness.results import read_csv
-from benchmarks.harness.trainings import train_once
+from benchmarks.harness.trainings import train_once, trainings_table
 from benchmarks.harness.workloads import Training
-from benchmarks.training import fields_of, main, table
+from benchmarks.training import fields_of, main
+from tests.benchmarks.csv_rows import read_csv
 
 EASY = Training(
     "training",
@@ -44,7 +44,11 @@ def test_a_training_that_misses_its_target_says_by_how_much(monkeypatch):
         timings=SimpleNamespace(steps_per_s=1.0, compile_s=1.0, train_s=1.0),
     )
     monkeypatch.setattr(myriad, "train_and_evaluate", lambda *_, **__: ended)
-    missed = train_once(fields, time.time(), "")["row"] | {"env": EASY.env, "agent": EASY.agent}
+    missed = train_once(fields, time.time(), "")["row"]
     assert missed["status"] == "failed"
     assert missed["reason"] == "the return was 23.4 after 8,192 steps, short of 600.0"
-    assert "1 of 2" in table([missed, missed | {"status": "ok"}])
+    reached = missed | {"status": "ok", "reason": "", "train_s": 1.0}
+    assert "not reached by half" in trainings_table(("agent",), {("pqn",): [missed, reached]})
+    table = trainings_table(("agent",), {("pqn",): [missed, reached, reached]})
+    assert "2 of 3" in table
+    assert "to never)" in table

@@ -1,0 +1,1 @@
+"""Whom trained agents are compared with, by `learning.py --against`."""

@@ -1,0 +1,170 @@
+"""Each library that the tests' Python can run, for real and tiny, steps the right environment."""
+
+import importlib
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+from benchmarks.harness.alternation import Budget, alternate
+from benchmarks.harness.plausibility import as_declared, check_sanity
+from benchmarks.harness.registry import DECLARED
+from benchmarks.harness.results import columns_of
+from benchmarks.harness.workload import Case, Workload
+from benchmarks.harness.workloads import load
+from benchmarks.libraries.numpy_games import Village
+
+pytestmark = pytest.mark.usefixtures("libraries_in_this_process")
+BUDGET = Budget(num_rounds=2, min_rounds=2)
+
+
+def measured(library, env, num_envs, num_steps, agent="random", num_seeds=None):
+    """Run one library and hold it to its check from the first hundred episodes on."""
+    workload = Workload("comparison", "tiny", env, agent, num_envs, num_steps, ())
+    workload = replace(workload, num_steps=num_steps, num_seeds=num_seeds)
+    (outcome,) = alternate([as_declared(Case(library, workload))], BUDGET)
+    check = load().sanity_check_of(workload)
+    check_sanity(outcome, check and replace(check, num_episodes=100, tolerance=4 * check.tolerance))
+    return outcome
+
+
+@pytest.mark.parametrize(
+    ("library", "env", "num_envs", "num_steps"),
+    [
+        ("myriad-plain", "pendulum-control", 256, 200),
+        pytest.param("gymnax", "pendulum-control", 256, 200, marks=pytest.mark.slow),
+        ("myriad-plain", "gene-circuit-control", 64, 288),
+        pytest.param("myriad-plain", "snake", 64, 100, marks=pytest.mark.slow),
+        pytest.param("myriad-plain", "bucket-brigade", 256, 48, marks=pytest.mark.slow),
+        ("numpy", "bucket-brigade", 5, 1_200),
+        pytest.param("gymnasium", "cartpole-control", 1, 3_000, marks=pytest.mark.slow),
+        pytest.param("gymnasium-vector", "cartpole-control", 8, 400, marks=pytest.mark.slow),
+        pytest.param("gymnasium-sync", "cartpole-control", 8, 400, marks=pytest.mark.slow),
+        ("myriad-plain", "examples.my_environment:HillCar", 64, 200),
+    ],
+)
+def test_a_library_steps_the_environment_that_the_sanity_check_knows(
+    library, env, num_envs, num_steps
+):
+    if library == "gymnax":
+        pytest.importorskip("gymnax")
+    outcome = measured(library, env, num_envs, num_steps)
+    assert (outcome.status, outcome.reason) == ("ok", "")
+    assert outcome.prepared["num_steps"] == num_steps
+    assert outcome.stats["num_episodes"] >= 100
+    assert len(outcome.steps_per_s()) == 2
+
+
+@pytest.mark.slow
+def test_a_network_is_the_same_policy_in_every_library():
+    pytest.importorskip("gymnax")
+    ours, theirs = (
+        measured(library, "cartpole-control", 256, 100, agent="mlp-64-64")
+        for library in ("myriad-plain", "gymnax")
+    )
+    assert (ours.status, theirs.status) == ("ok", "ok")
+    lengths = [outcome.stats["mean_episode_length"] for outcome in (ours, theirs)]
+    assert lengths[0] == pytest.approx(lengths[1], abs=0.5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("library", "num_seeds"),
+    [("myriad-plain", None), pytest.param("myriad", 2, marks=pytest.mark.long)],
+)
+def test_ours_trains_for_the_steps_of_its_chunk_and_counts_those_of_all_seeds(library, num_seeds):
+    outcome = measured(library, "cartpole-control", 4, 256, agent="ppo", num_seeds=num_seeds)
+    assert (outcome.status, outcome.reason, outcome.prepared["num_steps"]) == ("ok", "", 256)
+    (rate, *_), (seconds, *_) = outcome.steps_per_s(), outcome.seconds
+    assert rate * seconds == pytest.approx((num_seeds or 1) * 4 * 256)
+    assert columns_of(outcome)["arm"] == (f"{num_seeds} seeds" if num_seeds else "")
+
+
+@pytest.mark.parametrize(
+    ("library", "env", "changes", "reason"),
+    [
+        ("gymnax", "snake", {}, "libraries.toml gives no name of snake in envs of [gymnax]"),
+        ("numpy", "snake", {}, "libraries.toml gives no name of snake in envs of [numpy]"),
+        ("gymnasium-sync", "snake", {}, "no name of snake in envs of [gymnasium-sync]"),
+        ("gymnasium", "cartpole-control", {}, "a loop over one environment, not 4"),
+        ("gymnasium-async", "cartpole-control", {"num_envs": 17}, "would need as many processes"),
+        ("gymnasium-sync", "cartpole-control", {"agent": "mlp-64-64"}, "only random actions are"),
+        ("myriad-plain", "pendulum-control", {"agent": "mlp-64-64"}, "choose among a few actions"),
+        ("myriad-plain", "examples.my_environment:Nothing", {}, "Nothing"),
+        ("myriad-plain", "no_such_module:Env", {}, "no_such_module"),
+    ],
+)
+def test_what_a_library_does_not_measure_it_refuses_in_a_sentence(library, env, changes, reason):
+    if library == "gymnax":
+        pytest.importorskip("gymnax")
+    outcome = measured(library, env, **{"num_envs": 4, "num_steps": 4} | changes)
+    assert outcome.status == "refused"
+    assert reason in outcome.reason
+
+
+def test_the_plain_village_follows_the_draws_that_it_is_given():
+    class Draws:
+        def __init__(self, *draws):
+            self.draws = iter(draws)
+
+        def random(self, size):
+            return np.array(next(self.draws)[:size])
+
+    rest_far_away = [0.95, 0.0, 0.0]
+    # At the start house 0 burns alone; the learner works there; neither agent helps; nothing new
+    # catches fire.
+    start = [0.0] + [1.0] * 9
+    for suppression, houses, own in ((0.49, [0] * 10, 20.0), (0.51, [2] + [0] * 9, -40.0)):
+        night = [suppression] + [1.0] * 9 + [1.0] * 10 + 2 * rest_far_away
+        village = Village(Draws(start, night))
+        assert village.houses == [1] + [0] * 9
+        reward, over = village.step([0, 1, 0])
+        assert village.houses == houses
+        team = 100 * houses.count(0) / 10 - 100 * houses.count(2) / 10
+        assert (reward, over) == (pytest.approx(team - 0.5 + own), False)
+
+
+def test_the_users_environment_is_the_same_in_gymnax_step_by_step():
+    pytest.importorskip("gymnax")
+    ours, theirs = (
+        importlib.import_module(f"examples.{name}")
+        for name in ("my_environment", "my_environment_gymnax")
+    )
+    env = ours.HillCar()
+    other = theirs.HillCar()
+    obs, state = jax.vmap(env.reset, in_axes=(0, None))(
+        jax.random.split(jax.random.key(0), 50), env.default_params
+    )
+    other_state = theirs.CarState(position=state.position, velocity=state.velocity, time=state.time)
+    step = jax.jit(jax.vmap(env.step, in_axes=(0, 0, 0, None)))
+    other_step = jax.jit(jax.vmap(other.step_env, in_axes=(0, 0, 0, None)))
+    rng, keys = np.random.default_rng(0), jax.random.split(jax.random.key(1), 50)
+    for _ in range(200):
+        # Half of them push the way they move, which climbs the hill.
+        action = np.where(
+            np.arange(50) < 25,
+            rng.integers(0, 3, 50),
+            np.where(np.asarray(state.velocity) < 0, 0, 2),
+        )
+        obs, state, reward, terminated, truncated, _ = step(keys, state, action, env.default_params)
+        other_obs, other_state, *expected, _ = other_step(
+            keys, other_state, action, other.default_params
+        )
+        np.testing.assert_allclose(obs, other_obs, rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal([reward, terminated], expected)
+        np.testing.assert_array_equal(
+            terminated | truncated,
+            terminated | other.is_truncated(other_state, other.default_params),
+        )
+    assert 0 < terminated.sum() < 50
+
+
+def test_every_env_id_that_names_a_class_is_there():
+    targets = [name for each in DECLARED.values() for name in each.envs.values() if ":" in name]
+    assert targets
+    for target in targets:
+        module, _, name = target.partition(":")
+        if "gymnax" in module:
+            pytest.importorskip("gymnax")
+        assert hasattr(importlib.import_module(module), name)

@@ -1,0 +1,177 @@
+"""Step CartPole and the pendulum by c_loops.c, and print our share of its speed.
+
+    python -m tests.c_loops
+    python -m tests.c_loops pendulum-control --num-envs 1000
+
+It is what a C compiler makes of the same work, by hand and for these two environments alone, under
+random actions or one network, with our random numbers and on a thread of each core. CC may name
+your compiler. Each process compiles it afresh, since the code is for the processor that it runs on,
+and a compiler that is updated counts at once.
+"""
+
+import argparse
+import ctypes
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.harness.alternation import in_turns
+from benchmarks.harness.results import spread
+from benchmarks.harness.tables import between
+from benchmarks.harness.workload import Case, Workload
+from benchmarks.libraries.network_policy import network_for
+from benchmarks.libraries.ours import MyriadStepper
+from benchmarks.libraries.server import SEED, Session, Stepper, Totals
+from myriad import configure
+from myriad.host import usable_cores
+
+_SOURCE = Path(__file__).with_suffix(".c")
+# Without these rules of floats a compiler vectorises neither `rintf` nor a choice of two. Sums keep
+# their order, so the sine is as exact as Myriad's.
+_FLAGS = (
+    *("-O3", "-march=native", "-shared", "-fPIC", "-pthread"),
+    *("-fno-math-errno", "-fno-trapping-math", "-ffinite-math-only", "-fno-signed-zeros"),
+    *(("-mprefer-vector-width=512",) if platform.machine() == "x86_64" else ()),
+)
+_BLOCK = 64
+# As in c_loops.c.
+_BLOCK_OF_ENVS = np.dtype(
+    [
+        ("state", np.float32, (4, _BLOCK)),
+        *((name, np.float32, _BLOCK) for name in ("episode_return", "return_sum")),
+        *((name, np.int32, _BLOCK) for name in ("episode_length", "num_episodes")),
+    ]
+)
+# For each environment: its number in c_loops.c, the dtype and shape of its actions, and the size of
+# its observations.
+ENVS = {"cartpole-control": (0, np.int32, (), 4), "pendulum-control": (1, np.float32, (1,), 3)}
+# Numbers of environments, and the steps of a chunk.
+SIZES = {1: 65_600, 100: 16_400, 1_000: 4_000, 10_000: 1_000, 100_000: 200}
+_CACHE_LINE = 64
+
+
+class _Run(ctypes.Structure):
+    _fields_ = (
+        ("blocks", ctypes.c_void_p),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("obs", "action", "reward", "terminated", "truncated", "network")
+        ),
+        ("key", ctypes.c_uint32 * 2),
+        ("step", ctypes.c_uint64),
+        *((name, ctypes.c_int64) for name in ("num_envs", "chunk", "num_threads")),
+        ("env", ctypes.c_int32),
+    )
+
+
+class CStepper(Stepper):
+    """The loops in C, over the threads of all cores.
+
+    Attributes:
+        rows: the last chunk of steps, if they are kept: arrays `[T, N, ...]` by their names in
+            `myriad.envs.vector.Transition`.
+
+    Raises:
+        NotImplementedError: it has no such environment or agent.
+        ImportError: there is no C compiler, or it failed.
+    """
+
+    def __init__(self, case: Case):
+        workload = case.workload
+        if workload.env not in ENVS:
+            raise NotImplementedError(f"the loops in C have no {workload.env}")
+        number, dtype, shape, obs_size = ENVS[workload.env]
+        network = None
+        if workload.agent == "mlp-64-64" and workload.env == "cartpole-control":
+            kernels = network_for(workload.agent, (obs_size,), 2).kernels
+            self._network = np.concatenate([kernel.ravel() for kernel in kernels])
+            network = self._network.ctypes.data
+        elif workload.agent != "random":
+            raise NotImplementedError(
+                "the loops in C act at random, or in CartPole by mlp-64-64, "
+                f"not by {workload.agent!r}"
+            )
+        self._code = _compiled()
+        num_envs, chunk = workload.num_envs, workload.scan_chunk_size
+        num_blocks = -(-num_envs // _BLOCK)
+        memory = np.zeros(num_blocks * _BLOCK_OF_ENVS.itemsize + _CACHE_LINE, np.uint8)
+        # A vector that crosses a cache line is read twice.
+        first = -memory.ctypes.data % _CACHE_LINE
+        self._blocks = memory[first : first - _CACHE_LINE or None].view(_BLOCK_OF_ENVS)
+        self.rows: dict[str, np.ndarray] = {}
+        if case.record:
+            self.rows = {
+                "obs": np.zeros((chunk, num_envs, obs_size), np.float32),
+                "action": np.zeros((chunk, num_envs, *shape), dtype),
+                "reward": np.zeros((chunk, num_envs), np.float32),
+                "terminated": np.zeros((chunk, num_envs), bool),
+                "truncated": np.zeros((chunk, num_envs), bool),
+            }
+        self._run = _Run(
+            blocks=self._blocks.ctypes.data,
+            network=network,
+            num_envs=num_envs,
+            chunk=chunk,
+            num_threads=min(usable_cores(), num_blocks),
+            env=number,
+            **{name: rows.ctypes.data for name, rows in self.rows.items()},
+        )
+        self._code.begin(ctypes.byref(self._run), ctypes.c_uint32(SEED))
+
+    def run(self, num_steps: int) -> None:
+        self._code.run_steps(ctypes.byref(self._run), ctypes.c_int64(num_steps))
+
+    def totals(self) -> Totals:
+        return_sum = float(self._blocks["return_sum"].sum(dtype=np.float64))
+        return Totals(int(self._blocks["num_episodes"].sum(dtype=np.int64)), return_sum)
+
+
+def _compiler() -> list[str]:
+    """Return the compiler, with the options that CC may name behind it."""
+    named = os.environ.get("CC", "cc")
+    command = shlex.split(named)
+    if command and shutil.which(command[0]):
+        return command
+    raise ImportError(f"there is no C compiler {named!r}: install one, or name yours in CC")
+
+
+def _compiled() -> ctypes.CDLL:
+    with tempfile.TemporaryDirectory() as folder:
+        code = Path(folder) / "c_loops.so"
+        command = [*_compiler(), *_FLAGS, str(_SOURCE), "-o", str(code)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise ImportError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
+        return ctypes.CDLL(str(code))
+
+
+def share(env: str, num_envs: int) -> str:
+    """Return the ratio of Myriad's steps/s to those of the loops, called in turns."""
+    chunk = SIZES[num_envs]
+    workload = Workload("c_loops", f"{num_envs}", env, "random", num_envs, chunk, ())
+    case = Case("myriad", workload)
+    ours, theirs = (Session(make(case), workload, 0.05) for make in (MyriadStepper, CStepper))
+    samplers = {each: lambda each=each: each.call()["seconds"] for each in (ours, theirs)}
+    seconds = in_turns(samplers, 11)
+    a_step = [[each / one.num_steps for each in seconds[one]] for one in (theirs, ours)]
+    return between(spread([c / own for c, own in zip(*a_step, strict=True)], "share"), "share")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.c_loops", description=__doc__)
+    parser.add_argument("env", nargs="?", default="cartpole-control", choices=ENVS)
+    parser.add_argument("--num-envs", type=int, choices=SIZES, help="only this size")
+    options = parser.parse_args()
+    configure()
+    for num_envs in [options.num_envs] if options.num_envs else SIZES:
+        print(f"{options.env}, {num_envs:,}: {share(options.env, num_envs)} of C", flush=True)
+
+
+if __name__ == "__main__":
+    main()
