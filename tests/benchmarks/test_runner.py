@@ -138,8 +138,9 @@ def test_a_run_writes_its_rows_and_samples_and_says_what_to_report(
     of_run = rows[0]
     assert table.name.startswith(f"{of_run['suite']}_{of_run['device']}_")
     beside = json.loads(samples_beside(table).read_text())
-    command = f"JAX_PLATFORM_NAME=cpu python benchmarks/{script}.py {flags}"
-    assert command in beside["command"]
+    # Between the two are the XLA options of this process.
+    assert beside["command"].startswith("JAX_PLATFORM_NAME=cpu ")
+    assert f" python benchmarks/{script}.py {flags}" in beside["command"]
     assert beside["alternations"]
     printed = capsys.readouterr().out
     for line, said in {
