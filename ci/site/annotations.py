@@ -16,7 +16,7 @@ from pydantic.dataclasses import dataclass
 from perfgate.config import Regex, validated
 from perfgate.files import read_toml
 from perfgate.history.asv_results import Archive
-from perfgate.history.levels import BenchmarkHistory
+from perfgate.history.benchmark_history import BenchmarkHistory
 
 NAME = "annotations.toml"
 _MODEL = ConfigDict(extra="forbid")

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.dataclasses import dataclass
 
-from perfgate.history.checks import text
+from perfgate.files import text
 
 
 def _written(value: Any) -> str:

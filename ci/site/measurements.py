@@ -15,16 +15,7 @@ from typing import Any
 
 from ci.site.arms import ArmAlternation, ArmTraining, DeviceCurve
 from ci.site.formatting import hardware
-from perfgate.files import read_text
-from perfgate.history.checks import (
-    DAMAGE,
-    array,
-    integer,
-    number,
-    read_json,
-    table,
-    text,
-)
+from perfgate.files import DAMAGE, array, integer, number, read_json, read_text, table, text
 
 MeasuredRow = dict[str, str]
 PUBLISHED = "published"  # the folder of results that are committed

@@ -37,7 +37,7 @@ from perfgate.history.asv_results import (
     read_archive,
     results_dir,
 )
-from perfgate.history.levels import BenchmarkHistory, LevelChange, histories, worst_first
+from perfgate.history.benchmark_history import BenchmarkHistory, LevelChange, histories, worst_first
 from perfgate.source.git import git
 
 # the suites whose rows measure one program at many sizes

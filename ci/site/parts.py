@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from perfgate.history.checks import DAMAGE, read_json, text
+from perfgate.files import DAMAGE, read_json, text
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perfgate.history.checks import DAMAGE, finite, integer, number, read_json, table, text
+from perfgate.files import DAMAGE, finite, integer, number, read_json, table, text
 
 _ENDING = "_results.json"
 # The states that end a trial, as Optuna names them, and what a page calls them.

@@ -13,7 +13,7 @@ from ci.site.build import main, publish
 from made_up_results import commit_hash, write_asv
 from perfgate.errors import UsageError
 from perfgate.history.asv_results import read_archive
-from perfgate.history.levels import histories
+from perfgate.history.benchmark_history import histories
 
 STEP = 20
 NAME = "basics.Sums.time_total"

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 
 from ci.site.charts import history_svg
 from perfgate.history.asv_results import Archive, Point, RecordedBenchmark, Setup
-from perfgate.history.levels import history_of
+from perfgate.history.benchmark_history import history_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 DAY_S = 86_400

@@ -6,7 +6,8 @@ from typing import Any
 from ci.site import formatting
 from ci.site.charts import history_svg, sparkline
 from ci.site.model import Site
-from perfgate.history.levels import BenchmarkHistory, Stretch
+from perfgate.history.benchmark_history import BenchmarkHistory
+from perfgate.history.benchmark_history import SetupHistory as Stretch
 
 
 def benchmark_page(history: BenchmarkHistory, site: Site) -> dict[str, Any]:
