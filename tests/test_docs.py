@@ -46,15 +46,11 @@ LONG = {
     "docs/tuning.md",
     "docs/tutorial.md",
 }
-# The gate's tutorial makes the code slower by half: few pairs and short samples show that.
+# The gate's tutorial makes the code slower by half: short samples show that.
 SHORT_RULES = """
-[verdict]
-looks = [3, 4, 6, 9, 13, 18, 24]
-confirm_looks = [2, 3, 5, 8, 12, 18]
 [timing]
 pair_s = 0.1
 sample_s = 0.005
-max_alternations = 6
 """
 # A program of ours with its subcommand, a module or a script, and the words behind it.
 CALL = re.compile(

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from ci.site.formatting import counted, day, quantity, rate
 from ci.site.palette import Style
-from perfgate.history.levels import BenchmarkHistory
+from perfgate.history.benchmark_history import BenchmarkHistory
 
 _WIDTH = 720
 _DPI = 72  # the SVG's unit, so that a pixel of the figure is one of the viewBox

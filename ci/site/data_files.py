@@ -15,7 +15,7 @@ from ci.site.model import Site, levels
 from ci.site.palette import style
 from ci.site.ratios import headline
 from perfgate.history.asv_results import RecordedCommit
-from perfgate.history.levels import BenchmarkHistory
+from perfgate.history.benchmark_history import BenchmarkHistory
 
 
 def data_files(site: Site) -> dict[str, str]:

@@ -14,16 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ci.site.formatting import hardware
-from perfgate.files import read_text
-from perfgate.history.checks import (
-    DAMAGE,
-    array,
-    integer,
-    number,
-    read_json,
-    table,
-    text,
-)
+from perfgate.files import DAMAGE, array, integer, number, read_json, read_text, table, text
 
 MeasuredRow = dict[str, str]
 PUBLISHED = "published"  # the folder of results that are committed

@@ -16,9 +16,9 @@ from ci.site.project import Project, read_project
 from ci.site.ratios import RatioTable, ratio_tables
 from perfgate.config import Accepted, read_accepted
 from perfgate.errors import UsageError
+from perfgate.files import DAMAGE, read_json, text
 from perfgate.history.asv_results import CONFIG, Archive, Setup, read_archive, results_dir
-from perfgate.history.checks import DAMAGE, read_json, text
-from perfgate.history.levels import BenchmarkHistory, Segment, histories
+from perfgate.history.benchmark_history import BenchmarkHistory, Segment, histories
 from perfgate.source.git import git
 
 # the suites whose rows measure one program at many sizes

@@ -8,7 +8,7 @@ import numpy as np
 from ci.site.charts import history_svg
 from made_up_results import write_asv
 from perfgate.history.asv_results import read_archive
-from perfgate.history.levels import histories
+from perfgate.history.benchmark_history import histories
 
 SVG = "{http://www.w3.org/2000/svg}"
 

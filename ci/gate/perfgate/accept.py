@@ -8,11 +8,10 @@ import sys
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any
 
-from perfgate.config import Accepted, find_rules, read_accepted, validated
+from perfgate.config import Accepted, find_rules, read_accepted, today, validated
 from perfgate.errors import UsageError
-from perfgate.files import read_text
+from perfgate.files import DAMAGE, read_json, text
 from perfgate.options import DEFAULT_OUTPUT, Parser, add_suite_config, guarded
 
 
@@ -25,82 +24,71 @@ def accept(options: argparse.Namespace) -> int:
     """Print the entries and the file that they belong in, and return the exit code."""
     _, file = find_rules(options.suite_config.resolve().parent)
     read_accepted(file)  # Nothing belongs in a file that has a mistake or is not ours.
-    try:
-        ratios = _ratios(options)
-    except (ValueError, LookupError, TypeError, AttributeError):  # the file may hold anything
-        raise UsageError(f"{options.report} is not a report of the gate.") from None
-    fields = {name: getattr(options, name) for name in ("benchmark", "reason", "expires")}
-    entries = [
-        validated(Accepted, fields | {"metric": metric, "ratio": ratio}, "accept")
-        for metric, ratio in ratios.items()
-    ]
-    if entries[0].is_expired:
+    if options.expires < today():
         raise UsageError(f"--expires must not be in the past, but got {options.expires}.")
-    for entry in entries:
-        print(_as_toml(entry))
+    for metric, ratio in _ratios(options).items():
+        entry = {"benchmark": options.benchmark, "metric": metric, "ratio": ratio}
+        entry |= {"reason": options.reason}
+        validated(Accepted, entry | {"expires": options.expires}, "accept")
+        # It begins with an empty line, so it can be appended. TOML reads JSON's texts and numbers.
+        print("\n[[accepted]]")
+        for name, value in entry.items():
+            print(f"{name} = {json.dumps(value, ensure_ascii=False)}")
+        print(f"expires = {options.expires}")
     print(f"Paste this into {os.path.relpath(file)} and commit it.", file=sys.stderr)
     return 0
 
 
 def _ratios(options: argparse.Namespace) -> dict[str, float]:
-    """Return the metrics to accept, each with its ratio.
-
-    Those of the last report are rounded away from 1, so that they cover the measured value.
-    """
+    """Return the metrics to accept, each with its ratio."""
     if options.ratio is not None:
         return {options.metric or "time": options.ratio}
     if options.metric == "missing":
         return {"missing": 1.0}  # what is gone has no ratio
-    row = _reported_row(options)
-    # If the base has none of a metric, the entry holds head's value.
-    known = {
-        each["metric"]: each["ratio"] if each["base"] else each["head"] for each in row["changes"]
-    }
-    known |= {"time": row.get("ratio"), "missing": 1.0}
-    metrics = [options.metric] if options.metric else row["failed"]
+    failed, known = _read_report(options.report, options.benchmark)
+    metrics = [options.metric] if options.metric else failed
     if not metrics:
         raise UsageError(
-            f"no metric of {row['name']} failed in the last report; "
+            f"no metric of {options.benchmark} failed in the last report; "
             "name the one to accept with --metric."
         )
-    found = {}
-    for metric in metrics:
-        ratio = known.get(metric)
-        if ratio is None:
-            raise UsageError(
-                f"the last report has no ratio of {metric} for {options.benchmark}; "
-                "give one with --ratio."
-            )
-        rounded = round(ratio + math.copysign(0.0005, ratio - 1), 3) or 0.0  # and not -0.0
-        found[metric] = 1.0 if metric == "missing" else rounded
-    return found
-
-
-def _reported_row(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the benchmark's row of the last report."""
-    if not options.report.is_file():
+    if unknown := [metric for metric in metrics if metric not in known]:
         raise UsageError(
-            f"there is no {options.report}; "
+            f"the last report has no ratio of {unknown[0]} for {options.benchmark}; "
+            "give one with --ratio."
+        )
+    return {metric: known[metric] for metric in metrics}
+
+
+def _read_report(file: Path, benchmark: str) -> tuple[list[str], dict[str, float]]:
+    """Return the metrics of a benchmark that failed in a report, and the ratio of each metric.
+
+    Ratios are rounded away from 1, so that they cover the measured value.
+    """
+    if not file.is_file():
+        raise UsageError(
+            f"there is no {file}; "
             "give the accepted ratio with --ratio, or the report with --report."
         )
-    rows = json.loads(read_text(options.report))["rows"]
-    row = next((each for each in rows if each["name"] == options.benchmark), None)
-    if row is None:
-        raise UsageError(
-            f"the last report has no benchmark {options.benchmark!r}; "
-            "write its name as the report does."
-        )
-    return row
-
-
-def _as_toml(entry: Accepted) -> str:
-    """Return a table of accepted.toml. It begins with an empty line, so it can be appended."""
-    # TOML reads JSON's strings and numbers as they are.
-    lines = [
-        f"{name} = {json.dumps(getattr(entry, name), ensure_ascii=False)}"
-        for name in ("benchmark", "metric", "ratio", "reason")
-    ]
-    return "\n".join(["", "[[accepted]]", *lines, f"expires = {entry.expires}"])
+    try:
+        rows = {row["name"]: row for row in read_json(file)["rows"]}
+        if benchmark not in rows:
+            raise UsageError(
+                f"the last report has no benchmark {benchmark!r}; "
+                "write its name as the report does."
+            )
+        row = rows[benchmark]
+        ratios = {"time": row.get("ratio")}
+        for each in row["changes"]:  # of nothing there is no ratio: it is head's value
+            ratios[each["metric"]] = each["ratio"] if each["base"] else each["head"]
+        rounded = {
+            name: round(ratio + math.copysign(0.0005, ratio - 1), 3) or 0.0  # and not -0.0
+            for name, ratio in ratios.items()
+            if ratio is not None
+        }
+        return [text(metric) for metric in row["failed"]], rounded | {"missing": 1.0}
+    except DAMAGE:  # the file may hold anything
+        raise UsageError(f"{file} is not a report of the gate.") from None
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:

@@ -22,7 +22,7 @@ class BudgetFinding:
         budget: the budget.
         row: the benchmark, or the budget's pattern if it matches none.
         figure: head's value; None if it is unknown.
-        word: kept, missed, missed and accepted, not measured, or no such benchmark.
+        word: kept, missed, missed and accepted, not measured, not checked, or no such benchmark.
     """
 
     budget: Budget
@@ -45,16 +45,17 @@ def check_budgets(
     by_name = {row.name: row for row in rows}
     found = []
     for budget in rules.budget:
+        if not timing and budget.metric in _CLOCKS:
+            continue
         there = [row for row in rows if row.state != "gone"]
         meant = [row for row in there if re.search(budget.benchmark, row.name)]
-        is_elsewhere = not meant or budget.over not in {"", *by_name}
-        if (is_part and is_elsewhere) or (not timing and budget.metric in _CLOCKS):
-            continue
         for row in meant:
             figure = _figure(budget, row, by_name)
             word = _word(budget, row, figure, rules)
+            if is_part and budget.over not in {"", *by_name}:
+                word = f"not checked, since {budget.over} was not run"
             found.append(BudgetFinding(budget, row.name, figure, word))
-        if not meant:
+        if not meant and not is_part:
             found.append(BudgetFinding(budget, budget.benchmark, None, NO_SUCH_BENCHMARK))
     return found
 

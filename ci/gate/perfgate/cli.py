@@ -7,6 +7,7 @@ import argparse
 import importlib
 import re
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -14,12 +15,12 @@ from importlib import metadata
 from pathlib import Path
 
 from perfgate.errors import UsageError, closest
-from perfgate.options import DEFAULT_OUTPUT, Parser, add_python, add_suite_config, guarded
+from perfgate.options import DEFAULT_OUTPUT, Parser, add_suite_config, guarded
 from perfgate.source.git import WORKING_TREE
 
 COMMANDS = {
     "accept": "perfgate.accept",
-    "history": "perfgate.history.levels",
+    "history": "perfgate.history.benchmark_history",
     "comment": "perfgate.report.comment",
 }
 _EPILOG = """
@@ -53,7 +54,7 @@ def _compare(argv: Sequence[str]) -> int:
     options = _parser().parse_args(argv)
     if options.pytest_args and not options.pytest_benchmark:
         raise UsageError("--pytest-args needs --pytest-benchmark, which names the tests.")
-    return importlib.import_module("perfgate.compare").run(options)
+    return importlib.import_module("perfgate.compare").compare(options)
 
 
 def _version() -> str:
@@ -84,7 +85,13 @@ def _parser() -> Parser:
         help="branch or commit to judge (default: the working tree)",
     )
     add_suite_config(parser)
-    add_python(parser)
+    parser.add_argument(
+        "--python",
+        type=_program,
+        default=sys.executable,
+        metavar="FILE",
+        help="the Python that has what the suite imports (default: the one that runs perfgate)",
+    )
     parser.add_argument(
         "--pytest-benchmark",
         type=Path,
@@ -162,6 +169,13 @@ def _parser() -> Parser:
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of Markdown")
     return parser
+
+
+def _program(text: str) -> str:
+    found = shutil.which(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a program")
+    return str(Path(found).absolute())  # its links must stay: a virtual environment is one
 
 
 def _regex(text: str) -> str:

@@ -1,19 +1,12 @@
-"""The regression gate: does this change make a benchmark slower? For any repository with asv.
-
-    perfgate --base origin/main              the working tree against its merge base
-    perfgate --base origin/main --no-timing  all metrics except time
-
-Exit codes: 0 no regression, 1 a regression, 2 wrong usage, 3 something could not be measured or
-decided.
-"""
+"""The comparison of two commits, from their checkouts to the report and the exit code."""
 
 import argparse
 import contextlib
 import dataclasses
-import json
 import math
 import os
 import random
+import re
 import shlex
 import statistics
 import sys
@@ -25,13 +18,13 @@ from perfgate import machine
 from perfgate.budgets import check_budgets
 from perfgate.config import Rules, find_rules, read_rules
 from perfgate.errors import UsageError
-from perfgate.files import replace_text
+from perfgate.files import DAMAGE, read_json, replace_text
 from perfgate.measure.confirmation import confirm, tested_changes
 from perfgate.measure.discovery import discover
 from perfgate.measure.explanation import explain
 from perfgate.measure.inspection import inspect
 from perfgate.measure.pairing import Session
-from perfgate.measure.progress import Progress, Run
+from perfgate.measure.run import Run
 from perfgate.options import DEFAULT_OUTPUT
 from perfgate.report.gate_json import as_json
 from perfgate.report.markdown import markdown
@@ -49,7 +42,7 @@ _CONFIRMATION_SHARE = 0.25
 _CAUSES_SHARE = 0.15
 
 
-def run(options: argparse.Namespace) -> int:
+def compare(options: argparse.Namespace) -> int:
     """Compare both sides, write the report and return the exit code."""
     start = time.monotonic()
     _make_output(options.output)
@@ -59,31 +52,36 @@ def run(options: argparse.Namespace) -> int:
     asked = {"python": options.python, "pytest_args": options.pytest_args}
     with checked_out(*place, **asked) as sides:
         rules = _rules_of(sides, options)
-        progress = Progress(start + _LOOKING_SHARE * (rules.timing.run_s or math.inf))
+        deadline = start + _LOOKING_SHARE * (rules.timing.run_s or math.inf)
+        run = Run(sides, rules, core, deadline)
         # Somebody who passes --time-identical or --rules wants to see the benchmarks run.
         is_asked_for = options.time_identical or options.rules
         nothing_matters = "" if is_asked_for else sides.nothing_matters
+        notes = [*sides.notes]
+        if core is None:
+            notes.append("Processes can't be pinned to a core here, which makes timings noisier.")
+        if load > 0.5:
+            notes.append(f"The 1-minute load average was {load:.1f} when the run began.")
         rows = []
         if not nothing_matters:
-            rows = _selected(discover(sides, rules, options.bench, progress), options)
+            rows = _selected(discover(run, options.bench), rules, options)
             rows = cheapest_first(rows, options.output / "gate.json")
 
         def report() -> Result:
             """Write the report on the run so far. What was not reached says so."""
             missing = {row.name: dataclasses.replace(row, not_reached=True) for row in rows}
-            found = list((missing | progress.rows).values())
+            found = list((missing | run.rows).values())
             is_part = bool(options.bench) or options.shard != (1, 1) or bool(nothing_matters)
             result = Result(
                 rows=[judge(row, rules, timing=options.timing) for row in found],
                 budgets=check_budgets(found, rules, is_part=is_part, timing=options.timing),
-                rules=rules,
                 base=sides.base.commit,
                 head=sides.head.commit,
                 reproduce=_reproduce(sides, options),
                 coverage=cover(found, sides),
                 environments=sides.environments,
                 machine=machine.describe() | {"python": python_version(options.python)},
-                notes=_notes(sides, load, core),
+                notes=notes,
                 timing=options.timing,
                 nothing_matters=nothing_matters,
                 elapsed_s=time.monotonic() - start,
@@ -94,16 +92,15 @@ def run(options: argparse.Namespace) -> int:
             return result
 
         report()  # an interrupted run must not leave an older report behind
-        progress.kept = report
-        whole = Run(sides, rules, core, progress)
-        _measure(whole, rows, options, start)
+        run.kept = report
+        _measure(run, rows, options, start)
         result = report()
     print((options.output / ("gate.json" if options.json else "gate.md")).read_text(), end="")
     return 0 if options.report_only else result.exit_code
 
 
-def _selected(rows: Sequence[Row], options: argparse.Namespace) -> list[Row]:
-    """Return the rows of this shard.
+def _selected(rows: Sequence[Row], rules: Rules, options: argparse.Namespace) -> list[Row]:
+    """Return the rows of this shard, with those that its budgets divide by.
 
     Raises:
         UsageError: there is none, although there should be.
@@ -119,6 +116,11 @@ def _selected(rows: Sequence[Row], options: argparse.Namespace) -> list[Row]:
         raise UsageError(
             f"--shard {number}/{count} holds no benchmark: there are {len(rows)} in all."
         )
+    names |= {
+        budget.over
+        for budget in rules.budget
+        if any(re.search(budget.benchmark, name) for name in names)
+    }
     return [row for row in rows if row.name in names]
 
 
@@ -130,8 +132,8 @@ def cheapest_first(rows: Sequence[Row], report: Path) -> list[Row]:
     comes last, because it often takes long.
     """
     known: dict[str, float] = {}
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
-        last = json.loads(report.read_text())["rows"]
+    with contextlib.suppress(*DAMAGE):
+        last = read_json(report)["rows"]
         known = {row["name"]: float(row["looked_s"]) for row in last if row["looked_s"]}
     usual = statistics.median(known.values()) if known else 0.0
     groups = {"timeraw": 0, "memory": 1, "time": 1}
@@ -143,22 +145,22 @@ def cheapest_first(rows: Sequence[Row], report: Path) -> list[Row]:
     return sorted(rows, key=cost)
 
 
-def _measure(whole: Run, rows: Sequence[Row], options: argparse.Namespace, start: float) -> None:
+def _measure(run: Run, rows: Sequence[Row], options: argparse.Namespace, start: float) -> None:
     """Look at the rows, time those that may differ, confirm what is suspect, and find causes.
 
     What a first look did not reach comes last, in the time that is left. The run's allowed error is
     shared among all tests that can fail it.
     """
-    progress, timing = whole.progress, whole.rules.timing
+    timing = run.rules.timing
     budget_s = timing.budget_s if options.budget is None else options.budget
     rng = random.Random(options.seed)  # noqa: S311 - orders, no secrets
-    session = Session(whole, rng, budget_s)
+    session = Session(run, rng, budget_s)
     begin = session.begin if options.timing else None
-    looked = inspect(whole, rows, time_identical=options.time_identical, begin=begin)
+    looked = inspect(run, rows, time_identical=options.time_identical, begin=begin)
     late = [row for row in looked if row.not_reached]
     tests = sum(
         (options.timing and (row.is_to_time or row.not_reached))
-        + len(tested_changes(row, whole.rules))
+        + len(tested_changes(row, run.rules))
         for row in looked
     )
     # The other shards test the same change, so they share the error too.
@@ -169,40 +171,26 @@ def _measure(whole: Run, rows: Sequence[Row], options: argparse.Namespace, start
         left_s = min(left_s, timing.run_s - (now - start))
     _decide(session, looked, options, num_tests, now + left_s)
     if late and timing.run_s:
-        progress.deadline = start + timing.run_s
-        seen = inspect(whole, late, time_identical=options.time_identical, begin=begin)
+        run.deadline = start + timing.run_s
+        seen = inspect(run, late, time_identical=options.time_identical, begin=begin)
         is_bound = options.budget is not None
-        _decide(session, seen, options, num_tests, now + left_s if is_bound else progress.deadline)
+        _decide(session, seen, options, num_tests, now + left_s if is_bound else run.deadline)
 
 
 def _decide(
-    session: Session,
-    looked: Sequence[Row],
-    options: argparse.Namespace,
-    num_tests: int,
-    end: float,
+    session: Session, looked: Sequence[Row], options: argparse.Namespace, num_tests: int, end: float
 ) -> None:
     """Time rows that were looked at, find causes, and confirm what is suspect, until `end`."""
-    whole = session.run
+    run = session.run
     left_s = max(0.0, end - time.monotonic())
-    suspect = [row.name for row in looked if tested_changes(row, whole.rules)]
+    suspect = [row.name for row in looked if tested_changes(row, run.rules)]
     later = _CAUSES_SHARE + (_CONFIRMATION_SHARE if suspect else 0.0)
-    whole.progress.deadline = end - later * left_s
+    run.deadline = end - later * left_s
     to_time = [row for row in looked if options.timing and row.is_to_time]
     timed = session.time(to_time, num_tests)
-    whole.progress.deadline = end
-    explain(whole, timed)
-    confirm(whole, [whole.progress.rows[name] for name in suspect], num_tests)
-
-
-def _notes(sides: Sides, load: float, core: int | None) -> list[str]:
-    """Return a sentence for each thing that a reader of the numbers should know."""
-    notes = [*sides.notes]
-    if core is None:
-        notes.append("Processes can't be pinned to a core here, which makes timings much noisier.")
-    if load > 0.5:
-        notes.append(f"The 1-minute load average was {load:.1f} when the run began.")
-    return notes
+    run.deadline = end
+    explain(run, timed)
+    confirm(run, [run.rows[name] for name in suspect], num_tests)
 
 
 def _rules_of(sides: Sides, options: argparse.Namespace) -> Rules:
@@ -211,10 +199,9 @@ def _rules_of(sides: Sides, options: argparse.Namespace) -> Rules:
     if options.rules:
         files = options.rules, options.rules.with_name("accepted.toml")
     rules = read_rules(*files)
-    verdicts = rules.verdict
-    if options.undecided:
-        verdicts = dataclasses.replace(verdicts, undecided=options.undecided)
-    return dataclasses.replace(rules, verdict=verdicts)
+    undecided = options.undecided or rules.verdict.undecided
+    verdict = dataclasses.replace(rules.verdict, undecided=undecided)
+    return dataclasses.replace(rules, verdict=verdict)
 
 
 def _reproduce(sides: Sides, options: argparse.Namespace) -> list[str]:

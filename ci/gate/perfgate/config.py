@@ -370,11 +370,6 @@ def read_rules(file: Path, accepted_file: Path) -> Rules:
     )
 
 
-@dataclass(frozen=True, config=_MODEL)
-class _AcceptedFile:
-    accepted: tuple[Accepted, ...] = ()
-
-
 def read_accepted(file: Path) -> tuple[Accepted, ...]:
     """Read the accepted regressions. There are none if there is no file.
 
@@ -383,4 +378,5 @@ def read_accepted(file: Path) -> tuple[Accepted, ...]:
     """
     if not file.exists():
         return ()
-    return validated(_AcceptedFile, read_toml(file), file.name).accepted
+    model = dict[Literal["accepted"], tuple[Accepted, ...]]
+    return validated(model, read_toml(file), file.name).get("accepted", ())

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -122,21 +122,17 @@ def count_operations(hlo: str) -> dict[str, float]:
         "loop_trips": sum(int(trips) for trips in _TRIPS.findall(hlo)),
         "copies": kinds["copy"] + kinds["copy-start"],
         "custom_calls": kinds["custom-call"],
-        "host_callbacks": sum(_reaches_host(opcode, line) for opcode, line in found),
+        # A call of Python is a custom call on CPUs and GPUs, and a send to the host on TPUs.
+        "host_callbacks": sum(
+            bool(opcode == "custom-call" and _CALLBACK.search(line))
+            or (opcode == "send" and "is_host_transfer=true" in line)
+            for opcode, line in found
+        ),
         "wide_instructions": sum(
             bool(_WIDE.search(line.partition("metadata=")[0])) for _, line in found
         ),
     }
     return {name: float(count) for name, count in counts.items()}
-
-
-def _reaches_host(opcode: str, line: str) -> bool:
-    """Whether an instruction calls Python.
-
-    Such a call is a custom call on CPUs and GPUs, and a send to the host on TPUs.
-    """
-    is_callback = opcode == "custom-call" and _CALLBACK.search(line) is not None
-    return is_callback or (opcode == "send" and "is_host_transfer=true" in line)
 
 
 def read_instructions(hlo: str, root: Path) -> Iterator[Instruction]:
@@ -145,45 +141,28 @@ def read_instructions(hlo: str, root: Path) -> Iterator[Instruction]:
     for match in _INSTRUCTION.finditer(hlo):
         shape, opcode, rest = match.groups()
         name = re.search(r'op_name="((?:[^"\\]|\\.)*)"', rest)
-        yield Instruction(
-            opcode,
-            _LAYOUT.sub("", shape),
-            re.sub(r"jit\([^)]*\)/?", "", name[1]) if name else "",
-            _line(rest, frames, root),
-        )
-
-
-def _line(rest: str, frames: Mapping[str, str], root: Path) -> str:
-    """Return `file:line` of an instruction, by its metadata or the program's table of frames."""
-    frame = re.search(r"stack_frame_id=(\d+)", rest)
-    file = re.search(r'source_file="([^"]*)"', rest)
-    line = re.search(r"source_line=(\d+)", rest)
-    found = frames.get(frame[1], "") if frame else ""
-    if file and line:
-        found = f"{file[1]}:{line[1]}"
-    return found.removeprefix(f"{root}/")
+        op_name = re.sub(r"jit\([^)]*\)/?", "", name[1]) if name else ""
+        # Its line is in its metadata, or in the program's table of frames.
+        frame = re.search(r"stack_frame_id=(\d+)", rest)
+        file = re.search(r'source_file="([^"]*)"', rest)
+        line = re.search(r"source_line=(\d+)", rest)
+        source = frames.get(frame[1], "") if frame else ""
+        if file and line:
+            source = f"{file[1]}:{line[1]}"
+        yield Instruction(opcode, _LAYOUT.sub("", shape), op_name, source.removeprefix(f"{root}/"))
 
 
 def _stack_frames(hlo: str) -> dict[str, str]:
     """Return `file:line` of each frame in the tables that newer versions of XLA print."""
-    files = dict(re.findall(r'^(\d+) "(.*)"$', _table(hlo, "FileNames"), re.MULTILINE))
+    table = re.search(r"^FileNames\n((?:.+\n)*)", hlo, re.MULTILINE)
+    files = dict(re.findall(r'^(\d+) "(.*)"$', table[1] if table else "", re.MULTILINE))
+    locations = r"^(\d+) \{file_name_id=(\d+) .*?\bline=(\d+)"
     places = {
         number: f"{files.get(file, '?')}:{line}"
-        for number, file, line in re.findall(
-            r"^(\d+) \{file_name_id=(\d+) .*?\bline=(\d+)",
-            _table(hlo, "FileLocations"),
-            re.MULTILINE,
-        )
+        for number, file, line in re.findall(locations, hlo, re.MULTILINE)
     }
-    frames = re.findall(
-        r"^(\d+) \{file_location_id=(\d+)", _table(hlo, "StackFrames"), re.MULTILINE
-    )
+    frames = re.findall(r"^(\d+) \{file_location_id=(\d+)", hlo, re.MULTILINE)
     return {number: places.get(place, "") for number, place in frames}
-
-
-def _table(hlo: str, name: str) -> str:
-    match = re.search(rf"^{name}\n((?:.+\n)*)", hlo, re.MULTILINE)
-    return match[1] if match else ""
 
 
 def added_lines(base: Program, head: Program) -> Counter[str]:

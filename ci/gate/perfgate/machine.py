@@ -43,19 +43,13 @@ def _idle_ticks() -> dict[int, int]:
 
 def describe() -> dict[str, str]:
     """Return the facts by which a reader can tell machines apart."""
-    return {
-        "cpu": _cpu_model(),
-        "cores": str(os.cpu_count() or "unknown"),
-        "system": f"{platform.system()} {platform.machine()}",
-    }
-
-
-def _cpu_model() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
-        return platform.processor() or "unknown"
-    return next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
-        "unknown",
-    )
+        lines = [f"model name: {platform.processor()}"]
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return {
+        "cpu": next(models, "") or "unknown",
+        "cores": str(os.cpu_count() or "unknown"),
+        "system": f"{platform.system()} {platform.machine()}",
+    }

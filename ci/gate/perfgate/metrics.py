@@ -1,9 +1,8 @@
 """The metrics that need no launches of their own: how they changed between both sides."""
 
 import math
-from collections.abc import Mapping
 
-from perfgate.config import SAME, WORSE, Accepted, Rules
+from perfgate.config import SAME, WORSE, Rules
 from perfgate.rows import Benchmark, Change, Row, SideRun
 
 WORKLOAD = "workload"  # the first word of the metric of `lost_work`
@@ -19,29 +18,25 @@ def compare_metrics(row: Row, rules: Rules) -> tuple[Change, ...]:
     head = numbers_of(row.benchmark, row.head)
     order = {rule.name: place for place, rule in enumerate(rules.metric)}
     names = sorted(base.keys() & head.keys(), key=lambda name: (order.get(name, len(order)), name))
-    return tuple(_compare(row.benchmark, name, base, head, rules) for name in names)
+    return tuple(_compare(row.benchmark, name, base[name], head[name], rules) for name in names)
 
 
-def _compare(
-    benchmark: Benchmark,
-    metric: str,
-    base: Mapping[str, float],
-    head: Mapping[str, float],
-    rules: Rules,
-) -> Change:
+def _compare(benchmark: Benchmark, metric: str, base: float, head: float, rules: Rules) -> Change:
     rule = rules.rule_of(metric, benchmark.row, benchmark.unit)
-    word = rule.compare(base[metric], head[metric])
+    word = rule.compare(base, head)
     entry = rules.acceptance(benchmark.row, metric)
-    if entry and _is_beyond(entry, base[metric], head[metric]):
-        entry = None
+    if entry:
+        # The accepted value is a ratio, or head's value if the base has none.
+        allowed = entry.ratio * base if base else entry.ratio
+        if head > allowed if head > base else head < allowed:
+            entry = None
     # Accepting a cost also accepts the metrics that stand for it.
     if entry is None and rule.stands_for:
         entry = rules.acceptance(benchmark.row, rule.stands_for)
     if word != WORSE:
         entry = None
     unit = benchmark.unit if metric == "track" else rule.unit
-    allowed = rule.allowed(base[metric])
-    return Change(metric, base[metric], head[metric], word, unit, entry, allowed=allowed)
+    return Change(metric, base, head, word, unit, entry, allowed=rule.allowed(base))
 
 
 def grown_counts(row: Row, rules: Rules) -> list[Change]:
@@ -62,15 +57,6 @@ def has_grown(row: Row, rules: Rules) -> bool:
     """
     more_calls = any(each.metric == "own_calls" and each.head > each.base for each in row.changes)
     return more_calls or bool(grown_counts(row, rules))
-
-
-def _is_beyond(entry: Accepted, base: float, head: float) -> bool:
-    """Tell whether a change is larger than what was accepted.
-
-    The accepted value is a ratio, or head's value if the base has none.
-    """
-    allowed = entry.ratio * base if base else entry.ratio
-    return head > allowed if head > base else head < allowed
 
 
 def lost_work(benchmark: Benchmark, before: float, now: float, rules: Rules) -> Change | None:

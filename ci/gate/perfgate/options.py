@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import shutil
 import signal
 import sys
 import traceback
@@ -46,26 +45,6 @@ def add_suite_config(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_python(parser: argparse.ArgumentParser) -> None:
-    """Add the flag that names the suite's Python."""
-    parser.add_argument(
-        "--python",
-        type=_program,
-        default=sys.executable,
-        metavar="FILE",
-        help="the Python that has what the suite imports (default: the one that runs perfgate)",
-    )
-
-
-def _program(text: str) -> str:
-    if text == sys.executable:  # the default, which it need not look for
-        return text
-    found = shutil.which(text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a program")
-    return str(Path(found).absolute())  # its links must stay: a virtual environment is one
-
-
 def guarded(command: Callable[[], int], stopped: str) -> int:
     """Run a command and return its exit code.
 
@@ -96,10 +75,7 @@ def guarded(command: Callable[[], int], stopped: str) -> int:
     except Exception as error:  # noqa: BLE001 - its whole traceback is printed
         with contextlib.suppress(OSError):
             traceback.print_exc()
-            print(
-                f"COULD NOT TELL: a bug in perfgate: {type(error).__name__}.",
-                file=sys.stderr,
-            )
+            print(f"COULD NOT TELL: a bug in perfgate: {type(error).__name__}.", file=sys.stderr)
         return 3
     finally:
         for each, handler in handlers.items():

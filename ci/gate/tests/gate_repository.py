@@ -15,28 +15,13 @@ import pytest
 
 from perfgate import machine
 from perfgate.cli import main
+from perfgate.source.git import WORKING_TREE
+from perfgate.source.sides import checked_out
 
 PROJECT = Path(__file__).parent / "fixtures" / "asv_project"
 ROOT = Path(__file__).resolve().parents[3]
 WORKERS = Path(__file__).parent / "fixtures" / "workers"
 LAST_RESORT_S = 1_200  # a limit for what hangs: no test may depend on how busy the machine is
-FAKE_UV = """#!/bin/sh
-''''exec "{python}" "$0" "$@"  # a shell's line, and for Python a text: a path may hold a space '''
-import pathlib, sys
-named = sys.argv.index("--python") + 1 if "--python" in sys.argv else -1
-place = pathlib.Path(sys.argv[-1] if sys.argv[1] == "venv" else sys.argv[named])
-log = pathlib.Path(__file__).with_name("log.txt")
-log.write_text((log.read_text() if log.exists() else "") + " ".join(sys.argv[1:]) + "\\n")
-if sys.argv[1] == "venv":
-    (place / "bin").mkdir(parents=True)
-elif sys.argv[1] == "export":
-    pathlib.Path(sys.argv[-1]).write_text("")
-elif sys.argv[1] == "pip":
-    package = sys.argv[sys.argv.index("asv_runner") - 1]
-    paths = f"export PYTHONPATH='{{package}}:{workers}'"
-    place.write_text(f"#!/bin/sh\\n{{paths}}\\nexec \\"{python}\\" \\"$@\\"\\n")
-    place.chmod(0o755)
-"""
 # Tests run on loaded machines: wide margins and short slices. What is planted is far
 # outside them.
 RULES = """
@@ -65,6 +50,27 @@ tolerance = 0.01
 """
 
 
+def run(command, cwd=None, code=0, **variables):
+    """Run a command with these variables. Unless `code` is None, it must end with this code."""
+    options = {"capture_output": True, "text": True, "timeout": LAST_RESORT_S}
+    done = subprocess.run(command, cwd=cwd, env=os.environ | variables, check=False, **options)
+    assert code in (None, done.returncode), f"{command}\n{done.stdout}{done.stderr}"
+    return done
+
+
+def install(place, *packages):
+    """Make an environment that has these packages and pip, and return its folder of programs."""
+    uv = Path(sys.executable).with_name("uv")
+    if not uv.is_file():
+        pytest.skip("uv is missing: pip install uv")
+    run([uv, "venv", "--quiet", "--seed", "--python", sys.executable, place])
+    command = [uv, "pip", "install", "--quiet", "--python", place / "bin" / "python"]
+    # What an earlier installation has fetched needs no network.
+    if run([*command, "--offline", *packages], code=None).returncode:
+        run([*command, *packages])
+    return place / "bin"
+
+
 @dataclass
 class Repository:
     """The fixture project as a git repository."""
@@ -85,20 +91,9 @@ class Repository:
 
     def git(self, *arguments):
         """Run git there."""
-        identity = {
-            f"GIT_{who}_{what}": "a@b.c"
-            for who in ("AUTHOR", "COMMITTER")
-            for what in ("NAME", "EMAIL")
-        }
-        done = subprocess.run(
-            ["git", *arguments],
-            cwd=self.root,
-            env=os.environ | identity,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return done.stdout.strip()
+        whos = ("AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL")
+        identity = {f"GIT_{who}": "a@b.c" for who in whos}
+        return run(["git", *arguments], self.root, **identity).stdout.strip()
 
     def commit(self, message="change"):
         """Commit everything and return the hash."""
@@ -139,6 +134,10 @@ class Repository:
             code = main(arguments)
         return subprocess.CompletedProcess(arguments, code, output.getvalue(), errors.getvalue())
 
+    def sides(self, base="main", head=WORKING_TREE):
+        """Check out two commits, as the gate does."""
+        return checked_out(self.root / "asv.conf.json", base, head)
+
     def accept(self, *arguments):
         """Run `perfgate accept ... >> accepted.toml`."""
         with (self.root / "accepted.toml").open("a") as file:
@@ -146,18 +145,22 @@ class Repository:
             file.write(done.stdout)
         assert done.returncode == 0, done.stderr
 
-    def gate(self, *arguments):
-        """Run the gate, and return what it left behind."""
-        done = self.perfgate(*arguments)
+    def gate(self, code, *arguments, base="main"):
+        """Run the gate, which must end with this exit code, and return what it left behind."""
+        done = self.perfgate("--base", base, *arguments)
+        assert done.returncode == code, done.stdout + done.stderr
         report = self.root / ".asv" / "gate" / "gate.json"
-        return Run(done.returncode, done.stdout, done.stderr, report, self.temporary)
+        return Run(done.stdout, done.stderr, report, self.temporary)
+
+    def count(self, code, bench, *arguments, **options):
+        """Run the gate without timing on some benchmarks."""
+        return self.gate(code, "--no-timing", "--bench", bench, *arguments, **options)
 
 
 @dataclass
 class Run:
     """What one run of the gate left behind."""
 
-    code: int
     out: str
     err: str
     report: Path
@@ -182,15 +185,3 @@ def make_repository(folder, rules=RULES):
     repository.git("init", "--quiet", "--initial-branch", "main")
     repository.commit("start")
     return repository
-
-
-def write_fake_uv(folder):
-    """Write a `uv` that needs no network: its environments are this interpreter and a path.
-
-    Return the file that it notes its calls in.
-    """
-    folder.mkdir()
-    tool = folder / "uv"
-    tool.write_text(FAKE_UV.format(python=sys.executable, workers=WORKERS))
-    tool.chmod(0o755)
-    return folder / "log.txt"

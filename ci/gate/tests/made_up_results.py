@@ -1,21 +1,15 @@
 """Results that nobody measured, in asv's format: for the tests of the site and of the history."""
 
 import json
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-COLUMNS = (
-    "result",
-    "params",
-    "version",
-    "started_at",
-    "duration",
-    "stats_ci_99_a",
-    "stats_ci_99_b",
-    "samples",
-)
+COLUMNS = ("result", "params", "version", "started_at", "duration")
+COLUMNS += ("stats_ci_99_a", "stats_ci_99_b", "samples")
 DAY_MS = 86_400_000
 FIRST_DAY_MS = 1_700_000_000_000
 CODE = '''class Throughput:
@@ -29,6 +23,21 @@ CODE = '''class Throughput:
 
 def commit_hash(place: int) -> str:
     return f"{(place + 1) * 2654435761 % 2**32:08x}" + f"{place:032x}"
+
+
+def commit_files(root: Path, files: Sequence[str], branch: str = "main") -> list[str]:
+    """Make a repository whose commits each change one of the files, and return their hashes."""
+    root.mkdir(parents=True)
+    stream = "".join(
+        f"commit refs/heads/{branch}\ncommitter A <a@b.c> {1_700_000_000 + place} +0000\n"
+        f"data {len(f'Commit {place}')}\nCommit {place}\n"
+        f"M 100644 inline {file}\ndata {len(str(place))}\n{place}\n"
+        for place, file in enumerate(files)
+    )
+    subprocess.run(["git", "init", "--quiet", "-b", branch], cwd=root, check=True)
+    subprocess.run(["git", "fast-import", "--quiet"], cwd=root, input=stream, text=True, check=True)
+    log = ["git", "rev-list", "--reverse", branch]
+    return subprocess.run(log, cwd=root, capture_output=True, text=True, check=True).stdout.split()
 
 
 def write_asv(
@@ -69,16 +78,11 @@ def write_asv(
         _write(
             folder / machine / "machine.json", {"machine": machine, "cpu": "AMD EPYC", "version": 1}
         )
-    described = {
-        name: {
-            "name": name,
-            "unit": "bytes" if ".track_" in name else "seconds",
-            "code": CODE,
-            "params": params,
-        }
-        for name in series
-    }
-    _write(folder / "benchmarks.json", {**described, "version": 2})
+    described: dict[str, Any] = {"version": 2}
+    for name in series:
+        unit = "bytes" if ".track_" in name else "seconds"
+        described[name] = {"name": name, "unit": unit, "code": CODE, "params": params}
+    _write(folder / "benchmarks.json", described)
 
 
 def _row(values: np.ndarray, params: list[list[str]], place: int) -> list[Any]:
@@ -98,13 +102,10 @@ def history(
 ) -> dict[str, np.ndarray]:
     """Return noisy series, one in five with a step of 4 to 12%, one in twenty with a slow drift."""
     rng = np.random.default_rng(seed)
-    names = [
-        f"suite_{place % 12:02}.Throughput.time_chunk_{place:02}"
-        for place in range(num_functions - 1)
-    ]
-    names.append("suite_00.Throughput.track_temp_bytes")
+    places = range(num_functions - 1)
+    names = [f"suite_{place % 12:02}.Throughput.time_chunk_{place:02}" for place in places]
     found = {}
-    for name in names:
+    for name in [*names, "suite_00.Throughput.track_temp_bytes"]:
         shape = (num_commits, num_workloads)
         scale = 10.0 ** rng.uniform(-4, 0, num_workloads)
         noise = 0.0 if ".track_" in name else 0.015

@@ -36,23 +36,19 @@ def accept(tmp_path, monkeypatch, capsys):
     return call
 
 
-def change(metric, base, head):
-    return {"metric": metric, "base": base, "head": head, "ratio": head / base}
-
-
-def report_of(failed, *changes, ratio=None):
+def report_of(failed, ratio=None, **heads):
+    """Return a row of a report, with head's value of each metric that is 100 on the base."""
+    changes = [
+        {"metric": metric, "base": 100, "head": head, "ratio": head / 100}
+        for metric, head in heads.items()
+    ]
     return {"failed": failed, "changes": changes, "ratio": ratio}
 
 
-def test_by_default_all_that_failed_a_row_is_accepted(accept):
-    changes = [change("peak_bytes", 100, 200), change("copies", 1, 3)]
-    accepted = accept(report_of(["time", "peak_bytes"], *changes, ratio=1.2))
-    assert accepted == pytest.approx({"time": 1.2, "peak_bytes": 2.0}, abs=0.001)
-
-
-def test_a_metric_and_a_ratio_may_be_named(accept):
-    row = report_of(["time"], change("peak_bytes", 100, 200), ratio=1.2)
-    assert list(accept(row, "--metric", "peak_bytes")) == ["peak_bytes"]
+def test_all_that_failed_a_row_is_accepted_unless_a_metric_or_a_ratio_is_named(accept):
+    row = report_of(["time", "peak_bytes"], 1.2, peak_bytes=200, copies=300)
+    assert accept(row) == pytest.approx({"time": 1.2, "peak_bytes": 2.0}, abs=0.001)
+    assert accept(row, "--metric", "copies")["copies"] == pytest.approx(3.0, abs=0.001)
     assert accept(row, "--ratio", "1.5")["time"] == 1.5
 
 
@@ -64,18 +60,17 @@ def test_what_is_printed_can_be_appended_to_what_was_accepted_before(accept):
     assert list(read_accepted(Path("accepted.toml"))) == entries
 
 
-def test_the_file_to_paste_into_is_the_one_beside_the_rules(tmp_path, monkeypatch, capsys):
-    (tmp_path / "ci").mkdir()
-    (tmp_path / "ci" / "gate.toml").touch()
-    flags = ("--ratio", "2", "--reason", "why", "--expires", "2999-01-31")
-    monkeypatch.chdir(tmp_path)
-    assert main(["accept", ROW, *flags]) == 0
-    assert "ci/accepted.toml" in capsys.readouterr().err
-
-
-def test_a_row_that_did_not_fail_has_nothing_to_accept(accept):
-    said = accept(report_of([], ratio=0.9))
-    assert f"no metric of {ROW} failed in the last report; name" in said
+@pytest.mark.parametrize(
+    ("row", "flags", "said"),
+    [
+        (report_of([]), (), f"no metric of {ROW} failed in the last report; name"),
+        (report_of(["time"]), (), f"no ratio of time for {ROW}; give one with --ratio."),
+        (report_of([]) | {"name": "other"}, (), f"has no benchmark {ROW!r}; write its name"),
+        (report_of([]), ("--report", "none"), "there is no none; give the accepted ratio with"),
+    ],
+)
+def test_what_the_report_does_not_know_is_asked_for(accept, row, flags, said):
+    assert said in accept(row, *flags)
 
 
 @pytest.mark.parametrize("text", [b"name,age\nann,3\n", b"\x89PNG\r\n\xff", b"[[acepted]]\n"])
@@ -88,4 +83,4 @@ def test_a_file_that_is_not_ours_is_refused(text, accept, tmp_path):
     "changed", [{"changes": 3}, {"changes": [{}]}, {"failed": 3}, {"name": [], "x": 1}]
 )
 def test_a_damaged_report_is_refused(changed, accept):
-    assert "report" in accept(report_of(["time"], ratio=1.2) | changed)
+    assert "report" in accept(report_of(["time"], 1.2) | changed)

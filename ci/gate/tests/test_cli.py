@@ -6,24 +6,20 @@ import pytest
 
 from perfgate import cli
 
+ACCEPT = ["accept", "x", "--reason", "y", "--expires"]
+
 
 def test_help_lists_every_command_and_each_command_has_help(capsys):
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["--help"])
-    assert ended.value.code == 0
-    listed = capsys.readouterr().out
-    for command in cli.COMMANDS:
-        assert f"perfgate {command} " in listed
+    def printed(*argv):
         with pytest.raises(SystemExit) as ended:
-            cli.main([command, "--help"])
+            cli.main(argv)
         assert ended.value.code == 0
-        assert capsys.readouterr().out.startswith(f"usage: perfgate {command} ")
+        return capsys.readouterr().out
 
-
-def test_the_version_is_that_of_the_installed_package(capsys):
-    with pytest.raises(SystemExit):
-        cli.main(["--version"])
-    assert capsys.readouterr().out == f"perfgate {version('perfgate')}\n"
+    for command in cli.COMMANDS:
+        assert f"perfgate {command} " in printed("--help")
+        assert printed(command, "--help").startswith(f"usage: perfgate {command} ")
+    assert printed("--version") == f"perfgate {version('perfgate')}\n"
 
 
 @pytest.mark.parametrize(
@@ -39,27 +35,12 @@ def test_the_version_is_that_of_the_installed_package(capsys):
         (["--bas", "main"], "required: --base; perfgate --help lists the flags."),
         (["history", "--jsno"], "perfgate history --help lists the flags."),
         (["comment"], "--changed; perfgate comment --help lists the flags."),
-        (
-            ["accept", "x", "--reason", "y", "--expires", "2020-01-01", "--ratio", "2"],
-            "--expires must not be in the past, but got 2020-01-01.",
-        ),
-        (
-            ["accept", "x", "--reason", " ", "--expires", "2999-01-01"],
-            "--reason must not be empty",
-        ),
-        (
-            ["accept", "x", "--reason", "y", "--expires", "soon"],
-            "must be a day such as 2030-01-31, but got 'soon'",
-        ),
-        (
-            ["accept", "x", "--reason", "y", "--expires", "2999-01-01", "--ratio", "nan"],
-            "accept: ratio: Input should be a finite number, but got nan.",
-        ),
+        ([*ACCEPT, "2020-01-01"], "--expires must not be in the past, but got 2020-01-01."),
+        ([*ACCEPT, "2999-01-01", "--reason", " "], "--reason must not be empty"),
+        ([*ACCEPT, "soon"], "must be a day such as 2030-01-31, but got 'soon'"),
+        ([*ACCEPT, "2999-01-01", "--ratio", "nan"], "Input should be a finite number, but got nan"),
         (["history", "--results", "nope"], "--results must name a folder, but nope is none."),
-        (
-            ["--base", "main", "--output", "/dev/null"],
-            "--output /dev/null can't be written: File exists.",
-        ),
+        (["--base", "main", "--output", "/dev/null"], "--output /dev/null can't be written: File"),
     ],
 )
 def test_a_mistake_gets_one_line_and_exit_code_2(capsys, argv, said):

@@ -3,19 +3,15 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from gate_repository import LAST_RESORT_S, ROOT, make_repository
+from gate_repository import ROOT, run
 
 PAGE = ROOT / "docs" / "gate" / "how-to.md"
-BLOCK = re.compile(
-    r"^(?P<mark><!-- not run: [^\n]+ -->\n)?```(?P<language>\w+)\n(?P<code>.*?)^```$",
-    re.MULTILINE | re.DOTALL,
-)
+SHELL = re.compile(r"^(<!-- not run: [^\n]+ -->\n)?```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SUITE = """import smallsum
 
 
@@ -40,49 +36,30 @@ pytestmark = [
 ]
 
 
-def blocks(language):
-    found = BLOCK.finditer(PAGE.read_text())
-    return [each["code"] for each in found if each["language"] == language and not each["mark"]]
-
-
 @pytest.fixture
-def repository(tmp_path):
+def repository(repository):
     """A project whose branch `topic` makes a benchmark slower that `main` and `v1.2` have."""
-    made = make_repository(tmp_path)
-    (made.root / "benchmarks" / "basics.py").unlink()
-    made.write("benchmarks/sums.py", SUITE)
+    (repository.root / "benchmarks" / "basics.py").unlink()
+    repository.write("benchmarks/sums.py", SUITE)
     table = {"repo": "..", "benchmark_dir": ".", "project": "smallsum"}
-    made.write("benchmarks/asv.conf.json", json.dumps(table))
-    made.commit()
-    made.git("tag", "v1.2")
-    made.write("README.md", "Sums, quickly.\n")
-    made.commit("describe it")
-    made.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 8")
-    made.commit("repeat")
-    made.git("branch", "topic")
-    made.git("update-ref", "refs/remotes/origin/main", "main")
+    repository.write("benchmarks/asv.conf.json", json.dumps(table))
+    repository.commit()
+    repository.git("tag", "v1.2")
+    repository.write("README.md", "Sums, quickly.\n")
+    repository.commit("describe it")
+    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 8")
+    repository.commit("repeat")
+    repository.git("branch", "topic")
+    repository.git("update-ref", "refs/remotes/origin/main", "main")
+    repository.write("smallsum/other.py", "")  # a change that no benchmark uses
     # the suite's own Python, which has nothing of the gate's
-    own = [sys.executable, "-m", "venv", "--without-pip", ".venv"]
-    subprocess.run(own, cwd=made.root, check=True)
-    return made
-
-
-def run(command, repository):
-    """Run a line of shell with the programs of this environment."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return subprocess.run(
-        ["bash", "-e", "-o", "pipefail", "-c", command],
-        cwd=repository.root,
-        env=os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=LAST_RESORT_S,
-        check=False,
-    )
+    run([sys.executable, "-m", "venv", "--without-pip", ".venv"], repository.root)
+    return repository
 
 
 def test_each_command_of_the_page_runs(repository):
-    lines = [line for code in blocks("sh") for line in code.splitlines()]
+    found = SHELL.findall(PAGE.read_text())
+    lines = [line for mark, code in found if not mark for line in code.splitlines()]
     # What the page says of each, in its order.
     expected = [
         ("perfgate --base origin/main", 0, "no regression found"),
@@ -97,8 +74,9 @@ def test_each_command_of_the_page_runs(repository):
         ("--base HEAD", 0, "same code"),
     ]
     assert len(lines) == len(expected)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for line, (part, code, said) in zip(lines, expected, strict=True):
         assert part in line
-        done = run(line.replace("BENCHMARK", f"'{SLOW}'"), repository)
-        assert done.returncode == code, line + done.stdout + done.stderr
+        shell = ["bash", "-e", "-o", "pipefail", "-c", line.replace("BENCHMARK", f"'{SLOW}'")]
+        done = run(shell, repository.root, code, PATH=path, PYTHONPATH=str(ROOT))
         assert said in done.stdout + done.stderr, line + done.stdout + done.stderr

@@ -17,11 +17,7 @@ from perfgate.options import STOPPING, guarded
         (UsageError("--base must be a commit."), 2, "--base must be a commit.\n"),
         (PreparationError("no uv."), 3, "COULD NOT TELL: no uv.\n"),
         (KeyboardInterrupt(), 130, "stopped\n"),
-        (
-            ZeroDivisionError(),
-            3,
-            "COULD NOT TELL: a bug in perfgate: ZeroDivisionError.\n",
-        ),
+        (ZeroDivisionError(), 3, "COULD NOT TELL: a bug in perfgate: ZeroDivisionError.\n"),
     ],
 )
 def test_only_a_regression_ends_with_1(capsys, error, code, said):

@@ -6,7 +6,7 @@ from ci.site import formatting
 from ci.site.charts import history_svg, sparkline
 from ci.site.model import Site, levels
 from perfgate.history.asv_results import Setup
-from perfgate.history.levels import BenchmarkHistory
+from perfgate.history.benchmark_history import BenchmarkHistory
 
 
 def benchmark_page(history: BenchmarkHistory, site: Site) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from ci.site import formatting
 from ci.site.formatting import NOT_MEASURED, counted
 from ci.site.model import Site
-from perfgate.history.levels import worst_first
+from perfgate.history.benchmark_history import worst_first
 from perfgate.stats.change_points import MIN_EFFECT, MIN_SEGMENT
 
 

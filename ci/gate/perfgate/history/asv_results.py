@@ -5,27 +5,25 @@ benchmark and names the columns. A benchmark with parameters has one value per c
 column. `benchmarks.json` describes the benchmarks.
 """
 
-import argparse
 import ast
 import contextlib
 import functools
 import itertools
 import re
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from perfgate.errors import UsageError
-from perfgate.history.checks import DAMAGE, array, finite, number, read_json, table, text
-from perfgate.options import add_suite_config
+from perfgate.files import DAMAGE, array, finite, number, read_json, table, text
 from perfgate.source.asv_config import read_config
 from perfgate.source.changes import can_move
 from perfgate.source.git import git
 
 CONFIG = Path("asv.conf.json")
 _NO_RESULTS = {"machine.json", "benchmarks.json"}
+_VALUES = ("result", "stats_ci_99_a", "stats_ci_99_b", "samples")  # a value per combination each
 _ANY_COMMIT = (
     "No repository here has the measured commits, so one that only touches documentation or tests "
     "may be named."
@@ -132,33 +130,6 @@ class Archive:
         return bool(self.moves) and self.moves[previous] == self.moves[commit]
 
 
-def add_results(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that name the results and the configuration of their suite."""
-    add_suite_config(parser)
-    parser.add_argument(
-        "--results",
-        type=Path,
-        metavar="DIR",
-        help="folder of the results (default: results_dir of the configuration)",
-    )
-
-
-def find_results(options: argparse.Namespace) -> tuple[Path, Path | None]:
-    """Return the folder of results, and the suite's configuration if there is one.
-
-    Raises:
-        UsageError: there is neither, or the configuration has a mistake.
-    """
-    config: Path = options.suite_config
-    if config.is_file():
-        return options.results or results_dir(config), config
-    if options.results is None or config != CONFIG:
-        raise UsageError(
-            f"there is no {config}; name the suite's asv.conf.json with --suite-config."
-        )
-    return options.results, None
-
-
 def results_dir(config: Path) -> Path:
     """Return the folder that asv writes results to."""
     settings = read_config(config, config.parent).settings
@@ -195,13 +166,13 @@ def read_archive(folder: Path, *others: Path, config: Path | None = None) -> Arc
             if on_main and commit not in on_main:
                 elsewhere.add(commit)
                 continue
-            measured = (_started_s(run), _machine(run))
-            points = list(_points(run, descriptions))
+            date_s = number(run.get("date", 0), 0, _LAST_MS) / 1000
+            started_s, machine, points = _read_run(run, commit, date_s, descriptions)
         except DAMAGE:
             archive.unreadable.append(f"{path.parent.name}/{path.name}")
             continue
-        dates[commit] = _date_s(run)
-        archive.measured = max(archive.measured, measured)
+        dates[commit] = date_s
+        archive.measured = max(archive.measured, (started_s, machine))
         for benchmark, point in points:
             archive.benchmarks[benchmark.name] = benchmark
             archive.points.setdefault(benchmark.name, []).append(point)
@@ -224,6 +195,14 @@ def read_archive(folder: Path, *others: Path, config: Path | None = None) -> Arc
     for points in archive.points.values():
         points.sort(key=lambda point: archive.places[point.commit])
     return archive
+
+
+def _commit(run: dict[str, Any]) -> str:
+    """Return the commit's hash, checked because the site names files after it."""
+    commit = text(run["commit_hash"])
+    if not re.fullmatch(r"[0-9a-f]{7,64}", commit):
+        raise ValueError(f"{commit!r} is not a commit")
+    return commit
 
 
 def _descriptions(path: Path, archive: Archive) -> dict[str, Any]:
@@ -289,87 +268,40 @@ def _read_log(archive: Archive, text: str) -> dict[str, str]:
     return subjects
 
 
-def _points(
-    run: dict[str, Any], descriptions: dict[str, Any]
-) -> Iterator[tuple[RecordedBenchmark, Point]]:
-    machine = _machine(run)
-    name = text(table(run.get("params", {})).get("machine") or "")
+def _read_run(
+    run: dict[str, Any], commit: str, date_s: float, descriptions: dict[str, Any]
+) -> tuple[float, str, list[tuple[RecordedBenchmark, Point]]]:
+    """Return when the last benchmark of a file started, the hardware, and what was measured."""
+    params = table(run.get("params", {}))
+    name, cpu, count = (text(params.get(each) or "") for each in ("machine", "cpu", "num_cpu"))
+    cores = f"{count} core{'s' * (count != '1')}" if count else ""
+    # A machine that keeps its name but changes its processor is another machine.
+    machine = ", ".join(filter(None, (name, cpu, cores))) or "unknown machine"
     versions = _versions(run)
-    commit = _commit(run)
-    date_s = _date_s(run)
-    for function, columns in _rows(run):
+    started_s = 0.0
+    points = []
+    for function, row in table(run["results"]).items():
+        # asv leaves out empty columns at the end of a row.
+        columns = dict(zip(array(run["result_columns"]), array(row), strict=False))
+        started_s = max(started_s, number(columns.get("started_at") or 0, 0, _LAST_MS) / 1000)
         setup = Setup(machine, versions, text(columns.get("version") or ""), name)
         described = table(descriptions.get(function, {}))
-        values = array(columns.get("result") or [])
-        params = [[text(each) for each in array(axis)] for axis in columns.get("params") or []]
-        combinations = itertools.product(*params)
-        for place, (given, parameters) in enumerate(zip(values, combinations, strict=False)):
-            value = finite(given)
+        # Without a description the name decides. asv's timing benchmarks are in seconds.
+        is_timed = function.rpartition(".")[2].startswith("time")
+        unit = described.get("unit") or ("seconds" if is_timed else "")
+        axes = [[text(each) for each in array(axis)] for axis in columns.get("params") or []]
+        measured = itertools.zip_longest(*(array(columns.get(each) or []) for each in _VALUES))
+        for parameters, values in zip(itertools.product(*axes), measured, strict=False):
+            value, low, high = map(finite, values[:3])
             if value is None:  # the benchmark failed or was skipped
                 continue
-            low, high = (finite(_at(columns, f"stats_ci_99_{end}", place)) for end in "ab")
-            samples = tuple(number(each) for each in _at(columns, "samples", place) or ())
-            point = Point(commit, date_s, setup, value, low, high, samples)
-            yield _benchmark(text(function), parameters, described), point
-
-
-def _rows(run: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the columns of each benchmark. asv leaves out empty columns at the end of a row."""
-    for function, row in table(run["results"]).items():
-        yield function, dict(zip(array(run["result_columns"]), array(row), strict=False))
-
-
-def _commit(run: dict[str, Any]) -> str:
-    """Return the commit's hash, checked because the site names files after it."""
-    commit = text(run["commit_hash"])
-    if not re.fullmatch(r"[0-9a-f]{7,64}", commit):
-        raise ValueError(f"{commit!r} is not a commit")
-    return commit
-
-
-def _date_s(run: dict[str, Any]) -> float:
-    return number(run.get("date", 0), 0, _LAST_MS) / 1000
-
-
-def _started_s(run: dict[str, Any]) -> float:
-    """Return when the file's last benchmark started.
-
-    asv's `date` is the commit's, so it can't tell.
-    """
-    started = [
-        number(columns["started_at"], 0, _LAST_MS) / 1000
-        for _, columns in _rows(run)
-        if columns.get("started_at")
-    ]
-    return max(started, default=_date_s(run))
-
-
-def _benchmark(
-    function: str, parameters: tuple[str, ...], described: dict[str, Any]
-) -> RecordedBenchmark:
-    plain = tuple(text.strip("'\"") for text in parameters)
-    name = f"{function}({', '.join(plain)})" if plain else function
-    # Without a description the name decides. asv's timing benchmarks are in seconds.
-    is_timed = function.rsplit(".", 1)[-1].startswith("time")
-    unit = described.get("unit") or ("seconds" if is_timed else "")
-    return RecordedBenchmark(name, function, plain, unit, described.get("code", ""))
-
-
-def _at(columns: dict[str, Any], name: str, place: int) -> Any:
-    column = columns.get(name)
-    return column[place] if column and place < len(column) else None
-
-
-def _machine(run: dict[str, Any]) -> str:
-    """Name the hardware.
-
-    A machine that keeps its name but changes its processor is another machine.
-    """
-    params = table(run.get("params", {}))
-    parts = [text(params.get(name) or "") for name in ("machine", "cpu")]
-    count = text(params.get("num_cpu") or "")
-    cores = f"{count} core{'s' * (count != '1')}" if count else ""
-    return ", ".join(part for part in (*parts, cores) if part) or "unknown machine"
+            plain = tuple(each.strip("'\"") for each in parameters)
+            title = text(function) + (f"({', '.join(plain)})" if plain else "")
+            code = described.get("code", "")
+            benchmark = RecordedBenchmark(title, function, plain, unit, code)
+            samples = tuple(number(each) for each in values[3] or ())
+            points.append((benchmark, Point(commit, date_s, setup, value, low, high, samples)))
+    return started_s or date_s, machine, points  # asv's `date` is the commit's
 
 
 def _versions(run: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perfgate.history.asv_results import Archive, Point, RecordedBenchmark
+from perfgate.history.asv_results import Archive, Point
 from perfgate.stats.change_points import MIN_EFFECT, MIN_SEGMENT, Array, change_points, on_one_scale
 
 _MIN_ROWS = 8  # of fewer, half may have moved on their own
@@ -27,10 +27,6 @@ class Shift:
     ratio: float
     sentence: str
 
-    def is_of(self, benchmark: RecordedBenchmark, point: Point) -> bool:
-        """Tell whether a benchmark that was measured like this moved, too."""
-        return self.group == (*point.setup.series[:2], benchmark.unit)
-
 
 def without_machine(archive: Archive, name: str, shifts: Sequence[Shift]) -> list[Point]:
     """Return a benchmark's points with what is taken out of them."""
@@ -40,7 +36,7 @@ def without_machine(archive: Archive, name: str, shifts: Sequence[Shift]) -> lis
             scale=math.prod(
                 shift.ratio
                 for shift in shifts
-                if shift.is_of(archive.benchmarks[name], point)
+                if shift.group == (*point.setup.series[:2], archive.benchmarks[name].unit)
                 and shift.place <= archive.places[point.commit]
             ),
         )

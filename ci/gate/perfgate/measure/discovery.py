@@ -8,32 +8,32 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from perfgate.config import Rules
 from perfgate.errors import PreparationError
-from perfgate.measure.progress import Progress, say
+from perfgate.measure.run import Run, say
 from perfgate.measure.workers import Worker, WorkerError
 from perfgate.process import protocol
 from perfgate.rows import MODULE, Benchmark, Row, SideRun
-from perfgate.source.sides import Side, Sides
+from perfgate.source.sides import Side
 
 
-def discover(sides: Sides, rules: Rules, pattern: str, progress: Progress) -> list[Row]:
+def discover(run: Run, pattern: str) -> list[Row]:
     """Return each benchmark of either suite whose name `pattern` matches, head's first.
 
     Raises:
         PreparationError: a side's suite can't be listed.
     """
+    sides = run.sides
     say("listing the benchmarks of head")  # some suites import for a minute
-    head = _list_suite(sides, sides.head, sides.head.suite, rules, progress.deadline)
+    head = _list_suite(run, sides.head, sides.head.suite)
     base = head
     kept: dict[str, str] = {}
     if sides.changed_suite or sides.changed_code:
         say("listing the benchmarks of the base")
         suite = sides.base_suite if sides.changed_suite else sides.base.suite
-        base = _list_suite(sides, sides.base, suite, rules, progress.deadline)
+        base = _list_suite(run, sides.base, suite)
     if sides.changed_suite:
-        kept = _keep_own_modules(sides, head, base, rules, progress.deadline)
-    timeout_s = rules.timing.timeout_s if sides.is_pytest else sides.config.timeout_s
+        kept = _keep_own_modules(run, head, base)
+    timeout_s = run.rules.timing.timeout_s if sides.is_pytest else sides.config.timeout_s
     before = {each.row: each for each in _benchmarks(base.benchmarks, timeout_s)}
     found = _benchmarks(head.benchmarks, timeout_s, is_unchanged=not sides.edited_suite)
     after = {each.row: each for each in found}
@@ -68,29 +68,23 @@ def discover(sides: Sides, rules: Rules, pattern: str, progress: Progress) -> li
     return rows
 
 
-def _keep_own_modules(
-    sides: Sides, head: protocol.Suite, base: protocol.Suite, rules: Rules, deadline: float
-) -> dict[str, str]:
+def _keep_own_modules(run: Run, head: protocol.Suite, base: protocol.Suite) -> dict[str, str]:
     """Let the base keep its own file of each module if it can't import head's.
 
     Otherwise a new benchmark of a new feature would break the old ones in its module. Return, by
     module, why head's file can't be imported on the base.
     """
-    exchanged = _list_suite(sides, sides.base, sides.base.suite, rules, deadline)
+    sides = run.sides
+    exchanged = _list_suite(run, sides.base, sides.base.suite)
     kept = {}
     for module, reason in exchanged.broken.items():
-        file = _file_of(module, sides.base_suite)
+        place = sides.base_suite.joinpath(*module.split(".")[1:])
+        files = (place / "__init__.py", place.with_suffix(".py"))
+        file = next((file for file in files if file.is_file()), None)
         if file is not None and module not in head.broken and module not in base.broken:
             shutil.copy2(file, sides.base.suite / file.relative_to(sides.base_suite))
             kept[module] = reason
     return kept
-
-
-def _file_of(module: str, suite: Path) -> Path | None:
-    """Return the file of a module of this suite; None if it has none."""
-    place = suite.joinpath(*module.split(".")[1:])
-    files = (place / "__init__.py", place.with_suffix(".py"))
-    return next((file for file in files if file.is_file()), None)
 
 
 def _prefixes(modules: Iterable[str]) -> tuple[str, ...]:
@@ -102,13 +96,12 @@ def _prefixes(modules: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"{name}." if name else "" for name in names)
 
 
-def _list_suite(
-    sides: Sides, side: Side, suite: Path, rules: Rules, deadline: float
-) -> protocol.Suite:
-    timeout_s = min(rules.timing.timeout_s, deadline - time.monotonic())
+def _list_suite(run: Run, side: Side, suite: Path) -> protocol.Suite:
+    timeout_s = min(run.rules.timing.timeout_s, run.deadline - time.monotonic())
     try:
-        with Worker(sides, side, suite=suite) as worker:
-            found = worker.ask(protocol.Discover(), timeout_s)
+        with Worker(run.sides, side, suite=suite) as worker:
+            worker.send(request := protocol.Discover())
+            found = worker.receive(request, timeout_s)
     except WorkerError as error:
         raise PreparationError(f"the suite of {side.name} can't be listed: {error}") from None
     check_origin(side, found.modules)

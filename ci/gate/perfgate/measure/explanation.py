@@ -1,13 +1,13 @@
 """Why a row takes longer: its program does more, it calls more functions, or one takes longer."""
 
 import dataclasses
-import math
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from perfgate.config import Rules
-from perfgate.measure.progress import Run, say
+from perfgate.measure.run import Run, say
 from perfgate.measure.workers import TimeSpentError, WorkerPool
 from perfgate.metrics import describe_change
 from perfgate.process import protocol
@@ -40,7 +40,7 @@ def explain(run: Run, rows: Sequence[Row]) -> None:
             causes = _causes(run, row)
         except TimeSpentError:
             causes = ["the run ended before its cause was found"]
-        run.progress.keep([dataclasses.replace(row, causes=tuple(causes))])
+        run.keep([dataclasses.replace(row, causes=tuple(causes))])
 
 
 def _causes(run: Run, row: Row) -> list[str]:
@@ -51,9 +51,15 @@ def _causes(run: Run, row: Row) -> list[str]:
     rounds = _profiled(run, row)
     causes = [*_added_calls(rounds, run.sides.head.root), *_slower_functions(rounds)]
     if not causes:
-        causes = ["no cause was found: it calls no function more often, and none takes longer"]
         if not rounds["head"]:
-            causes = ["no cause was found: its calls could not be profiled"]
+            looked = "its calls could not be profiled"
+        elif row.benchmark.kind == "timeraw":
+            looked = "it imports no more modules"
+        elif len(rounds["head"]) < _ROUNDS:
+            looked = "it calls no function more often, and such long calls are not profiled by time"
+        else:
+            looked = "it calls no function more often, and none of yours surely takes longer"
+        causes = [f"no cause was found: {looked}"]
     if base is not None and head is not None:
         causes.append("both sides run the same program")
     return causes
@@ -63,16 +69,16 @@ def _changed_program(row: Row, rules: Rules) -> str:
     """Name the number of a program that grew most, if one grew that has a sentence."""
     said = "it takes longer, and its program changed"
     assert row.head.program is not None
-    growth = {
-        each: each.head / each.base if each.base else math.inf
+    grown = [
+        each
         for each in row.changes
         if each.metric in row.head.program.metrics
         and rules.cause_of(each.metric) != each.metric
         and each.head > _NOTABLE * each.base
-    }
-    if not growth:
+    ]
+    if not grown:
         return said
-    most = max(growth, key=growth.__getitem__)
+    most = max(grown, key=lambda each: each.ratio)
     return f"{said}; {rules.cause_of(most.metric)}: {describe_change(most)}"
 
 
@@ -86,7 +92,7 @@ def _profiled(run: Run, row: Row) -> Rounds:
     is_short = row.benchmark.kind == "time" and (row.seconds_of("head") or 0.0) < _LONG_S
     request = protocol.Watch(*row.benchmark.target)
     sides = (run.sides.base, run.sides.head)
-    with WorkerPool(run.sides, run.core, deadline=run.progress.deadline) as pool:
+    with WorkerPool(run.sides, run.core, deadline=run.deadline) as pool:
         for _ in range(_ROUNDS if is_short else 1):
             replies = pool.ask_sides(sides, request, row.benchmark.timeout_s, at_once=False)
             for name, reply in replies.items():
@@ -104,13 +110,12 @@ def _added_calls(rounds: Rounds, root: Path) -> list[str]:
     The repository's own functions come first, and the new ones among these. A caller comes before
     its callees.
     """
-    base = {name: max(counts) for name, counts in _by_name(rounds["base"], "counts").items()}
-    head = {name: min(counts) for name, counts in _by_name(rounds["head"], "counts").items()}
-    added = {name: int(count - base.get(name, 0)) for name, count in head.items()}
-    added = {name: count for name, count in added.items() if count > 0}
+    counts = {side: _by_name(rounds[side], "counts").items() for side in SIDES}
+    base = Counter({name: int(max(each)) for name, each in counts["base"]})
+    head = Counter({name: int(min(each)) for name, each in counts["head"]})
+    added = head - base  # without those that head does not call more often
     if not added:
         return []
-
     is_import = all(name.startswith("import ") for name in added)
 
     def importance(name: str) -> tuple[bool, bool, int]:
@@ -121,7 +126,7 @@ def _added_calls(rounds: Rounds, root: Path) -> list[str]:
     shown = ", ".join(
         f"`{name}` (+{added[name]:,})" for name in sorted(added, key=importance)[:_MOST_NAMES]
     )
-    total = f"{sum(base.values()):,.0f} -> {sum(head.values()):,.0f}"
+    total = f"{base.total():,} -> {head.total():,}"
     return [f"more {unit}: {total}; above all {shown}"]
 
 

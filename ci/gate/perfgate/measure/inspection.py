@@ -5,7 +5,6 @@ benchmark loses its row.
 """
 
 import dataclasses
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
@@ -15,7 +14,7 @@ from perfgate import machine
 from perfgate.config import SAME, UNSURE, WORSE, Rules
 from perfgate.hlo import read_program
 from perfgate.measure.discovery import check_origin
-from perfgate.measure.progress import Run, say
+from perfgate.measure.run import Run, say
 from perfgate.measure.workers import TimeSpentError, WorkerError, WorkerPool
 from perfgate.metrics import compare_metrics, lost_work
 from perfgate.process import protocol
@@ -27,7 +26,6 @@ from perfgate.source.sides import Side, Sides
 _ALIKE = 1.25
 _ROUNDS = 3  # how often calls or workloads that differ are measured
 Begin = Callable[[Row, WorkerPool, int | None], Row]
-NO_PROGRAM_NOW = "it offers a compiled program on the base, but none on head"
 
 
 def inspect(
@@ -45,8 +43,7 @@ def inspect(
         time_identical: whether rows are timed, too, whose code or program is the same.
         begin: times a row that is set up on the workers of this pool, on this core.
     """
-    progress = run.progress
-    deadline = progress.deadline
+    deadline = run.deadline
     seen: list[Row] = []
     started: set[WorkerPool] = set()  # those whose workers have started a process
     # head gets the idler core, because budgets judge head alone
@@ -61,7 +58,7 @@ def inspect(
         for row in rows:
             if row.state == "gone" or row.benchmark.kind == MODULE:
                 seen.append(row)
-                progress.keep([row])
+                run.keep(seen[-1:])
                 continue
             # On several cores both sides would get in each other's way, so they run in turn.
             has_cores = run.rules.cores_of(row.name) > 1
@@ -92,7 +89,7 @@ def inspect(
                 for each in (pool, own):
                     each.close_all()  # one of its workers may still be at work
                 seen.append(dataclasses.replace(row, not_reached=True))
-            progress.keep(seen[-1:])
+            run.keep(seen[-1:])
     return seen
 
 
@@ -123,7 +120,7 @@ def _released(run: Run, row: Row, pool: WorkerPool) -> Row:
         if isinstance(reply, WorkerError):
             row = row.with_problems({name: f"its teardown failed: {reply}"})
         elif (ran := sides[name].ran) is not None:
-            used = dataclasses.replace(ran, footprint=reply.footprint)
+            used = dataclasses.replace(ran, footprint=reply)
             sides[name] = dataclasses.replace(sides[name], ran=used)
     if row.problems:
         return row
@@ -144,40 +141,29 @@ def _first_runs(row: Row, pool: WorkerPool, rules: Rules) -> Row:
     return _with_runs(row, runs)
 
 
-def _run(benchmark: Benchmark, group: Sequence[Side], pool: WorkerPool) -> dict[str, SideRun]:
-    if benchmark.kind == "peakmemory":
-        return _run_afresh(benchmark, group, pool.sides, pool.cores, pool.deadline)
-    return _run_in(benchmark, group, pool)
-
-
 def inspect_afresh(
     benchmark: Benchmark, order: Sequence[Side], sides: Sides, core: int | None, deadline: float
 ) -> Row:
     """Run a benchmark in new processes with empty compilation caches, the sides in turn."""
     runs: dict[str, SideRun] = {}
     for side in order:
-        runs |= _run_afresh(benchmark, [side], sides, dict.fromkeys(SIDES, core), deadline)
+        with WorkerPool(sides, core, deadline=deadline, fresh=True) as pool:
+            runs |= _run(benchmark, [side], pool)
     return _with_runs(Row(benchmark), runs)
 
 
-def _run_afresh(
-    benchmark: Benchmark,
-    group: Sequence[Side],
-    sides: Sides,
-    cores: Mapping[str, int | None],
-    deadline: float,
-) -> dict[str, SideRun]:
-    """Run a benchmark in new processes with empty compilation caches, each side on its core.
+def _run(benchmark: Benchmark, group: Sequence[Side], pool: WorkerPool) -> dict[str, SideRun]:
+    """Run a benchmark for the first time on these sides, which work at once.
 
-    A peak is that of the whole process and includes the compiler. With a shared cache, a side that
-    loads what the other one has just compiled would seem to need less memory.
+    A peak is that of the whole process and includes the compiler. So it is taken in new processes.
+    With a shared cache, a side that loads what the other one has just compiled would seem to need
+    less memory.
     """
-    place = WorkerPool(sides, cores["base"], head_core=cores["head"], deadline=deadline, fresh=True)
-    with place as pool:
-        return _run_in(benchmark, group, pool)
-
-
-def _run_in(benchmark: Benchmark, group: Sequence[Side], pool: WorkerPool) -> dict[str, SideRun]:
+    if benchmark.kind == "peakmemory" and not pool.fresh:
+        base, head = (pool.cores[side] for side in SIDES)
+        own = WorkerPool(pool.sides, base, head_core=head, deadline=pool.deadline, fresh=True)
+        with own:
+            return _run(benchmark, group, own)
     runs = {}
     replies = pool.ask_sides(group, protocol.Inspect(*benchmark.target), benchmark.timeout_s)
     for side in group:
@@ -200,7 +186,8 @@ def _with_runs(row: Row, runs: Mapping[str, SideRun]) -> Row:
     base = runs.get("base", SideRun())
     head = runs.get("head", SideRun())
     if base.program and head.ran and not head.program:
-        head = dataclasses.replace(head, problem=NO_PROGRAM_NOW)
+        problem = "it offers a compiled program on the base, but none on head"
+        head = dataclasses.replace(head, problem=problem)
     found = dataclasses.replace(row, base=base, head=head)
     return found.with_problems(row.problems)  # what discovery found
 
@@ -218,11 +205,18 @@ def _what_is_same(run: Run, row: Row, pool: WorkerPool) -> Literal["", "code", "
     # is not.
     if base.identity != head.identity or row.base.recompilations != row.head.recompilations:
         return ""
-    seconds = [row.base.seconds or 0.0, row.head.seconds or 0.0]
-    if not _are_alike(seconds):
-        say(f"timing the calls of {row.name} again")
-        seconds = _timed_again(row.benchmark, pool, run.rules.timing.sample_s)
-    return "program" if _are_alike(seconds) else ""
+    seconds = [row.base.seconds, row.head.seconds]
+    for again in range(_ROUNDS):
+        if again:
+            say(f"timing the calls of {row.name} again")
+            sides, sample_s = (run.sides.base, run.sides.head), run.rules.timing.sample_s
+            seconds = [_call_s(row.benchmark, side, pool, sample_s) for side in sides]
+        base_s, head_s = seconds
+        if base_s is None or head_s is None:
+            break  # the row is timed then, and its launches show the problem
+        if max(base_s, head_s) <= _ALIKE * min(base_s, head_s):
+            return "program"
+    return ""
 
 
 def _may_use(row: Row, sides: Sides, files: Sequence[PurePosixPath]) -> bool:
@@ -241,26 +235,6 @@ def _may_use(row: Row, sides: Sides, files: Sequence[PurePosixPath]) -> bool:
             return True
         used |= {*footprint.imported}
     return any(path.suffix != ".py" or str(path) in used for path in files)
-
-
-def _are_alike(seconds: Sequence[float]) -> bool:
-    return bool(seconds) and max(seconds) <= _ALIKE * min(seconds)
-
-
-def _timed_again(benchmark: Benchmark, pool: WorkerPool, target_s: float) -> list[float]:
-    """Time calls again, the sides in turn and on head's core, and return the median of each side.
-
-    If anything goes wrong here, return nothing. The row is timed then, and its launches show the
-    problem.
-    """
-    taken: dict[Side, list[float]] = {pool.sides.base: [], pool.sides.head: []}
-    for _ in range(_ROUNDS):
-        for side, seconds in taken.items():
-            found = _call_s(benchmark, side, pool, target_s)
-            if found is None:
-                return []
-            seconds.append(found)
-    return [statistics.median(seconds) for seconds in taken.values()]
 
 
 def _call_s(benchmark: Benchmark, side: Side, pool: WorkerPool, target_s: float) -> float | None:

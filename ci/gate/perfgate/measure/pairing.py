@@ -23,12 +23,8 @@ from typing import TypeVar
 
 from perfgate import machine
 from perfgate.config import Timing
-from perfgate.measure.progress import Run, say
-from perfgate.measure.workers import (
-    TimeSpentError,
-    WorkerError,
-    WorkerPool,
-)
+from perfgate.measure.run import Run, say
+from perfgate.measure.workers import TimeSpentError, WorkerError, WorkerPool
 from perfgate.metrics import has_grown
 from perfgate.process import protocol
 from perfgate.process.protocol import Calibration
@@ -46,12 +42,11 @@ _COMPARABLE = 10
 _HANGS = 2
 
 
+@dataclass(eq=False)
 class _BrokenError(Exception):
     """One or both sides failed while a row was timed; `errors` holds why, by side."""
 
-    def __init__(self, errors: dict[str, WorkerError]):
-        super().__init__()
-        self.errors = errors
+    errors: dict[str, WorkerError]
 
 
 @dataclass
@@ -116,7 +111,7 @@ class Session:
     """The paired timing of one run.
 
     Attributes:
-        run: the run. Timing ends at the deadline of its progress.
+        run: the run. Timing ends at its deadline.
         rng: it draws every random order.
         budget_s: seconds for all timing.
         spent_s: those that are spent.
@@ -164,25 +159,20 @@ class Session:
             chosen = [row for row in left if len(row.evidence.launches) < LOOKS[0]]
             chosen = chosen or [row for row in left if row.evidence.suspected]
             if not chosen:
-                chosen = affordable(left, self.run.progress.deadline - time.monotonic())
+                chosen = affordable(left, self.run.deadline - time.monotonic())
             with contextlib.suppress(TimeSpentError):
                 self._launch(chosen)
             self._weigh(chosen, timed)
-            self.run.progress.keep([row.so_far() for row in chosen])
+            self.run.keep([row.so_far() for row in chosen])
         found = [row.so_far() for row in timed]
-        self.run.progress.keep(found)
+        self.run.keep(found)
         return found
 
     def _opened(self, row: Row) -> Open:
         first_s = sum(side.seconds or 0.0 for side in (row.base, row.head))
         # Until it has been launched this is an estimate: preparing takes as long as sampling.
         launch_s = 2 * self.run.rules.timing.pair_s + first_s
-        return Open(
-            row,
-            Evidence(),
-            launch_s,
-            has_grown=has_grown(row, self.run.rules),
-        )
+        return Open(row, Evidence(), launch_s, has_grown(row, self.run.rules))
 
     def _weigh(self, launched: Sequence[Open], timed: Sequence[Open]) -> None:
         """Add the numbers of a launch. The rows of a class show together how a launch scatters."""
@@ -206,7 +196,8 @@ class Session:
         """Launch one pinned pair, and an unpinned one for the benchmarks of several cores."""
         # Both sides of a launch hash alike, so they iterate over sets in the same order. Launches
         # hash differently, so that no verdict rests on one order.
-        hash_seed = self.rng.randrange(1 << 32)
+        seed = self.rng.randrange(1 << 32)
+        sides, end = self.run.sides, self.run.deadline
         many = [row for row in rows if self.run.rules.cores_of(row.benchmark.row) > 1]
         single = [row for row in rows if row not in many]
         for group, core in ((single, self.run.core), (many, None)):
@@ -214,14 +205,7 @@ class Session:
             # Both sides are sampled on `core`. Which of them is also prepared there is drawn at
             # random, because memory stays near the core that first touches it.
             first, second = self.rng.sample([core, machine.other_core(core)], 2)
-            place = WorkerPool(
-                self.run.sides,
-                first,
-                head_core=second,
-                hash_seed=hash_seed,
-                deadline=self.run.progress.deadline,
-            )
-            with place as pool:
+            with WorkerPool(sides, first, head_core=second, hash_seed=seed, deadline=end) as pool:
                 for row in group:
                     if self._is_over():
                         break
@@ -310,7 +294,7 @@ class Session:
         return {side: e for side, e in replies.items() if not isinstance(e, WorkerError)}
 
     def _is_over(self) -> bool:
-        return time.monotonic() >= self.run.progress.deadline
+        return time.monotonic() >= self.run.deadline
 
 
 def quads_of(found: Sequence[Calibration], timing: Timing) -> tuple[int, int]:

@@ -11,13 +11,13 @@ import json
 import math
 import os
 import select
-import shlex
 import signal
 import subprocess
 import tempfile
 import time
 import typing
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -37,27 +37,21 @@ _REPLIES = {each.__name__: TypeAdapter(each) for each in typing.get_args(protoco
 _FAREWELL_S = 1.0
 
 
+@dataclass(eq=False)
 class WorkerError(Exception):
-    """A worker could not answer; the message says why.
+    """A worker could not answer.
 
     Attributes:
+        reason: why, in one sentence.
         alive: whether the worker can still answer other requests.
         by_runner: whether the benchmark is not to blame.
         timed_out: whether it gave no answer in time.
     """
 
-    def __init__(
-        self,
-        reason: str,
-        *,
-        alive: bool = False,
-        by_runner: bool = False,
-        timed_out: bool = False,
-    ):
-        super().__init__(reason)
-        self.alive = alive
-        self.by_runner = by_runner
-        self.timed_out = timed_out
+    reason: str
+    alive: bool = False
+    by_runner: bool = False
+    timed_out: bool = False
 
 
 class TimeSpentError(Exception):
@@ -73,7 +67,7 @@ class Worker:
         core: the core that it is pinned to; None leaves it free.
         suite: the folder of benchmarks or the file of tests, if that is not the side's.
         hash_seed: decides the order of sets.
-        programs: the cache of compiled programs, if that is not the one that all workers share.
+        fresh: whether its cache of compiled programs is empty, and not shared by all workers.
     """
 
     def __init__(
@@ -84,27 +78,29 @@ class Worker:
         core: int | None = None,
         suite: Path | None = None,
         hash_seed: int = 0,
-        programs: Path | None = None,
+        fresh: bool = False,
     ):
         self._is_pytest = sides.is_pytest
         self._number = 0
         self._unread = b""
         place = sides.folder / f"exchange-{side.name}"
-        folders = {"--suite": suite or side.suite, "--caches": sides.folder / f"caches-{side.name}"}
-        folders |= {"--exchange": place, "--root": side.root, "--runner": RUNNER}
-        programs = programs or sides.folder / "programs"
-        for folder in (folders["--caches"], place, programs):
+        caches = sides.folder / f"caches-{side.name}"
+        programs = sides.folder / "programs"
+        if fresh:
+            programs = Path(tempfile.mkdtemp(prefix="programs-", dir=sides.folder))
+        for folder in (caches, place, programs):
             folder.mkdir(exist_ok=True)
         request_read, self._requests = os.pipe()
         self._replies, reply_write = os.pipe()
+        options = {
+            "pipes": [request_read, reply_write],
+            "folders": [*map(str, (suite or side.suite, caches, place, side.root))],
+            "runner": str(RUNNER),
+            "core": core,
+            "pytest_args": sides.pytest_args,
+        }
         # With -P the worker's folder stays off the import path, so the suite can't import from it.
-        command = [side.python, "-P", str(WORKER_FILE)]
-        command += ["--requests", str(request_read), "--replies", str(reply_write)]
-        for flag, folder in folders.items():
-            command += [flag, str(folder)]
-        if sides.pytest_args is not None:
-            command.append(f"--pytest={shlex.join(sides.pytest_args)}")
-        command += [] if core is None else ["--core", str(core)]
+        command = [side.python, "-P", str(WORKER_FILE), json.dumps(options)]
         self._log = place / f"stderr-{time.monotonic_ns()}.txt"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -121,11 +117,6 @@ class Worker:
         reaper().watch(self._process.pid)
         os.close(request_read)
         os.close(reply_write)
-
-    def ask(self, request: Request[R], timeout_s: float) -> R:
-        """Send one request and return its reply; see `receive`."""
-        self.send(request)
-        return self.receive(request, timeout_s)
 
     def send(self, request: Request[Any]) -> None:
         """Send a request. `receive` waits for its reply."""
@@ -285,11 +276,8 @@ class WorkerPool:
 
     def _worker(self, side: Side) -> Worker:
         if side.name not in self._workers:
-            empty = None
-            if self.fresh:
-                empty = Path(tempfile.mkdtemp(prefix="programs-", dir=self.sides.folder))
             core, seed = self.cores[side.name], self.hash_seed
-            worker = Worker(self.sides, side, core=core, hash_seed=seed, programs=empty)
+            worker = Worker(self.sides, side, core=core, hash_seed=seed, fresh=self.fresh)
             self._workers[side.name] = worker
         return self._workers[side.name]
 

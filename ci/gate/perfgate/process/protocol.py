@@ -13,9 +13,6 @@ R = TypeVar("R")
 SKIPPED_NOW = "it is skipped now, but was not before"  # only a first run may be skipped
 
 
-# --- requests of the gate -------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Request(Generic[R]):
     """The base of all requests. `R` is the type of the reply.
@@ -79,11 +76,8 @@ class Sample(Target["Seconds"]):
 
 
 @dataclass(frozen=True)
-class Release(Target["Released"]):
-    """Tear down a benchmark and forget it."""
-
-
-# --- replies of a worker --------------------------------------------------------------------------
+class Release(Target["Footprint"]):
+    """Tear down a benchmark and forget it. The reply is what it used until then."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +87,11 @@ class Listing:
     Attributes:
         name: asv's name.
         kind: `time`, `timeraw`, `memory`, `peakmemory`, or what a track_ benchmark calls itself.
-        unit: the unit of its value. params: the values of each parameter, as asv writes them.
+        unit: the unit of its value.
+        params: the values of each parameter, as asv writes them.
         timeout_s: seconds that it may take; None if it does not say.
         cache_timeout_s: seconds that its setup_cache may take; None if it has none.
-        code: a hash of its source.
+        code: its source.
     """
 
     name: str
@@ -144,7 +139,7 @@ class ProgramFiles:
 
 @dataclass(frozen=True)
 class Footprint:
-    """The part of its checkout that a benchmark used in its first run.
+    """The part of its checkout that a benchmark has used.
 
     Attributes:
         imported: files that its process has imported or opened so far. Those of the checkout are
@@ -194,14 +189,12 @@ class Calibration:
 
     Attributes:
         calls: the number of calls that last for the target.
-        fixed: whether the benchmark's author has fixed that number.
         seconds: of one call.
         wall_s: of all these calls, with the setup that asv repeats before each.
         is_work: whether they only compute.
     """
 
     calls: int
-    fixed: bool
     seconds: float
     wall_s: float
     is_work: bool
@@ -218,13 +211,6 @@ class Calls:
 
     counts: dict[str, int]
     seconds: dict[str, float]
-
-
-@dataclass(frozen=True)
-class Released:
-    """The benchmark is forgotten. `footprint` is the part of the checkout that it used."""
-
-    footprint: Footprint
 
 
 @dataclass(frozen=True)
@@ -249,7 +235,7 @@ class Failed:
     is_fatal: bool = False
 
 
-Reply = Suite | FirstRun | Seconds | Calibration | Calls | Released | Skipped | Failed
+Reply = Suite | FirstRun | Seconds | Calibration | Calls | Footprint | Skipped | Failed
 REQUESTS = {each.__name__: each for each in (Discover, Inspect, Watch, Calibrate, Sample, Release)}
 
 

@@ -28,13 +28,47 @@ _FOLD = re.compile(r"<details><summary>[\w ]+</summary>|</details>")
 
 def main(argv: Sequence[str]) -> int:
     """Run the command line."""
-    return guarded(lambda: _run(_parse(argv)), "stopped")
+    return guarded(lambda: _print_comment(_parse(argv)), "stopped")
 
 
-def _run(options: argparse.Namespace) -> int:
-    changed = options.changed.read_text().splitlines()
-    print(compose(read_report(options.report), options.conclusion, options.run, changed), end="")
+def _print_comment(options: argparse.Namespace) -> int:
+    """Print what GitHub says of the run, and the report made harmless."""
+    report = ""
+    if options.report.is_file() and not options.report.is_symlink():
+        with options.report.open("rb") as file:  # as much of it as fits into a comment
+            report = file.read(4 * _MAX_CHARS).decode(errors="replace")
+    lines = [
+        f"GitHub's conclusion of [the run]({options.run}): **{options.conclusion}**. "
+        + _name_rules(options.changed.read_text().splitlines()),
+        "The pull request's own code wrote what follows." if report else "The gate made no report.",
+        "",
+    ]
+    length = sum(map(len, lines))
+    for piece in _harmless_pieces(report):
+        length += len(piece) + 1
+        if length > _MAX_CHARS:
+            lines.append("\n(cut here; the run has the whole report)")
+            break
+        lines.append(piece)
+    print("\n".join(lines).rstrip())
     return 0
+
+
+def _name_rules(changed: Sequence[str]) -> str:
+    """Say which of the changed files decide how the pull request is measured."""
+    if len(changed) >= _MAX_FILES:
+        return (
+            "The pull request changes more files than GitHub lists. Check its workflows and rules."
+        )
+    rules = {
+        f"`{name}`"
+        for name in changed
+        if name.startswith(".github/") or name.rpartition("/")[2] in _RULES
+    }
+    if not rules:
+        return "The pull request changes no workflow, `gate.toml` or `accepted.toml`."
+    names = ", ".join(sorted(rules))
+    return harmless(f"**The pull request changes how it is measured:** {names}.")
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -58,50 +92,6 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         help="names of the files that the pull request changes, one in each line",
     )
     return parser.parse_args(argv)
-
-
-def read_report(file: Path) -> str:
-    """Read as much of the untrusted file as fits into a comment. Without a file, return nothing."""
-    if file.is_symlink() or not file.is_file():
-        return ""
-    with file.open("rb") as opened:
-        return opened.read(4 * _MAX_CHARS).decode(errors="replace")
-
-
-def compose(report: str, conclusion: str, run: str, changed: Sequence[str]) -> str:
-    """Return the comment: what GitHub says of the run, and the report made harmless.
-
-    Args:
-        report: the untrusted report.
-        conclusion: how the run that made it ended.
-        run: the address of its page.
-        changed: the files that the pull request changes.
-    """
-    of_rules = {
-        name for name in changed if name.startswith(".github/") or name.rpartition("/")[2] in _RULES
-    }
-    if len(changed) >= _MAX_FILES:
-        rules = (
-            "The pull request changes more files than GitHub lists. Check its workflows and rules."
-        )
-    elif of_rules:
-        names = ", ".join(f"`{name}`" for name in sorted(of_rules))
-        rules = harmless(f"**The pull request changes how it is measured:** {names}.")
-    else:
-        rules = "The pull request changes no workflow, `gate.toml` or `accepted.toml`."
-    lines = [
-        f"GitHub's conclusion of [the run]({run}): **{conclusion}**. {rules}",
-        "The pull request's own code wrote what follows." if report else "The gate made no report.",
-        "",
-    ]
-    length = sum(map(len, lines))
-    for piece in _harmless_pieces(report):
-        length += len(piece) + 1
-        if length > _MAX_CHARS:
-            lines.append("\n(cut here; the run has the whole report)")
-            break
-        lines.append(piece)
-    return "\n".join(lines).rstrip() + "\n"
 
 
 def harmless(text: str) -> str:

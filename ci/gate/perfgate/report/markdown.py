@@ -21,10 +21,7 @@ def markdown(result: Result) -> str:
     """Return the report for a person."""
     # Words follow the hash of a working tree, which is short already.
     head = result.head if " " in result.head else result.head[:12]
-    parts = [
-        f"# {result.headline}",
-        f"Base `{result.base[:12]}` (merge base), head `{head}`.",
-    ]
+    parts = [f"# {result.headline}", f"Base `{result.base[:12]}` (merge base), head `{head}`."]
     rows = [row for row in result.rows if not row.row.not_reached]
     undecided = {Outcome.UNMEASURED, Outcome.UNDECIDED}
     for title, found in (
@@ -39,12 +36,7 @@ def markdown(result: Result) -> str:
         parts.append(
             f"To go on with what is undecided:\n\n```sh\n{command(still_open, result)}\n```"
         )
-    parts += [
-        *_budgets(result),
-        *_unseen(result),
-        *_table(result),
-        *_conditions(result),
-    ]
+    parts += [*_budgets(result), *_unseen(result), *_table(result), *_conditions(result)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -53,8 +45,10 @@ def _section(row: Judged, result: Result) -> str:
     found = f"**{row.verdict}** {measured(row.row)}".rstrip()
     lines = [f"### `{row.name}`", "", f"{found}: {first}" if first else found, ""]
     more = [f"- {reason}" for reason in others]
-    if row.outcome is Outcome.FAILED:
-        more += _program_difference(row.row)
+    changed = [each for each in row.row.changes if each.base != each.head]
+    if row.outcome is Outcome.FAILED and len(row.row.programs) == 2 and changed:
+        more += ["", "| program | base -> head |", "|---|---|"]
+        more += [f"| {each.metric} | {describe_change(each)} |" for each in changed]
     if more:
         lines += [*_folded("More about it", more), ""]
     return "\n".join([*lines, "```sh", command([row.row], result), "```"])
@@ -77,14 +71,6 @@ def command(rows: Sequence[Row], result: Result) -> str:
         patterns.append(pattern if is_module else f"{pattern}$")
     joined = patterns[0] if len(patterns) == 1 else f"({'|'.join(patterns)})"
     return shlex.join([*result.reproduce, "--bench", f"^{joined}"])
-
-
-def _program_difference(row: Row) -> list[str]:
-    changed = [each for each in row.changes if each.base != each.head]
-    if len(row.programs) < 2 or not changed:
-        return []
-    lines = [f"| {each.metric} | {describe_change(each)} |" for each in changed]
-    return ["", "| program | base -> head |", "|---|---|", *lines]
 
 
 def measured(row: Row) -> str:

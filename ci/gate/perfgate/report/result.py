@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perfgate.budgets import UNKNOWN, BudgetFinding
-from perfgate.config import Rules, find_rules
+from perfgate.config import find_rules
 from perfgate.metrics import bound
 from perfgate.rows import Judged, Outcome, Row
 from perfgate.source.changes import has_same_bytes
@@ -58,7 +58,6 @@ class Result:
     Attributes:
         rows: every benchmark with its verdict.
         budgets: whether head keeps each budget.
-        rules: the rules that decided.
         base: the merge base's commit.
         head: head's commit, or the working tree.
         reproduce: the command that repeats a row, without --bench.
@@ -74,7 +73,6 @@ class Result:
 
     rows: Sequence[Judged]
     budgets: Sequence[BudgetFinding]
-    rules: Rules
     base: str
     head: str
     reproduce: Sequence[str]

@@ -66,7 +66,9 @@ class SuiteConfig:
             name.removeprefix("pip+"): values[0] for name, values in self.values("req").items()
         }
         return [
-            _requirement(name, version) for name, version in first.items() if version is not None
+            f"{name}=={version}" if version[:1].isalnum() else f"{name}{version}"
+            for name, version in first.items()
+            if version is not None
         ]
 
     @property
@@ -74,13 +76,6 @@ class SuiteConfig:
         """The first value of each environment variable in the matrix; None unsets it."""
         tables = (self.values("env"), self.values("env_nobuild"))
         return {name: values[0] for table in tables for name, values in table.items()}
-
-
-def _requirement(name: str, version: str) -> str:
-    if not version:
-        return name
-    is_plain = version[0].isalnum()
-    return f"{name}=={version}" if is_plain else f"{name}{version}"
 
 
 def read_config(file: Path, root: Path) -> SuiteConfig:

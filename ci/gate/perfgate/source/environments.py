@@ -1,4 +1,7 @@
-"""Decide whether both sides can share an environment, and build one for each if they can't."""
+"""Decide whether both sides can share an environment, and build one for each if they can't.
+
+It also names the settings and the files of versions that the gate does not follow.
+"""
 
 import functools
 import os
@@ -12,7 +15,8 @@ from uv import find_uv_bin
 from perfgate.errors import PreparationError, UsageError
 from perfgate.files import read_toml
 from perfgate.process.reaper import reaper
-from perfgate.source.asv_config import SuiteConfig, read_config
+from perfgate.source.asv_config import KINDS, SuiteConfig, read_config
+from perfgate.source.changes import has_same_bytes
 
 _OLDEST = (3, 11)  # for a worker
 _BUILD_FILES = ("Cargo.toml", "meson.build", "CMakeLists.txt")
@@ -20,6 +24,17 @@ _COMPILED = ("*.pyx", "*.c", "*.cc", "*.cpp", "*.f90", *_BUILD_FILES)
 _CONSTRAINTS = "constraints.txt"
 _REQUIREMENTS = "requirements.txt"
 _UV_LOCK = "uv.lock"
+_LOCKS = ("poetry.lock", "pdm.lock", "pylock.toml", "Pipfile.lock", "environment.yml")
+# what asv builds and installs with, besides the matrix
+_SETTINGS = (
+    "environment_type",
+    "conda_environment_file",
+    "include",
+    "exclude",
+    "build_command",
+    "install_command",
+    "uninstall_command",
+)
 _SKIPPED = (".git", ".venv", "node_modules", "tests", "docs", "doc", "benchmarks", "examples")
 
 
@@ -71,6 +86,33 @@ def requirement_files(package: Path) -> list[str]:
     """Return the names of the package's requirements files, relative to its folder."""
     found = [*package.glob("requirements*.txt"), *package.glob("requirements/*.txt")]
     return sorted(file.relative_to(package).as_posix() for file in found)
+
+
+def not_followed(base_root: Path, head_root: Path, config: SuiteConfig) -> list[str]:
+    """Return a sentence for each setting and each file of versions that is not followed."""
+    notes = []
+    pythons = config.settings.get("pythons") or []
+    running = python_version(config.python)
+    if any(not f"{running}.".startswith(f"{each}.") for each in pythons):
+        wanted = ", ".join(map(str, pythons))
+        notes.append(f"pythons in asv.conf.json ({wanted}): only Python {running} was used.")
+    if names := [name for name in _SETTINGS if config.settings.get(name)]:
+        notes.append(f"The gate does not follow these settings: {', '.join(names)}.")
+    notes += [
+        f"matrix in asv.conf.json has {len(values)} values of {name}: only the first was used."
+        for kind in KINDS
+        for name, values in config.values(kind).items()
+        if len(values) > 1
+    ]
+    base, head = base_root / config.package_dir, head_root / config.package_dir
+    found = {*_LOCKS, *requirement_files(base), *requirement_files(head)}
+    followed = {_REQUIREMENTS, *read_requirements(base), *read_requirements(head)}
+    notes += [
+        f"{name} changed, but the gate did not follow it."
+        for name in sorted(found - followed)
+        if not has_same_bytes(base / name, head / name)
+    ]
+    return notes
 
 
 def _is_compiled(package: Path) -> bool:

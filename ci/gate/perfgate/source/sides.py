@@ -21,7 +21,12 @@ from pathlib import Path, PurePosixPath
 from perfgate.errors import UsageError
 from perfgate.source.asv_config import SuiteConfig, read_config
 from perfgate.source.changes import changed_code, changed_python, nothing_matters
-from perfgate.source.environments import build_environment, python_version, why_built
+from perfgate.source.environments import (
+    build_environment,
+    not_followed,
+    python_version,
+    why_built,
+)
 from perfgate.source.git import WORKING_TREE, commit_of, git, list_files, merge_base, submodules
 from perfgate.source.layout import (
     generated_modules,
@@ -30,7 +35,6 @@ from perfgate.source.layout import (
     module_name,
     suite_of,
 )
-from perfgate.source.unfollowed import unfollowed
 
 
 @dataclass(frozen=True)
@@ -260,6 +264,13 @@ def _made_ready(
             raise UsageError(f"head has no {location}; commit it.")
         config = read_config(head_root / location, head_root)
     config = dataclasses.replace(config, python=python)
+    repo = root / config.folder / str(config.settings.get("repo", "."))
+    if repo.is_dir() and Path(git("rev-parse", "--show-toplevel", cwd=repo)) != root:
+        raise UsageError(
+            f"repo in asv.conf.json is {config.settings['repo']!r}, another repository; the gate "
+            "compares commits of the repository that holds asv.conf.json. Keep the suite beside "
+            "the package."
+        )
     suite = suite_of(config, location)
     is_file = pytest_args is not None and (head_root / suite).is_file()
     if not is_file and not (head_root / suite).is_dir():
@@ -288,7 +299,7 @@ def _made_ready(
         module = "" if reason else module_name(config.project)
         side = Side(name, commit, place, python, place / suite, imports, config.environment, module)
         sides.append(side)
-    notes += unfollowed(root, roots, config)
+    notes += not_followed(base_root, head_root, config)
     base, head = sides
     return Sides(
         base,

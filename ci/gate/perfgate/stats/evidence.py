@@ -95,22 +95,17 @@ class Evidence:
         """Weigh the evidence after a launch, if a look is due."""
         stage, looks = self._stage
         self.scatter = scatter
-        if len(stage) in looks:
-            self.verdict = self._zone(stage)
-
-    def _zone(self, stage: Sequence[float]) -> int:
-        mean, error, df = estimate(stage, self.scatter)
+        if len(stage) not in looks:
+            return
+        mean, error, df = estimate(stage, scatter)
         reach = t_quantile(_MISS_AT_A_LOOK, df) * error
         # Both can hold if the true ratio surely lies between the two limits. Such a slowdown is too
         # small to matter.
         if mean + reach < math.log(self.limits.pass_ratio):
-            return NOT_SLOWER
-        if not is_above(stage, self.limits.fail_ratio, self._level, self.scatter):
-            return UNDECIDED
-        if self.suspected:
-            return SLOWER
-        self.suspected = True
-        return UNDECIDED
+            self.verdict = NOT_SLOWER
+        elif is_above(stage, self.limits.fail_ratio, self._level, scatter):
+            self.verdict = SLOWER if self.suspected else UNDECIDED
+            self.suspected = True
 
     @property
     def _stage(self) -> tuple[list[float], Sequence[int]]:

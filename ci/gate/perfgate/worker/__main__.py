@@ -1,6 +1,6 @@
 """Start a worker: `python -P <this file>`, in the environment of the suite under test.
 
-The suite may hold modules named `calls`, `worker` or `perfgate`, or be perfgate's own suite. So
+The suite may hold modules named `profiling`, `worker` or `perfgate`, or be perfgate's own suite. So
 this folder stays off the import path (-P), and the worker's modules load under a private name.
 """
 

@@ -5,13 +5,16 @@ import hashlib
 import math
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 from ..process import protocol
-from . import calls, compiled, listing, own_time, sampling, used_files
+from . import compiled, listing, own_time, profiling, sampling, used_files
 from .suite import LoadedSuite
 
+_MOST_CALLS = 6  # after the first one, as far as a tenth of a second allows
+_CALLING_S = 0.1
 _PROFILED_S = 0.5  # the functions that longer calls run are not counted
 
 
@@ -32,8 +35,11 @@ def inspect(suite: LoadedSuite, target: protocol.Inspect) -> protocol.FirstRun |
     wanted = worked_now - worked + waited_now - waited
     share = (worked_now - worked) / wanted if wanted > 0 else 1.0
     with (again := compiled.Compilations()).counted():
-        second = sampling.call(benchmark)
-    seconds, is_quiet = sampling.quickest(benchmark, second)
+        taken = [sampling.call(benchmark)]
+    end = time.perf_counter() + _CALLING_S
+    while len(taken) < _MOST_CALLS and time.perf_counter() + taken[-1][0] < end:
+        taken.append(sampling.call(benchmark))
+    seconds = min(seconds for seconds, _ in taken)
     numbers: dict[str, float] = {}
     if "jax" in sys.modules:
         numbers["second_call_compilations"] = float(again.count)
@@ -41,10 +47,11 @@ def inspect(suite: LoadedSuite, target: protocol.Inspect) -> protocol.FirstRun |
         numbers["compile_s"] = first.seconds * share
     if seconds < _PROFILED_S and not sampling.is_raw(benchmark):
         with contextlib.suppress(Exception):  # a benchmark may not bear a profiler
-            found = calls.profiled(benchmark, suite.root)
+            found = profiling.profiled(benchmark, suite.root)
             numbers["own_calls"] = float(sum(found.counts.get(name, 0) for name in found.seconds))
     program = _program(benchmark, suite.exchange, target.row)
     used = suite.footprint(), listing.loaded_from()
+    is_quiet = any(is_quiet for _, is_quiet in taken)
     return protocol.FirstRun(seconds, None, numbers, program, *used, is_quiet)
 
 
@@ -74,7 +81,7 @@ def _peak_bytes() -> int | None:
 
 def _program(benchmark: Any, exchange: Path, row: str) -> protocol.ProgramFiles | None:
     """Write the texts of the program that the benchmark's class offers to files."""
-    owner = listing.owner_of(benchmark)
+    owner = getattr(benchmark.func, "__self__", benchmark.func)  # a plain function has no class
     offer = getattr(owner, "program", None)
     if offer is None:
         return None

@@ -1,6 +1,5 @@
 """List a suite's benchmarks and where its modules came from, in a worker."""
 
-import hashlib
 import importlib
 import inspect
 import pkgutil
@@ -28,15 +27,6 @@ def list_suite(folder: Path) -> protocol.Suite:
             broken[name] = sentence(error)
     listed = tuple(_described(each) for each in found)
     return protocol.Suite(listed, broken, loaded_from())
-
-
-def find_benchmark(folder: Path, name: str, index: int | None) -> Any:
-    """Return asv's benchmark of this name, with one set of its parameters."""
-    from asv_runner import discovery
-
-    return discovery.get_benchmark_from_name(
-        str(folder), name if index is None else f"{name}-{index}"
-    )
 
 
 def check_runs(function: Any) -> None:
@@ -72,11 +62,6 @@ def _benchmarks_in(module: str) -> list[Any]:
         discovery.disc_modules = every
 
 
-def owner_of(benchmark: Any) -> Any:
-    """Return the instance behind a benchmark, or its function if it has no class."""
-    return getattr(benchmark.func, "__self__", benchmark.func)
-
-
 def _described(benchmark: Any) -> protocol.Listing:
     is_raw = type(benchmark).__name__ == "TimerawBenchmark"
     cache_timeout_s = benchmark.setup_cache_timeout
@@ -87,13 +72,8 @@ def _described(benchmark: Any) -> protocol.Listing:
         params=tuple(tuple(map(str, values)) for values in benchmark.params),
         timeout_s=None if benchmark.timeout is None else float(benchmark.timeout),
         cache_timeout_s=None if cache_timeout_s is None else float(cache_timeout_s),
-        code=digest(benchmark.code),
+        code=benchmark.code,
     )
-
-
-def digest(code: str) -> str:
-    """Return a hash of a benchmark's source."""
-    return hashlib.sha256(code.encode()).hexdigest()
 
 
 def _modules_below(folder: Path, package: str) -> Iterator[str]:

@@ -26,7 +26,7 @@ class OwnTime:
         self.wall_s = 0.0
         self.asleep_s = 0.0
         self._own_s = 0.0
-        self._start: tuple[float, float, float] | None = None
+        self._start: tuple[float, float, int] | None = None
 
     def timer(self) -> float:
         """Return the seconds so far.
@@ -34,12 +34,13 @@ class OwnTime:
         asv's timers call this before and after the timed statement.
         """
         if self._start is None:
-            before_s = waited_s()  # slow to read, so this happens outside of the timed part
-            self._start = time.perf_counter(), time.process_time(), before_s
+            waited = scheduled()[1]  # slow to read, so this happens outside of the timed part
+            self._start = time.perf_counter(), time.process_time(), waited
             return self._own_s
         end = time.perf_counter(), time.process_time()
         wall_s, worked_s = (after - before for after, before in zip(end, self._start, strict=False))
-        asleep_s = max(0.0, wall_s - worked_s - (waited_s() - self._start[2]))
+        waited_s = 1e-9 * (scheduled()[1] - self._start[2])
+        asleep_s = max(0.0, wall_s - worked_s - waited_s)
         self.wall_s += wall_s
         self.asleep_s += asleep_s
         self._own_s += worked_s + asleep_s
@@ -65,11 +66,6 @@ def scheduled() -> tuple[int, int]:
         _forget(ended)
     figures = [_schedstat(thread) for thread in threads]
     return sum(worked for worked, _ in figures), sum(waited for _, waited in figures)
-
-
-def waited_s() -> float:
-    """Return the seconds that threads have waited for a core; 0 if unknown."""
-    return 1e-9 * scheduled()[1]
 
 
 def can_tell_waits() -> bool:

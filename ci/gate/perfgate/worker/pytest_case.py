@@ -9,6 +9,7 @@ import functools
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,7 @@ class Call:
             self._teardown(*self.function.args, **self.function.keywords)
 
 
-class Case:
+class Case(Plugin):
     """A test in its own thread, which pauses at its benchmark.
 
     Attributes:
@@ -117,12 +118,11 @@ class Case:
     def __init__(self, arguments: list[str], root: Path):
         self.call = Call(_not_there_yet)
         self.skipped = ""
-        self._plugin = _plugin(self)
-        self._arguments = arguments, root, self._plugin
-        self._is_there = False
+        self._arguments = arguments, root
         self._problem = ""
-        self._actions: queue.SimpleQueue[Action | None] = queue.SimpleQueue()
-        self._results: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        # None once the test is at its benchmark, or pytest's exit code if it ended before
+        self._arrived: Future[int | None] = Future()
+        self._actions: queue.SimpleQueue[tuple[Action, Future[Any]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
@@ -133,56 +133,56 @@ class Case:
             RunnerError: pytest itself failed.
         """
         self._thread.start()
-        code = self._received()
-        if self._is_there or self.skipped:
+        code = self._arrived.result()
+        if code is None or self.skipped:
             return
         if not self._problem:
-            self._plugin.check(code)
+            self.check(code)
         raise RuntimeError(self._problem or "the test does not call its fixture `benchmark`")
 
     def do(self, action: Action) -> Any:
         """Run an action in the test's own thread, and return its result."""
-        self._actions.put(action)
-        return self._received()
+        result: Future[Any] = Future()
+        self._actions.put((action, result))
+        return result.result()
 
     def end(self) -> None:
         """Let the test run to its end."""
-        if self._is_there:
-            self._actions.put(None)
+        self._actions.put(None)
         self._thread.join()
 
     def serve(self, call: Call) -> None:
         """Run the gate's requests in the middle of the test."""
-        if self._is_there:  # pytest-benchmark refuses a second benchmark in a test
+        if self._arrived.done():  # pytest-benchmark refuses a second benchmark in a test
             return
         self.call = call
-        self._is_there = True
-        self._results.put((None, None))
-        while (action := self._actions.get()) is not None:
-            self._results.put(_outcome(action))
+        self._arrived.set_result(None)
+        while (asked := self._actions.get()) is not None:
+            action, result = asked
+            try:
+                result.set_result(action())
+            # foreign code may raise anything, which the thread that waits for the result raises
+            except BaseException as error:  # noqa: BLE001
+                result.set_exception(error)
 
-    def note(self, call: Any) -> None:
-        """Store why the test has failed."""
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[None]:
+        outcome: Any = yield
+        fixture = None if outcome.excinfo else outcome.get_result()
+        if fixturedef.argname == "benchmark" and hasattr(fixture, "pedantic"):
+            fixture.__class__ = _timed(type(fixture), self)
+
+    def pytest_runtest_makereport(self, call: Any) -> None:
+        if call.excinfo is not None and call.excinfo.errisinstance(pytest.skip.Exception):
+            self.skipped = why(call)
+
+    def pytest_exception_interact(self, call: Any) -> None:
         self._problem = self._problem or why(call)
 
     def _run(self) -> None:
-        result = _outcome(lambda: run_pytest(*self._arguments))
-        if not self._is_there:  # otherwise nobody waits for it any more
-            self._results.put(result)
-
-    def _received(self) -> Any:
-        result, error = self._results.get()
-        if error is not None:
-            raise error
-        return result
-
-
-def _outcome(action: Action) -> tuple[Any, BaseException | None]:
-    """Return an action's result or exception. The thread that asked for it raises that again."""
-    try:
-        return action(), None
-    except BaseException as error:  # noqa: BLE001 - foreign code may raise anything
-        return None, error
+        code = run_pytest(*self._arguments, self)
+        if not self._arrived.done():  # otherwise nobody waits for it any more
+            self._arrived.set_result(code)
 
 
 def _timed(kind: Any, case: Case) -> Any:
@@ -208,22 +208,3 @@ def _timed(kind: Any, case: Case) -> Any:
             return super().pedantic(target, args, kwargs, setup, **after)
 
     return Timed
-
-
-def _plugin(case: Case) -> Plugin:
-    class StandIn(Plugin):
-        @pytest.hookimpl(hookwrapper=True)
-        def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[None]:
-            outcome: Any = yield
-            fixture = None if outcome.excinfo else outcome.get_result()
-            if fixturedef.argname == "benchmark" and hasattr(fixture, "pedantic"):
-                fixture.__class__ = _timed(type(fixture), case)
-
-        def pytest_runtest_makereport(self, call: Any) -> None:
-            if call.excinfo is not None and call.excinfo.errisinstance(pytest.skip.Exception):
-                case.skipped = why(call)
-
-        def pytest_exception_interact(self, call: Any) -> None:
-            case.note(call)
-
-    return StandIn()

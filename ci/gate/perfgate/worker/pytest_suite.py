@@ -60,8 +60,8 @@ def run_pytest(arguments: list[str], root: Path, plugin: "Plugin") -> int:
         words += [flag for plugin, flag in _WITHOUT.items() if plugin in plugins]
     # A gate that a test of xdist starts hands this on, and pytest-benchmark would warn of xdist.
     os.environ.pop("PYTEST_XDIST_WORKER", None)
-    os.chdir(root)
     try:
+        os.chdir(root)
         return int(pytest.main([*arguments, *words], plugins=[plugin]))
     except BaseException as error:  # noqa: BLE001 - a plugin may raise anything at the end
         plugin.note(error)
@@ -124,8 +124,7 @@ class Plugin:
     def pytest_internalerror(self, excinfo: Any) -> None:
         self.note(excinfo.value)
 
-    def pytest_keyboard_interrupt(self, excinfo: Any) -> None:  # also `pytest.exit`
-        self.note(excinfo.value)
+    pytest_keyboard_interrupt = pytest_internalerror  # also of `pytest.exit`
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_cmdline_main(self) -> Iterator[None]:
@@ -156,8 +155,7 @@ def _described(item: Any, suite: Path) -> protocol.Listing:
     if suite.is_dir():
         module = module.partition(".")[2]
     name = f"{module}.{function.replace('::', '.')}{bracket}{parameters}"
-    code = listing.digest(inspect.getsource(item.obj))
-    return protocol.Listing(name, "time", "seconds", (), None, None, code)
+    return protocol.Listing(name, "time", "seconds", (), None, None, inspect.getsource(item.obj))
 
 
 def _module_of(file: Path, suite: Path) -> str:

@@ -9,9 +9,8 @@ import os
 import time
 import timeit
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ..process import protocol
 from . import own_time, used_files
@@ -50,43 +49,15 @@ class _OwnClock(own_time.OwnTime):
         return seconds
 
 
-class _Around:
-    """A clock that enters a context when asv's timer starts and leaves it when the timer ends.
-
-    So setup and teardown stay outside of the context.
-    """
-
-    def __init__(self, context: AbstractContextManager[Any]):
-        self._context = context
-        self._is_inside = False
+class Clock(Protocol):
+    """A clock that asv's timers ask before and after the timed statement."""
 
     def timer(self) -> float:
-        if self._is_inside:
-            self._context.__exit__(None, None, None)
-        else:
-            self._context.__enter__()
-        self._is_inside = not self._is_inside
-        return 0.0
-
-    def leave(self) -> None:
-        """Leave the context if the statement raised before the timer could."""
-        if self._is_inside:
-            self.timer()
+        """Return the seconds so far."""
+        ...
 
 
-def call_within(benchmark: Any, context: AbstractContextManager[Any]) -> None:
-    """Call a benchmark once, with only its timed statement inside the context.
-
-    A statement that runs in its own interpreter never enters the context.
-    """
-    around = _Around(context)
-    try:
-        sample(benchmark, 1, around)
-    finally:
-        around.leave()
-
-
-def sample(benchmark: Any, calls: int, clock: own_time.OwnTime | _Around | None = None) -> float:
+def sample(benchmark: Any, calls: int, clock: Clock | None = None) -> float:
     """Return the seconds of a call, timed as asv would.
 
     A `clock` replaces the benchmark's own for this sample.
@@ -122,7 +93,7 @@ def calibrate(benchmark: Any, target_s: float) -> protocol.Calibration:
         # target.
         if fixed or seconds * calls >= target_s / 2 or wall_s >= 10 * target_s:
             is_work = clock is not None and _is_work(benchmark, calls, clock)
-            return protocol.Calibration(calls, fixed, seconds, wall_s, is_work)
+            return protocol.Calibration(calls, seconds, wall_s, is_work)
         calls = max(calls + 1, min(10 * calls, math.ceil(target_s / max(seconds, 1e-9))))
 
 
@@ -134,18 +105,6 @@ def call(benchmark: Any) -> tuple[float, bool]:
     clock = own_clock(benchmark)
     seconds = sample(benchmark, 1, clock)
     return seconds, clock is not None and clock.is_quiet and not is_raw(benchmark)
-
-
-def quickest(benchmark: Any, second: tuple[float, bool]) -> tuple[float, bool]:
-    """Return the least seconds of the second call and up to five more, and if one was quiet.
-
-    The calls stop after a tenth of a second.
-    """
-    end = time.perf_counter() + 0.1
-    taken = [second]
-    while len(taken) <= 5 and time.perf_counter() + taken[-1][0] < end:
-        taken.append(call(benchmark))
-    return min(seconds for seconds, _ in taken), any(is_quiet for _, is_quiet in taken)
 
 
 def is_raw(benchmark: Any) -> bool:
@@ -170,7 +129,7 @@ def _is_work(benchmark: Any, calls: int, clock: _OwnClock) -> bool:
 
 
 @contextlib.contextmanager
-def _timed_by(benchmark: Any, clock: own_time.OwnTime | _Around) -> Iterator[None]:
+def _timed_by(benchmark: Any, clock: Clock) -> Iterator[None]:
     """Time a benchmark with a clock. A statement in its own interpreter gets a clock there."""
     name = "_get_timer" if is_raw(benchmark) else "timer"
     before = getattr(benchmark, name)

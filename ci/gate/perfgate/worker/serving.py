@@ -4,10 +4,9 @@ A benchmark may print, close or break anything without disturbing the pipes. Any
 raises becomes the reply.
 """
 
-import argparse
 import contextlib
+import json
 import os
-import shlex
 import sys
 from collections.abc import Callable
 from importlib.abc import MetaPathFinder
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..process import protocol
-from . import calls, first_run, listing, sampling
+from . import first_run, listing, profiling, sampling
 from .suite import LoadedSuite, SkippedError
 
 _FORKED = "it forked, and the child returned from the benchmark instead of exiting"
@@ -38,44 +37,30 @@ class Runner(MetaPathFinder):
 
 def main() -> None:
     """Answer requests until the gate closes the pipe."""
-    options = _parse()
-    if options.core is not None:
+    options = json.loads(sys.argv[1])
+    if options["core"] is not None:
         # this comes before any import, because libraries size their thread pools by it
-        os.sched_setaffinity(0, {options.core})
+        os.sched_setaffinity(0, {options["core"]})
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_LAST_RESORT_KILLED)
-    sys.meta_path.append(Runner(options.runner))
+    sys.meta_path.append(Runner(options["runner"]))
     from asv_runner.discovery import update_sys_path
 
-    if options.suite.is_dir():  # pytest imports a file in its own way
-        update_sys_path(str(options.suite))
-    for descriptor in (options.requests, options.replies):
+    suite = LoadedSuite(*map(Path, options["folders"]), pytest_args=options["pytest_args"])
+    if suite.folder.is_dir():  # pytest imports a file in its own way
+        update_sys_path(str(suite.folder))
+    for descriptor in options["pipes"]:
         os.set_inheritable(descriptor, False)  # noqa: FBT003 - takes no keyword
-    folders = (options.suite, options.caches, options.exchange, options.root)
-    suite = LoadedSuite(*folders, pytest_args=options.pytest)
+    request_pipe, reply_pipe = options["pipes"]
     me = os.getpid()
-    with os.fdopen(options.requests) as requests:
+    with os.fdopen(request_pipe) as requests:
         for line in requests:
             number, request = protocol.decode_request(line)
-            os.write(options.replies, protocol.encode(_reply(suite, request), number))
+            os.write(reply_pipe, protocol.encode(_reply(suite, request), number))
             # This is a forked child that returned from a benchmark. It has reported itself, and the
             # next request is for its parent.
             if os.getpid() != me:
                 os._exit(0)
-
-
-def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--requests", type=int, required=True)
-    parser.add_argument("--replies", type=int, required=True)
-    parser.add_argument("--suite", type=Path, required=True)
-    parser.add_argument("--caches", type=Path, required=True)
-    parser.add_argument("--exchange", type=Path, required=True)
-    parser.add_argument("--root", type=Path, required=True)
-    parser.add_argument("--runner", required=True)
-    parser.add_argument("--core", type=int)
-    parser.add_argument("--pytest", type=shlex.split)
-    return parser.parse_args()
 
 
 def _reply(suite: LoadedSuite, request: protocol.Request[Any]) -> protocol.Reply:
@@ -115,9 +100,9 @@ def _watch(suite: LoadedSuite, request: protocol.Watch) -> protocol.Calls:
         code = benchmark.func(*benchmark._build_params())  # noqa: SLF001
         statement, setup = code if isinstance(code, tuple) else (code, "")
         variables = getattr(benchmark, "_timeraw_env", None) or {}
-        return calls.imported(statement, setup, variables)
+        return profiling.imported(statement, setup, variables)
     sampling.sample(benchmark, 1)
-    return calls.profiled(benchmark, suite.root)
+    return profiling.profiled(benchmark, suite.root)
 
 
 _ANSWERS: dict[type, Callable[[LoadedSuite, Any], protocol.Reply]] = {

@@ -96,7 +96,10 @@ class LoadedSuite:
             place = (self.folder, self.root)
             benchmark: Any = pytest_case.TestBenchmark(target.name, *place, self.pytest_args)
         else:
-            benchmark = listing.find_benchmark(self.folder, target.name, target.index)
+            from asv_runner.discovery import get_benchmark_from_name
+
+            name = target.name if target.index is None else f"{target.name}-{target.index}"
+            benchmark = get_benchmark_from_name(str(self.folder), name)
             listing.check_runs(benchmark.func)
         self._used_by_cache = _NOTHING
         benchmark.set_cache(self._cached(benchmark))
@@ -108,14 +111,14 @@ class LoadedSuite:
         self.ready[target.row] = benchmark
         return benchmark
 
-    def release(self, row: str) -> protocol.Released:
+    def release(self, row: str) -> protocol.Footprint:
         """Tear down a benchmark and forget it. Its teardown may import something, too."""
         benchmark = self.ready.pop(row, None)
         if benchmark is not None:
             benchmark.do_teardown()
         # Its garbage must not be collected during the next benchmark's samples.
         gc.collect()
-        return protocol.Released(self.footprint())
+        return self.footprint()
 
     def enter(self, row: str) -> None:
         """Change to the folder that a benchmark that is ready was in, as a test may choose its own.

@@ -54,19 +54,16 @@ def num_heard() -> int:
     return sum(_heard)
 
 
-def has_children() -> bool:
-    """Tell whether a process that was started earlier still runs."""
-    tasks = Path("/proc/self/task").glob("*/children")
-    with contextlib.suppress(OSError):
-        return any(task.read_text().strip() for task in tasks)
-    return False
-
-
 def has_any_process_run() -> bool:
     """Tell whether this process may have started another one. Without `listen` it may have."""
     # Compiled code can start processes without an audit event.
     has_awaited = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0
-    return not _listening or bool(_heard[1]) or has_awaited or has_children()
+    if not _listening or _heard[1] or has_awaited:
+        return True
+    with contextlib.suppress(OSError):
+        tasks = Path("/proc/self/task").glob("*/children")
+        return any(task.read_text().strip() for task in tasks)
+    return False
 
 
 def used_below(root: Path) -> set[str]:

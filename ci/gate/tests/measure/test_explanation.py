@@ -8,12 +8,13 @@ import pytest
 
 from perfgate.config import DEFAULT_FILE, read_rules
 from perfgate.hlo import Program
+from perfgate.measure import explanation
 from perfgate.measure.explanation import _added_calls, _slower_functions, explain
-from perfgate.measure.progress import Progress, Run
+from perfgate.measure.run import Run
 from perfgate.process.protocol import Calls
 from perfgate.rows import Benchmark, Change, Row, SideRun
 from perfgate.stats.evidence import SLOWER, Evidence
-from perfgate.worker import calls
+from perfgate.worker import profiling
 
 ROOT = Path(__file__).resolve().parents[4]
 HERE = "ci/gate/tests/measure/test_explanation.py"
@@ -34,12 +35,13 @@ def _caller():
 
 
 def test_a_profile_counts_calls_and_charges_each_function_its_own_seconds(monkeypatch):
-    def call_within(benchmark, context):
-        with context:
-            benchmark()
+    def sample(benchmark, calls, clock):
+        clock.timer()
+        benchmark()
+        clock.timer()
 
-    monkeypatch.setattr(calls, "sampling", SimpleNamespace(call_within=call_within))
-    found = calls.profiled(_caller, ROOT)
+    monkeypatch.setattr(profiling, "sampling", SimpleNamespace(sample=sample))
+    found = profiling.profiled(_caller, ROOT)
     assert found.counts[f"{HERE}:_caller"] == 1
     assert found.counts[f"{HERE}:_leaf"] == 3
     assert found.counts["builtins.abs"] == 3
@@ -82,24 +84,34 @@ def test_a_function_that_is_called_more_often_by_chance_is_no_cause():
     assert cause == "more functions are called: 5 -> 11; above all `new` (+7)"
 
 
-def _slower_row(base, head, changes=()):
-    evidence = Evidence(verdict=SLOWER)
-    return Row(
-        Benchmark("suite.time_it", "suite.time_it", None, "time", 60.0),
-        base=SideRun(program=base),
-        head=SideRun(program=head),
-        changes=tuple(changes),
-        evidence=evidence,
-    )
+def _slower_row(base=None, head=None, changes=(), kind="time"):
+    benchmark = Benchmark("suite.time_it", "suite.time_it", None, kind, 60.0)
+    sides = {"base": SideRun(program=base), "head": SideRun(program=head)}
+    return Row(benchmark, changes=tuple(changes), evidence=Evidence(verdict=SLOWER), **sides)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rounds", "looked"),
+    [
+        ("time", 8, "it calls no function more often, and none of yours surely takes longer"),
+        ("time", 1, "it calls no function more often, and such long calls are not profiled"),
+        ("timeraw", 1, "it imports no more modules"),
+        ("time", 0, "its calls could not be profiled"),
+    ],
+)
+def test_a_report_claims_no_more_than_was_profiled(monkeypatch, kind, rounds, looked):
+    calls = {side: [Calls({"work": 1}, {"work": 1.0})] * rounds for side in ("base", "head")}
+    monkeypatch.setattr(explanation, "_profiled", lambda run, row: calls)
+    run = Run(SimpleNamespace(head=SimpleNamespace(root=ROOT)), RULES, None)
+    explain(run, [_slower_row(kind=kind)])
+    (said,) = run.rows["suite.time_it"].causes
+    assert said.startswith(f"no cause was found: {looked}")
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        (
-            [("loop_trips", 64, 80)],
-            "its program changed; its loops run more often: 64 -> 80 (1.25 times)",
-        ),
+        ([("loop_trips", 64, 80)], "changed; its loops run more often: 64 -> 80 (1.25 times)"),
         ([("fusions", 80, 64)], "its program changed"),
         ([("compile_s", 1.02, 1.13)], "its program changed"),
         ([("argument_bytes", 9_000, 9_040)], "its program changed"),
@@ -114,10 +126,10 @@ def test_a_changed_program_says_what_grew_most(changes, reason):
     changes = [Change(*each, "same") for each in changes]
     numbers = {each.metric: each.head for each in changes if each.metric != "compile_s"}
     row = _slower_row(Program("a", {}), Program("b", numbers), changes=changes)
-    progress = Progress()
-    explain(Run(None, RULES, None, progress), [row])
-    (said,) = progress.rows[row.name].causes
+    run = Run(None, RULES, None)
+    explain(run, [row])
+    (said,) = run.rows[row.name].causes
     assert said.endswith(reason)
     row.evidence.verdict = 0  # no reason is asked for where it is not slower
-    explain(Run(None, RULES, None, progress := Progress()), [row])
-    assert not progress.rows
+    explain(run := Run(None, RULES, None), [row])
+    assert not run.rows

@@ -1,16 +1,15 @@
-"""Which rows are timed where there is no time for all of them, and how a run is spread."""
+"""In which order rows are run and timed, and how a run is spread."""
 
-import math
+import json
 
-import numpy as np
 import pytest
 
-from gate_repository import make_repository
+from perfgate.compare import cheapest_first
 from perfgate.config import Timing
 from perfgate.measure.pairing import Open, affordable, quads_of
 from perfgate.process.protocol import Calibration, FirstRun
 from perfgate.rows import Benchmark, Row, SideRun
-from perfgate.stats.evidence import LOOKS, SLOWER, Evidence, pooled_scatter
+from perfgate.stats.evidence import Evidence
 
 
 def row_of(name, launches=(), scatter=0.01, first=(1.0, 1.0), launch_s=1.0, **options):
@@ -36,9 +35,7 @@ def test_the_most_urgent_rows_come_first_and_no_more_than_time_can_decide():
         for left_s in (sum(left), left[1] + left[2], 0.1)
     ]
     assert names == [["grown", "odd", "calm"], ["grown", "odd"], ["grown"]]
-
-
-def test_first_calls_that_take_longer_put_a_row_first_until_it_was_launched():
+    # First calls that take longer put a row first until it was launched.
     slow, even = row_of("slow", first=(1.0, 1.3)), row_of("even", first=(1.0, 1.2))
     assert slow.urgency > even.urgency
     slow = row_of("slow", [0.0, 0.0], first=(1.0, 2.0))
@@ -55,53 +52,41 @@ def test_first_calls_that_take_longer_put_a_row_first_until_it_was_launched():
     ],
 )
 def test_a_launch_times_12_to_24_quads_or_as_many_as_long_calls_allow(seconds, wall_s, expected):
-    found = [
-        Calibration(10, fixed=False, seconds=each, wall_s=wall_s, is_work=True) for each in seconds
-    ]
+    found = [Calibration(10, seconds=each, wall_s=wall_s, is_work=True) for each in seconds]
     assert quads_of(found, Timing(pair_s=1.0)) == expected
 
 
-def verdicts_of(rows, budget_s, rng, launch_s=4.0, row_s=2.0):
-    """Time rows of these log ratios and this scatter within a budget, as a session does."""
-    timed = [row_of(name, launch_s=row_s) for name in rows]
-    for each in timed:
-        each.evidence.num_tests = len(rows)
-    while budget_s > 0 and (left := [row for row in timed if row.is_open]):
-        chosen = [row for row in left if len(row.evidence.launches) < LOOKS[0]]
-        chosen = chosen or affordable(left, budget_s)
-        budget_s -= launch_s + row_s * len(chosen)
-        for row in chosen:
-            row.evidence.add(rng.normal(*rows[row.row.name]))
-        scatter = pooled_scatter(row.evidence for row in timed)
-        for row in chosen:
-            row.evidence.weigh(scatter)
-    return {row.row.name: row.evidence.verdict for row in timed}
-
-
-@pytest.mark.parametrize(("ratio", "scatter"), [(1.068, 0.03), (1.15, 0.06)])
-def test_a_slow_row_among_many_is_found_on_a_busy_machine(ratio, scatter):
-    rng = np.random.default_rng(0)
-    rows = {f"calm {number}": (0.0, scatter) for number in range(14)}
-    rows["slow"] = (math.log(ratio), scatter)
-    found = [verdicts_of(rows, 300.0, rng) for _ in range(20)]
-    assert sum(each["slow"] == SLOWER for each in found) >= 14
-    assert not any(each[name] == SLOWER for each in found for name in rows if name != "slow")
-
-
 @pytest.mark.slow
-def test_a_shard_runs_its_part_and_budgets_of_others_are_theirs(tmp_path):
-    repository = make_repository(tmp_path)
-    budget = "[[budget]]\nbenchmark = 'mean'\nmetric = 'track'\nceiling = 1e9\nunit = 'units'\n"
-    repository.write("gate.toml", (repository.root / "gate.toml").read_text() + budget)
+def test_a_shard_runs_its_part_and_budgets_of_others_are_theirs(repository):
+    values = "[[budget]]\nbenchmark = 'mean'\nmetric = 'track'\nceiling = 1e9\nunit = 'units'\n"
+    over = "basics.Total.time_total(20000)"  # which is in the other shard
+    ratio = f"[[budget]]\nbenchmark = 'cached'\nmetric = 'ratio'\nover = '{over}'\nfloor = 0\n"
+    rules = (repository.root / "gate.toml").read_text()
+    repository.write("gate.toml", f"{rules}{values}{ratio}unit = 'times'\n")
     repository.write("smallsum/unused.py", "")
-    flags = ("--base", "main", "--bench", "track|absent", "--shard")
-    names = []
+    names, budgets = [], []
     for shard in ("1/2", "2/2"):
-        run = repository.gate(*flags, shard)
-        assert run.code == 0, run.out
-        names += run.rows
-    assert sorted(names) == [
-        "basics.Absent.time_absent",
-        "basics.Cached.track_note",
-        "basics.track_mean",
-    ]
+        run = repository.gate(0, "--bench", "track|time_(c|t)", "--shard", shard)
+        names.append({*run.rows})
+        budgets += [each["word"] for each in json.loads(run.report.read_text())["budgets"]]
+    others = ("Cached.time_cached", "Cached.track_note", "Total.time_total(1000)", "track_mean")
+    assert names[0] | names[1] == {over, *(f"basics.{name}" for name in others)}
+    assert names[0] & names[1] == {over}  # a ratio needs both of its rows
+    assert budgets == ["kept", "kept"]
+
+
+def test_the_cheapest_rows_are_looked_at_first_as_far_as_the_last_report_knows(tmp_path):
+    kinds = {"new": "time", "quick": "time", "raw": "timeraw"}
+    kinds |= {"tuned": "track", "peak": "peakmemory"}
+    rows = [Row(Benchmark(name, name, None, kind, 60.0)) for name, kind in kinds.items()]
+    rows.insert(0, Row(Benchmark("slow", "slow", None, "time", 300.0)))
+    report = tmp_path / "gate.json"
+    unknown = ["raw", "new", "quick", "slow", "tuned", "peak"]
+    assert [row.name for row in cheapest_first(rows, report)] == unknown
+    seconds = {"slow": 30.0, "quick": 0.3, "raw": 0.1, "tuned": 20.0, "peak": 0.5}
+    last = [{"name": name, "looked_s": taken} for name, taken in seconds.items()]
+    report.write_text(json.dumps({"rows": last}))
+    order = ["raw", "quick", "new", "slow", "peak", "tuned"]
+    assert [row.name for row in cheapest_first(rows, report)] == order
+    report.write_text("{")  # a killed run may have left anything
+    assert [row.name for row in cheapest_first(rows, report)] == unknown

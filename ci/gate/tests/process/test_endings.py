@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from gate_repository import LAST_RESORT_S, make_repository
+from gate_repository import LAST_RESORT_S
 
 # The benchmark never lets go of its interpreter, so no thread of the worker could notice anything.
 # Its children hold the pipe open, one of them in a session of its own.
@@ -42,42 +42,23 @@ GATE = [sys.executable, "-m", "perfgate", "--base", "main", "--bench", "endless"
 
 
 @pytest.fixture
-def pipe(tmp_path):
-    """A named pipe that benchmarks write to: its path, and the end to read."""
+def pipe(repository, tmp_path):
+    """The end to read of a named pipe that an endless benchmark writes to."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    yield path, descriptor
-    os.close(descriptor)
-
-
-@pytest.fixture
-def repository(tmp_path, pipe):
-    path, _ = pipe
-    repository = make_repository(tmp_path)
     repository.git("switch", "--quiet", "--create", "topic")
     repository.write("benchmarks/endless.py", ENDLESS.format(pipe=str(path)))
     repository.commit("an endless benchmark")
-    return repository
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    yield descriptor
+    os.close(descriptor)
 
 
-def wait_for_start(pipe):
-    """Wait until a benchmark has written to the pipe."""
-    assert _is_readable(pipe), "no benchmark has started"
-    assert os.read(pipe, 1) == b"s"
-
-
-def wait_for_end(pipe):
-    """Wait until nobody holds the pipe open any more: its other end is then at its end."""
-    while _is_readable(pipe):
-        if not os.read(pipe, 64):
-            return
-    pytest.fail("what the gate started has outlived it")
-
-
-def _is_readable(pipe):
+def read(pipe):
+    """Return what benchmarks write. It is empty once nobody holds the pipe open any more."""
     readable, _, _ = select.select([pipe], [], [], LAST_RESORT_S)
-    return bool(readable)
+    assert readable, "no benchmark has started, or what the gate started has outlived it"
+    return os.read(pipe, 64)
 
 
 @pytest.mark.slow
@@ -102,10 +83,11 @@ def test_a_signal_to_the_gate_ends_all_that_its_workers_started(repository, pipe
     )
     with gate:
         try:
-            wait_for_start(pipe[1])
+            assert read(pipe)[:1] == b"s"
             gate.send_signal(number)
             assert gate.wait(LAST_RESORT_S) == code
-            wait_for_end(pipe[1])
+            while read(pipe):
+                pass
         finally:
             gate.kill()
     report = json.loads((repository.root / ".asv/gate/gate.json").read_text())

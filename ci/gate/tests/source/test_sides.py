@@ -9,48 +9,30 @@ from perfgate.errors import PreparationError, UsageError
 from perfgate.source.asv_config import read_config
 from perfgate.source.environments import build_environment, why_built
 from perfgate.source.git import WORKING_TREE
-from perfgate.source.sides import checked_out
 
 ALLOWED = ("-c", "protocol.file.allow=always")  # git clones no submodule from a folder otherwise
 SUBMODULE = "deps/inner one"
 
 
-def test_a_configuration_may_hold_comments_and_trailing_commas(tmp_path):
-    file = tmp_path / "asv.conf.json"
-    file.write_text(
-        '{ // one\n "repo": "https://x.y/z", /* two */ "benchmark_dir": "b//c",\n'
-        ' "matrix": {"req": {"a": ["1",],},},\n}'
-    )
-    config = read_config(file, tmp_path)
-    assert config.benchmark_dir == Path("b//c")
-    assert config.matrix == {"req": {"a": ["1"]}}
-    assert config.timeout_s == 60
-
-
 def test_the_working_tree_is_copied_with_new_files_and_without_ignored_ones(repository):
-    repository.write("new.txt", "new")
     repository.write(".asv/ignored.txt", "old")
+    commit = repository.git("rev-parse", "HEAD")
+    with repository.sides() as sides:
+        assert sides.head.commit == sides.base.commit == commit
+    repository.write("new.txt", "new")
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 5")
-    with checked_out(repository.root / "asv.conf.json", "main", WORKING_TREE) as sides:
+    with repository.sides() as sides:
         assert (sides.head.root / "new.txt").is_file()
         assert not (sides.head.root / ".asv").exists()
         assert "REPEATS = 5" in (sides.head.root / "smallsum/__init__.py").read_text()
         assert "REPEATS = 1" in (sides.base.root / "smallsum/__init__.py").read_text()
         assert not (sides.base.root / "new.txt").exists()
-        assert sides.head.commit == f"{repository.git('rev-parse', 'HEAD')[:12]} with local changes"
+        assert sides.head.commit == f"{commit[:12]} with local changes"
         folder = sides.folder
     assert not folder.exists()
 
 
-def test_a_working_tree_without_local_changes_is_its_commit(repository):
-    repository.write(".asv/ignored.txt", "old")
-    with checked_out(repository.root / "asv.conf.json", "main", WORKING_TREE) as sides:
-        assert sides.head.commit == sides.base.commit == repository.git("rev-parse", "HEAD")
-
-
-@pytest.mark.parametrize(
-    "mark", ["my env/pyvenv.cfg", "my env/conda-meta/history"], ids=["venv", "conda"]
-)
+@pytest.mark.parametrize("mark", ["my env/pyvenv.cfg", "my env/conda-meta/history"])
 def test_an_environment_in_the_working_tree_is_no_change_and_no_build(repository, mark):
     # Python's own venv writes no .gitignore before 3.13, but most repositories ignore *.so.
     repository.write(".gitignore", "*.so\n")
@@ -60,7 +42,7 @@ def test_an_environment_in_the_working_tree_is_no_change_and_no_build(repository
     repository.write("my env/lib/python3.11/site-packages/numpy/core.so", "")
     repository.write(".asv/gate/gate.md", "an earlier report")
     repository.write("new.txt", "new")
-    with checked_out(repository.root / "asv.conf.json", "HEAD", WORKING_TREE) as sides:
+    with repository.sides("HEAD") as sides:
         assert (sides.head.root / "new.txt").is_file()
         assert not (sides.head.root / "my env").exists()
         assert not (sides.head.root / ".asv").exists()
@@ -71,9 +53,8 @@ def test_commits_without_a_common_ancestor_are_refused(repository):
     repository.git("switch", "--quiet", "--orphan", "other")
     repository.write("asv.conf.json", "{}")
     repository.commit()
-    context = checked_out(repository.root / "asv.conf.json", "main", "other")
     with pytest.raises(UsageError, match="no common ancestor"):
-        context.__enter__()
+        repository.sides(head="other").__enter__()
 
 
 @pytest.mark.parametrize(
@@ -113,14 +94,15 @@ def test_setuptools_compiles_only_the_sources_that_its_settings_name(repository)
 
 @pytest.mark.slow
 def test_two_environments_are_built_where_dependencies_differ(repository, fake_uv):
-    repository.replace("pyproject.toml", '["numpy"]', '["numpy>=1"]')
-    run = repository.gate("--base", "main", "--bench", "track_mean", "--no-timing")
-    assert run.code == 0, run.err
-    assert "one for each side: pyproject.toml's dependencies changed" in run.out
+    repository.write("uv.lock", "version = 1\n")
+    run = repository.count(0, "track_mean")
+    assert "one for each side: uv.lock changed" in run.out
     commands = fake_uv.read_text().splitlines()
-    assert len(commands) == 4
+    assert [each.split()[0] for each in commands] == ["venv", "pip", "venv", "export", "pip"]
     assert "base asv_runner pympler" in commands[1]
-    assert "head asv_runner pympler" in commands[3]
+    assert commands[3].startswith("export --quiet --frozen")
+    assert "--constraint" in commands[4]
+    assert "head asv_runner pympler" in commands[4]
 
 
 def test_an_environment_holds_constraints_extras_and_the_first_versions_of_the_matrix(
@@ -174,7 +156,7 @@ def test_both_sides_have_the_submodules_of_their_own_commit(with_submodule):
         ("main", WORKING_TREE, ("2", "3")),
         ("main", "main", ("2", "2")),
     ]:
-        with checked_out(repository.root / "asv.conf.json", base, head) as sides:
+        with repository.sides(base, head) as sides:
             for side, value in zip((sides.base, sides.head), values, strict=True):
                 assert (side.root / SUBMODULE / "value.py").read_text() == f"VALUE = {value}\n"
                 assert (side.root / SUBMODULE / "deepest/value.py").read_text() == "VALUE = 1\n"
@@ -189,11 +171,11 @@ def test_a_submodule_that_the_clone_lacks_is_refused_unless_git_leaves_it_out(wi
     with_submodule.git("clone", "--quiet", str(root), str(lacking.root))
     for head in ("main", WORKING_TREE):
         with pytest.raises(UsageError, match="git submodule update --init --recursive"):
-            checked_out(lacking.root / "asv.conf.json", "main", head).__enter__()
+            lacking.sides(head=head).__enter__()
     lacking.git("config", f"submodule.{SUBMODULE}.update", "none")
-    with checked_out(lacking.root / "asv.conf.json", "main", WORKING_TREE) as sides:
+    with lacking.sides() as sides:
         assert not list((sides.base.root / SUBMODULE).iterdir())
     with_submodule.git("update-index", "--cacheinfo", f"160000,{'1' * 40},{SUBMODULE}")
     with_submodule.git("commit", "--quiet", "--message", "one that nobody has pushed")
     with pytest.raises(UsageError, match=r"is not in this clone at commit 1{12}; check out "):
-        checked_out(root / "asv.conf.json", "main", "main").__enter__()
+        with_submodule.sides(head="main").__enter__()

@@ -1,5 +1,6 @@
 """Change points are found where the level changes, also for a while, and hardly ever in noise."""
 
+import functools
 import itertools
 import time
 
@@ -82,37 +83,30 @@ def test_five_processors_in_turn_show_the_edges_that_one_shows(name):
     assert right >= 18
 
 
+def with_outliers(num: int, seed: int) -> np.ndarray:
+    values = noisy(np.ones(60), seed)
+    values[seed : seed + num] *= (0.1, 2.0, 50.0)[seed % 3]
+    return values
+
+
 @pytest.mark.parametrize(
-    ("correlation", "num", "most"),
+    ("make", "num", "most"),
     [
         # 99.9% quantiles of the binomial distribution, where 1% and 5% are allowed
-        (0.0, 150, 6),
-        (0.5, 150, 17),
+        (lambda seed: flat(60, 0.0, seed), 150, 6),
+        (lambda seed: flat(60, 0.5, seed), 150, 17),
+        (lambda seed: 1 + 0.01 * np.random.default_rng(seed).standard_t(3, 60), 100, 5),
+        *((functools.partial(with_outliers, few), 50, 2) for few in (1, 2, 3)),
     ],
+    ids=["white", "correlated", "heavy tails", "1 outlier", "2 outliers", "3 outliers"],
 )
-def test_flat_series_hardly_ever_have_a_change_point(correlation, num, most):
-    with_any = sum(bool(change_points(flat(60, correlation, seed))) for seed in range(num))
-    assert with_any <= most
-
-
-@pytest.mark.parametrize("num", [1, 2, 3])
-def test_outliers_that_are_too_few_for_a_level_are_no_change_point(num):
-    assert change_points([*[4096.0] * 8, *[1e9] * num, *[4096.0] * 8]) == []
-    with_any = 0
-    for seed in range(50):
-        values = noisy(np.ones(60), seed)
-        values[seed : seed + num] *= (0.1, 2.0, 50.0)[seed % 3]
-        with_any += bool(change_points(values))
-    assert with_any <= 2
-
-
-def test_heavy_tails_are_no_change_point():
-    series = [1 + 0.01 * np.random.default_rng(seed).standard_t(3, 60) for seed in range(100)]
-    assert sum(bool(change_points(values)) for values in series) <= 5
+def test_a_series_without_a_change_hardly_ever_has_a_change_point(make, num, most):
+    assert sum(bool(change_points(make(seed))) for seed in range(num)) <= most
 
 
 def test_a_short_series_needs_two_levels_of_five_commits():
     assert change_points([4096.0] * 9) == []
+    assert change_points([*[4096.0] * 8, *[1e9] * 3, *[4096.0] * 8]) == []
     for at, num in itertools.combinations(range(16), 2):
         is_level = MIN_SEGMENT <= at <= num - MIN_SEGMENT
         assert change_points(level((at, 1.0), (num - at, 1.3))) == ([at] if is_level else [])
@@ -142,8 +136,8 @@ def test_a_thousand_commits_take_about_a_second():
 
 
 def test_the_interval_of_a_ratio_holds_the_true_one():
-    pairs = [
-        (noisy(np.ones(30), seed), noisy(np.full(20, 1.04), seed + 1000)) for seed in range(200)
+    ratios = [
+        ratio_between(noisy(np.ones(30), seed), noisy(np.full(20, 1.04), seed + 1000))
+        for seed in range(200)
     ]
-    ratios = [ratio_between(before, after) for before, after in pairs]
     assert sum(ratio.low <= 1.04 <= ratio.high for ratio in ratios) >= 180

@@ -32,12 +32,8 @@ def competitor():
 
 @pytest.mark.slow
 def test_work_and_sleep_are_a_calls_own_time_and_waiting_for_the_core_is_not(competitor):
-    clock, started, worked, waited = (
-        OwnTime(),
-        time.perf_counter(),
-        time.process_time(),
-        scheduled()[1],
-    )
+    clock = OwnTime()
+    started, worked, waited = time.perf_counter(), time.process_time(), scheduled()[1]
     before = clock.timer()
     # The competitor has its share of the core sooner or later: how soon depends on what else runs.
     while time.process_time() < worked + 0.2 or scheduled()[1] < waited + 1e8:
@@ -46,13 +42,3 @@ def test_work_and_sleep_are_a_calls_own_time_and_waiting_for_the_core_is_not(com
     own_s = clock.timer() - before
     assert own_s > 0.28
     assert time.perf_counter() - started > own_s + 0.1
-
-
-def test_work_counts_as_running_and_a_pause_as_neither():
-    start = scheduled()
-    sum(range(3_000_000))
-    worked = scheduled()
-    time.sleep(0.2)
-    slept = scheduled()
-    assert worked[0] - start[0] > 10_000_000
-    assert slept[0] - worked[0] < 50_000_000

@@ -1,4 +1,4 @@
-"""What a run has measured so far and when it ends."""
+"""What all stages of a run share, and what it has measured so far."""
 
 import math
 import sys
@@ -16,15 +16,21 @@ def say(text: str) -> None:
 
 
 @dataclass
-class Progress:
-    """The rows of a run so far.
+class Run:
+    """One run of the gate.
 
     Attributes:
+        sides: the two commits.
+        rules: they say what is worse, how long to time, and how much error is allowed.
+        core: the core that single-core benchmarks are pinned to; None if pinning isn't possible.
         deadline: when the current stage ends, on the clock of `time.monotonic`.
         rows: the rows that have got further than discovery.
         kept: what is called whenever rows were kept, such as a report on the run so far.
     """
 
+    sides: Sides
+    rules: Rules
+    core: int | None
     deadline: float = math.inf
     rows: dict[str, Row] = field(default_factory=dict)
     kept: Callable[[], object] = lambda: None
@@ -33,20 +39,3 @@ class Progress:
         """Keep rows as they are now."""
         self.rows |= {row.name: row for row in rows}
         self.kept()
-
-
-@dataclass(frozen=True)
-class Run:
-    """What all stages of a run share.
-
-    Attributes:
-        sides: the two commits.
-        rules: they say what is worse, how long to time, and how much error is allowed.
-        core: the core that single-core benchmarks are pinned to; None if pinning isn't possible.
-        progress: the rows so far, and when the current stage ends.
-    """
-
-    sides: Sides
-    rules: Rules
-    core: int | None
-    progress: Progress

@@ -16,20 +16,21 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from perfgate.errors import UsageError
 from perfgate.history.asv_results import (
+    CONFIG,
     Archive,
     Point,
     RecordedBenchmark,
     Setup,
-    add_results,
-    find_results,
     read_archive,
+    results_dir,
 )
 from perfgate.history.shifts import find_shifts, without_machine
-from perfgate.options import Parser, guarded
+from perfgate.options import Parser, add_suite_config, guarded
 from perfgate.stats.change_points import (
     MIN_EFFECT,
     MIN_SEGMENT,
@@ -68,7 +69,7 @@ class LevelChange:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class SetupHistory:
     """The levels of one setup."""
 
     setup: Setup
@@ -77,16 +78,16 @@ class Stretch:
 
 @dataclass(frozen=True)
 class BenchmarkHistory:
-    """A benchmark over main's commits: a stretch for each setup, and the changes within each.
+    """A benchmark over main's commits: the levels of each setup, and the changes within each.
 
     `open` holds the slowdowns that still last. Each compares the newest level with the best one of
-    its stretch, so that several small steps count as one. `cut_off` holds slowdowns that lasted
-    until the machine or the versions changed, because nobody can tell whether these still last.
+    its setup, so that several small steps count as one. `cut_off` holds slowdowns that lasted until
+    the machine or the versions changed, because nobody can tell whether these still last.
     """
 
     benchmark: RecordedBenchmark
     points: Sequence[Point]
-    stretches: Sequence[Stretch]
+    stretches: Sequence[SetupHistory]
     changes: Sequence[LevelChange]
     open: Sequence[LevelChange]
     cut_off: Sequence[LevelChange]
@@ -100,9 +101,7 @@ class BenchmarkHistory:
     @property
     def scatter(self) -> float:
         """Noise of a measurement as a share of its level: a robust standard deviation."""
-        levels = [
-            segment for stretch in self.stretches for segment in stretch.segments if segment.middle
-        ]
+        levels = [level for each in self.stretches for level in each.segments if level.middle]
         away = [abs(point.value / level.middle - 1) for level in levels for point in level.points]
         return 1.4826 * statistics.median(away) if away else 0.0
 
@@ -126,7 +125,8 @@ def history_of(
         LevelChange(benchmark, before[-1][0], after[0][0], ratio)
         for levels in by_level
         for before, after in itertools.pairwise(levels)
-        if (ratio := _ratio(before, after)) and not _is_idle(archive, before, after)
+        if (ratio := _ratio(before, after))
+        and not archive.is_idle(before[-1][0].commit, after[0][0].commit)
     ]
     # The setups of the newest commits show the branch as it is now. The setups before them show
     # slowdowns that may still be there.
@@ -136,8 +136,8 @@ def history_of(
         [found for levels in by_level if (found := _open(benchmark, archive, levels, setups))]
         for setups in (current, before)
     )
-    stretches = [Stretch(*each) for each in segments.items()]
-    return BenchmarkHistory(benchmark, points, stretches, changes, still_open, cut_off)
+    by_setup = [SetupHistory(*each) for each in segments.items()]
+    return BenchmarkHistory(benchmark, points, by_setup, changes, still_open, cut_off)
 
 
 def _newest_setups(points: Sequence[Point]) -> set[Setup]:
@@ -165,21 +165,19 @@ def _levels(points: Sequence[Point], archive: Archive) -> list[_Level]:
     measured = list(zip(points, values, strict=True))
     bounds = [0, *change_points(values, [False, *is_idle]), len(values)]
     while len(bounds) > 2:
-        effects = [
-            _effect(measured[a:b], measured[b:c])
+        ratios = [
+            _ratio(measured[a:b], measured[b:c])
             for a, b, c in zip(bounds, bounds[1:], bounds[2:], strict=False)
+        ]
+        effects = [  # 0 where nobody can tell that the ratio isn't 1
+            0.0 if each is None or each.low <= 1 <= each.high else abs(math.log(each.middle))
+            for each in ratios
         ]
         least = min(range(len(effects)), key=effects.__getitem__)
         if effects[least] >= math.log(MIN_EFFECT):
             break
         del bounds[least + 1]
     return [measured[a:b] for a, b in itertools.pairwise(bounds)]
-
-
-def _effect(before: _Level, after: _Level) -> float:
-    """Return the absolute logarithm of the ratio, or 0 where nobody can tell that it isn't 1."""
-    ratio = _ratio(before, after)
-    return 0.0 if ratio is None or ratio.low <= 1 <= ratio.high else abs(math.log(ratio.middle))
 
 
 def _ratio(before: _Level, after: _Level) -> Ratio | None:
@@ -193,15 +191,8 @@ def _ratio(before: _Level, after: _Level) -> Ratio | None:
     return ratio_between(*compared)
 
 
-def _is_idle(archive: Archive, before: _Level, after: _Level) -> bool:
-    return archive.is_idle(before[-1][0].commit, after[0][0].commit)
-
-
 def _open(
-    benchmark: RecordedBenchmark,
-    archive: Archive,
-    levels: Sequence[_Level],
-    setups: set[Setup],
+    benchmark: RecordedBenchmark, archive: Archive, levels: Sequence[_Level], setups: set[Setup]
 ) -> LevelChange | None:
     """Return the slowdown from the best level to the last one, as some setups show it."""
     shown = [[each for each in level if each[0].setup in setups] for level in levels]
@@ -209,8 +200,9 @@ def _open(
     found = [
         LevelChange(benchmark, level[-1][0], worse[0][0], ratio)
         for level, worse in itertools.pairwise(shown)
-        if (ratio := _ratio(level, shown[-1])) and ratio.low >= MIN_EFFECT
-        if not _is_idle(archive, level, worse)
+        if (ratio := _ratio(level, shown[-1]))
+        and ratio.low >= MIN_EFFECT
+        and not archive.is_idle(level[-1][0].commit, worse[0][0].commit)
     ]
     return max(found, key=lambda change: change.ratio.middle, default=None)
 
@@ -231,7 +223,13 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
         "perfgate history", "Print when main became slower or faster, from the results of asv run."
     )
-    add_results(parser)
+    add_suite_config(parser)
+    parser.add_argument(
+        "--results",
+        type=Path,
+        metavar="DIR",
+        help="folder of the results (default: results_dir of the configuration)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return parser.parse_args(argv)
 
@@ -240,7 +238,13 @@ def _print_changes(options: argparse.Namespace) -> int:
     """Print the change points. They don't affect the exit code."""
     if options.results is not None and not options.results.is_dir():
         raise UsageError(f"--results must name a folder, but {options.results} is none.")
-    folder, config = find_results(options)
+    config: Path | None = options.suite_config if options.suite_config.is_file() else None
+    if config is None and (options.results is None or options.suite_config != CONFIG):
+        raise UsageError(
+            f"there is no {options.suite_config}; name the suite's asv.conf.json with "
+            "--suite-config."
+        )
+    folder = options.results or results_dir(options.suite_config)
     archive = read_archive(folder, config=config)
     found = histories(archive)
     shifts = find_shifts(archive)
