@@ -8,15 +8,13 @@ from myriad import Rollout, create_config, load_agent, train_and_evaluate
 from myriad.rendering.video import record
 from tests import child_processes
 from tests.generated_env import environments
+from tests.learners import SMALL, env_of
 
-# Small, so that compiling is all there is to wait for.
-NETWORK = {"agent.hidden_sizes": (8,), "agent.gamma": 0.9}
-ON_POLICY = NETWORK | {"rollout_steps": 8, "agent.num_epochs": 1, "agent.num_minibatches": 2}
-OPTIONS = {
-    "random": {},
-    "ppo": ON_POLICY,
-    "pqn": ON_POLICY,
-    "dqn": NETWORK | {"batch_size": 4, "buffer_size": 64, "agent.learning_starts": 8},
+# Small, so that compiling is all there is to wait for. All of these have discrete actions.
+OPTIONS = {"random": {}} | {
+    agent: {f"agent.{name}": value for name, value in small.items()}
+    for agent, small in SMALL.items()
+    if env_of(agent) == "cartpole"
 }
 # What once ended the process, or was refused for it: each paints a grid with one indexed update.
 PAINTED = ("gymnax:Catch-bsuite", "gymnax:SpaceInvaders-MinAtar")
@@ -25,7 +23,7 @@ PAINTED = ("gymnax:Catch-bsuite", "gymnax:SpaceInvaders-MinAtar")
 def lives_in(env, agent, folder):
     """Train for three updates, evaluate, load, record a rollout, and draw what can be drawn."""
     options = OPTIONS[agent]
-    steps = 3 * options.get("rollout_steps", 1)
+    steps = 3 * options.get("agent.rollout_steps", 1)
     config = create_config(env, agent, 16, steps, eval_rollouts=2, eval_max_steps=20, **options)
     run = train_and_evaluate(config, folder / "run", quiet=True).run_folder
     made = None if isinstance(env, str) else env
