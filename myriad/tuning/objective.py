@@ -72,8 +72,9 @@ class Score:
         from scipy.stats import t
 
         freedom = (len(self.by_seed) if len(self.by_seed) > 1 else self.num_episodes) - 1
-        low, high = t.interval(CONFIDENCE, freedom, self.value, self.standard_error)
-        return float(low), float(high)
+        # SciPy's own interval is NaN if all returns are equal.
+        reach = float(t.ppf(0.5 + CONFIDENCE / 2, freedom)) * self.standard_error
+        return self.value - reach, self.value + reach
 
 
 def boundaries(num_steps: int, eval_interval: int, steps_per_update: int) -> dict[int, list[int]]:

@@ -202,3 +202,23 @@ def test_a_signal_prints_the_best_so_far_and_how_to_go_on(tmp_path, number, code
     assert "RUNNING" not in states(trials)
     ended = {trial.number for trial in trials if trial.state.is_finished()} - retried(trials)
     assert int(left[1]) == 10_000 - len(ended)
+
+
+@pytest.mark.long
+def test_the_processes_of_a_killed_campaign_queue_their_trials_again_and_end(tmp_path):
+    (tmp_path / "space.toml").write_text(SPACE)
+    flags = [*CARTPOLE, "--n-trials", "10000", "--n-jobs", "2", "--study-name", "cut"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "myriad.cli", *COMMAND, *flags, "--storage", "studies.db"],
+        cwd=tmp_path,
+    )
+    storage = f"sqlite:///{tmp_path}/studies.db"
+    try:
+        until(lambda: process.poll() is not None or "COMPLETE" in states(trials_of(storage, "cut")))
+    finally:
+        process.kill()
+        process.wait()
+    until(lambda: "RUNNING" not in states(trials_of(storage, "cut")))
+    trials = trials_of(storage, "cut")
+    failed = {trial.number for trial in trials if trial.state.name == "FAIL"}
+    assert failed == retried(trials) != set()

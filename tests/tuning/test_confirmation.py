@@ -28,6 +28,7 @@ def test_the_standard_error_is_that_of_seeds_or_of_the_episodes_of_one():
     expected = stats.t.interval(0.95, 3, found.value, found.standard_error)
     assert found.interval() == pytest.approx(expected)
     assert Score.of(returns[:1]).standard_error == pytest.approx(stats.sem(returns[0]))
+    assert Score.of(np.full((2, 3), 500.0)).interval() == (500.0, 500.0)
 
 
 @given(st.lists(st.floats(-100, 100), min_size=3, max_size=8, unique=True), st.floats(-5, 5))

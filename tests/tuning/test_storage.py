@@ -1,7 +1,6 @@
 """A storage is checked before it is made, and its password is shown nowhere."""
 
 import contextlib
-import os
 import sqlite3
 import subprocess
 import sys
@@ -83,13 +82,6 @@ def test_a_wait_for_another_process_is_said(tmp_path, monkeypatch, capsys):
         with pytest.raises(InvalidArgumentError, match="locked"):
             open_study(settings(str(file)), bowl())
     assert "opening the study: 0 s so far" in capsys.readouterr().err
-
-
-def test_a_folder_or_a_pipe_is_no_storage(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path, tmp_path / "pipe"):
-        with pytest.raises(InvalidArgumentError, match="not a file"):
-            open_storage(f"sqlite:///{path}")
 
 
 @pytest.mark.parametrize("name", ["studies.db", "studies.journal"])
