@@ -141,10 +141,9 @@ class UnknownNameError(InvalidArgumentError):
         known: the names that exist.
         aliases: other names that you may have meant.
         owner: the owner of the names, for the message.
-        prefix: the text that you write before each name.
 
     Attributes:
-        name: the name that you gave, with the prefix.
+        name: the name that you gave.
         kind: the kind of thing that it should name.
 
     Example:
@@ -160,36 +159,16 @@ class UnknownNameError(InvalidArgumentError):
         aliases: Iterable[str] = (),
         *,
         owner: str = "",
-        prefix: str = "",
     ):
         known = sorted(known)
-        aliases = list(aliases)
-        self.name = f"{prefix}{name}"
+        self.name = str(name)
         self.kind = kind
-        self._parts = (kind, name, known, aliases, owner)
-        close = closest(str(name), [*known, *aliases])
-        hint = f"; did you mean {_written(prefix, close)!r}?" if close else "."
-        # Flags are listed with their prefix. In a table of options, names have none.
-        before = prefix if prefix.startswith("--") else ""
-        listed = ", ".join(_written(before, each) for each in known) or "none"
-        subject = shown(_written(prefix, str(name)) if prefix else name)
+        close = closest(self.name, [*known, *aliases])
+        hint = f"; did you mean {close!r}?" if close else "."
         of = f" of {owner}" if owner else ""
-        super().__init__(f"unknown {kind} {subject}{of}{hint} Known: {listed}.")
-
-    def renamed(self, names: Mapping[str, str]) -> "InvalidArgumentError":
-        """Return the error with every field as you wrote it, after `env.` or `--env.`."""
-        kind, name, known, aliases, owner = self._parts
-        if kind != "field" or self.name not in names:
-            return self
-        yours = names[self.name]
-        prefix = yours[: len(yours) - len(str(name))]
-        return UnknownNameError(kind, name, known, aliases, owner=owner, prefix=prefix)
-
-
-def _written(prefix: str, name: str) -> str:
-    """Return a name as you would write it, with hyphens if it is a flag."""
-    written = prefix + name
-    return written.replace("_", "-") if prefix.startswith("--") else written
+        super().__init__(
+            f"unknown {kind} {shown(name)}{of}{hint} Known: {', '.join(known) or 'none'}."
+        )
 
 
 class FaultyEnvironmentError(InvalidArgumentError):

@@ -113,7 +113,7 @@ def test_a_mistake_is_named_and_ends_with_exit_code_2(argv, named, refused):
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        ("ppo --agent.learning-rat 1", "of ppo; did you mean '--agent.learning-rate'?"),
+        ("ppo --agent.learning-rat 1", "'learning_rat' of ppo; did you mean 'learning_rate'?"),
         ("ppo --run-folder=", "--run-folder is empty"),
         ("ppo --process-id=1", "--process-id is for a training in several processes"),
         ("ppo --eval-rollouts 0", "--eval-rollouts must be"),

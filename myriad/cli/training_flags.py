@@ -125,7 +125,8 @@ class TrainingFlags(XlaFlags, config_flags(*NAMES)):
             subjects = [error.field or ""]
             if isinstance(error, UnknownNameError):
                 # Either the option itself is unknown, or the name that it has as its value.
-                subjects = [error.name, error.kind, f"agent.{error.kind}"]
+                named = (error.name, error.kind)
+                subjects = [f"{owner}{each}" for each in named for owner in ("", "agent.", "env.")]
             subject = next((name for name in subjects if canonical(name) in sources), subjects[0])
             source = sources.get(canonical(subject), FLAG)
             if source == FLAG:

@@ -27,7 +27,7 @@ COMMAND = ["tune", "--space", "space.toml", *SMALL]
     ("words", "says"),
     [
         ("--env bucket-brigade --scenario esy", "unknown scenario 'esy'"),
-        ("--scenario easy", "unknown field 'env.scenario'"),
+        ("--scenario easy", "unknown field 'scenario' of cartpole"),
         ("--env pendulum-control --agent dqn", "ppo learns such actions"),
         ("--n-jobs 0", "--n-jobs must be at least 1"),
         ("--eval-interval 60000", "--eval-interval must be at most num_steps (50,000)"),
