@@ -162,10 +162,10 @@ def train_and_evaluate(
             # Only a new run reads these variables. A resumed run keeps its names.
             config = config.changed(**wandb_names() | dict(config.given))
         _require_runnable("train_and_evaluate", config, profile_chunks)
-        path = _named(_new_path(config) if run_folder is None else run_folder)
+        path = user_path(_new_path(config) if run_folder is None else run_folder, "run_folder")
         start = None
         if start_from is not None:
-            start = Start.read(_named(start_from, "start_from"), config)
+            start = Start.read(user_path(start_from, "start_from"), config)
             record["start_from"] = start.record
         toml = config.to_toml()
         path = Path(distributed.broadcast(str(path)))
@@ -225,7 +225,7 @@ def resume(
     """
     require_callbacks(callbacks)
     with interrupts_kept():
-        folder = RunFolder(_named(run_folder))
+        folder = RunFolder(user_path(run_folder, "run_folder"))
         config = TrainingConfig.from_toml(
             folder.config_toml(), folder.path / "config.toml", trust=trust, env=env
         )
@@ -397,7 +397,7 @@ def load_agent(
         >>> agent.act(make_key(0), jnp.zeros(4)).shape
         ()
     """
-    folder = RunFolder(_named(run_folder))
+    folder = RunFolder(user_path(run_folder, "run_folder"))
     config = TrainingConfig.from_toml(
         folder.config_toml(), folder.path / "config.toml", trust=trust, env=env
     )
@@ -547,19 +547,6 @@ def _require_shared(folder: RunFolder) -> None:
             f"run folder {folder.path} must be on a disk that all processes share, but process "
             f"{seen.index(False)} doesn't see it."
         )
-
-
-def _named(run_folder: str | Path, argument: str = "run_folder") -> Path:
-    path = user_path(run_folder, argument)
-    name = str(run_folder)
-    try:
-        str(path.absolute()).encode()
-        is_name = bool(name)
-    except UnicodeEncodeError:  # orbax could not write a checkpoint there.
-        is_name = False
-    if not is_name:
-        raise InvalidArgumentError(argument, f"must name a folder in UTF-8, but got {shown(name)}.")
-    return path
 
 
 def _new_path(config: TrainingConfig) -> Path:

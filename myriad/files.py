@@ -61,16 +61,18 @@ def user_path(path: str | Path, argument: str = "path") -> Path:
         argument: the name by which the user gave it.
 
     Raises:
-        InvalidArgumentError: it has a control character, with which a terminal that prints the path
-            would do something else.
+        InvalidArgumentError: it is empty, has a control character, with which a terminal that
+            prints the path would do something else, or is not UTF-8, which orbax can't write.
 
     Example:
         >>> user_path("~/runs") == Path.home() / "runs"
         True
     """
-    if any(unicodedata.category(each) == "Cc" for each in str(path)):
+    # Cs is what Python puts in place of bytes that are not UTF-8.
+    if not str(path) or any(unicodedata.category(each) in ("Cc", "Cs") for each in str(path)):
         raise InvalidArgumentError(
-            argument, f"must have no control characters, but got {shown(str(path))}."
+            argument,
+            f"must be a name in UTF-8 without control characters, but got {shown(str(path))}.",
         )
     return Path(os.path.expanduser(path))  # noqa: PTH111 - Path's raises if there is none.
 
