@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 _GYMNAX_ENVIRONMENT = Annotated[
     Any, Like("a gymnax environment", "default_params", "reset_env", "step_env")
 ]
-_NO_BOUND = np.finfo(np.float32).max
+# gymnax has no infinite bounds, and uses float32's largest number for no bound.
+NO_BOUND = np.finfo(np.float32).max
 
 
 class Library(NamedTuple):
@@ -154,7 +155,7 @@ def to_gymnasium_vector(
         normalize_actions: as for `to_gymnasium`.
 
     Raises:
-        UnknownNameError: there is no such autoreset or render mode.
+        ValueError: there is no such autoreset or render mode.
         InvalidArgumentError: `num_envs` is not an integer of at least 1, or a space has no
             counterpart in Gymnasium.
         NotInstalledError: Gymnasium can't be imported.
@@ -212,32 +213,11 @@ def to_sb3(
 
 
 def finite_bounds(box: Box) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bounds of `box`, float32 of its shape.
-
-    gymnax has no infinite bounds, and uses float32's largest number for no bound.
-    """
+    """Return the bounds of `box`, float32 of its shape, `NO_BOUND` in place of infinities."""
     low, high = (
         np.broadcast_to(np.asarray(bound, np.float32), box.shape) for bound in (box.low, box.high)
     )
-    return np.maximum(low, -_NO_BOUND), np.minimum(high, _NO_BOUND)
-
-
-def is_bounded(box: Box) -> bool:
-    """Return whether every dimension of `box` has two bounds."""
-    return bool(np.max(np.abs(finite_bounds(box)), initial=0) < _NO_BOUND)
-
-
-def centre_and_half_range(box: Box) -> tuple[np.ndarray, np.ndarray]:
-    """Return what turns actions from -1 to 1 into those of a bounded `box`."""
-    low, high = finite_bounds(box)
-    return (high + low) / 2, (high - low) / 2
-
-
-def infinite_bounds(low: Any, high: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Undo `finite_bounds`."""
-    low = np.asarray(low, np.float32)
-    high = np.asarray(high, np.float32)
-    return np.where(low <= -_NO_BOUND, -np.inf, low), np.where(high >= _NO_BOUND, np.inf, high)
+    return np.maximum(low, -NO_BOUND), np.minimum(high, NO_BOUND)
 
 
 def import_adapter(module: str, library: str, extra: str = "bench") -> ModuleType:

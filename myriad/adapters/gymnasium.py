@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils import EzPickle
 
-from myriad.adapters import centre_and_half_range, finite_bounds, is_bounded
+from myriad.adapters import NO_BOUND, finite_bounds
 from myriad.engine.random import make_key
 from myriad.envs.environment import Environment
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
@@ -86,9 +86,11 @@ class ActionAdapter:
         self._is_choice = self._dtype.kind == "i"
         self._centre = np.float32(0)
         self._half_range = np.float32(1)
-        if normalize and isinstance(space, Box) and is_bounded(space):
-            self._centre, self._half_range = centre_and_half_range(space)
-            self.space = gymnasium.spaces.Box(-1.0, 1.0, space.shape, np.float32)
+        if normalize and isinstance(space, Box):
+            low, high = finite_bounds(space)
+            if np.max(np.abs((low, high)), initial=0) < NO_BOUND:
+                self._centre, self._half_range = (high + low) / 2, (high - low) / 2
+                self.space = gymnasium.spaces.Box(-1.0, 1.0, space.shape, np.float32)
 
     def __call__(self, action: Any, batch: tuple[int, ...] = ()) -> np.ndarray:
         """Return `action`, `[*batch, *A]`, in the environment's units and dtype.

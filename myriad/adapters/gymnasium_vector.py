@@ -26,7 +26,7 @@ from myriad.adapters.gymnasium import (
 from myriad.engine.machine import resolve_platform
 from myriad.engine.random import make_keys
 from myriad.envs.environment import Environment
-from myriad.errors import InvalidArgumentError, UnknownNameError, shown
+from myriad.errors import InvalidArgumentError, shown
 from myriad.registry import is_integer
 from myriad.xla import Stated, require_room_for
 
@@ -62,7 +62,7 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any], EzPickle):
         self.env = env
         self.num_envs = int(num_envs)
         self.render_mode = render_mode
-        self._mode = _autoreset_mode(autoreset_mode)
+        self._mode = AutoresetMode(autoreset_mode)
         self.metadata = {
             "render_modes": render_modes(env, render_mode),
             "render_fps": RENDER_FPS,
@@ -271,14 +271,6 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any], EzPickle):
                 "reset all first."
             )
         return mask
-
-
-def _autoreset_mode(mode: str | AutoresetMode) -> AutoresetMode:
-    modes = {known.value: known for known in AutoresetMode}
-    name = mode.value if isinstance(mode, AutoresetMode) else mode
-    if name not in modes:
-        raise UnknownNameError("autoreset mode", mode, modes)
-    return modes[name]
 
 
 def _where(chosen: jax.Array, new: Any, old: Any) -> Any:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from gymnax.environments import environment, spaces
 
-from myriad.adapters import finite_bounds, infinite_bounds
+from myriad.adapters import NO_BOUND, finite_bounds
 from myriad.adapters.adapter import Stepped, results, strongly_typed
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.registry import check_overrides
@@ -114,7 +114,9 @@ def myriad_space(space: spaces.Space) -> Space:
             tuple(int(part.n) for part in space.spaces if isinstance(part, spaces.Discrete))
         )
     if isinstance(space, spaces.Box):
-        low, high = infinite_bounds(space.low, space.high)
+        low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
+        low = np.where(low <= -NO_BOUND, -np.inf, low)
+        high = np.where(high >= NO_BOUND, np.inf, high)
         shape = tuple(int(size) for size in np.atleast_1d(space.shape))
         is_integer = np.issubdtype(np.dtype(space.dtype), np.integer)
         return Box(low, high, shape, space.dtype if is_integer else np.float32)

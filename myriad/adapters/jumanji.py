@@ -17,7 +17,7 @@ from myriad.adapters.adapter import (
     strongly_typed,
     timestep_results,
 )
-from myriad.spaces import Box, Discrete, MultiDiscrete, Space
+from myriad.spaces import Box, Discrete, MultiDiscrete
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +44,11 @@ class FromJumanji(Adapter):
         env = importlib.import_module("jumanji").make(self.name, **dict(self.options))
         if env.reward_spec.shape:
             env = importlib.import_module("jumanji.wrappers").MultiToSingleWrapper(env)
-        return Built(env, _space(env.observation_spec), _action_space(env.action_spec))
+        action_space = _space(env.action_spec)
+        if isinstance(action_space, Box) and action_space.is_whole:
+            most = np.broadcast_to(action_space.high, action_space.shape)
+            action_space = MultiDiscrete(tuple(int(n) + 1 for n in most))
+        return Built(env, _space(env.observation_spec), action_space)
 
     def start(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
         state, timestep = self.env.reset(key)
@@ -71,13 +75,6 @@ class FromJumanji(Adapter):
         figure.set_dpi(50)
         figure.canvas.draw()
         return np.array(figure.canvas.buffer_rgba())[..., :3]
-
-
-def _action_space(spec: Any) -> Space:
-    space = _space(spec)
-    if isinstance(space, Box) and space.is_whole:
-        return MultiDiscrete(tuple(int(n) + 1 for n in np.broadcast_to(space.high, space.shape)))
-    return space
 
 
 def _space(spec: Any) -> Any:

@@ -254,7 +254,6 @@ def step_beyond_the_end(env):
         (step_beyond_the_end, "sub-environment 0 has ended and autoreset is disabled"),
         (lambda env: to_gymnasium_vector(env, 0), "num_envs must be .* but got 0"),
         (lambda env: to_gymnasium_vector(env, 2**31 - 1), "need .* of memory, .* at most about"),
-        (lambda env: to_gymnasium_vector(env, 2, autoreset_mode="same"), "did you mean 'SameStep'"),
         (lambda env: to_gymnasium_vector(env, 2).reset(seed=[1]), "seed must hold 2 integers"),
         (
             lambda env: to_gymnasium_vector(env, 2).reset(options={"reset_mask": [True]}),
