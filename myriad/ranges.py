@@ -70,7 +70,8 @@ class Range:
             InvalidArgumentError: it isn't in the range. The message names the value and the range.
         """
         is_word = (value is None or isinstance(value, str)) and value in self.words
-        if is_word or _is_traced(value):
+        jax: Any = sys.modules.get("jax")  # If anything is traced, JAX is loaded.
+        if is_word or (jax is not None and isinstance(value, jax.core.Tracer)):
             return
         if self.items is None:
             fits = self._holds(value)
@@ -114,7 +115,9 @@ class Range:
         if isinstance(value, type) or "key" in str(getattr(value, "dtype", "")):
             return False
         if getattr(value, "shape", ()):
-            return self.arrays and self._holds_all(value)
+            is_numbers = hasattr(value, "min") and value.size > 0 and value.dtype.kind in "iuf"
+            is_allowed = self.arrays and is_numbers
+            return is_allowed and self._holds(value.min()) and self._holds(value.max())
         if hasattr(value, "item") and (self.arrays or not self.whole):
             value = value.item()
         kind: Any = Integral if self.whole else Real
@@ -127,10 +130,6 @@ class Range:
         if self.infinity and value == math.inf:
             return True
         return (_SMALLEST if self.positive else self.least) <= value <= self.most
-
-    def _holds_all(self, array: Any) -> bool:
-        is_numbers = hasattr(array, "min") and array.size > 0 and array.dtype.kind in "iuf"
-        return is_numbers and self._holds(array.min()) and self._holds(array.max())
 
 
 def Integer(least: int, most: int = INT32, **others: Any) -> Range:  # noqa: N802 (as a type)
@@ -280,8 +279,3 @@ def _described(annotation: Any) -> str:
         return " or ".join(dict.fromkeys(kinds))
     name = (get_origin(annotation) or annotation).__name__
     return _NAMES.get(name, f"a {name}")
-
-
-def _is_traced(value: Any) -> bool:
-    jax: Any = sys.modules.get("jax")  # If anything is traced, JAX is loaded.
-    return jax is not None and isinstance(value, jax.core.Tracer)
