@@ -124,7 +124,7 @@ def test_cudnn_is_refused_where_there_is_no_gpu(refused, folder):
     snake = ["train", "--env", "snake", "--agent", "ppo", *SMALL, "--bf16"]
     assert refused(*snake, *flags).startswith("--agent.attention must be")
     said = refused(*snake, "--config", "mine.toml")
-    assert said.startswith("mine.toml: agent_options.attention must be")
+    assert said.startswith("mine.toml: agent.attention must be")
 
 
 def test_a_variable_chooses_attention_for_the_network_that_has_it_alone(folder, monkeypatch):

@@ -1,5 +1,6 @@
 """`myriad doctor`: the settings, where each was set, and what is active on this machine."""
 
+import collections
 import dataclasses
 from typing import Any
 
@@ -37,8 +38,14 @@ class Doctor(TrainingFlags):
             jax.config.update("jax_platform_name", "cpu")
         problems += self._print_training()
         print("\nvariables, of the environment and of .env\n")
-        print(table([("variable", "value", "what it does", "wins over it"), *_variables()]))
-        print()
+        settings = Settings.read()
+        rows = [("variable", "value", "what it does", "wins over it")]
+        for name, setting in Settings.table().items():
+            value = getattr(settings, name)
+            source = settings.sources.get(name, setting.variable)
+            shown = "not set" if value is None else str(value)
+            rows.append((source, shown, setting.meaning, setting.flag or "-"))
+        print(f"{table(rows)}\n")
         problems += _print_machine()
         for problem in problems:
             print(f"problem    {problem}")
@@ -108,24 +115,20 @@ def _trackers(names: list[str], source: str) -> Any:
     )
 
 
-def _variables() -> list[tuple[str, str, str, str]]:
-    settings = Settings.read()
-    rows = []
-    for name, setting in Settings.table().items():
-        value = getattr(settings, name)
-        source = settings.sources.get(name, setting.variable)
-        shown = "not set" if value is None else str(value)
-        rows.append((source, shown, setting.meaning, setting.flag or "-"))
-    return rows
-
-
 def _print_machine() -> list[str]:
     """Print the machine, the versions and the folders, and return the folders' problems."""
+    import jax
+
     from myriad.engine.machine import fingerprint, is_configured, package_versions
 
     machine = fingerprint()
-    print(f"machine    {machine.device_name}, {machine.cores} cores, {_memory(machine)}")
-    print(f"devices    {_devices()}")
+    memory = "memory unknown"
+    if None not in (machine.memory_total_bytes, machine.memory_available_bytes):
+        total, free = machine.memory_total_bytes / 2**30, machine.memory_available_bytes / 2**30
+        memory = f"{total:.1f} GiB of memory ({free:.1f} GiB free)"
+    print(f"machine    {machine.device_name}, {machine.cores} cores, {memory}")
+    kinds = collections.Counter(device.device_kind for device in jax.local_devices())
+    print(f"devices    {', '.join(f'{count} x {kind}' for kind, count in kinds.items())}")
     versions = package_versions()
     print(f"versions   {', '.join(f'{name} {of}' for name, of in versions.items())}")
     configured = "yes" if is_configured() else "no: XLA runs without Myriad's options"
@@ -143,20 +146,3 @@ def _print_machine() -> list[str]:
         print(f"{name:<10} {state}")
         problems += [f"{name}: {folder} {problem}"] if problem else []
     return problems
-
-
-def _memory(machine: Any) -> str:
-    if machine.memory_total_bytes is None or machine.memory_available_bytes is None:
-        return "memory unknown"
-    total = machine.memory_total_bytes / 2**30
-    free = machine.memory_available_bytes / 2**30
-    return f"{total:.1f} GiB of memory ({free:.1f} GiB free)"
-
-
-def _devices() -> str:
-    import jax
-
-    kinds: dict[str, int] = {}
-    for device in jax.local_devices():
-        kinds[device.device_kind] = kinds.get(device.device_kind, 0) + 1
-    return ", ".join(f"{count} x {kind}" for kind, count in kinds.items())

@@ -20,19 +20,16 @@ class Presets(XlaFlags, config_flags("env", "agent")):
             known = sorted({preset.agent for preset in list_presets()})
             raise UnknownNameError("agent with presets", self.agent, known)
         env = self.env or _SHOWN_ENV
-        print("\n\n".join(_table_or_reason(agent, env) for agent in agents))
+        for i, agent in enumerate(agents):
+            try:
+                said = _table_of_presets(agent, env)
+            except InvalidArgumentError as error:  # It can't act in the environment.
+                said = f"{agent} on {env}: {error}"
+            print(f"\n{said}" if i else said)
 
 
 # Effective values depend on the environment as well, and every agent can act in this one.
 _SHOWN_ENV = "cartpole-control"
-
-
-def _table_or_reason(agent: str, env: str) -> str:
-    """Return the table of an agent, or why it can't act in the environment."""
-    try:
-        return _table_of_presets(agent, env)
-    except InvalidArgumentError as error:
-        return f"{agent} on {env}: {error}"
 
 
 def _table_of_presets(agent: str, env: str) -> str:

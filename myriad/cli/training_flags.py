@@ -131,9 +131,6 @@ class TrainingFlags(XlaFlags, config_flags(*NAMES)):
             source = sources.get(canonical(subject), FLAG)
             if source == FLAG:
                 raise
-            owner, _, option = subject.partition(".")
-            if option and source == str(self.config):
-                error = error.renamed({subject: f"{owner}_options.{option}"})
             raise InvalidArgumentError(f"{source}: {error}") from None
 
     def fields(self) -> tuple[dict[str, Any], dict[str, str]]:
@@ -339,21 +336,18 @@ def _for_network(of_file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[s
     A run's `config.toml` spells out every default, and those of its network may not suit another.
     """
     of_both = {**of_file, **flags}
-    name = "agent.network"
-    before = of_file.get(name, "mlp")
-    now = of_both.get(name, "mlp")
-    if before == now or "agent" not in of_both:
+    before = of_file.get("agent.network", "mlp")
+    if "agent" not in of_both or of_both.get("agent.network", "mlp") == before:
         return dict(of_file)
     from myriad.agents import AGENTS
-    from myriad.agents.networks import NETWORKS, network_defaults
+    from myriad.agents.networks import network_defaults
 
     kind = AGENTS.load(of_both["agent"])
     defaults = {field.name: field.default for field in dataclasses.fields(kind)}
     defaults |= network_defaults(kind, {"network": before})
-    dependent = {field for each in NETWORKS.names() for field in NETWORKS.load(each).DEFAULTS}
-    unchosen = {f"agent.{field}": defaults[field] for field in dependent & defaults.keys()}
     return {
         name: value
         for name, value in of_file.items()
-        if name not in unchosen or with_tuples(value) != unchosen[name]
+        if not name.startswith("agent.")
+        or with_tuples(value) != defaults.get(name.removeprefix("agent."), dataclasses.MISSING)
     }
