@@ -26,7 +26,7 @@ _SCALE = 4
 _FAR = 1e6
 
 # Okabe and Ito's colours, which stay distinguishable with every form of colour blindness.
-ORANGE, SKY, GREEN, YELLOW = (230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66)
+ORANGE, SKY, GREEN = (230, 159, 0), (86, 180, 233), (0, 158, 115)
 BLUE, VERMILLION, PURPLE = (0, 114, 178), (213, 94, 0), (204, 121, 167)
 # From light to dark.
 WHITE, PAPER, PALE = (255, 255, 255), (250, 250, 247), (234, 235, 232)
@@ -69,9 +69,9 @@ class Canvas:
         ((400, 600, 3), True)
     """
 
-    def __init__(self, height: int = HEIGHT, width: int = WIDTH, colour: Colour = PAPER):
+    def __init__(self, height: int = HEIGHT, width: int = WIDTH):
         self._width = width
-        self._large = Image.new("RGB", (_SCALE * width, _SCALE * height), colour)
+        self._large = Image.new("RGB", (_SCALE * width, _SCALE * height), PAPER)
         self._draw = ImageDraw.Draw(self._large)
 
     def image(self) -> np.ndarray:
