@@ -30,7 +30,7 @@ from tests.tuning.test_study import BOWL, doomed, points, silence, states, trial
         ("postgresql:/me:secret@host/studies", "Could not parse"),
         ("me:secret@host/studies.db", "Could not parse"),
         ("studies", "Could not parse"),
-        ("", "Could not parse"),
+        ("", "must be a name"),
     ],
 )
 def test_a_storage_that_cant_be_used_is_refused_without_its_password(
