@@ -19,7 +19,7 @@ HYPERPARAMETERS = [
     ("ppo", {"value_clip": True}, "value_clip must be .* above 0 or None, but got True"),
     ("ppo", {"activation": "tan"}, "did you mean 'tanh'"),
     ("ppo", {"hidden_sizes": (0,)}, "hidden_sizes must be .*, each an integer from 1 to"),
-    ("ppo", {"gama": 0.9}, "'agent.gama' of ppo; did you mean 'agent.gamma'"),
+    ("ppo", {"gama": 0.9}, "'gama' of ppo; did you mean 'gamma'"),
     ("pqn", {"learning_rate": 0.0}, "learning_rate must be a finite number above 0, but got 0.0"),
     ("dqn", {"polyak": 1.5}, "polyak must be a number from 0 to 1, but got 1.5"),
     ("sac", {"target_entropy": "auto"}, "must be a finite number or None, but got 'auto'"),
