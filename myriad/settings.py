@@ -6,15 +6,17 @@ they don't depend on the current folder. The environment is always asked for the
 Myriad keeps things, at the end of this module, and for XLA's options to leave out.
 """
 
+import contextlib
 import dataclasses
 import io
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from myriad.errors import InvalidArgumentError, closest, shown
+from myriad.errors import InvalidArgumentError, closest
 from myriad.files import read_text, user_path
+from myriad.ranges import Integer, range_in, require
 
 # The source of a value that came from the flag of the same name.
 FLAG = "flag"
@@ -29,53 +31,31 @@ _OF_OTHERS = ("MYRIAD_TIER", "MYRIAD_CI", "MYRIAD_KILLS")
 _FILE = ".env"
 
 
-# How the text of a variable is read, and the allowed values in words. The function returns None if
-# the variable counts as not set, and raises ValueError or KeyError.
-_Kind = tuple[Callable[[str], Any], str]
+# An empty name counts as not set. Names have commas between them.
+_Name = Annotated[str, "name"] | None
+_Names = Annotated[tuple[str, ...], "names"] | None
+_Positive = Annotated[int, Integer(1)] | None
 
 
-def _whole(least: int) -> _Kind:
-    def parse(text: str) -> int:
-        number = int(text)
-        if not least <= number < 2**31:
-            raise ValueError(text)
-        return number
-
-    return parse, f"an integer from {least} to 2,147,483,647"
-
-
-_TEXT: _Kind = str, "a text"
-_NAME: _Kind = lambda text: text or None, "a name"
-_NAMES: _Kind = (
-    lambda text: tuple(name.strip() for name in text.split(",") if name.strip()) or None,
-    "names",
-)
-_SWITCH: _Kind = lambda text: _SWITCHES[text.lower()], "true or false"
-
-
-def _setting(
-    variable: str, flag: str, meaning: str, kind: _Kind = _TEXT, aliases: tuple[str, ...] = ()
-) -> Any:
-    metadata = {"setting": Setting(variable, flag, meaning, kind, aliases)}
+def _setting(variable: str, flag: str, meaning: str, *aliases: str) -> Any:
+    metadata = {"setting": Setting(variable, flag, meaning, aliases)}
     return dataclasses.field(default=None, metadata=metadata)
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """The names of a setting and its allowed values.
+    """The names of a setting.
 
     Attributes:
         variable: its environment variable.
         flag: the flag that overrides it; empty if there is none.
         meaning: one sentence that says what it does.
-        kind: how its text is read.
         aliases: other names of the variable.
     """
 
     variable: str
     flag: str
     meaning: str
-    kind: _Kind
     aliases: tuple[str, ...]
 
     @property
@@ -97,22 +77,18 @@ class Settings:
         (True, None, {'bf16': 'USE_BF16'})
     """
 
-    batch_size: int | None = _setting(
-        "OPTIMAL_BATCH_SIZE",
-        "--batch-size",
-        "Rows of a gradient step.",
-        _whole(1),
+    batch_size: _Positive = _setting(
+        "OPTIMAL_BATCH_SIZE", "--batch-size", "Rows of a gradient step."
     )
     compile: bool | None = _setting(
-        "USE_COMPILE", "--compile", "Compile the training.", _SWITCH, ("USE_TORCH_COMPILE",)
+        "USE_COMPILE", "--compile", "Compile the training.", "USE_TORCH_COMPILE"
     )
     flash_attention: bool | None = _setting(
         "USE_FLASH_ATTENTION",
         "--flash-attention",
         "Compute attention by cuDNN's kernel where a GPU has it.",
-        _SWITCH,
     )
-    bf16: bool | None = _setting("USE_BF16", "--bf16", "Compute networks in bfloat16.", _SWITCH)
+    bf16: bool | None = _setting("USE_BF16", "--bf16", "Compute networks in bfloat16.")
     home: str | None = _setting("MYRIAD_HOME", "", "Folder of files that are kept between runs.")
     compilation_cache: str | None = _setting(
         "MYRIAD_COMPILATION_CACHE", "", "Folder of compiled programs, or off."
@@ -121,40 +97,33 @@ class Settings:
         LEFT_OUT, "--without-xla-option", "XLA's options to leave out, with commas between them."
     )
     vector_math: bool | None = _setting(
-        VECTOR_MATH, "", "Compute functions such as the sine in a form of vectors.", _SWITCH
+        VECTOR_MATH, "", "Compute functions such as the sine in a form of vectors."
     )
-    coordinator: str | None = _setting(
-        "MYRIAD_COORDINATOR", "--coordinator", "Host and port of process 0.", _NAME
+    coordinator: _Name = _setting(
+        "MYRIAD_COORDINATOR", "--coordinator", "Host and port of process 0."
     )
-    num_processes: int | None = _setting(
-        "MYRIAD_NUM_PROCESSES",
-        "--num-processes",
-        "Number of processes that train together.",
-        _whole(1),
+    num_processes: _Positive = _setting(
+        "MYRIAD_NUM_PROCESSES", "--num-processes", "Number of processes that train together."
     )
-    process_id: int | None = _setting(
-        "MYRIAD_PROCESS_ID", "--process-id", "Number of this process, from 0.", _whole(0)
+    process_id: Annotated[int, Integer(0)] | None = _setting(
+        "MYRIAD_PROCESS_ID", "--process-id", "Number of this process, from 0."
     )
-    start_timeout_s: int | None = _setting(
-        "MYRIAD_START_TIMEOUT_S",
-        "",
-        "Seconds that processes wait for each other at the start.",
-        _whole(1),
+    start_timeout_s: _Positive = _setting(
+        "MYRIAD_START_TIMEOUT_S", "", "Seconds that processes wait for each other at the start."
     )
-    heartbeat_timeout_s: int | None = _setting(
+    heartbeat_timeout_s: _Positive = _setting(
         "MYRIAD_HEARTBEAT_TIMEOUT_S",
         "",
         "Seconds of silence after which a process is lost, and all end.",
-        _whole(1),
     )
-    wandb_project: str | None = _setting(
-        "WANDB_PROJECT", "--wandb-project", "Project of Weights & Biases.", _NAME
+    wandb_project: _Name = _setting(
+        "WANDB_PROJECT", "--wandb-project", "Project of Weights & Biases."
     )
-    wandb_name: str | None = _setting(
-        "WANDB_NAME", "--wandb-name", "Name of the run in Weights & Biases.", _NAME
+    wandb_name: _Name = _setting(
+        "WANDB_NAME", "--wandb-name", "Name of the run in Weights & Biases."
     )
-    wandb_tags: tuple[str, ...] | None = _setting(
-        "WANDB_TAGS", "--wandb-tags", "Tags of the run there, with commas between them.", _NAMES
+    wandb_tags: _Names = _setting(
+        "WANDB_TAGS", "--wandb-tags", "Tags of the run there, with commas between them."
     )
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -195,13 +164,17 @@ class Settings:
         sources: dict[str, str] = {}
         for given, file in ((of_file, _FILE), (environ, "")):
             _require_known(given, file)
-            for name, setting in cls.table().items():
+            for field in dataclasses.fields(cls):
+                name, setting = field.name, field.metadata.get("setting")
+                if setting is None or (only is not None and name not in only):
+                    continue
                 for variable in reversed(setting.names):  # The main name overrides aliases.
-                    if variable not in given or (only is not None and name not in only):
+                    if variable not in given:
                         continue
                     source = _source_of(variable, file)
-                    value = _parsed(setting, source, given[variable])
+                    value = _value(field.type, given[variable])
                     if value is not None:
+                        require(source, value, field.type)
                         values[name] = value
                         sources[name] = source
         return cls(**values, sources=sources)
@@ -256,15 +229,16 @@ def _source_of(variable: str, file: str) -> str:
     return f"{variable} of {file}" if file else variable
 
 
-def _parsed(setting: Setting, source: str, text: str) -> Any:
-    parse, allowed = setting.kind
-    try:
-        return parse(text)
-    except (ValueError, KeyError):
-        got = shown(text) if text else "nothing"
-        raise InvalidArgumentError(
-            source, f"must be {allowed}, but is {got}; correct or unset it."
-        ) from None
+def _value(kind: Any, text: str) -> Any:
+    """Return the value that a text stands for: None if it is not set, the text if for none."""
+    if range_in(kind) is not None:
+        with contextlib.suppress(ValueError):
+            return int(text)
+    if kind == bool | None:
+        return _SWITCHES.get(text.lower(), text)
+    if kind == _Names:
+        return tuple(name.strip() for name in text.split(",") if name.strip()) or None
+    return text or None if kind == _Name else text
 
 
 def _require_known(given: Iterable[str], file: str) -> None:
