@@ -14,16 +14,15 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from numbers import Real
 from operator import itemgetter
 from time import perf_counter
 from typing import Annotated, Any
 
 import jax
 
-from myriad.errors import InvalidArgumentError, shown
+from myriad.errors import InvalidArgumentError
 from myriad.host import collector_paused
-from myriad.ranges import INT64, Integer, Number, Seconds, Seed, checked, require
+from myriad.ranges import HOST, INT64, Integer, Number, Seconds, Seed, checked, require
 
 __all__ = [
     "Comparison",
@@ -465,20 +464,15 @@ def median_interval(samples: Iterable[float], confidence: Confidence = 0.95) -> 
         confidence: the least probability that the interval holds the true median.
 
     Raises:
-        InvalidArgumentError: there are too few samples for any interval of this confidence, too
-            many, or one is not a number.
+        InvalidArgumentError: there are too few samples for any interval of this confidence, or too
+            many, or one is NaN, -infinity or not a number.
 
     Example:
         >>> median_interval([3.0, 1.0, 2.0, 6.0, 5.0, 4.0])
         (1.0, 6.0)
     """
-    ordered: list[float] = list(samples)
-    if not all(isinstance(each, Real) and each == each for each in ordered):  # noqa: PLR0124
-        raise InvalidArgumentError("samples", f"must be numbers, but got {shown(samples)}.")
-    if len(ordered) > MOST:
-        raise InvalidArgumentError(
-            "samples", f"must be at most {MOST:,}, but got {len(ordered):,}."
-        )
+    ordered = list(samples)
+    Number(*HOST, infinity=True, items=(0, MOST)).require("samples", ordered)
     require_enough("samples", len(ordered), confidence)
     ordered.sort()
     rank = _rank(len(ordered), confidence)

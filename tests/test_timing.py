@@ -273,7 +273,7 @@ ONES = [1.0] * 9
         (lambda: timing.measure(lambda x: [x, x], {"a": 1}, carry=True), "carry=True needs"),
         (lambda: timing.measure(dict, carry=True), "needs a first argument to carry"),
         (lambda: timing.median_interval([1.0] * 5), "at least 6 for confidence 0.95, but got 5"),
-        (lambda: timing.median_interval([math.nan] * 9), "samples must be numbers"),
+        (lambda: timing.median_interval([math.nan] * 9), "samples must be a list of"),
         (lambda: timing.median_interval(ONES, "x"), "confidence must be"),
         (lambda: timing.compare(len, 3, ()), "b must be a function, but got 3"),
         (lambda: timing.compare(len, len, (), seed="x"), "seed must be"),
