@@ -194,6 +194,7 @@ _NAMES = {
     "int": "an integer",
     "float": "a number",
     "tuple": "a list",
+    "dict": "a table",
     "str": "a string",
     "Iterable": "a list",
     "Sequence": "a list",

@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from myriad.errors import InvalidArgumentError, UnknownNameError, shown
+from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.files import read_text
+from myriad.ranges import require
 
 FOLDER = Path(__file__).parent
-# A field of presets that is not a field of the training.
-AUTO_TUNE = "auto_tune"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +26,6 @@ class Preset:
         env: the environment that it is for; None for all.
         fields: values of `TrainingConfig`'s fields and of options by dotted name.
         auto_tune: whether the autotuner chooses the chunk size.
-        file: the file that defines it.
     """
 
     name: str
@@ -35,7 +33,6 @@ class Preset:
     env: str | None
     fields: Mapping[str, Any]
     auto_tune: bool
-    file: Path
 
 
 def load_preset(name: str, agent: str, env: str | None) -> Preset:
@@ -71,10 +68,7 @@ def _read(file: Path) -> list[Preset]:
         raise InvalidArgumentError(f"{file} is not TOML: {error}.") from None
     presets = []
     for name, table in tables.items():
-        if not isinstance(table, dict):
-            raise InvalidArgumentError(
-                f"{file}: {name} must be a table of fields, but is {shown(table)}."
-            )
+        require(f"{file}: {name}", table, dict)
         of_envs = {env: fields for env, fields in table.items() if isinstance(fields, dict)}
         if unquoted := of_envs.keys() & {"agent", "env", "agent_options", "env_options"}:
             owner = min(unquoted).partition("_")[0]
@@ -83,16 +77,9 @@ def _read(file: Path) -> list[Preset]:
             )
         for_all = {field: value for field, value in table.items() if field not in of_envs}
         if for_all or not of_envs:
-            presets.append(_preset(name, None, for_all, file))
-        presets += [_preset(name, env, fields, file) for env, fields in of_envs.items()]
+            of_envs = {None: for_all, **of_envs}
+        for env, fields in of_envs.items():
+            auto_tune = fields.pop("auto_tune", False)
+            require(f"{file}: auto_tune of {name}", auto_tune, bool)
+            presets.append(Preset(name, file.stem, env, fields, auto_tune))
     return presets
-
-
-def _preset(name: str, env: str | None, table: dict[str, Any], file: Path) -> Preset:
-    auto_tune = table.get(AUTO_TUNE, False)
-    if not isinstance(auto_tune, bool):
-        raise InvalidArgumentError(
-            f"{file}: {AUTO_TUNE} of {name} must be true or false, but is {shown(auto_tune)}."
-        )
-    fields = {field: value for field, value in table.items() if field != AUTO_TUNE}
-    return Preset(name, file.stem, env, fields, auto_tune, file)
