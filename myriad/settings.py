@@ -180,10 +180,9 @@ class Settings:
         return cls(**values, sources=sources)
 
     def switches(self) -> dict[str, Any]:
-        """Return the values that a training uses, without those that are not set."""
+        """Return the values that a training uses. None is not set."""
         names = ("batch_size", "compile", "flash_attention", "bf16")
-        values = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in values.items() if value is not None}
+        return {name: getattr(self, name) for name in names}
 
     def export(self) -> None:
         """Copy the file's settings of places to the environment, also for child processes."""

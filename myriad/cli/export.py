@@ -30,11 +30,9 @@ class Export(AgentFlags):
 
     def run(self) -> None:
         """Write the file, and print its name and what it holds."""
-        from myriad.files import require_free
         from myriad.training.export import export_agent
 
         output = self.output or self.run_folder / f"agent.{self.format}"
-        require_free(output, force=self.force)
         training = self.load(self.run_folder)
-        said = export_agent(*training, output, format=self.format, force=True)
+        said = export_agent(*training, output, format=self.format, force=self.force)
         print(f"{output}: {said}")

@@ -34,7 +34,7 @@ _SHOWN_ENV = "cartpole-control"
 
 def _table_of_presets(agent: str, env: str) -> str:
     """Return a line for each field that a preset of the agent sets, a column for each preset."""
-    from myriad.presets import list_presets, load_preset
+    from myriad.presets import list_presets
     from myriad.training.config import make_config
 
     every = list_presets(agent)
@@ -44,9 +44,8 @@ def _table_of_presets(agent: str, env: str) -> str:
     columns = [["field", *fields, "auto_tune"]]
     for name in names:
         config = make_config(env, agent, preset=name)
-        tunes = load_preset(name, agent, env).auto_tune
         values = [str(config.value_of(field)) for field in fields]
-        columns.append([name, *values, str(tunes).lower()])
+        columns.append([name, *values, str(config.tunes()).lower()])
     elsewhere = [
         f"{preset.name} has values of its own for {preset.env}: `--env {preset.env}` shows them"
         for preset in every

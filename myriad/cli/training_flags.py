@@ -322,10 +322,8 @@ def _for_env(of_file: dict[str, Any], flags: Mapping[str, Any]) -> dict[str, Any
     from myriad.envs import ENVIRONMENTS
 
     before, now = (str(fields.get("env", "")) for fields in (of_file, {**of_file, **flags}))
-    if before == now:
-        return of_file
-    with contextlib.suppress(UnknownNameError):  # If it is the flag's, it is refused later.
-        if ENVIRONMENTS.resolve(before) == ENVIRONMENTS.resolve(now):
+    with contextlib.suppress(UnknownNameError):  # An unknown name is refused later.
+        if before == now or ENVIRONMENTS.resolve(before) == ENVIRONMENTS.resolve(now):
             return of_file
     return {name: value for name, value in of_file.items() if not name.startswith("env.")}
 

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import jax
 import numpy as np
-from jax.core import Tracer
 from PIL import Image, ImageDraw, ImageFont
 
 from myriad.errors import InvalidArgumentError
@@ -37,15 +36,11 @@ def one_instance(state: Any) -> Any:
     """Return a state's leaves as NumPy scalars.
 
     Raises:
-        InvalidArgumentError: the state is a batch, or a tracer.
+        InvalidArgumentError: the state is a batch.
     """
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
-        name = f"state{jax.tree_util.keystr(path)}"
-        if isinstance(leaf, Tracer):
-            raise InvalidArgumentError(
-                f"render runs on the host, but {name} is traced; call it outside jit and vmap."
-            )
         if np.shape(leaf):
+            name = f"state{jax.tree_util.keystr(path)}"
             raise InvalidArgumentError(
                 f"render draws one instance, but {name} has shape {np.shape(leaf)}; "
                 f"choose one of them with jax.tree.map(lambda leaf: leaf[0], state)."

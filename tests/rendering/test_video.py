@@ -66,14 +66,6 @@ def test_a_batch_is_refused_in_a_sentence(name):
     assert env.render(jax.tree.map(lambda leaf: leaf[1], states)).any()
 
 
-def test_a_picture_inside_jit_is_refused():
-    env, state = first_state("cartpole")
-    with pytest.raises(
-        InvalidArgumentError, match=r"render runs on the host, but state\.x is traced"
-    ):
-        jax.jit(env.render)(state)
-
-
 def test_the_cart_is_to_scale_and_the_pole_turns_red_when_it_has_fallen():
     env, state = first_state("cartpole")
     # 260 pixels to the limit of 2.4 m on each side of the middle; the cart's body is under the
