@@ -108,7 +108,7 @@ def test_interrupts_at_the_start_end_in_no_traceback(delay_s, tmp_path):
     ],
 )
 def test_an_output_that_nobody_takes_is_no_traceback(output, code, sentence):
-    command = f'set -o pipefail; (sleep 0.5; "$0" -m myriad envs) {output}'
+    command = f'set -o pipefail; (sleep 0.5; "$0" -m myriad.cli envs) {output}'
     assert run("bash", "-c", command, sys.executable, code=code).stderr == sentence
 
 

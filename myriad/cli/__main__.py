@@ -1,0 +1,7 @@
+"""`python -m myriad.cli` runs the command `myriad`."""
+
+import sys
+
+from myriad.cli import main
+
+sys.exit(main())
