@@ -123,9 +123,9 @@ def _print_machine() -> list[str]:
 
     machine = fingerprint()
     memory = "memory unknown"
-    if None not in (machine.memory_total_bytes, machine.memory_available_bytes):
-        total, free = machine.memory_total_bytes / 2**30, machine.memory_available_bytes / 2**30
-        memory = f"{total:.1f} GiB of memory ({free:.1f} GiB free)"
+    total, free = machine.memory_total_bytes, machine.memory_available_bytes
+    if total is not None and free is not None:
+        memory = f"{total / 2**30:.1f} GiB of memory ({free / 2**30:.1f} GiB free)"
     print(f"machine    {machine.device_name}, {machine.cores} cores, {memory}")
     kinds = collections.Counter(device.device_kind for device in jax.local_devices())
     print(f"devices    {', '.join(f'{count} x {kind}' for kind, count in kinds.items())}")
