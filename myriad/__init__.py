@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from myriad.adapters import (
         from_gymnax,
+        make_env,
         to_gymnasium,
         to_gymnasium_vector,
         to_gymnax,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     )
     from myriad.engine.machine import configure
     from myriad.engine.random import make_key
-    from myriad.envs import list_envs, make_env, register_env
+    from myriad.envs import list_envs, register_env
     from myriad.envs.checker import check_env
     from myriad.errors import MyriadError
     from myriad.rollout import Rollout
@@ -65,10 +66,10 @@ __all__ = [
 _HOMES = {
     name: module
     for module, names in {
-        "adapters": "from_gymnax to_gymnasium to_gymnasium_vector to_gymnax to_sb3",
+        "adapters": "from_gymnax make_env to_gymnasium to_gymnasium_vector to_gymnax to_sb3",
         "agents": "list_agents make_agent register_agent",
         "api": "create_config evaluate load_agent make_train resume train_and_evaluate",
-        "envs": "list_envs make_env register_env",
+        "envs": "list_envs register_env",
         "envs.checker": "check_env",
         "errors": "MyriadError",
         "engine.machine": "configure",

@@ -5,12 +5,11 @@ from dataclasses import fields
 
 import pytest
 
-from myriad import __version__
+from myriad import __version__, list_envs, make_env
 from myriad.agents import list_agents, make_learner
 from myriad.agents.ppo import PPO
 from myriad.cli import main, parse
 from myriad.cli.flags import NAMES, sentences
-from myriad.envs import list_envs, make_env
 from myriad.training.config import TrainingConfig
 from tests.child_processes import python
 

@@ -1,5 +1,6 @@
 """The face of the package: what is public, what a name answers, what an import costs."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,15 @@ def test_an_import_says_that_another_package_of_its_name_is_installed(tmp_path):
     (tmp_path / "myriad-0.1.4.dist-info").mkdir()
     said = python("-c", "import myriad", cwd=tmp_path).stderr
     assert "myriad-0.1.4 is installed, too" in said
+
+
+def test_no_module_imports_one_above_it_by_a_string():
+    """The linter of imports doesn't see such strings. The lazy names of two packages are below."""
+    named = re.compile(r"import_module\(\s*f?[\"']myriad")
+    root = Path(myriad.__file__).parents[1]
+    files = {
+        path.relative_to(root).as_posix()
+        for path in (root / "myriad").rglob("*.py")
+        if named.search(path.read_text(encoding="utf-8"))
+    }
+    assert files == {"myriad/__init__.py", "myriad/envs/environment.py"}

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
-from myriad.envs.environment import AnyEnvironment
+from myriad.envs import build_env
+from myriad.envs.environment import AnyEnvironment, Environment, require_32_bits
 from myriad.errors import NotInstalledError
 from myriad.ranges import Integer, Like, checked, require
 from myriad.spaces import Box
@@ -51,6 +52,36 @@ ADAPTERS = {
     "playground:": Library("myriad.adapters.playground", "mujoco_playground", "playground"),
     "xland:": Library("myriad.adapters.xland", "xminigrid", "xland"),
 }
+
+
+@checked
+def make_env(env: str | AnyEnvironment, /, **overrides: Any) -> Environment:
+    """Build an environment by its name, or change fields of one that you built yourself.
+
+    Args:
+        env: one of `list_envs()`, an alias such as `CartPole-v1`, `package.module:Name` for a
+            class of your own, or a library and its name for an environment, such as `brax:ant` or
+            `gymnax:CartPole-v1`. Or an environment.
+        **overrides: fields of the environment or of its parameters that differ from the defaults,
+            or from those of the environment that you give.
+
+    Raises:
+        UnknownNameError: there is no such environment or field.
+        InvalidArgumentError: `package.module:Name` can't be imported or is not an environment, the
+            environment can't be hashed, or `jax_enable_x64` is on.
+
+    Example:
+        >>> make_env("cartpole", gravity=3.7).default_params.gravity
+        3.7
+        >>> make_env(make_env("cartpole"), gravity=1.6).default_params.gravity
+        1.6
+    """
+    if isinstance(env, str):
+        prefix, colon, name = env.partition(":")
+        if library := ADAPTERS.get(prefix + colon):
+            require_32_bits()
+            return import_adapter(*library).adapt(name, **overrides)
+    return build_env(env, **overrides)
 
 
 @checked

@@ -36,8 +36,8 @@ class Render(config_flags("env"), AgentFlags):
 
     def run(self) -> None:
         """Record the episode, and print its steps and return."""
+        from myriad.adapters import make_env
         from myriad.agents import Learner, make_agent
-        from myriad.envs import make_env
         from myriad.files import announced
         from myriad.rendering.video import record, require_recordable
 

@@ -1,16 +1,15 @@
-"""Environments by name: `make_env` builds one, and `list_envs` lists the names."""
+"""Environments by name: `build_env` builds one, and `list_envs` lists the names."""
 
 import dataclasses
-import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar, get_origin
 
-from myriad.envs.environment import AnyEnvironment, Environment, require_32_bits
+from myriad.envs.environment import AnyEnvironment, Changeable, Environment, require_32_bits
 from myriad.errors import InvalidArgumentError, shown
 from myriad.ranges import checked, ranges_of, require, require_ranges
 from myriad.registry import Registry, check_overrides, refuse_unused
 
-__all__ = ["Environment", "list_envs", "make_env", "register_env"]
+__all__ = ["Environment", "build_env", "list_envs", "register_env"]
 
 Kind = TypeVar("Kind", bound=type)
 
@@ -48,28 +47,8 @@ def list_envs() -> list[str]:
     return ENVIRONMENTS.names()
 
 
-@checked
-def make_env(env: str | AnyEnvironment, /, **overrides: Any) -> Environment:
-    """Build an environment by its name, or change fields of one that you built yourself.
-
-    Args:
-        env: one of `list_envs()`, an alias such as `CartPole-v1`, `package.module:Name` for a
-            class of your own, or a library and its name for an environment, such as `brax:ant` or
-            `gymnax:CartPole-v1`. Or an environment.
-        **overrides: fields of the environment or of its parameters that differ from the defaults,
-            or from those of the environment that you give.
-
-    Raises:
-        UnknownNameError: there is no such environment or field.
-        InvalidArgumentError: `package.module:Name` can't be imported or is not an environment, the
-            environment can't be hashed, or `jax_enable_x64` is on.
-
-    Example:
-        >>> make_env("cartpole", gravity=3.7).default_params.gravity
-        3.7
-        >>> make_env(make_env("cartpole"), gravity=1.6).default_params.gravity
-        1.6
-    """
+def build_env(env: str | AnyEnvironment, /, **overrides: Any) -> Environment:
+    """Do what `myriad.make_env` does, but for no environment of another library by its name."""
     require_32_bits()
     if not isinstance(env, str):
         return _changed(env, type(env).__name__, overrides)
@@ -79,10 +58,6 @@ def make_env(env: str | AnyEnvironment, /, **overrides: Any) -> Environment:
             f"was an object of the class {env.removeprefix(OBJECT)}, which no name makes again: "
             "give such an object as env, or name its class as package.module:Name.",
         )
-    prefix, colon, name = env.partition(":")
-    adapters = importlib.import_module("myriad.adapters") if colon else None
-    if adapters and (library := adapters.ADAPTERS.get(prefix + colon)):
-        return adapters.import_adapter(*library).adapt(name, **overrides)
     kind: Any = ENVIRONMENTS.load(env)
     for field in dataclasses.fields(kind):
         if field.name in overrides and (field.type is str or get_origin(field.type) is Literal):
@@ -98,7 +73,7 @@ def _changed(env: Any, name: str, overrides: Mapping[str, Any]) -> Any:
     """Return an environment with other values of its fields and of its parameters' fields."""
     from myriad.envs.wrappers import Wrapper
 
-    if isinstance(env, importlib.import_module("myriad.adapters.adapter").Adapter):
+    if isinstance(env, Changeable):
         return env.changed(**overrides)
     if isinstance(env, Wrapper):
         own = {name: overrides[name] for name in _values(env).keys() & overrides.keys()}

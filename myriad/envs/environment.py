@@ -74,6 +74,14 @@ AnyEnvironment = Annotated[
 ]
 
 
+class Changeable:
+    """The base of environments that make themselves anew, as those of other libraries do."""
+
+    def changed(self, **overrides: Any) -> Any:
+        """Return the environment with other fields or options."""
+        raise NotImplementedError
+
+
 def require_32_bits() -> None:
     """Raise InvalidArgumentError under `jax_enable_x64`, since environments compute in 32 bits."""
     if jax.config.values["jax_enable_x64"]:

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from myriad.adapters import make_env
 from myriad.agents import make_learner
 from myriad.engine.random import numbers_of
-from myriad.envs import make_env
 from myriad.envs.checker import Finding, at, called, kind_of, traced, tree_faults
 from myriad.envs.environment import AnyEnvironment
 from myriad.envs.wrappers import Wrapper, for_learner

@@ -161,7 +161,7 @@ class TrainingConfig:
     @functools.cached_property
     def environment(self) -> "Environment":
         """The environment, wrapped if its observations are no `Box`."""
-        from myriad.envs import make_env
+        from myriad.adapters import make_env
 
         return _seen_by(self.agent, make_env(self.env, **with_tuples(self.env_options)))
 
@@ -594,8 +594,8 @@ def _name_of(env: "Environment", options: Mapping[str, Any]) -> str:
 
     If there is none, it is "object:" and the name of its class.
     """
-    from myriad.adapters import ADAPTERS
-    from myriad.envs import ENVIRONMENTS, OBJECT, make_env
+    from myriad.adapters import ADAPTERS, make_env
+    from myriad.envs import ENVIRONMENTS, OBJECT
 
     prefixes = {library.module: prefix for prefix, library in ADAPTERS.items()}
     name = ENVIRONMENTS.name_of(type(env))
@@ -610,8 +610,8 @@ def _built(
     fields: Mapping[str, Any], options: Mapping[str, Mapping[str, Any]]
 ) -> tuple["Environment", "Learner[Any]", int]:
     """Build the environment and the learner for a number of environments, the third result."""
+    from myriad.adapters import make_env
     from myriad.agents import default_num_envs, make_learner
-    from myriad.envs import make_env
     from myriad.envs.wrappers import Wrapper
 
     with _named("env", options):

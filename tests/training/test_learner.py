@@ -7,9 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad import create_config, make_key, train_and_evaluate
+from myriad import create_config, make_env, make_key, train_and_evaluate
 from myriad.agents import AGENTS, Learner, list_agents, make_learner
-from myriad.envs import make_env
 from myriad.training.loop import LearningLoop
 from tests.learners import env_of
 from tests.training.small import Counting
