@@ -79,12 +79,16 @@ class Open:
         return not self.evidence.done and not self.row.problems
 
     @property
-    def urgency(self) -> tuple[bool, float]:
-        """The place in line, the most urgent last: by counts, then by launches or first calls."""
+    def urgency(self) -> tuple[bool, bool, float]:
+        """The place in line, the most urgent last.
+
+        Counts decide, then whether the row would not pass now, and then launches or first calls.
+        """
         base_s, head_s = self.row.base.seconds, self.row.head.seconds
         by_launches = self.evidence.suspicion()
         by_calls = head_s / base_s if base_s and head_s else 1.0
-        return self.has_grown, by_calls if math.isnan(by_launches) else by_launches
+        suspicion = by_calls if math.isnan(by_launches) else by_launches
+        return self.has_grown, not self.evidence.has_passed, suspicion
 
     def so_far(self) -> Row:
         timed_s = {name: tuple(taken) for name, taken in self.timed_s.items()}

@@ -40,6 +40,10 @@ def test_the_most_urgent_rows_come_first_and_no_more_than_time_can_decide():
     assert slow.urgency > even.urgency
     slow = row_of("slow", [0.0, 0.0], first=(1.0, 2.0))
     assert slow.urgency < row_of("even", [0.1, 0.1]).urgency
+    # What would not pass now comes before what would, however sure that is to be a little slower.
+    passes, scatters = row_of("passes", [0.02, 0.02]), row_of("scatters", [-0.2, 0.1], 0.1)
+    assert passes.evidence.suspicion() > scatters.evidence.suspicion()
+    assert passes.urgency < scatters.urgency
 
 
 @pytest.mark.parametrize(
