@@ -82,8 +82,8 @@ def active_settings(
         value, reason = said
         is_denied = field in denied
         is_active = value not in (None, "off") and not is_denied
-        whence = source(field, *others)
-        return ActiveSetting(name, value or "none", whence, is_active, reason, flag, is_denied)
+        origin = source(field, *others)
+        return ActiveSetting(name, value or "none", origin, is_active, reason, flag, is_denied)
 
     mode, learner = config.compile_mode, config.learner
     batch, reason = _batch(config)
