@@ -35,8 +35,9 @@ from perfgate.source.git import WORKING_TREE
 from perfgate.source.sides import Sides, checked_out
 from perfgate.verdict import judge
 
-# The share of a run's time after which nothing more is looked at before it is timed.
-_LOOKING_SHARE = 0.5
+# The shares of a run's time after which no row is looked at before others are timed again: of what
+# is timed itself, and of the rest.
+_LOOKING_SHARE, _TRACKING_SHARE = 0.7, 0.5
 # The shares of the budget that timing leaves for measuring suspect values again, and for causes.
 _CONFIRMATION_SHARE = 0.25
 _CAUSES_SHARE = 0.15
@@ -156,7 +157,11 @@ def _measure(run: Run, rows: Sequence[Row], options: argparse.Namespace, start: 
     rng = random.Random(options.seed)  # noqa: S311 - orders, no secrets
     session = Session(run, rng, budget_s)
     begin = session.begin if options.timing else None
-    looked = inspect(run, rows, time_identical=options.time_identical, begin=begin)
+    looked: list[Row] = []
+    for is_timed, share in ((True, _LOOKING_SHARE), (False, _TRACKING_SHARE)):
+        run.deadline = start + share * (timing.run_s or math.inf)
+        group = [row for row in rows if row.benchmark.is_timed is is_timed]
+        looked += inspect(run, group, time_identical=options.time_identical, begin=begin)
     late = [row for row in looked if row.not_reached]
     tests = sum(
         (options.timing and (row.is_to_time or row.not_reached))
