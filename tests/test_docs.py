@@ -204,15 +204,10 @@ def without_numbers(text):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_every_block_is_tested_or_says_why_not(page):
+def test_every_block_is_tested_or_says_why_not_and_settings_are_valid(page, tmp_path):
     for block in blocks(page):
         known = block.language in ("python", *SHELL, *DATA, *DIRECTIVES)
         assert known or block.mark.startswith("not run: "), block
-
-
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_the_blocks_of_settings_are_valid(page, tmp_path):
-    for block in blocks(page):
         if block.language in DATA:
             require_valid(page, block, tmp_path / f"block.{block.language}")
 
@@ -341,11 +336,8 @@ def test_every_page_is_reachable_from_the_start(start):
 
 
 @pytest.mark.parametrize("page", DOCS, ids=name)
-def test_a_page_has_at_most_2000_words(page):
-    assert len(re.findall(r"\w[\w'./:-]*", page.read_text())) <= 2000
-
-
-@pytest.mark.parametrize("page", [page for page in DOCS if page.name != "index.md"], ids=name)
-def test_a_page_says_in_its_first_lines_of_which_kind_it_is(page):
-    first_lines = "\n".join(page.read_text().splitlines()[:5])
-    assert KIND.search(first_lines), first_lines
+def test_a_page_has_at_most_2000_words_and_says_first_of_which_kind_it_is(page):
+    text = page.read_text()
+    assert len(re.findall(r"\w[\w'./:-]*", text)) <= 2000
+    first_lines = "\n".join(text.splitlines()[:5])
+    assert KIND.search(first_lines) or page.name == "index.md", first_lines

@@ -98,6 +98,9 @@ def test_a_library_that_is_not_installed_is_a_problem(doctor, monkeypatch):
         ("OPTIMAL_BATCH_SIZE", "1", ["--agent", "pid"], "OPTIMAL_BATCH_SIZE asks for batch:"),
         ("MYRIAD_HOME", "/proc/x", [], "/proc/x can't be written"),
         ("MYRIAD_COMPILATION_CACHE", "x" * 300, [], "File name too long"),
+        # What is turned off is no problem.
+        ("MYRIAD_COMPILATION_CACHE", "off", ["--agent", "pid"], None),
+        ("USE_BF16", "false", ["--agent", "pid"], None),
     ],
 )
 def test_what_cannot_be_had_is_a_problem_beside_the_rest(
@@ -105,9 +108,10 @@ def test_what_cannot_be_had_is_a_problem_beside_the_rest(
 ):
     monkeypatch.setenv(variable, value)
     code, text = doctor(*flags)
-    assert code == 1
-    assert re.search(f"^problem    .*{re.escape(problem)}", text, re.MULTILINE)
+    assert code == (problem is not None)
     assert "machine    " in text
+    if problem:
+        assert re.search(f"^problem    .*{re.escape(problem)}", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -156,11 +160,3 @@ def test_what_jax_s_variables_forbid_is_one_sentence(variable, value, commands, 
         assert done.stderr.count("\n") <= 3
         assert says in (done.stdout if is_doctor else done.stderr)
         assert ("problem    " in done.stdout and "devices    " in done.stdout) == is_doctor
-
-
-@pytest.mark.parametrize(
-    ("variable", "value"), [("USE_BF16", "false"), ("MYRIAD_COMPILATION_CACHE", "off")]
-)
-def test_what_is_turned_off_is_no_problem(variable, value, doctor, monkeypatch):
-    monkeypatch.setenv(variable, value)
-    assert doctor("--agent", "pid")[0] == 0

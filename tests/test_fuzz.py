@@ -132,11 +132,8 @@ def flags(draw, command, ends):
     name = draw(st.sampled_from([*known, "surprise"]))
     declared, default = known.get(name, (None, None))
     if not prefix and isinstance(default, bool):
-        return [
-            draw(
-                st.sampled_from([flag_of(name), f"--no-{flag_of(name)[2:]}", f"{flag_of(name)}=x"])
-            )
-        ]
+        own = flag_of(name)
+        return [draw(st.sampled_from([own, f"--no-{own[2:]}", f"{own}=x"]))]
     value = draw(numbers(declared, default, ends=ends))
     if name in TAKE_PATHS and not prefix:
         value = draw(st.sampled_from(PATHS))

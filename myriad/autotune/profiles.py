@@ -10,9 +10,9 @@ import jax
 from myriad import settings
 from myriad.autotune.cache import Entry, ProfileCache, digest
 from myriad.engine.machine import Hardware, is_configured, package_versions
+from myriad.training.compiled import state_size
 from myriad.training.config import SHARED_WITH_AGENT, TrainingConfig, make_config
-from myriad.training.loop import LearningLoop
-from myriad.xla import bytes_of, default_dtype, matmul_precision
+from myriad.xla import default_dtype, matmul_precision
 
 Say = Callable[[str], None]
 
@@ -112,17 +112,10 @@ def _env_profile(config: TrainingConfig) -> dict[str, Any]:
     return {
         "observation": str(env.observation_space(env.default_params)),
         "action": str(env.action_space(env.default_params)),
-        "bytes_per_env": _state_size(alone)[1],
+        "bytes_per_env": state_size(alone)[1],
     }
 
 
 def _agent_profile(config: TrainingConfig) -> dict[str, Any]:
-    fixed, per_env = _state_size(config)
+    fixed, per_env = state_size(config)
     return {"env": config.env, "fixed_bytes": fixed, "bytes_per_env": per_env}
-
-
-def _state_size(config: TrainingConfig) -> tuple[int, int]:
-    """Return the bytes of a training's state without its environments, and of each environment."""
-    shapes = LearningLoop(config.environment, config.learner, config.num_envs).shapes
-    of_envs = bytes_of(shapes.batch_state)
-    return bytes_of(shapes) - of_envs, of_envs // config.num_envs

@@ -131,7 +131,7 @@ def register_env(name: str) -> Callable[[Kind], Kind]:
         ... @dataclasses.dataclass(frozen=True)
         ... class MoonCartPole(CartPole):
         ...     default_params: CartPoleParams = CartPoleParams(gravity=1.6)
-        >>> make_env("moon-cartpole").default_params.gravity
+        >>> build_env("moon-cartpole").default_params.gravity
         1.6
     """
     return ENVIRONMENTS.adder(name)

@@ -23,6 +23,7 @@ from myriad.engine.machine import available_bytes, resolve_platform
 from myriad.engine.random import Counter, make_key
 from myriad.errors import InvalidArgumentError
 from myriad.host import collector_paused, release_freed_memory
+from myriad.ranges import INT32
 from myriad.timing import compare
 from myriad.training.config import TrainingConfig
 from myriad.training.evaluation import Evaluation, Infos, evaluation_key
@@ -275,12 +276,9 @@ class CompiledTraining:
 
         It follows from the shapes, before anything is compiled.
         """
-        # On a CPU, device and host share one memory, and so do all devices.
-        is_cpu = resolve_platform() == "cpu"
-        leaves = jax.tree.leaves(self.state_shapes)
-        state = bytes_of([leaf for leaf in leaves if is_cpu or not is_on_host(leaf)])
         episodes = EPISODE_BYTES * self.config.eval_rollouts * len(self.seeds)
-        return (state + episodes) // (1 if is_cpu else self.num_devices)
+        num_memories = 1 if resolve_platform() == "cpu" else self.num_devices
+        return (_device_bytes(self.state_shapes) + episodes) // num_memories
 
     def stated_bytes(self, *, saves: bool = False, resumes: bool = False) -> int:
         """Return the most bytes that the compiled programs hold at once in one memory.
@@ -306,6 +304,33 @@ class CompiledTraining:
         if is_cpu and resumes:
             beside.append(restoring_bytes(bytes_of(self.state_shapes)))
         return num_devices * init.results + max(beside)
+
+
+def _device_bytes(shapes: TrainState) -> int:
+    """Return the bytes of a state on its devices. A CPU shares its memory with the host."""
+    is_cpu = resolve_platform() == "cpu"
+    leaves = jax.tree.leaves(shapes)
+    return bytes_of([leaf for leaf in leaves if is_cpu or not is_on_host(leaf)])
+
+
+def state_size(config: TrainingConfig) -> tuple[int, int]:
+    """Measure the state of a training by its shapes for its environments and for twice as many.
+
+    Returns:
+        the bytes that don't depend on the number of environments, such as the replay buffer and the
+        parameters, and the bytes that each environment adds.
+    """
+    num_envs = config.num_envs
+
+    def size(count: int) -> int:
+        return _device_bytes(LearningLoop(config.environment, config.learner, count).shapes)
+
+    once = size(num_envs)
+    if 2 * num_envs > INT32:
+        return 0, once // num_envs  # So many can't be doubled, and beside them nothing else counts.
+    # An agent or an environment may refuse numbers that aren't multiples of one of its own.
+    per_env = max(1, (size(2 * num_envs) - once) // num_envs)
+    return max(0, once - per_env * num_envs), per_env
 
 
 def restoring_bytes(state: float) -> int:
@@ -368,14 +393,13 @@ def _settings(config: TrainingConfig) -> str:
 
 def _what_fits(training: CompiledTraining, stated: int, at_most: str, room: int) -> str:
     """Return smaller numbers that fit: of the setting that takes most, or of all together."""
-    config, shapes = training.config, training.state_shapes
-    of_envs = bytes_of(shapes.batch_state)
-    of_episodes = config.eval_rollouts * of_envs // config.num_envs
+    config = training.config
+    fixed, per_env = state_size(config)
     # What each setting takes, in bytes of the state: an episode is played in its own environment.
     taken = {
-        "environments": (config.num_envs, of_envs),
-        "transitions of replay": (config.buffer_size or 0, bytes_of(shapes.agent)),
-        "episodes of an evaluation": (config.eval_rollouts, of_episodes),
+        "environments": (config.num_envs, per_env * config.num_envs),
+        "transitions of replay": (config.buffer_size or 0, fixed),
+        "episodes of an evaluation": (config.eval_rollouts, per_env * config.eval_rollouts),
     }
     taken = {what: each for what, each in taken.items() if each[0]}
     most = max(taken, key=lambda what: taken[what][1])
