@@ -237,7 +237,7 @@ SCRIPT = Script(
             f"with --devices: rounds, each of which calls everything once (default: {_ROUNDS})"
         ),
         "--gpu": switch("measure rollouts, trainings and evaluations on this machine's GPU"),
-        "--agent": AGENT | {"help": "with --devices or --gpu: agent (default: all)"},
+        "--agent": {**AGENT, "help": "with --devices or --gpu: agent (default: all)"},
     },
     exclusive=("--full", "--num-envs"),
     refuses=_refuses,

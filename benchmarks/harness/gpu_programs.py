@@ -65,10 +65,10 @@ def measure_gpu(env: str | None, agent: str | None, file: ResultsFile) -> None:
         )
     headers = ("program", "environments", "steps/s (95%)", "compiling, s", "temporaries")
     print_headers(*headers, "loops that ask the host")
-    for kind, *named in wanted:
-        call, num_steps, compile_s, report = _KINDS[kind](*named)
+    for kind, env_id, name, num_envs in wanted:
+        call, num_steps, compile_s, report = _KINDS[kind](env_id, name, num_envs)
         timing = measure(call, num_samples=7, min_sample_s=0.05)
-        row = columns | dict(zip(("env", "agent", "num_envs"), named, strict=True))
+        row = columns | {"env": env_id, "agent": name, "num_envs": num_envs}
         row |= {"arm": kind, "scan_chunk_size": _STEPS, "num_steps": num_steps}
         row |= {"run_s": timing.median_s, "samples": 7, "compile_s": compile_s}
         row |= {
@@ -77,10 +77,10 @@ def measure_gpu(env: str | None, agent: str | None, file: ResultsFile) -> None:
             "steps_per_s_high": num_steps / timing.low_s,
             "temp_bytes": report.temp_bytes,
         }
-        file.add([row], {"program": (kind, *named), "seconds": timing.samples_s})
-        name = f"{kind} {row['agent']} {row['env']}"
+        file.add([row], {"program": (kind, env_id, name, num_envs), "seconds": timing.samples_s})
+        said = f"{kind} {name} {env_id}"
         cells = (f"{row['num_envs']:,}", between(row, "steps_per_s", ".3g"), f"{compile_s:.1f}")
-        print_row(name, *cells, readable(report.temp_bytes), report.open_loops)
+        print_row(said, *cells, readable(report.temp_bytes), report.open_loops)
 
 
 def _rollout(env: str, agent: str, num_envs: int) -> _Ready:

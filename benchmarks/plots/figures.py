@@ -217,8 +217,8 @@ def memory_scaling(rows: Any) -> Any:
             whose = f"{label_of(library)}: " if len(libraries) > 1 else ""
             for name, (what, line) in _BYTES.items():
                 look = line | {"color": look_of(library)["color"]}
-                label = whose + what if has_labels else None
-                panel.plot(of_library[column], of_library[name], label=label, **look)
+                in_legend = whose + what if has_labels else None
+                panel.plot(of_library[column], of_library[name], label=in_legend, **look)
         _mark_refused(panel, own, column)
         size_axis(panel, own[column], label, every_tick=column == "scan_chunk_size")
         about = f"{own.env.iloc[0]}, {own.agent.iloc[0]}"
