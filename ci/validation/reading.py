@@ -6,6 +6,7 @@ A file counts with all its lines if Python enters one of its functions. The last
 the lines of the functions that it enters. A gate run leaves out its workers.
 """
 
+import argparse
 import contextlib
 import inspect
 import io
@@ -40,7 +41,11 @@ _COMMIT = ["git", "-c", "user.name=reading", "-c", "user.email=reading@localhost
 
 def main() -> None:
     """Print the table."""
-    names_files = "--files" in sys.argv[1:]
+    parser = argparse.ArgumentParser(
+        prog="python -m ci.validation.reading", description=str(__doc__).split("\n")[0]
+    )
+    parser.add_argument("--files", action="store_true", help="name each file and its lines")
+    names_files = parser.parse_args().files
     with tempfile.TemporaryDirectory() as folder:
         train = entered(lambda: myriad([*_TRAIN, "--quiet", "--run-folder", f"{folder}/run"]))
     loop = functions(create_config("cartpole-control", "ppo", 8, 64))
