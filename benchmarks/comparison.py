@@ -23,7 +23,7 @@ from benchmarks.harness.tables import markdown, times
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.harness.workloads import CARTPOLE, load, sizes_of
 from benchmarks.libraries.network_policy import NETWORKS, agent_of, num_multiplications
-from benchmarks.libraries.training import AGENT as PPO
+from benchmarks.libraries.ppo_training import AGENT as PPO
 from benchmarks.runner import NUM_ENVS, Run, Script, environment, say, switch, text, whole
 
 _ACTIONS = {"random": "random actions", PPO: "whole trainings by PPO"}

@@ -268,15 +268,24 @@ def read_table(path: Path) -> Any:
 
     try:
         table = pd.read_csv(regular(path), dtype=str, keep_default_na=False, index_col=False)
-        missing = [name for name in _NEEDED if name not in table]
-        table = table.reindex(columns=list(COLUMNS), fill_value="").fillna("")
-        numbers = {name: table[name].replace("", "nan").astype(float) for name in NUMBERS}
     except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
         raise InvalidArgumentError(f"results {path} can't be read: {error}.") from error
-    if missing:
+    if missing := [name for name in _NEEDED if name not in table]:
         raise InvalidArgumentError(
             f"{path} is not a table of results: it lacks the column {missing[0]!r}."
         )
+    damaged = f"results {path} are damaged in line"
+    if (short := table.timestamp == "").any():  # it comes last, and no row is without one
+        raise InvalidArgumentError(
+            f"{damaged} {short.to_numpy().argmax() + 2}: it has too few cells."
+        )
+    table = table.reindex(columns=list(COLUMNS), fill_value="")
+    numbers = table[list(NUMBERS)].apply(pd.to_numeric, errors="coerce").astype(float)
+    for name, wrong in (numbers.isna() & (table[list(NUMBERS)] != "")).items():
+        if wrong.any():
+            row = wrong.to_numpy().argmax()
+            value = table[name].iloc[row]
+            raise InvalidArgumentError(f"{damaged} {row + 2}: {name} is {value!r}.")
     return table.assign(**numbers)
 
 

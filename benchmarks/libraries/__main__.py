@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.harness.worker import answer
 from benchmarks.harness.workload import Case
-from benchmarks.libraries import array_libraries, jax_libraries, ours, training
+from benchmarks.libraries import array_libraries, jax_libraries, ours, ppo_training
 from benchmarks.libraries.server import Reply, Stepper, replies_to, require_env_id
 
 
@@ -95,7 +95,7 @@ def make_stepper(library: str, case: Case) -> Stepper:
     if library in jax_libraries.ENVS:
         return jax_libraries.ScanStepper(jax_libraries.ENVS[library](case.env_id), case)
     if library == "rejax":
-        return training.RejaxTraining(case.workload, case.env_id)
+        return ppo_training.RejaxTraining(case.workload, case.env_id)
     from benchmarks.libraries.numpy_games import NumpyStepper
 
     return NumpyStepper(case)

@@ -4,14 +4,14 @@ from typing import Any
 
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.libraries.network_policy import is_network, network_for
-from benchmarks.libraries.server import SEED, Stepper, Totals
-from benchmarks.libraries.training import (
+from benchmarks.libraries.ppo_training import (
     ACTIVATION,
     AGENT,
     HIDDEN_SIZES,
     HYPERPARAMETERS,
     TrainingStepper,
 )
+from benchmarks.libraries.server import SEED, Stepper, Totals
 
 
 def make_stepper(case: Case) -> Stepper:

@@ -19,7 +19,7 @@ from benchmarks.harness.process import Conversation
 from benchmarks.harness.registry import SuiteError, known
 from benchmarks.harness.results import Row, spread
 from benchmarks.harness.tables import between, print_headers, print_row
-from benchmarks.libraries.training import REJAX_NAMES
+from benchmarks.libraries.ppo_training import REJAX_NAMES
 from benchmarks.runner import Run
 
 PEER = "rejax"

@@ -7,6 +7,7 @@ agent sees. Agents have their shipped defaults, or a preset's values.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -248,65 +249,48 @@ class Player:
 
 def snake_players(env: Any) -> Iterator[tuple[str, Any]]:
     """Yield greedy players: one avoids the walls, and the other also its own body, if it can."""
+    yield "greedy to the food", Player(functools.partial(_move_to_food, looks=False))
+    yield "greedy, never into itself at once", Player(functools.partial(_move_to_food, looks=True))
+
+
+def _move_to_food(key: Any, obs: Any, *, looks: bool) -> Any:
     import jax.numpy as jnp
 
-    moves = jnp.array([[-1, 0], [0, 1], [1, 0], [0, -1]])
-
-    def chooser(*, looks: bool) -> Callable[[Any, Any], Any]:
-        def choose(key: Any, obs: Any) -> Any:
-            head, food = (_place(obs[..., channel]) for channel in (0, 2))
-            cells = head + moves
-            inside = ((cells >= 0) & (cells < jnp.array(obs.shape[:2]))).all(-1)
-            at = jnp.clip(cells, 0, jnp.array(obs.shape[:2]) - 1)
-            # The tail's last cell becomes free in this move, so it counts as free.
-            body = obs[at[:, 0], at[:, 1], 1] * (obs.shape[0] * obs.shape[1])
-            cost = jnp.abs(cells - food).sum(-1) + 1_000 * ~inside
-            # The game ignores a turn by 180 degrees, so the neck is no choice even for the player
-            # that does not look.
-            neck = body > jnp.max(obs[..., 1]) * (obs.shape[0] * obs.shape[1]) - 1.5
-            return jnp.argmin(cost + 500 * neck + (100 * (body > 1.5) if looks else 0))
-
-        return choose
-
-    yield "greedy to the food", Player(chooser(looks=False))
-    yield "greedy, never into itself at once", Player(chooser(looks=True))
-
-
-def _place(channel: Any) -> Any:
-    """Return the row and column of the 1 in a channel."""
-    import jax.numpy as jnp
-
-    return jnp.stack(jnp.unravel_index(jnp.argmax(channel), channel.shape))
+    shape = jnp.array(obs.shape[:2])
+    head, food = (
+        jnp.stack(jnp.unravel_index(jnp.argmax(obs[..., channel]), obs.shape[:2]))
+        for channel in (0, 2)
+    )
+    cells = head + jnp.array([[-1, 0], [0, 1], [1, 0], [0, -1]])
+    inside = ((cells >= 0) & (cells < shape)).all(-1)
+    at = jnp.clip(cells, 0, shape - 1)
+    # The tail's last cell becomes free in this move, so it counts as free.
+    body = obs[at[:, 0], at[:, 1], 1] * shape.prod()
+    cost = jnp.abs(cells - food).sum(-1) + 1_000 * ~inside
+    # The game ignores a turn by 180 degrees, so the neck is no choice even for the player that does
+    # not look.
+    neck = body > jnp.max(obs[..., 1]) * shape.prod() - 1.5
+    return jnp.argmin(cost + 500 * neck + (100 * (body > 1.5) if looks else 0))
 
 
 def villagers(env: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the opponents' scripts, playing in the learner's place."""
+    """Yield the other villagers' scripts, playing in the learner's place."""
+    from myriad.envs.bucket_brigade import POLICIES
+
+    for name, policy in POLICIES.items():
+        yield name, Player(functools.partial(_act_by_script, policy=policy, env=env))
+
+
+def _act_by_script(key: Any, obs: Any, *, policy: Callable[..., Any], env: Any) -> Any:
     import jax
     import jax.numpy as jnp
 
-    from myriad.envs.bucket_brigade import POLICIES, BucketBrigadeState
+    from myriad.envs.bucket_brigade import BucketBrigadeState
 
-    num_houses = env.num_houses
-    num_agents = env.num_agents
-
-    def chooser(policy: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-        def choose(key: Any, obs: Any) -> Any:
-            seen = obs.astype(jnp.int32)
-            houses, signals, locations = jnp.split(
-                seen[: num_houses + 2 * num_agents], [num_houses, num_houses + num_agents]
-            )
-            idle = (jnp.zeros((), jnp.int32),) * num_agents
-            village = BucketBrigadeState(
-                tuple(houses), (), tuple(locations), idle, tuple(signals), idle[0]
-            )
-            return jnp.stack(
-                [
-                    jnp.asarray(part, jnp.int32)
-                    for part in policy(list(jax.random.split(key, 3)), 0, village)
-                ]
-            )
-
-        return choose
-
-    for name, policy in POLICIES.items():
-        yield name, Player(chooser(policy))
+    num_houses, num_agents = env.num_houses, env.num_agents
+    seen = obs.astype(jnp.int32)[: num_houses + 2 * num_agents]
+    houses, signals, locations = jnp.split(seen, [num_houses, num_houses + num_agents])
+    idle = (jnp.zeros((), jnp.int32),) * num_agents
+    village = BucketBrigadeState(tuple(houses), (), tuple(locations), idle, tuple(signals), idle[0])
+    action = policy(list(jax.random.split(key, 3)), 0, village)
+    return jnp.stack([jnp.asarray(part, jnp.int32) for part in action])

@@ -10,7 +10,7 @@ from benchmarks.comparison import chosen, main, names_of, report
 from benchmarks.harness.alternation import Outcome
 from benchmarks.harness.registry import TRAINERS
 from benchmarks.harness.workload import Case, Workload
-from benchmarks.libraries import array_libraries, training
+from benchmarks.libraries import array_libraries, ppo_training
 from benchmarks.libraries.ours import MyriadSeeds, MyriadTraining
 from benchmarks.libraries.server import Totals
 
@@ -31,14 +31,14 @@ def test_the_trainings_have_the_same_hyperparameters():
 
     one = MyriadTraining(TRAINING).training
     learner = myriad.make_agent(
-        "ppo", myriad.make_env("cartpole-control"), **training.HYPERPARAMETERS
+        "ppo", myriad.make_env("cartpole-control"), **ppo_training.HYPERPARAMETERS
     )
     assert one.num_updates == 256 // learner.steps_per_update == 2
     population = MyriadSeeds(replace(TRAINING, num_seeds=2)).population
     assert (population.num_slots, population.num_updates) == (2, 2)
     agent = population.config.learner.agent
-    found = {name: getattr(agent, name) for name in training.HYPERPARAMETERS}
-    assert found == training.HYPERPARAMETERS
+    found = {name: getattr(agent, name) for name in ppo_training.HYPERPARAMETERS}
+    assert found == ppo_training.HYPERPARAMETERS
     with pytest.raises(NotImplementedError, match="not the agent 'random'"):
         MyriadTraining(TINY)
 

@@ -298,7 +298,8 @@ def test_each_environment_and_agent_has_its_plot_and_cartpole_the_plain_name(
         (["--input", "absent.csv"], "absent.csv does not exist"),
         (["--input", "other.csv"], "other.csv is not a table of results: it lacks the column"),
         (["--input", "c.csv", "--plot-type", "memory"], "no memory results to draw"),
-        (["--input", "text.csv"], "results text.csv can't be read: could not convert string to fl"),
+        (["--input", "text.csv"], "results text.csv are damaged in line 2: num_steps is 'many'."),
+        (["--input", "short.csv"], "results short.csv are damaged in line 2: it has too few cells"),
         (["--input", "bytes.csv"], "results bytes.csv can't be read: "),
         (["--plot-type", "librery"], "invalid choice: 'librery'"),
     ],
@@ -310,6 +311,8 @@ def test_what_can_not_be_drawn_is_refused(flags, says, tmp_path, monkeypatch, ca
     Path("empty").mkdir()
     write(Path("c.csv"), throughput_rows())
     write(Path("text.csv"), throughput_rows(num_steps="many"))
+    text = Path("c.csv").read_text().replace(",01234567", "", 1)
+    Path("short.csv").write_text(text)
     assert main(["--input", "empty", "--output", "plots", *flags]) == 2
     assert says in (stderr := capsys.readouterr().err)
     assert stderr.count("\n") == 1

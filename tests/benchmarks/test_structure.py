@@ -21,7 +21,7 @@ from perfgate.source.asv_config import read_config
 # What runs in a peer's own Python.
 PEER_MODULES = (
     *("libraries.__main__", "libraries.server", "libraries.jax_libraries"),
-    *("libraries.array_libraries", "libraries.network_policy", "libraries.training"),
+    *("libraries.array_libraries", "libraries.network_policy", "libraries.ppo_training"),
     *("harness.workload", "harness.worker"),
 )
 
