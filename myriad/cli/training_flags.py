@@ -338,14 +338,16 @@ def _for_network(of_file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[s
     if "agent" not in of_both or of_both.get("agent.network", "mlp") == before:
         return dict(of_file)
     from myriad.agents import AGENTS
-    from myriad.agents.networks import network_defaults
+    from myriad.agents.networks import NETWORKS, network_defaults
 
     kind = AGENTS.load(of_both["agent"])
     defaults = {field.name: field.default for field in dataclasses.fields(kind)}
     defaults |= network_defaults(kind, {"network": before})
+    # No other default follows from the network, so whoever gave its value chose it.
+    dependent = {field for each in NETWORKS.names() for field in NETWORKS.load(each).DEFAULTS}
+    unchosen = {f"agent.{field}": defaults[field] for field in dependent & defaults.keys()}
     return {
         name: value
         for name, value in of_file.items()
-        if not name.startswith("agent.")
-        or with_tuples(value) != defaults.get(name.removeprefix("agent."), dataclasses.MISSING)
+        if name not in unchosen or with_tuples(value) != unchosen[name]
     }

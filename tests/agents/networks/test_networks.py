@@ -148,6 +148,10 @@ def test_a_runs_file_serves_another_network(tmp_path):
     chosen = config_of("pqn", "mlp", **{"agent.hidden_sizes": (32,)})
     file.write_text(chosen.to_toml())
     assert parse([*argv, "attention"]).training().learner.hidden_sizes == (32,)
+    # The class's default, where so many environments would have another.
+    chosen = config_of("pqn", "mlp", num_envs=100_000, **{"agent.num_epochs": 4})
+    file.write_text(chosen.to_toml())
+    assert parse([*argv, "cnn"]).training().learner.num_epochs == 4
 
 
 def test_a_network_of_your_own_refuses_layers_that_it_would_ignore():
