@@ -1,6 +1,9 @@
 """What a release publishes: both distributions, as the package index and its users meet them."""
 
+import os
 import re
+import shutil
+import subprocess
 import sys
 import tarfile
 import zipfile
@@ -69,9 +72,24 @@ def test_the_index_takes_all_four_files(files, tools):
         *files.values())  # fmt: skip
 
 
-def test_the_wheels_train_tune_and_gate_in_an_empty_environment(files, tmp_path):
+def python_of(version):
+    """Return a Python of a version such as "3.13", from PATH or pyenv, or None."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
+    on_path = shutil.which(f"python{version}")
+    for path in filter(None, (on_path, *pyenv.glob(f"versions/{version}.*/bin/python"))):
+        # pyenv's own command of that name fails if another version is chosen.
+        if subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return path
+    return None
+
+
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+def test_the_wheels_train_tune_and_gate_in_an_empty_environment(files, version, tmp_path):
+    found = python_of(version)
+    if found is None:
+        pytest.skip(f"Python {version} is missing")
     python = tmp_path / "venv" / "bin" / "python"
-    run(UV, "venv", "--quiet", "--python", sys.executable, tmp_path / "venv")
+    run(UV, "venv", "--quiet", "--python", found, tmp_path / "venv")
     ours, gate = (f"{files[f'{n}-{myriad.__version__}-py3-none-any.whl']}" for n in NAMES)
     run(UV, "pip", "install", "--quiet", "--python", python, f"{ours}[tune]", gate)
     alone = {"cwd": tmp_path, "HOME": str(tmp_path)}
