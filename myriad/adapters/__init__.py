@@ -76,10 +76,10 @@ def make_env(env: str | AnyEnvironment, /, **overrides: Any) -> Environment:
         >>> make_env(make_env("cartpole"), gravity=1.6).default_params.gravity
         1.6
     """
+    require_32_bits()
     if isinstance(env, str):
         prefix, colon, name = env.partition(":")
         if library := ADAPTERS.get(prefix + colon):
-            require_32_bits()
             return import_adapter(*library).adapt(name, **overrides)
     return build_env(env, **overrides)
 

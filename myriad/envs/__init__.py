@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar, get_origin
 
-from myriad.envs.environment import AnyEnvironment, Changeable, Environment, require_32_bits
+from myriad.envs.environment import AnyEnvironment, Changeable, Environment
 from myriad.errors import InvalidArgumentError, shown
 from myriad.ranges import checked, ranges_of, require, require_ranges
 from myriad.registry import Registry, check_overrides, refuse_unused
@@ -49,7 +49,6 @@ def list_envs() -> list[str]:
 
 def build_env(env: str | AnyEnvironment, /, **overrides: Any) -> Environment:
     """Do what `myriad.make_env` does, but for no environment of another library by its name."""
-    require_32_bits()
     if not isinstance(env, str):
         return _changed(env, type(env).__name__, overrides)
     if env.startswith(OBJECT):

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import dataclasses
+import functools
 import math
 import os
 import random
@@ -157,11 +158,8 @@ def _measure(run: Run, rows: Sequence[Row], options: argparse.Namespace, start: 
     rng = random.Random(options.seed)  # noqa: S311 - orders, no secrets
     session = Session(run, rng, budget_s)
     begin = session.begin if options.timing else None
-    looked: list[Row] = []
-    for is_timed, share in ((True, _LOOKING_SHARE), (False, _TRACKING_SHARE)):
-        run.deadline = start + share * (timing.run_s or math.inf)
-        group = [row for row in rows if row.benchmark.is_timed is is_timed]
-        looked += inspect(run, group, time_identical=options.time_identical, begin=begin)
+    look = functools.partial(inspect, run, time_identical=options.time_identical, begin=begin)
+    looked = look(rows, tracking_end=start + _TRACKING_SHARE * (timing.run_s or math.inf))
     late = [row for row in looked if row.not_reached]
     tests = sum(
         (options.timing and (row.is_to_time or row.not_reached))
@@ -177,7 +175,7 @@ def _measure(run: Run, rows: Sequence[Row], options: argparse.Namespace, start: 
     _decide(session, looked, options, num_tests, now + left_s)
     if late and timing.run_s:
         run.deadline = start + timing.run_s
-        seen = inspect(run, late, time_identical=options.time_identical, begin=begin)
+        seen = look(late)
         is_bound = options.budget is not None
         _decide(session, seen, options, num_tests, now + left_s if is_bound else run.deadline)
 

@@ -5,6 +5,7 @@ benchmark loses its row.
 """
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
@@ -29,7 +30,12 @@ Begin = Callable[[Row, WorkerPool, int | None], Row]
 
 
 def inspect(
-    run: Run, rows: Sequence[Row], *, time_identical: bool = False, begin: Begin | None = None
+    run: Run,
+    rows: Sequence[Row],
+    *,
+    tracking_end: float = math.inf,
+    time_identical: bool = False,
+    begin: Begin | None = None,
 ) -> list[Row]:
     """Run every benchmark once on each side that has it, and compare all metrics except time.
 
@@ -40,6 +46,7 @@ def inspect(
     Args:
         run: the run.
         rows: what discovery found.
+        tracking_end: from when on only rows that are timed are run, on the clock of deadlines.
         time_identical: whether rows are timed, too, whose code or program is the same.
         begin: times a row that is set up on the workers of this pool, on this core.
     """
@@ -56,8 +63,10 @@ def inspect(
         WorkerPool(own_suite, None, deadline=deadline) as own_free,
     ):
         for row in rows:
-            if row.state == "gone" or row.benchmark.kind == MODULE:
-                seen.append(row)
+            is_there = row.state != "gone" and row.benchmark.kind != MODULE
+            is_late = not row.benchmark.is_timed and time.monotonic() >= tracking_end
+            if is_late or not is_there:
+                seen.append(dataclasses.replace(row, not_reached=is_there))
                 run.keep(seen[-1:])
                 continue
             # On several cores both sides would get in each other's way, so they run in turn.
