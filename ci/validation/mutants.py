@@ -16,8 +16,10 @@ import contextlib
 import csv
 import io
 import json
+import math
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -111,11 +113,12 @@ def judge(mutant: Mutant, root: Path, *, is_plain: bool, busy: int) -> dict[str,
         command += ["--bench", mutant.bench, *([] if mutant.timing else ["--no-timing"])]
     gate = ROOT / "ci" / "gate"
     environment = os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{gate}"}
-    start = time.monotonic()
+    start, before = time.monotonic(), _others_seconds()
     with _busy(busy):
         done = subprocess.run(
             command, cwd=root, env=environment, capture_output=True, text=True, check=False
         )
+        seconds, others = time.monotonic() - start, _others_seconds() - before
     report = (
         json.loads((root / ".asv" / "gate" / "gate.json").read_text())
         if done.returncode in (0, 1, 3)
@@ -132,11 +135,22 @@ def judge(mutant: Mutant, root: Path, *, is_plain: bool, busy: int) -> dict[str,
         "cause_named": named,
         "verdicts": "; ".join(f"{count} {word}" for word, count in sorted(verdicts.items())),
         "worst": round(report.get("worst", 0.0), 4),
-        "seconds": round(time.monotonic() - start, 1),
+        "seconds": round(seconds, 1),
+        "others": round(others / seconds, 2),
         "kept": done.returncode == wanted and (named or not mutant.cause),
         "commit": report.get("base", "")[:12],
         "date": datetime.now(UTC).date().isoformat(),
     }
+
+
+def _others_seconds() -> float:
+    """Return the processor seconds of everything on this machine but our own finished children."""
+    stat = Path("/proc/stat")
+    if not stat.is_file():
+        return math.nan
+    user, nice, system = (int(ticks) for ticks in stat.read_text().split()[1:4])
+    own = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (user + nice + system) / os.sysconf("SC_CLK_TCK") - own.ru_utime - own.ru_stime
 
 
 @contextlib.contextmanager
