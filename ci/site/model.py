@@ -126,13 +126,15 @@ def read_site(results: Path, built: datetime, accepted: Path, repository: Path) 
     if config and not measured.is_dir():
         measured = results_dir(config)
     archive = read_archive(measured, results / PUBLISHED / "asv", config=config)
+    found, moved = histories(archive)
+    archive.left_out.extend(moved)
     failed_parts = _read_failed_parts(results / "csv" / "parts", unreadable)
     return Site(
         built=built,
         measurements=measurements,
         own=own,
         archive=archive,
-        histories=sorted(histories(archive), key=lambda each: natural(each.benchmark.name)),
+        histories=sorted(found, key=lambda each: natural(each.benchmark.name)),
         project=project,
         accepted=read_accepted(accepted),
         failed_parts=failed_parts,

@@ -16,7 +16,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 def test_a_history_has_a_dot_per_measurement_and_a_rule_per_change_and_marker(tmp_path):
     values = np.array([1.0, 1.01] * 5 + [4.0, 4.02] * 5 + [3.0])
     write_asv(tmp_path, {"<a>.time": values}, versions=["1"] * 20 + ["2"])
-    (history,) = histories(read_archive(tmp_path))
+    ((history,), _) = histories(read_archive(tmp_path))
     svg = history_svg(history)
     chart = ET.fromstring(str(svg).replace("<svg ", f'<svg xmlns="{SVG[1:-1]}" ', 1))  # noqa: S314
     assert chart.findtext(f"{SVG}title") == "<a>.time: 21 measurements, 1 change of level"

@@ -17,7 +17,6 @@ from ci.site.pages.benchmark import benchmark_page, listed
 from ci.site.pages.changes import answer, changes_page
 from ci.site.pages.scaling import row_id, scaling_page
 from ci.site.ratios import headline, not_ahead
-from perfgate.history.shifts import find_shifts
 
 TEMPLATES = Path(__file__).parents[1] / "template"
 PAGES = (
@@ -115,10 +114,7 @@ def _environment(site: Site) -> jinja2.Environment:
         "failed_parts": site.failed_parts,
         "has_history": bool(site.archive.commits),
         "branch": site.archive.branch,
-        "left_out": [
-            *site.archive.left_out,
-            *(shift.sentence for shift in find_shifts(site.archive)),
-        ],
+        "left_out": site.archive.left_out,
         "slugs": site.slugs,
         "headline": headline(next(iter(site.ratio_tables), None), site.project.title),
         "ages": site.ages,

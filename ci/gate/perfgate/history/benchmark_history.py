@@ -13,8 +13,8 @@ import json
 import math
 import statistics
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ from perfgate.stats.change_points import (
     ratio_between,
 )
 
+_FEW = 3  # benchmarks in seconds, and as many in bytes, that one change of code seldom moves alike
 # The points of a level on any processor, each with its value on the scale of one machine.
 _Level = Sequence[tuple[Point, float]]
 
@@ -91,6 +92,14 @@ class BenchmarkHistory:
     changes: Sequence[LevelChange]
     open: Sequence[LevelChange]
     cut_off: Sequence[LevelChange]
+
+    def without(self, commits: Collection[str]) -> "BenchmarkHistory":
+        """Return the history without what changed at the commits."""
+        kept = {
+            name: [each for each in getattr(self, name) if each.point.commit not in commits]
+            for name in ("changes", "open", "cut_off")
+        }
+        return replace(self, **kept)
 
     @property
     def can_tell(self) -> bool:
@@ -146,13 +155,37 @@ def _newest_setups(points: Sequence[Point]) -> set[Setup]:
     return {point.setup for point in points if point.commit in commits}
 
 
-def histories(archive: Archive) -> list[BenchmarkHistory]:
-    """Return the history of every benchmark, by name."""
+def histories(archive: Archive) -> tuple[list[BenchmarkHistory], list[str]]:
+    """Return the history of every benchmark, by name, and what to say of all of them.
+
+    Code seldom moves the seconds and the bytes of every benchmark at one commit. A machine that was
+    installed anew does, so such a commit is said once and is a change of no benchmark.
+    """
     shifts = find_shifts(archive)
-    return [
+    found = [
         history_of(archive.benchmarks[name], without_machine(archive, name, shifts), archive)
         for name in sorted(archive.points)
     ]
+    moved: dict[str, set[str]] = {}
+    for each in found:
+        for change in each.changes:
+            moved.setdefault(change.point.commit, set()).add(each.benchmark.name)
+    everywhere: dict[str, str] = {}
+    for commit, names in moved.items():
+        measured = {
+            each.benchmark.name: each.benchmark.unit
+            for each in found
+            if each.changes and commit in {point.commit for point in each.points}
+        }
+        units = list(measured.values())
+        is_sure = min(units.count("seconds"), units.count("bytes")) >= _FEW
+        if is_sure and names == set(measured):
+            everywhere[commit] = (
+                f"All {len(names)} benchmarks that ever moved did so at {commit[:10]}, in seconds "
+                "and in bytes: the machine, what is installed on it, or a dependency."
+            )
+    sentences = [*(shift.sentence for shift in shifts), *everywhere.values()]
+    return [each.without(everywhere.keys()) for each in found], sentences
 
 
 def _levels(points: Sequence[Point], archive: Archive) -> list[_Level]:
@@ -246,8 +279,7 @@ def _print_changes(options: argparse.Namespace) -> int:
         )
     folder = options.results or results_dir(options.suite_config)
     archive = read_archive(folder, config=config)
-    found = histories(archive)
-    shifts = find_shifts(archive)
+    found, sentences = histories(archive)
     by_name = {history.benchmark.name: history for history in found}
     changes = worst_first([change for history in found for change in history.changes])
     rows = [_row(change, by_name[change.benchmark.name]) for change in changes]
@@ -262,7 +294,7 @@ def _print_changes(options: argparse.Namespace) -> int:
             f"{len(found)} benchmarks, {len(archive.commits)} commits, {len(changes)} change points"
         )
         print(_table(rows))
-    for sentence in [*archive.left_out, *(shift.sentence for shift in shifts)]:
+    for sentence in [*archive.left_out, *sentences]:
         print(sentence, file=sys.stderr)
     for name in archive.unreadable:
         print(f"{name} can't be read and was left out", file=sys.stderr)

@@ -33,7 +33,7 @@ def step(num: int, at: int, ratio: float) -> np.ndarray:
 
 def history(folder: Path, values: np.ndarray, **kwargs) -> BenchmarkHistory:
     write_asv(folder, {NAME: values}, **kwargs)
-    (found,) = histories(read_archive(folder))
+    ((found,), _) = histories(read_archive(folder))
     return found
 
 
@@ -196,7 +196,7 @@ def test_two_environments_are_two_series(tmp_path, capsys, first, second):
     project.measure(step(12, 6, 1.5), **first)
     project.measure(3 * np.ones(12), **second)
     file = project.configure()
-    (found,) = histories(read_archive(results_dir(file), config=file))
+    ((found,), _) = histories(read_archive(results_dir(file), config=file))
     assert sorted(len(stretch.segments) for stretch in found.stretches) == [1, 2]
     (change,) = found.open
     assert change.ratio.middle == pytest.approx(1.5)

@@ -73,7 +73,7 @@ def test_a_slowdown_stays_open_on_another_machine_and_each_has_its_level(tmp_pat
     series = rows(10, AT, 1.3)
     series["suite.time_03"][15:] *= 1.2
     archive = read_archive(Measured(tmp_path / "it", series, PAGE).folder)
-    slow = histories(archive)[3]
+    slow = histories(archive)[0][3]
     (still_open,) = slow.open
     assert still_open.ratio.middle == pytest.approx(1.2, rel=0.015)
     middles = [segment.middle / 4 for segment in slow.stretches[0].segments]
@@ -93,7 +93,22 @@ def test_of_few_rows_nothing_is_taken_out(tmp_path, capsys):
     at_page = Measured(tmp_path / "page", series, PAGE)
     assert at_page.named(capsys) == {"suite.time_03": (LATER, pytest.approx(1.2, rel=0.015))}
     assert "moved together" not in at_page.err
-    (still_open,) = histories(read_archive(at_page.folder))[3].open
+    (still_open,) = histories(read_archive(at_page.folder))[0][3].open
     assert still_open.point.commit == at_page.commits[LATER]
     at_code = Measured(tmp_path / "code", rows(5, AT, 1.3), CODE).named(capsys)
     assert [place for place, _ in at_code.values()] == [AT] * 5
+
+
+@pytest.mark.parametrize("unmoved", [0, 1])
+def test_what_moves_all_seconds_and_all_bytes_is_no_benchmarks_change(tmp_path, capsys, unmoved):
+    series = rows(6, AT, 1.3)
+    elsewhere = rows(6, LATER, 1.3)
+    for row in range(6):
+        values = series.pop(f"suite.time_{row:02}")
+        if row < unmoved:
+            values = elsewhere["suite.time_00"]
+        series[f"suite.{'track' if row % 2 else 'time'}_{row:02}"] = values
+    measured = Measured(tmp_path / "it", series, CODE)
+    assert len(measured.named(capsys)) == (6 if unmoved else 0)
+    sentence = f"All 6 benchmarks that ever moved did so at {measured.commits[AT][:10]}"
+    assert (sentence in measured.err) == (not unmoved)
