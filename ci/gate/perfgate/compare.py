@@ -39,6 +39,7 @@ from perfgate.verdict import judge
 # The shares of a run's time after which no row is looked at before others are timed again: of what
 # is timed itself, and of the rest.
 _LOOKING_SHARE, _TRACKING_SHARE = 0.7, 0.5
+_LAUNCHES = 3  # of each row that the time should be enough for
 # The shares of the budget that timing leaves for measuring suspect values again, and for causes.
 _CONFIRMATION_SHARE = 0.25
 _CAUSES_SHARE = 0.15
@@ -156,7 +157,8 @@ def _measure(run: Run, rows: Sequence[Row], options: argparse.Namespace, start: 
     timing = run.rules.timing
     budget_s = timing.budget_s if options.budget is None else options.budget
     rng = random.Random(options.seed)  # noqa: S311 - orders, no secrets
-    session = Session(run, rng, budget_s)
+    num_timed = sum(row.benchmark.is_timed for row in rows)
+    session = Session(run, rng, budget_s, budget_s / max(1, _LAUNCHES * num_timed))
     begin = session.begin if options.timing else None
     look = functools.partial(inspect, run, time_identical=options.time_identical, begin=begin)
     looked = look(rows, tracking_end=start + _TRACKING_SHARE * (timing.run_s or math.inf))

@@ -85,9 +85,9 @@ class Open:
         Counts decide, then whether the row would not pass now, and then launches or first calls.
         """
         base_s, head_s = self.row.base.seconds, self.row.head.seconds
-        by_launches = self.evidence.suspicion()
-        by_calls = head_s / base_s if base_s and head_s else 1.0
-        suspicion = by_calls if math.isnan(by_launches) else by_launches
+        suspicion = self.evidence.suspicion()
+        if math.isnan(suspicion):
+            suspicion = head_s / base_s if base_s and head_s else 1.0
         return self.has_grown, not self.evidence.has_passed, suspicion
 
     def so_far(self) -> Row:
@@ -118,6 +118,7 @@ class Session:
         run: the run. Timing ends at its deadline.
         rng: it draws every random order.
         budget_s: seconds for all timing.
+        share_s: those of a row in a launch, so that every row can have two launches and some more.
         spent_s: those that are spent.
         begun: the rows that were timed so far, by name.
     """
@@ -125,6 +126,7 @@ class Session:
     run: Run
     rng: random.Random
     budget_s: float
+    share_s: float = math.inf
     spent_s: float = 0.0
     begun: dict[str, Open] = field(default_factory=dict)
 
@@ -149,7 +151,7 @@ class Session:
     def time(self, rows: Sequence[Row], num_tests: int) -> list[Row]:
         """Launch workers until every row is decided or has had its last look, or the time is spent.
 
-        Every row gets two launches before any gets more. Then suspicions are settled first.
+        What looks slower is settled first. Then every row gets two launches before any gets more.
 
         Args:
             rows: the rows to time.
@@ -160,8 +162,8 @@ class Session:
             row.evidence.num_tests = num_tests
         while not self._is_over() and (left := [row for row in timed if row.is_open]):
             say(f"launching again: {len(left)} of {len(rows)} benchmarks are undecided")
-            chosen = [row for row in left if len(row.evidence.launches) < LOOKS[0]]
-            chosen = chosen or [row for row in left if row.evidence.suspected]
+            chosen = [row for row in left if row.evidence.looks_slower]
+            chosen = chosen or [row for row in left if len(row.evidence.launches) < LOOKS[0]]
             if not chosen:
                 chosen = affordable(left, self.run.deadline - time.monotonic())
             with contextlib.suppress(TimeSpentError):
@@ -260,7 +262,7 @@ class Session:
         request = protocol.Calibrate(*row.benchmark.target, target_s=timing.sample_s)
         found = self._ask(row, pool, request, [self.run.sides.base, self.run.sides.head])
         if not row.calls:
-            row.calls, row.quads = quads_of(list(found.values()), timing)
+            row.calls, row.quads = quads_of(list(found.values()), timing, self.share_s)
             # The base decides: a change that begins to read a file at each call keeps the limits.
             ran = row.row.base.ran
             is_hot = ran is not None and ran.is_quiet and found["base"].is_work
@@ -301,10 +303,13 @@ class Session:
         return time.monotonic() >= self.run.deadline
 
 
-def quads_of(found: Sequence[Calibration], timing: Timing) -> tuple[int, int]:
+def quads_of(
+    found: Sequence[Calibration], timing: Timing, share_s: float = math.inf
+) -> tuple[int, int]:
     """Return the calls of a slice and the quads of a launch, from the calibration of both sides.
 
     The slower side decides how many calls a slice has, so that a large slowdown costs little time.
+    Many rows in a short time get fewer quads: two launches tell more than one that is exact.
     """
     calls = min(each.calls for each in found)
     if max(each.seconds for each in found) > _COMPARABLE * min(each.seconds for each in found):
@@ -313,4 +318,5 @@ def quads_of(found: Sequence[Calibration], timing: Timing) -> tuple[int, int]:
     quad_s = max(1e-6, 2 * sum(each.wall_s / each.calls * calls for each in found))
     least, most = _QUADS
     longest = max(1, int(_LONGEST * timing.pair_s / quad_s))
-    return calls, min(longest, max(least, min(most, round(timing.pair_s / quad_s))))
+    shared = max(_FEWEST_QUADS, int(min(share_s / quad_s, most)))
+    return calls, min(longest, shared, max(least, min(most, round(timing.pair_s / quad_s))))

@@ -125,6 +125,12 @@ class Evidence:
         return self.verdict != UNDECIDED or len(stage) >= looks[-1]
 
     @property
+    def looks_slower(self) -> bool:
+        """Whether it is suspected, or its only launch lies above the cap."""
+        is_far = len(self.launches) == 1 and self.launches[0] > math.log(self.limits.cap)
+        return self.suspected or is_far
+
+    @property
     def is_open_suspicion(self) -> bool:
         """Whether there was no time for all fresh launches that a suspicion asks for."""
         return self.suspected and not self.done
@@ -171,9 +177,9 @@ class Evidence:
         )
 
     def suspicion(self) -> float:
-        """Return how many standard errors the launches lie above a ratio of 1; NaN below two."""
+        """Return how many standard errors the launches lie above a ratio of 1; NaN for none."""
         if len(self.launches) < LOOKS[0]:
-            return math.nan
+            return self.launches[0] / self.scatter if self.launches else math.nan
         mean, error, _ = estimate(self.launches, self.scatter)
         return mean / error
 
