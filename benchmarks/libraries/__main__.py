@@ -10,7 +10,6 @@ anything is measured.
 import functools
 import importlib
 import importlib.metadata
-import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -31,8 +30,6 @@ def hello(name: str) -> Reply:
         raise ImportError(peers.how_to_install(library))
     if library in array_libraries.ENVS:
         return array_libraries.hello(library)
-    if library == "numpy":
-        os.environ["JAX_PLATFORMS"] = "cpu"  # NumPy runs on the CPU, and the row must say so
     import jax
 
     import myriad
@@ -94,11 +91,7 @@ def make_stepper(library: str, case: Case) -> Stepper:
         return array_libraries.make_stepper(case)
     if library in jax_libraries.ENVS:
         return jax_libraries.ScanStepper(jax_libraries.ENVS[library](case.env_id), case)
-    if library == "rejax":
-        return ppo_training.RejaxTraining(case.workload, case.env_id)
-    from benchmarks.libraries.numpy_games import NumpyStepper
-
-    return NumpyStepper(case)
+    return ppo_training.RejaxTraining(case.workload, case.env_id)
 
 
 def main() -> None:

@@ -77,7 +77,6 @@ def declare(monkeypatch):
 @pytest.fixture
 def libraries_in_this_process(monkeypatch):
     """Run libraries in the test's process; test_alternation.py and others start real ones."""
-    monkeypatch.setenv("JAX_PLATFORMS", "cpu")  # a library may set it, too late for this process
     monkeypatch.setattr(alternation, "LibraryProcess", InThisProcess)
 
 

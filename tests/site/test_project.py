@@ -17,8 +17,8 @@ from made_up_results import history, write_asv
 from perfgate.history.asv_results import read_archive
 from tests.workflow_jobs import git
 
-# A library that is run in other ways has more names. NumPy is every project's.
-OURS = tomllib.loads((ROOT / "benchmarks" / "libraries.toml").read_text()).keys() - {"numpy"}
+# A library that is run in other ways has more names.
+OURS = tomllib.loads((ROOT / "benchmarks" / "libraries.toml").read_text()).keys()
 OUR_NAMES = re.compile(
     "|".join([*OURS, "cartpole", "pendulum", "snake", "bucket", "gene.circ"]), re.IGNORECASE
 )

@@ -13,7 +13,6 @@ from benchmarks.harness.registry import DECLARED
 from benchmarks.harness.results import columns_of
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.harness.workloads import load
-from benchmarks.libraries.numpy_games import Village
 
 pytestmark = pytest.mark.usefixtures("libraries_in_this_process")
 BUDGET = Budget(num_rounds=2, min_rounds=2)
@@ -37,7 +36,6 @@ def measured(library, env, num_envs, num_steps, agent="random", num_seeds=None):
         ("myriad-plain", "gene-circuit-control", 64, 288),
         pytest.param("myriad-plain", "snake", 64, 100, marks=pytest.mark.slow),
         pytest.param("myriad-plain", "bucket-brigade", 256, 48, marks=pytest.mark.slow),
-        ("numpy", "bucket-brigade", 5, 1_200),
         pytest.param("gymnasium", "cartpole-control", 1, 3_000, marks=pytest.mark.slow),
         pytest.param("gymnasium-vector", "cartpole-control", 8, 400, marks=pytest.mark.slow),
         pytest.param("gymnasium-sync", "cartpole-control", 8, 400, marks=pytest.mark.slow),
@@ -85,7 +83,6 @@ def test_ours_trains_for_the_steps_of_its_chunk_and_counts_those_of_all_seeds(li
     ("library", "env", "changes", "reason"),
     [
         ("gymnax", "snake", {}, "libraries.toml gives no name of snake in envs of [gymnax]"),
-        ("numpy", "snake", {}, "libraries.toml gives no name of snake in envs of [numpy]"),
         ("gymnasium-sync", "snake", {}, "no name of snake in envs of [gymnasium-sync]"),
         ("gymnasium", "cartpole-control", {}, "a loop over one environment, not 4"),
         ("gymnasium-async", "cartpole-control", {"num_envs": 17}, "would need as many processes"),
@@ -101,28 +98,6 @@ def test_what_a_library_does_not_measure_it_refuses_in_a_sentence(library, env, 
     outcome = measured(library, env, **{"num_envs": 4, "num_steps": 4} | changes)
     assert outcome.status == "refused"
     assert reason in outcome.reason
-
-
-def test_the_plain_village_follows_the_draws_that_it_is_given():
-    class Draws:
-        def __init__(self, *draws):
-            self.draws = iter(draws)
-
-        def random(self, size):
-            return np.array(next(self.draws)[:size])
-
-    rest_far_away = [0.95, 0.0, 0.0]
-    # At the start house 0 burns alone; the learner works there; neither agent helps; nothing new
-    # catches fire.
-    start = [0.0] + [1.0] * 9
-    for suppression, houses, own in ((0.49, [0] * 10, 20.0), (0.51, [2] + [0] * 9, -40.0)):
-        night = [suppression] + [1.0] * 9 + [1.0] * 10 + 2 * rest_far_away
-        village = Village(Draws(start, night))
-        assert village.houses == [1] + [0] * 9
-        reward, over = village.step([0, 1, 0])
-        assert village.houses == houses
-        team = 100 * houses.count(0) / 10 - 100 * houses.count(2) / 10
-        assert (reward, over) == (pytest.approx(team - 0.5 + own), False)
 
 
 def test_the_users_environment_is_the_same_in_gymnax_step_by_step():
