@@ -1,19 +1,19 @@
-"""Measure the gain of presets, setting by setting, and of compiled programs over a host loop.
+"""Measure the gain of presets, setting by setting.
 
     python benchmarks/presets.py                        the quick trainings of suite.toml
     python benchmarks/presets.py --full                 all of them, and the guide's exact sizes
-    python benchmarks/presets.py --part ladder --env cartpole-control
+    python benchmarks/presets.py --part knobs --env cartpole-control
     python benchmarks/presets.py --part target --seeds 5
 
-An asv suite and a command line in three parts. `knobs` times updates of all variants in one
+An asv suite and a command line in two parts. `knobs` times updates of all variants in one
 process, in rounds of random order. They are the presets, the baseline with each single setting of a
-preset, and the preset without each of them. `ladder` times equal updates in ever fewer calls.
-`target` trains each preset in a new process until it reaches the target return.
+preset, and the preset without each of them. `target` trains each preset in a new process until it
+reaches the target return.
 """
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -26,14 +26,11 @@ from benchmarks.harness.worker import calibrated, seconds_of
 from benchmarks.harness.workloads import Training, chosen
 from benchmarks.runner import AGENT, ENV, Run, Script, switch, text, whole
 
-PARTS = ("knobs", "ladder", "target")
+PARTS = ("knobs", "target")
 BASELINE = "baseline"
 _FULL_SET = "ultra_fast"
 _LEAST_ROUNDS = 7
 _SAMPLE_S = 0.25  # the shortest sample
-# Of the ladder: numbers of environments, and updates in one call.
-_LADDER_ENVS = (64, 512)
-_LADDER_UPDATES = 4
 # The exact sizes of the guide that docs/presets.md discusses: 512 environments in batches of
 # 262,144 rows, minibatches of 32,768, one pass.
 AS_DOCUMENTED: Mapping[str, Mapping[str, Any]] = {
@@ -164,27 +161,9 @@ def _measure(run: Run) -> None:
     myriad.configure()
     for declared in chosen("presets", run.options):
         print(f"\n{declared.agent} on {declared.env}\n")
-        parts = {"knobs": _knobs, "ladder": _ladder, "target": _target}
+        parts = {"knobs": _knobs, "target": _target}
         for part in run.options.part or PARTS:
             parts[part](declared, run)
-
-
-def _save(
-    run: Run,
-    declared: Training,
-    rates: Mapping[str, Sequence[float]],
-    columns: Mapping[str, Row],
-    prefix: str = "",
-    **about: Any,
-) -> None:
-    """Save a row for each variant, and its rates in the samples, and print their ratios."""
-    described = machine_columns() | {"env": declared.env, "agent": declared.agent}
-    rows = [
-        described | columns[name] | spread(own, "steps_per_s") | {"arm": prefix + name}
-        for name, own in rates.items()
-    ]
-    run.file.add(rows, _described(declared) | about)
-    print(ratio_table("variant", rates))
 
 
 def _knobs(declared: Training, run: Run) -> None:
@@ -192,56 +171,26 @@ def _knobs(declared: Training, run: Run) -> None:
     compared = {each.name: each for each in variants(declared, full=run.options.full)}
     timed = {name: Updates(declared, each) for name, each in compared.items()}
     rates = in_turns({name: each.rate for name, each in timed.items()}, run.options.rounds)
-    columns = {
-        name: {
+    described = machine_columns() | {"env": declared.env, "agent": declared.agent}
+    rows = []
+    arms = {}
+    for name, each in timed.items():
+        own = {
+            "arm": name,
             "num_envs": each.training.config.num_envs,
             "scan_chunk_size": each.training.scan_chunk_size,
             "num_steps": each.steps,
             "compile_s": each.compile_s,
         }
-        for name, each in timed.items()
-    }
-    arms = {
-        name: {
-            "starts_from": each.preset,
-            "sets": each.settings,
-            "num_envs": columns[name]["num_envs"],
+        rows.append(described | own | spread(rates[name], "steps_per_s"))
+        arms[name] = {
+            "starts_from": compared[name].preset,
+            "sets": compared[name].settings,
+            "num_envs": own["num_envs"],
             "steps_per_s": rates[name],
         }
-        for name, each in compared.items()
-    }
-    _save(run, declared, rates, columns, arms=arms)
-
-
-def _ladder(declared: Training, run: Run) -> None:
-    """Time equal updates in ever fewer calls, in alternation."""
-    # This imports JAX, which must not happen while asv discovers the suites.
-    from benchmarks.harness.ablation import Ablation
-
-    for num_envs in _LADDER_ENVS:
-        # The number of passes is the preset's, because many passes would hide the cost of stepping.
-        config = config_of(declared, Variant(_FULL_SET, _FULL_SET, {"num_envs": num_envs}))
-        ablation = Ablation(config, _LADDER_UPDATES)
-        samplers = {name: _sampler(each, ablation) for name, each in ablation.variants().items()}
-        rates = in_turns(samplers, run.options.rounds)
-        columns = {name: {"num_envs": num_envs, "num_steps": ablation.steps} for name in rates}
-        arms = {name: {"num_envs": num_envs, "steps_per_s": own} for name, own in rates.items()}
-        print(f"\nladder, {num_envs:,} environments\n")
-        _save(run, declared, rates, columns, "ladder: ", is_ladder=True, arms=arms)
-
-
-def _sampler(step: Callable[[Any], Any], ablation: Any) -> Callable[[], float]:
-    """Return a function that calls a step on its own state and returns the steps/s."""
-    from myriad.timing import timed
-
-    state = step(ablation.state())  # compiles
-
-    def rate() -> float:
-        nonlocal state
-        state, seconds = timed(step, state)
-        return ablation.steps / seconds
-
-    return rate
+    run.file.add(rows, _described(declared) | {"arms": arms})
+    print(ratio_table("variant", rates))
 
 
 def _target(declared: Training, run: Run) -> None:

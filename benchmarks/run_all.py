@@ -97,9 +97,7 @@ def published(device: str) -> Iterator[Job]:
         name = env.rpartition(".")[2].partition(":")[0].removesuffix("-control").replace("-", "_")
         yield Job("throughput", f"throughput_{name}_{device}", flags, 3_600.0)
     yield Job("learning", f"learning_{device}", (), 7_200.0)
-    flags = ("--full", "--part", "knobs", "--part", "target")
-    yield Job("presets", f"presets_{device}", flags, 3_600.0)
-    yield Job("presets", f"presets_ladder_{device}", ("--part", "ladder"), 3_600.0)
+    yield Job("presets", f"presets_{device}", ("--full",), 3_600.0)
 
 
 def _run(run: Run) -> bool:

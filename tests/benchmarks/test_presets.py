@@ -1,4 +1,4 @@
-"""The suite of presets: its variants, its ablation, and its rows, at a reduced size."""
+"""The suite of presets: its variants and its rows, at a reduced size."""
 
 import dataclasses
 import json
@@ -7,7 +7,6 @@ import pytest
 
 from benchmarks import presets
 from benchmarks.harness import trainings
-from benchmarks.harness.ablation import Ablation
 from benchmarks.harness.workloads import load
 from benchmarks.presets import AS_DOCUMENTED, Variant, config_of, main, variants
 from myriad import create_config
@@ -15,7 +14,6 @@ from tests.benchmarks.csv_rows import read_csv
 
 DECLARED = load().trainings["presets"]
 PPO = DECLARED["cartpole-ppo"]
-QUICK_STEPS = ["jitted step", "no sync", "scanned rollout", "one program", "chunk of updates"]
 
 
 @pytest.mark.parametrize("workload", DECLARED)
@@ -35,58 +33,24 @@ def test_every_variant_is_a_configuration(workload):
     assert config_of(declared, without).num_envs == configs["baseline"].num_envs
 
 
-ROLLOUT = {"rollout_steps": 4, "agent.num_minibatches": 2, "agent.num_epochs": 1}
-SMALL = {"pqn": ROLLOUT, "ppo": ROLLOUT, "dqn": {"buffer_size": 256, "agent.learning_starts": 32}}
-
-
-def small(agent):
-    options = SMALL[agent] | {"agent.hidden_sizes": (8,)}
-    return create_config("cartpole-control", agent, num_envs=8, total_steps=640, **options)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("agent", "skipped"),
-    [
-        ("pqn", ["host loop"]),  # it compiles every operation by itself
-        pytest.param("ppo", [], marks=pytest.mark.long),
-        pytest.param("dqn", [], marks=pytest.mark.long),
-    ],
-)
-def test_every_step_of_the_ablation_does_the_same_updates(agent, skipped):
-    ablation = Ablation(small(agent), num_updates=2)
-    found = ablation.variants()
-    expected = [name for name in QUICK_STEPS if agent != "dqn" or name != "scanned rollout"]
-    assert list(found) == ["host loop", *expected]
-    ends = {name: run(ablation.state()) for name, run in found.items() if name not in skipped}
-    assert len({int(state.num_updates) for state in ends.values()}) == 1
-    assert all(state.batch_state.episode_length.sum() > 0 for state in ends.values())
-
-
-@pytest.mark.slow
-def test_the_command_writes_a_row_for_every_variant_and_step(
-    declare, monkeypatch, tmp_path, capsys
-):
+def test_the_command_writes_a_row_for_every_variant(declare, monkeypatch, tmp_path, capsys):
+    small = {"rollout_steps": 4, "agent.num_minibatches": 2, "agent.num_epochs": 1}
+    small |= {"agent.hidden_sizes": (8,), "num_envs": 8, "total_steps": 640}
     declare(PPO)
-    monkeypatch.setattr(presets, "config_of", lambda *_: small("pqn"))
-    monkeypatch.setattr(presets, "_LADDER_ENVS", (8,))
-    two = QUICK_STEPS[-2:]  # the test above takes all of them
-    every = Ablation.variants
-    monkeypatch.setattr(
-        Ablation, "variants", lambda self: {name: every(self)[name] for name in two}
-    )
+    config = create_config("cartpole-control", "pqn", **small)
+    monkeypatch.setattr(presets, "config_of", lambda *_: config)
     monkeypatch.setattr(presets, "_SAMPLE_S", 0.01)
     short = [Variant("baseline"), Variant("once", donates=False)]
     monkeypatch.setattr(presets, "variants", lambda declared, full: short)
-    flags = ["--part", "knobs", "--part", "ladder", "--rounds", "3"]
+    flags = ["--part", "knobs", "--rounds", "3"]
     assert main([*flags, "--output", str(tmp_path / "p.csv")]) == 0
     rows = read_csv(tmp_path / "p.csv")
-    names = ["baseline", "once", *(f"ladder: {name}" for name in two)]
-    assert [row["arm"] for row in rows] == names
+    assert [row["arm"] for row in rows] == ["baseline", "once"]
     assert all(float(row["steps_per_s_low"]) > 0 and row["status"] == "ok" for row in rows)
     assert "times baseline (least to most)" in capsys.readouterr().out
-    samples = json.loads((tmp_path / "p_samples.json").read_text())["alternations"]
-    assert [list(each["arms"]) for each in samples] == [["baseline", "once"], two]
+    (sampled,) = json.loads((tmp_path / "p_samples.json").read_text())["alternations"]
+    assert list(sampled["arms"]) == ["baseline", "once"]
 
 
 def test_presets_are_timed_to_the_target_and_the_guides_sizes_may_miss_it(
