@@ -73,8 +73,7 @@ def _measure(run: Run) -> None:
             row = columns | request | size
             shown = ["-"] * len(_BYTES)
             try:
-                # The cache is off, because the peak depends on whether anything is compiled.
-                reply = compile_in_child(request | size, "off", runs=True)
+                reply = compile_in_child(request | size, runs=True)
             except ChildError as error:
                 row |= error.columns
                 shown[-1] = error.status

@@ -2,7 +2,7 @@
 
     python benchmarks/run_all.py              the quick tier
     python benchmarks/run_all.py --full       every size, within 40 minutes on 2 cores
-    python benchmarks/run_all.py --only memory --only compile
+    python benchmarks/run_all.py --only memory --only training
     python benchmarks/run_all.py --published  the figures of results/published, in under an hour
 
 This leaves out the peers' trainings, which comparison.py --training measures. A workload is one
@@ -50,7 +50,6 @@ _SCRIPTS = {
     "memory": "memory_profile",
     "scan_chunk": "scan_chunk",
     "training": "training",
-    "compile": "compile",
     "learning": "learning",
     "presets": "presets",
 }
@@ -72,7 +71,6 @@ def jobs(*, full: bool) -> Iterator[Job]:
     declaration = load()
     yield Job("memory", "memory", ("--profile", "both", *flags))
     yield Job("scan_chunk", "scan_chunk", flags)
-    yield Job("compile", "compile", flags)
     for each in declaration.of("training", tier).values():
         which = ("--agent", each.agent, "--env", each.env)
         yield Job("training", f"training_{each.name}", (*which, "--seeds", "5" if full else "2"))

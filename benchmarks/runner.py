@@ -2,7 +2,7 @@
 
 A script describes itself as a `Script`, whose `measure` gets a `Run`:
 
-    main = Script("compile", __doc__, _measure, {"--full": switch("measure everything")}).main
+    main = Script("scan_chunk", __doc__, _measure, {"--full": switch("measure everything")}).main
 """
 
 import argparse

@@ -93,34 +93,22 @@ def stated(compiled: Any) -> Reply:
     }
 
 
-def compile_in_child(request: dict[str, Any], cache: str, *, runs: bool = False) -> Reply:
-    """Compile a program in a new process, and run a chunk if asked to.
+def compile_in_child(request: dict[str, Any], *, runs: bool = False) -> Reply:
+    """Compile a program in a new process without a cache, and run a chunk if asked to.
 
     Args:
         request: the arguments of `program`.
-        cache: the folder of the compilation cache, or `off`.
         runs: whether a chunk runs, so that the peak includes it.
 
     Raises:
         ChildError: the process refused, died, hung or took too much memory.
     """
     target = "benchmarks.harness.programs:_compiled_here"
-    limits = {"timeout_s": TIMEOUT_S, "MYRIAD_COMPILATION_CACHE": cache}
+    limits = {"timeout_s": TIMEOUT_S, "MYRIAD_COMPILATION_CACHE": "off"}
     return run(target, request | {"runs": runs}, **limits)
 
 
 def _compiled_here(*, runs: bool, **request: Any) -> Reply:
-    import jax
-
-    import myriad
-    from myriad import settings
-    from myriad.xla import use_compilation_cache
-
-    myriad.configure()
-    # Otherwise a user's own cache would serve the cold launch.
-    jax.config.update("jax_compilation_cache_dir", None)
-    if (folder := settings.compilation_cache()) is not None:
-        use_compilation_cache(folder)
     compiled = program(**request)
     if runs:
         compiled.start()

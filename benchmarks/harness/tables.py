@@ -46,12 +46,6 @@ def between(row: Row, name: str, form: str = ".2f") -> str:
     return f"{row[name]:{form}} ({row[f'{name}_low']:{form}} to {row[f'{name}_high']:{form}})"
 
 
-def median_of(values: Sequence[float], form: str = ".2f") -> str:
-    """Write the median of values with the least and the most."""
-    median, least, most = (f"{pick(values):{form}}" for pick in (statistics.median, min, max))
-    return f"{median} ({least} to {most})"
-
-
 def times(of: Outcome, to: Outcome) -> str:
     """Write the ratio of `of`'s steps/s to `to`'s: its median over the rounds, and its interval."""
     if of.status != "ok" or to.status != "ok":

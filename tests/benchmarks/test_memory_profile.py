@@ -39,3 +39,14 @@ def test_a_size_that_fails_costs_its_own_row_and_exit_code_1(tmp_path, monkeypat
     said = capsys.readouterr().err
     assert "10,000 environments, chunk 128: failed: the process ended by signal 9" in said
     assert "100,000 environments, chunk 128: refused: out of memory" in said
+
+
+def test_a_rollout_compiled_ahead_is_the_one_that_runs():
+    from myriad.xla import count_compilations
+
+    built = programs.program("cartpole-control", "random", 64, 8)
+    built.start()
+    with count_compilations() as compilations:
+        built.run(16)
+    assert compilations.names == []
+    assert built.rollout.summary(built.state).num_steps == 16 * 64

@@ -21,8 +21,8 @@ NUMBER = "must be a whole number of at least 1, but got"
 REFUSED = [
     ("comparison", "--library gymnaz", "library 'gymnaz' is unknown; did you mean 'gymnax'?"),
     ("comparison", "--training --library gymnax", "--training measures what suite.toml declares"),
-    ("compile", "--agent dqm", "unknown agent 'dqm'; did you mean 'dqn'?"),
-    ("compile", f"--output {__file__}/folder", "test_runner.py is no folder."),
+    ("training", "--agent dqm", "unknown agent 'dqm'; did you mean 'dqn'?"),
+    ("training", f"--output {__file__}/folder", "test_runner.py is no folder."),
     ("learning", "--output nowhere/runs.csv", "nowhere/runs.csv can't be written: No such file"),
     ("learning", "--seeds -1", f"{NUMBER} '-1'"),
     ("learning", "--agent sac", "no learning target is about sac."),
@@ -80,11 +80,6 @@ def test_help_describes_every_flag(script, capsys):
 
 # Flags of a small run, its rows, and columns of them that are above 0.
 RUNS = {
-    "compile": (
-        "--agent random --env cartpole --num-envs 64",
-        [{"suite": name, "samples": "1"} for name in ("compile", "compile_cached")],
-        ("compile_s", "run_s"),
-    ),
     "memory_profile": (
         "--num-envs 64",
         [{"suite": "memory_envs", "scan_chunk_size": "128"}],
@@ -122,7 +117,6 @@ def test_a_run_writes_its_rows_and_samples_and_says_what_to_report(
     script, tmp_path, monkeypatch, capsys
 ):
     pytest.importorskip("gymnax")
-    monkeypatch.setattr("benchmarks.compile.QUICK_LAUNCHES", 1)
     monkeypatch.setattr("benchmarks.comparison.BUDGET", Budget(num_rounds=6, max_s=2.0))
     monkeypatch.setenv("JAX_PLATFORM_NAME", "cpu")
     flags, expected, above_0 = RUNS[script]
