@@ -3,12 +3,9 @@
 In docstrings here `O` is the shape of an observation and `A` the shape of an action.
 """
 
-import importlib
-from collections.abc import Callable
 from typing import Annotated, Any, Protocol, TypeVar
 
 import jax
-import numpy as np
 
 from myriad.errors import InvalidArgumentError
 from myriad.ranges import Integer, Like, Number
@@ -89,8 +86,3 @@ def require_32_bits() -> None:
             "jax_enable_x64 must be False, since Myriad's environments, rollouts and trainings "
             "compute in 32 bits, but is True."
         )
-
-
-def load_drawing(name: str) -> Callable[[Any, Any], np.ndarray]:
-    """Return the `draw(env, state)` of `myriad.rendering.<name>`, imported on first use."""
-    return importlib.import_module(f"myriad.rendering.{name}").draw

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from myriad.envs.environment import Finite, Limit, Positive, Steps, load_drawing
+from myriad.canvas import BLUE, FAINT, INK, MUTED, ORANGE, WHITE, Canvas, one_instance
+from myriad.envs.environment import Finite, Limit, Positive, Steps
 from myriad.ranges import Integer, require_ranges
 from myriad.spaces import Box, Discrete
 
@@ -110,8 +111,28 @@ class Pendulum:
         return Box(-params.max_torque, params.max_torque, (1,))
 
     def render(self, state: PendulumState) -> np.ndarray:
-        """Draw the rod, its goal and how it turns: uint8 `[400, 600, 3]`, on the host."""
-        return load_drawing("pendulum")(self, state)
+        """Draw the state, uint8 `[400, 600, 3]`. The arc ahead of the rod shows the speed."""
+        state = one_instance(state)
+        theta = float(state.theta)
+        theta_dot = float(state.theta_dot)
+        max_speed = float(self.default_params.max_speed)
+        canvas = Canvas()
+        canvas.heading("Pendulum", f"step {int(state.time)}")
+        canvas.disc(_X, _Y, _ROD + 30, WHITE)
+        canvas.line([(_X, _Y), _around(0, _ROD + 18)], 2, FAINT)
+        canvas.line([(_X, _Y), _around(theta, _ROD)], 22, ORANGE)
+        # A right angle at full speed.
+        turn = theta_dot / max_speed * math.pi / 2
+        arc = [_around(theta + turn * i / 24, _ROD * 0.62) for i in range(25)]
+        canvas.line(arc, 5, BLUE)
+        canvas.disc(*arc[-1], 8, BLUE)
+        canvas.disc(_X, _Y, 6, INK)
+        wrapped = math.remainder(theta, 2 * math.pi) if math.isfinite(theta) else theta
+        canvas.text(400, 120, "angle from upright", 14, MUTED)
+        canvas.text(400, 146, f"{math.degrees(wrapped):+.0f}°", 24)
+        canvas.text(400, 206, f"speed, at most {max_speed:g} rad/s", 14, MUTED)
+        canvas.text(400, 232, f"{theta_dot:+.2f} rad/s", 24)
+        return canvas.image()
 
     def _torque(self, action: jax.Array, params: PendulumParams) -> jax.Array:
         if self.discrete_torques is None:
@@ -133,3 +154,15 @@ def _nearest_to_upright(theta: jax.Array) -> jax.Array:
 
 def _observe(state: PendulumState) -> jax.Array:
     return jnp.stack([jnp.cos(state.theta), jnp.sin(state.theta), state.theta_dot])
+
+
+# --- the picture
+
+_X, _Y, _ROD = 195, 218, 128
+
+
+def _around(angle: float, radius: float) -> tuple[float, float]:
+    """Return the point at an angle from upright, counter-clockwise; nan if it is not finite."""
+    if not math.isfinite(angle):
+        return math.nan, math.nan
+    return _X - radius * math.sin(angle), _Y - radius * math.cos(angle)

@@ -13,7 +13,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from myriad.envs.environment import Finite, load_drawing
+from myriad.canvas import (
+    BLUE,
+    FAINT,
+    MUTED,
+    PALE,
+    SKY,
+    VERMILLION,
+    WHITE,
+    Canvas,
+    Point,
+    mix,
+    one_instance,
+)
+from myriad.envs.environment import Finite
 from myriad.errors import InvalidArgumentError
 from myriad.ranges import Integer, require_ranges
 from myriad.spaces import Box, Discrete
@@ -226,8 +239,44 @@ class Snake:
         return Discrete(4)
 
     def render(self, state: SnakeState) -> np.ndarray:
-        """Draw the board: uint8 `[400, 600, 3]`, on the host."""
-        return load_drawing("snake")(self, state)
+        """Draw the state: uint8 `[400, 600, 3]`. The body is darker near the head."""
+        state = one_instance(state)
+        # Ask the environment when each cell was entered, since only it knows how that is stored.
+        moves = np.asarray(self.moves_until_free(state))
+        body = np.flatnonzero(moves)[np.argsort(moves[moves > 0])]
+        centres = [cell_centre(self, int(cell)) for cell in body]
+        side = _SIDE / max(self.height, self.width)
+        canvas = Canvas()
+        canvas.heading("Snake", f"step {int(state.time) - 3}")
+        left, top = cell_centre(self, 0)
+        right, bottom = cell_centre(self, self.num_cells - 1)
+        edge = side / 2
+        canvas.rectangle(
+            left - edge - 3, top - edge - 3, right + edge + 3, bottom + edge + 3, FAINT
+        )
+        canvas.rectangle(left - edge, top - edge, right + edge, bottom + edge, WHITE)
+        for i in range(len(centres) - 1):  # the tail first
+            share = i / max(1, len(centres) - 1)
+            canvas.line(centres[i : i + 2], 0.66 * side, mix(SKY, HEAD, 0.8 * share))
+        x, y = cell_centre(self, int(state.row) * self.width + int(state.column))
+        dx, dy = _AHEAD[int(state.direction)]
+        canvas.disc(x, y, 0.44 * side, HEAD)
+        for sideways in (-0.19, 0.19):  # its eyes
+            eye_x = x + side * (0.17 * dx - sideways * dy)
+            eye_y = y + side * (0.17 * dy + sideways * dx)
+            canvas.disc(eye_x, eye_y, 0.12 * side, WHITE)
+        if state.food >= 0:
+            canvas.disc(*cell_centre(self, int(state.food)), 0.3 * side, FOOD)
+        patience = 10 * self.num_cells
+        canvas.text(400, 120, "length", 14, MUTED)
+        canvas.text(400, 146, f"{int(state.length)} of {self.num_cells}", 24)
+        canvas.text(400, 206, "steps without food", 14, MUTED)
+        canvas.text(400, 232, f"{int(state.hunger)} of {patience}", 24)
+        canvas.rectangle(400, 258, 580, 270, PALE)
+        canvas.rectangle(
+            400, 258, 400 + 180 * min(1.0, int(state.hunger) / patience), 270, VERMILLION
+        )
+        return canvas.image()
 
     def _cell(self, cell: jax.Array) -> Cells:
         """Return the set of one cell, or the empty set if `cell` is beyond the last word."""
@@ -292,3 +341,18 @@ def _nth_set_bit(word: jax.Array, n: jax.Array) -> jax.Array:
         word = jnp.where(above, word >> width, word)
         position = jnp.where(above, position + width, position)
     return position
+
+
+# --- the picture
+
+HEAD, FOOD = BLUE, VERMILLION
+_LEFT, _TOP, _SIDE = 20, 44, 336
+_AHEAD = {UP: (0, -1), RIGHT: (1, 0), DOWN: (0, 1), LEFT: (-1, 0)}
+
+
+def cell_centre(env: Snake, cell: int) -> Point:
+    """Return x and y of a cell's centre in the picture."""
+    side = _SIDE / max(env.height, env.width)
+    left = _LEFT + (_SIDE - side * env.width) / 2
+    top = _TOP + (_SIDE - side * env.height) / 2
+    return left + side * (cell % env.width + 0.5), top + side * (cell // env.width + 0.5)

@@ -1,1 +1,1 @@
-"""One drawing for each environment, imported by its `render` on first use."""
+"""Videos of episodes. `render` of an environment draws one state."""

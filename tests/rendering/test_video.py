@@ -10,10 +10,10 @@ import pytest
 from PIL import Image
 
 from myriad import cli, list_envs, make_agent, make_env, make_key
+from myriad.canvas import BLUE, ORANGE, PAPER, VERMILLION, Canvas
+from myriad.envs import bucket_brigade, snake
 from myriad.envs.bucket_brigade import BURNING, RUINED, SAFE
 from myriad.errors import InvalidArgumentError, NotInstalledError
-from myriad.rendering import bucket_brigade, snake
-from myriad.rendering.canvas import BLUE, ORANGE, PAPER, VERMILLION, Canvas
 from myriad.rendering.video import play, record, write
 
 ROOT = Path(__file__).parents[2]
