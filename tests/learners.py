@@ -1,6 +1,8 @@
 """What the tests of all learners know of each. Most of it follows from its fields."""
 
 import dataclasses
+import re
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -37,14 +39,20 @@ def small(name):
 SMALL = {name: small(name) for name in list_agents() if issubclass(AGENTS.load(name), Learner)}
 # Laws whose programs compile for long leave out learners that share the code of another.
 DISTINCT = [name for name in SMALL if name not in ("dqn", "td3")]
-# The only kinds of actions that it learns.
-DISCRETE = (Discrete, MultiDiscrete)
-ACTIONS = {"pqn": DISCRETE, "dqn": DISCRETE, "sac": Box, "td3": Box}
+# The only kinds of actions that it learns, as the reference says in the last cell of its row.
+_PAGE = Path(__file__).parents[1] / "docs" / "reference" / "training.md"
+_ROW = re.compile(r"^\| `(\w+)` \|.*\|(.*`.*)\|$", re.MULTILINE)
+_KINDS = {"`Box`": Box, "`Discrete`": Discrete, "`MultiDiscrete`": MultiDiscrete}
+ACTIONS = {
+    agent: tuple(kind for name, kind in _KINDS.items() if name in cell)
+    for agent, cell in _ROW.findall(_PAGE.read_text(encoding="utf-8"))
+    if agent in SMALL
+}
 
 
 def env_of(agent):
     """Return the name of an environment in which an agent can act."""
-    return "pendulum" if ACTIONS.get(agent) is Box else "cartpole"
+    return "pendulum" if ACTIONS.get(agent) == (Box,) else "cartpole"
 
 
 def small_without_layers(agent):

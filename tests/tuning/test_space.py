@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from myriad import create_config
 from myriad.errors import InvalidArgumentError
-from myriad.tuning.space import SearchSpace
+from myriad.tuning.space import FOLDER, SearchSpace
 from tests.learners import SMALL, env_of
 
 BASE = {"env": "bucket-brigade", "total_steps": 50_000, "env.scenario": "easy"}
@@ -180,7 +180,8 @@ def test_what_no_training_can_have_is_found_before_any_trial(tmp_path, text, say
 
 
 def test_an_agent_without_a_space_needs_a_file(tmp_path):
-    with pytest.raises(InvalidArgumentError, match=r"dqn, ppo, pqn, sac, td3.*'pid'"):
+    known = ", ".join(sorted(path.stem for path in FOLDER.glob("*.toml")))
+    with pytest.raises(InvalidArgumentError, match=rf"{known}.*'pid'"):
         SearchSpace.load("pid")
     with pytest.raises(InvalidArgumentError, match=r"nowhere.toml can't be read"):
         SearchSpace.load("pid", file=tmp_path / "nowhere.toml")
