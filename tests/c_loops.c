@@ -2,18 +2,14 @@
  *
  * c_loops.py compiles and calls this. The draws are those of myriad/random.py for the same seed, and
  * the sine is the polynomial of myriad/vector_math.py, so that neither side has cheaper ones. A block
- * of environments stays in the first-level cache for a whole chunk of steps. A network may choose
- * the pushes of CartPole, by the draws of jax.random.categorical.
+ * of environments stays in the first-level cache for a whole chunk of steps.
  */
-#include <float.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 
 #define BLOCK 64
-#define LANES 16
-#define HIDDEN 64
 /* Inlined, so that the compiler sees which environment it is and vectorises the loop over a block. */
 #define INLINE static inline __attribute__((always_inline))
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
@@ -29,11 +25,6 @@ typedef struct {
     int32_t episode_length[BLOCK], num_episodes[BLOCK];
 } Block;
 
-/* The weights of two layers with tanh behind them, and of the logits of both pushes. */
-typedef struct { float first[4][HIDDEN], second[HIDDEN][HIDDEN], last[HIDDEN][2]; } Network;
-
-typedef float Vector __attribute__((vector_size(LANES * sizeof(float)), may_alias));
-
 /* A chunk of steps, each array [chunk, num_envs, ...]. An action is an int32 or a float. */
 typedef struct {
     float *obs;
@@ -45,7 +36,6 @@ typedef struct {
 typedef struct {
     Block *blocks;
     Trajectory rows; /* of null pointers where no step is kept */
-    const Network *network; /* null for random actions */
     Key key;
     uint64_t step;
     int64_t num_envs, chunk, num_threads;
@@ -89,68 +79,6 @@ INLINE void sin_cos(float x, float *sin, float *cos) {
     float sine = quadrant & 1 ? even : odd, cosine = quadrant & 1 ? odd : even;
     *sin = quadrant & 2 ? -sine : sine;
     *cos = (quadrant + 1) & 2 ? -cosine : cosine;
-}
-
-INLINE float log_of(float x) {
-    union { float value; int32_t bits; } u = {x};
-    int32_t exponent = (u.bits - 0x3F3504F3) >> 23;
-    u.bits -= exponent << 23;
-    float t = u.value - 1.0f;
-    float slope = 0.14201757f + t * (-0.13160183f + t * (0.12761578f + t * -0.076344997f));
-    slope = 0.33333331f + t * (-0.2500082f + t * (0.20001227f + t * (-0.16623357f + t * slope)));
-    return exponent * 0.69314718f + (t + t * t * (t * slope - 0.5f));
-}
-
-/* A quotient of minimax polynomials, within 5 units in the last place, as XLA's. */
-INLINE float tanh_of(float x) {
-    x = x > 8.0f ? 8.0f : x < -8.0f ? -8.0f : x;
-    float s = x * x;
-    float above = 3.5715962e-3f + s * (2.1894632e-5f + s * 1.5230375e-8f);
-    float below = 2.6164437e-2f + s * (3.411289e-4f + s * 8.522429e-7f);
-    above = 1.0f + s * (0.13444497f + s * above);
-    below = 1.0f + s * (0.46777824f + s * below);
-    return x * above / below;
-}
-
-/* Multiply rows of environments by weights, with as many sums at a time as registers hold. */
-INLINE void multiply(int vectors, int columns, int num_in, int num_out, float (*in)[BLOCK],
-                     const float *weights, float (*out)[BLOCK]) {
-    for (int first = 0; first < num_out; first += columns) {
-        Vector sums[16][2] = {0};
-        for (int row = 0; row < num_in; row++)
-#pragma GCC unroll 16
-            for (int i = 0; i < columns; i++)
-#pragma GCC unroll 2
-                for (int j = 0; j < vectors; j++)
-                    sums[i][j] += ((Vector *)in[row])[j] * weights[row * num_out + first + i];
-#pragma GCC unroll 16
-        for (int i = 0; i < columns; i++)
-#pragma GCC unroll 2
-            for (int j = 0; j < vectors; j++) ((Vector *)out[first + i])[j] = sums[i][j];
-    }
-}
-
-INLINE void tanh_of_rows(int vectors, float (*rows)[BLOCK]) {
-    for (int row = 0; row < HIDDEN; row++)
-        for (int j = 0; j < vectors * LANES; j++) rows[row][j] = tanh_of(rows[row][j]);
-}
-
-/* Write the logits of one or two vectors of environments. */
-INLINE void apply(int vectors, const Network *network, float *obs, float *logits) {
-    _Alignas(Vector) float first[HIDDEN][BLOCK], second[HIDDEN][BLOCK];
-    multiply(vectors, 16 / vectors, 4, HIDDEN, (void *)obs, network->first[0], first);
-    tanh_of_rows(vectors, first);
-    multiply(vectors, 16 / vectors, HIDDEN, HIDDEN, first, network->second[0], second);
-    tanh_of_rows(vectors, second);
-    multiply(vectors, 2, HIDDEN, 2, second, network->last[0], (void *)logits);
-}
-
-/* Return the push whose logit plus -log(-log(uniform)) is larger, for a uniform number of each. */
-INLINE float choose(Key key, float logit, float other) {
-    float t = tanh_of(0.5f * (other - logit)); /* so exp(other - logit) is (1 + t) / (1 - t) */
-    float first = log_of(uniform(key, 0, FLT_MIN, 1.0f));
-    float second = log_of(uniform(key, 1, FLT_MIN, 1.0f));
-    return second * (1.0f - t) > first * (1.0f + t) ? 1.0f : 0.0f;
 }
 
 INLINE int num_rows(int env) { return env == CARTPOLE ? 4 : 2; }
@@ -200,7 +128,7 @@ INLINE void end_episode(int env, Block *b, int j, int done, Key key) {
 }
 
 /* Run `num_steps` steps of the `n` environments from `env_index` on. */
-INLINE void run_block(int env, int record, int acts, const Run *run, int64_t env_index, int n,
+INLINE void run_block(int env, int record, const Run *run, int64_t env_index, int n,
                       const Key (*keys)[2], int num_steps) {
     Block *restrict b = &run->blocks[env_index / BLOCK];
     const int longest = env == CARTPOLE ? 500 : 200;
@@ -214,19 +142,11 @@ INLINE void run_block(int env, int record, int acts, const Run *run, int64_t env
         int32_t *restrict number = run->rows.action.number + row;
         float *restrict rewards = run->rows.reward + row;
         uint8_t *restrict ended[2] = {run->rows.terminated + row, run->rows.truncated + row};
-        _Alignas(Vector) float logits[2][BLOCK];
-        if (acts && n == BLOCK)
-            for (int j = 0; j < n; j += 2 * LANES)
-                apply(2, run->network, &b->state[0][j], &logits[0][j]);
-        else if (acts)
-            for (int j = 0; j < n; j += LANES)
-                apply(1, run->network, &b->state[0][j], &logits[0][j]);
         int32_t flags[BLOCK]; /* both, as wide as the rest, since bytes would narrow the vectors */
         for (int j = 0; j < n; j++) {
             Key key = fold(act, (uint32_t)env_index + j);
-            float action = env == PENDULUM ? uniform(key, 0, -2.0f, 2.0f)
-                           : acts ? choose(key, logits[0][j], logits[1][j])
-                                  : (float)(draw(key, 0) >> 31);
+            float action =
+                env == PENDULUM ? uniform(key, 0, -2.0f, 2.0f) : (float)(draw(key, 0) >> 31);
             float state[4], reward;
             for (int i = 0; i < num_rows(env); i++) state[i] = b->state[i][j];
             int terminated = advance(env, action, state, &reward);
@@ -262,30 +182,27 @@ INLINE void run_block(int env, int record, int acts, const Run *run, int64_t env
 }
 
 /* A loop of a known length is vectorised without a remainder. */
-#define RUN(name, env, record, acts)                                                              \
+#define RUN(name, env, record)                                                                    \
     static void name(const Run *run, int64_t env_index, const Key (*keys)[2], int num_steps) {    \
         int n = (int)MIN(BLOCK, run->num_envs - env_index);                                       \
-        if (n == BLOCK) run_block(env, record, acts, run, env_index, BLOCK, keys, num_steps);     \
-        else run_block(env, record, acts, run, env_index, n, keys, num_steps);                    \
+        if (n == BLOCK) run_block(env, record, run, env_index, BLOCK, keys, num_steps);           \
+        else run_block(env, record, run, env_index, n, keys, num_steps);                          \
     }
-RUN(run_cartpole, CARTPOLE, 0, 0)
-RUN(record_cartpole, CARTPOLE, 1, 0)
-RUN(run_pendulum, PENDULUM, 0, 0)
-RUN(record_pendulum, PENDULUM, 1, 0)
-RUN(run_policy, CARTPOLE, 0, 1)
-RUN(record_policy, CARTPOLE, 1, 1)
+RUN(run_cartpole, CARTPOLE, 0)
+RUN(record_cartpole, CARTPOLE, 1)
+RUN(run_pendulum, PENDULUM, 0)
+RUN(record_pendulum, PENDULUM, 1)
 
 typedef struct { const Run *run; int64_t number, num_steps; pthread_t thread; } Share;
 
 static void *run_share(void *argument) {
-    static void (*const loops[3][2])(const Run *, int64_t, const Key (*)[2], int) = {
+    static void (*const loops[2][2])(const Run *, int64_t, const Key (*)[2], int) = {
         {run_cartpole, record_cartpole},
-        {run_pendulum, record_pendulum},
-        {run_policy, record_policy}};
+        {run_pendulum, record_pendulum}};
     const Share *share = argument;
     const Run *run = share->run;
     void (*loop)(const Run *, int64_t, const Key (*)[2], int) =
-        loops[run->network ? 2 : run->env][run->rows.obs != NULL];
+        loops[run->env][run->rows.obs != NULL];
     int64_t num_blocks = (run->num_envs + BLOCK - 1) / BLOCK;
     Key(*keys)[2] = malloc(run->chunk * sizeof *keys);
     for (int64_t start = 0; start < share->num_steps; start += run->chunk) {

@@ -4,9 +4,9 @@
     python -m tests.c_loops pendulum-control --num-envs 1000
 
 It is what a C compiler makes of the same work, by hand and for these two environments alone, under
-random actions or one network, with our random numbers and on a thread of each core. CC may name
-your compiler. Each process compiles it afresh, since the code is for the processor that it runs on,
-and a compiler that is updated counts at once.
+random actions, with our random numbers and on a thread of each core. CC may name your compiler.
+Each process compiles it afresh, since the code is for the processor that it runs on, and a compiler
+that is updated counts at once.
 """
 
 import argparse
@@ -25,7 +25,6 @@ from benchmarks.harness.alternation import in_turns
 from benchmarks.harness.results import spread
 from benchmarks.harness.tables import between
 from benchmarks.harness.workload import Case, Workload
-from benchmarks.libraries.network_policy import network_for
 from benchmarks.libraries.ours import MyriadStepper
 from benchmarks.libraries.server import SEED, Session, Stepper, Totals
 from myriad import configure
@@ -61,7 +60,7 @@ class _Run(ctypes.Structure):
         ("blocks", ctypes.c_void_p),
         *(
             (name, ctypes.c_void_p)
-            for name in ("obs", "action", "reward", "terminated", "truncated", "network")
+            for name in ("obs", "action", "reward", "terminated", "truncated")
         ),
         ("key", ctypes.c_uint32 * 2),
         ("step", ctypes.c_uint64),
@@ -78,7 +77,7 @@ class CStepper(Stepper):
             `myriad.envs.vector.Transition`.
 
     Raises:
-        NotImplementedError: it has no such environment or agent.
+        NotImplementedError: it has no such environment.
         ImportError: there is no C compiler, or it failed.
     """
 
@@ -87,16 +86,6 @@ class CStepper(Stepper):
         if workload.env not in ENVS:
             raise NotImplementedError(f"the loops in C have no {workload.env}")
         number, dtype, shape, obs_size = ENVS[workload.env]
-        network = None
-        if workload.agent == "mlp-64-64" and workload.env == "cartpole-control":
-            kernels = network_for(workload.agent, (obs_size,), 2).kernels
-            self._network = np.concatenate([kernel.ravel() for kernel in kernels])
-            network = self._network.ctypes.data
-        elif workload.agent != "random":
-            raise NotImplementedError(
-                "the loops in C act at random, or in CartPole by mlp-64-64, "
-                f"not by {workload.agent!r}"
-            )
         self._code = _compiled()
         num_envs, chunk = workload.num_envs, workload.scan_chunk_size
         num_blocks = -(-num_envs // _BLOCK)
@@ -115,7 +104,6 @@ class CStepper(Stepper):
             }
         self._run = _Run(
             blocks=self._blocks.ctypes.data,
-            network=network,
             num_envs=num_envs,
             chunk=chunk,
             num_threads=min(usable_cores(), num_blocks),

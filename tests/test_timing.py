@@ -16,7 +16,6 @@ from myriad.errors import InvalidArgumentError
 from myriad.xla import count_compilations
 
 ENOUGH = {"num_samples": 6, "min_sample_s": 0.001}
-finite = st.floats(1e-6, 1e6)
 
 
 class FakeClock:

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from benchmarks.autotune import Autotune
 from myriad import create_config
 from myriad.autotune import (
     AutotuneResult,
@@ -342,18 +341,3 @@ def test_the_command_shows_exports_and_clears_the_cache(known, tmp_path, capsys)
     assert ProfileCache().read()["chunk_size_configs"] == {}
     assert main(["autotune"]) == 2
     assert "--env" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_the_benchmark_of_a_known_size_tunes_in_setup_cache_and_only_asks_again(
-    tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    (workload,) = Autotune.params
-    Autotune().setup_cache()
-    suite = Autotune()
-    suite.setup(workload)
-    with count_compilations() as compilations:
-        suite.time_cached(workload)
-    assert compilations.count == 0
-    assert json.loads((tmp_path / "profiles.json").read_text())["chunk_size_configs"]

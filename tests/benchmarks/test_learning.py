@@ -41,15 +41,6 @@ def test_what_was_trained_is_written_target_by_target(tmp_path, monkeypatch, cap
     assert "| 2 of 2 by 50,000 | 500 to 500 | 2 of 2 at 475 after 150,000 |" in line
 
 
-@pytest.mark.long
-def test_ppo_reaches_its_target_on_a_fresh_seed():
-    target = learning.LearningTarget(
-        "cartpole-control", "ppo", 475.0, 50_000, 1, 475.0, 60_000, 1, 1
-    )
-    result = learning.Learning(target).train(seed=0)
-    assert learning.kept(target, [result]) == (1, 1)
-
-
 FOUND = {"num_envs": 4_096, "steps": 9_000, "seconds": 20.0, "evaluate_s": 1.0, "gains": 2.0}
 
 

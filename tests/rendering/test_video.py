@@ -2,7 +2,6 @@
 
 import dataclasses
 import sys
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -16,7 +15,6 @@ from myriad.envs.bucket_brigade import BURNING, RUINED, SAFE
 from myriad.errors import InvalidArgumentError, NotInstalledError
 from myriad.rendering.video import play, record, write
 
-ROOT = Path(__file__).parents[2]
 DRAWN = [name for name in list_envs() if hasattr(ENVIRONMENTS.load(name), "render")]
 
 
