@@ -477,7 +477,7 @@ class BucketBrigade:
         canvas = Canvas()
         canvas.heading("Bucket brigade", f"night {int(state.night)}")
         for number, house in enumerate(houses):
-            x, y = house_centre(number, len(houses))
+            x, y = _house_centre(number, len(houses))
             _draw_house(canvas, (x, y), side, house)
             if side >= 20:
                 canvas.text(x, y + 0.23 * side, str(number), round(0.4 * side), WHITE, "middle")
@@ -509,11 +509,11 @@ def _constant(value: int) -> jax.Array:
 
 # --- the picture
 
-WALLS: dict[int, Colour] = {SAFE: GREEN, BURNING: VERMILLION, RUINED: MUTED}
+_WALLS: dict[int, Colour] = {SAFE: GREEN, BURNING: VERMILLION, RUINED: MUTED}
 _X, _Y, _RING = 200, 220, 138
 
 
-def house_centre(number: int, num_houses: int, inwards: float = 0, aside: float = 0) -> Point:
+def _house_centre(number: int, num_houses: int, inwards: float = 0, aside: float = 0) -> Point:
     """Return a point at a house, or pixels `inwards` and clockwise `aside` from it."""
     angle = 2 * math.pi * number / num_houses
     radius = _RING - inwards
@@ -528,7 +528,7 @@ def _draw_house(canvas: Canvas, centre: Point, side: float, house: int) -> None:
     x, y = centre
     half = side / 2
     top = y - 0.2 * half
-    canvas.rectangle(x - half, top, x + half, y + half, WALLS[house], corner=2)
+    canvas.rectangle(x - half, top, x + half, y + half, _WALLS[house], corner=2)
     if house != RUINED:
         height = half if house == SAFE else 1.5 * half
         roof = [(x - half, top), (x, top - height), (x + half, top)]
@@ -548,7 +548,7 @@ def _draw_agents(canvas: Canvas, state: BucketBrigadeState, num_houses: int, sid
             aside = 0.0 if alone else (-14.0, 14.0)[place % 2]
             _draw_agent(
                 canvas,
-                house_centre(house, num_houses, 0.62 * side + 22 + row * (place // 2), aside),
+                _house_centre(house, num_houses, 0.62 * side + 22 + row * (place // 2), aside),
                 str(agent),
                 BLUE if agent == 0 else PURPLE,
                 works=int(state.modes[agent]) == WORK,

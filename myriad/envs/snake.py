@@ -244,12 +244,12 @@ class Snake:
         # Ask the environment when each cell was entered, since only it knows how that is stored.
         moves = np.asarray(self.moves_until_free(state))
         body = np.flatnonzero(moves)[np.argsort(moves[moves > 0])]
-        centres = [cell_centre(self, int(cell)) for cell in body]
+        centres = [_cell_centre(self, int(cell)) for cell in body]
         side = _SIDE / max(self.height, self.width)
         canvas = Canvas()
         canvas.heading("Snake", f"step {int(state.time) - 3}")
-        left, top = cell_centre(self, 0)
-        right, bottom = cell_centre(self, self.num_cells - 1)
+        left, top = _cell_centre(self, 0)
+        right, bottom = _cell_centre(self, self.num_cells - 1)
         edge = side / 2
         canvas.rectangle(
             left - edge - 3, top - edge - 3, right + edge + 3, bottom + edge + 3, FAINT
@@ -257,16 +257,16 @@ class Snake:
         canvas.rectangle(left - edge, top - edge, right + edge, bottom + edge, WHITE)
         for i in range(len(centres) - 1):  # the tail first
             share = i / max(1, len(centres) - 1)
-            canvas.line(centres[i : i + 2], 0.66 * side, mix(SKY, HEAD, 0.8 * share))
-        x, y = cell_centre(self, int(state.row) * self.width + int(state.column))
+            canvas.line(centres[i : i + 2], 0.66 * side, mix(SKY, _HEAD, 0.8 * share))
+        x, y = _cell_centre(self, int(state.row) * self.width + int(state.column))
         dx, dy = _AHEAD[int(state.direction)]
-        canvas.disc(x, y, 0.44 * side, HEAD)
+        canvas.disc(x, y, 0.44 * side, _HEAD)
         for sideways in (-0.19, 0.19):  # its eyes
             eye_x = x + side * (0.17 * dx - sideways * dy)
             eye_y = y + side * (0.17 * dy + sideways * dx)
             canvas.disc(eye_x, eye_y, 0.12 * side, WHITE)
         if state.food >= 0:
-            canvas.disc(*cell_centre(self, int(state.food)), 0.3 * side, FOOD)
+            canvas.disc(*_cell_centre(self, int(state.food)), 0.3 * side, _FOOD)
         patience = 10 * self.num_cells
         canvas.text(400, 120, "length", 14, MUTED)
         canvas.text(400, 146, f"{int(state.length)} of {self.num_cells}", 24)
@@ -345,12 +345,12 @@ def _nth_set_bit(word: jax.Array, n: jax.Array) -> jax.Array:
 
 # --- the picture
 
-HEAD, FOOD = BLUE, VERMILLION
+_HEAD, _FOOD = BLUE, VERMILLION
 _LEFT, _TOP, _SIDE = 20, 44, 336
 _AHEAD = {UP: (0, -1), RIGHT: (1, 0), DOWN: (0, 1), LEFT: (-1, 0)}
 
 
-def cell_centre(env: Snake, cell: int) -> Point:
+def _cell_centre(env: Snake, cell: int) -> Point:
     """Return x and y of a cell's centre in the picture."""
     side = _SIDE / max(env.height, env.width)
     left = _LEFT + (_SIDE - side * env.width) / 2

@@ -4,7 +4,6 @@ import pickle  # noqa: TID251  (a user may)
 import sys
 from copy import deepcopy
 from functools import partial
-from pathlib import Path
 from urllib.error import URLError
 
 import gymnax
@@ -32,9 +31,7 @@ from myriad.spaces import Box
 from myriad.xla import count_compilations
 from tests.adapters.rollouts import SHORT, assert_rolls_out_and_compiles_once
 from tests.bits import assert_close
-from tests.child_processes import python
 
-ROOT = Path(__file__).parents[2]
 # `make test-long` has the others.
 PLAIN = ("CartPole-v1", "Catch-bsuite")
 GYMNAX = [
@@ -441,14 +438,3 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(
     says = rf"needs {package}.*pip install 'myriad-rl\[{extra}\]'"
     with pytest.raises(NotInstalledError, match=says):
         adapter(make_env("cartpole-control"))
-
-
-# --- the example ----------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("library", ["myriad", pytest.param("gymnasium", marks=pytest.mark.long)])
-def test_the_example_trains_on_either_librarys_vector_environment(library):
-    script = ROOT / "examples" / "ppo_gymnasium_vector.py"
-    sizes = ["--total-timesteps", "512", "--num-envs", "8"]
-    assert "mean return of the last" in python(script, "--library", library, *sizes).stdout
