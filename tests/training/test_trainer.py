@@ -196,7 +196,7 @@ def test_every_agent_acts_in_every_environment_or_says_why_not(env, agent):
 @pytest.mark.slow
 @pytest.mark.parametrize(("agent", "env"), list(itertools.product(list_agents(), list_envs())))
 def test_no_agent_needs_jax_to_add_an_axis(env, agent):
-    """JAX says so where it traces, so nothing is compiled. The laws of learners run in all spaces."""
+    """JAX says so where it traces. The laws of learners compile and run in every kind of space."""
     if refuses(agent, env):
         return
     env = make_env(env)

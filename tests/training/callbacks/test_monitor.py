@@ -11,25 +11,14 @@ from myriad.errors import InvalidArgumentError
 from myriad.training.callbacks import PHASES
 from myriad.training.callbacks.monitor import summary
 from myriad.training.run_folder import RunFolder
-from tests.training.small import flags_of
+from tests.training.small import PPO, SIZES, flags_of, small_config
 
-# Ten evaluations.
-TINY = {
-    "num_envs": 4,
-    "steps_per_env": 80,
-    "eval_frequency": 8,
-    "eval_rollouts": 2,
-    "eval_max_steps": 8,
-    "rollout_steps": 8,
-    "agent.num_minibatches": 2,
-    "agent.num_epochs": 1,
-    "agent.hidden_sizes": (8,),
-}
+# Ten evaluations, in the programs of the small training.
+TEN = {"steps_per_env": 80, "eval_frequency": 8}
 
 
 def train(folder, **options):
-    config = create_config("cartpole-control", "ppo", **TINY | options)
-    return train_and_evaluate(config, folder, quiet=True)
+    return train_and_evaluate(small_config(**TEN | options), folder, quiet=True)
 
 
 def rows(folder: Path):
@@ -103,7 +92,7 @@ def test_a_film_of_what_cannot_be_drawn_is_refused_before_anything_is_written(tm
 @pytest.mark.slow
 def test_a_profile_holds_a_trace_and_the_command_says_how_large_it_is(tmp_path, capsys):
     folder = str(tmp_path / "run")
-    command = ["train", "--env", "cartpole-control", "--agent", "ppo", *flags_of(TINY)]
+    command = ["train", "--env", "cartpole-control", "--agent", "ppo", *flags_of(SIZES | PPO | TEN)]
     assert main([*command, "--run-folder", folder, "--profile", "1", "--quiet"]) == 0
     said = capsys.readouterr()
     (trace,) = Path(folder).glob("profile/**/perfetto_trace.json.gz")
