@@ -335,7 +335,7 @@ def make_train(config: TrainingConfig) -> PureTraining:
     require_values("for make_train", settings)
     steps_per_update = config.num_envs * config.learner.steps_per_update
     learner = config.learner.scheduled(config.num_updates)
-    loop = LearningLoop(config.environment, learner, config.num_envs)
+    loop = LearningLoop(config.environment, learner, config.num_envs, schedules=config.schedules)
     evaluation = Evaluation(
         config.environment, learner, config.eval_rollouts, max_steps=config.eval_max_steps
     )

@@ -158,7 +158,9 @@ def functions(config: TrainingConfig, **fields: Any) -> LearningLoop:
     any checks.
     """
     learner: Any = config.learner.scheduled(config.num_updates)
-    return LearningLoop(config.environment, dataclasses.replace(learner, **fields), config.num_envs)
+    schedules = {name: row for name, row in config.schedules.items() if name not in fields}
+    learner = dataclasses.replace(learner, **fields)
+    return LearningLoop(config.environment, learner, config.num_envs, schedules=schedules)
 
 
 def episode_returns(

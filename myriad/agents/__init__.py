@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from myriad.agents.agent import Agent, Learner
+from myriad.agents.schedules import without_schedules
 from myriad.envs.environment import AnyEnvironment, Environment
 from myriad.errors import InvalidArgumentError
 from myriad.ranges import checked, ranges_of
@@ -146,14 +147,15 @@ def make_learner(
         total_steps: steps of all environments together; None if unknown. Defaults of other fields
             depend on it as well.
         **overrides: fields of the agent that differ from its defaults. Every agent with gradient
-            steps takes `batch_size`. An agent with minibatches makes them that large.
+            steps takes `batch_size`. An agent with minibatches makes them that large. A float may
+            be a schedule, in whose place the learner gets a number.
 
     Raises the errors of `make_agent`.
     """
     from myriad.agents.controller import ControllerLearner, controller_of
 
     kind = _class_of(name, overrides)
-    given = overrides
+    given = overrides = without_schedules(kind, overrides)
     fields = {field.name for field in dataclasses.fields(kind)}
     if num_envs is not None and "num_minibatches" in fields:
         overrides = {field: value for field, value in given.items() if field != "batch_size"}

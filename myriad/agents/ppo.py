@@ -154,6 +154,8 @@ class PPO(RolloutLearner[PPOState]):
     normalize_advantages: bool = True
     losses: ClassVar[tuple[str, ...]] = _METRICS
     least_total_steps: ClassVar[int] = 1_000_000
+    # Evaluations and a loaded agent act in the same units as the training.
+    structural: ClassVar[frozenset[str]] = frozenset({"action_scale"})
 
     @property
     def metric_names(self) -> tuple[str, ...]:

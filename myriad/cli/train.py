@@ -26,7 +26,8 @@ class Train(TrainingFlags):
 
     Give hyperparameters and environment parameters by dotted name, such as
     --agent.learning-rate 1e-3 or --env.gravity 3.7. To list them with their defaults, give --env
-    and --agent together with --help.
+    and --agent together with --help. A float hyperparameter may change over the training, as with
+    --agent.learning-rate "linear(1e-3, 0)".
     """
 
     resume: Path | None = None

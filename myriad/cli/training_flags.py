@@ -244,7 +244,8 @@ class TrainingFlags(XlaFlags, config_flags(*NAMES)):
         for owner, thing in owners:
             described = sentences(type(thing))
             ranges = ranges_of(thing)
-            for name, value in options_of(thing).items():
+            schedules = config.agent_options if owner == "agent" else {}
+            for name, value in (options_of(thing) | schedules).items():
                 if name in NAMES:
                     continue
                 sentence = described.get(name, "")

@@ -90,6 +90,7 @@ class CompiledTraining:
             learner,
             config.num_envs,
             num_devices=num_devices or config.num_devices,
+            schedules=config.schedules,
         )
         self.num_devices = self.loop.num_present
         self._evaluation = Evaluation(
@@ -455,7 +456,9 @@ class Halves:
 
     def __init__(self, config: TrainingConfig):
         learner = config.learner.scheduled(config.num_updates)
-        loop = LearningLoop(config.environment, learner, config.num_envs)
+        loop = LearningLoop(
+            config.environment, learner, config.num_envs, schedules=config.schedules
+        )
         self.collect: Any = jax.jit(loop.collect, donate_argnums=0)
         self.learn: Any = jax.jit(loop.learn, donate_argnums=0)
         self._init: Any = jax.jit(loop.init)

@@ -24,6 +24,8 @@ from myriad.presets import Preset, load_preset
 from myriad.ranges import HOST, INT64, SEED_LIST, Integer, Number, Seed, checked, ranges_of, require
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from myriad.agents.agent import Learner
     from myriad.envs import Environment
 
@@ -114,7 +116,8 @@ class TrainingConfig:
         mapping: How seeds share a device. map: one after another. vmap: side by side. By default
             map on a CPU and vmap elsewhere.
         env_options: Fields of the environment and of its parameters.
-        agent_options: Hyperparameters of the agent.
+        agent_options: Hyperparameters of the agent. A float may be a schedule, such as
+            "linear(0.2, 0)".
         given: What you gave `create_config`, options by dotted name, read-only. All else follows
             from it. Two configurations of equal values are equal, whatever was given.
     """
@@ -173,6 +176,14 @@ class TrainingConfig:
         shared = {name: getattr(self, name) for name in SHARED_WITH_AGENT}
         options = with_tuples(self.agent_options) | {k: v for k, v in shared.items() if v}
         return make_learner(self.agent, self.environment, self.num_envs, **options)
+
+    @property
+    def schedules(self) -> "dict[str, np.ndarray]":
+        """The rows of the hyperparameters with a schedule, as `LearningLoop` takes them."""
+        from myriad.agents.schedules import is_schedule, row_of
+
+        options = self.agent_options.items()
+        return {k: row_of(v, self.num_updates) for k, v in options if is_schedule(v)}
 
     @property
     def num_updates(self) -> int:
@@ -502,6 +513,8 @@ def _of_preset(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _filled(fields: dict[str, Any]) -> TrainingConfig:
     """Check these values, and fill in every other that follows from them."""
+    from myriad.agents.schedules import is_schedule
+
     for name, declared in (ranges_of(TrainingConfig) | {"total_steps": TOTAL_STEPS}).items():
         if name in fields:
             declared.require(name, fields[name])
@@ -528,6 +541,7 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
     window = fields.get("eval_frequency") or -(-steps // _EVALUATIONS)
     of_env = options["env"] | options_of(env) | options_of(env.default_params)
     of_agent = options_of(learner.agent)
+    schedules = {name: value for name, value in options["agent"].items() if is_schedule(value)}
     complete = {
         "env": fields["env"] if isinstance(fields["env"], str) else _name_of(env, of_env),
         "num_envs": num_envs,
@@ -541,7 +555,7 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
         **{name: of_agent.pop(name, None) for name in SHARED_WITH_AGENT},
         # Keep all options that you chose: an adapter may hold one where no field shows it.
         "env_options": of_env,
-        "agent_options": options["agent"] | of_agent,
+        "agent_options": options["agent"] | of_agent | schedules,
     }
     if "seeds" in fields:
         complete["mapping"] = fields.get("mapping") or default_mapping()

@@ -13,6 +13,7 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from myriad.agents.agent import Learner
+from myriad.agents.schedules import ROW, row_of, values_at
 from myriad.engine.fusion import output_fusion
 from myriad.engine.random import Counter, exact_sum, make_key
 from myriad.envs import Environment
@@ -39,8 +40,9 @@ class TrainState:
 
     `metric_sums` adds up the metrics of the updates since the window began, in their order. The
     episode statistics of the environments count from there as well. `options` holds the learner's
-    hyperparameters that are arguments of the program, float32 in the order of `traced_names`. They
-    are one array, since a checkpoint takes longer with each.
+    hyperparameters that are arguments of the program, rows of `myriad.agents.schedules` in the
+    order of `traced_names`, `[K, 34]`. They are one array, since a checkpoint takes longer with
+    each.
     """
 
     key: jax.Array
@@ -100,6 +102,8 @@ class LearningLoop:
         learner: the agent.
         num_envs: environments in parallel.
         num_devices: devices that train together, `D`.
+        schedules: the rows of the hyperparameters that change in the training, by name, as in
+            `TrainingConfig.schedules`.
 
     Attributes:
         learner: the learner of one device.
@@ -109,36 +113,45 @@ class LearningLoop:
         InvalidArgumentError: the devices can't share the training.
     """
 
-    def __init__(self, env: Environment, learner: Learner, num_envs: int, *, num_devices: int = 1):
+    def __init__(
+        self,
+        env: Environment,
+        learner: Learner,
+        num_envs: int,
+        *,
+        num_devices: int = 1,
+        schedules: Mapping[str, np.ndarray] | None = None,
+    ):
         self.learner = learner_of_device(learner, num_envs, num_devices)
         self.num_envs = num_envs
         self.num_devices = num_devices
+        self._schedules = schedules or {}
         self.envs = VectorEnv(env, num_envs)
         # A machine with fewer devices than the training was begun on has one device do all.
         self.num_present = num_devices if num_devices <= jax.device_count() else 1
         self._mesh = Mesh(np.array(jax.devices()[: self.num_present]), (DEVICE,))
 
     @property
-    def options(self) -> dict[str, np.float32]:
-        """The learner's hyperparameters that are arguments of the program."""
-        return {
-            name: np.float32(getattr(self.learner, name)) for name in traced_names(self.learner)
-        }
+    def options(self) -> dict[str, np.ndarray]:
+        """The learner's hyperparameters that are arguments of the program, each a row."""
+        rows = {name: row_of(getattr(self.learner, name)) for name in traced_names(self.learner)}
+        return {name: self._schedules.get(name, row) for name, row in rows.items()}
 
     def init(self, key: jax.Array, options: Mapping[str, Any] | None = None) -> TrainState:
         """Reset every environment and draw the learner's first parameters.
 
         Args:
             key: the key of the training.
-            options: values in place of those in `self.options`, scalars.
+            options: rows in place of those in `self.options`, or scalars, which are constant.
         """
         init = self._over_devices(self._init, (False, False), self._is_per_device)
         return init(key, self.options | dict(options or {}))
 
     def _init(self, key: jax.Array, options: dict[str, Any]) -> TrainState:
-        values = [jnp.asarray(options[name], jnp.float32) for name in traced_names(self.learner)]
-        packed = jnp.stack(values) if values else jnp.zeros(0, jnp.float32)
-        agent = self._with(packed).init(jax.random.fold_in(key, _AGENT), self._envs_per_device)
+        rows = [jnp.broadcast_to(options[name], ROW) for name in traced_names(self.learner)]
+        packed = jnp.stack(rows).astype(jnp.float32) if rows else jnp.zeros(0, jnp.float32)
+        learner = self._learner_at(packed, Counter.of(0))
+        agent = learner.init(jax.random.fold_in(key, _AGENT), self._envs_per_device)
         keys = self.keys(jax.random.fold_in(key, _ENVIRONMENTS))
         zeros = {name: jnp.zeros((), jnp.float32) for name in self.learner.metric_names}
         batch_state = self.envs.reset(keys)
@@ -236,12 +249,12 @@ class LearningLoop:
         self, state: TrainState, num_updates: jax.Array, begin: jax.Array
     ) -> tuple[TrainState, Report]:
         state = _begin_window(state, begin)
-        learner = self._with(state.options)
 
         def body(_: jax.Array, state: TrainState) -> TrainState:
             # The key depends only on the number of the update, so a run draws the same numbers
             # whatever its chunks are and wherever it is resumed.
             key = state.num_updates.key(state.key, _UPDATE)
+            learner = self._learner_at(state.options, state.num_updates)
             agent, batch_state, metrics = learner.update(key, state.agent, state.batch_state, self)
             return _after_update(state, agent, batch_state, metrics)
 
@@ -255,7 +268,7 @@ class LearningLoop:
             InvalidArgumentError: the learner's updates have no halves.
         """
         key = state.num_updates.key(state.key, _UPDATE)
-        learner = self._with(state.options)
+        learner = self._learner_at(state.options, state.num_updates)
         agent, batch_state, experience = learner.collect(key, state.agent, state.batch_state, self)
         return dataclasses.replace(state, agent=agent, batch_state=batch_state), experience
 
@@ -263,17 +276,20 @@ class LearningLoop:
         """Do the second half of an update on one device."""
         # The same key as in `collect`, as in `Learner.update`. Each half folds in its own purposes.
         key = self.own_key(state.num_updates.key(state.key, _UPDATE))
-        agent, metrics = self._with(state.options).learn(
-            key, state.agent, state.batch_state, experience, self.mean
-        )
+        learner = self._learner_at(state.options, state.num_updates)
+        agent, metrics = learner.learn(key, state.agent, state.batch_state, experience, self.mean)
         return _after_update(state, agent, state.batch_state, metrics)
 
-    def _with(self, options: jax.Array) -> Any:
+    def _learner_at(self, options: jax.Array, num_updates: Counter) -> Any:
+        """Return the learner with the hyperparameters that it has after so many updates."""
         learner: Any = self.learner
-        given = dict(zip(traced_names(learner), options, strict=True))
+        names = traced_names(learner)
+        if not names:
+            return learner
+        given = dict(zip(names, values_at(options, num_updates), strict=True))
         if "num_epochs" in given:
             given["num_epochs"] = given["num_epochs"].astype(jnp.int32)
-        return dataclasses.replace(learner, **given) if given else learner
+        return dataclasses.replace(learner, **given)
 
     # What follows is what a learner sees of the loop: `myriad.agents.agent.Environments`.
 

@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from myriad.agents.controller import ControllerLearner
+from myriad.agents.schedules import row_of, without_schedules
 from myriad.engine.fusion import output_fusion
 from myriad.engine.machine import resolve_platform
 from myriad.engine.random import (
@@ -40,7 +41,7 @@ from myriad.xla import bytes_of, require_alive, shard_map
 # The axis of the devices that the slots are spread over.
 _SLOTS = "slots"
 # Of each hyperparameter a value for each slot.
-Options = Mapping[str, Sequence[float] | np.ndarray]
+Options = Mapping[str, Sequence[float | str] | np.ndarray]
 Seeds = Sequence[int] | np.ndarray
 Mapped = Literal["map", "vmap"]
 
@@ -168,7 +169,10 @@ class Population(CompiledTraining):
 
     def _traced(self) -> Iterator[tuple[str, Traced]]:
         low, high = (np.zeros(self._padded, np.uint32) for _ in range(2))
-        options = {name: np.zeros(self._padded, np.float32) for name in self.loop.options}
+        options = {
+            name: np.zeros((self._padded, *row.shape), row.dtype)
+            for name, row in self.loop.options.items()
+        }
         counts = np.zeros(self._padded, np.int32)
         flags = np.zeros(self._padded, bool)
         keys = np.zeros((self._padded, 2), np.uint32)
@@ -233,7 +237,8 @@ class Population(CompiledTraining):
 
         Args:
             seeds: one for each training, `[M]`; by default those of `config`.
-            options: for each name in `traced`, a value for each slot, `[M]`.
+            options: for each name in `traced`, a value for each slot, `[M]`: numbers, or
+                schedules such as "linear(1e-3, 0)".
 
         Raises:
             InvalidArgumentError: a seed or a value can't be used.
@@ -294,17 +299,24 @@ class Population(CompiledTraining):
                 f"must give values of {', '.join(self.traced) or 'nothing'}, "
                 f"but got {shown(given)}.",
             )
-        ranges = ranges_of(type(self.loop.learner))
-        found = {name: np.full(len(slots), each) for name, each in self.loop.options.items()}
+        learner: Any = self.loop.learner
+        ranges = ranges_of(learner)
+        beside = {"anneal_updates": getattr(learner, "anneal_updates", None)}
+        found = {
+            name: np.broadcast_to(row, (len(slots), *row.shape))
+            for name, row in self.loop.options.items()
+        }
         for name in self.traced:
-            values = np.asarray(given[name])
+            values = np.asarray(given[name], object)
             if values.shape != (len(slots),):
                 raise InvalidArgumentError(
                     name, f"must have {len(slots)} values, but has the shape {values.shape}."
                 )
             for value in values.tolist():
-                ranges[name].require(name, value)
-            found[name] = values.astype(np.float32)
+                number = without_schedules(type(learner), {**beside, name: value})[name]
+                ranges[name].require(name, number)
+            if len(slots):
+                found[name] = np.stack([row_of(each, self.num_updates) for each in values])
         array = np.asarray(seeds)
         if array.shape != (len(slots),):
             raise InvalidArgumentError(

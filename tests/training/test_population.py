@@ -20,7 +20,7 @@ _SIZES |= {"agent.rollout_steps": 16, "agent.num_minibatches": 4}
 _OPTIONS = {
     "num_epochs": [3, 2],
     "learning_rate": [1e-3, 2e-4],
-    "clip_epsilon": [0.13, 0.27],
+    "clip_epsilon": [0.13, "linear(0.27, 0)"],
     "gamma": [0.97, 0.993],
     "gae_lambda": [0.91, 0.973],
     "entropy_coef": [0.003, 0.03],
@@ -129,6 +129,10 @@ def _first(seeds, options):
         (_first([1, 2], {}), "options must give values of learning_rate, but got {}"),
         (_first([1, 2], {"learning_rate": [1e-3, -1]}), "learning_rate must be a finite number"),
         (_first([1, 2], {"learning_rate": [1e-3]}), "learning_rate must have 2 values"),
+        (
+            _first([1, 2], {"learning_rate": [1e-3, "linear(1e-3, 0)"]}),
+            "anneal_updates must be None if learning_rate has a schedule, but got 10",
+        ),
         *[
             (
                 lambda slots=slots: Population(_config(), 2).refill((), slots, [1, 2]),

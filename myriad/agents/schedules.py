@@ -1,0 +1,114 @@
+"""Schedules of float hyperparameters over a training, which you write as "linear(0.2, 0)".
+
+`make_learner` checks them and builds the learner of numbers. The training's program has a row of
+numbers for each hyperparameter, and looks its value up in every update.
+"""
+
+import contextlib
+import itertools
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from myriad.agents.agent import Learner
+from myriad.engine.random import Counter
+from myriad.errors import InvalidArgumentError, shown
+from myriad.ranges import ranges_of
+
+# The values in a row. 32 is a power of two, so no share of the training is rounded on its way to an
+# index.
+_NUM_POINTS = 33
+# The shape of a row: 33 values at equal distances over the training, and the number of its updates.
+# A number in all places is a constant.
+ROW = (_NUM_POINTS + 1,)
+_CALL = re.compile(r"\s*(\w+)\s*\((.*)\)\s*")
+
+
+def is_schedule(value: Any) -> bool:
+    """Return whether an option of an agent is written as schedules are."""
+    return isinstance(value, str) and _CALL.fullmatch(value) is not None
+
+
+def without_schedules(kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of a class of agents with a number in place of each schedule: its maximum.
+
+    A schedule may touch 0 where a range begins above it, as a learning rate does at its end. One of
+    the learning rate takes the place of `anneal_updates`.
+
+    Raises:
+        InvalidArgumentError: a schedule can't be read, leaves the range of its field, or is of a
+            field that can't change in a training, or `anneal_updates` is given beside it.
+    """
+    given = {name: value for name, value in options.items() if is_schedule(value)}
+    found = dict(options)
+    for name, value in given.items():
+        declared = ranges_of(kind).get(name) if issubclass(kind, Learner) else None
+        if declared is None or declared.whole or name in kind.structural:
+            raise InvalidArgumentError(
+                name,
+                f"must be constant over a training of {kind.__name__}, but got {shown(value)}.",
+            )
+        for point in _points(name, value)[1]:
+            if point or not declared.positive:
+                declared.require(name, point)
+        found[name] = float(row_of(value)[:-1].max())
+    if "learning_rate" in given and hasattr(kind, "anneal_updates"):
+        length = found.setdefault("anneal_updates", None)
+        if length is not None:
+            raise InvalidArgumentError(
+                "anneal_updates",
+                f"must be None if learning_rate has a schedule, but got {shown(length)}.",
+            )
+    return found
+
+
+def row_of(value: Any, num_updates: int = 1) -> np.ndarray:
+    """Return the row of a number, or of a schedule over so many updates, float32 `[34]`."""
+    if not isinstance(value, str):
+        return np.full(ROW, value, np.float32)
+    shares, values = _points("schedule", value)
+    at = np.linspace(0, 1, _NUM_POINTS)
+    if "cosine" in value:
+        at = (1 - np.cos(np.pi * at)) / 2
+    return np.float32([*np.interp(at, shares, values), num_updates])
+
+
+def values_at(rows: jax.Array, num_updates: Counter) -> jax.Array:
+    """Return the values, `[K]`, after so many updates, from rows `[K, 34]`."""
+
+    def value_at(row: jax.Array) -> jax.Array:
+        place = (_NUM_POINTS - 1) * jnp.minimum(num_updates.as_float() / row[-1], 1)
+        index = jnp.minimum(place.astype(jnp.int32), _NUM_POINTS - 2)
+        left, right = jax.lax.dynamic_slice(row, (index,), (2,))
+        between = left + (right - left) * (place - index.astype(jnp.float32))
+        # A constant keeps its bits, also if it is infinite.
+        return jnp.where(left == right, left, between)
+
+    # The barrier keeps the lookup out of the loops over parameters that use the values.
+    return jax.lax.optimization_barrier(jax.vmap(value_at)(rows))
+
+
+def _points(name: str, text: str) -> tuple[list[float], list[float]]:
+    """Return the shares of the training at which a schedule is given, and its values there."""
+    form, inside = _CALL.findall(text)[0]
+    with contextlib.suppress(ValueError):
+        if form == "points":
+            pairs = [map(float, point.split(":")) for point in inside.split(",")]
+            shares, values = map(list, zip(*pairs, strict=True))
+        else:
+            shares, values = [0.0, 1.0], [*map(float, inside.split(","))]
+        increase = all(a < b for a, b in itertools.pairwise(shares))
+        is_known = form in ("linear", "cosine", "points") and len(shares) == len(values)
+        is_known = is_known and increase and 0 <= shares[0] <= shares[-1] <= 1
+        if is_known and all(map(math.isfinite, values)):
+            return shares, values
+    raise InvalidArgumentError(
+        name,
+        "must be a number, linear(start, end), cosine(start, end) or points(0: start, 0.5: half, "
+        f"1: end) with increasing shares of the training, but got {shown(text)}.",
+    )

@@ -1,0 +1,124 @@
+"""Schedules: a training's program looks up what you wrote, and a constant is just that number."""
+
+import jax
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+from myriad import create_config, make_key
+from myriad.agents.schedules import row_of, values_at
+from myriad.engine.random import Counter
+from myriad.errors import InvalidArgumentError
+from myriad.training.config import TrainingConfig
+from myriad.training.loop import LearningLoop
+from myriad.xla import count_compilations
+from tests.bits import assert_same_bits
+from tests.learners import SMALL
+
+LENGTH = 500
+
+
+def half_cosine(share):
+    return 0.3 + 0.7 * np.cos(np.pi * share / 2) ** 2
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected", "tolerance"),
+    [
+        ("linear(0.2, 0)", lambda share: 0.2 * (1 - share), 1e-7),
+        ("linear(-20, 1e3)", lambda share: -20 + 1_020 * share, 1e-4),
+        # Between two of the 33 values it is a line.
+        ("cosine(1, 0.3)", half_cosine, 1e-3),
+        (
+            " points(0: 0, 0.25: 1, 0.5: 0.2)",
+            lambda share: np.interp(share, [0, 0.25, 0.5], [0, 1, 0.2]),
+            1e-6,
+        ),
+    ],
+)
+def test_a_schedule_goes_as_it_says_and_ends_with_the_training(schedule, expected, tolerance):
+    updates = np.arange(LENGTH + 20)
+    rows = np.stack([row_of(schedule, LENGTH), row_of(0.1)])
+    found = jax.vmap(lambda update: values_at(rows, Counter(update, np.uint32(0))))(
+        updates.astype(np.uint32)
+    )
+    share = np.minimum(updates / LENGTH, 1)
+    np.testing.assert_allclose(found[:, 0], expected(share), rtol=1e-6, atol=tolerance)
+    np.testing.assert_array_equal(found[:, 1], np.float32(0.1))
+
+
+@pytest.mark.parametrize("number", [0.1, -3e-30, 0.0, np.inf, 1e38, 3])
+def test_a_constant_keeps_its_bits(number):
+    for update in (0, 1, 2**31):
+        found = values_at(row_of(number)[None], Counter.of(update))
+        assert_same_bits(found[0], np.float32(number))
+
+
+def loop_of(learning_rate, **options):
+    fields = {f"agent.{name}": value for name, value in (SMALL["ppo"] | options).items()}
+    fields |= {"agent.learning_rate": learning_rate}
+    config = create_config("cartpole", "ppo", 8, 8 * 8, **fields)
+    learner = config.learner.scheduled(config.num_updates)
+    return LearningLoop(config.environment, learner, 8, schedules=config.schedules)
+
+
+@pytest.mark.slow
+def test_another_schedule_compiles_nothing_and_a_falling_rate_is_that_of_anneal_updates():
+    def moved(loop, init, run):
+        first = init(make_key(0), loop.options)
+        before = np.asarray(ravel_pytree(first.agent.params)[0])
+        last, _ = run(first, np.int32(6), np.bool_(1))
+        return np.asarray(ravel_pytree(last.agent.params)[0]) - before
+
+    constant = loop_of(1e-3, anneal_updates=None)
+    init, run = constant.jitted()
+    steady = moved(constant, init, run)
+    with count_compilations() as compilations:
+        rates = ("linear(1e-3, 0)", "points(0: 0, 0.5: 1e-4)", "cosine(1e-3, 1e-4)")
+        falls, rises, _ = [moved(loop_of(rate), init, run) for rate in rates]
+    assert not {"jit(run)", "jit(init)"} & {*compilations.names}
+    size = np.linalg.norm
+    assert size(rises) < size(falls) < size(steady)
+    annealed = loop_of(1e-3)
+    np.testing.assert_allclose(falls, moved(annealed, *annealed.jitted()), rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("agent", "options", "says"),
+    [
+        ("ppo", {"clip_epsilon": "linear(0.2, -1)"}, "clip_epsilon must be .* above 0, but got -1"),
+        ("ppo", {"clip_epsilon": "points(0.5: 0)"}, "clip_epsilon must be .* above 0, but got 0"),
+        ("ppo", {"gamma": "cosine(0.9, 1.2)"}, "gamma must be a number from 0 to 1, but got 1.2"),
+        ("ppo", {"gamma": "lin(0.9, 1)"}, r"gamma must be a number, linear\(.*'lin\(0.9, 1\)'"),
+        ("ppo", {"gamma": "linear(0.9)"}, r"gamma must be a number, linear\(.*'linear\(0.9\)'"),
+        ("ppo", {"gamma": "points(0: 1, 0: 0.9)"}, "gamma must be a number.*increasing shares"),
+        ("ppo", {"gamma": "points(0: 1, 50: 0.9)"}, "gamma must be a number.*increasing shares"),
+        ("ppo", {"value_clip": "linear(none, 1)"}, "value_clip must be a number, linear"),
+        ("ppo", {"max_grad_norm": "linear(inf, 1)"}, "max_grad_norm must be a number, linear"),
+        ("ppo", {"num_epochs": "linear(4, 1)"}, "num_epochs must be constant over a training"),
+        ("ppo", {"activation": "linear(1, 0)"}, "activation must be constant over a training"),
+        ("dqn", {"priority_alpha": "linear(0, 1)"}, "priority_alpha must be constant over a tr"),
+        ("pid", {"limit": "linear(0, 1)"}, "limit must be constant over a training of PID, but"),
+        (
+            "pqn",
+            {"learning_rate": "linear(1, 0)", "anneal_updates": "training"},
+            "anneal_updates must be None if learning_rate has a schedule, but got 'training'",
+        ),
+    ],
+)
+def test_a_schedule_that_can_not_be_is_refused_by_name(agent, options, says):
+    fields = {f"agent.{name}": value for name, value in options.items()}
+    with pytest.raises(InvalidArgumentError, match=f"^agent[.]{says}"):
+        create_config("cartpole-control", agent, **fields)
+
+
+def test_a_configuration_keeps_a_schedule_as_you_wrote_it():
+    fields = {"agent.learning_rate": "cosine(1e-3, 0)", "agent.entropy_coef": "linear(0.1, 0)"}
+    config = create_config("cartpole", "ppo", **fields)
+    assert config.agent_options["learning_rate"] == "cosine(1e-3, 0)"
+    assert config.learner.anneal_updates is None
+    read = TrainingConfig.from_toml(config.to_toml())
+    assert read == config
+    assert read.learner == config.learner
+    assert read.schedules.keys() == config.schedules.keys() == {"learning_rate", "entropy_coef"}
+    assert config.changed(**{"agent.learning_rate": 1e-3}).learner.anneal_updates == "training"
