@@ -54,7 +54,9 @@ def test_help_shows_the_defaults_of_this_agent_in_this_environment(agent, help_o
 
 
 def test_help_shows_hyperparameters_with_their_sentences_and_what_you_chose(help_of):
-    text = help_of("train", "--env=cartpole", "--agent=ppo", "--agent.gamma", "0.5")
+    given = ["--agent.gamma", "0.5", "--agent.gae-lambda", "linear(0.9, 1)"]
+    text = help_of("train", "--env=cartpole", "--agent=ppo", *given)
+    assert re.search(r"--agent\.gae-lambda [^-]*\(default: linear\(0\.9, 1\)\)", text)
     assert f"--agent.clip-epsilon FLOAT {sentences(PPO)['clip_epsilon']} (default: 0.2)" in text
     assert re.search(r"--agent\.gamma FLOAT [^-]*\(default: 0\.5\)", text)
     assert "--agent.value-clip VALUE" in text

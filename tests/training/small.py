@@ -12,7 +12,8 @@ from tests.bits import assert_same_bits
 
 # One small layer: what a training does around a network does not depend on its size.
 PPO: dict[str, Any] = {"rollout_steps": 8, "agent.num_minibatches": 2, "agent.num_epochs": 2}
-PPO |= {"agent.hidden_sizes": (8,)}
+# A schedule goes through files, flags, checkpoints and seeds as a number does.
+PPO |= {"agent.hidden_sizes": (8,), "agent.clip_epsilon": "linear(0.3, 0)"}
 # Four evaluations, which come every 8 updates of PPO.
 SIZES: dict[str, Any] = {"num_envs": 4, "steps_per_env": 256, "eval_frequency": 64}
 SIZES |= {"eval_rollouts": 4, "env.max_steps": 50}
