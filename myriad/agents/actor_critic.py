@@ -85,10 +85,10 @@ class ReplayActorCritic(GradientLearner[State]):
     """An actor and two critics. A subclass has `num_outputs`, `init`, `explore`, `learn` and `act`.
 
     An update is one step of every environment, then `gradient_steps` steps on samples of the
-    buffer. There are none until `learning_starts` transitions were seen. Values bootstrap through
-    truncation. If `ReplayRing.of` keeps each observation once, the critics don't learn from a
-    truncated step. The state has the fields `num_updates`, `replay` and `obs_stats`, and parameters
-    are those of the actor and then of both critics.
+    buffer. There are none until `learning_starts` transitions were seen, and until then actions are
+    uniform. Values bootstrap through truncation. If `ReplayRing.of` keeps each observation once,
+    the critics don't learn from a truncated step. The state has the fields `num_updates`, `replay`
+    and `obs_stats`, and parameters are those of the actor and then of both critics.
 
     Attributes:
         gradient_steps: gradient steps in an update, `S`.
@@ -117,7 +117,7 @@ class ReplayActorCritic(GradientLearner[State]):
         raise NotImplementedError
 
     def explore(self, state: State, keys: jax.Array, obs: jax.Array) -> jax.Array:
-        """Choose `[N, C]` with keys `[N]` for observations `[N, *O]` while training."""
+        """Choose `[N, C]` with keys `[N]` for observations `[N, *O]` once learning has started."""
         raise NotImplementedError
 
     @property
@@ -174,7 +174,8 @@ class ReplayActorCritic(GradientLearner[State]):
         """Take a step of all environments and write it into the buffer."""
 
         def choose(keys: jax.Array, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
-            choice = self.explore(state, keys, obs)
+            learns = self.learns(state, obs.shape[0])
+            choice = jnp.where(learns, self.explore(state, keys, obs), self.uniform(keys))
             return self.policy.action(choice), choice
 
         obs: Any = flatten(batch_state.obs)
@@ -187,6 +188,12 @@ class ReplayActorCritic(GradientLearner[State]):
         replay = ring.write(state.replay, row)
         obs_stats = update_moments(state.obs_stats, obs, envs.mean)
         return dataclasses.replace(state, replay=replay, obs_stats=obs_stats), batch_state, None
+
+    def uniform(self, keys: jax.Array) -> jax.Array:
+        """Draw choices `[N, C]` from -1 to 1 with keys `[N]`."""
+        shape = (self.policy.num_choices,)
+        keys = jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys)  # `explore` draws, too.
+        return jax.vmap(lambda key: jax.random.uniform(key, shape, minval=-1.0))(keys)
 
     def take_steps(
         self,

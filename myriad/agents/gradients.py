@@ -157,7 +157,7 @@ def gradient_step(
         loss: maps float32 parameters, `[P]`, and rows to a mean over the rows and to metrics.
         learned: the result of the steps before.
         rows: this device's part of the minibatch, leaves `[B, ...]`.
-        learning_rate: the factor of the optimiser's step.
+        learning_rate: the factor of the optimiser's step, a scalar or `[P]`.
         mean: averages over the devices.
 
     Returns:

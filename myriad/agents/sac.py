@@ -14,7 +14,7 @@ import optax
 from flax.training.dynamic_scale import DynamicScale
 
 from myriad.agents.actor_critic import ReplayActorCritic
-from myriad.agents.agent import Mean
+from myriad.agents.agent import Mean, PositiveOrOff
 from myriad.agents.gradients import Learned, before_learning, gradient_step
 from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import RunningMoments, normalize_obs
@@ -62,10 +62,24 @@ class SAC(ReplayActorCritic[SACState]):
     Attributes:
         target_entropy: the policy's entropy, in nats, that the temperature is learned to keep; None
             for minus the number of an action's components.
+        temperature: the weight of the entropy; None to learn it.
+        actor_learning_rate: learning rate of the actor; None for `learning_rate`.
+        critic_learning_rate: learning rate of the critics; None for `learning_rate`.
+        temperature_learning_rate: learning rate of the temperature; None for `learning_rate`.
     """
 
     target_entropy: Annotated[float | None, Number(words=(None,))] = None
+    temperature: Annotated[float | None, Number(0, words=(None,))] = None
+    actor_learning_rate: PositiveOrOff = None
+    critic_learning_rate: PositiveOrOff = None
+    temperature_learning_rate: PositiveOrOff = None
     losses: ClassVar[tuple[str, ...]] = ("actor_loss", "critic_loss", "entropy", "temperature")
+
+    @property
+    def unused(self) -> dict[str, str]:
+        """What learning the temperature needs, with a fixed one."""
+        names = ("target_entropy", "temperature_learning_rate")
+        return {} if self.temperature is None else dict.fromkeys(names, "with a fixed temperature")
 
     @property
     def num_outputs(self) -> int:
@@ -87,20 +101,31 @@ class SAC(ReplayActorCritic[SACState]):
         self, key: jax.Array, state: SACState, batch_state: BatchState, experience: None, mean: Mean
     ) -> tuple[SACState, dict[str, jax.Array]]:
         """Take the gradient steps. Metrics are 0 before learning starts."""
+        own = (self.actor_learning_rate, self.critic_learning_rate, self.temperature_learning_rate)
+        of_actor, of_critics, of_temperature = (
+            self.learning_rate if rate is None else rate for rate in own
+        )
+        is_actors = jnp.arange(state.params.size) < self.split(state.params)[0].size
+        rates = jnp.where(is_actors, of_actor, of_critics)
 
         def train_step(state: SACState, rows: Any, i: jax.Array) -> Any:
             learned = Learned(state.params, state.opt_state, state.loss_scale)
             loss = partial(self.loss, state)
-            learned, metrics = gradient_step(self, loss, learned, rows, self.learning_rate, mean)
-            gradient = jax.grad(self.temperature_loss)(state.log_temperature, metrics["entropy"])
-            step: Any
-            step, opt_state = self.optimizer.update(gradient, state.temperature_opt_state)
+            learned, metrics = gradient_step(self, loss, learned, rows, rates, mean)
             _, critics = self.split(learned.params)
             state = dataclasses.replace(
                 state,
                 **learned._asdict(),
                 target_params=self.followed(state.target_params, critics),
-                log_temperature=state.log_temperature - self.learning_rate * step,
+            )
+            if self.temperature is not None:
+                return state, metrics
+            gradient = jax.grad(self.temperature_loss)(state.log_temperature, metrics["entropy"])
+            step: Any
+            step, opt_state = self.optimizer.update(gradient, state.temperature_opt_state)
+            state = dataclasses.replace(
+                state,
+                log_temperature=state.log_temperature - of_temperature * step,
                 temperature_opt_state=opt_state,
             )
             return state, metrics
@@ -119,6 +144,8 @@ class SAC(ReplayActorCritic[SACState]):
         batch, noise = rows
         actor, critics = self.split(params)
         temperature = jnp.exp(state.log_temperature)
+        if self.temperature is not None:
+            temperature = jnp.float32(self.temperature)
         obs, next_obs = (normalize_obs(state.obs_stats, x) for x in (batch.obs, batch.next_obs))
 
         outputs = self.actor.values(jax.lax.stop_gradient(actor), next_obs)

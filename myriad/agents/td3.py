@@ -53,8 +53,7 @@ class TD3State:
 class TD3(ReplayActorCritic[TD3State]):
     """Fujimoto et al. (2018), "Addressing function approximation error in actor-critic methods".
 
-    This is algorithm 1. `gradient_steps` are those of the critics. Actions are uniform before
-    learning starts.
+    This is algorithm 1. `gradient_steps` are those of the critics.
 
     Attributes:
         policy_delay: gradient steps of the critics for each of the actor and of the targets.
@@ -147,23 +146,14 @@ class TD3(ReplayActorCritic[TD3State]):
         """Choose `[N, *A]` for observations `[N, *O]`, with noise unless `greedy`."""
         if greedy:
             return self.policy.action(self._choice(state, obs))
-        return self.policy.action(self._noisy(state, jax.random.split(key, obs.shape[0]), obs))
+        return self.policy.action(self.explore(state, jax.random.split(key, obs.shape[0]), obs))
 
     def explore(self, state: TD3State, keys: jax.Array, obs: jax.Array) -> jax.Array:
-        """Choose `[N, C]` with noise once learning has started, and uniformly before."""
-        learns = self.learns(state, obs.shape[0])
-        return jnp.where(learns, self._noisy(state, keys, obs), self._uniform(keys))
-
-    def _choice(self, state: TD3State, obs: jax.Array) -> jax.Array:
-        outputs = self.actor.values_in_blocks(state.actor.params, flatten(obs), state.obs_stats)
-        return self.policy.mode(outputs)
-
-    def _noisy(self, state: TD3State, keys: jax.Array, obs: jax.Array) -> jax.Array:
+        """Choose `[N, C]` with noise and keys `[N]`."""
         shape = (self.policy.num_choices,)
         noise = jax.vmap(lambda key: jax.random.normal(key, shape))(keys)
         return jnp.clip(self._choice(state, obs) + self.exploration_noise * noise, -1, 1)
 
-    def _uniform(self, keys: jax.Array) -> jax.Array:
-        shape = (self.policy.num_choices,)
-        keys = jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys)  # `_noisy` draws, too.
-        return jax.vmap(lambda key: jax.random.uniform(key, shape, minval=-1.0))(keys)
+    def _choice(self, state: TD3State, obs: jax.Array) -> jax.Array:
+        outputs = self.actor.values_in_blocks(state.actor.params, flatten(obs), state.obs_stats)
+        return self.policy.mode(outputs)

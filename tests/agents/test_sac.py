@@ -75,14 +75,27 @@ def layers_of(learner, params, target_params):
 
 
 @pytest.mark.slow
-def test_gradient_steps_are_those_of_optax_on_the_sampled_batches():
-    learner = sac(gradient_steps=3, learning_rate=RATE, polyak=0.9)
+@pytest.mark.parametrize(
+    ("options", "rates"),
+    [
+        ({}, (RATE, RATE, RATE)),
+        (
+            {"actor_learning_rate": 3e-3, "critic_learning_rate": 2e-3,
+             "temperature_learning_rate": 0.1},
+            (3e-3, 2e-3, 0.1),
+        ),
+        ({"temperature": 0.3, "critic_learning_rate": 2e-3}, (RATE, 2e-3, 0.0)),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_gradient_steps_are_those_of_optax_on_the_sampled_batches(options, rates):
+    learner = sac(gradient_steps=3, learning_rate=RATE, polyak=0.9, **options)
     before, _ = trained(learner, 4, 10)
     state, key = before.agent, make_key(3)
     after, metrics = jax.jit(lambda: learner.learn(key, state, before.batch_state, None, alone))()
 
     noises = jax.random.normal(jax.random.fold_in(key, 2), (3, 16, 2, 1))
-    rule = optax.adam(RATE)
+    rule = optax.adam(1.0)
     params, targets, log_alpha = state.params, state.target_params, state.log_temperature
     of_networks, of_alpha = (
         (optimizer, *rule.init(jnp.zeros(1))[1:])
@@ -91,21 +104,20 @@ def test_gradient_steps_are_those_of_optax_on_the_sampled_batches():
     reported = []
     for noise, batch in zip(noises, sampled(learner, state, key, 4), strict=True):
         actor, critics, slow = layers_of(learner, params, targets)
-        alpha = jnp.exp(log_alpha)
+        alpha = options.get("temperature", jnp.exp(log_alpha))
         arguments = (batch, noise)
         losses, of_critics = jax.value_and_grad(critic_loss)(
             critics, actor, slow, alpha, *arguments
         )
         loss, of_actor = jax.value_and_grad(actor_loss)(actor, critics, alpha, *arguments)
         gradient = jax.grad(temperature_loss)(log_alpha, actor, batch, noise, -1.0)
-        step, of_networks = rule.update(
-            jnp.concatenate([ravel_pytree(each)[0] for each in (of_actor, *of_critics)]),
-            of_networks,
-        )
-        params = params + step
+        of_actor, *of_critics = (ravel_pytree(each)[0] for each in (of_actor, *of_critics))
+        step, of_networks = rule.update(jnp.concatenate([of_actor, *of_critics]), of_networks)
+        rate = np.repeat(rates[:2], [of_actor.size, targets.size])
+        params = params + rate.astype(np.float32) * step
         targets = 0.9 * targets + 0.1 * params[-targets.size :].reshape(targets.shape)
         step, of_alpha = rule.update(gradient, of_alpha)
-        log_alpha = log_alpha + step
+        log_alpha = log_alpha + rates[2] * step
         reported.append([loss, losses, -drawn(actor, batch.obs, noise[:, 1])[1].mean()])
     np.testing.assert_allclose(after.params, params, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(after.target_params, targets, rtol=1e-3, atol=1e-4)
@@ -113,6 +125,8 @@ def test_gradient_steps_are_those_of_optax_on_the_sampled_batches():
     found = [metrics[name] for name in ("actor_loss", "critic_loss", "entropy")]
     np.testing.assert_allclose(found, np.mean(reported, axis=0), rtol=1e-3)
     assert int(after.num_updates) == 11
+    if "temperature" in options:
+        np.testing.assert_allclose(metrics["temperature"], 0.3, rtol=1e-6)
 
 
 def test_the_density_is_that_of_a_squashed_gaussian_and_choices_span_the_box():
@@ -130,6 +144,16 @@ def test_the_density_is_that_of_a_squashed_gaussian_and_choices_span_the_box():
     np.testing.assert_allclose(policy.mode(outputs[:1]), np.tanh([[0.4, -0.3]]), rtol=1e-6)
     corners = policy.action(jnp.float32([[-1, -1], [0, 0], [1, 1]]))
     np.testing.assert_array_equal(corners, [[-2, 0], [0, 5], [2, 10]])
+
+
+@pytest.mark.slow
+def test_actions_are_uniform_before_learning_and_those_of_the_policy_after():
+    learner = sac(learning_starts=4_000, buffer_size=8_000, hidden_sizes=(8,))
+    filled, _ = trained(learner, 400, 20)
+    # The second update of learning writes the last rows of the policy that the first changed.
+    before, after = jnp.split(filled.agent.replay.columns.action[:8_000, 0], 2)
+    np.testing.assert_allclose([before.mean(), before.var()], [0, 1 / 3], atol=0.03)
+    assert abs(float(after.var()) - 1 / 3) > 0.03
 
 
 def test_the_buffer_holds_what_was_lived():

@@ -89,11 +89,11 @@ def test_gradient_steps_are_those_of_optax_and_the_actor_takes_every_second():
 def test_actions_are_uniform_before_learning_and_near_the_actors_after():
     learner = td3(exploration_noise=0.05)
     keys = jax.random.split(jax.random.key(0), 4_000)
-    uniform = learner._uniform(keys)
+    uniform = learner.uniform(keys)
     assert float(uniform.min()) >= -1
     np.testing.assert_allclose([uniform.mean(), uniform.var()], [0, 1 / 3], atol=0.03)
     state = learner.init(make_key(0), 4)
     obs = jnp.broadcast_to(jnp.float32([0.1, 0.2, 0.3]), (4_000, 3))
-    noisy = learner._noisy(state, keys, obs)
+    noisy = learner.explore(state, keys, obs)
     np.testing.assert_allclose(noisy.mean(0), learner._choice(state, obs)[0], atol=0.01)
     np.testing.assert_allclose(noisy.std(), 0.05, rtol=0.05)
