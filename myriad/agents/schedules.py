@@ -75,7 +75,7 @@ def row_of(value: Any, num_updates: int = 1) -> np.ndarray:
     at = np.linspace(0, 1, _NUM_POINTS)
     if "cosine" in value:
         at = (1 - np.cos(np.pi * at)) / 2
-    return np.float32([*np.interp(at, shares, values), num_updates])
+    return np.array([*np.interp(at, shares, values), num_updates], np.float32)
 
 
 def values_at(rows: jax.Array, num_updates: Counter) -> jax.Array:

@@ -251,10 +251,10 @@ class LearningLoop:
         state = _begin_window(state, begin)
 
         def body(_: jax.Array, state: TrainState) -> TrainState:
+            learner = self._learner_at(state.options, state.num_updates)
             # The key depends only on the number of the update, so a run draws the same numbers
             # whatever its chunks are and wherever it is resumed.
             key = state.num_updates.key(state.key, _UPDATE)
-            learner = self._learner_at(state.options, state.num_updates)
             agent, batch_state, metrics = learner.update(key, state.agent, state.batch_state, self)
             return _after_update(state, agent, batch_state, metrics)
 
