@@ -26,12 +26,12 @@ _NUM_POINTS = 33
 # The shape of a row: 33 values at equal distances over the training, and the number of its updates.
 # A number in all places is a constant.
 ROW = (_NUM_POINTS + 1,)
-_CALL = re.compile(r"\s*(\w+)\s*\((.*)\)\s*")
+_FORM = re.compile(r"\s*(linear|cosine|points)\s*\((.*)\)\s*")
 
 
 def is_schedule(value: Any) -> bool:
     """Return whether an option of an agent is written as schedules are."""
-    return isinstance(value, str) and _CALL.fullmatch(value) is not None
+    return isinstance(value, str) and _FORM.fullmatch(value) is not None
 
 
 def without_schedules(kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,20 +44,22 @@ def without_schedules(kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
         InvalidArgumentError: a schedule can't be read, leaves the range of its field, or is of a
             field that can't change in a training, or `anneal_updates` is given beside it.
     """
-    given = {name: value for name, value in options.items() if is_schedule(value)}
-    found = dict(options)
-    for name, value in given.items():
-        declared = ranges_of(kind).get(name) if issubclass(kind, Learner) else None
-        if declared is None or declared.whole or name in kind.structural:
+    found, floats = dict(options), {}
+    if isinstance(kind, type) and issubclass(kind, Learner):
+        ranges = ranges_of(kind).items()
+        floats = {k: v for k, v in ranges if not v.whole and k not in kind.structural}
+    for name, value in options.items():
+        if name in floats and isinstance(value, str) and "(" in value:
+            for point in _points(name, value)[1]:
+                if point or not floats[name].positive:
+                    floats[name].require(name, point)
+            found[name] = float(row_of(value)[:-1].max())
+        elif is_schedule(value):
             raise InvalidArgumentError(
                 name,
                 f"must be constant over a training of {kind.__name__}, but got {shown(value)}.",
             )
-        for point in _points(name, value)[1]:
-            if point or not declared.positive:
-                declared.require(name, point)
-        found[name] = float(row_of(value)[:-1].max())
-    if "learning_rate" in given and hasattr(kind, "anneal_updates"):
+    if is_schedule(options.get("learning_rate")) and hasattr(kind, "anneal_updates"):
         length = found.setdefault("anneal_updates", None)
         if length is not None:
             raise InvalidArgumentError(
@@ -95,17 +97,16 @@ def values_at(rows: jax.Array, num_updates: Counter) -> jax.Array:
 
 def _points(name: str, text: str) -> tuple[list[float], list[float]]:
     """Return the shares of the training at which a schedule is given, and its values there."""
-    form, inside = _CALL.findall(text)[0]
     with contextlib.suppress(ValueError):
+        ((form, inside),) = _FORM.findall(text)
         if form == "points":
             pairs = [map(float, point.split(":")) for point in inside.split(",")]
             shares, values = map(list, zip(*pairs, strict=True))
         else:
             shares, values = [0.0, 1.0], [*map(float, inside.split(","))]
         increase = all(a < b for a, b in itertools.pairwise(shares))
-        is_known = form in ("linear", "cosine", "points") and len(shares) == len(values)
-        is_known = is_known and increase and 0 <= shares[0] <= shares[-1] <= 1
-        if is_known and all(map(math.isfinite, values)):
+        fits = len(shares) == len(values) and increase and 0 <= shares[0] <= shares[-1] <= 1
+        if fits and is_schedule(text) and all(map(math.isfinite, values)):
             return shares, values
     raise InvalidArgumentError(
         name,
