@@ -282,17 +282,17 @@ def evaluate(
     returns = jax.jit(evaluation.returns)
     if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((agent_state, key))):
         # Inside your own traced program, memory can't be checked here.
-        return returns(agent_state, key)[0]
+        return returns(agent_state, key, evaluation.env_params)[0]
     with shortage_named():
         # First, since an impossible number raises an unclear error where it is traced.
         least = EPISODE_BYTES * num_episodes
         require_room_for(num_episodes, least, what="episodes", at_most="fewer than")
-        compiled = returns.lower(agent_state, key).compile()
+        compiled = returns.lower(agent_state, key, evaluation.env_params).compile()
         release_freed_memory()
         # The agent's state is in memory already, so only the rest counts.
         beside = Stated.of(compiled).beside_arguments
         require_room_for(num_episodes, beside, what="episodes")
-        return jax.block_until_ready(compiled(agent_state, key)[0])
+        return jax.block_until_ready(compiled(agent_state, key, evaluation.env_params)[0])
 
 
 class PureTraining(Protocol):
@@ -349,7 +349,9 @@ def make_train(config: TrainingConfig) -> PureTraining:
         def window(state: Any, trips: jax.Array) -> tuple[Any, Any]:
             state, report = loop.run(state, trips, jnp.ones((), bool))
             returns, _ = evaluation.returns(
-                state.agent, evaluation_key(state.key, state.num_updates)
+                state.agent,
+                evaluation_key(state.key, state.num_updates),
+                evaluation.env_params,
             )
             return state, (returns, report.metric_sums)
 

@@ -114,7 +114,7 @@ class TrainingProgram:
     def evaluate(self) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Play greedy episodes; return their returns, whether they ended, and their steps."""
         state = self._training.loop.of_first_device(self.state)
-        results = self.evaluation(state.agent, state.key, state.num_updates)
+        results = self.evaluation(*self._training.evaluation_args(state))
         return block_until_ready(results[:3])
 
     def train(self, run_folder: str | Path) -> TrainingResults:
@@ -173,4 +173,4 @@ def episode_returns(
     """
     learner = ControllerLearner(env, controller_of(agent))
     evaluation = Evaluation(env, learner, num_episodes, max_steps=max_steps)
-    return jax.jit(evaluation.returns)((), key_alone(seed))[0]
+    return jax.jit(evaluation.returns)((), key_alone(seed), evaluation.env_params)[0]

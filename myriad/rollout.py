@@ -26,7 +26,13 @@ from myriad.engine.machine import compiles_loops_whole
 from myriad.engine.random import MIX2X32, Counter, is_key, make_key
 from myriad.engine.vector_math import vectorized_method
 from myriad.envs.environment import AnyEnvironment
-from myriad.envs.vector import MOST_SUMMED, BatchState, Transition, VectorEnv
+from myriad.envs.vector import (
+    MOST_SUMMED,
+    BatchState,
+    Transition,
+    VectorEnv,
+    float_parameters,
+)
 from myriad.errors import InvalidArgumentError, shown
 from myriad.ranges import INT64, Integer, Seed, checked, require
 from myriad.xla import (
@@ -75,12 +81,14 @@ class RolloutState:
             64-bit count, and wraps around after 2**32.
         halves: how often `num_episodes` had passed a multiple of 2**31 at the last check, uint32
             `[N]`.
+        env_params: the float parameters that all environments share, float32 `[P]`.
     """
 
     key: jax.Array
     step: Counter
     batch_state: BatchState
     halves: jax.Array
+    env_params: jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,6 +231,7 @@ class Rollout:
             num_envs,
             params,
             keep_obs=getattr(agent, "uses_observation", True),
+            floats=float_parameters(env),
         )
         self.layout = Layout.plan(
             num_envs, num_devices, tile_size or self._default_tile(devices[0].platform)
@@ -240,7 +249,7 @@ class Rollout:
         # compile the chunk again.
         everywhere: Any = self._replicated
         by_env: Any = NamedSharding(self._mesh, PartitionSpec("env"))
-        placement = RolloutState(everywhere, everywhere, by_env, by_env)
+        placement = RolloutState(everywhere, everywhere, by_env, by_env, everywhere)
         self._one_step, self.loop_reason = self._plan_kernel()
         # Put it on the devices once, since nearly every call takes it.
         self._whole_chunk = put_everywhere(np.int32(scan_chunk_size), self._replicated)
@@ -278,13 +287,22 @@ class Rollout:
         sizes = f"num_envs={self.layout.num_envs}, scan_chunk_size={self.scan_chunk_size}"
         return f"Rollout({self.env}, {self.agent}, {sizes}; {how})"
 
-    def init(self, seed: Seed | np.integer | jax.Array) -> RolloutState:
-        """Reset every environment, from an integer seed or a typed key."""
+    def init(self, seed: Seed | np.integer | jax.Array, params: Any = None) -> RolloutState:
+        """Reset every environment, from an integer seed or a typed key.
+
+        Other `params` than the rollout's compile nothing. They may differ in the floats that are
+        arguments of the program, see `myriad.envs.vector.float_parameters`, and in the values of
+        leaves `[num_envs, ...]`.
+
+        Raises:
+            InvalidArgumentError: a parameter that differs is a constant of the program.
+        """
         key = seed if is_key(seed) else make_key(seed)
         # Pass the parameters as an argument. As constants, those of every environment would be part
         # of the program.
-        own_params = put_everywhere(self._envs.params.own, self._replicated)
-        return self._init(put_everywhere(key, self._replicated), own_params)
+        given = self._envs.params if params is None else self._envs.params.changed(params)
+        own, values = put_everywhere((given.own, given.values), self._replicated)
+        return self._init(put_everywhere(key, self._replicated), own, values)
 
     def run_chunk(self, state: RolloutState, num_steps: int | None = None) -> RolloutState:
         """Run one compiled call of `num_steps` steps, by default and at most `scan_chunk_size`.
@@ -367,7 +385,8 @@ class Rollout:
     @cached_property
     def _state_like(self) -> RolloutState:
         """The shapes of a state."""
-        return jax.eval_shape(self._first_state, make_key(0), self._envs.params.own)
+        params = self._envs.params
+        return jax.eval_shape(self._first_state, make_key(0), params.own, params.values)
 
     @cached_property
     def _structure(self) -> Any:
@@ -404,7 +423,7 @@ class Rollout:
         state = self._state_like
         keys = jax.eval_shape(lambda: _fold_each(key, jnp.arange(3)))
         env_index = jax.ShapeDtypeStruct(state.halves.shape, jnp.uint32)
-        return jax.make_jaxpr(self._step)(state.batch_state, keys, env_index)
+        return jax.make_jaxpr(self._step)(state.batch_state, keys, env_index, state.env_params)
 
     def _plan_kernel(self) -> tuple[Any, str | None]:
         """Trace a step of one environment for the kernel. Return it, or why there is no kernel."""
@@ -415,19 +434,26 @@ class Rollout:
         state = self._state_like
         leaves, structure = jax.tree.flatten(state.batch_state)
 
-        def step(leaves: list[jax.Array], keys: jax.Array, env_index: jax.Array) -> Any:
-            return self._step(jax.tree.unflatten(structure, leaves), keys, env_index)
+        def step(
+            leaves: list[jax.Array], env_params: jax.Array, keys: jax.Array, env_index: jax.Array
+        ) -> Any:
+            return self._step(jax.tree.unflatten(structure, leaves), keys, env_index, env_params)
 
         one = [jax.ShapeDtypeStruct((1, *leaf.shape[1:]), leaf.dtype) for leaf in leaves]
         keys = jax.ShapeDtypeStruct((3,), state.key.dtype)
         with gpu_loops.inside_kernel():
             traced = jax.make_jaxpr(step, return_shape=True)(
-                one, keys, jax.ShapeDtypeStruct((1,), jnp.uint32)
+                one, state.env_params, keys, jax.ShapeDtypeStruct((1,), jnp.uint32)
             )
         return traced, kernel.refusal(traced[0], leaves)
 
     def _run_kernel(
-        self, batch_state: BatchState, keys: jax.Array, num_steps: jax.Array, num_columns: int = 0
+        self,
+        batch_state: BatchState,
+        keys: jax.Array,
+        num_steps: jax.Array,
+        env_params: jax.Array,
+        num_columns: int = 0,
     ) -> tuple[BatchState, list[jax.Array]]:
         """Run the chunk on one device as one kernel, see `kernel.run_steps`."""
         from myriad.engine import kernel
@@ -436,6 +462,7 @@ class Rollout:
         leaves, rows = kernel.run_steps(
             self._one_step[0],
             leaves,
+            env_params,
             keys,
             self._env_indices(0, 1)[0],
             num_steps,
@@ -464,7 +491,9 @@ class Rollout:
         # The number of steps is an argument, so a shorter chunk runs the same compiled program.
         return put_everywhere(np.int32(num_steps), self._replicated)
 
-    def _first_state(self, key: jax.Array, own_params: tuple[jax.Array, ...]) -> RolloutState:
+    def _first_state(
+        self, key: jax.Array, own_params: tuple[jax.Array, ...], env_params: jax.Array
+    ) -> RolloutState:
         num_envs = self.layout.num_envs
         layout = self.layout
         # Numbers leave out the padding, so that an environment draws the same in any layout.
@@ -480,13 +509,15 @@ class Rollout:
         own_params = jax.tree.map(
             lambda leaf: leaf[jnp.minimum(env_index, num_envs - 1)], own_params
         )
+        batch_state = self._envs.reset(keys, own_params, env_params)
         return RolloutState(
-            key, Counter.of(0), self._envs.reset(keys, own_params), jnp.zeros_like(env_index)
+            key, Counter.of(0), batch_state, jnp.zeros_like(env_index), jnp.asarray(env_params)
         )
 
     def _chunk(self, state: RolloutState, num_steps: jax.Array) -> RolloutState:
         run = self._shard(self._run_tiles, out_specs=PartitionSpec("env"))
-        batch_state = run(state.batch_state, self._step_keys(state), num_steps)
+        keys = self._step_keys(state)
+        batch_state = run(state.batch_state, keys, num_steps, state.env_params)
         return self._after(state, batch_state, num_steps)
 
     def _after(
@@ -507,7 +538,7 @@ class Rollout:
             halves = jnp.where(passed, look(state.halves), state.halves)
         else:
             halves = jax.lax.cond(passed, look, lambda halves: halves, state.halves)
-        return RolloutState(state.key, step, batch_state, halves)
+        return RolloutState(state.key, step, batch_state, halves, state.env_params)
 
     def _recorded_chunk(
         self,
@@ -518,7 +549,8 @@ class Rollout:
     ) -> tuple[RolloutState, Transition]:
         run = partial(self._run_recorded, final_obs=final_obs)
         run = self._shard(run, out_specs=(PartitionSpec("env"), PartitionSpec(None, "env")))
-        batch_state, trajectory = run(state.batch_state, self._step_keys(state), num_steps)
+        keys = self._step_keys(state)
+        batch_state, trajectory = run(state.batch_state, keys, num_steps, state.env_params)
         # The last device may have fewer environments than the others.
         if self.layout.envs_per_device * self.layout.num_devices > self.layout.num_envs:
             trajectory = jax.tree.map(lambda leaf: leaf[:, : self.layout.num_envs], trajectory)
@@ -528,7 +560,7 @@ class Rollout:
         return self._after(state, batch_state, num_steps), trajectory
 
     def _shard(self, run: Any, out_specs: Any) -> Any:
-        in_specs = (PartitionSpec("env"), PartitionSpec(), PartitionSpec())
+        in_specs = (PartitionSpec("env"), PartitionSpec(), PartitionSpec(), PartitionSpec())
         return shard_map(run, self._mesh, in_specs, out_specs)
 
     def _step_keys(self, state: RolloutState) -> jax.Array:
@@ -539,11 +571,11 @@ class Rollout:
         return jnp.stack([key_of(steps, state.key, p) for p in (_ACT, _STEP, _RESET)], axis=1)
 
     def _run_tiles(
-        self, batch_state: BatchState, keys: jax.Array, num_steps: jax.Array
+        self, batch_state: BatchState, keys: jax.Array, num_steps: jax.Array, env_params: jax.Array
     ) -> BatchState:
         """Run the chunk on one device, in one kernel or tile after tile."""
         if self.loop_reason is None and jax.random.key_impl(keys) == MIX2X32:
-            return self._run_kernel(batch_state, keys, num_steps)[0]
+            return self._run_kernel(batch_state, keys, num_steps, env_params)[0]
         num_tiles = self.layout.num_tiles
         tile_size = self.layout.tile_size
 
@@ -551,7 +583,7 @@ class Rollout:
             env_index = self._env_indices(index, tile_size)
 
             def step(i: jax.Array, tile: BatchState, rest: None) -> tuple[BatchState, None]:
-                return self._step(tile, keys[i], env_index)[0], rest
+                return self._step(tile, keys[i], env_index, env_params)[0], rest
 
             most = self.scan_chunk_size
             unroll = self._unrolled_steps()
@@ -571,7 +603,13 @@ class Rollout:
         return jax.tree.map(lambda leaf, tile: tile.reshape(leaf.shape), batch_state, tiles)
 
     def _run_recorded(
-        self, batch_state: BatchState, keys: jax.Array, num_steps: jax.Array, *, final_obs: bool
+        self,
+        batch_state: BatchState,
+        keys: jax.Array,
+        num_steps: jax.Array,
+        env_params: jax.Array,
+        *,
+        final_obs: bool,
     ) -> tuple[BatchState, Transition]:
         """Run the chunk on one device without tiles: a trajectory outgrows the cache anyway."""
         if self.loop_reason is None and jax.random.key_impl(keys) == MIX2X32:
@@ -583,12 +621,14 @@ class Rollout:
             columns, structure = jax.tree.flatten(transition)
             leaves = jax.tree.leaves(batch_state)
             if not kernel.refusal(self._one_step[0], leaves, len(columns), len(keys)):
-                batch_state, rows = self._run_kernel(batch_state, keys, num_steps, len(columns))
+                batch_state, rows = self._run_kernel(
+                    batch_state, keys, num_steps, env_params, len(columns)
+                )
                 return batch_state, jax.tree.unflatten(structure, rows)
         env_index = self._env_indices(0, self.layout.padded_envs_per_device)
 
         def step(batch_state: BatchState, i: jax.Array | int) -> tuple[BatchState, Transition]:
-            batch_state, transition = self._step(batch_state, keys[i], env_index)
+            batch_state, transition = self._step(batch_state, keys[i], env_index, env_params)
             if not final_obs:
                 transition = dataclasses.replace(transition, final_obs=None)
             return batch_state, jax.tree.map(
@@ -627,7 +667,11 @@ class Rollout:
 
     @vectorized_method
     def _step(
-        self, batch_state: BatchState, keys: jax.Array, env_index: jax.Array
+        self,
+        batch_state: BatchState,
+        keys: jax.Array,
+        env_index: jax.Array,
+        env_params: jax.Array,
     ) -> tuple[BatchState, Transition]:
         """Advance by one step with auto-reset. `keys` is `[3]`, `env_index` uint32 `[N]`."""
         act_keys, step_keys, reset_keys = (
@@ -639,7 +683,7 @@ class Rollout:
             action = jax.vmap(agent.control)(memory, act_keys, batch_state.obs)
         else:
             action = jax.vmap(agent.act)(act_keys, batch_state.obs)
-        return self._envs.step(batch_state, action, step_keys, reset_keys)
+        return self._envs.step(batch_state, action, step_keys, reset_keys, env_params)
 
 
 def _has_kernels() -> bool:

@@ -113,10 +113,10 @@ def test_a_step_that_reads_a_table_at_its_state_keeps_the_loop_and_says_so(as_on
 
 
 def test_operations_that_no_environment_of_ours_has():
-    def step(key, position, is_up, keys, index):
+    def step(key, position, is_up, scale, keys, index):
         """Step one environment with a key, an array and a boolean in its state."""
         key, drawn = jax.random.split(key)
-        noise = jax.random.normal(drawn, (3,)) + 0.1 * jax.random.uniform(keys[1], (3,))
+        noise = jax.random.normal(drawn, (3,)) + scale[0] * jax.random.uniform(keys[1], (3,))
         position = jnp.flip(position + noise) * jnp.sign(noise)
         position = jnp.where(jnp.any(position > 2) | is_up, jnp.round(position), position)
         shifted = jnp.concatenate([position[1:], position[:1]]) - jnp.max(position)
@@ -135,17 +135,18 @@ def test_operations_that_no_environment_of_ours_has():
         index % 3 == 0,
     ]
     keys = jax.random.split(make_key(3), (4, 3))
-    steps = jax.vmap(step, in_axes=(0, 0, 0, None, 0))
-    traced = jax.make_jaxpr(steps)(*(leaf[:1] for leaf in states), keys[0], index[:1])
+    scale = jnp.array([0.1])
+    steps = jax.vmap(step, in_axes=(0, 0, 0, None, None, 0))
+    traced = jax.make_jaxpr(steps)(*(leaf[:1] for leaf in states), scale, keys[0], index[:1])
     # The interpreter's kernel, with more steps than one pair.
     found, (rows,) = jax.jit(
         lambda *args: kernel.run_steps(
             traced, *args, num_columns=1, num_recorded=num_envs, shape=(16, 1)
         )
-    )(states, keys, jnp.uint32(0), jnp.int32(3))
+    )(states, scale, keys, jnp.uint32(0), jnp.int32(3))
 
     expected = states
     for i in range(3):
-        *expected, halvings = jax.jit(steps)(*expected, keys[i], index)
+        *expected, halvings = jax.jit(steps)(*expected, scale, keys[i], index)
         np.testing.assert_array_equal(rows[i], halvings)
     assert_alike(list(found), expected, tolerance=1e-5)

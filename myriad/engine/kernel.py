@@ -80,8 +80,9 @@ def refusal(
 
     The arguments are those of `run_steps`, or their shapes, and the rows of the trajectory.
     """
-    *_, key, _ = step.in_avals
+    *_, shared, key, _ = step.in_avals
     shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in states]
+    floats = jax.ShapeDtypeStruct(shared.shape, shared.dtype)
     words = [jax.ShapeDtypeStruct((), dtype) for dtype in (jnp.uint32, jnp.int32)]
     run = functools.partial(
         run_steps,
@@ -91,7 +92,8 @@ def refusal(
         interpret=False,
     )
     try:
-        traced = jax.jit(run).trace(shapes, jax.ShapeDtypeStruct((num_rows, 3), key.dtype), *words)
+        keys = jax.ShapeDtypeStruct((num_rows, 3), key.dtype)
+        traced = jax.jit(run).trace(shapes, floats, keys, *words)
         traced.lower(lowering_platforms=("cuda",))
     except UnsupportedError as error:
         return str(error)
@@ -103,6 +105,7 @@ def refusal(
 def run_steps(  # noqa: C901, PLR0913, PLR0915  (the whole kernel in one place)
     step: ClosedJaxpr,
     states: Sequence[jax.Array],
+    shared: jax.Array,
     keys: jax.Array,
     first: jax.Array,
     num_steps: jax.Array,
@@ -115,9 +118,11 @@ def run_steps(  # noqa: C901, PLR0913, PLR0915  (the whole kernel in one place)
     """Run `num_steps` steps of `N` environments in one kernel.
 
     Args:
-        step: the step of one environment: from the leaves of its state, `[1, ...]`, three keys,
-            `[3]`, and its index, uint32 `[1]`, to the leaves of the next state and a transition's.
+        step: the step of one environment: from the leaves of its state, `[1, ...]`, the shared
+            numbers, `[P]`, three keys, `[3]`, and its index, uint32 `[1]`, to the leaves of the
+            next state and a transition's.
         states: the leaves of all states, `[N, ...]`.
+        shared: numbers that all environments share, float32 `[P]`.
         keys: the keys of the steps, `[T, 3]`, of the generator `mix2x32`.
         first: the index of the first environment, uint32 scalar.
         num_steps: how many steps, an int32 scalar of at most `T`.
@@ -153,11 +158,12 @@ def run_steps(  # noqa: C901, PLR0913, PLR0915  (the whole kernel in one place)
     if any(math.prod(leaf.shape) >= 2**31 for leaf in [*stored, *rows]):
         raise UnsupportedError("an array of 2**31 numbers has no form in a kernel")
 
-    def kernel(first: Any, num_steps: Any, words: Any, *refs: Any) -> None:
+    def kernel(first: Any, num_steps: Any, words: Any, numbers: Any, *refs: Any) -> None:
         before, after = refs[: len(states)], refs[len(states) : 2 * len(states)]
         lane = pl.program_id(0) * block + jax.lax.broadcasted_iota(jnp.int32, (block,), 0)
         mask, is_recorded = lane < num_envs, lane < num_recorded
         env_index = first[0] + lane.astype(jnp.uint32)
+        floats = _objects([numbers[i] for i in range(len(shared))], shared.shape)
 
         def store(value: np.ndarray, ref: Any, mask: jax.Array, *row: jax.Array) -> None:
             for j, part in enumerate(_taken_apart([value])):
@@ -166,7 +172,8 @@ def run_steps(  # noqa: C901, PLR0913, PLR0915  (the whole kernel in one place)
 
         def body(i: jax.Array, parts: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
             step_keys = _objects([_Key(words[i, p, 0], words[i, p, 1]) for p in range(3)], (3,))
-            values = [*_assembled(parts, avals), step_keys, _objects([env_index], (1,))]
+            index = _objects([env_index], (1,))
+            values = [*_assembled(parts, avals), floats, step_keys, index]
             num_wanted = len(states) + num_columns
             results = _Scalars(block).evaluate(step.jaxpr, step.consts, values, num_wanted)
             for value, ref in zip(results[len(states) :], refs[2 * len(states) :], strict=True):
@@ -193,11 +200,17 @@ def run_steps(  # noqa: C901, PLR0913, PLR0915  (the whole kernel in one place)
         out_shape=[jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in stored] + rows,
         grid=(-(-num_envs // block),),
         # The states after the chunk are written over those before it.
-        input_output_aliases={3 + i: i for i in range(len(states))},
+        input_output_aliases={4 + i: i for i in range(len(states))},
         interpret=interpret,
         compiler_params=None if interpret else triton.CompilerParams(num_warps=num_warps),
         name="chunk",
-    )(first.reshape(1), num_steps.reshape(1), jax.random.key_data(keys), *stored)
+    )(
+        first.reshape(1),
+        num_steps.reshape(1),
+        jax.random.key_data(keys),
+        jnp.append(shared, 0),  # An array without elements has no form in a kernel.
+        *stored,
+    )
 
     def restored(leaf: jax.Array, aval: Any, *leading: int) -> jax.Array:
         if holds_keys(aval):

@@ -19,7 +19,7 @@ from jax.extend.core import Var
 
 from myriad.engine.random import make_key, numbers_of
 from myriad.envs.environment import Environment
-from myriad.envs.vector import select_reset
+from myriad.envs.vector import float_parameters, scalar_floats, select_reset
 from myriad.envs.wrappers import nvec_of
 from myriad.errors import (
     EnvironmentWarning,
@@ -68,7 +68,8 @@ def check_env(env: Environment, *, skip: Sequence[Stage] = ()) -> None:
     - reset and step: results of wrong shapes and dtypes, and code that JAX can't trace.
     - keys: random keys that are used twice or not at all.
     - purity: results that depend on more than the arguments, such as NumPy's random numbers.
-    - batches: a step that can't take parameters of their own for each environment.
+    - batches: a step that can't take parameters of their own for each environment, or no float
+      parameters as arguments of a program, so that another value compiles anew.
     - behaviour: 256 steps of 64 environments. It looks for numbers out of their space or not
       finite, time limits that are reported as terminations, steps that compile again, and resets
       that take longer than half a step.
@@ -124,7 +125,8 @@ def never_ends(env: Environment) -> bool:
     def ends(key: jax.Array, state: Any, action: Any) -> jax.Array:
         return jnp.logical_or(*env.step(key, state, action, params)[3:5])
 
-    state = jax.eval_shape(env.reset, _key(), params)[1]
+    reset, _ = _functions(env)
+    state = jax.eval_shape(reset, _key())[1]
     program = jax.make_jaxpr(ends)(_key(), state, _action(env)).jaxpr
     depends = set(program.invars)
     for equation in program.eqns:
@@ -133,8 +135,21 @@ def never_ends(env: Environment) -> bool:
     if not depends.isdisjoint(each for each in program.outvars if isinstance(each, Var)):
         return False
     # The result is a constant: False, or in a bandit True.
-    start = jax.jit(env.reset)(_key(), params)[1]
+    start = jax.jit(reset)(_key())[1]
     return not jax.jit(ends)(_key(), start, env.action_space(params).sample(_key()))
+
+
+def _functions(env: Environment) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return `reset` and `step` with the parameters as constants, with which every one trains."""
+    params = env.default_params
+
+    def reset(key: jax.Array) -> Any:
+        return env.reset(key, params)
+
+    def step(key: jax.Array, state: Any, action: jax.Array) -> Any:
+        return env.step(key, state, action, params)
+
+    return reset, step
 
 
 def _raise(env: Environment, faults: list[Finding]) -> None:
@@ -185,7 +200,8 @@ def _space_faults(env: Environment) -> Iterator[Finding]:
 
 
 def _reset(env: Environment) -> Iterator[Finding]:
-    result, fault = traced("reset", env.reset, _key(), env.default_params)
+    reset, _ = _functions(env)
+    result, fault = traced("reset", reset, _key())
     if fault is not None:
         yield fault
         return
@@ -194,13 +210,6 @@ def _reset(env: Environment) -> Iterator[Finding]:
         return
     obs, state = result
     yield from _array_faults("obs of reset", obs, env.observation_space(env.default_params))
-    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
-        if getattr(leaf, "weak_type", False):
-            yield Finding(
-                f"state{at(path)} of reset is of a weak type, so that a chunk would "
-                f"compile twice: make it jnp.{leaf.dtype}(...).",
-                is_warning=True,
-            )
     if hasattr(env, "action_mask"):
         yield from _mask_faults(env, state)
 
@@ -221,8 +230,9 @@ def _mask_faults(env: Any, state: Any) -> Iterator[Finding]:
 
 
 def _step(env: Environment) -> Iterator[Finding]:
-    state = jax.eval_shape(env.reset, _key(), env.default_params)[1]
-    result, fault = traced("step", env.step, _key(), state, _action(env), env.default_params)
+    reset, step = _functions(env)
+    state = jax.eval_shape(reset, _key())[1]
+    result, fault = traced("step", step, _key(), state, _action(env))
     if fault is not None:
         yield fault
         return
@@ -245,17 +255,26 @@ def _step(env: Environment) -> Iterator[Finding]:
             )
     if not isinstance(info, dict):
         yield Finding(f"info must be a dict, but is {kind_of(info)}.")
-    yield from tree_faults("state", "reset", state, "step", next_state)
+    faults = list(tree_faults("state", "reset", state, "step", next_state))
+    yield from faults
+    if faults:
+        return
+    leaves = jax.tree_util.tree_leaves_with_path(state)
+    for (path, first), after in zip(leaves, jax.tree.leaves(next_state), strict=True):
+        # A parameter that is kept in the state is as weakly typed after a step.
+        if first.weak_type and not after.weak_type:
+            yield Finding(
+                f"state{at(path)} of reset is of a weak type, so that a chunk would "
+                f"compile twice: make it jnp.{first.dtype}(...).",
+                is_warning=True,
+            )
 
 
 def _keys(env: Environment) -> Iterator[Finding]:
     """Trace with JAX's checker of key reuse, which follows only JAX's own kinds of keys."""
-    params = env.default_params
-    state = jax.eval_shape(env.reset, _key(), params)[1]
-    calls = {
-        "reset": (env.reset, (_key(), params)),
-        "step": (env.step, (_key(), state, _action(env), params)),
-    }
+    reset, step = _functions(env)
+    state = jax.eval_shape(reset, _key())[1]
+    calls = {"reset": (reset, (_key(),)), "step": (step, (_key(), state, _action(env)))}
     for name, (function, arguments) in calls.items():
         with jax.debug_key_reuse(new_val=True):
             jitted = jax.jit(lambda *arguments, function=function: function(*arguments))
@@ -270,10 +289,10 @@ def _keys(env: Environment) -> Iterator[Finding]:
             )
         yield fault
         return
-    program = str(jax.make_jaxpr(env.reset)(_key(), params))
+    program = str(jax.make_jaxpr(reset)(_key()))
     if "random_" in program:
         keys = jax.random.split(_key(), _NUM_ENVS)
-        states = _numbers(jax.vmap(env.reset, in_axes=(0, None))(keys, params))
+        states = _numbers(jax.vmap(reset)(keys))
         if all((leaf == leaf[0]).all() for leaf in states):
             yield Finding(
                 f"reset draws, but {_NUM_ENVS} resets with different keys are all equal: draw "
@@ -283,12 +302,12 @@ def _keys(env: Environment) -> Iterator[Finding]:
 
 def _purity(env: Environment) -> Iterator[Finding]:
     """Call `reset` and `step` operation by operation, twice, and once compiled."""
-    params = env.default_params
-    state = env.reset(_key(), params)[1]
-    action = env.action_space(params).sample(_key())
+    reset, step = _functions(env)
+    state = reset(_key())[1]
+    action = env.action_space(env.default_params).sample(_key())
     calls: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
-        "reset": (env.reset, (_key(), params)),
-        "step": (env.step, (_key(), state, action, params)),
+        "reset": (reset, (_key(),)),
+        "step": (step, (_key(), state, action)),
     }
     for name, (function, arguments) in calls.items():
         results, fault = called(name, lambda f=function, given=arguments: (f(*given), f(*given)))
@@ -321,11 +340,20 @@ def _batches(env: Environment) -> Iterator[Finding]:
         return jax.vmap(env.step)(keys, jax.vmap(env.reset)(keys, params)[1], action, params)
 
     _, fault = traced("step", batch)
+    names = scalar_floats(env)
+    again = ""
+    if names and not float_parameters(env):
+        again = f" Another value of {', '.join(names)} compiles programs anew."
     if fault is not None:
         yield Finding(
             f"{fault.sentence} Each environment had its own parameters, as in domain "
-            "randomisation.",
+            f"randomisation.{again}",
             fault.cause,
+            is_warning=True,
+        )
+    elif again:
+        yield Finding(
+            f"reset or step returns other dtypes for parameters that are float32 arrays.{again}",
             is_warning=True,
         )
 
@@ -334,21 +362,20 @@ def _behaviour(env: Environment) -> Iterator[Finding]:
     """Step `_NUM_ENVS` environments with random actions and check all results."""
     params = env.default_params
     space = env.action_space(params)
-    step = jax.jit(jax.vmap(env.step, in_axes=(0, 0, 0, None)))
-    reset = jax.jit(jax.vmap(env.reset, in_axes=(0, None)))
+    reset, step = (jax.jit(jax.vmap(each)) for each in _functions(env))
     sample = jax.jit(jax.vmap(space.sample))
     replace_done = jax.jit(select_reset)
-    first_obs, state = reset(jax.random.split(_key(), _NUM_ENVS), params)
+    first_obs, state = reset(jax.random.split(_key(), _NUM_ENVS))
     for name, space, part in _parts("obs", env.observation_space(params), first_obs):
         yield from _bound_faults(name, np.asarray(part)[None], space, "reset")
     before, after = [], []
     with count_compilations() as compilations:
         for index in range(_NUM_STEPS):
             keys = jax.random.split(jax.random.fold_in(_key(), index), (3, _NUM_ENVS))
-            result = step(keys[0], state, sample(keys[1]), params)
+            result = step(keys[0], state, sample(keys[1]))
             before.append(state)
             after.append(result[:5])
-            state = replace_done(result[3] | result[4], reset(keys[2], params)[1], result[1])
+            state = replace_done(result[3] | result[4], reset(keys[2])[1], result[1])
     if compilations.names.count("jit(step)") > 1:
         yield Finding(
             "step compiles again for the state that it returned itself: give each leaf of the "
@@ -368,7 +395,7 @@ def _behaviour(env: Environment) -> Iterator[Finding]:
     done = np.asarray(terminated | truncated)
     yield from _time_limit_faults(env, step, before, after_state, done)
     keys = jax.random.split(_key(), _NUM_ENVS)
-    programs = {step: (keys, state, sample(keys), params), reset: (keys, params)}
+    programs = {step: (keys, state, sample(keys)), reset: (keys,)}
     yield from _reset_cost(env, programs)
 
 
@@ -445,11 +472,10 @@ def _time_limit_faults(
         for leaf, clock in zip(picked, is_clock, strict=True)
     ]
     space = env.action_space(env.default_params)
-    params = env.default_params
     keys = jax.random.split(make_key(1), _NUM_ENVS)
     action = jax.vmap(space.sample)(keys)
-    now = step(keys, jax.tree.unflatten(structure, picked), action, params)
-    then = step(keys, jax.tree.unflatten(structure, late), action, params)
+    now = step(keys, jax.tree.unflatten(structure, picked), action)
+    then = step(keys, jax.tree.unflatten(structure, late), action)
     # If most states end at the next step anyway, the clock proves nothing. A number that the agent
     # sees, such as the height of a falling object, is part of the task and not a clock.
     is_seen = not _are_close(then[0], now[0], tolerance=0)

@@ -1,16 +1,19 @@
 """Many copies of one environment that step together, each with auto-reset."""
 
 import dataclasses
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
+from myriad.engine.random import make_key
 from myriad.engine.vector_math import vectorized_method
 from myriad.envs.environment import Environment, require_32_bits
-from myriad.errors import InvalidArgumentError
+from myriad.errors import InvalidArgumentError, shown
 
 # Each column of an observation is a selection of its own. More would take long to compile.
 _MOST_COLUMNS = 32
@@ -61,6 +64,106 @@ class Transition:
     final_obs: jax.Array | None = None
 
 
+def float_parameters(env: Environment) -> tuple[str, ...]:
+    """Return the parameters whose values are arguments of a compiled program, by name.
+
+    They are the scalars whose default is a float. A parameter that changes a space stays a constant
+    of the program, and so does a field with `metadata={"constant": True}`. All of an environment
+    that doesn't trace with them as arguments do.
+    """
+    try:
+        return _float_parameters(env)
+    except TypeError:  # Its parameters may be arrays, which don't hash.
+        return _float_parameters.__wrapped__(env)
+
+
+@lru_cache(maxsize=256)
+def _float_parameters(env: Any) -> tuple[str, ...]:
+    names = scalar_floats(env)
+
+    def episode(key: jax.Array, action: jax.Array, values: Sequence[jax.Array]) -> None:
+        params = with_values(env.default_params, names, values)
+        obs, state = env.reset(key, params)
+        next_obs, next_state, reward, *ends, _ = env.step(key, state, action, params)
+        # An argument may lead to another dtype than Python's float, in bfloat16 for example.
+        seen = jax.tree.leaves(env.observation_space(env.default_params))
+        if (
+            _kinds((obs, state)) != _kinds((next_obs, next_state))
+            or [leaf.dtype for leaf in jax.tree.leaves(obs)] != [space.dtype for space in seen]
+            or _kinds((reward, *ends)) != _kinds((np.float32(0), np.bool_(0), np.bool_(0)))
+        ):
+            raise TypeError
+
+    if not names:
+        return ()
+    space = env.action_space(env.default_params)
+    action = jax.ShapeDtypeStruct(space.shape, space.dtype)
+    return names if _traces(episode, make_key(0), action, [_FLOAT] * len(names)) else ()
+
+
+def scalar_floats(env: Any) -> tuple[str, ...]:
+    """Return the floats that may be arguments if the environment traces with them, by name."""
+    params = env.default_params
+    declared = dataclasses.fields(params) if dataclasses.is_dataclass(params) else ()
+    defaults = {
+        each.name: None if each.metadata.get("constant") else each.default
+        for each in declared
+        if each.default is not dataclasses.MISSING or each.metadata.get("constant")
+    }
+
+    def is_float(leaf: Any) -> bool:
+        if isinstance(leaf, np.generic | np.ndarray | jax.Array):
+            return leaf.shape == () and jnp.issubdtype(leaf.dtype, jnp.floating)
+        return isinstance(leaf, float)
+
+    def changes_space(name: str) -> bool:
+        def spaces(value: jax.Array) -> None:
+            given = with_values(params, [name], [value])
+            for space in (env.observation_space(given), env.action_space(given)):
+                for part in jax.tree.leaves(space):
+                    bounds = [getattr(part, bound, None) for bound in ("low", "high", "n", "nvec")]
+                    if any(isinstance(each, Tracer) for each in bounds):
+                        raise TypeError
+
+        return not _traces(spaces, _FLOAT)
+
+    return tuple(
+        name
+        for name, leaf in _named_leaves(params).items()
+        if is_float(defaults.get(name, leaf))
+        and np.shape(leaf) == ()
+        and isinstance(leaf, int | float | np.generic | jax.Array)
+        and not changes_space(name)
+    )
+
+
+def with_values(params: Any, names: Sequence[str], values: Sequence[jax.Array] | jax.Array) -> Any:
+    """Return parameters with other values, one for each name."""
+    leaves = _named_leaves(params) | {name: values[i] for i, name in enumerate(names)}
+    return jax.tree.unflatten(jax.tree.structure(params), leaves.values())
+
+
+_FLOAT = jax.ShapeDtypeStruct((), np.float32)
+
+
+def _named_leaves(params: Any) -> dict[str, Any]:
+    paths, _ = jax.tree_util.tree_flatten_with_path(params)
+    return {jax.tree_util.keystr(at, simple=True, separator="."): leaf for at, leaf in paths}
+
+
+def _kinds(tree: Any) -> Any:
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, [(leaf.shape, leaf.dtype) for leaf in leaves]
+
+
+def _traces(function: Callable[..., Any], *args: Any) -> bool:
+    try:
+        jax.eval_shape(function, *args)
+    except Exception:  # noqa: BLE001 (an environment may raise anything)
+        return False
+    return True
+
+
 class Parameters:
     """An environment's parameters. Environments share a leaf, or each has its own.
 
@@ -69,13 +172,22 @@ class Parameters:
         num_envs: number of environments, without padding.
         params: a pytree like `env.default_params`. A leaf with one more axis, `[num_envs, ...]`,
             differs by environment.
+        floats: the names in `float_parameters`. The others are constants of the program.
+
+    Attributes:
+        own: the leaves that differ by environment.
+        floats: the names in `floats` of the parameters that environments share.
+        values: their values, float32 `[P]`.
 
     Raises:
         InvalidArgumentError: `params` has another type than the environment's, or a leaf has
             another shape.
     """
 
-    def __init__(self, env: Environment, num_envs: int, params: Any = None):
+    def __init__(
+        self, env: Environment, num_envs: int, params: Any = None, floats: Sequence[str] = ()
+    ):
+        self._env, self._num_envs = env, num_envs
         defaults, self._structure = jax.tree.flatten(env.default_params)
         params = env.default_params if params is None else params
         paths, structure = jax.tree_util.tree_flatten_with_path(params)
@@ -89,42 +201,82 @@ class Parameters:
             _batch_axis(path, leaf, default, num_envs)
             for (path, leaf), default in zip(paths, defaults, strict=True)
         ]
-        # Shared parameters are not in the state. They are constants of the program, so that XLA
-        # computes their reciprocals and products once, at compile time.
         self.own = tuple(
             jnp.asarray(leaf)
             for leaf, axis in zip(self._leaves, self._axes, strict=True)
             if axis == 0
         )
         self.in_axes = jax.tree.unflatten(self._structure, self._axes) if self.own else None
+        axes = dict(zip(_named_leaves(params), self._axes, strict=True))
+        self.floats = tuple(name for name in floats if axes[name] is None)
+        shared = [_named_leaves(params)[name] for name in self.floats]
+        # They may be traced, if you map over them.
+        arrays: Any = jnp if any(isinstance(leaf, Tracer) for leaf in shared) else np
+        self.values = arrays.asarray(shared, np.float32)
 
-    def of(self, own: tuple[jax.Array, ...]) -> Any:
-        """Return the parameters of environments with their own parameters `own` filled in."""
+    def of(self, own: tuple[jax.Array, ...], values: jax.Array | None = None) -> Any:
+        """Return parameters with those of each environment, and those of `values`, filled in."""
         rest = iter(own)
         leaves = [
             next(rest) if axis == 0 else leaf
             for leaf, axis in zip(self._leaves, self._axes, strict=True)
         ]
-        return jax.tree.unflatten(self._structure, leaves)
+        params = jax.tree.unflatten(self._structure, leaves)
+        return params if values is None else with_values(params, self.floats, values)
+
+    def changed(self, params: Any) -> "Parameters":
+        """Return other parameters for the same program.
+
+        Raises:
+            InvalidArgumentError: one that differs is a constant of the program.
+        """
+        other = Parameters(self._env, self._num_envs, params, self.floats)
+        names, before = zip(*_named_leaves(self.of(self.own)).items(), strict=True)
+        for name, old, new, *axes in zip(
+            names, before, jax.tree.leaves(params), self._axes, other._axes, strict=True
+        ):
+            is_argument = axes == [0, 0] or (axes == [None, None] and name in self.floats)
+            if not is_argument and (axes[0] != axes[1] or np.any(old != new)):
+                raise InvalidArgumentError(
+                    f"params.{name}",
+                    f"is a constant of this program and must be {shown(old)}, but got "
+                    f"{shown(new)}: make another one with it.",
+                )
+        return other
 
 
 class VectorEnv:
-    """`num_envs` copies of `env` with auto-reset. `keep_obs` is False if no agent uses `obs`."""
+    """`num_envs` copies of `env` with auto-reset. `keep_obs` is False if no agent uses `obs`.
+
+    `params` and `floats` are as in `Parameters`. `values`, float32 `[P]`, takes the place of
+    `params.values` in a call. Without it, all shared parameters are constants.
+    """
 
     def __init__(
-        self, env: Environment, num_envs: int, params: Any = None, *, keep_obs: bool = True
+        self,
+        env: Environment,
+        num_envs: int,
+        params: Any = None,
+        *,
+        keep_obs: bool = True,
+        floats: Sequence[str] = (),
     ):
         require_32_bits()
         self.env = env
         self.num_envs = num_envs
         self.keep_obs = keep_obs
-        self.params = Parameters(env, num_envs, params)
+        self.params = Parameters(env, num_envs, params, floats)
 
     @vectorized_method
-    def reset(self, keys: jax.Array, own_params: tuple[jax.Array, ...] = ()) -> BatchState:
+    def reset(
+        self,
+        keys: jax.Array,
+        own_params: tuple[jax.Array, ...] = (),
+        values: jax.Array | None = None,
+    ) -> BatchState:
         """Reset every environment with its key, `[N]`."""
         reset = jax.vmap(self.env.reset, in_axes=(0, self.params.in_axes))
-        obs, env_state = reset(keys, self.params.of(own_params))
+        obs, env_state = reset(keys, self.params.of(own_params, values))
         num_envs = keys.shape[0]
         # Give each leaf a strong dtype, since after a weakly typed one the chunk compiles twice.
         return BatchState(
@@ -144,9 +296,10 @@ class VectorEnv:
         action: jax.Array,
         step_keys: jax.Array,
         reset_keys: jax.Array,
+        values: jax.Array | None = None,
     ) -> tuple[BatchState, Transition]:
         """Advance by one step with auto-reset. `action` is `[N, *A]`, and keys are `[N]`."""
-        params = self.params.of(batch_state.own_params)
+        params = self.params.of(batch_state.own_params, values)
         in_axes = self.params.in_axes
         step: Any = jax.vmap(
             lambda *args: tuple(self.env.step(*args)), (0, 0, 0, in_axes), (-1, 0, 0, 0, 0, 0)

@@ -136,7 +136,7 @@ class CompiledTraining:
         yield "run", (run.trace(state, np.int32(0), np.bool_(False)), None)  # noqa: FBT003
         yield "init", (init.trace(make_key(0), self.loop.options), None)
         own = self.loop.of_first_device(state)
-        evaluate = jax.jit(self._evaluate).trace(own.agent, own.key, own.num_updates)
+        evaluate = jax.jit(self._evaluate).trace(*self.evaluation_args(own))
         yield "evaluate", (evaluate, output_fusion(lambda: evaluate.jaxpr))
 
     def _leave_to_first_call(self) -> None:
@@ -155,9 +155,13 @@ class CompiledTraining:
                 self.programs[name] = _called_under(context, program)
 
     def _evaluate(
-        self, agent: Any, key: jax.Array, num_updates: Counter
+        self, agent: Any, key: jax.Array, num_updates: Counter, env_params: jax.Array
     ) -> tuple[jax.Array, jax.Array, jax.Array, Infos]:
-        return self._evaluation.episodes(agent, evaluation_key(key, num_updates))
+        return self._evaluation.episodes(agent, evaluation_key(key, num_updates), env_params)
+
+    def evaluation_args(self, own: TrainState) -> tuple[Any, ...]:
+        """Return the arguments of `evaluate`. It plays the environment of the configuration."""
+        return own.agent, own.key, own.num_updates, self._evaluation.env_params
 
     def first_state(self, seeds: Sequence[int] | np.ndarray | None = None) -> TrainState:
         """Return the state before the first update.
@@ -226,7 +230,7 @@ class CompiledTraining:
             at each episode's last step, each `[M, E]`.
         """
         own = self.loop.of_first_device(state)
-        results = jax.device_get(self.programs["evaluate"](own.agent, own.key, own.num_updates))
+        results = jax.device_get(self.programs["evaluate"](*self.evaluation_args(own)))
         returns, ended, _, infos = jax.tree.map(lambda leaf: leaf[None], results)
         return returns, ended, infos
 

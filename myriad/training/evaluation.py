@@ -12,7 +12,7 @@ from myriad.agents.agent import Learner
 from myriad.engine.gpu_loops import while_loop
 from myriad.engine.random import Counter, make_key
 from myriad.envs import ENVIRONMENTS, Environment
-from myriad.envs.vector import BatchState, VectorEnv
+from myriad.envs.vector import BatchState, Parameters, VectorEnv, float_parameters
 
 # Folded into the key of an evaluation during a training and of one by itself. So an evaluation
 # shares no key with the training, nor with an evaluation of the other kind under an equal seed.
@@ -49,24 +49,39 @@ class Evaluation:
         self._learner = learner
         self._env = env
         self._num_episodes = num_episodes
+        self._floats = float_parameters(env)
+
+    @property
+    def env_params(self) -> Any:
+        """The environment's `float_parameters`, float32 `[P]`, as `episodes` takes them."""
+        return Parameters(self._env, self._num_episodes, floats=self._floats).values
 
     @functools.cached_property
     def _informed(self) -> Any:
         return _Informed.of(self._env)
 
-    def returns(self, agent: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def returns(
+        self, agent: Any, key: jax.Array, env_params: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array]:
         """Return the first two results of `episodes`."""
-        return self.episodes(agent, key)[:2]
+        return self.episodes(agent, key, env_params)[:2]
 
-    def episodes(self, agent: Any, key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, Infos]:
+    def episodes(
+        self, agent: Any, key: jax.Array, env_params: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array, jax.Array, Infos]:
         """Run one episode in each environment.
+
+        Args:
+            agent: the learner's state.
+            key: the key of the evaluation.
+            env_params: the values of `env_params`. Without them they are constants of the program.
 
         Returns:
             each episode's return, float32 `[num_episodes]`, whether it ended within `max_steps`,
             its number of steps, int32, and the scalars of `info` at its last step, each
             `[num_episodes]`. The return of an episode that was cut off counts up to there.
         """
-        envs = VectorEnv(self._informed, self._num_episodes)
+        envs = VectorEnv(self._informed, self._num_episodes, floats=self._floats)
         env_index = jnp.arange(self._num_episodes, dtype=jnp.uint32)
         keys_of = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
 
@@ -85,7 +100,9 @@ class Evaluation:
             before = batch_state.num_episodes
             # Step and reset may share keys: after its first reset, an environment's results are
             # ignored.
-            batch_state, transition = envs.step(batch_state, action, step_keys, step_keys)
+            batch_state, transition = envs.step(
+                batch_state, action, step_keys, step_keys, env_params
+            )
             final: Any = transition.final_obs
             first_ended = (before == 0) & (batch_state.num_episodes == 1)
             return (
@@ -99,7 +116,7 @@ class Evaluation:
 
         # No step has this number, so the reset shares no key with a step.
         batch_state = envs.reset(
-            keys_of(jax.random.fold_in(key, jnp.uint32(0xFFFFFFFF)), env_index)
+            keys_of(jax.random.fold_in(key, jnp.uint32(0xFFFFFFFF)), env_index), (), env_params
         )
         seen: Any = batch_state.obs
         start = (
@@ -133,13 +150,17 @@ class _Informed:
         if is_own and ENVIRONMENTS.name_of(type(env)) is not None:
             return cls(env, env.step, {})
         params = env.default_params
-        step = jax.jit(env.step)  # The evaluation uses the same trace.
 
-        def first(key: jax.Array) -> Any:
+        def first(step: Any, key: jax.Array) -> Any:
             _, state = env.reset(key, params)
             return step(key, state, env.action_space(params).sample(key), params)[5]
 
-        info = jax.eval_shape(first, make_key(0))
+        step = jax.jit(env.step)  # The evaluation uses the same trace.
+        try:
+            info = jax.eval_shape(functools.partial(first, step), make_key(0))
+        except jax.errors.JAXTypeError:
+            step = env.step  # It traces only with constants as parameters.
+            info = jax.eval_shape(functools.partial(first, step), make_key(0))
         info.pop("discount", None)  # gymnax's factor of each step says nothing of an episode.
         scalars = {name: leaf for name, leaf in info.items() if _is_number(leaf)}
         return cls(env, step, scalars)

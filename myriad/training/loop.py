@@ -1,5 +1,6 @@
 """The compiled training chunk: any number of a learner's updates in one call."""
 
+import copy
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
@@ -17,7 +18,13 @@ from myriad.agents.schedules import ROW, row_of, values_at
 from myriad.engine.fusion import output_fusion
 from myriad.engine.random import Counter, exact_sum, make_key
 from myriad.envs import Environment
-from myriad.envs.vector import MOST_SUMMED, BatchState, Transition, VectorEnv
+from myriad.envs.vector import (
+    MOST_SUMMED,
+    BatchState,
+    Transition,
+    VectorEnv,
+    float_parameters,
+)
 from myriad.errors import InvalidArgumentError
 from myriad.ranges import ranges_of
 from myriad.xla import is_on_host, put_everywhere, result_shapes, shard_map
@@ -42,7 +49,7 @@ class TrainState:
     episode statistics of the environments count from there as well. `options` holds the learner's
     hyperparameters that are arguments of the program, rows of `myriad.agents.schedules` in the
     order of `traced_names`, `[K, 34]`. They are one array, since a checkpoint takes longer with
-    each.
+    each. `env_params` holds the environment's `float_parameters`, float32 `[P]`.
     """
 
     key: jax.Array
@@ -51,6 +58,7 @@ class TrainState:
     batch_state: BatchState
     metric_sums: dict[str, jax.Array]
     options: jax.Array
+    env_params: jax.Array
 
 
 @jax.tree_util.register_dataclass
@@ -126,16 +134,18 @@ class LearningLoop:
         self.num_envs = num_envs
         self.num_devices = num_devices
         self._schedules = schedules or {}
-        self.envs = VectorEnv(env, num_envs)
+        self.envs = VectorEnv(env, num_envs, floats=float_parameters(env))
+        self.env_params: jax.Array | None = None  # known while an update is traced
         # A machine with fewer devices than the training was begun on has one device do all.
         self.num_present = num_devices if num_devices <= jax.device_count() else 1
         self._mesh = Mesh(np.array(jax.devices()[: self.num_present]), (DEVICE,))
 
     @property
-    def options(self) -> dict[str, np.ndarray]:
-        """The learner's hyperparameters that are arguments of the program, each a row."""
+    def options(self) -> dict[str, Any]:
+        """The learner's hyperparameters that are arguments, each a row, and `env_params`."""
         rows = {name: row_of(getattr(self.learner, name)) for name in traced_names(self.learner)}
-        return {name: self._schedules.get(name, row) for name, row in rows.items()}
+        given = {name: self._schedules.get(name, row) for name, row in rows.items()}
+        return given | {"env_params": self.envs.params.values}
 
     def init(self, key: jax.Array, options: Mapping[str, Any] | None = None) -> TrainState:
         """Reset every environment and draw the learner's first parameters.
@@ -154,8 +164,9 @@ class LearningLoop:
         agent = learner.init(jax.random.fold_in(key, _AGENT), self._envs_per_device)
         keys = self.keys(jax.random.fold_in(key, _ENVIRONMENTS))
         zeros = {name: jnp.zeros((), jnp.float32) for name in self.learner.metric_names}
-        batch_state = self.envs.reset(keys)
-        return TrainState(key, Counter.of(0), agent, batch_state, zeros, packed)
+        env_params = jnp.asarray(options["env_params"])
+        batch_state = self.envs.reset(keys, (), env_params)
+        return TrainState(key, Counter.of(0), agent, batch_state, zeros, packed, env_params)
 
     @functools.cached_property
     def shapes(self) -> TrainState:
@@ -249,13 +260,14 @@ class LearningLoop:
         self, state: TrainState, num_updates: jax.Array, begin: jax.Array
     ) -> tuple[TrainState, Report]:
         state = _begin_window(state, begin)
+        envs = self._in(state.env_params)
 
         def body(_: jax.Array, state: TrainState) -> TrainState:
             learner = self._learner_at(state.options, state.num_updates)
             # The key depends only on the number of the update, so a run draws the same numbers
             # whatever its chunks are and wherever it is resumed.
             key = state.num_updates.key(state.key, _UPDATE)
-            agent, batch_state, metrics = learner.update(key, state.agent, state.batch_state, self)
+            agent, batch_state, metrics = learner.update(key, state.agent, state.batch_state, envs)
             return _after_update(state, agent, batch_state, metrics)
 
         state = jax.lax.fori_loop(0, num_updates, body, state)
@@ -268,8 +280,8 @@ class LearningLoop:
             InvalidArgumentError: the learner's updates have no halves.
         """
         key = state.num_updates.key(state.key, _UPDATE)
-        learner = self._learner_at(state.options, state.num_updates)
-        agent, batch_state, experience = learner.collect(key, state.agent, state.batch_state, self)
+        learner, envs = self._learner_at(state.options, state.num_updates), self._in(state.env_params)
+        agent, batch_state, experience = learner.collect(key, state.agent, state.batch_state, envs)
         return dataclasses.replace(state, agent=agent, batch_state=batch_state), experience
 
     def learn(self, state: TrainState, experience: Any) -> TrainState:
@@ -291,6 +303,12 @@ class LearningLoop:
             given["num_epochs"] = given["num_epochs"].astype(jnp.int32)
         return dataclasses.replace(learner, **given)
 
+    def _in(self, env_params: jax.Array) -> "LearningLoop":
+        """Return the loop with environments of these parameters."""
+        loop = copy.copy(self)
+        loop.env_params = env_params
+        return loop
+
     # What follows is what a learner sees of the loop: `myriad.agents.agent.Environments`.
 
     def keys(self, key: jax.Array) -> jax.Array:
@@ -307,7 +325,7 @@ class LearningLoop:
         step_keys, reset_keys = (
             self.keys(jax.random.fold_in(key, purpose)) for purpose in (_STEP, _RESET)
         )
-        return self.envs.step(batch_state, action, step_keys, reset_keys)
+        return self.envs.step(batch_state, action, step_keys, reset_keys, self.env_params)
 
     def own_key(self, key: jax.Array) -> jax.Array:
         """Return a key that differs by device."""
@@ -350,7 +368,7 @@ class LearningLoop:
         agent = type(shapes)(**{each.name: each.name in own for each in dataclasses.fields(shapes)})
         shared: Any = False
         of_device: Any = True
-        return TrainState(shared, shared, agent, of_device, shared, shared)
+        return TrainState(shared, shared, agent, of_device, shared, shared, shared)
 
     def _over_devices(self, function: Callable[..., Any], args: Any, results: Any) -> Any:
         """Turn a function of one device's share into a function of the whole.

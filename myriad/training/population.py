@@ -170,8 +170,8 @@ class Population(CompiledTraining):
     def _traced(self) -> Iterator[tuple[str, Traced]]:
         low, high = (np.zeros(self._padded, np.uint32) for _ in range(2))
         options = {
-            name: np.zeros((self._padded, *row.shape), row.dtype)
-            for name, row in self.loop.options.items()
+            name: np.zeros((self._padded, *np.shape(each)), np.float32)
+            for name, each in self.loop.options.items()
         }
         counts = np.zeros(self._padded, np.int32)
         flags = np.zeros(self._padded, bool)
@@ -203,12 +203,18 @@ class Population(CompiledTraining):
         run = jitted(self.loop.run, donate=True).trace(state, counts, flags)
         yield "run", (run, output_fusion(lambda: run.jaxpr))
         of_agents = (state.agent, state.key, state.num_updates)
-        evaluate = jitted(self._evaluate_slot).trace(*of_agents, flags, flags, keys)
+        env_params = self._evaluated_params
+        evaluate = jitted(self._evaluate_slot).trace(*of_agents, flags, flags, keys, env_params)
         yield "evaluate", (evaluate, output_fusion(lambda: evaluate.jaxpr))
         refilled = jitted(refill, donate=True).trace(state, flags, low, high, options)
         yield "refill", (refilled, None)
         blank = jax.jit(lambda: jax.tree.map(zeros, state), out_shardings=there).trace()
         yield "blank", (blank, None)
+
+    @property
+    def _evaluated_params(self) -> np.ndarray:
+        values = self._evaluation.env_params
+        return np.broadcast_to(values, (self._padded, *values.shape))
 
     def _evaluate_slot(
         self,
@@ -218,6 +224,7 @@ class Population(CompiledTraining):
         active: jax.Array,
         own: jax.Array,
         words: jax.Array,
+        env_params: jax.Array,
     ) -> tuple[jax.Array, jax.Array, Infos]:
         """Run the episodes of one slot if it is active, with its own key or that of the words."""
         own_key = evaluation_key(key, num_updates)
@@ -225,7 +232,7 @@ class Population(CompiledTraining):
         key = jax.random.wrap_key_data(data, impl=MIX2X32)
 
         def episodes() -> tuple[jax.Array, jax.Array, Infos]:
-            returns, ended, _, infos = self._evaluation.episodes(agent, key)
+            returns, ended, _, infos = self._evaluation.episodes(agent, key, env_params)
             return returns, ended, infos
 
         shapes = jax.eval_shape(episodes)
@@ -303,8 +310,8 @@ class Population(CompiledTraining):
         ranges = ranges_of(learner)
         beside = {"anneal_updates": getattr(learner, "anneal_updates", None)}
         found = {
-            name: np.broadcast_to(row, (len(slots), *row.shape))
-            for name, row in self.loop.options.items()
+            name: np.broadcast_to(each, (len(slots), *np.shape(each)))
+            for name, each in self.loop.options.items()
         }
         for name in self.traced:
             values = np.asarray(given[name], object)
@@ -406,7 +413,9 @@ class Population(CompiledTraining):
             words[: self.num_slots] = np.asarray(jax.random.key_data(keys))
         own = np.full(self._padded, keys is None)
         of_agents = (state.agent, state.key, state.num_updates)
-        return self.gathered(self.programs["evaluate"](*of_agents, flags, own, words))
+        return self.gathered(
+            self.programs["evaluate"](*of_agents, flags, own, words, self._evaluated_params)
+        )
 
     def updates_done(self, state: TrainState) -> np.ndarray:
         """Return how many updates each training has done, int64 `[M]`."""

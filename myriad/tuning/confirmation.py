@@ -219,7 +219,7 @@ def evaluate_ensemble(
 
     def score(learner: Any, state: Any) -> Score:
         evaluation = Evaluation(env, learner, NUM_EPISODES, max_steps=configs[0].eval_max_steps)
-        returns, _ = jax.device_get(jax.jit(evaluation.returns)(state, key))
+        returns, _ = jax.device_get(jax.jit(evaluation.returns)(state, key, evaluation.env_params))
         return Score.of(returns[None])
 
     alone = tuple(score(each.learner, state) for each, state in zip(configs, states, strict=True))

@@ -47,7 +47,7 @@ predicted = resident_bytes() + most_bytes(training.stated_bytes())
 learning = training.loop.learner.first_learning_update(num_envs)
 state, _ = training.run_window(training.first_state(), 0, learning, lambda report, done: None)
 on_one = training.loop.of_first_device(state)
-played = training.programs["evaluate"](on_one.agent, on_one.key, on_one.num_updates)
+played = training.programs["evaluate"](*training.evaluation_args(on_one))
 jax.block_until_ready((state, played))
 print(predicted, peak_resident_bytes())
 """

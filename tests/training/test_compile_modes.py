@@ -41,7 +41,7 @@ class Talking(CartPole):
 
 
 @pytest.mark.slow
-def test_programs_are_kept_for_the_next_training_of_any_seed(tmp_path):
+def test_programs_are_kept_for_the_next_training_of_any_seed_and_gravity(tmp_path):
     programs = tmp_path / "programs"
 
     def kept_after(*argv):
@@ -52,7 +52,7 @@ def test_programs_are_kept_for_the_next_training_of_any_seed(tmp_path):
     kept = kept_after()
     ours = ("jit_run", "jit_init", "jit__evaluate")
     assert sum(name.startswith(ours) for name in kept) == 3
-    assert kept_after("--seed", "1") == kept
+    assert kept_after("--seed", "1", "--env.gravity", "12") == kept
 
 
 @pytest.mark.slow
@@ -78,7 +78,7 @@ def test_only_the_default_compiles_before_the_first_step_and_either_traces_an_up
         state = training.first_state()
         state, _ = training.programs["run"](state, jnp.int32(1), jnp.ones((), bool))
         own = training.loop.of_first_device(state)
-        training.programs["evaluate"](own.agent, own.key, own.num_updates)
+        training.programs["evaluate"](*training.evaluation_args(own))
     assert sum(name in ours for name in then.names) == later
     assert len(traced) == 1
 
