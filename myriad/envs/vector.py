@@ -13,7 +13,7 @@ from jax.core import Tracer
 from myriad.engine.random import make_key
 from myriad.engine.vector_math import vectorized_method
 from myriad.envs.environment import Environment, require_32_bits
-from myriad.errors import InvalidArgumentError, shown
+from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 
 # Each column of an observation is a selection of its own. More would take long to compile.
 _MOST_COLUMNS = 32
@@ -101,6 +101,30 @@ def _float_parameters(env: Any) -> tuple[str, ...]:
     return names if _traces(episode, make_key(0), action, [_FLOAT] * len(names)) else ()
 
 
+def require_changeable(env: Any, name: str) -> None:
+    """Raise unless a parameter is an argument of compiled programs.
+
+    Raises:
+        UnknownNameError: there is no such parameter.
+        InvalidArgumentError: it is a constant.
+    """
+    names = float_parameters(env)
+    if name not in named_leaves(env.default_params):
+        raise UnknownNameError("parameter", name, names)
+    if name in getattr(env, "randomised", ()):
+        raise InvalidArgumentError(name, "can't be set, since each reset draws it.")
+    if name not in names:
+        others = f"; {', '.join(names)} can" if names else ""
+        raise InvalidArgumentError(
+            name, f"can't change without compiling, since it is a constant of the program{others}."
+        )
+
+
+def as_float32(value: float) -> float:
+    """Return the number with the fewest digits that is the same float32."""
+    return float(str(np.float32(value)))
+
+
 def scalar_floats(env: Any) -> tuple[str, ...]:
     """Return the floats that may be arguments if the environment traces with them, by name."""
     params = env.default_params
@@ -129,24 +153,26 @@ def scalar_floats(env: Any) -> tuple[str, ...]:
 
     return tuple(
         name
-        for name, leaf in _named_leaves(params).items()
+        for name, leaf in named_leaves(params).items()
         if is_float(defaults.get(name, leaf))
         and np.shape(leaf) == ()
         and isinstance(leaf, int | float | np.generic | jax.Array)
+        and name not in getattr(env, "randomised", ())
         and not changes_space(name)
     )
 
 
 def with_values(params: Any, names: Sequence[str], values: Sequence[jax.Array] | jax.Array) -> Any:
     """Return parameters with other values, one for each name."""
-    leaves = _named_leaves(params) | {name: values[i] for i, name in enumerate(names)}
+    leaves = named_leaves(params) | {name: values[i] for i, name in enumerate(names)}
     return jax.tree.unflatten(jax.tree.structure(params), leaves.values())
 
 
 _FLOAT = jax.ShapeDtypeStruct((), np.float32)
 
 
-def _named_leaves(params: Any) -> dict[str, Any]:
+def named_leaves(params: Any) -> dict[str, Any]:
+    """Return the parameters of a tree by name, such as `gravity`, in its order."""
     paths, _ = jax.tree_util.tree_flatten_with_path(params)
     return {jax.tree_util.keystr(at, simple=True, separator="."): leaf for at, leaf in paths}
 
@@ -207,9 +233,9 @@ class Parameters:
             if axis == 0
         )
         self.in_axes = jax.tree.unflatten(self._structure, self._axes) if self.own else None
-        axes = dict(zip(_named_leaves(params), self._axes, strict=True))
+        axes = dict(zip(named_leaves(params), self._axes, strict=True))
         self.floats = tuple(name for name in floats if axes[name] is None)
-        shared = [_named_leaves(params)[name] for name in self.floats]
+        shared = [named_leaves(params)[name] for name in self.floats]
         # They may be traced, if you map over them.
         arrays: Any = jnp if any(isinstance(leaf, Tracer) for leaf in shared) else np
         self.values = arrays.asarray(shared, np.float32)
@@ -231,7 +257,7 @@ class Parameters:
             InvalidArgumentError: one that differs is a constant of the program.
         """
         other = Parameters(self._env, self._num_envs, params, self.floats)
-        names, before = zip(*_named_leaves(self.of(self.own)).items(), strict=True)
+        names, before = zip(*named_leaves(self.of(self.own)).items(), strict=True)
         for name, old, new, *axes in zip(
             names, before, jax.tree.leaves(params), self._axes, other._axes, strict=True
         ):

@@ -6,6 +6,7 @@ will run.
 """
 
 import contextlib
+import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,7 @@ from myriad import settings
 from myriad.engine.fusion import output_fusion
 from myriad.engine.machine import available_bytes, resolve_platform
 from myriad.engine.random import Counter, make_key
+from myriad.envs.vector import as_float32
 from myriad.errors import InvalidArgumentError
 from myriad.host import collector_paused, release_freed_memory
 from myriad.ranges import INT32
@@ -275,6 +277,17 @@ class CompiledTraining:
     def everywhere(self, state: TrainState) -> TrainState:
         """Put a state from a checkpoint on the devices that train."""
         return self.loop.everywhere(state)
+
+    def env_params(self, state: TrainState) -> dict[str, float]:
+        """Return the environment's parameters that are arguments of the program, by name."""
+        values = np.asarray(self.loop.of_first_device(state).env_params)
+        values = np.atleast_2d(values)[0]  # all seeds have the same
+        return dict(zip(self.loop.envs.params.floats, map(as_float32, values), strict=True))
+
+    def with_env_params(self, state: TrainState, values: Sequence[float]) -> TrainState:
+        """Return a state whose environments have other parameters, in the order of `env_params`."""
+        env_params = self.loop.everywhere_same(np.asarray(values, np.float32))
+        return dataclasses.replace(state, env_params=env_params)
 
     def least_bytes(self) -> int:
         """Return a lower bound of the bytes that the trainings hold in one memory.

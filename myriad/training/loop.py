@@ -224,6 +224,10 @@ class LearningLoop:
         key = make_key(seed)
         return key if jax.process_count() == 1 else put_everywhere(key, self._whole)
 
+    def everywhere_same(self, values: np.ndarray) -> jax.Array:
+        """Put values that are the same on every device where `run` takes them."""
+        return jnp.asarray(values) if self.num_present == 1 else put_everywhere(values, self._whole)
+
     def everywhere(self, state: TrainState) -> TrainState:
         """Put a state, for example from a checkpoint, on the devices where `run` takes it."""
         return state if self.num_present == 1 else jax.device_put(state, self.placement)

@@ -3,6 +3,7 @@
 The trainer's host loop over seeds and the trials of `myriad tune` call the same programs.
 """
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -431,6 +432,10 @@ class Population(CompiledTraining):
             return np.asarray(numbers_of(leaf))[slot]
 
         return jax.tree.map(taken, state)
+
+    def with_env_params(self, state: TrainState, values: Sequence[float]) -> TrainState:
+        of_slots = np.broadcast_to(np.asarray(values, np.float32), state.env_params.shape)
+        return dataclasses.replace(state, env_params=jax.device_put(of_slots, self._placement))
 
     @property
     def devices(self) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 from myriad import distributed
 from myriad.engine import machine
 from myriad.engine.random import make_keys
+from myriad.envs.vector import as_float32
 from myriad.errors import DivergedError, InvalidArgumentError, ShortTrainingWarning, shown
 from myriad.files import say, seconds_shown
 from myriad.host import release_freed_memory
@@ -84,6 +85,8 @@ class Trainer:
         # Whether each training goes on.
         self._running = np.ones(len(trainings.seeds), bool)
         self._ends = False
+        # The environment's parameters that train now.
+        self._env_params: dict[str, float] = {}
         # A chunk that nobody chose begins with one update and grows until a call takes a second.
         self._sizes_calls = self.config.scan_chunk_size == self.config.untuned_chunk_size
         # The updates before those that learn, which take longer.
@@ -222,10 +225,14 @@ class Trainer:
 
     def _train(self) -> None:
         """Train between the callbacks' start and their end, and then obey an interrupt."""
+        run = self._run
+        run.env_params = self._env_params = self.trainings.env_params(run.state)
         with contextlib.ExitStack() as started:
+            run.can_set_env = True
             for callback in self._callbacks:
-                callback.on_start(self._run)
-                started.callback(callback.on_end, self._run)
+                callback.on_start(run)
+                started.callback(callback.on_end, run)
+            run.can_set_env = False
             with interrupt_noted() as interrupted:
                 is_interrupted = self._run_windows(interrupted)
         if is_interrupted:
@@ -261,12 +268,16 @@ class Trainer:
         return False
 
     def _agree(self, *, is_due: bool) -> bool:
-        """Have all processes do what process 0 decides: save, end, or stop at the target."""
+        """Have all processes do what process 0 decides: save, end, stop at the target, set_env."""
         run = self._run
         # The results of a run need an evaluation.
         ends = run.is_ending and bool(run.rows)
-        is_due, self._ends, stopped = distributed.broadcast([is_due, ends, [*run.stopped.items()]])
+        said = [is_due, ends, [*run.stopped.items()], run.env_params]
+        is_due, self._ends, stopped, env_params = distributed.broadcast(said)
         run.stopped = dict(stopped)
+        if env_params != self._env_params:
+            run.state = self.trainings.with_env_params(run.state, [*env_params.values()])
+            run.env_params = self._env_params = env_params
         self._running = np.array([seed not in run.stopped for seed in run.seeds])
         return is_due
 
@@ -319,6 +330,14 @@ class Trainer:
         run = self._run
         rows = []
         steps = run.update * run.steps_per_update
+        # Values that a callback has set, also those that it has set back.
+        of_config = self.trainings.loop.envs.params.values
+        named = {name for row in run.rows for name in row}
+        set_env = {
+            f"env/{name}": value
+            for (name, value), given in zip(self._env_params.items(), of_config, strict=True)
+            if value != as_float32(given) or f"env/{name}" in named
+        }
         window = run.update % self._eval_every or self._eval_every
         with self._timed("evaluate"):
             returns, ended, infos = self.trainings.play(run.state, self._running)
@@ -326,7 +345,7 @@ class Trainer:
                 report = self.trainings.report_of(self._report, index)
                 own = {name: values[index] for name, values in infos.items()}
                 figures = (report, returns[index], ended[index], own)
-                row = row_of_window(run.update, steps, window, *figures)
+                row = row_of_window(run.update, steps, window, *figures) | set_env
                 if (seed := self.trainings.seeds[index]) is not None:
                     row = {"seed": seed} | row
                 rows.append(row)
@@ -335,9 +354,11 @@ class Trainer:
         run.evaluations = -(-run.update // self._eval_every)
         run.steps_per_s = self._rate()
         # Each is timed by itself, so that the monitor counts those before it.
+        run.can_set_env = True
         for callback in self._callbacks:
             with self._timed("log"):
                 callback.on_evaluation(run)
+        run.can_set_env = False
 
     def _save(self) -> None:
         run = self._run

@@ -208,7 +208,9 @@ from myriad.training.callbacks import Callback
 class Stops(Callback):
     def on_evaluation(self, run):
         print("called at", run.update, flush=True)
-        run.stop()
+        run.set_env(gravity=3.7)
+        if run.update == 20:
+            run.stop()
 
 class Raises(Callback):
     def on_evaluation(self, run):
@@ -219,7 +221,7 @@ configure(distributed=Launch(f"127.0.0.1:{port}", 2, number, heartbeat_timeout_s
 fields = {"rollout_steps": 8, "eval_frequency": 80, "agent.hidden_sizes": (4,)}
 config = create_config("cartpole", "pqn", num_envs=32, steps_per_env=800, **fields)
 results = train_and_evaluate(config, sys.argv[3], callbacks=[CALLBACK()])
-print(results.stopped, len(results.evaluations))
+print(results.stopped, len(results.evaluations), results.training[-1]["env/gravity"])
 """
 
 
@@ -233,10 +235,11 @@ def both_with_callback(name, folder):
 
 
 @pytest.mark.slow
-def test_process_0_alone_calls_the_callbacks_and_one_of_them_ends_all(tmp_path):
+def test_process_0_alone_calls_the_callbacks_and_they_change_and_end_all(tmp_path):
     both = both_with_callback("Stops", tmp_path)
     said = [lines_of(process.communicate(timeout=TIMEOUT_S)[0]) for process in both]
-    assert said == [["called at 10", "callback 1"], ["callback 1"]]
+    of_both = "callback 2 3.7"
+    assert said == [["called at 10", "called at 20", of_both], [of_both]]
 
 
 @pytest.mark.slow

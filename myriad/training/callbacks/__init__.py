@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from myriad.errors import InvalidArgumentError, closest, shown
+from myriad.ranges import Number, ranges_of
 from myriad.training.config import TrainingConfig
 
 Row = dict[str, Any]
@@ -42,6 +43,8 @@ class Run:
         steps_per_s: steps/s of all environments together while training; NaN at first.
         stopped: the steps of each training that has stopped at the target, by its seed.
         is_ending: whether a callback has called `stop`.
+        env_params: the parameters that `set_env` can change, with the values that train now.
+        can_set_env: whether `set_env` can be called.
     """
 
     config: TrainingConfig
@@ -62,6 +65,8 @@ class Run:
     steps_per_s: float = math.nan
     stopped: dict[int | None, int] = dataclasses.field(default_factory=dict)
     is_ending: bool = False
+    env_params: dict[str, float] = dataclasses.field(default_factory=dict)
+    can_set_env: bool = False
 
     @property
     def steps(self) -> int:
@@ -93,6 +98,38 @@ class Run:
         A run that is resumed ends at once if you call this in `on_start`.
         """
         self.is_ending = True
+
+    def set_env(self, **values: float) -> None:
+        """Change parameters of the environments that train, without compiling.
+
+        Call it in `on_start` or `on_evaluation`. It acts from the next update on, also for running
+        episodes, and for all seeds. Evaluations go on with the values of the configuration.
+
+        Raises:
+            InvalidArgumentError: you call it elsewhere, a value is out of its range, or a parameter
+                is not a float or is part of the program.
+            UnknownNameError: there is no such parameter.
+
+        Example:
+            >>> class Heavier(Callback):
+            ...     def on_evaluation(self, run):
+            ...         run.set_env(gravity=run.env_params["gravity"] + 0.5)
+        """
+        if not self.can_set_env:
+            raise InvalidArgumentError(
+                "set_env can be called in on_start and on_evaluation only, since elsewhere the "
+                "results would depend on the size of a chunk."
+            )
+        from myriad.envs.vector import as_float32, require_changeable
+
+        env = self.config.environment
+        ranges = ranges_of(env.default_params)
+        for name, value in values.items():
+            if name not in self.env_params:
+                require_changeable(env, name)
+            ranges.get(name, Number()).require(name, value)
+        new = {name: as_float32(value) for name, value in values.items()}
+        self.env_params = self.env_params | new
 
     def _steps_at(self, update: int) -> int:
         running = len(self.seeds) - len(self.stopped)
