@@ -40,6 +40,7 @@ DIRECTIVES = ("{eval-rst}", "{toctree}")  # Sphinx's own, tested by the build
 SEPARATOR = "\x1e"
 # Pages whose code trains for over ten seconds. What they show is tested elsewhere, too.
 LONG = {
+    "docs/curricula.md",
     "docs/distributed.md",
     "docs/gate/tutorial.md",
     "docs/index.md",

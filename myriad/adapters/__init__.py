@@ -13,6 +13,7 @@ import numpy as np
 
 from myriad.envs import build_env
 from myriad.envs.environment import AnyEnvironment, Environment, require_32_bits
+from myriad.envs.wrappers import Uniform, randomised
 from myriad.errors import NotInstalledError
 from myriad.ranges import Integer, Like, checked, require
 from myriad.spaces import Box
@@ -63,7 +64,8 @@ def make_env(env: str | AnyEnvironment, /, **overrides: Any) -> Environment:
             class of your own, or a library and its name for an environment, such as `brax:ant` or
             `gymnax:CartPole-v1`. Or an environment.
         **overrides: fields of the environment or of its parameters that differ from the defaults,
-            or from those of the environment that you give.
+            or from those of the environment that you give. A float parameter may be
+            `"uniform(5, 15)"` or `Uniform(5, 15)` of `myriad.envs.wrappers`: each reset draws it.
 
     Raises:
         UnknownNameError: there is no such environment or field.
@@ -77,6 +79,10 @@ def make_env(env: str | AnyEnvironment, /, **overrides: Any) -> Environment:
         1.6
     """
     require_32_bits()
+    ranges = {name: Uniform.of(value) for name, value in overrides.items()}
+    if ranges := {name: each for name, each in ranges.items() if each is not None}:
+        rest = {name: value for name, value in overrides.items() if name not in ranges}
+        return randomised(make_env(env, **rest), ranges)
     if isinstance(env, str):
         prefix, colon, name = env.partition(":")
         if library := ADAPTERS.get(prefix + colon):

@@ -6,13 +6,20 @@ environment whose observations are no `Box` in `FlattenObservation` by itself, a
 """
 
 import dataclasses
+import functools
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from myriad.engine.random import make_key
 from myriad.envs.environment import Environment
+from myriad.envs.vector import named_leaves, scalar_floats, with_values
+from myriad.errors import InvalidArgumentError, UnknownNameError, shown
+from myriad.ranges import Number, ranges_of
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
 
 
@@ -43,6 +50,11 @@ class Wrapper:
     def inner_state(self, state: Any) -> Any:
         """Return the state of the environment inside."""
         return state
+
+    @property
+    def randomised(self) -> tuple[str, ...]:
+        """The parameters that each reset draws, by name."""
+        return getattr(self.env, "randomised", ())
 
     def __getattr__(self, name: str) -> Any:
         # Only functions of a state. A wrapped observation has no `control_error`.
@@ -177,6 +189,199 @@ class MaskedObservation(ObservationWrapper):
     def observation(self, obs: jax.Array, state: Any, params: Any) -> jax.Array:
         mask = self.env.action_mask(state)  # pyright: ignore[reportAttributeAccessIssue]
         return jnp.append(obs, mask.astype(obs.dtype))
+
+
+@dataclasses.dataclass(frozen=True)
+class Uniform:
+    """A parameter that each reset draws uniformly from `low` to `high`.
+
+    A configuration takes it in place of a number, in files and commands as `uniform(5, 15)`.
+
+    Raises:
+        InvalidArgumentError: an end is not a finite number, or `low` is not below `high`.
+
+    Example:
+        >>> from myriad import make_env
+        >>> make_env("cartpole", gravity=Uniform(5, 15)) == make_env(
+        ...     "cartpole", gravity="uniform(5, 15)"
+        ... )
+        True
+    """
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        for end in ("low", "high"):
+            Number().require(end, getattr(self, end))
+        if self.low >= self.high:
+            raise InvalidArgumentError("low", f"must be below high, but got {self}.")
+
+    def __str__(self) -> str:
+        low, high = (int(end) if end == int(end) else end for end in (self.low, self.high))
+        return f"uniform({low}, {high})"
+
+    @classmethod
+    def of(cls, value: Any) -> "Uniform | None":
+        """Return what a value of a configuration stands for, or None if it is something else."""
+        number = r"\s*([-+.\deE]+)\s*"
+        found = isinstance(value, str) and re.fullmatch(rf"uniform\({number},{number}\)", value)
+        if not found:
+            return value if isinstance(value, cls) else None
+        try:
+            return cls(float(found[1]), float(found[2]))
+        except ValueError as error:
+            raise InvalidArgumentError(f"{value!r} is no range of numbers: {error}") from None
+
+
+@dataclasses.dataclass(frozen=True)
+class UniformDraws:
+    """A `draw` of `RandomisedParams`: each parameter by itself, from its own range."""
+
+    ranges: tuple[tuple[str, Uniform], ...]
+
+    def __call__(self, key: jax.Array, params: Any) -> Any:
+        low, high = (
+            np.array([getattr(each, end) for _, each in self.ranges], np.float32)
+            for end in ("low", "high")
+        )
+        values = jax.random.uniform(key, low.shape, minval=low, maxval=high)
+        return with_values(params, [name for name, _ in self.ranges], values)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class RandomisedState:
+    """The state of the environment inside, and the parameters drawn for the running episode."""
+
+    env_state: Any
+    drawn: tuple[jax.Array, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomisedParams(Wrapper):
+    """Draw parameters anew at each reset, also in evaluations: domain randomisation.
+
+    Attributes:
+        env: the environment inside.
+        draw: returns parameters for an episode, from a key and the environment's parameters. Those
+            that it changes are kept in the state.
+        observes: whether they are appended to the observation, which must be a vector.
+
+    Raises:
+        InvalidArgumentError: `draw` returns something else than parameters of the environment, or
+            the environment picks its first states from a pool, which was drawn before.
+
+    Example:
+        >>> import dataclasses
+        >>> from myriad import make_env
+        >>> def heavier(key, params):
+        ...     mass = params.mass_pole * jax.random.uniform(key, minval=1.0, maxval=3.0)
+        ...     return dataclasses.replace(params, mass_pole=mass)
+        >>> env = RandomisedParams(make_env("cartpole"), heavier, observes=True)
+        >>> env.observation_space(env.default_params).shape
+        (5,)
+    """
+
+    draw: Callable[[jax.Array, Any], Any]
+    # Not an option of a configuration, which can't name `draw` either.
+    observes: bool = dataclasses.field(default=False, metadata={"derived": True})
+
+    def __post_init__(self) -> None:
+        if getattr(self.env, "reset_pool", 0):
+            raise InvalidArgumentError(
+                "reset_pool",
+                "must be 0 where parameters are drawn at each reset, since the states of the pool "
+                f"have others, but is {self.env.reset_pool}.",  # pyright: ignore[reportAttributeAccessIssue]
+            )
+        _ = self.drawn
+
+    @functools.cached_property
+    def drawn(self) -> tuple[str, ...]:
+        """The parameters that `draw` changes, by name."""
+        params = self.env.default_params
+        before = named_leaves(params)
+        names: list[str] = []
+
+        def call(key: jax.Array) -> None:
+            after = self.draw(key, params)
+            if jax.tree.structure(after) != jax.tree.structure(params):
+                raise InvalidArgumentError(
+                    "draw", f"must return a {type(params).__name__}, but returns {shown(after)}."
+                )
+            names.extend(k for k, leaf in named_leaves(after).items() if leaf is not before[k])
+
+        jax.eval_shape(call, make_key(0))
+        return tuple(names)
+
+    @property
+    def randomised(self) -> tuple[str, ...]:
+        return (*self.drawn, *super().randomised)
+
+    def reset(self, key: jax.Array, params: Any) -> tuple[jax.Array, RandomisedState]:
+        draw_key, reset_key = jax.random.split(key)
+        of_episode = named_leaves(self.draw(draw_key, params))
+        # Strongly typed, as all that a state holds.
+        drawn = tuple(
+            jax.lax.convert_element_type(of_episode[name], jnp.result_type(of_episode[name]))
+            for name in self.drawn
+        )
+        obs, state = self.env.reset(reset_key, with_values(params, self.drawn, drawn))
+        return self._seen(obs, drawn), RandomisedState(state, drawn)
+
+    def step(
+        self, key: jax.Array, state: RandomisedState, action: jax.Array, params: Any
+    ) -> tuple[jax.Array, RandomisedState, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+        of_episode = with_values(params, self.drawn, state.drawn)
+        result = self.env.step(key, state.env_state, action, of_episode)
+        obs = self._seen(result[0], state.drawn)
+        return obs, RandomisedState(result[1], state.drawn), *result[2:]
+
+    def observation_space(self, params: Any) -> Any:
+        inner: Any = self.env.observation_space(params)
+        if not self.observes:
+            return inner
+        low, high = (
+            np.append(np.broadcast_to(bound, inner.shape), np.full(len(self.drawn), of_drawn))
+            for bound, of_drawn in ((inner.low, -np.inf), (inner.high, np.inf))
+        )
+        return Box(low, high, low.shape, inner.dtype)
+
+    def inner_state(self, state: RandomisedState) -> Any:
+        return state.env_state
+
+    def _seen(self, obs: Any, drawn: tuple[jax.Array, ...]) -> Any:
+        return jnp.append(obs, jnp.stack(drawn).astype(obs.dtype)) if self.observes else obs
+
+    def __getattr__(self, name: str) -> Any:
+        # The observation begins as that of the environment inside.
+        return getattr(self.env, name) if name == "control_error" else super().__getattr__(name)
+
+
+def randomised(env: Environment, ranges: Mapping[str, Uniform]) -> Environment:
+    """Return an environment that draws parameters at each reset, beside those that it drew before.
+
+    Raises:
+        UnknownNameError: there is no such parameter.
+        InvalidArgumentError: a parameter is no float or changes a space, or an end is out of its
+            range.
+    """
+    inner, before = env, {}
+    if isinstance(env, RandomisedParams) and isinstance(env.draw, UniformDraws):
+        inner, before = env.env, dict(env.draw.ranges)
+    possible, of_field = scalar_floats(inner), ranges_of(inner.default_params)
+    for name, given in ranges.items():
+        if name not in named_leaves(inner.default_params):
+            raise UnknownNameError("parameter", name, possible)
+        if name not in possible:
+            raise InvalidArgumentError(
+                name,
+                f"can't be drawn, since it is no float or changes a space, but got {given}; "
+                f"{', '.join(possible) or 'nothing'} can.",
+            )
+        for end in (given.low, given.high):
+            of_field.get(name, Number()).require(name, end)
+    return RandomisedParams(inner, UniformDraws(tuple(sorted({**before, **ranges}.items()))))
 
 
 def for_learner(env: Environment) -> Environment:

@@ -539,7 +539,7 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
     steps = _whole(fields.get("steps_per_env") or -(-total_steps // num_envs), unit)
     _require_steps(fields, steps, num_envs)
     window = fields.get("eval_frequency") or -(-steps // _EVALUATIONS)
-    of_env = options["env"] | options_of(env) | options_of(env.default_params)
+    of_env = options["env"] | _env_options(env)
     of_agent = options_of(learner.agent)
     schedules = {name: value for name, value in options["agent"].items() if is_schedule(value)}
     complete = {
@@ -571,12 +571,23 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
     return config
 
 
+def _env_options(env: "Environment") -> dict[str, Any]:
+    """Return the fields of an environment and of its parameters, those drawn as "uniform(a, b)"."""
+    from myriad.envs.wrappers import RandomisedParams, UniformDraws
+
+    if isinstance(env, RandomisedParams) and isinstance(env.draw, UniformDraws):
+        return _env_options(env.env) | {name: str(each) for name, each in env.draw.ranges}
+    return options_of(env) | options_of(env.default_params)
+
+
 def _default_eval_max_steps(fields: Mapping[str, Any], env: "Environment", total_steps: int) -> int:
     """Return the steps of an evaluated episode, fewer if no step of `env` can end one."""
     from myriad.adapters.adapter import Adapter
     from myriad.envs import ENVIRONMENTS
     from myriad.envs.checker import never_ends
+    from myriad.envs.wrappers import RandomisedParams
 
+    env = env.env if isinstance(env, RandomisedParams) else env
     longest = TrainingConfig.eval_max_steps
     # All of Myriad's own have a time limit, and so do those of other libraries. Tracing takes time.
     is_own = type(env).__module__.startswith("myriad.")
@@ -773,6 +784,8 @@ def _plain(name: str, value: Any) -> Any:
     if isinstance(value, type):  # such as numpy.float32, which has the attributes of an array
         return value
     shape = getattr(value, "shape", None) or ()
+    if type(value).__name__ == "Uniform":  # as a file holds it, without importing JAX
+        return str(value)
     # By the name of its dtype, since a configuration is read without JAX.
     if len(shape) > 1 or str(getattr(value, "dtype", "")).startswith("key<"):
         raise InvalidArgumentError(
