@@ -284,7 +284,10 @@ class LearningLoop:
             InvalidArgumentError: the learner's updates have no halves.
         """
         key = state.num_updates.key(state.key, _UPDATE)
-        learner, envs = self._learner_at(state.options, state.num_updates), self._in(state.env_params)
+        learner, envs = (
+            self._learner_at(state.options, state.num_updates),
+            self._in(state.env_params),
+        )
         agent, batch_state, experience = learner.collect(key, state.agent, state.batch_state, envs)
         return dataclasses.replace(state, agent=agent, batch_state=batch_state), experience
 
