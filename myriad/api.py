@@ -105,7 +105,7 @@ def create_config(
 
 
 @checked
-def train_and_evaluate(
+def train_and_evaluate(  # noqa: PLR0913 (all that a training takes beside its configuration)
     config: TrainingConfig,
     run_folder: str | Path | None = None,
     *,
@@ -115,6 +115,7 @@ def train_and_evaluate(
     sources: Mapping[str, str] | None = None,
     callbacks: Sequence[Callback] = (),
     start_from: str | Path | None = None,
+    best: bool = False,
 ) -> TrainingResults:
     """Train as `config` says, and evaluate along the way.
 
@@ -134,6 +135,7 @@ def train_and_evaluate(
         start_from: the folder of another run, in place of drawn parameters. The new run begins
             with what its agent had learned by its newest checkpoint. Steps and replay buffers
             begin at 0. Both need the same agent and network, and spaces of the same shapes.
+        best: begin with the best agent of `start_from`, and not with its newest.
 
     Raises:
         InvalidArgumentError: the folder is not empty, is in use or can't be written, the training
@@ -165,8 +167,12 @@ def train_and_evaluate(
         path = user_path(_new_path(config) if run_folder is None else run_folder, "run_folder")
         start = None
         if start_from is not None:
-            start = Start.read(user_path(start_from, "start_from"), config)
+            start = Start.read(user_path(start_from, "start_from"), config, best=best)
             record["start_from"] = start.record
+        elif best:
+            raise InvalidArgumentError(
+                "best", "must be left out without start_from, whose best agent it asks for."
+            )
         toml = config.to_toml()
         path = Path(distributed.broadcast(str(path)))
         folder = distributed.on_first(lambda: RunFolder.create(path, toml, record))
@@ -370,6 +376,7 @@ def load_agent(
     run_folder: str | Path,
     seed: Seed | None = None,
     *,
+    best: bool = False,
     trust: bool = False,
     env: AnyEnvironment | None = None,
 ) -> tuple[TrainingConfig, Any, Any]:
@@ -383,12 +390,15 @@ def load_agent(
     Args:
         run_folder: the folder that `train_and_evaluate` wrote.
         seed: the training's seed. A run of many seeds needs it.
+        best: load what the agent had learned at its best evaluation by then, the first of equal
+            ones.
         trust: whether the run may name code of others to import, as `module:Class`.
         env: the environment, if you gave `create_config` an object.
 
     Raises:
-        InvalidArgumentError: the folder holds no run, no checkpoint yet, or no training of this
-            seed, names code that you don't trust, or its checkpoint does not fit into memory.
+        InvalidArgumentError: the folder holds no run, no checkpoint or no best agent yet, or no
+            training of this seed, names code that you don't trust, or its checkpoint does not fit
+            into memory.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -431,7 +441,7 @@ def load_agent(
             state_bytes + restoring_bytes(state_bytes),
             lambda _: "load it where there is more",
         )
-    state = checkpoints.read_newest(lambda update: checkpoints.restore(update, shapes))
+    state = checkpoints.read_newest(lambda update: checkpoints.restore(update, shapes, best=best))
     if state is None:
         raise InvalidArgumentError(
             f"{folder.path} holds no checkpoint yet: resume the run to its end first."

@@ -39,17 +39,20 @@ class AgentFlags(XlaFlags):
     train_seed: Seed | None = dataclasses.field(default=None, kw_only=True)
     """Seed of the training, in a run of many seeds."""
 
+    best: bool = dataclasses.field(default=False, kw_only=True)
+    """Take the agent of the best evaluation so far, not the newest."""
+
     trust: bool = dataclasses.field(default=False, kw_only=True)
     """Import code that the run names as module:Class."""
 
     def load(self, run_folder: Path) -> tuple[TrainingConfig, Any, Any]:
-        """Return what `load_agent` returns. Its `seed` is `--train-seed` in errors."""
+        """Return what `load_agent` returns. Errors name its arguments as flags."""
         from myriad.api import load_agent
 
         try:
-            return load_agent(run_folder, self.train_seed, trust=self.trust)
+            return load_agent(run_folder, self.train_seed, best=self.best, trust=self.trust)
         except InvalidArgumentError as error:
-            raise error.renamed({"seed": "--train-seed"}) from None
+            raise error.renamed({"seed": "--train-seed", "best": "--best"}) from None
 
 
 def sentences(kind: type) -> dict[str, str]:

@@ -37,6 +37,9 @@ class Train(TrainingFlags):
     """Begin with what the agent of the run in this folder has learned.
     Without --config, its config.toml gives what you leave open."""
 
+    best: bool = False
+    """Begin with the best agent of --start-from, not with its newest."""
+
     num_seeds: NumSeeds = None
     """Number of seeds to train side by side in one program, counting up from seed."""
 
@@ -99,7 +102,7 @@ class Train(TrainingFlags):
             results = self._results()
         except InvalidArgumentError as error:
             # The message names the argument, but the flag has a shorter name.
-            raise error.renamed({"profile_chunks": "--profile"}) from None
+            raise error.renamed({"profile_chunks": "--profile", "best": "--best"}) from None
         if not is_first():
             return
         print("\n".join(_lines_of(results)))
@@ -118,7 +121,12 @@ class Train(TrainingFlags):
         if self.resume is None:
             config, sources = self.described()
             return train_and_evaluate(
-                config, self.run_folder, **how, sources=sources, start_from=self.start_from
+                config,
+                self.run_folder,
+                **how,
+                sources=sources,
+                start_from=self.start_from,
+                best=self.best,
             )
         how_to_run = {"resume", "trust", "quiet", "profile", "without_xla_option", *_OF_PROCESSES}
         if others := self.given.keys() - how_to_run:

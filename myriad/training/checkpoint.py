@@ -31,6 +31,8 @@ Result = TypeVar("Result")
 _CHECKSUMS = "checksums.json"
 _ROWS = "metrics.jsonl"
 _DEVICES = "devices.json"
+# Before the names of the arrays of the best agent, which lie among those of the state.
+_BEST = "best."
 # The temporary folders that this module makes, and those that orbax derives from their names.
 # Nothing else is removed.
 _NUMBER = re.compile("0|[1-9][0-9]*")
@@ -62,7 +64,12 @@ class Checkpoints:
         return distributed.broadcast(max(self._done(), default=None))
 
     def save(
-        self, num_updates: int, state: Any, rows: str = "", devices: Sequence[str] = ()
+        self,
+        num_updates: int,
+        state: Any,
+        rows: str = "",
+        devices: Sequence[str] = (),
+        best: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         """Save a state with its rows and devices, and return when all is on the disk.
 
@@ -71,13 +78,15 @@ class Checkpoints:
             state: a tree of arrays.
             rows: the lines of `metrics.jsonl` so far.
             devices: the devices that the run has trained on so far.
+            best: what the best agent had learned, by the names of the state's arrays.
 
         Raises:
             InvalidArgumentError: the checkpoint can't be written. Earlier ones stay as they were.
         """
         path = self.folder / str(num_updates)
         aside = self.folder / f"saving-{num_updates}"
-        arrays = arrays_by_name(state)
+        arrays: dict[str, Any] = dict(arrays_by_name(state))
+        arrays |= {f"{_BEST}{name}": each for name, each in (best or {}).items()}
 
         def make_room() -> None:
             self.folder.mkdir(exist_ok=True)
@@ -113,7 +122,9 @@ class Checkpoints:
             f"checkpoint {path} can't be written, and the ones before it are kept: {reason}"
         )
 
-    def restore(self, num_updates: int, like: Any, placement: Any = None) -> Any:
+    def restore(
+        self, num_updates: int, like: Any, placement: Any = None, *, best: bool = False
+    ) -> Any:
         """Return a saved state, whichever devices and processes saved it.
 
         Args:
@@ -122,15 +133,18 @@ class Checkpoints:
                 memory are restored there.
             placement: how to place the state on the devices of several processes: a tree of
                 shardings that is a prefix of `like`. By default it lies on the default device.
+            best: put what the best agent had learned in place of the newest.
 
         Raises:
             InvalidArgumentError: the checkpoint is damaged, or it is of another program, so that a
-                leaf is missing or has another shape.
+                leaf is missing or has another shape, or it holds no best agent.
         """
         path = self.folder / str(num_updates)
-        held = self.kinds(num_updates)
+        held = {name: kind for name, kind in self.kinds(num_updates).items() if not _is_best(name)}
         require_kinds(path, held, jax.eval_shape(arrays_by_name, like))
         saved = self.arrays(num_updates, held, placement and _shardings(like, placement))
+        if best:
+            saved |= self.best(num_updates)
         leaves, structure = jax.tree.flatten(like)
         named = zip(_names(like), leaves, strict=True)
         return jax.tree.unflatten(structure, [_leaf(saved.get(name), leaf) for name, leaf in named])
@@ -141,9 +155,28 @@ class Checkpoints:
         Raises:
             InvalidArgumentError: the checkpoint is damaged.
         """
+        return self._kinds(self._whole(num_updates))
+
+    def best(self, num_updates: int, *, required: bool = True) -> dict[str, np.ndarray]:
+        """Return what the best agent had learned, by name. `kinds` finds damage.
+
+        Raises:
+            InvalidArgumentError: it is required, but the checkpoint holds none.
+        """
+        path = self.folder / str(num_updates)
+        names = [name for name in self._kinds(path) if _is_best(name)]
+        if required and not names:
+            raise InvalidArgumentError(
+                "best",
+                f"must be left out, since checkpoint {path} is from before the first evaluation, "
+                "or from a version that kept no best agent.",
+            )
+        found = self.arrays(num_updates, names) if names else {}
+        return {name.removeprefix(_BEST): each for name, each in found.items()}
+
+    def _kinds(self, path: Path) -> Mapping[str, Any]:
         import orbax.checkpoint as ocp
 
-        path = self._whole(num_updates)
         with _unreported(), ocp.StandardCheckpointer() as checkpointer:
             held: Any = checkpointer.metadata(path).item_metadata
         return held
@@ -245,13 +278,17 @@ def require_kinds(path: Path, held: Mapping[str, Any], expected: Mapping[str, An
             )
 
 
+def _is_best(name: str) -> bool:
+    return name.startswith(_BEST)
+
+
 # After compiling, the import would add a quarter of a second to a warm start.
 def import_orbax() -> None:
     """Import orbax while the compiler works."""
     import orbax.checkpoint  # noqa: F401
 
 
-def _write(path: Path, arrays: dict[str, jax.Array]) -> None:
+def _write(path: Path, arrays: dict[str, Any]) -> None:
     """Have orbax write a folder, to which each process adds its own part."""
     import orbax.checkpoint as ocp
 

@@ -19,6 +19,7 @@ import jax
 import numpy as np
 
 from myriad import settings
+from myriad.agents.controller import ControllerLearner
 from myriad.engine.fusion import output_fusion
 from myriad.engine.machine import available_bytes, resolve_platform
 from myriad.engine.random import Counter, make_key
@@ -27,6 +28,7 @@ from myriad.errors import InvalidArgumentError
 from myriad.host import collector_paused, release_freed_memory
 from myriad.ranges import INT32
 from myriad.timing import compare
+from myriad.training.checkpoint import arrays_by_name
 from myriad.training.config import TrainingConfig
 from myriad.training.evaluation import Evaluation, Infos, evaluation_key
 from myriad.training.loop import LearningLoop, Report, TrainState
@@ -260,6 +262,27 @@ class CompiledTraining:
         """Return the learner's state, of several trainings `[M, ...]`."""
         return self.loop.of_first_device(state).agent
 
+    def learned(self, state: TrainState) -> dict[str, np.ndarray]:
+        """Copy what the agents have learned into the host's memory, by name.
+
+        That is the learner's state without what differs by device, such as a replay buffer.
+        """
+        # A view of memory that is donated later would change.
+        learned = self._learned(self.loop.of_first_device(state).agent)
+        return jax.tree.map(np.array, jax.device_get(learned))
+
+    def _learned(self, agent: Any) -> dict[str, jax.Array]:
+        if isinstance(self.loop.learner, ControllerLearner):
+            return {}
+        own = self.loop.learner.per_device or frozenset()
+        arrays = arrays_by_name({"agent": agent})
+        return {name: each for name, each in arrays.items() if not own & {*name.split(".")[1:2]}}
+
+    def _best_bytes(self) -> int:
+        """Return the bytes that the best agents take in the host's memory."""
+        newest = self.loop.of_first_device(self.saved_shapes).agent
+        return bytes_of(jax.eval_shape(self._learned, newest))
+
     @property
     def state_shapes(self) -> TrainState:
         """The shapes of a state."""
@@ -317,11 +340,12 @@ class CompiledTraining:
             evaluate.beside_arguments,
         ]
         # On other devices, a checkpoint is made in the host's memory and not where the state lies.
+        best = self._best_bytes() if is_cpu and saves else 0
         if is_cpu and saves:
-            beside.append(round(SAVING_SHARE * bytes_of(self.state_shapes)))
+            beside.append(round(SAVING_SHARE * (bytes_of(self.state_shapes) + best)))
         if is_cpu and resumes:
             beside.append(restoring_bytes(bytes_of(self.state_shapes)))
-        return num_devices * init.results + max(beside)
+        return num_devices * init.results + best + max(beside)
 
 
 def _device_bytes(shapes: TrainState) -> int:

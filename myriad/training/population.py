@@ -454,6 +454,9 @@ class Population(CompiledTraining):
     def agents(self, state: TrainState) -> Any:
         return self.gathered(state.agent)
 
+    def learned(self, state: TrainState) -> dict[str, np.ndarray]:
+        return {name: each[: self.num_slots] for name, each in super().learned(state).items()}
+
     def to_save(self, state: TrainState) -> TrainState:
         return self.gathered(state)
 
@@ -504,7 +507,9 @@ class Population(CompiledTraining):
         # On other devices, a checkpoint is made in the host's memory and not where the states lie.
         if is_cpu and saves:
             joined = state if self.num_devices > 1 else 0
-            held.append(share * (state + joined + SAVING_SHARE * state))
+            best = self._best_bytes() / self.num_devices
+            held = [each + share * best for each in held]
+            held.append(share * (state + joined + best + SAVING_SHARE * (state + best)))
         if is_cpu and resumes:
             held.append(share * (2 * state + restoring_bytes(state)))
         num_devices = self.num_devices if is_cpu and num_slots is None else 1

@@ -34,24 +34,35 @@ class Start:
         run_folder: the folder of that run.
         update: the update of the checkpoint.
         arrays: the leaves of the agent's state that the new run takes over, by name.
+        best: whether it is the best agent by then, and not the newest.
     """
 
     run_folder: Path
     update: int
     arrays: dict[str, np.ndarray]
+    best: bool = False
 
     @classmethod
-    def read(cls, run_folder: Path, config: TrainingConfig, update: int | None = None) -> "Start":
+    def read(
+        cls,
+        run_folder: Path,
+        config: TrainingConfig,
+        update: int | None = None,
+        *,
+        best: bool = False,
+    ) -> "Start":
         """Read what a new training begins with.
 
         Args:
             run_folder: the folder of the other run.
             config: the new training.
             update: the update of the checkpoint, by default of the newest.
+            best: take the best agent by then, and not the newest.
 
         Raises:
-            InvalidArgumentError: the folder holds no run of one such agent or no such checkpoint,
-                or the new training needs other shapes. The message names the first that differs.
+            InvalidArgumentError: the folder holds no run of one such agent, no such checkpoint or
+                no best agent, or the new training needs other shapes. The message names the first
+                that differs.
         """
         folder = RunFolder(run_folder.absolute())
         _require_same_agent(folder, config)
@@ -68,8 +79,11 @@ class Start:
             path = checkpoints.folder / str(number)
             needed = taken(jax.eval_shape(arrays_by_name, {"agent": first}))
             held = taken(checkpoints.kinds(number))
+            if best:
+                held = taken(checkpoints.best(number))
             require_kinds(path, held, needed)
-            return cls(folder.path, number, checkpoints.arrays(number, needed))
+            arrays = held if best else checkpoints.arrays(number, needed)
+            return cls(folder.path, number, arrays, best)
 
         start = checkpoints.read_newest(read) if update is None else read(update)
         if start is None:
@@ -82,12 +96,16 @@ class Start:
     def of_record(cls, folder: RunFolder, config: TrainingConfig) -> "Start | None":
         """Read again what a run began with, if it began with anything."""
         record = folder.environment().get("start_from")
-        return record and cls.read(Path(record["run_folder"]), config, record["update"])
+        if record is None:
+            return None
+        best = record.get("best", False)
+        return cls.read(Path(record["run_folder"]), config, record["update"], best=best)
 
     @property
     def record(self) -> dict[str, Any]:
         """What `environment.json` holds of it."""
-        return {"run_folder": str(self.run_folder), "update": self.update}
+        record = {"run_folder": str(self.run_folder), "update": self.update}
+        return record | ({"best": True} if self.best else {})
 
     def into(self, state: TrainState) -> TrainState:
         """Return a first state, of one seed or many, with what was learned in its agent."""

@@ -82,6 +82,9 @@ class Trainer:
         size = (trainings.num_updates, trainings.steps_per_update)
         self._run = Run(self.config, folder.path, trainings.seeds, *size, trainings.agents)
         self._report: Any = None
+        # The best agent of each training, `[M, ...]` of several, and its return.
+        self._best: dict[str, np.ndarray] = {}
+        self._best_returns = np.full(len(trainings.seeds), -np.inf)
         # Whether each training goes on.
         self._running = np.ones(len(trainings.seeds), bool)
         self._ends = False
@@ -202,6 +205,10 @@ class Trainer:
         rows = rows_of(distributed.broadcast(distributed.on_first(lambda: self._rows_until(done))))
         run.update, run.rows = done, rows
         run.new_rows = list({row.get("seed"): row for row in rows}.values())
+        self._best = self._checkpoints.best(done, required=False)
+        for row in rows if self._best else ():
+            index = run.seeds.index(row.get("seed"))
+            self._best_returns[index] = max(self._best_returns[index], row["eval_return"])
         if rows:
             run.evaluations = -(-rows[-1]["update"] // self._eval_every)
 
@@ -328,7 +335,7 @@ class Trainer:
     def _evaluate(self) -> None:
         """Evaluate, and note the figures of the window and of the evaluation as rows."""
         run = self._run
-        rows = []
+        rows, better = [], []
         steps = run.update * run.steps_per_update
         # Values that a callback has set, also those that it has set back.
         of_config = self.trainings.loop.envs.params.values
@@ -349,6 +356,11 @@ class Trainer:
                 if (seed := self.trainings.seeds[index]) is not None:
                     row = {"seed": seed} | row
                 rows.append(row)
+                if row["eval_return"] > self._best_returns[index]:
+                    self._best_returns[index] = row["eval_return"]
+                    better.append(index)
+            if better:
+                self._keep(better)
         run.rows += rows
         run.new_rows = rows
         run.evaluations = -(-run.update // self._eval_every)
@@ -360,12 +372,22 @@ class Trainer:
                 callback.on_evaluation(run)
         run.can_set_env = False
 
+    def _keep(self, better: list[int]) -> None:
+        """Copy the agents of trainings whose evaluation is their best so far."""
+        learned = self.trainings.learned(self._run.state)
+        if not self._best or self.config.seeds is None:
+            self._best = learned
+            return
+        for name, each in learned.items():
+            self._best[name][better] = each[better]
+
     def _save(self) -> None:
         run = self._run
         with self._timed("save"):
             distributed.on_first(self.folder.flush)
             saved = self.trainings.to_save(run.state)
-            self._checkpoints.save(run.update, saved, lines_of(run.rows), self._devices)
+            rows = lines_of(run.rows)
+            self._checkpoints.save(run.update, saved, rows, self._devices, self._best)
             del saved
             # Each save leaves a freed copy of the whole compressed state in the allocator.
             release_freed_memory()

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from myriad.errors import InvalidArgumentError
 from myriad.training import checkpoint
-from myriad.training.checkpoint import Checkpoints
+from myriad.training.checkpoint import Checkpoints, arrays_by_name
 from tests.bits import assert_same_bits
 from tests.child_processes import python
 
@@ -57,6 +58,13 @@ def test_what_is_saved_comes_back_keys_and_empty_arrays_too(tmp_path):
     assert_same(checkpoints.restore(7, jax.eval_shape(lambda: state)), state)
     assert checkpoints.rows(7) == '{"update": 7}\n'
     assert checkpoints.devices(7) == ["2 CPU devices"]
+    with pytest.raises(InvalidArgumentError, match=r"best must be left out, since checkpoint .*7"):
+        checkpoints.restore(7, state, best=True)
+    best = {name: np.array(leaf) for name, leaf in arrays_by_name(state_of(5)).items()}
+    del best["count"]
+    checkpoints.save(8, state, best=best)
+    assert_same(checkpoints.restore(8, state), state)
+    assert_same(checkpoints.restore(8, state, best=True), state_of(5) | {"count": state["count"]})
 
 
 def test_the_newest_by_number_are_kept_and_only_what_this_class_wrote_is_removed(tmp_path):
