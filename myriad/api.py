@@ -110,6 +110,7 @@ def train_and_evaluate(  # noqa: PLR0913 (all that a training takes beside its c
     run_folder: str | Path | None = None,
     *,
     seeds: Annotated[Sequence[int] | None, SEED_LIST] = None,
+    grid: Mapping[str, Any] | None = None,
     quiet: bool = False,
     profile_chunks: Annotated[int, Integer(0)] = 0,
     sources: Mapping[str, str] | None = None,
@@ -119,14 +120,16 @@ def train_and_evaluate(  # noqa: PLR0913 (all that a training takes beside its c
 ) -> TrainingResults:
     """Train as `config` says, and evaluate along the way.
 
-    With `seeds`, given here or in `config`, all of them train side by side in one program and one
-    run folder.
+    With `seeds` or a `grid`, given here or in `config`, all trainings run side by side in one
+    program and one run folder.
 
     Args:
         config: the training, from `create_config`.
         run_folder: the folder for configuration, metrics and checkpoints; by default a new one
             under `runs/`.
         seeds: seeds of the trainings, such as `range(64)`, in place of `config.seed`.
+        grid: values of float hyperparameters, such as `{"agent.learning_rate": [1e-4, 1e-3]}`.
+            Each combination trains with each of the seeds.
         quiet: show no progress.
         profile_chunks: chunks to trace into the folder `profile`, for Perfetto.
         sources: where values of `config` were set, by their names, for the record.
@@ -155,8 +158,9 @@ def train_and_evaluate(  # noqa: PLR0913 (all that a training takes beside its c
         ('end', 16)
     """
     require_callbacks(callbacks)
-    if seeds is not None:
-        config = config.changed(seeds=seeds)
+    given = {"seeds": seeds, "grid": grid}
+    if changes := {name: each for name, each in given.items() if each is not None}:
+        config = config.changed(**changes)
     with interrupts_kept():
         settings = active_settings(config, sources)
         record = environment_record(config, settings)
@@ -376,6 +380,7 @@ def load_agent(
     run_folder: str | Path,
     seed: Seed | None = None,
     *,
+    point: Mapping[str, Any] | None = None,
     best: bool = False,
     trust: bool = False,
     env: AnyEnvironment | None = None,
@@ -390,6 +395,7 @@ def load_agent(
     Args:
         run_folder: the folder that `train_and_evaluate` wrote.
         seed: the training's seed. A run of many seeds needs it.
+        point: the training's hyperparameters by dotted name. A run of a grid needs it.
         best: load what the agent had learned at its best evaluation by then, the first of equal
             ones.
         trust: whether the run may name code of others to import, as `module:Class`.
@@ -397,8 +403,8 @@ def load_agent(
 
     Raises:
         InvalidArgumentError: the folder holds no run, no checkpoint or no best agent yet, or no
-            training of this seed, names code that you don't trust, or its checkpoint does not fit
-            into memory.
+            training of this seed or point, names code that you don't trust, or its checkpoint does
+            not fit into memory.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -413,16 +419,11 @@ def load_agent(
     config = TrainingConfig.from_toml(
         folder.config_toml(), folder.path / "config.toml", trust=trust, env=env
     )
-    seeds = config.seeds or [config.seed]
-    if seed is None and len(seeds) > 1:
-        raise InvalidArgumentError(
-            "seed",
-            f"must be given, since {folder.path} holds a training of each of the seeds "
-            f"{shown(seeds)}.",
-        )
-    slot = 0 if seed is None else slot_of(seeds, seed)
+    slot = slot_of(config, seed, point)
+    members = config.members
     is_of_many = config.seeds is not None
-    config = config.changed(seed=seeds[slot], seeds=None, mapping=None)
+    alone: dict[str, Any] = {"seeds": None, "grid": None, "mapping": None}
+    config = config.changed(**alone | members[slot])
     env, learner = config.environment, config.learner
     if isinstance(learner, ControllerLearner):
         return config, env, learner.controller
@@ -432,7 +433,7 @@ def load_agent(
     shapes = loop.shapes
     if is_of_many:
         shapes = jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct((len(seeds), *leaf.shape), leaf.dtype), shapes
+            lambda leaf: jax.ShapeDtypeStruct((len(members), *leaf.shape), leaf.dtype), shapes
         )
     if machine.resolve_platform() == "cpu":
         state_bytes = bytes_of(shapes)
@@ -464,7 +465,8 @@ def _trainer(
 ) -> Trainer:
     trainings = CompiledTraining(config)
     if config.seeds is not None:
-        trainings = Population(config, len(config.seeds), mapping=config.mapping)
+        differing = [name.removeprefix("agent.") for name in config.grid or ()]
+        trainings = Population(config, len(config.members), differing, mapping=config.mapping)
     built_in = built_in_callbacks(
         config, folder, quiet=quiet, profile_chunks=profile_chunks, settings=settings
     )
@@ -566,6 +568,7 @@ def _new_path(config: TrainingConfig) -> Path:
     now = time.strftime("%Y%m%d-%H%M%S")
     # The name of your own environment has a colon, which some file systems refuse.
     seeds = f"seed{config.seed}" if config.seeds is None else f"{len(config.seeds)}seeds"
+    seeds = seeds if config.grid is None else f"{len(config.points)}points-{seeds}"
     stem = f"{config.env.removeprefix(OBJECT)}-{config.agent}-{seeds}-{now}".replace(":", "-")
     path = Path("runs") / stem
     number = 1

@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 _IRRELEVANT = {
     "seed", "steps_per_env", "scan_chunk_size", "target_return", "checkpoint_every_s", "log_to",
     "eval_max_steps", "eval_frequency", "monitor_every", "film_every",
-    "compile_mode", "wandb_project", "wandb_name", "wandb_tags", "seeds", "mapping",
+    "compile_mode", "wandb_project", "wandb_name", "wandb_tags", "seeds", "grid", "mapping",
 }  # fmt: skip
 _IRRELEVANT_OPTIONS = {"exploration_steps"}
 

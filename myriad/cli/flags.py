@@ -21,6 +21,31 @@ del _FIELDS["given"]  # It is no setting.
 NAMES = [name for name in _FIELDS if not name.endswith("_options")]
 
 
+def toml_value(text: str) -> Any:
+    """Read a value as TOML does. Anything that TOML can't read is a string."""
+    try:
+        table = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text
+    return table["value"] if len(table) == 1 else text
+
+
+def assignments(metavar: str, read: Callable[[str], Any]) -> Any:
+    """Make tyro read words NAME=TEXT as a table of what `read` returns for each text."""
+
+    def table_of(words: list[str]) -> dict[str, Any]:
+        parts = (word.partition("=") for word in words)
+        return {name.replace("-", "_"): read(text) for name, _, text in parts}
+
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs="*",
+        metavar=f"{metavar} [{metavar} ...]",
+        instance_from_str=table_of,
+        is_instance=lambda value: True,
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class XlaFlags:
     """Flags of every command, for the options that XLA starts with."""
@@ -39,6 +64,13 @@ class AgentFlags(XlaFlags):
     train_seed: Seed | None = dataclasses.field(default=None, kw_only=True)
     """Seed of the training, in a run of many seeds."""
 
+    point: Annotated[
+        Any,
+        assignments("NAME=VALUE", toml_value),
+        tyro.conf.arg(help_behavior_hint=""),
+    ] = dataclasses.field(default=None, kw_only=True)
+    """Hyperparameters of the training, in a run of a grid, such as agent.learning_rate=1e-3."""
+
     best: bool = dataclasses.field(default=False, kw_only=True)
     """Take the agent of the best evaluation so far, not the newest."""
 
@@ -50,9 +82,12 @@ class AgentFlags(XlaFlags):
         from myriad.api import load_agent
 
         try:
-            return load_agent(run_folder, self.train_seed, best=self.best, trust=self.trust)
+            return load_agent(
+                run_folder, self.train_seed, point=self.point, best=self.best, trust=self.trust
+            )
         except InvalidArgumentError as error:
-            raise error.renamed({"seed": "--train-seed", "best": "--best"}) from None
+            names = {"seed": "--train-seed", "point": "--point", "best": "--best"}
+            raise error.renamed(names) from None
 
 
 def sentences(kind: type) -> dict[str, str]:
@@ -84,6 +119,10 @@ def config_flags(*names: str) -> Any:
 
 def field_flag(name: str, default: Any) -> Any:
     """Return the type of the flag for a field of `TrainingConfig`, and show this default."""
+    if name == "grid":
+        words = assignments("NAME=VALUE,...", lambda text: [*map(toml_value, text.split(","))])
+        shown = tyro.conf.arg(help=_SENTENCES.get(name, ""), help_behavior_hint="")
+        return Annotated[Any, words, shown]
     declared = range_in(_FIELDS[name].type)
     kind = _bare(_FIELDS[name].type)
     is_list = get_origin(kind) is list
@@ -115,22 +154,13 @@ def option_flag(
     value = tyro.constructors.PrimitiveConstructorSpec(
         nargs=1,
         metavar=metavar,
-        instance_from_str=lambda words: _value(words[0]),
+        instance_from_str=lambda words: toml_value(words[0]),
         is_instance=lambda value: True,
         str_from_instance=lambda value: [str(value)],
     )
     hint = hint_of(str(default), declared)
     shown = tyro.conf.arg(name=name.replace("_", "-"), help=sentence, help_behavior_hint=hint)
     return Annotated[Any, value, shown]
-
-
-def _value(text: str) -> Any:
-    """Read a value as TOML does. Anything that TOML can't read is a string."""
-    try:
-        table = tomllib.loads(f"value = {text}")
-    except (ValueError, RecursionError):
-        return text
-    return table["value"] if len(table) == 1 else text
 
 
 def table(rows: Sequence[Sequence[str]], align: Callable[[str, int], str] = str.ljust) -> str:

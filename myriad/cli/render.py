@@ -50,7 +50,7 @@ class Render(config_flags("env"), AgentFlags):
                 "--env or --run-folder is missing: give one of them to say what to show."
             )
         else:
-            refuse_flags(self, ("train_seed", "best", "trust"), "without --run-folder")
+            refuse_flags(self, ("train_seed", "point", "best", "trust"), "without --run-folder")
             env = make_env(self.env)
             agent = make_agent(self.agent or "random", env)
         if isinstance(agent, Learner):

@@ -1,6 +1,7 @@
 """`myriad train`, whose flags are the fields of `TrainingConfig`."""
 
 import dataclasses
+import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -165,21 +166,26 @@ class Train(TrainingFlags):
 
 def _lines_of(results: "TrainingResults") -> list[str]:
     """Return the results of a training as lines. Many seeds have a table above the last line."""
-    from myriad.training.metrics import significant
+    from myriad.timing import mean_interval
+    from myriad.training.metrics import significant, training_of
 
     if results.config.seeds is None:
         last = results.evaluations[-1]
         reached = "; stopped at the target" if results.stopped == "target" else ""
         line = f"return {significant(last['return'])} after {last['steps']:,} steps{reached}"
         return [line, *filter(None, [results.suggestion])]
-    last_of = {row["seed"]: row for row in results.evaluations}
-    cells = [("seed", "return", "steps", "")]
-    for seed, reached in zip(results.seeds, results.reached_target, strict=True):
-        row = last_of[seed]
+    last_of = {training_of(row): row for row in results.evaluations}
+    cells = [(*results.config.members[0], "return", "steps", "")]
+    for member, reached in zip(results.config.members, results.reached_target, strict=True):
+        row = last_of[training_of(member)]
         mark = "stopped at the target" if reached else ""
-        cells.append((str(seed), significant(row["return"]), f"{row['steps']:,}", mark))
-    mean = f"mean return {significant(results.mean_return)}"
-    if len(results.seeds) > 1:
-        low, high = map(significant, results.return_interval)
-        mean += f", 95% interval {low} to {high} over {len(results.seeds)} seeds"
-    return [table(cells, str.rjust), mean, *filter(None, [results.suggestion])]
+        named = map(str, member.values())
+        cells.append((*named, significant(row["return"]), f"{row['steps']:,}", mark))
+    means = []
+    for point, returns in results.returns_by_point():
+        mean = f"mean return {significant(statistics.fmean(returns))}"
+        if len(returns) > 1:
+            low, high = map(significant, mean_interval(returns))
+            mean += f", 95% interval {low} to {high} over {len(returns)} seeds"
+        means.append("".join(f"{name} = {value}, " for name, value in point.items()) + mean)
+    return [table(cells, str.rjust), *means, *filter(None, [results.suggestion])]

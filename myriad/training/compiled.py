@@ -67,7 +67,7 @@ class CompiledTraining:
 
     Attributes:
         config: the training.
-        seeds: the seed of each training, or None for the only one, which needs no name.
+        members: what names each training in its rows, as in `config`; `[{}]` for the only one.
         loop: the updates, as pure functions.
         num_devices: devices that train.
         steps_per_update: steps of all environments of one training in one update.
@@ -82,7 +82,7 @@ class CompiledTraining:
 
     def __init__(self, config: TrainingConfig, *, num_devices: int | None = None):
         self.config = config
-        self.seeds: Sequence[int | None] = config.seeds or [None]
+        self.members = config.members
         self.steps_per_update = config.num_envs * config.learner.steps_per_update
         self.num_updates = config.num_updates
         self.eval_every = config.updates_per_eval
@@ -317,7 +317,7 @@ class CompiledTraining:
 
         It follows from the shapes, before anything is compiled.
         """
-        episodes = EPISODE_BYTES * self.config.eval_rollouts * len(self.seeds)
+        episodes = EPISODE_BYTES * self.config.eval_rollouts * len(self.members)
         num_memories = 1 if resolve_platform() == "cpu" else self.num_devices
         return (_device_bytes(self.state_shapes) + episodes) // num_memories
 
@@ -410,7 +410,8 @@ def compile_within_memory(
 
     def require_fit(stated: int, at_most: str) -> int:
         if config.seeds is not None:
-            require_room_for(len(config.seeds), stated, what="seeds", at_most=at_most)
+            what = "seeds" if config.grid is None else "trainings"
+            require_room_for(len(config.members), stated, what=what, at_most=at_most)
         else:
             remedy = functools.partial(_what_fits, training, stated, at_most)
             require_room(subject or _settings(config), stated, remedy, available_bytes(limit))

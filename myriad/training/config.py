@@ -9,6 +9,8 @@ import contextlib
 import copy
 import dataclasses
 import functools
+import itertools
+import math
 import tomllib
 from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -113,6 +115,8 @@ class TrainingConfig:
         wandb_tags: Tags of the run in Weights & Biases.
         seed: Seed of all random numbers in the run.
         seeds: Seeds to train side by side in one program, in place of seed.
+        grid: Values of float hyperparameters by dotted name. Each combination of them trains with
+            each of the seeds, side by side in one program.
         mapping: How seeds share a device. map: one after another. vmap: side by side. By default
             map on a CPU and vmap elsewhere.
         env_options: Fields of the environment and of its parameters.
@@ -145,6 +149,7 @@ class TrainingConfig:
     wandb_tags: Annotated[list[Tag], Field(max_length=64)] = dataclasses.field(default_factory=list)
     seed: Seed = 0
     seeds: Annotated[list[int] | None, SEED_LIST] = None
+    grid: dict[str, Any] | None = None
     mapping: Literal["map", "vmap"] | None = None
     env_options: dict[str, Any]
     agent_options: dict[str, Any]
@@ -204,6 +209,22 @@ class TrainingConfig:
     def untuned_chunk_size(self) -> int:
         """The `scan_chunk_size` of such a training that leaves it open."""
         return _chunk_size(None, self.num_envs, self.steps_per_env, self.learner.steps_per_update)
+
+    @property
+    def points(self) -> list[dict[str, float]]:
+        """The combinations of values in the grid; `[{}]` without one."""
+        grid = self.grid or {}
+        return [dict(zip(grid, each, strict=True)) for each in itertools.product(*grid.values())]
+
+    @property
+    def members(self) -> list[dict[str, Any]]:
+        """What names each training of the run in its rows: a point of the grid, and a seed.
+
+        The only training of a run needs no name.
+        """
+        if self.seeds is None:
+            return [{}]
+        return [{**point, "seed": seed} for point in self.points for seed in self.seeds]
 
     def fields(self) -> dict[str, Any]:
         """Return all values as `create_config` takes them, with options by dotted name."""
@@ -556,6 +577,7 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
         # Keep all options that you chose: an adapter may hold one where no field shows it.
         "env_options": of_env,
         "agent_options": options["agent"] | of_agent | schedules,
+        "grid": _grid(fields, learner),
     }
     if "seeds" in fields:
         complete["mapping"] = fields.get("mapping") or default_mapping()
@@ -668,6 +690,8 @@ def _named(owner: str, options: Mapping[str, Mapping[str, Any]]) -> Iterator[Non
 
 def _require_seeds(fields: dict[str, Any]) -> None:
     """Refuse seeds that can't go together, and fill in the one that stands for all of them."""
+    if "grid" in fields:  # With one seed it is many trainings, too.
+        fields.setdefault("seeds", [fields.get("seed", 0)])
     if "seeds" not in fields:
         return
     seeds = fields["seeds"]
@@ -682,6 +706,43 @@ def _require_seeds(fields: dict[str, Any]) -> None:
             f"must be among the seeds, if both are given, but got {fields['seed']} and "
             f"{shown(seeds)}.",
         )
+
+
+def _grid(fields: Mapping[str, Any], learner: "Learner[Any]") -> dict[str, list[float]] | None:
+    """Return the grid, or refuse it if anything in it is no float argument of the program."""
+    from myriad.training.loop import traced_names
+
+    if "grid" not in fields:
+        return None
+    grid = fields["grid"]
+    if not isinstance(grid, Mapping) or not grid:
+        raise InvalidArgumentError(
+            "grid",
+            "must be a table of hyperparameters with a list of values for each, such as "
+            f"{{'agent.learning_rate': [0.0001, 0.001]}}, but got {shown(grid)}.",
+        )
+    ranges = ranges_of(type(learner))
+    floats = [f"agent.{name}" for name in traced_names(learner) if not ranges[name].whole]
+    for name, values in grid.items():
+        if name not in floats:
+            raise InvalidArgumentError(
+                "grid",
+                f"must name float hyperparameters that this {fields['agent']} computes with "
+                f"({', '.join(floats)}), but got {name} = {shown(values)}.",
+            )
+        is_list = isinstance(values, list)
+        for value in values if is_list else ():
+            dataclasses.replace(ranges[name.removeprefix("agent.")], words=()).require(name, value)
+        if not is_list or not values or len(set(values)) < len(values):
+            raise InvalidArgumentError(
+                "grid", f"must list different values of {name}, but got {shown(values)}."
+            )
+    count = math.prod(map(len, grid.values())) * len(fields["seeds"])
+    if count > _MOST_ITEMS:
+        raise InvalidArgumentError(
+            "grid", f"must have at most {_MOST_ITEMS:,} trainings, but has {count:,}."
+        )
+    return {name: [*map(float, values)] for name, values in grid.items()}
 
 
 def _default_num_devices(fields: Mapping[str, Any], learner: "Learner[Any]", num_envs: int) -> int:

@@ -18,7 +18,7 @@ from myriad.envs import ENVIRONMENTS
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError, shown
 from myriad.files import read_text, replacing, user_path
 from myriad.timing import mean_interval
-from myriad.training.metrics import Row, evaluation_row
+from myriad.training.metrics import Row, evaluation_row, training_of
 from myriad.training.run_folder import RunFolder, rows_of
 
 FORMATS = (".png", ".svg")
@@ -27,7 +27,7 @@ _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 _DASHES = ("-", "--", "-.", ":")
 # Runs that differ only in these fields are trainings of the same settings.
 _NO_SETTINGS = {
-    *("seed", "seeds", "mapping", "scan_chunk_size", "compile_mode", "checkpoint_every_s"),
+    *("seed", "seeds", "grid", "mapping", "scan_chunk_size", "compile_mode", "checkpoint_every_s"),
     *("monitor_every", "film_every", "log_to", "wandb_project", "wandb_name", "wandb_tags"),
 }
 # The interval of two seeds is so wide that nothing else of a plot could be seen.
@@ -43,7 +43,8 @@ def plot_runs(run_folders: Sequence[str | Path], output: str | Path | None = Non
     """Draw the learning curves of runs, also of those that still train.
 
     Runs that differ only in their seeds are one curve: the mean over seeds, with Student's 95%
-    interval of that mean from three seeds on. Each environment has a panel of its own.
+    interval of that mean from three seeds on. Each point of a grid is one as well. Each environment
+    has a panel of its own.
 
     Args:
         run_folders: the runs' folders.
@@ -133,6 +134,7 @@ def _read(path: Path) -> tuple[dict[str, Any], list[Row]]:
         rows: list[Row] = [evaluation_row(row) for row in rows_of(text)]
         rows = [
             {
+                **{name: float(row[name]) for name in row if name.startswith("agent.")},
                 "seed": int(row.get("seed", settings["seed"])),
                 "steps": int(row["steps"]),
                 "return": float(row["return"]),
@@ -153,12 +155,16 @@ def _curves(runs: Iterable[tuple[Mapping[str, Any], Sequence[Row]]]) -> list[_Cu
     """Put runs together whose settings are the same, seed by seed."""
     curves: dict[str, _Curve] = {}
     for config, rows in runs:
-        settings = _settings(config)
-        _, seeds = curves.setdefault(json.dumps(settings, sort_keys=True), (settings, {}))
-        own: dict[int, list[Row]] = {}
+        own: dict[Any, list[Row]] = {}
         for row in rows:
-            own.setdefault(row.get("seed", config["seed"]), []).append(row)
-        for seed, each in own.items():
+            own.setdefault(training_of(row), []).append(row)
+        for each in own.values():
+            # A point of a grid is drawn as a run with these hyperparameters.
+            settings = _settings(config) | {
+                name: str(value) for name, value in each[0].items() if name.startswith("agent.")
+            }
+            _, seeds = curves.setdefault(json.dumps(settings, sort_keys=True), (settings, {}))
+            seed = each[0].get("seed", config["seed"])
             if seed in seeds:
                 warnings.warn(
                     f"two runs of {settings['agent']} on {settings['env']} have the seed {seed} "

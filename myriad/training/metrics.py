@@ -98,6 +98,19 @@ def significant(value: float) -> str:
     return f"{value:.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
+def training_of(row: Row) -> Any:
+    """Return what tells the trainings of a run apart: the seed, or values of the grid and the seed.
+
+    It is None if there is only one.
+
+    Example:
+        >>> training_of({"seed": 3, "update": 8}), training_of({"agent.gamma": 0.9, "seed": 3})
+        (3, (0.9, 3))
+    """
+    point = tuple(value for name, value in row.items() if name.startswith("agent."))
+    return (*point, row.get("seed")) if point else row.get("seed")
+
+
 def row_of_window(
     done: int,
     steps: int,
@@ -143,7 +156,8 @@ def training_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def evaluation_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a row that is about the evaluation."""
-    placed = {name: row[name] for name in ("seed", "update", "steps") if name in row}
+    placed = {name: value for name, value in row.items() if name.startswith("agent.")}
+    placed |= {name: row[name] for name in ("seed", "update", "steps") if name in row}
     measured = {
         name.removeprefix("eval_"): value for name, value in row.items() if name.startswith("eval_")
     }

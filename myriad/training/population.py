@@ -246,13 +246,19 @@ class Population(CompiledTraining):
         Args:
             seeds: one for each training, `[M]`; by default those of `config`.
             options: for each name in `traced`, a value for each slot, `[M]`: numbers, or
-                schedules such as "linear(1e-3, 0)".
+                schedules such as "linear(1e-3, 0)". By default they are those of the grid of
+                `config`, if it has one.
 
         Raises:
             InvalidArgumentError: a seed or a value can't be used.
         """
         # Refill all slots of a blank state, so that no second program for a first state compiles.
-        seeds = self.config.seeds if seeds is None else seeds
+        if seeds is None:
+            seeds = self.config.seeds and [each["seed"] for each in self.members]
+        if options is None and self.config.grid is not None:
+            options = {
+                name: [each[f"agent.{name}"] for each in self.members] for name in self.traced
+            }
         new = self._new_trainings(np.arange(self.num_slots), seeds, options)
         return self.programs["refill"](self.programs["blank"](), *new)
 
@@ -446,7 +452,11 @@ class Population(CompiledTraining):
     def described(self) -> str:
         together = "one after another" if self.mapping == "map" else "side by side"
         each = f"{self.config.num_envs:,} environments"
-        return f"{self.num_slots} seeds of {each}, {together} on {self.devices}"
+        which = f"{self.num_slots} seeds"
+        if self.config.grid is not None:
+            seeds = self.num_slots // len(self.config.points)
+            which = f"{len(self.config.points)} points x {seeds} seeds"
+        return f"{which} of {each}, {together} on {self.devices}"
 
     def report_of(self, report: Report, index: int) -> Report:
         return jax.tree.map(lambda leaf: leaf[index], report)

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import statistics
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from myriad.errors import InvalidArgumentError, shown
 from myriad.files import user_path
 from myriad.timing import mean_interval
 from myriad.training.config import TrainingConfig
-from myriad.training.metrics import History, Row, significant
+from myriad.training.metrics import History, Row, significant, training_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,13 +48,14 @@ class TrainingResults:
             the means of the metrics.
         evaluations: a row per evaluation: update, steps, mean return and its standard deviation
             over the episodes. With `seeds` in the configuration, both tables have a row for each
-            seed and a column `seed`.
+            seed and a column `seed`, and with a `grid` one for each of its fields.
         config: the configuration with every default filled in.
         timings: how long the training took. The rate is that of all seeds together.
         run_folder: the run's folder, which holds all of this.
         stopped: `end`, `target` if every seed reached the target return, or `callback` if one
             ended it.
-        seeds: the seeds, in the order of everything that is listed by seed.
+        seeds: the seed of each training, in the order of everything that is listed by seed. A grid
+            lists all seeds of its first point, then those of the next.
         final_returns: the mean return of each seed's last evaluation.
         reached_target: whether each seed stopped at the target return.
 
@@ -86,6 +87,7 @@ class TrainingResults:
             rate = f"{timings.steps_per_s:,.0f}"
         steps = config.num_envs * self.training[-1]["update"] * config.learner.steps_per_update
         best = significant(max(row["return"] for row in self.evaluations))
+        many = "seeds" if config.grid is None else "trainings"
         lines = {
             "stopped at": self.stopped,
             "final return": self._final_return(),
@@ -97,7 +99,7 @@ class TrainingResults:
         }
         title = (
             f"{config.agent} on {config.env}, {config.num_envs:,} environments, "
-            f"{steps:,} steps{f' of each of {len(self.seeds)} seeds' if config.seeds else ''}"
+            f"{steps:,} steps{f' of each of {len(self.seeds)} {many}' if config.seeds else ''}"
         )
         return "\n".join([title, *(f"{name:<15}{value}" for name, value in lines.items())])
 
@@ -107,12 +109,12 @@ class TrainingResults:
 
         It was if each of its evaluated episodes had this return, and earlier ones had less.
         """
-        by_seed: dict[Any, list[Row]] = {}
+        by_training: dict[Any, list[Row]] = {}
         for row in self.evaluations:
-            by_seed.setdefault(row.get("seed"), []).append(row)
+            by_training.setdefault(training_of(row), []).append(row)
         best = max(row["return"] for row in self.evaluations)
         needed = 0
-        for rows in by_seed.values():
+        for rows in by_training.values():
             first = next((row["steps"] for row in rows if row["return"] == best), math.inf)
             needed = max(needed, first)
         end = self.evaluations[-1]["steps"]
@@ -157,40 +159,67 @@ class TrainingResults:
             episodes = f"{self.config.eval_rollouts} episodes"
             score, deviation = significant(last["return"]), significant(last["return_std"])
             return f"{score} +- {deviation} over {episodes}"
-        low, high = self.return_interval
-        mean, low, high = map(significant, (self.mean_return, low, high))
-        return f"{mean}, of seeds {low} to {high} (95%)"
+        of_points = self.returns_by_point()
+        point, returns = max(of_points, key=lambda each: statistics.fmean(each[1]))
+        mean, low, high = map(significant, (statistics.fmean(returns), *mean_interval(returns)))
+        best = "" if self.config.grid is None else f", the best of {len(of_points)} points: "
+        best += ", ".join(f"{name} = {value}" for name, value in point.items())
+        return f"{mean}, of seeds {low} to {high} (95%){best}"
+
+    def returns_by_point(self) -> list[tuple[dict[str, float], tuple[float, ...]]]:
+        """Return each point of the grid with the final returns of its seeds."""
+        points = self.config.points
+        count = len(self.seeds) // len(points)
+        return [
+            (point, self.final_returns[place * count : (place + 1) * count])
+            for place, point in enumerate(points)
+        ]
 
     @property
     def mean_return(self) -> float:
-        """The mean of the final returns."""
+        """The mean of the final returns, in a grid over all of its points."""
         return statistics.fmean(self.final_returns)
 
     @property
     def return_interval(self) -> tuple[float, float]:
-        """Student's 95% interval of that mean over seeds, or NaNs for a single seed."""
+        """Student's 95% interval of that mean, or NaNs for a single training."""
         return mean_interval(self.final_returns)
 
-    def agent_state_of(self, seed: int) -> Any:
+    def agent_state_of(self, seed: int, point: Mapping[str, float] | None = None) -> Any:
         """Return the state of one agent, as `evaluate` takes it.
 
+        Args:
+            seed: its seed.
+            point: its values of the grid, if there is one.
+
         Raises:
-            InvalidArgumentError: no training had this seed.
+            InvalidArgumentError: no training had this seed or point.
         """
-        slot = slot_of(self.seeds, seed)
+        slot = slot_of(self.config, seed, point)
         if self.config.seeds is None:
             return self.agent_state
         return jax.tree.map(lambda leaf: leaf[slot], self.agent_state)
 
 
-def slot_of(seeds: Sequence[int], seed: int) -> int:
-    """Return the position of a seed among the seeds of a run.
+def slot_of(
+    config: TrainingConfig, seed: int | None, point: Mapping[str, float] | None = None
+) -> int:
+    """Return the position of a training among those of a run.
+
+    Args:
+        config: the run.
+        seed: the seed of the training. None if the run has a single one.
+        point: its values of the grid. None if the grid has a single point.
 
     Raises:
-        InvalidArgumentError: the run has no such seed.
+        InvalidArgumentError: the run has no such training.
     """
-    if seed not in seeds:
-        raise InvalidArgumentError(
-            "seed", f"must be one of the run's seeds {shown([*seeds])}, but got {seed}."
-        )
-    return seeds.index(seed)
+    seeds, points = config.seeds or [config.seed], config.points
+    for name, wanted, among in (("point", point, points), ("seed", seed, seeds)):
+        one_of = f"must be one of the run's {name}s {shown(among)}"
+        if wanted is None and len(among) > 1:
+            raise InvalidArgumentError(name, f"{one_of}, since it trained each of them.")
+        if wanted is not None and wanted not in among:
+            raise InvalidArgumentError(name, f"{one_of}, but got {shown(wanted)}.")
+    place = 0 if point is None else points.index(dict(point))
+    return place * len(seeds) + (0 if seed is None else seeds.index(seed))

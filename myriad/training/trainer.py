@@ -29,7 +29,14 @@ from myriad.training.compiled import CompiledTraining, compile_within_memory, sh
 from myriad.training.config import TrainingConfig
 from myriad.training.interrupts import end_interrupted, interrupt_noted
 from myriad.training.loop import Report
-from myriad.training.metrics import History, bad_parts, evaluation_row, row_of_window, training_row
+from myriad.training.metrics import (
+    History,
+    bad_parts,
+    evaluation_row,
+    row_of_window,
+    training_of,
+    training_row,
+)
 from myriad.training.results import Timings, TrainingResults
 from myriad.training.run_folder import RunFolder, lines_of, rows_of
 from myriad.training.start import Start
@@ -80,13 +87,16 @@ class Trainer:
         self._devices = [trainings.devices]
         self._eval_every = trainings.eval_every
         size = (trainings.num_updates, trainings.steps_per_update)
-        self._run = Run(self.config, folder.path, trainings.seeds, *size, trainings.agents)
+        seeds = [each.get("seed") for each in trainings.members]
+        self._run = Run(self.config, folder.path, seeds, *size, trainings.agents)
+        # As rows name them.
+        self._names = [training_of(each) for each in trainings.members]
         self._report: Any = None
         # The best agent of each training, `[M, ...]` of several, and its return.
         self._best: dict[str, np.ndarray] = {}
-        self._best_returns = np.full(len(trainings.seeds), -np.inf)
+        self._best_returns = np.full(len(trainings.members), -np.inf)
         # Whether each training goes on.
-        self._running = np.ones(len(trainings.seeds), bool)
+        self._running = np.ones(len(trainings.members), bool)
         self._ends = False
         # The environment's parameters that train now.
         self._env_params: dict[str, float] = {}
@@ -126,7 +136,7 @@ class Trainer:
         spent = (compile_s, run.seconds["train"], run.seconds["evaluate"])
         total_s = time.perf_counter() - start
         stopped = "callback" if run.update < run.num_updates else "end"
-        newest = {row.get("seed"): row["eval_return"] for row in run.rows}
+        newest = {training_of(row): row["eval_return"] for row in run.rows}
         return TrainingResults(
             agents,
             History([training_row(row) for row in run.rows]),
@@ -135,8 +145,8 @@ class Trainer:
             Timings(*spent, total_s, self._rate()),
             self.folder.path,
             stopped if self._running.any() else "target",
-            seeds=tuple(self.config.seeds or [self.config.seed]),
-            final_returns=tuple(newest[seed] for seed in run.seeds),
+            seeds=tuple(each.get("seed", self.config.seed) for each in self.trainings.members),
+            final_returns=tuple(newest[name] for name in self._names),
             reached_target=tuple(np.logical_not(self._running).tolist()),
         )
 
@@ -180,7 +190,7 @@ class Trainer:
             how = f"ready in {compile_s:.1f} s"
         self._say(f"{what}, {self.trainings.described}: {how}")
         if self._settings:
-            self._say(in_short(self._settings))
+            self._say(in_short(self.config, self._settings))
         return compile_s
 
     def _begin(self) -> None:
@@ -204,17 +214,17 @@ class Trainer:
             release_freed_memory()
         rows = rows_of(distributed.broadcast(distributed.on_first(lambda: self._rows_until(done))))
         run.update, run.rows = done, rows
-        run.new_rows = list({row.get("seed"): row for row in rows}.values())
+        run.new_rows = list({training_of(row): row for row in rows}.values())
         self._best = self._checkpoints.best(done, required=False)
         for row in rows if self._best else ():
-            index = run.seeds.index(row.get("seed"))
+            index = self._names.index(training_of(row))
             self._best_returns[index] = max(self._best_returns[index], row["eval_return"])
         if rows:
             run.evaluations = -(-rows[-1]["update"] // self._eval_every)
 
     def _require_seeds(self, keys: jax.Array) -> None:
         """Refuse a `config.toml` whose seeds are others than those that the checkpoint is of."""
-        seeds = self.config.seeds or [self.config.seed]
+        seeds = [each.get("seed", self.config.seed) for each in self.trainings.members]
         own = jax.random.key_data(make_keys(seeds))
         if (own != jax.random.key_data(keys).reshape(own.shape)).any():
             raise InvalidArgumentError(
@@ -285,7 +295,7 @@ class Trainer:
         if env_params != self._env_params:
             run.state = self.trainings.with_env_params(run.state, [*env_params.values()])
             run.env_params = self._env_params = env_params
-        self._running = np.array([seed not in run.stopped for seed in run.seeds])
+        self._running = np.array([name not in run.stopped for name in self._names])
         return is_due
 
     def _run_window(self, boundary: int, interrupted: Event) -> None:
@@ -324,8 +334,9 @@ class Trainer:
         for index in np.flatnonzero(self._running).tolist():
             what = bad_parts(self.trainings.report_of(report, index))
             if what is not None:
-                seed = self.trainings.seeds[index]
-                whose = "" if seed is None else f" of seed {seed}"
+                member = self.trainings.members[index]
+                whose = ", ".join(f"{name} {value}" for name, value in member.items())
+                whose = f" of {whose}" if whose else ""
                 newest = self._checkpoints.latest()
                 kept = f"the checkpoint of update {newest} is kept in {self.folder.path}"
                 if newest is None:
@@ -353,8 +364,7 @@ class Trainer:
                 own = {name: values[index] for name, values in infos.items()}
                 figures = (report, returns[index], ended[index], own)
                 row = row_of_window(run.update, steps, window, *figures) | set_env
-                if (seed := self.trainings.seeds[index]) is not None:
-                    row = {"seed": seed} | row
+                row = {**self.trainings.members[index], **row}
                 rows.append(row)
                 if row["eval_return"] > self._best_returns[index]:
                     self._best_returns[index] = row["eval_return"]

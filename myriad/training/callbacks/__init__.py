@@ -23,7 +23,8 @@ PHASES = ("train", "evaluate", "log", "save")
 class Run:
     """What a callback may read of a training. The trainer keeps it up to date.
 
-    With `M` seeds, `M` trainings run side by side, else a single one.
+    With `M` seeds, `M` trainings run side by side, else a single one. In a grid, each of its points
+    has all seeds.
 
     Attributes:
         config: the configuration with every default filled in.
@@ -36,12 +37,14 @@ class Run:
             while a chunk has its memory.
         update: updates that each training has done.
         evaluations: evaluations so far.
-        rows: the lines of `metrics.jsonl` so far. With many seeds, each has a `seed`.
+        rows: the lines of `metrics.jsonl` so far. With many seeds, each has a `seed`, and in a grid
+            its values.
         new_rows: the newest row of each training; at an evaluation only of those that still train.
         monitor: the newest line of `monitor.jsonl`; empty before the first.
         seconds: the seconds that each of `PHASES` took so far.
         steps_per_s: steps/s of all environments together while training; NaN at first.
-        stopped: the steps of each training that has stopped at the target, by its seed.
+        stopped: the steps of each training that has stopped at the target, by its seed; in a grid
+            by a tuple of its values and its seed.
         is_ending: whether a callback has called `stop`.
         env_params: the parameters that `set_env` can change, with the values that train now.
         can_set_env: whether `set_env` can be called.

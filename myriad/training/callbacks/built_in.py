@@ -10,6 +10,7 @@ from myriad.training.callbacks.profile import Profile
 from myriad.training.callbacks.progress import Progress
 from myriad.training.callbacks.trackers import Trackers
 from myriad.training.config import TrainingConfig
+from myriad.training.metrics import training_of
 from myriad.training.run_folder import RunFolder
 
 
@@ -36,7 +37,7 @@ class Target(Callback):
     def on_evaluation(self, run: Run) -> None:
         for row in run.new_rows:
             if row["eval_return"] >= self._target:
-                run.stopped[row.get("seed")] = row["steps"]
+                run.stopped[training_of(row)] = row["steps"]
 
 
 def built_in_callbacks(

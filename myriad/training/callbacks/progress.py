@@ -14,7 +14,7 @@ from myriad.files import say
 from myriad.timing import mean_interval
 from myriad.training.callbacks import Callback, Run
 from myriad.training.callbacks.monitor import summary
-from myriad.training.metrics import significant
+from myriad.training.metrics import significant, training_of
 
 # Seconds between two lines if there is no terminal.
 _EVERY_S = 30.0
@@ -97,7 +97,7 @@ class Progress(Callback):
     def _note(self, run: Run, rows: Sequence[dict[str, Any]]) -> None:
         """Remember the mean of the newest returns, of several with its interval."""
         self._monitored = summary(run.monitor) if run.monitor else ""
-        self._returns |= {row.get("seed"): row["eval_return"] for row in rows}
+        self._returns |= {training_of(row): row["eval_return"] for row in rows}
         returns = list(self._returns.values())
         if not returns:
             return
@@ -106,4 +106,5 @@ class Progress(Callback):
         if not math.isnan(low):
             self._score += f" ({significant(low)} to {significant(high)})"
         if len(returns) > 1 and run.stopped:
-            self._score += f", {len(run.stopped)} of {len(returns)} seeds at the target"
+            what = "seeds" if run.config.grid is None else "trainings"
+            self._score += f", {len(run.stopped)} of {len(returns)} {what} at the target"
