@@ -9,6 +9,7 @@ import jax
 from myriad.agents.agent import Learner
 from myriad.agents.precision import Precision
 from myriad.engine.machine import resolve_platform
+from myriad.errors import shown
 from myriad.settings import FLAG
 from myriad.training.config import TrainingConfig
 from myriad.xla import matmul_precision
@@ -100,10 +101,22 @@ def active_settings(
     ]
 
 
-def in_short(settings: Sequence[ActiveSetting]) -> str:
-    """Return the settings of a run in one line, with the source of each that isn't a default."""
-    parts = []
+def in_short(config: TrainingConfig, settings: Sequence[ActiveSetting]) -> str:
+    """Return the settings of a run in one line, with the source of each that isn't a default.
+
+    What most runs are told apart by comes first: their length, learning rate and seed.
+    """
+    rate = config.agent_options.get("learning_rate")
+    of_run = {"learning rate": rate, "seed": config.seed}
+    steps = f"{config.num_envs * config.steps_per_env:,} steps"
+    if config.seeds is not None:
+        of_run, steps = {"learning rate": rate, "seeds": shown(config.seeds)}, f"{steps} each"
+    for name, values in (config.grid or {}).items():
+        of_run["learning rate" if name == "agent.learning_rate" else name] = shown(values)
+    parts = [steps, *(f"{name} {each}" for name, each in of_run.items() if each is not None)]
     for each in settings:
+        if each.value == "aot":
+            continue  # The line before says so, and how long it took.
         beside = "" if each.source == "default" else each.source
         if each.value != "none":
             # What computes attention depends on the device, so say why.

@@ -78,6 +78,7 @@ class TuneResult:
         ended_by: the signal that ended the campaign early, SIGINT or SIGTERM; 0 if none did.
         num_ended: trials that were completed, pruned or failed in this call.
         total_s: seconds of the whole call.
+        compile_s: how many of them went to each set of programs that compiled in this process.
     """
 
     settings: TuneSettings
@@ -90,6 +91,7 @@ class TuneResult:
     ended_by: int
     num_ended: int
     total_s: float
+    compile_s: Sequence[float]
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -138,6 +140,13 @@ def tune(settings: TuneSettings, callbacks: Sequence[Callback] = ()) -> TuneResu
     settings = settings.completed()
     space = load_space(settings)
     require_usable_jax()  # Each trial would fail, and the study would keep that.
+    if space.num_shapes > 1:
+        _LOG.info(
+            "trials that differ in %s compile anew, %d sets of programs at most: to compile one, "
+            "give each a single value under [fixed] in a --space of your own",
+            " and ".join(space.static),
+            space.num_shapes,
+        )
     programs = Programs(settings, space)
     ended: list[FrozenTrial] = []
     hear: list[Callback] = [lambda study, trial: ended.append(trial), *callbacks]
@@ -179,6 +188,7 @@ def tune(settings: TuneSettings, callbacks: Sequence[Callback] = ()) -> TuneResu
         ended_by=interrupt.number,
         num_ended=len(ended),
         total_s=time.monotonic() - start,
+        compile_s=[each.population.compile_s for each in programs.compiled.values()],
     )
 
 

@@ -128,6 +128,7 @@ def to_json(result: TuneResult) -> str:
         "ensemble": result.ensemble,
         "is_interrupted": result.is_interrupted,
         "total_s": result.total_s,
+        "compile_s": result.compile_s,
         "versions": package_versions() | packages,
         "hardware": fingerprint(),
         "trials": [_trial(trial) for trial in result.study.get_trials(deepcopy=False)],
@@ -203,7 +204,12 @@ def summary(result: TuneResult, files: Sequence[Path]) -> str:
         if states[state]
     ]
     ended = ", ".join(counted) or "no trials"
-    lines = [f"study {settings.study_name}: {ended}; {result.total_s:.1f} s"]
+    took = f"{result.total_s:.1f} s"
+    if settings.n_jobs == 1 and result.compile_s:
+        count = len(result.compile_s)
+        sets = "set of programs" if count == 1 else "sets of programs"
+        took += f", of which {sum(result.compile_s):.1f} s compiled {count} {sets}"
+    lines = [f"study {settings.study_name}: {ended}; {took}"]
     if result.best is not None:
         lines += _best_lines(result, result.best)
     else:

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 import tomllib
 import warnings
 from collections.abc import Mapping, Sequence
@@ -286,20 +287,25 @@ class SearchSpace:
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"{self.file}: {error}") from None
 
+    @property
+    def num_shapes(self) -> int:
+        """The combinations of the parameters in `static`, each of which is compiled by itself."""
+        each = [self.parameters[name] for name in self.static]
+        return math.prod(
+            len(one.choices) or int(one.high - one.low) // int(one.step or 1) + 1 for one in each
+        )
+
     def _require_few_programs(self) -> None:
-        count = 1
         for name in self.static:
             each = self.parameters[name]
             if not each.choices and not each.is_whole:
                 raise InvalidArgumentError(
                     f"{name} must have choices, since each of its values is compiled by itself."
                 )
-            whole = int(each.high - each.low) // int(each.step or 1) + 1
-            count *= len(each.choices) or whole
-        if count > MOST_SHAPES:
+        if self.num_shapes > MOST_SHAPES:
             raise InvalidArgumentError(
                 f"{' and '.join(self.static)} must have at most {MOST_SHAPES} combinations, since "
-                f"each is compiled by itself, but have {count:,}."
+                f"each is compiled by itself, but have {self.num_shapes:,}."
             )
 
     def _require_names(self) -> None:

@@ -70,7 +70,7 @@ def test_a_signal_saves_and_says_how_to_go_on(number, code, folder):
         said = process.communicate(timeout=120)[1]
     assert process.returncode == code
     begun, said = said.rsplit("\n", 2)[:2]
-    assert "settings: compile aot" in begun
+    assert "settings: 4,000,000,000 steps; " in begun
     found = re.fullmatch(r"stopped after ([\d,]+) of 4,000,000,000 steps, .*", said)
     assert found
     assert f"`myriad train --resume {folder.path}` goes on" in said

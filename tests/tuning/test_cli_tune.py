@@ -73,6 +73,8 @@ def test_the_results_of_another_study_are_replaced_only_by_force(
     assert f"{file} exists" in capsys.readouterr().err
     assert (tmp_path / file).read_text() == "older"
     assert main([*words, "--output", ".", "--force"]) == 0
+    anew = "trials that differ in agent.hidden_sizes and rollout_steps compile anew, 16 sets of"
+    assert anew in capsys.readouterr().err
     assert '"study": "x"' in (tmp_path / "x_results.json").read_text()
 
 
@@ -123,6 +125,8 @@ def test_a_campaign_leaves_files_a_command_that_trains_and_a_study_to_go_on_with
     folder = Path("results/tuning")
     results = json.loads((folder / "small_results.json").read_text())
     assert len(results["trials"]) == 4
+    count = len(results["compile_s"])
+    assert re.search(rf"of which {sum(results['compile_s']):.1f} s compiled {count} set", said.out)
     assert {trial["state"] for trial in results["trials"]} <= {"COMPLETE", "PRUNED"}
     assert all(trial["intermediate_values"] for trial in results["trials"])
     assert results["seeds"] == [42]
