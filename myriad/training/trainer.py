@@ -215,6 +215,8 @@ class Trainer:
         rows = rows_of(distributed.broadcast(distributed.on_first(lambda: self._rows_until(done))))
         run.update, run.rows = done, rows
         run.new_rows = list({training_of(row): row for row in rows}.values())
+        if any(training_of(row) not in self._names for row in rows):
+            raise self._changed("grid", self.config.grid)
         self._best = self._checkpoints.best(done, required=False)
         for row in rows if self._best else ():
             index = self._names.index(training_of(row))
@@ -227,11 +229,13 @@ class Trainer:
         seeds = [each.get("seed", self.config.seed) for each in self.trainings.members]
         own = jax.random.key_data(make_keys(seeds))
         if (own != jax.random.key_data(keys).reshape(own.shape)).any():
-            raise InvalidArgumentError(
-                "seed" if self.config.seeds is None else "seeds",
-                f"of {self.folder.path / 'config.toml'} must be as when the run began, but got "
-                f"{shown(self.config.seeds or self.config.seed)}.",
-            )
+            name = "seed" if self.config.seeds is None else "seeds"
+            raise self._changed(name, getattr(self.config, name))
+
+    def _changed(self, name: str, value: Any) -> InvalidArgumentError:
+        where = self.folder.path / "config.toml"
+        says = f"of {where} must be as when the run began, but got {shown(value)}."
+        return InvalidArgumentError(name, says)
 
     def _rows_until(self, done: int) -> str:
         """Return the lines up to a checkpoint, and cut the run's `metrics.jsonl` back to them."""

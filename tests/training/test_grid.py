@@ -66,6 +66,10 @@ def test_a_grid_trains_each_point_with_each_seed_and_goes_on_as_if_uninterrupted
     again = tmp_path / "again"
     train_and_evaluate(small_config(), again, seeds=SEEDS, grid=grid, callbacks=[Stops()])
     assert_same_run(resume(again, quiet=True), results)
+    written = (again / "config.toml").read_text()
+    (again / "config.toml").write_text(written.replace(f"    {20 * default}", "    0.5"))
+    with pytest.raises(InvalidArgumentError, match=r"grid of .* must be as when .* 0\.5\]"):
+        resume(again, quiet=True)
 
 
 @pytest.mark.parametrize(
