@@ -77,11 +77,12 @@ def make_agent(name: str, env: AnyEnvironment, /, **overrides: Any) -> Any:
 
 def _class_of(name: str, overrides: Mapping[str, Any]) -> Any:
     """Return the class of an agent. Its network may need another than the registered one."""
-    name, network = AGENTS.resolve(name), overrides.get("network")
-    if name in WITH_MEMORY and isinstance(network, str):
+    name = AGENTS.resolve(name)
+    networks = [overrides.get(field) for field in ("network", "critic_network")]
+    if name in WITH_MEMORY and any(networks):
         from myriad.agents.networks import has_memory
 
-        if has_memory(network):
+        if any(has_memory(network) for network in networks if isinstance(network, str)):
             return AGENTS.load(WITH_MEMORY[name])
     return AGENTS.load(name)
 

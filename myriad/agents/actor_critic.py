@@ -23,6 +23,7 @@ from myriad.agents.agent import (
     Positive,
     Repetitions,
     State,
+    WidthsOrSame,
 )
 from myriad.agents.gradients import GradientLearner
 from myriad.agents.minibatches import MANY_ENVS, require_whole_parts
@@ -98,6 +99,8 @@ class ReplayActorCritic(GradientLearner[State]):
         learning_rate: learning rate of Adam, for all that is learned.
         gamma: the discount.
         polyak: the share of the target networks that stays when they follow.
+        critic_network: network of the critics; None for that of the actor.
+        critic_hidden_sizes: widths of its hidden layers; None for those of the actor.
     """
 
     gradient_steps: Repetitions = 8
@@ -108,6 +111,8 @@ class ReplayActorCritic(GradientLearner[State]):
     gamma: Fraction = 0.99
     polyak: Fraction = 0.995
     activation: str = "relu"
+    critic_network: str | None = None
+    critic_hidden_sizes: WidthsOrSame = None
     default_num_envs: ClassVar[int] = 8
     per_device: ClassVar[frozenset[str] | None] = frozenset({"replay"})
 
@@ -269,7 +274,7 @@ class ReplayActorCritic(GradientLearner[State]):
     @cached_property
     def critics(self) -> TwinCritics:
         """The networks that value choices."""
-        return TwinCritics(self.actor.spec, self.policy.num_choices)
+        return TwinCritics(NetworkSpec.of(self, "critic"), self.policy.num_choices)
 
     @property
     def optimizer(self) -> optax.GradientTransformation:

@@ -29,7 +29,9 @@ ManySteps = Annotated[int, Integer(1, INT64)]
 # How often an update repeats something. It is bounded, since an update can't be interrupted.
 Repetitions = Annotated[int, Integer(1, 100_000)]
 # The initial weights of a layer are orthogonal, and drawing wider ones takes minutes.
-Widths = Annotated[tuple[int, ...], Integer(1, 16_384, items=(0, 64))]
+_WIDTHS = Integer(1, 16_384, items=(0, 64))
+Widths = Annotated[tuple[int, ...], _WIDTHS]
+WidthsOrSame = Annotated[tuple[int, ...] | None, _WIDTHS]
 
 # Steps of all environments together, for agents without a default of their own.
 DEFAULT_TOTAL_STEPS = 500_000

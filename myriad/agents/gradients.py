@@ -51,8 +51,8 @@ class GradientLearner(Learner[State]):
         network: mlp, another name in docs/networks.md, or `module:Class` of your own.
         attention: implementation of attention in network attention: auto, reference, xla or cudnn.
         attention_patch: side of a token in cells, in network attention.
-        hidden_sizes: widths of the hidden layers, the same for each network. In network cnn they
-            follow the convolution, in network attention the mean of the tokens.
+        hidden_sizes: widths of the hidden layers. In network cnn they follow the convolution, in
+            network attention the mean of the tokens.
         activation: a name in `myriad.agents.networks.ACTIVATIONS`.
         param_dtype: dtype of the parameters: float32, bfloat16 or float16. Each step is computed in
             float32 and rounded to it.

@@ -24,6 +24,7 @@ from myriad.agents.agent import (
     Positive,
     PositiveOrOff,
     Weight,
+    WidthsOrSame,
 )
 from myriad.agents.gradients import (
     Learned,
@@ -136,6 +137,8 @@ class PPO(RolloutLearner[PPOState]):
         preserve_outputs: when those moments change, adapt the first layers of both networks so that
             their outputs stay the same. Only for network mlp.
         normalize_advantages: shift and scale advantages within each minibatch.
+        critic_network: network of the critic; None for that of the actor.
+        critic_hidden_sizes: widths of its hidden layers; None for those of the actor.
     """
 
     gae_lambda: Fraction = 0.95
@@ -152,6 +155,8 @@ class PPO(RolloutLearner[PPOState]):
     max_grad_norm: Limit = 0.5
     preserve_outputs: bool = True
     normalize_advantages: bool = True
+    critic_network: str | None = None
+    critic_hidden_sizes: WidthsOrSame = None
     losses: ClassVar[tuple[str, ...]] = _METRICS
     least_total_steps: ClassVar[int] = 1_000_000
     # Evaluations and a loaded agent act in the same units as the training.
@@ -163,13 +168,15 @@ class PPO(RolloutLearner[PPOState]):
 
     def require_fit(self) -> None:
         """Raise InvalidArgumentError if the networks or `preserve_outputs` can't be used."""
-        NetworkSpec.of(self).require_outputs(self.policy.num_outputs, 1)
-        if self.preserve_outputs and self.network != "mlp":
-            raise InvalidArgumentError(
-                "preserve_outputs",
-                f"must be false with network {shown(self.network)}, since only "
-                "an mlp's first layer can be changed so, but got True.",
-            )
+        for role, num_outputs in (("actor", self.policy.num_outputs), ("critic", 1)):
+            spec = NetworkSpec.of(self, role)
+            spec.require_outputs(num_outputs)
+            if self.preserve_outputs and spec.name != "mlp":
+                raise InvalidArgumentError(
+                    "preserve_outputs",
+                    f"must be false with network {shown(spec.name)}, since only "
+                    "an mlp's first layer can be changed so, but got True.",
+                )
 
     @classmethod
     def defaults_for(
@@ -434,7 +441,7 @@ class PPO(RolloutLearner[PPOState]):
 
     @property
     def _critic(self) -> Any:
-        return NetworkSpec.of(self).build(1)
+        return NetworkSpec.of(self, "critic").build(1)
 
     @property
     def optimizer(self) -> optax.GradientTransformation:

@@ -54,7 +54,7 @@ class QNetwork:
         """Build the network of a learner of discrete actions."""
         space = learner.env.action_space(learner.env.default_params)
         nvec = space.nvec if isinstance(space, MultiDiscrete) else ()
-        return cls(NetworkSpec.of(learner), sum(nvec_of(space)), dueling, nvec)
+        return cls(NetworkSpec.of(learner, "q"), sum(nvec_of(space)), dueling, nvec)
 
     def init(self, key: jax.Array) -> jax.Array:
         """Draw initial parameters, `[P]`."""

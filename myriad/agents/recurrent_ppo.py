@@ -141,7 +141,10 @@ class RecurrentPPO(PPO):
     def first_memory(self, num_envs: int) -> dict[str, Any]:
         """Return the memory of each environment before an episode's first step."""
         networks = {"actor": self._actor, "critic": self._critic}
-        return {name: network.first_memory(num_envs) for name, network in networks.items()}
+        return {
+            name: network.first_memory(num_envs) if hasattr(network, "step") else ()
+            for name, network in networks.items()
+        }
 
     def control(
         self, state: Any, memory: Any, key: jax.Array, obs: jax.Array, *, greedy: bool
@@ -171,7 +174,14 @@ class RecurrentPPO(PPO):
     ) -> tuple[dict[str, Any], jax.Array, jax.Array]:
         """Return the next memory, the policy's outputs, `[N, P]`, and the values, `[N]`."""
         obs, mask = jnp.split(inputs, [self._obs_size], axis=1)
-        actor, outputs = self._actor.step(params["actor"], memory["actor"], obs)
-        critic, value = self._critic.step(params["critic"], memory["critic"], obs)
+        actor, outputs = _stepped(self._actor, params["actor"], memory["actor"], obs)
+        critic, value = _stepped(self._critic, params["critic"], memory["critic"], obs)
         outputs = legal_outputs(outputs.astype(jnp.float32), mask)
         return {"actor": actor, "critic": critic}, outputs, value[:, 0].astype(jnp.float32)
+
+
+def _stepped(network: Any, params: Any, memory: Any, obs: jax.Array) -> tuple[Any, jax.Array]:
+    """Return the next memory and the outputs. Only one of the two networks may have a memory."""
+    if hasattr(network, "step"):
+        return network.step(params, memory, obs)
+    return memory, network.apply(params, obs)

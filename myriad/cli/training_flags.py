@@ -27,6 +27,7 @@ from myriad.ranges import ranges_of
 from myriad.settings import FLAG, Settings
 from myriad.training.config import (
     FIELDS,
+    NETWORK_FIELDS,
     SAME,
     TOTAL_STEPS,
     TrainingConfig,
@@ -335,17 +336,22 @@ def _for_network(of_file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[s
     A run's `config.toml` spells out every default, and those of its network may not suit another.
     """
     of_both = {**of_file, **flags}
-    before = of_file.get("agent.network", "mlp")
-    if "agent" not in of_both or of_both.get("agent.network", "mlp") == before:
+    default = {"agent.network": "mlp"}
+    before, now = (
+        {name.removeprefix("agent."): fields.get(name) for name in NETWORK_FIELDS}
+        for fields in ({**default, **of_file}, {**default, **of_both})
+    )
+    if "agent" not in of_both or before == now:
         return dict(of_file)
     from myriad.agents import AGENTS
     from myriad.agents.networks import NETWORKS, network_defaults
 
     kind = AGENTS.load(of_both["agent"])
     defaults = {field.name: field.default for field in dataclasses.fields(kind)}
-    defaults |= network_defaults(kind, {"network": before})
+    defaults |= network_defaults(kind, before)
     # No other default follows from the network, so whoever gave its value chose it.
     dependent = {field for each in NETWORKS.names() for field in NETWORKS.load(each).DEFAULTS}
+    dependent.add("critic_hidden_sizes")
     unchosen = {f"agent.{field}": defaults[field] for field in dependent & defaults.keys()}
     return {
         name: value

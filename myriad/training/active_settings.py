@@ -156,7 +156,7 @@ def _precision(learner: Learner[Any]) -> tuple[str | None, str]:
 
 def _attention(learner: Learner[Any]) -> tuple[str | None, str]:
     network = getattr(learner, "network", None)
-    if network != "attention":
+    if "attention" not in (network, getattr(learner, "critic_network", None)):
         return None, f"network {network} has none" if network else "this agent has no network"
     from myriad.agents.networks import NetworkSpec
     from myriad.agents.networks.attention import choose_attention

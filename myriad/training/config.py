@@ -48,6 +48,8 @@ SAME = (
     frozenset({"batch_size", "agent.num_minibatches"}),
     frozenset({"seed", "seeds"}),
 )
+# The options that name a network.
+NETWORK_FIELDS = ("agent.network", "agent.critic_network")
 # The lengths of a tag that Weights & Biases accepts.
 Tag = Annotated[str, Field(min_length=1, max_length=64)]
 _Name = Annotated[str | None, Field(min_length=1, max_length=128)]
@@ -396,7 +398,8 @@ def names_of_code(fields: Mapping[str, Any]) -> list[str]:
     from myriad.adapters import ADAPTERS
     from myriad.envs import OBJECT
 
-    named = [name for name in ("env", "agent", "agent.network") if ":" in str(fields.get(name))]
+    names = ("env", "agent", *NETWORK_FIELDS)
+    named = [name for name in names if ":" in str(fields.get(name))]
     is_no_code = str(fields.get("env")).startswith((*ADAPTERS, OBJECT))
     return [name for name in named if name != "env" or not is_no_code]
 

@@ -16,7 +16,7 @@ from myriad.agents.controller import ControllerLearner
 from myriad.engine.random import holds_keys, make_key
 from myriad.errors import InvalidArgumentError, shown
 from myriad.training.checkpoint import Checkpoints, arrays_by_name, require_kinds
-from myriad.training.config import TrainingConfig, read_fields
+from myriad.training.config import NETWORK_FIELDS, TrainingConfig, read_fields
 from myriad.training.loop import TrainState
 from myriad.training.run_folder import RunFolder
 from myriad.xla import put_everywhere
@@ -144,7 +144,7 @@ def _require_same_agent(folder: RunFolder, config: TrainingConfig) -> None:
         )
     ours = config.fields()
     # Equal shapes don't make equal networks, since an agent may keep its parameters as one vector.
-    for name in ("agent", "agent.network", "agent.hidden_sizes"):
+    for name in ("agent", *NETWORK_FIELDS, "agent.hidden_sizes", "agent.critic_hidden_sizes"):
         has, needs = (fields.get(name) for fields in (theirs, ours))
         if name == "agent":
             has, needs = (AGENTS.resolve(str(each)) for each in (has, needs))

@@ -19,7 +19,14 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.files import read_text, user_path
 from myriad.ranges import ranges_of
-from myriad.training.config import FIELDS, TrainingConfig, canonical, make_config, require_no_code
+from myriad.training.config import (
+    FIELDS,
+    NETWORK_FIELDS,
+    TrainingConfig,
+    canonical,
+    make_config,
+    require_no_code,
+)
 from myriad.tuning.settings import TuneSettings
 
 if TYPE_CHECKING:
@@ -350,10 +357,10 @@ def load_space(settings: TuneSettings) -> SearchSpace:
     config = settings.config()
     space = SearchSpace.load(settings.agent, config.env, settings.space)
     if not settings.trust:
-        network = "agent.network"
-        choices = space.parameters[network].choices if network in space.parameters else []
-        for name in (space.fixed.get(network), *choices):
-            require_no_code(f"{space.file}: {network}", name)
+        for network in NETWORK_FIELDS:
+            choices = space.parameters[network].choices if network in space.parameters else []
+            for name in (space.fixed.get(network), *choices):
+                require_no_code(f"{space.file}: {network}", name)
     for name in space.names:
         if name in settings.options:
             raise InvalidArgumentError(

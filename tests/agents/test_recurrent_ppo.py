@@ -180,6 +180,18 @@ def test_a_rollout_values_what_it_cuts_and_the_first_gradient_step_sees_what_it_
     )
 
 
+def test_a_critic_without_a_memory_values_what_it_sees_alone():
+    learner, _ = learner_and_state(critic_network="mlp", critic_hidden_sizes=(6,))
+    params = learner.init(make_key(0), 4).params
+    memory, inputs = learner.first_memory(4), jnp.float32(np.eye(4))
+    assert memory["actor"].shape == (4, 5)
+    for _ in range(2):
+        memory, _, value = learner._step(params, memory, inputs)
+        np.testing.assert_allclose(value, learner._values(params, inputs))
+    assert (memory["actor"] != 0).any()
+    assert not jax.tree.leaves(memory["critic"])
+
+
 def test_minibatches_are_whole_environments():
     for num_envs in (12, 1000):
         learner = make_learner("ppo", make_env("cartpole"), num_envs, network="gru")

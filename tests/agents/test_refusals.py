@@ -53,6 +53,16 @@ NETWORKS = [
     ("snake", "ppo", {"network": f"{OWN}:NoSize"}, "call with the output size.* TypeError"),
     ("snake", "ppo", {"network": f"{OWN}:nothing"}, "a module of flax.linen.* returns None"),
     ("snake", "ppo", {"network": f"{OWN}:Flatt"}, "can't be imported"),
+    ("pendulum", "sac", {"critic_network": "cnn"}, r"network must suit .* of shape \[4\]"),
+    ("cartpole", "ppo", {"critic_network": "gru", "preserve_outputs": True}, "network 'gru', s"),
+    ("cartpole", "ppo", {"critic_network": 2}, "critic_network must be a string, but got 2"),
+    ("cartpole", "ppo", {"critic_hidden_sizes": (0,)}, "critic_hidden_sizes must be"),
+    (
+        "cartpole",
+        "ppo",
+        {"critic_network": f"{OWN}:of_role", "critic_hidden_sizes": (8,)},
+        "critic_hidden_sizes must be left out with network '.*of_role'",
+    ),
 ]
 
 

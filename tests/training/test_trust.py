@@ -88,6 +88,7 @@ def test_an_interrupted_run_says_what_goes_on(env, command, folder):
         "env = 'planted:Mine'\nagent = 'ppo'",
         "env = 'cartpole'\nagent = 'planted:Agent'",
         "env = 'cartpole'\nagent = 'ppo'\n[agent_options]\nnetwork = 'planted:Net'",
+        "env = 'cartpole'\nagent = 'ppo'\n[agent_options]\ncritic_network = 'planted:Net'",
         "env = 'cartpole'\nagent = 'gymnax:Agent'",
     ],
 )
@@ -100,17 +101,18 @@ def test_every_name_of_code_in_a_file_needs_trust(lines, folder, capsys):
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("field", "line"),
     [
-        "[fixed]\n'agent.network' = 'planted:Net'",
-        "[parameters]\n'agent.network' = { choices = ['mlp', 'planted:Net'] }",
+        ("network", "[fixed]\n'agent.network' = 'planted:Net'"),
+        ("network", "[parameters]\n'agent.network' = { choices = ['mlp', 'planted:Net'] }"),
+        ("critic_network", "[fixed]\n'agent.critic_network' = 'planted:Net'"),
     ],
 )
-def test_a_network_of_a_search_space_needs_trust(line, folder, capsys):
+def test_a_network_of_a_search_space_needs_trust(field, line, folder, capsys):
     (folder / "space.toml").write_text(f"{line}\n[parameters.'agent.gamma']\nlow = 0.9\nhigh = 1.0")
     command = ["tune", "--env", "cartpole", "--space", "space.toml", "--n-trials", "0"]
     assert main(command) == 2
-    assert capsys.readouterr().err.startswith("space.toml: agent.network 'planted:Net' would be")
+    assert capsys.readouterr().err.startswith(f"space.toml: agent.{field} 'planted:Net' would be")
     assert "planted" not in sys.modules
     main([*command, "--trust"])
     assert "add --trust" not in capsys.readouterr().err

@@ -12,6 +12,7 @@ import numpy as np
 from myriad.agents.networks.mlp import ACTIVATIONS
 from myriad.agents.precision import Precision
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
+from myriad.ranges import require
 from myriad.registry import Registry
 from myriad.spaces import Discrete, MultiDiscrete
 
@@ -38,7 +39,9 @@ def has_memory(name: str) -> bool:
 
 
 def network_defaults(kind: type, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the hyperparameters that a learner has by default with the chosen network.
+    """Return the hyperparameters that a learner has by default with the chosen networks.
+
+    They are those of its `network`, but a `critic_network` brings its own `critic_hidden_sizes`.
 
     Args:
         kind: the learner's class.
@@ -47,14 +50,25 @@ def network_defaults(kind: type, overrides: Mapping[str, Any]) -> dict[str, Any]
     Raises:
         InvalidArgumentError: you chose one that a network of your own does not take.
     """
-    name = overrides.get("network", "mlp")
     known = {field.name: field.default for field in dataclasses.fields(kind)}
-    if ":" in name:
-        from myriad.agents.networks.own import own_defaults
+    critic = overrides.get("critic_network")
+    require("critic_network", critic, str | None)
+    names = [overrides.get("network", "mlp"), *([] if critic is None else [critic])]
+    if any(":" in name for name in names):
+        from myriad.agents.networks.own import refuse_ignored
 
-        defaults = own_defaults(name, known, overrides)
-    else:
-        defaults = NETWORKS.load(name).DEFAULTS
+        refuse_ignored(names, known, overrides)
+    of_each = [
+        {"preserve_outputs": False} if ":" in name else NETWORKS.load(name).DEFAULTS
+        for name in names
+    ]
+    defaults = dict(of_each[0])
+    if critic is not None:
+        if ":" not in critic:
+            sizes = of_each[1].get("hidden_sizes", known["hidden_sizes"])
+            defaults["critic_hidden_sizes"] = sizes
+        if not all(each.get("preserve_outputs", True) for each in of_each):
+            defaults["preserve_outputs"] = False
     return {field: value for field, value in defaults.items() if field in known}
 
 
@@ -72,6 +86,8 @@ class NetworkSpec:
         attention_patch: the side of a token in cells.
         precision: the dtypes.
         byte_channels: how many channels are bytes that nobody has scaled, the first ones.
+        role: what it is for: actor, critic or q, or a word of your own learner. A network of your
+            own may be told.
     """
 
     name: str
@@ -83,20 +99,29 @@ class NetworkSpec:
     attention_patch: int = 2
     precision: Precision = dataclasses.field(default_factory=Precision)
     byte_channels: int = 0
+    role: str = "actor"
 
     @classmethod
-    def of(cls, learner: Any) -> "NetworkSpec":
-        """Return the network that a learner's fields describe.
+    def of(cls, learner: Any, role: str = "actor") -> "NetworkSpec":
+        """Return the network that a learner's fields describe for a role.
+
+        A critic is that of `critic_network` and `critic_hidden_sizes`, if the learner sets them.
 
         A network with a memory needs a learner whose class has `trains_memory = True`. Raises the
         errors of `has_memory` and of `Precision.of`, and InvalidArgumentError for a network or
         observations that the learner can't use.
         """
-        if has_memory(learner.network) and not getattr(learner, "trains_memory", False):
+        name, sizes = learner.network, learner.hidden_sizes
+        critic = getattr(learner, "critic_network", None)
+        if role == "critic":
+            name = name if critic is None else critic
+            of_critic = getattr(learner, "critic_hidden_sizes", None)
+            sizes = sizes if of_critic is None else of_critic
+        if has_memory(name) and not getattr(learner, "trains_memory", False):
             raise InvalidArgumentError(
                 "network",
                 f"must be one without a memory with {type(learner).__name__}, but got "
-                f"{shown(learner.network)}, which only ppo trains.",
+                f"{shown(name)}, which only ppo trains.",
             )
         env = getattr(learner.env, "unmasked", learner.env)  # A network doesn't see the mask.
         space = env.observation_space(env.default_params)
@@ -107,16 +132,19 @@ class NetworkSpec:
                 f"myriad.envs.wrappers.FlattenObservation(env) has, but has {shown(space)}.",
             )
         is_bytes = space.dtype == np.uint8 and not learner.normalize_observations
+        # The other network's attention is not refused here.
+        has_attention = name == "attention" or "attention" not in (learner.network, critic)
         return cls(
-            learner.network,
+            name,
             tuple(space.shape),
-            tuple(learner.hidden_sizes),
+            tuple(sizes),
             learner.activation,
             getattr(learner, "layer_norm", False),
-            learner.attention,
-            learner.attention_patch,
+            learner.attention if has_attention else cls.attention,
+            learner.attention_patch if has_attention else cls.attention_patch,
             Precision.of(learner),
             (*space.shape, 1)[2] if is_bytes and len(space.shape) in (2, 3) else 0,
+            role,
         )
 
     def build(self, num_outputs: int, output_scale: float = 1.0) -> Any:

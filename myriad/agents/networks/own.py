@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -13,32 +13,32 @@ import jax.numpy as jnp
 from myriad.agents.precision import Precision
 from myriad.errors import InvalidArgumentError, shown
 
-# Hyperparameters that a network of your own does not take.
-_OF_OURS = ("hidden_sizes", "activation", "layer_norm")
 
-
-def own_defaults(
-    name: str, known: Mapping[str, Any], overrides: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the hyperparameters that a learner has by default with a network of your own.
+def refuse_ignored(
+    names: Sequence[str], known: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> None:
+    """Raise InvalidArgumentError for a hyperparameter that networks of your own don't take.
 
     Args:
-        name: the network.
+        names: the network, and the critic's if that is another.
         known: the learner's hyperparameters with their defaults.
         overrides: the hyperparameters that you chose.
-
-    Raises:
-        InvalidArgumentError: you chose one that such a network does not take.
     """
-    for field in _OF_OURS:
+    takers = {
+        "hidden_sizes": names[:1],
+        "critic_hidden_sizes": names[-1:],
+        "activation": names,
+        "layer_norm": names,
+    }
+    for field, of_networks in takers.items():
+        is_ignored = all(":" in name for name in of_networks)
         # The default may be given, since a run's config.toml spells it out.
-        if field in known and overrides.get(field, known[field]) != known[field]:
+        if is_ignored and overrides.get(field, known.get(field)) != known.get(field):
             raise InvalidArgumentError(
                 field,
-                f"must be left out with network {shown(name)}, which has layers of its "
+                f"must be left out with network {shown(of_networks[0])}, which has layers of its "
                 f"own, but got {shown(overrides[field])}.",
             )
-    return {"preserve_outputs": False}
 
 
 def own_network(target: Any, spec: Any, num_outputs: int) -> "OfFlat | RecurrentOfFlat":
@@ -52,7 +52,8 @@ def own_network(target: Any, spec: Any, num_outputs: int) -> "OfFlat | Recurrent
     Raises:
         InvalidArgumentError: it can't be built so.
     """
-    takes_precision = callable(target) and "precision" in _parameters(target)
+    parameters = _parameters(target) if callable(target) else {}
+    takes_precision = "precision" in parameters
     for field in dataclasses.fields(Precision):
         dtype = getattr(spec.precision, field.name)
         if not takes_precision and dtype != field.default:
@@ -61,7 +62,8 @@ def own_network(target: Any, spec: Any, num_outputs: int) -> "OfFlat | Recurrent
                 f"must be {field.default} with network {shown(spec.name)}, which "
                 f"takes no argument `precision`, but got {dtype!r}.",
             )
-    how = {"precision": spec.precision} if takes_precision else {}
+    told = {"precision": spec.precision, "role": spec.role}
+    how = {name: value for name, value in told.items() if name in parameters}
     try:
         module = target(num_outputs, **how)
     except Exception as error:

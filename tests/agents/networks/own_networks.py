@@ -20,6 +20,11 @@ def of_size(num_outputs):
     return Flat(num_outputs)
 
 
+def of_role(num_outputs, role):
+    """Return a network as wide as the role's name is long."""
+    return nn.Sequential([nn.Dense(len(role)), nn.Dense(num_outputs)])
+
+
 class LSTM(nn.Module):
     """Two arrays of memory."""
 

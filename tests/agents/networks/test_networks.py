@@ -6,7 +6,7 @@ import pytest
 
 from myriad import create_config, evaluate, make_env, train_and_evaluate
 from myriad.agents import make_agent
-from myriad.agents.actor_critic import TwinCritics
+from myriad.agents.actor_critic import ReplayActorCritic, TwinCritics
 from myriad.agents.networks import NETWORKS, NetworkSpec, attention
 from myriad.agents.ppo import PPO
 from myriad.api import resume
@@ -86,6 +86,55 @@ def test_a_network_has_hyperparameters_of_its_own_which_yours_replace():
     assert (agent.network, agent.hidden_sizes, agent.activation) == ("mlp", (64, 64), "relu")
 
 
+def kernels(learner):
+    """Return the shapes of a learner's kernels, a list for each network."""
+
+    def networks(key):
+        state = learner.init(key, 8)
+        params = dict(getattr(learner, "named_params", lambda state: state.params)(state))
+        if isinstance(learner, ReplayActorCritic):
+            params["critic"] = learner.critics.network.unravel(learner.split(state.params)[1][0])
+        params.pop("log_std", None)
+        return params
+
+    return {
+        name: [leaf.shape for leaf in jax.tree.leaves(of_network) if leaf.ndim == 2]
+        for name, of_network in jax.eval_shape(networks, jax.random.key(0)).items()
+    }
+
+
+@pytest.mark.parametrize(("agent", "num_seen"), [("ppo", 3), ("sac", 4), ("td3", 4)])
+def test_a_critic_may_be_another_network_than_the_actor(agent, num_seen):
+    options = small_without_layers(agent)
+    learner = make_agent(agent, make_env("pendulum"), critic_hidden_sizes=(256, 256), **options)
+    found = kernels(learner)
+    assert found["actor"][:2] == [(3, 64), (64, 64)]
+    assert found["critic"] == [(num_seen, 256), (256, 256), (256, 1)]
+    options["critic_network"] = f"{OWN}:of_role"
+    found = kernels(make_agent(agent, make_env("pendulum"), hidden_sizes=(32,), **options))
+    assert found["actor"][0] == (3, 32)
+    assert found["critic"] == [(num_seen, 6), (6, 1)]
+
+
+def test_your_own_network_is_told_its_role():
+    for agent, env, widths in [
+        ("ppo", "pendulum", {"actor": 5, "critic": 6}),
+        ("td3", "pendulum", {"actor": 5, "critic": 6}),
+        ("dqn", "cartpole", {"network": 1}),
+    ]:
+        options = small_without_layers(agent) | {"network": f"{OWN}:of_role"}
+        found = kernels(make_agent(agent, make_env(env), **options))
+        assert {name: shapes[0][1] for name, shapes in found.items()} == widths
+
+
+def test_a_critic_of_another_kind_has_that_kinds_sizes_and_none_of_the_actors_attention():
+    options = {"network": "attention", "attention": "reference", "critic_network": "cnn"}
+    learner = make_agent("ppo", make_env("snake"), **options)
+    assert (learner.hidden_sizes, learner.critic_hidden_sizes) == ((), (128,))
+    spec = NetworkSpec.of(learner, "critic")
+    assert (spec.name, spec.hidden_sizes, spec.attention) == ("cnn", (128,), "auto")
+
+
 @pytest.mark.parametrize("channels", [(), (3,)])
 def test_bytes_are_scaled_in_the_network_unless_their_moments_scale_them(channels):
     num_channels = sum(channels or (1,))
@@ -145,6 +194,10 @@ def test_a_runs_file_serves_another_network(tmp_path):
         )
         file.write_text(of_run.to_toml())
         assert parse([*argv, now]).training() == expected
+    critic = {"agent.critic_network": "cnn"}
+    file.write_text(config_of("ppo", "mlp", **critic).to_toml())
+    of_both = config_of("ppo", "mlp", **{"agent.critic_network": "attention"})
+    assert parse([*argv[:3], "--agent.critic-network", "attention"]).training() == of_both
     chosen = config_of("pqn", "mlp", **{"agent.hidden_sizes": (32,)})
     file.write_text(chosen.to_toml())
     assert parse([*argv, "attention"]).training().learner.hidden_sizes == (32,)
