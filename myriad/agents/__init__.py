@@ -32,7 +32,10 @@ AGENTS = Registry(
 )
 
 # The agents that can train a network with a memory, as they then are.
-WITH_MEMORY = {"ppo": "myriad.agents.recurrent_ppo:RecurrentPPO"}
+WITH_MEMORY = {
+    "ppo": "myriad.agents.recurrent_ppo:RecurrentPPO",
+    "pqn": "myriad.agents.recurrent_pqn:RecurrentPQN",
+}
 
 # Fields that `create` fills in from the environment. The trainer sets those marked as derived.
 _BUILT = ("env", "action_space")

@@ -29,7 +29,7 @@ from myriad.agents.gradients import GradientLearner
 from myriad.agents.minibatches import MANY_ENVS, require_whole_parts
 from myriad.agents.networks import NetworkSpec
 from myriad.agents.networks.mlp import flatten
-from myriad.agents.normalization import RunningMoments, update_moments
+from myriad.agents.normalization import RunningMoments, normalize_obs, update_moments
 from myriad.agents.q_learning import QNetwork
 from myriad.agents.replay import ReplayRing, Step, n_step, share_replay
 from myriad.agents.squashed_gaussian import SquashedGaussianPolicy
@@ -37,6 +37,7 @@ from myriad.agents.trajectory import act_and_step
 from myriad.engine.gpu_loops import repeat_or_skip
 from myriad.engine.random import Counter, make_key
 from myriad.envs.vector import BatchState
+from myriad.envs.wrappers import PrivilegedObservation
 
 # Folded into a key for each purpose, so that no two draws share a stream.
 _COLLECT, _SAMPLE, _NOISE = range(3)
@@ -88,8 +89,9 @@ class ReplayActorCritic(GradientLearner[State]):
     An update is one step of every environment, then `gradient_steps` steps on samples of the
     buffer. There are none until `learning_starts` transitions were seen, and until then actions are
     uniform. Values bootstrap through truncation. If `ReplayRing.of` keeps each observation once,
-    the critics don't learn from a truncated step. The state has the fields `num_updates`, `replay`
-    and `obs_stats`, and parameters are those of the actor and then of both critics.
+    the critics don't learn from a truncated step. The state has the fields `num_updates`, `replay`,
+    `obs_stats` and `privileged_stats`, and parameters are those of the actor and then of both
+    critics.
 
     Attributes:
         gradient_steps: gradient steps in an update, `S`.
@@ -114,6 +116,7 @@ class ReplayActorCritic(GradientLearner[State]):
     critic_network: str | None = None
     critic_hidden_sizes: WidthsOrSame = None
     default_num_envs: ClassVar[int] = 8
+    trains_critic: ClassVar[bool] = True
     per_device: ClassVar[frozenset[str] | None] = frozenset({"replay"})
 
     @property
@@ -161,16 +164,19 @@ class ReplayActorCritic(GradientLearner[State]):
         return [net.init(jax.random.fold_in(key, i)) for i, net in enumerate(networks)]
 
     def first_fields(self, num_envs: int) -> dict[str, Any]:
-        """Return the first `num_updates`, `replay` and `obs_stats` of the state."""
-        obs, _ = jax.eval_shape(self.env.reset, make_key(0), self.env.default_params)
-        obs_size, choice_shape = self.actor.obs_size, (self.policy.num_choices,)
+        """Return the first values of the state's fields that are not learned."""
+        env = PrivilegedObservation(self.env) if self.sees_privileged else self.env
+        obs, _ = jax.eval_shape(env.reset, make_key(0), env.default_params)
+        size, choice_shape = math.prod(obs.shape), (self.policy.num_choices,)
         ring = ReplayRing.of(self, num_envs)
-        step = Step.zeros((1, num_envs), obs_size, obs.dtype, choice_shape, jnp.float32)
-        moments = RunningMoments.create((obs_size,))
+        step = Step.zeros((1, num_envs), size, obs.dtype, choice_shape, jnp.float32)
+        obs_size, normalizes = self.actor.obs_size, self.normalize_observations
+        privileged = RunningMoments.create((size - obs_size,)) if self.sees_privileged else None
         return {
             "num_updates": Counter.of(0),
             "replay": ring.init(n_step(step.held_by(ring), self.gamma)),
-            "obs_stats": moments if self.normalize_observations else None,
+            "obs_stats": RunningMoments.create((obs_size,)) if normalizes else None,
+            "privileged_stats": privileged if normalizes else None,
         }
 
     def collect(
@@ -191,8 +197,26 @@ class ReplayActorCritic(GradientLearner[State]):
         step = Step(obs, choice, result.reward, *ended, final_obs).held_by(ring)
         row = n_step(jax.tree.map(lambda leaf: leaf[None], step), self.gamma)
         replay = ring.write(state.replay, row)
-        obs_stats = update_moments(state.obs_stats, obs, envs.mean)
-        return dataclasses.replace(state, replay=replay, obs_stats=obs_stats), batch_state, None
+        privileged = obs[:, self.actor.obs_size :]
+        state = dataclasses.replace(
+            state,
+            replay=replay,
+            obs_stats=update_moments(state.obs_stats, obs, envs.mean),
+            privileged_stats=update_moments(state.privileged_stats, privileged, envs.mean),
+        )
+        return state, batch_state, None
+
+    def of_actor(self, obs: jax.Array) -> jax.Array:
+        """Return what the actor sees of observations `[N, *O]`, flat `[N, D]`."""
+        return flatten(obs)[:, : self.actor.obs_size]
+
+    def seen(self, state: Any, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return what actor and critics see of flat observations, `[B, D]` each, normalised."""
+        obs, privileged = jnp.split(obs, [self.actor.obs_size], axis=1)
+        seen = normalize_obs(state.obs_stats, obs)
+        if not self.sees_privileged:
+            return seen, seen
+        return seen, normalize_obs(state.privileged_stats, privileged)
 
     def uniform(self, keys: jax.Array) -> jax.Array:
         """Draw choices `[N, C]` from -1 to 1 with keys `[N]`."""

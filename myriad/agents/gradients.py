@@ -22,6 +22,7 @@ from myriad.agents.networks.mlp import EXACT
 from myriad.agents.precision import DYNAMIC, Precision
 from myriad.engine.random import Counter
 from myriad.envs import Environment
+from myriad.envs.wrappers import privileged_of
 from myriad.ranges import INT64, Integer
 
 # The value of `anneal_updates` that means the length of the training.
@@ -77,6 +78,8 @@ class GradientLearner(Learner[State]):
     loss_scaling: str = DYNAMIC
     normalize_observations: bool = True
     losses: ClassVar[tuple[str, ...]] = ("loss",)
+    # Whether there is a critic, which sees a `privileged_observation` of the environment.
+    trains_critic: ClassVar[bool] = False
     # Steps of all environments together in a training of unknown length: with many environments,
     # each takes `many_steps_per_env`, and all take at least `least_total_steps`.
     least_total_steps: ClassVar[int] = DEFAULT_TOTAL_STEPS
@@ -90,6 +93,11 @@ class GradientLearner(Learner[State]):
     def is_masked(self) -> bool:
         """Whether a mask of the legal actions follows each observation."""
         return hasattr(self.env, "unmasked")
+
+    @property
+    def sees_privileged(self) -> bool:
+        """Whether a `privileged_observation` follows each observation in training."""
+        return self.trains_critic and privileged_of(self.env) is not None
 
     @classmethod
     def create(cls, env: Environment, **overrides: Any) -> Self:

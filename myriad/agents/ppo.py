@@ -76,6 +76,7 @@ class PPOState:
         opt_state: the optimiser's state, over all parameters as one vector.
         num_updates: updates done.
         obs_stats: moments of the observations, `[D]`.
+        privileged_stats: moments of what only the critic sees; None if there is nothing.
         return_stats: moments of the discounted return.
         running_return: the discounted return of the running episodes, `[N]`.
         loss_scale: the scale of the loss for float16; None if gradients need none.
@@ -85,6 +86,7 @@ class PPOState:
     opt_state: optax.OptState
     num_updates: Counter
     obs_stats: RunningMoments | None
+    privileged_stats: RunningMoments | None
     return_stats: RunningMoments | None
     running_return: jax.Array
     loss_scale: DynamicScale | None
@@ -158,6 +160,7 @@ class PPO(RolloutLearner[PPOState]):
     critic_network: str | None = None
     critic_hidden_sizes: WidthsOrSame = None
     losses: ClassVar[tuple[str, ...]] = _METRICS
+    trains_critic: ClassVar[bool] = True
     least_total_steps: ClassVar[int] = 1_000_000
     # Evaluations and a loaded agent act in the same units as the training.
     structural: ClassVar[frozenset[str]] = frozenset({"action_scale"})
@@ -216,21 +219,28 @@ class PPO(RolloutLearner[PPOState]):
     def init(self, key: jax.Array, num_envs: int) -> PPOState:
         """Draw the networks' parameters. Raises the errors of `require_num_envs`."""
         self.require_num_envs(num_envs)
-        size = self._obs_size
+        size, critic_size = self._obs_size, math.prod(NetworkSpec.of(self, "critic").obs_shape)
         # Two networks: one block-diagonal network for both ran at 0.71 of their speed, and a
         # batched product for both was slower than two.
         actor, critic = (
             network.init(jax.random.fold_in(key, purpose), jnp.zeros((1, size), jnp.float32))
-            for network, purpose in ((self._actor, _ACTOR), (self._critic, _CRITIC))
+            for network, purpose, size in (
+                (self._actor, _ACTOR, size),
+                (self._critic, _CRITIC, critic_size),
+            )
         )
         params = {"actor": actor, "critic": critic, "log_std": self.policy.initial_log_std()}
         params = jax.tree.map(lambda leaf: leaf.astype(self.param_dtype), params)
         first = before_learning(self, ravel_pytree(params)[0])
+        normalizes = self.normalize_observations
         return PPOState(
             params,
             opt_state=first.opt_state,
             num_updates=Counter.of(0),
-            obs_stats=RunningMoments.create((size,)) if self.normalize_observations else None,
+            obs_stats=RunningMoments.create((size,)) if normalizes else None,
+            privileged_stats=RunningMoments.create((critic_size,))
+            if normalizes and self.sees_privileged
+            else None,
             return_stats=RunningMoments.create(()) if self.normalize_rewards else None,
             running_return=jnp.zeros(num_envs, jnp.float32),
             loss_scale=first.loss_scale,
@@ -242,11 +252,10 @@ class PPO(RolloutLearner[PPOState]):
         """Take `rollout_steps` steps of all environments."""
 
         def choose(keys: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
-            outputs = self._outputs(state.params, self._inputs(state, flatten(obs)))
-            choice = self.policy.sample(keys, outputs, self._log_std(state.params))
             # The critic is not called in the loop over steps, since one product later values the
-            # whole rollout. Outputs are kept, so that log probabilities are also computed once.
-            return self.policy.action(choice), (outputs, choice)
+            # whole rollout.
+            outputs = self._outputs(state.params, self._inputs(state, flatten(obs)))
+            return self._choose(state, keys, outputs)
 
         key = jax.random.fold_in(key, _COLLECT)
 
@@ -271,9 +280,14 @@ class PPO(RolloutLearner[PPOState]):
         rollout.
         """
         obs_stats = update_moments(state.obs_stats, experience.obs, mean)
+        privileged = experience.obs[..., self._seen_size :]
+        privileged_stats = update_moments(state.privileged_stats, privileged, mean)
         return_stats = update_moments(state.return_stats, experience.discounted_return, mean)
         state = dataclasses.replace(
-            state, return_stats=return_stats, obs_stats=first_or(state.obs_stats, obs_stats)
+            state,
+            return_stats=return_stats,
+            obs_stats=first_or(state.obs_stats, obs_stats),
+            privileged_stats=first_or(state.privileged_stats, privileged_stats),
         )
         batch = self._batch(state, experience, flatten(batch_state.obs))
         rows_of = self._rows_of(state, batch)
@@ -310,7 +324,7 @@ class PPO(RolloutLearner[PPOState]):
             minibatches,
             self.metric_names,
         )
-        params = self._preserved(unravel(learned.params), state.obs_stats, obs_stats)
+        params = self._preserved(unravel(learned.params), state, obs_stats, privileged_stats)
         next_state = dataclasses.replace(
             state,
             params=params,
@@ -318,6 +332,7 @@ class PPO(RolloutLearner[PPOState]):
             loss_scale=learned.loss_scale,
             num_updates=state.num_updates + 1,
             obs_stats=obs_stats,
+            privileged_stats=privileged_stats,
         )
         return next_state, metrics
 
@@ -358,14 +373,19 @@ class PPO(RolloutLearner[PPOState]):
         outputs = self._outputs(state.params, self._inputs(state, flatten(obs)))
         return self._action(state, key, outputs, greedy=greedy)
 
+    def _choose(
+        self, state: PPOState, keys: jax.Array, outputs: jax.Array
+    ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+        """Draw actions. Outputs are kept, so that log probabilities are computed once for all."""
+        choice = self.policy.sample(keys, outputs, self._log_std(state.params))
+        return self.policy.action(choice), (outputs, choice)
+
     def _action(
         self, state: PPOState, key: jax.Array, outputs: jax.Array, *, greedy: bool
     ) -> jax.Array:
         if greedy:
             return self.policy.action(self.policy.mode(outputs))
-        keys = jax.random.split(key, outputs.shape[0])
-        choice = self.policy.sample(keys, outputs, self._log_std(state.params))
-        return self.policy.action(choice)
+        return self._choose(state, jax.random.split(key, outputs.shape[0]), outputs)[0]
 
     def _batch(self, state: PPOState, trajectory: Trajectory, last_obs: jax.Array) -> PPOBatch:
         """Add values, advantages and targets. One product gives all values of the rollout."""
@@ -404,18 +424,31 @@ class PPO(RolloutLearner[PPOState]):
         return gatherer(batch, lambda obs: self._inputs(state, obs))
 
     def _preserved(
-        self, params: dict[str, Any], old: RunningMoments | None, new: RunningMoments | None
+        self,
+        params: dict[str, Any],
+        state: PPOState,
+        obs_stats: RunningMoments | None,
+        privileged_stats: RunningMoments | None,
     ) -> dict[str, Any]:
-        """Return parameters with which both networks compute under `new` what they did before."""
-        if old is None or new is None or not self.preserve_outputs:
+        """Return parameters with which both networks compute under new moments what they did."""
+        if not (self.preserve_outputs and self.normalize_observations):
             return params
+        of_actor: Any = state.obs_stats, obs_stats
+        of_critic: Any = state.privileged_stats, privileged_stats
+        moments = {"actor": of_actor, "critic": of_critic if self.sees_privileged else of_actor}
         return params | {
-            name: {"params": preserve_outputs(params[name]["params"], old, new)}
-            for name in ("actor", "critic")
+            name: {"params": preserve_outputs(params[name]["params"], *old_and_new)}
+            for name, old_and_new in moments.items()
         }
 
     def _inputs(self, state: PPOState, obs: jax.Array) -> jax.Array:
-        return normalize_obs(state.obs_stats, obs)
+        """Prepare observations, `[..., D]`, with a mask, and in training what the critic sees."""
+        seen, privileged = jnp.split(obs, [self._seen_size], axis=-1)
+        inputs = normalize_obs(state.obs_stats, seen)
+        if not privileged.shape[-1]:
+            return inputs
+        privileged = normalize_obs(state.privileged_stats, privileged)
+        return jnp.concatenate([inputs, privileged], axis=-1)
 
     def outputs(self, params: dict[str, Any], inputs: jax.Array) -> jax.Array:
         """Return the outputs of both networks, `[B, P + 1]`, for prepared observations `[B, D]`."""
@@ -423,12 +456,16 @@ class PPO(RolloutLearner[PPOState]):
         return jnp.concatenate([self._outputs(params, inputs), value[:, None]], axis=1)
 
     def _outputs(self, params: dict[str, Any], inputs: jax.Array) -> jax.Array:
-        obs, mask = jnp.split(inputs, [self._obs_size], axis=1)
+        obs, mask, _ = jnp.split(inputs, [self._obs_size, self._seen_size], axis=1)
         return legal_outputs(self._actor.apply(params["actor"], obs).astype(jnp.float32), mask)
 
     def _values(self, params: dict[str, Any], inputs: jax.Array) -> jax.Array:
-        obs = inputs[:, : self._obs_size]
+        obs = self._of_critic(inputs)
         return self._critic.apply(params["critic"], obs)[..., 0].astype(jnp.float32)
+
+    def _of_critic(self, inputs: jax.Array) -> jax.Array:
+        """Return what the critic sees of prepared observations."""
+        return inputs[:, self._seen_size :] if self.sees_privileged else inputs[:, : self._obs_size]
 
     def _log_std(self, params: dict[str, Any]) -> jax.Array | None:
         log_std = params["log_std"]
@@ -453,6 +490,11 @@ class PPO(RolloutLearner[PPOState]):
     @property
     def _obs_size(self) -> int:
         return math.prod(NetworkSpec.of(self).obs_shape)
+
+    @property
+    def _seen_size(self) -> int:
+        """The size of an observation with its mask."""
+        return math.prod(self.env.observation_space(self.env.default_params).shape)
 
 
 def gae(

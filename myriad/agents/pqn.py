@@ -5,7 +5,7 @@ of a flattened observation and `P` the number of parameters.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 import jax
@@ -167,12 +167,9 @@ class PQN(RolloutLearner[PQNState]):
         self, key: jax.Array, state: PQNState, batch_state: BatchState, envs: Environments
     ) -> tuple[PQNState, BatchState, Trajectory]:
         """Take `rollout_steps` steps of all environments."""
-        epsilons = self._epsilons(state, state.running_return.shape[0])
 
         def choose(keys: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
-            values = self._values(state, flatten(obs))
-            action = self._network.epsilon_greedy(keys, values, epsilons, masked=self.is_masked)
-            return action, (action, self._network.best_value(values))
+            return self._choose(state, keys, self._values(state, flatten(obs)))
 
         key = jax.random.fold_in(key, _COLLECT)
 
@@ -197,12 +194,11 @@ class PQN(RolloutLearner[PQNState]):
         return_stats = update_moments(state.return_stats, experience.discounted_return, mean)
         state = dataclasses.replace(state, return_stats=return_stats)
         batch = self._batch(state, experience, flatten(batch_state.obs))
-        rows_of = gatherer(batch, lambda obs: normalize_obs(state.obs_stats, obs))
+        rows_of = self._rows_of(state, batch)
         learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
 
         def loss(params: jax.Array, order: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-            rows = rows_of(order)
-            return self.loss(params, rows.obs, rows.action.astype(jnp.int32), rows.target)
+            return self.loss(params, rows_of(order))
 
         def train_step(learned: Learned, order: jax.Array) -> Any:
             return gradient_step(self, loss, learned, order, learning_rate, mean)
@@ -225,12 +221,13 @@ class PQN(RolloutLearner[PQNState]):
         )
         return next_state, metrics | {"epsilon": jnp.mean(epsilons)}
 
-    def loss(
-        self, params: jax.Array, obs: jax.Array, action: jax.Array, target: jax.Array
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def loss(self, params: jax.Array, batch: PQNBatch) -> tuple[jax.Array, dict[str, jax.Array]]:
         """Return half a minibatch's mean squared error and its metrics. `obs` is normalised."""
-        value = self._network.value_of(self._network.values(params, obs), action)
-        loss = 0.5 * jnp.mean(jnp.square(value - target))
+        return self._loss(self._network.values(params, batch.obs), batch)
+
+    def _loss(self, values: jax.Array, batch: PQNBatch) -> tuple[jax.Array, dict[str, jax.Array]]:
+        value = self._network.value_of(values, batch.action.astype(jnp.int32))
+        loss = 0.5 * jnp.mean(jnp.square(value - batch.target))
         return loss, {"loss": loss}
 
     def named_params(self, state: PQNState) -> dict[str, Any]:
@@ -238,17 +235,30 @@ class PQN(RolloutLearner[PQNState]):
 
     def act(self, state: PQNState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose actions `[N]` for observations `[N, *O]`: the best one, or one to explore."""
-        values = self._values(state, flatten(obs))
+        return self._action(state, key, self._values(state, flatten(obs)), greedy=greedy)
+
+    def _action(
+        self, state: PQNState, key: jax.Array, values: jax.Array, *, greedy: bool
+    ) -> jax.Array:
         if greedy:
             return self._network.best_action(values)
-        keys = jax.random.split(key, obs.shape[0])
-        epsilons = self._epsilons(state, obs.shape[0])
-        return self._network.epsilon_greedy(keys, values, epsilons, masked=self.is_masked)
+        return self._choose(state, jax.random.split(key, values.shape[0]), values)[0]
+
+    def _choose(
+        self, state: PQNState, keys: jax.Array, values: jax.Array
+    ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+        """Return actions to explore with, and keep them with the best value of each step."""
+        epsilons = self._epsilons(state, values.shape[0])
+        action = self._network.epsilon_greedy(keys, values, epsilons, masked=self.is_masked)
+        return action, (action, self._network.best_value(values))
 
     def _batch(self, state: PQNState, trajectory: Trajectory, last_obs: jax.Array) -> PQNBatch:
+        last_value = self._network.best_value(self._values(state, last_obs))
+        return self._targeted(state, trajectory, last_value)
+
+    def _targeted(self, state: PQNState, trajectory: Trajectory, last_value: jax.Array) -> PQNBatch:
         """Add the targets, from the best values that were computed to choose the actions."""
         action, value = trajectory.choice
-        last_value = self._network.best_value(self._values(state, last_obs))
         target = lambda_returns(
             scale_rewards(state.return_stats, trajectory.reward),
             trajectory.next_value(value, last_value),
@@ -260,6 +270,12 @@ class PQN(RolloutLearner[PQNState]):
         obs = trajectory.obs.reshape(-1, trajectory.obs.shape[-1])
         action = action.reshape(-1, *action.shape[2:]).astype(jnp.float32)
         return PQNBatch(obs, action, target.reshape(-1))
+
+    def _rows_of(self, state: PQNState, batch: Any) -> Callable[[jax.Array], Any]:
+        return gatherer(batch, lambda obs: self._inputs(state, obs))
+
+    def _inputs(self, state: PQNState, obs: jax.Array) -> jax.Array:
+        return normalize_obs(state.obs_stats, obs)
 
     def _epsilons(self, state: PQNState, num_envs: int) -> jax.Array:
         """Return each environment's probability of a random action, `[N]`."""

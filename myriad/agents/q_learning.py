@@ -64,7 +64,17 @@ class QNetwork:
         """Return Q-values, float32 `[B, A]`, of flat observations `[B, D]`, also with a mask."""
         obs, mask = jnp.split(obs, [self.obs_size], axis=1)
         layers = self.unravel(params.astype(jnp.float32))
-        outputs = self.module.apply(layers, obs).astype(jnp.float32)
+        return self._values(self.module.apply(layers, obs), mask)
+
+    def step(self, params: jax.Array, memory: Any, obs: jax.Array) -> tuple[Any, jax.Array]:
+        """Return the next memory and what `values` returns, of a network with a memory."""
+        obs, mask = jnp.split(obs, [self.obs_size], axis=1)
+        layers = self.unravel(params.astype(jnp.float32))
+        memory, outputs = self.module.step(layers, memory, obs)
+        return memory, self._values(outputs, mask)
+
+    def _values(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
+        outputs = outputs.astype(jnp.float32)
         heads = self._heads(outputs[:, -self.num_actions :])
         if self.dueling:
             value = outputs[:, :1] / len(heads)

@@ -16,8 +16,7 @@ from flax.training.dynamic_scale import DynamicScale
 from myriad.agents.actor_critic import ReplayActorCritic
 from myriad.agents.agent import Mean, PositiveOrOff
 from myriad.agents.gradients import Learned, before_learning, gradient_step
-from myriad.agents.networks.mlp import flatten
-from myriad.agents.normalization import RunningMoments, normalize_obs
+from myriad.agents.normalization import RunningMoments
 from myriad.agents.replay import Experience, ReplayState
 from myriad.engine.random import Counter
 from myriad.envs.vector import BatchState
@@ -39,6 +38,7 @@ class SACState:
         num_updates: updates done.
         replay: the buffer, with observations as the environment gave them, flattened.
         obs_stats: moments of the observations, `[D]`; None without normalisation.
+        privileged_stats: moments of what only the critics see; None if there is nothing.
     """
 
     params: jax.Array
@@ -50,6 +50,7 @@ class SACState:
     num_updates: Counter
     replay: ReplayState
     obs_stats: RunningMoments | None
+    privileged_stats: RunningMoments | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,17 +147,23 @@ class SAC(ReplayActorCritic[SACState]):
         temperature = jnp.exp(state.log_temperature)
         if self.temperature is not None:
             temperature = jnp.float32(self.temperature)
-        obs, next_obs = (normalize_obs(state.obs_stats, x) for x in (batch.obs, batch.next_obs))
+        (obs, of_critic), (next_obs, next_of_critic) = (
+            self.seen(state, x) for x in (batch.obs, batch.next_obs)
+        )
 
         outputs = self.actor.values(jax.lax.stop_gradient(actor), next_obs)
         choice, log_prob = self.policy.sample(outputs, noise[:, 0])
-        next_value = jnp.min(self.critics.values(state.target_params, next_obs, choice), axis=0)
+        next_value = jnp.min(
+            self.critics.values(state.target_params, next_of_critic, choice), axis=0
+        )
         target = batch.reward + batch.discount * (next_value - temperature * log_prob)
-        errors = batch.counted(self.critics.values(critics, obs, batch.action) - target[None])
+        errors = batch.counted(self.critics.values(critics, of_critic, batch.action) - target[None])
         critic_loss = 0.5 * jnp.mean(jnp.sum(jnp.square(errors), axis=0))
 
         choice, log_prob = self.policy.sample(self.actor.values(actor, obs), noise[:, 1])
-        value = jnp.min(self.critics.values(jax.lax.stop_gradient(critics), obs, choice), axis=0)
+        value = jnp.min(
+            self.critics.values(jax.lax.stop_gradient(critics), of_critic, choice), axis=0
+        )
         actor_loss = jnp.mean(temperature * log_prob - value)
         metrics = (actor_loss, critic_loss, -jnp.mean(log_prob), temperature)
         return actor_loss + critic_loss, dict(zip(self.losses, metrics, strict=True))
@@ -180,4 +187,4 @@ class SAC(ReplayActorCritic[SACState]):
 
     def _outputs(self, state: SACState, obs: jax.Array) -> jax.Array:
         actor, _ = self.split(state.params)
-        return self.actor.values_in_blocks(actor, flatten(obs), state.obs_stats)
+        return self.actor.values_in_blocks(actor, self.of_actor(obs), state.obs_stats)

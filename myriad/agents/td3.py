@@ -15,8 +15,7 @@ import numpy as np
 from myriad.agents.actor_critic import ReplayActorCritic
 from myriad.agents.agent import Mean, Positive, Repetitions, Weight
 from myriad.agents.gradients import Learned, before_learning, gradient_step
-from myriad.agents.networks.mlp import flatten
-from myriad.agents.normalization import RunningMoments, normalize_obs
+from myriad.agents.normalization import RunningMoments
 from myriad.agents.replay import Experience, ReplayState
 from myriad.engine.random import Counter
 from myriad.envs.vector import BatchState
@@ -34,6 +33,7 @@ class TD3State:
         num_updates: updates done.
         replay: the buffer, with observations as the environment gave them, flattened.
         obs_stats: moments of the observations, `[D]`; None without normalisation.
+        privileged_stats: moments of what only the critics see; None if there is nothing.
     """
 
     actor: Learned
@@ -42,6 +42,7 @@ class TD3State:
     num_updates: Counter
     replay: ReplayState
     obs_stats: RunningMoments | None
+    privileged_stats: RunningMoments | None
 
     @property
     def params(self) -> jax.Array:
@@ -124,23 +125,24 @@ class TD3(ReplayActorCritic[TD3State]):
         self, state: TD3State, params: jax.Array, batch: Experience, noise: jax.Array
     ) -> jax.Array:
         """Return the mean squared error of both critics. `noise`, `[B, C]`, is standard normal."""
-        obs, next_obs = (normalize_obs(state.obs_stats, x) for x in (batch.obs, batch.next_obs))
+        _, of_critic = self.seen(state, batch.obs)
+        next_obs, next_of_critic = self.seen(state, batch.next_obs)
         actor, critics = self.split(state.target_params)
         limit = self.target_noise_clip
         noise = jnp.clip(self.target_noise * noise, -limit, limit)
         choice = jnp.clip(self.policy.mode(self.actor.values(actor, next_obs)) + noise, -1, 1)
-        next_value = jnp.min(self.critics.values(critics, next_obs, choice), axis=0)
+        next_value = jnp.min(self.critics.values(critics, next_of_critic, choice), axis=0)
         target = batch.reward + batch.discount * next_value
         critics = params.reshape(2, -1)
-        errors = batch.counted(self.critics.values(critics, obs, batch.action) - target[None])
+        errors = batch.counted(self.critics.values(critics, of_critic, batch.action) - target[None])
         return jnp.mean(jnp.sum(jnp.square(errors), axis=0))
 
     def actor_loss(self, state: TD3State, params: jax.Array, batch: Experience) -> jax.Array:
         """Return minus the mean value of the actor's choices by the first critic."""
-        obs = normalize_obs(state.obs_stats, batch.obs)
+        obs, of_critic = self.seen(state, batch.obs)
         critics = state.critics.params.reshape(2, -1)
         choice = self.policy.mode(self.actor.values(params, obs))
-        return -jnp.mean(self.critics.values(critics[:1], obs, choice))
+        return -jnp.mean(self.critics.values(critics[:1], of_critic, choice))
 
     def act(self, state: TD3State, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose `[N, *A]` for observations `[N, *O]`, with noise unless `greedy`."""
@@ -155,5 +157,7 @@ class TD3(ReplayActorCritic[TD3State]):
         return jnp.clip(self._choice(state, obs) + self.exploration_noise * noise, -1, 1)
 
     def _choice(self, state: TD3State, obs: jax.Array) -> jax.Array:
-        outputs = self.actor.values_in_blocks(state.actor.params, flatten(obs), state.obs_stats)
+        outputs = self.actor.values_in_blocks(
+            state.actor.params, self.of_actor(obs), state.obs_stats
+        )
         return self.policy.mode(outputs)

@@ -212,6 +212,15 @@ def _reset(env: Environment) -> Iterator[Finding]:
     yield from _array_faults("obs of reset", obs, env.observation_space(env.default_params))
     if hasattr(env, "action_mask"):
         yield from _mask_faults(env, state)
+    privileged: Any = getattr(env, "privileged_observation", None)
+    if privileged is not None:
+        seen, fault = traced("privileged_observation", privileged, state, env.default_params)
+        if fault is not None:
+            yield fault
+        elif not hasattr(seen, "shape"):
+            yield Finding(
+                f"privileged_observation must return an array, but returns {kind_of(seen)}."
+            )
 
 
 def _mask_faults(env: Any, state: Any) -> Iterator[Finding]:

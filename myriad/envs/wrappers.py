@@ -1,8 +1,9 @@
 """Wrappers of environments. Their names and meanings are Gymnasium's.
 
 A wrapper is an environment: pass it wherever you would pass the one inside. A training wraps an
-environment whose observations are no `Box` in `FlattenObservation` by itself, and one that has an
-`action_mask` in `MaskedObservation`.
+environment whose observations are no `Box` in `FlattenObservation` by itself, one that has an
+`action_mask` in `MaskedObservation`, and one that has a `privileged_observation` in
+`PrivilegedObservation`.
 """
 
 import dataclasses
@@ -58,10 +59,10 @@ class Wrapper:
 
     def __getattr__(self, name: str) -> Any:
         # Only functions of a state. A wrapped observation has no `control_error`.
-        if name not in ("render", "action_mask"):
+        if name not in ("render", "action_mask", "privileged_observation"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         function = getattr(self.env, name)
-        return lambda state: function(self.inner_state(state))
+        return lambda state, *params: function(self.inner_state(state), *params)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -355,7 +356,12 @@ class RandomisedParams(Wrapper):
 
     def __getattr__(self, name: str) -> Any:
         # The observation begins as that of the environment inside.
-        return getattr(self.env, name) if name == "control_error" else super().__getattr__(name)
+        if name == "control_error":
+            return getattr(self.env, name)
+        function = super().__getattr__(name)
+        if name != "privileged_observation":
+            return function
+        return lambda state, params: function(state, with_values(params, self.drawn, state.drawn))
 
 
 def randomised(env: Environment, ranges: Mapping[str, Uniform]) -> Environment:
@@ -382,6 +388,39 @@ def randomised(env: Environment, ranges: Mapping[str, Uniform]) -> Environment:
         for end in (given.low, given.high):
             of_field.get(name, Number()).require(name, end)
     return RandomisedParams(inner, UniformDraws(tuple(sorted({**before, **ranges}.items()))))
+
+
+@dataclasses.dataclass(frozen=True)
+class PrivilegedObservation(ObservationWrapper):
+    """Append to each observation, flat, what `env.privileged_observation(state, params)` returns.
+
+    Learners with `trains_critic` get it while they train. Their critics see this alone, and their
+    actors the rest.
+    """
+
+    def observation_space(self, params: Any) -> Box:
+        inner, privileged = self.env.observation_space(params), privileged_of(self.env)
+        size = privileged.size
+        low, high = (
+            np.append(np.broadcast_to(bound, inner.shape), np.full(size, of_privileged))
+            for bound, of_privileged in ((inner.low, -np.inf), (inner.high, np.inf))
+        )
+        return Box(low, high, low.shape, jnp.promote_types(inner.dtype, privileged.dtype))
+
+    def observation(self, obs: jax.Array, state: Any, params: Any) -> jax.Array:
+        env: Any = self.env
+        return jnp.append(obs, env.privileged_observation(state, params))
+
+
+def privileged_of(env: Environment) -> Any:
+    """Return the shape and dtype of a `privileged_observation`; None if there is none."""
+    return _traced_privileged(env) if hasattr(env, "privileged_observation") else None
+
+
+@functools.lru_cache(maxsize=64)
+def _traced_privileged(env: Any) -> Any:
+    _, state = jax.eval_shape(env.reset, make_key(0), env.default_params)
+    return jax.eval_shape(env.privileged_observation, state, env.default_params)
 
 
 def for_learner(env: Environment) -> Environment:

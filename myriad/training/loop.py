@@ -25,6 +25,7 @@ from myriad.envs.vector import (
     VectorEnv,
     float_parameters,
 )
+from myriad.envs.wrappers import PrivilegedObservation
 from myriad.errors import InvalidArgumentError
 from myriad.ranges import ranges_of
 from myriad.xla import is_on_host, put_everywhere, result_shapes, shard_map
@@ -134,6 +135,8 @@ class LearningLoop:
         self.num_envs = num_envs
         self.num_devices = num_devices
         self._schedules = schedules or {}
+        if getattr(learner, "sees_privileged", False):
+            env = PrivilegedObservation(env)
         self.envs = VectorEnv(env, num_envs, floats=float_parameters(env))
         self.env_params: jax.Array | None = None  # known while an update is traced
         # A machine with fewer devices than the training was begun on has one device do all.

@@ -46,7 +46,7 @@ NETWORKS = [
     ("cartpole", "ppo", {"network": "gru", "preserve_outputs": True}, "preserve_outputs must be"),
     ("cartpole", "ppo", {"network": "gru", "hidden_sizes": ()}, "must end in the GRU's width"),
     ("cartpole", "dqn", {"network": "gru"}, "must be one without a memory with DQN, but got 'gru'"),
-    ("cartpole", "pqn", {"network": f"{OWN}:LSTM"}, "must be one without a memory with PQN"),
+    ("pendulum", "td3", {"network": f"{OWN}:LSTM"}, "must be one without a memory with TD3"),
     ("cartpole", "ppo", {"network": f"{OWN}:Growing"}, "network must return a carry as"),
     ("snake", "ppo", {"network": f"{OWN}:Wide"}, r"to floats \[B, 4\].*\[B, 5\]"),
     ("snake", "ppo", {"network": f"{OWN}:Moving"}, "keep all .* in `params`.* batch_stats"),

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from myriad import Rollout, check_env, create_config, make_agent, make_env, train_and_evaluate
+from myriad.envs.vector import VectorEnv
 from myriad.envs.wrappers import (
     FlattenObservation,
     FrameStackObservation,
     MaskedObservation,
+    PrivilegedObservation,
     Wrapper,
 )
 from myriad.errors import FaultyEnvironmentError, InvalidArgumentError
@@ -140,6 +142,34 @@ def test_only_a_learner_sees_a_flat_observation(tmp_path):
         config = create_config(env, agent, **sizes)
         assert config.environment is env
         train_and_evaluate(config, tmp_path / agent, quiet=True)
+
+
+class Watched(Taxi):
+    """Its critic sees the place and the time."""
+
+    def privileged_observation(self, state, params):
+        return jnp.stack(state).astype(jnp.float32)
+
+
+def test_what_a_critic_sees_follows_the_observation_also_before_a_reset():
+    inner = FlattenObservation(Watched())
+    env = PrivilegedObservation(inner)
+    space = env.observation_space(())
+    assert (space.shape, space.dtype) == ((22,), np.float32)
+    envs = VectorEnv(env, 4)
+    state = jax.jit(envs.reset)(jax.random.split(jax.random.key(0), 4))
+    place, _ = state.env_state
+    np.testing.assert_array_equal(state.obs[:, :20], jax.nn.one_hot(place, 20))
+    np.testing.assert_array_equal(state.obs[:, 20:], jnp.stack([place, 0 * place], axis=1))
+    state = dataclasses.replace(state, env_state=(place, jnp.full(4, 39)))
+    keys = jax.random.split(jax.random.key(1), (2, 4))
+    _, transition = jax.jit(envs.step)(state, jnp.ones(4, jnp.int32), *keys)
+    assert (transition.terminated | transition.truncated).all()
+    np.testing.assert_array_equal(transition.final_obs[:, 21], np.full(4, 40.0))
+    np.testing.assert_array_equal(transition.obs[:, 21], np.zeros(4))
+    config = create_config(Watched(), "ppo")
+    assert config.environment == inner
+    assert (config.learner.sees_privileged, make_agent("pqn", inner).sees_privileged) == (1, 0)
 
 
 def test_overrides_reach_the_environment_inside():

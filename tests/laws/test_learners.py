@@ -9,6 +9,8 @@ import pytest
 
 from myriad import make_env, make_key
 from myriad.agents import AGENTS, make_learner
+from myriad.envs.cartpole import CartPole
+from myriad.envs.pendulum import Pendulum
 from myriad.errors import InvalidArgumentError
 from myriad.training.evaluation import Evaluation
 from myriad.training.loop import LearningLoop, traced_names
@@ -19,6 +21,7 @@ BEGIN = np.bool_(1)
 PRIORITIES = {"priority_alpha": 0.6, "n_step": 1, "dueling": True}
 SMALL = {name: (name, options) for name, options in learners.SMALL.items()} | {
     "ppo with a memory": ("ppo", learners.SMALL["ppo"] | {"network": "gru"}),
+    "pqn with a memory": ("pqn", learners.SMALL["pqn"] | {"network": "gru"}),
     "dqn with priorities": ("dqn", learners.REPLAY | PRIORITIES),
     "dqn with four steps": ("dqn", learners.REPLAY | {"train_every": 4, "target_period": 2}),
 }
@@ -91,6 +94,50 @@ def test_float_hyperparameters_may_be_arguments_of_the_program(learner):
     same, _ = run(init(make_key(0)), np.int32(UPDATES), BEGIN)
     found = zip(*map(jax.tree.leaves, (same.agent.params, other.agent.params)), strict=True)
     assert any((a != b).any() for a, b in found)
+
+
+class SeenPole(CartPole):
+    """Its critic sees the actor's observation by another way."""
+
+    def privileged_observation(self, state, params):
+        return jnp.stack([state.x, state.x_dot, state.theta, state.theta_dot])
+
+
+class SeenPendulum(Pendulum):
+    def privileged_observation(self, state, params):
+        return jnp.stack([jnp.cos(state.theta), jnp.sin(state.theta), state.theta_dot])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "learner",
+    [
+        "ppo",
+        "sac",
+        pytest.param("td3", marks=pytest.mark.long),
+        pytest.param("ppo with a memory", marks=pytest.mark.long),
+    ],
+)
+def test_a_critic_that_sees_what_the_actor_sees_learns_as_without_an_observation_of_its_own(
+    learner,
+):
+    env = SeenPendulum() if learners.env_of(SMALL[learner][0]) == "pendulum" else SeenPole()
+    agent, options = SMALL[learner]
+    loop = LearningLoop(env, make_learner(agent, env, **options), 8)
+    init, run = loop.jitted()
+    state, _ = run(init(make_key(0)), np.int32(UPDATES), BEGIN)
+    assert state.batch_state.obs.shape[1] == 2 * env.observation_space(env.default_params).shape[0]
+    alone, _ = after(learner)
+    for found, expected in (
+        (state.agent.params, alone.agent.params),
+        (state.agent.privileged_stats, alone.agent.obs_stats),
+    ):
+        assert_close(found, expected, rtol=1e-3, atol=1e-4)
+    # The trained actor needs no more than it sees.
+    obs = state.batch_state.obs[:, : state.batch_state.obs.shape[1] // 2]
+    acts = (loop.learner.act(state.agent, make_key(1), each, greedy=True)
+            for each in (obs, state.batch_state.obs))  # fmt: skip
+    assert_same_bits(*acts)
 
 
 def pairs():

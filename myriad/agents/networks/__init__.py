@@ -11,6 +11,7 @@ import numpy as np
 
 from myriad.agents.networks.mlp import ACTIVATIONS
 from myriad.agents.precision import Precision
+from myriad.envs.wrappers import privileged_of
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.ranges import require
 from myriad.registry import Registry
@@ -105,7 +106,8 @@ class NetworkSpec:
     def of(cls, learner: Any, role: str = "actor") -> "NetworkSpec":
         """Return the network that a learner's fields describe for a role.
 
-        A critic is that of `critic_network` and `critic_hidden_sizes`, if the learner sets them.
+        A critic is that of `critic_network` and `critic_hidden_sizes`, if the learner sets them,
+        for a `privileged_observation` of the environment, if the learner `sees_privileged`.
 
         A network with a memory needs a learner whose class has `trains_memory = True`. Raises the
         errors of `has_memory` and of `Precision.of`, and InvalidArgumentError for a network or
@@ -121,7 +123,7 @@ class NetworkSpec:
             raise InvalidArgumentError(
                 "network",
                 f"must be one without a memory with {type(learner).__name__}, but got "
-                f"{shown(name)}, which only ppo trains.",
+                f"{shown(name)}, which only ppo and pqn train.",
             )
         env = getattr(learner.env, "unmasked", learner.env)  # A network doesn't see the mask.
         space = env.observation_space(env.default_params)
@@ -131,6 +133,8 @@ class NetworkSpec:
                 "must have observations in a Box, as "
                 f"myriad.envs.wrappers.FlattenObservation(env) has, but has {shown(space)}.",
             )
+        if role == "critic" and getattr(learner, "sees_privileged", False):
+            space = privileged_of(learner.env)
         is_bytes = space.dtype == np.uint8 and not learner.normalize_observations
         # The other network's attention is not refused here.
         has_attention = name == "attention" or "attention" not in (learner.network, critic)
