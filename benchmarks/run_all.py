@@ -94,6 +94,10 @@ def published(device: str) -> Iterator[Job]:
         flags = ("--targets", "--env", env, *(() if ":" in env else ("--full",)))
         name = env.rpartition(".")[2].partition(":")[0].removesuffix("-control").replace("-", "_")
         yield Job("throughput", f"throughput_{name}_{device}", flags, 3_600.0)
+    for profile in ("envs", "scan"):
+        name = f"memory_{profile}_{device}"
+        yield Job("memory", name, ("--profile", profile, "--full"), 3_600.0)
+    yield Job("scan_chunk", f"scan_chunk_{device}", ("--full",), 3_600.0)
     yield Job("learning", f"learning_{device}", (), 7_200.0)
     yield Job("presets", f"presets_{device}", ("--full",), 3_600.0)
 

@@ -1,10 +1,13 @@
 """Select the rows of each plot, and write the plot as PNG and as SVG.
 
-A plot shows one machine, that of the newest row. If a size was measured more than once, the newest
-row counts. Each environment has its own plot, and each agent with which libraries are compared. The
-plain name is that of CartPole, or else of the newest environment, with random actions.
+A plot shows one machine and one commit, those of the newest row. If a size was measured more than
+once, the newest row counts. Rates beside other libraries are at each library's best scan chunk, so
+both plots of rates join the rows of both suites. Each environment has its own plot, and each agent
+with which libraries are compared. The plain name is that of CartPole, or else of the newest
+environment, with random actions.
 """
 
+import math
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -27,11 +30,12 @@ from benchmarks.plots.figures import (
     scan_chunk_sensitivity,
     throughput_scaling,
 )
-from benchmarks.plots.style import applied, measured
+from benchmarks.plots.style import applied, interval, measured, peer_of
 
 FORMATS = ("png", "svg")
 _FIRST_ENV = "cartpole-control"  # the environment whose plots have the names in the documentation
-_MACHINE = ["device", "device_name", "cores"]
+_MACHINE = ["device", "device_name", "cores", "commit"]
+_RATES = ("throughput", "comparison")
 
 
 @dataclass(frozen=True)
@@ -51,18 +55,24 @@ class Selection:
 class Plot:
     """A plot: the name of its files, the suites of its rows, and the function that draws it.
 
-    Each combination of the columns `apart` has a picture of its own.
+    Each combination of the columns `apart` has a picture of its own. With `at_best` each library
+    and size has one row, chosen among those of all suites of rates.
     """
 
     file: str
     suites: dict[str, Selection] = field(repr=False)
     figure: Callable[[Any], Any]
     apart: tuple[str, ...] = ("env",)
+    at_best: bool = False
 
 
 PLOTS = {
-    "throughput": Plot("throughput_scaling", {"throughput": Selection()}, throughput_scaling),
-    "efficiency": Plot("scaling_efficiency", {"throughput": Selection()}, scaling_efficiency),
+    "throughput": Plot(
+        "throughput_scaling", {"throughput": Selection()}, throughput_scaling, at_best=True
+    ),
+    "efficiency": Plot(
+        "scaling_efficiency", {"throughput": Selection()}, scaling_efficiency, at_best=True
+    ),
     "memory": Plot(
         "memory_scaling",
         {
@@ -81,6 +91,7 @@ PLOTS = {
         {"comparison": Selection()},
         library_comparison,
         apart=("env", "agent"),
+        at_best=True,
     ),
 }
 
@@ -149,7 +160,7 @@ def draw_run(source: Path, env: str) -> None:
 
 def _pictures(rows: Any, plot: Plot, wanted: str | None) -> list[tuple[str, Any]]:
     """Return the name of the files and the rows of each picture of a plot."""
-    rows = rows[rows.suite.isin(plot.suites)]
+    every, rows = rows, rows[rows.suite.isin(plot.suites)]
     done = measured(rows)
     if done.empty:
         return []
@@ -160,6 +171,9 @@ def _pictures(rows: Any, plot: Plot, wanted: str | None) -> list[tuple[str, Any]
         own_values = zip(plot.apart, values, strict=True)
         others = [value for column, value in own_values if value != plain[column]]
         name = "_".join([plot.file, *(re.sub(r"[^0-9A-Za-z]+", "_", each) for each in others)])
+        if plot.at_best:
+            joined = every.suite.isin(_RATES) & every.env.isin(own.env)
+            own = every[joined & every.agent.isin(own.agent)]  # noqa: PLW2901
         shown = select(own, plot)
         if not shown.empty and wanted in (None, own.env.iloc[0]):
             pictures.append((name, shown))
@@ -167,16 +181,19 @@ def _pictures(rows: Any, plot: Plot, wanted: str | None) -> list[tuple[str, Any]
 
 
 def select(rows: Any, plot: Plot) -> Any:
-    """Return the rows that the plot shows: those of the newest machine."""
+    """Return the rows that the plot shows: those of the newest machine and commit."""
     import pandas as pd
 
-    rows = rows[rows.suite.isin(plot.suites)].sort_values("timestamp", kind="stable")
+    suites = _RATES if plot.at_best else tuple(plot.suites)
+    rows = rows[rows.suite.isin(suites)].sort_values("timestamp", kind="stable")
     if measured(rows).empty:
         return rows[:0]
     here = _like_newest(rows, _MACHINE)
     # Libraries without JAX run on the processor, even beside ours on a GPU. One that never
     # started names no machine. Rows that ran in turn with ours belong to our machine.
     rows = rows[here | rows.timestamp.isin(rows.timestamp[here])]
+    if plot.at_best:
+        return at_best_chunks(rows[_like_newest(rows, ["env", "agent"])])
     parts = []
     for suite, selection in plot.suites.items():
         own = rows[rows.suite == suite]
@@ -185,6 +202,34 @@ def select(rows: Any, plot: Plot) -> Any:
             distinct = list(selection.distinct)
             parts.append(own.drop_duplicates(distinct, keep="last").sort_values(distinct))
     return pd.concat(parts)
+
+
+def at_best_chunks(rows: Any) -> Any:
+    """Return the row of each library and size at its best scan chunk, and what to divide by.
+
+    Each chunk counts once: its newest run, and there the first row. A peer may be at its best with
+    our XLA options. `library` then names the peer, and `ran_as` says how it ran. The ratio is our
+    steps/s over the row's. Its interval reaches from our lower end over their upper end to the
+    reverse, so it is wider than 95%.
+    """
+    newest_first = rows.sort_values("timestamp", kind="stable", ascending=False)
+    once = newest_first.drop_duplicates(["library", "num_envs", "scan_chunk_size"])
+    once = once.assign(ran_as=once.library, library=once.library.map(peer_of))
+    chunks = once.groupby(["library", "num_envs"]).scan_chunk_size
+    once["chunks_tried"] = chunks.transform("nunique")
+    fastest_first = once.sort_values("steps_per_s", kind="stable", ascending=False)
+    best = fastest_first.drop_duplicates(["library", "num_envs"])
+    best = best.sort_values(["library", "num_envs"], ignore_index=True)
+    middle, low, high = interval(best)
+    ours = best.library == OURS
+    for name, of_ours, theirs in (
+        ("ratio", middle, middle),
+        ("ratio_low", low, high),
+        ("ratio_high", high, low),
+    ):
+        best[name] = best.num_envs.map(of_ours[ours].set_axis(best.num_envs[ours])) / theirs
+    best.loc[ours, ["ratio", "ratio_low", "ratio_high"]] = math.nan
+    return best
 
 
 def _like_newest(rows: Any, columns: list[str]) -> Any:

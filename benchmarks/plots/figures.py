@@ -26,6 +26,7 @@ from benchmarks.plots.style import (
 )
 
 _ENVIRONMENTS = "environments side by side"
+_SMALLEST = 100
 _CHUNK = "steps in a scan chunk"
 _MEMORY_PANELS = {
     "memory_envs": ("num_envs", _ENVIRONMENTS),
@@ -44,28 +45,48 @@ _BYTES = {
 def throughput_scaling(rows: Any) -> Any:
     """Return a figure of steps/s over the number of environments, with a line per library."""
     rows = measured(rows)
-    figure, ((axes,),) = page(finding(rows), caption(rows, _rates_shown(rows)), (8, 5.4))
+    figure, ((axes,),) = page(finding(rows), caption(rows, _rates_shown(rows)), (10, 5.4))
     for library, own in by_library(rows):
         rate_line(axes, own.num_envs, own, label=label_of(library), **look_of(library))
     axes.set_ylabel("environment steps per second")
     size_axis(axes, rows.num_envs, _ENVIRONMENTS)
     decade_axis(axes.yaxis, [end for ends in interval(rows) for end in ends])
-    axes.legend()
+    figure.legend(loc="outside right center")
     return figure
 
 
 def _rates_shown(rows: Any) -> str:
     return (
-        f"Auto-reset, {rows.agent.iloc[0]} actions; median and 95% interval of {calls_of(rows)} "
-        "calls. Each library in its own process, called in turn; ratios are medians over the "
-        "rounds."
+        f"Auto-reset, {_kind(rows)}; median and 95% interval of {calls_of(rows)} calls. Each "
+        f"library in its own process, called in turn; a ratio divides two medians. {_chunks(rows)}"
     )
 
 
-def finding(rows: Any) -> str:
-    """Return the ratio of our steps/s to the fastest other library's. Slower cases come first.
+def _kind(rows: Any) -> str:
+    agent = rows.agent.iloc[0]
+    network = agent.startswith("mlp-")
+    kind = f"actions of a network of {agent[4:].replace('-', ' x ')}" if network else "actions"
+    return kind if network else f"{agent} {kind}" if agent == "random" else f"trainings by {agent}"
 
-    Without a clear difference at every size it is no finding.
+
+def _chunks(rows: Any) -> str:
+    """Say at which scan chunk each library was fastest, size by size."""
+    alike: dict[str, list[str]] = {}
+    for library, own in by_library(measured(rows)):
+        cells = zip(own.scan_chunk_size, own.ran_as != own.library, strict=True)
+        chunks = [f"{chunk:,.0f}{'*' * star}" for chunk, star in cells if chunk > 0]
+        alike.setdefault(", ".join(chunks), []).append(name_of(library))
+    parts = [f"{', '.join(names)}: {chunks}" for chunks, names in alike.items() if chunks]
+    if not parts:
+        return ""
+    star = " * with our XLA options." if any("*" in part for part in parts) else ""
+    return f"Fastest of the measured scan chunks, size by size: {'; '.join(parts)}.{star}"
+
+
+def finding(rows: Any) -> str:
+    """Return the ratio of our steps/s to the fastest other library's, each at its best chunk.
+
+    Slower cases come first. Without a clear difference at every size it is no finding.
     """
     rows = measured(rows)
     env = rows.env.iloc[0]
@@ -82,18 +103,23 @@ def finding(rows: Any) -> str:
         return f"{env}: {name_of(best.library)} reaches {rate} steps per second"
     closest = others.loc[others.groupby("num_envs").ratio.idxmin()]
     ratios, low, high = interval(closest, "ratio")
+    agent = rows.agent.iloc[0]
+    does = f"steps {env}" if agent == "random" else f"trains {agent} on {env}"
+    if agent.startswith("mlp-"):
+        does = f"steps {env} with a network of {agent[4:].replace('-', ' x ')}"
     slower = [
         f"{short_times(row.ratio)} times {name_of(row.library)} at {environments(row.num_envs)}"
         for row in closest[high < 1].itertuples()
     ]
     if slower:
-        return f"Myriad is slower on {env}: {', '.join(slower)}"
+        return f"Myriad {does} slower: {', '.join(slower)}"
     if (low <= 1).any():
         return f"{env}: steps per second of every library"
-    names = {*closest.library}
-    fastest = name_of(names.pop()) if len(names) == 1 else "the fastest other library"
+    fastest = " and ".join(map(name_of, dict.fromkeys(closest.library)))
+    fastest = f"the faster of {fastest}" if " and " in fastest else fastest
     many = span([short_times(ratio) for ratio in sorted(ratios)])
-    return f"Myriad steps {env} {many} times as fast as {fastest}"
+    chunk = ", each at its best scan chunk" if (rows.chunks_tried > 1).any() else ""
+    return f"Myriad {does} {many} times as fast as {fastest}{chunk}"
 
 
 def library_comparison(rows: Any) -> Any:
@@ -113,7 +139,7 @@ def library_comparison(rows: Any) -> Any:
     ends = [end for ends in interval(measured(rows)) for end in ends]
     for panel, (num_envs, own) in zip(axes[:, 0], panels.items(), strict=True):
         _standings(panel, own)
-        panel.set_title(f"{environments(num_envs)}, {own.agent.iloc[0]} actions")
+        panel.set_title(f"{environments(num_envs)}, {_kind(own)}")
         decade_axis(panel.xaxis, ends)
     low, high = axes[0, 0].get_xlim()
     room = (high / low) ** 0.2  # for the words right of the fastest dot
@@ -139,6 +165,8 @@ def _standings(axes: Any, rows: Any) -> None:
         axes.errorbar([middle], [place], xerr=[[middle - low], [high - middle]], **look)
         words = short_number(middle)
         words += "" if math.isnan(row.ratio) else f"; ours is {short_times(row.ratio)} times that"
+        words += f"; chunk {row.scan_chunk_size:,.0f}" if row.scan_chunk_size > 0 else ""
+        words += ", our XLA options" if row.ran_as != row.library else ""
         beside = {"xytext": (8, 0), "textcoords": "offset points", "va": "center", "fontsize": 8}
         weight = "bold" if ours else "normal"
         axes.annotate(words, (high, place), fontweight=weight, **beside)
@@ -157,6 +185,9 @@ def _standings(axes: Any, rows: Any) -> None:
 def scaling_efficiency(rows: Any) -> Any:
     """Return a figure of the steps/s as a share of perfect scaling, and of the best steps/s."""
     rows = measured(rows)
+    # One environment is no batch: the documented matrix begins with 100.
+    if rows.num_envs[rows.num_envs >= _SMALLEST].nunique() > 1:
+        rows = rows[rows.num_envs >= _SMALLEST]
     shown = (
         "Left: rate(n) / (n / n0 x rate(n0)), n0 the smallest size; right: rate(n) / best rate; "
         "intervals are those of rate(n). "
@@ -174,6 +205,7 @@ def scaling_efficiency(rows: Any) -> Any:
     for axes in (promised, best):
         size_axis(axes, rows.num_envs, _ENVIRONMENTS)
     decade_axis(promised.yaxis, efficiencies, write=lambda value: f"{100 * value:.4g}%")
+    promised.set_ylim(top=1.5 * max(efficiencies))
     promised.set_ylabel("efficiency against the smallest size")
     best.set(ylim=(0, None), ylabel="share of the library's best rate")
     best.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}%")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.registry import DECLARED, library_of
+from benchmarks.harness.registry import DECLARED, OURS, library_of
 from benchmarks.harness.results import provenance
 
 GREY = "#666666"
@@ -45,7 +45,8 @@ def page(
 
     width, _ = size
     figure = Figure(figsize=size)
-    figure.suptitle(textwrap.fill(title, int(width * _TITLE_LETTERS)), x=0.01, ha="left")
+    wrapped = textwrap.fill(title, int(width * _TITLE_LETTERS), break_on_hyphens=False)
+    figure.suptitle(wrapped, x=0.01, ha="left")
     lines = (textwrap.fill(line, int(width * _CAPTION_LETTERS)) for line in below.split("\n"))
     figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=8, color="#444444")
     return figure, figure.subplots(*grid, squeeze=False, **kwargs)
@@ -74,6 +75,11 @@ def label_of(library: str) -> str:
 def name_of(library: str) -> str:
     """Return the bare name of a library, or the label of another way to run one."""
     return library if library == library_of(library) else label_of(library)
+
+
+def peer_of(library: str) -> str:
+    """Return the peer that a row counts for, also where it ran with our XLA options."""
+    return library if library_of(library) == OURS else library_of(library)
 
 
 def by_library(rows: Any) -> list[tuple[str, Any]]:
@@ -124,8 +130,8 @@ def short_bytes(value: float) -> str:
 
 
 def short_times(ratio: float) -> str:
-    """Write a ratio: 0.52, 2.4, 126."""
-    return f"{ratio:.2g}" if ratio < 1 else f"{ratio:.1f}" if ratio < 10 else f"{ratio:,.0f}"
+    """Write a ratio as the site does: 0.52, 1.63, 2.4, 126."""
+    return f"{ratio:.2f}" if ratio < 2 else f"{ratio:.1f}" if ratio < 10 else f"{ratio:,.0f}"
 
 
 def environments(count: float) -> str:

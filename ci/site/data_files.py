@@ -10,18 +10,16 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ci.site.formatting import day, hardware, kind_of_rate, slug
+from ci.site.formatting import day
 from ci.site.model import Site, levels
 from ci.site.palette import style
-from ci.site.ratios import headline
 from perfgate.history.asv_results import RecordedCommit
 from perfgate.history.benchmark_history import BenchmarkHistory
 
 
 def data_files(site: Site) -> dict[str, str]:
     """Return the data files by path: scripts, and a CSV file of each benchmark's measurements."""
-    envs = {env for env, _ in site.scaling_rows}
-    scripts: dict[str, Any] = {f"scaling/{slug(env)}": _scaling(site, env) for env in envs}
+    scripts: dict[str, Any] = {}
     commits = site.archive.commits
     if not commits:
         return _written(scripts)
@@ -58,37 +56,6 @@ def _written(scripts: Mapping[str, Any]) -> dict[str, str]:
 def _short(value: float | None) -> float | None:
     """Round to six digits: no measurement has more, and the files are a third of the size."""
     return None if value is None else float(f"{value:.6g}")
-
-
-def _scaling(site: Site, env: str) -> dict[str, Any]:
-    """Return the data of an environment's chart: kinds of rate, looks, rows, and what they say."""
-    rows = [row for (of, _), found in site.scaling_rows.items() if of == env for row in found]
-    agents = dict.fromkeys(row["agent"] for row in rows)
-    looks = []
-    for name in site.project.order(row["library"] for row in rows):
-        library = site.project.libraries[name]
-        look = library.style
-        colours = [look.light, look.dark, look.dash, look.path]
-        looks.append([name, library.label, *colours, library.variant_of])
-    lines = []
-    for row in rows:
-        device = f"{row.get('device', '')}: {hardware(row)}"
-        names = [row["library"], row["agent"], device, row["commit"], row["timestamp"]]
-        ends = [row[f"steps_per_s{end}"] or row["steps_per_s"] for end in ("", "_low", "_high")]
-        lines.append([*names, int(row["num_envs"]), *(_short(float(end)) for end in ends)])
-    said = {
-        f"{table.agent} {table.ours[0].device}: {table.hardware}": headline(
-            table, site.project.title
-        )
-        for table in reversed(site.ratio_tables)
-        if table.env == env and not table.recorded
-    }
-    return {
-        "kinds": [[agent, kind_of_rate(agent)] for agent in agents],
-        "libraries": looks,
-        "rows": lines,
-        "said": said,
-    }
 
 
 def _history(history: BenchmarkHistory, places: Mapping[str, int]) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """How the site writes numbers, dates, machines and names. The templates use these as filters."""
 
 import re
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -43,17 +42,6 @@ def quantity(value: float, unit: str) -> str:
 def rate(value: float) -> str:
     """Write a rate: 29.8 M, 964 M, 1.06 G."""
     return _scaled(value, _COUNT_UNITS).strip()
-
-
-def median_rate(rates: Sequence[float | None]) -> str:
-    """Write the median of the rates; a round that failed is None."""
-    measured = [each for each in rates if each]
-    return rate(statistics.median(measured)) if measured else ""
-
-
-def rates(found: Sequence[float | None]) -> str:
-    """Write the rate of each round."""
-    return ", ".join(rate(each) if each else "failed" for each in found)
 
 
 def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:

@@ -10,10 +10,10 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
-from ci.site.formatting import hardware, natural, slugs
+from ci.site.comparisons import Comparison, comparisons
+from ci.site.formatting import natural, slugs
 from ci.site.measurements import NOTHING, PUBLISHED, MeasuredRow, Measurements, read_measurements
 from ci.site.project import Project, read_project
-from ci.site.ratios import RatioTable, ratio_tables
 from perfgate.config import Accepted, read_accepted
 from perfgate.errors import UsageError
 from perfgate.files import DAMAGE, read_json, text
@@ -21,8 +21,6 @@ from perfgate.history.asv_results import CONFIG, Archive, Setup, read_archive, r
 from perfgate.history.benchmark_history import BenchmarkHistory, Segment, histories
 from perfgate.source.git import git
 
-# the suites whose rows measure one program at many sizes
-_SCALING_SUITES = {"throughput", "comparison"}
 _MOST_BEHIND = 20  # commits since the newest measured one; with more, nothing is said about now
 
 
@@ -65,37 +63,14 @@ class Site:
         return behind if behind > _MOST_BEHIND else 0
 
     @cached_property
-    def ratio_tables(self) -> list[RatioTable]:
-        """The ratios of each run, the table with the most libraries first."""
-        return ratio_tables(self.measurements.runs, self.project)
+    def comparisons(self) -> list[Comparison]:
+        """What the rows compare, random actions with the most libraries first."""
+        return comparisons(self.measurements.rows, self.project)
 
     @cached_property
     def slugs(self) -> dict[str, str]:
         """The file name of each benchmark's page."""
         return slugs(history.benchmark.name for history in self.histories)
-
-    @cached_property
-    def scaling_rows(self) -> dict[tuple[str, str], list[MeasuredRow]]:
-        """The rows of the scaling chart of each environment and agent, the oldest first.
-
-        A run may measure a library twice at a size. The first time it stands beside all others.
-        """
-        rows = [
-            row
-            for row in self.measurements.rows
-            if row["suite"] in _SCALING_SUITES
-            and row["status"] == "ok"
-            and row["num_envs"]
-            and not row.get("arm")
-        ]
-        first: dict[tuple[str, ...], MeasuredRow] = {}
-        for row in sorted(rows, key=lambda row: row["timestamp"]):
-            key = (row[name] for name in ("timestamp", "env", "agent", "library", "num_envs"))
-            first.setdefault((*key, hardware(row)), row)
-        charts: dict[tuple[str, str], list[MeasuredRow]] = {}
-        for row in first.values():
-            charts.setdefault((row["env"], row["agent"]), []).append(row)
-        return charts
 
 
 def levels(history: BenchmarkHistory) -> list[tuple[Setup, Segment]]:

@@ -66,7 +66,7 @@ def test_the_graph_draws_and_a_hidden_line_leaves_the_others_their_colours(site,
     key.click()
     assert visit.inked(gymnax) == 0
     assert visit.inked(ours) > 100
-    assert visit.page.url.endswith("#hide=gymnax,gymnax-configured,myriad-plain")
+    assert visit.page.url.endswith("#hide=gymnax,myriad-plain")
     key.click()
     assert visit.inked(gymnax) == before
     assert visit.page.url.endswith("index.html")
@@ -100,6 +100,20 @@ def test_the_graph_never_mixes_kinds_of_rate_and_reads_out_what_is_pointed_at(tm
         visit.page.keyboard.press(key)
         assert readout.inner_text().startswith(size)
     assert visit.page.get_by_label("device").locator("option:disabled").count() == 1
+
+
+@pytest.mark.slow
+def test_headline_and_tables_follow_the_choice_and_a_link_opens_with_it(site, visit):
+    def shown() -> list[str]:
+        return visit.page.locator("[data-choice]:visible").all_inner_texts()
+
+    visit.open(site / "index.html", "#rate=mlp-64-64").drawn()
+    assert len(shown()) == 3
+    assert all("policy network 64" in text for text in shown())
+    visit.page.get_by_label("environment").select_option("snake")
+    assert visit.page.url.endswith("#env=snake")
+    assert all("snake, random actions" in text for text in shown())
+    assert visit.page.locator("h1:visible").count() == 1
 
 
 @pytest.mark.slow

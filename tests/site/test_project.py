@@ -68,7 +68,7 @@ def test_a_faster_peer_comes_first_and_an_absent_one_has_its_reason(tmp_path):
     write_runs(tmp_path / "results" / "csv", seconds=(0.8,) * 9, slow=1.6)
     site = build(tmp_path)
     index = read(site, "index.html")
-    assert "<h1>treesort is 0.50 times as fast as the fastest of 2 other libraries" in index
+    assert "<h1>treesort is 0.50 times as fast as heapq, the fastest of 2 other libraries" in index
     assert index.count('class="worse">0.50') == 2
     assert re.search(r"Where it loses:</strong> Slower in <a [^>]+>forest, random", index)
     assert index.index('scope="row" class="wrap">heapq') < index.index('class="wrap">slow')
@@ -117,7 +117,7 @@ def test_commits_link_to_the_repository_that_the_configuration_names(tmp_path, s
     write_runs(tmp_path / "results" / "csv")
     index = read(build(tmp_path), "index.html")
     links = re.findall(r'<a href="([^"]+)"><code class="hash"', index)
-    assert links == ([address + "0" * 40] if address else [])
+    assert set(links) == ({address + "0" * 40} if address else set())
 
 
 def test_a_figure_says_how_many_commits_changed_its_code_since(tmp_path):

@@ -13,9 +13,7 @@ from ci.site.build import main, publish
 from ci.site.formatting import counted, pattern, percent, quantity, slugs, times
 from ci.site.measurements import SuiteRun
 from ci.site.pages import PAGES
-from ci.site.ratios import median_interval
 from made_up_results import commit_hash
-from myriad import timing
 
 
 class References(html.parser.HTMLParser):
@@ -74,24 +72,28 @@ def test_all_that_we_publish_is_shown(tmp_path):
 def test_the_first_page_answers_before_its_graph_and_its_table(site):
     text = read(site, "index.html")
     order = [
-        r"<h1>myriad is \d+ to \d+ times as fast as the fastest of 4 other libraries: cartpole-con",
+        r"<h1>myriad is \d+ to \d+ times as fast as gymnax or gymnasium-vector, the fastest of 4 othe",
+        "r libraries, each at its best chunk: cartpole-control, random actions, CPU.</h1>",
         "outputs not kept, compiling not counted. The strongest rival is",
-        " and gymnasium-vector from ",
+        ", gymnasium-vector from 1,000 to 100,000 and gymnax at 1,000,000",
         "Where it loses:",
         r"\d+ benchmarks? (is|are) slower on main than before.",
         'id="graph"',
         'class="numbers ratios"',
-        '<th scope="row"[^>]*>gymnasium-vector 1.3.0',  # the strongest rival first
+        '<th scope="row"[^>]*>gymnax 1.0.1',  # the strongest rival first
         '<th scope="row"[^>]*>myriad-jax 0.2.0',
         '<a class="quiet" href="comparison.html#absent">refused</a>',
         '<th scope="row"[^>]*>myriad, steps/s',
+        "gymnax with our XLA options, which is faster here",
         "The numbers of the graph",
     ]
     found = [(words, re.search(words, text)) for words in order]
     assert [words for words, match in found if match is None] == []
     places = [match.start() for _, match in found]
     assert places == sorted(places)
-    assert re.search(r">\d+\N{MULTIPLICATION SIGN}</a> <small>\d+ to \d+</small>", text)
+    assert re.search(
+        r">\d+\N{MULTIPLICATION SIGN}</a> <small>\d+ to \d+</small> <small>chunk", text
+    )
     assert text.count('href="comparison.html#of-') > 20
 
 
@@ -123,13 +125,17 @@ def test_changes_come_newest_first(site):
 
 
 def test_a_command_measures_its_point_alone_where_the_suite_can():
-    def again(command: str, commit: str = "0123456789") -> str:
-        return SuiteRun(command, commit, None, "", ()).again(100, "gymnasium-vector")
+    def again(command: str, commit: str = "0123456789", **whose: bool) -> str:
+        row = {"num_envs": "100", "library": "gymnasium-vector", "scan_chunk_size": "64"}
+        return SuiteRun(command, "").again(row | {"commit": commit}, **whose)
 
     python = "git checkout 01234567 && python benchmarks/"
     alone = "--num-envs 100 --library gymnasium-vector"
     assert again("python benchmarks/comparison.py --full") == f"{python}comparison.py {alone}"
-    for other in ("comparison.py --training", "comparison.py --num-envs 9", "mine.py --full"):
+    full = "throughput.py --targets --env forest --full"
+    ours = f"{python}throughput.py --env forest --num-envs 100 --scan-chunk-size 64"
+    assert again(f"python benchmarks/{full}", is_ours=True) == ours
+    for other in (full, "comparison.py --training", "comparison.py --num-envs 9", "mine.py --full"):
         assert again(f"python benchmarks/{other}") == f"{python}{other}"
     assert again("mine", "0123456789-dirty") == "mine"
 
@@ -210,14 +216,6 @@ def test_raw_measurements_can_be_downloaded(site):
     assert lines[0] == "commit,date,machine,versions,seconds,low,high,samples"
     assert len(lines) == 151
     assert lines[1].startswith(commit_hash(0))
-
-
-def test_the_interval_of_a_ratio_is_that_of_myriad_timing():
-    # From 1,024 samples on, a float can't hold 2**num.
-    for num in (*range(6, 60), 1_023, 1_024, 2_000):
-        samples = [float(place * 7919 % 101) for place in range(num)]
-        assert median_interval(samples) == timing.median_interval(samples)
-    assert median_interval([1.0, 2.0]) == (None, None)
 
 
 def test_numbers_are_written_for_people():

@@ -46,9 +46,17 @@ def test_runs_that_differ_only_in_the_seed_are_one_curve_with_student_s_interval
     np.testing.assert_allclose(mean.get_xydata(), [[100, 2], [200, 3], [300, 6]])
     drawn = axes.collections[0].get_paths()[0].vertices
     for at, values in zip((100, 200, 300), zip(*returns, strict=True), strict=True):
-        low, high = mean_interval(values)
+        # No seed returned less than 1 or more than 7.
+        low, high = np.clip(mean_interval(values), 1, 7)
         ends = drawn[drawn[:, 0] == at, 1]
         assert (min(ends), max(ends)) == pytest.approx((low, high))
+
+
+def test_the_caption_is_whole(tmp_path):
+    figure = plot_runs([run(tmp_path / f"{seed}", [1, 2], seed=seed) for seed in range(3)])
+    figure.draw_without_rendering()
+    (caption,) = (text for text in figure.texts if "Thin: each seed." in text.get_text())
+    assert caption.get_window_extent().x1 < figure.bbox.x1
 
 
 def test_a_setting_makes_a_curve_of_its_own_and_an_environment_a_panel(tmp_path):

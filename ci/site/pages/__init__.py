@@ -11,12 +11,12 @@ from typing import Any
 import jinja2
 
 from ci.site import formatting
+from ci.site.comparisons import not_ahead
 from ci.site.measurements import when
 from ci.site.model import Site
 from ci.site.pages.benchmark import benchmark_page, listed
 from ci.site.pages.changes import answer, changes_page
-from ci.site.pages.scaling import row_id, scaling_page
-from ci.site.ratios import headline, not_ahead
+from ci.site.pages.scaling import chart_data, chart_svg, row_id, scaling_page
 
 TEMPLATES = Path(__file__).parents[1] / "template"
 PAGES = (
@@ -58,7 +58,7 @@ def render_pages(
         "index.html": _first(site),
         "scaling.html": scaling_page(site) | {"plots": plots},
         "comparison.html": _comparison(site),
-        "own.html": scaling_page(own) | {"tables": own.ratio_tables},
+        "own.html": scaling_page(own) | {"tables": own.comparisons},
         "benchmarks.html": {"entries": [listed(each, site) for each in site.histories]},
         "changes.html": changes_page(site),
         "compare.html": {},
@@ -68,8 +68,8 @@ def render_pages(
     # A page is in the navigation if it has something of its own to show.
     shown = {
         "scaling.html": contexts["scaling.html"]["charts"] or plots,
-        "comparison.html": site.measurements.rows or site.measurements.runs,
-        "own.html": site.own.rows or site.own.runs,
+        "comparison.html": site.measurements.rows,
+        "own.html": site.own.rows,
         "benchmarks.html": site.histories,
         "changes.html": site.histories or site.accepted,
         "compare.html": site.histories,
@@ -95,9 +95,9 @@ def _environment(site: Site) -> jinja2.Environment:
     )
     named_alike = (
         *(formatting.breakable, formatting.cell, formatting.counted, formatting.day),
-        *(formatting.hardware, formatting.is_number, formatting.median_rate, formatting.percent),
-        *(formatting.quantity, formatting.rate, formatting.rates, formatting.short_commit),
-        *(formatting.times, row_id, when),
+        *(formatting.hardware, formatting.is_number, formatting.percent, formatting.quantity),
+        *(formatting.rate, formatting.short_commit, formatting.times, chart_data, chart_svg),
+        *(row_id, when),
     )
     environment.filters |= {each.__name__: each for each in named_alike} | {
         "thousands": "{:,}".format,
@@ -116,20 +116,22 @@ def _environment(site: Site) -> jinja2.Environment:
         "branch": site.archive.branch,
         "left_out": site.archive.left_out,
         "slugs": site.slugs,
-        "headline": headline(next(iter(site.ratio_tables), None), site.project.title),
+        "headline": _headline(site),
         "ages": site.ages,
         "is_noisy": formatting.is_noisy,
     }
     return environment
 
 
+def _headline(site: Site) -> str:
+    title = site.project.title
+    for each in site.comparisons:
+        return each.headline(title)
+    return f"How fast {title} is beside other libraries: not measured yet."
+
+
 def _first(site: Site) -> dict[str, Any]:
-    table = next(iter(site.ratio_tables), None)
-    context = scaling_page(site)
-    # the chart of the table's environment comes first, so that both tell of one thing
-    context["charts"].sort(key=lambda chart: table is None or chart.env != table.env)
-    behind = not_ahead(site.ratio_tables)
-    return context | {"table": table, "answer": answer(site), "behind": behind}
+    return scaling_page(site) | {"answer": answer(site), "behind": not_ahead(site.comparisons)}
 
 
 def _comparison(site: Site) -> dict[str, Any]:
@@ -138,7 +140,8 @@ def _comparison(site: Site) -> dict[str, Any]:
         key = tuple(row[name] for name in ("library", "env", "status", "reason"))
         absent.setdefault(key, []).append(row["num_envs"])
     return {
-        "tables": site.ratio_tables,
+        "tables": [each for each in site.comparisons if each.peers],
+        "runs": site.measurements.runs,
         # several sizes and runs may say the same of a library
         "absent": [(*key, dict.fromkeys(sizes)) for key, sizes in absent.items()],
     }

@@ -1,123 +1,65 @@
-"""What the scaling charts show: steps per second against the number of environments.
+"""What the charts show: steps per second against the number of environments.
 
-The first page shows the chart of one environment, and the page Scaling all of them.
+The first page draws the charts with choices, and the page Scaling all of them.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
 
 from ci.site import formatting
 from ci.site.charts import scaling_svg
+from ci.site.comparisons import Comparison
 from ci.site.measurements import MeasuredRow
 from ci.site.model import Site
-from ci.site.project import Library
-
-
-@dataclass(frozen=True)
-class ScalingChart:
-    """One environment and agent on one machine.
-
-    Attributes:
-        env: the environment.
-        agent: what chose the actions.
-        machine: the machine.
-        sizes: the numbers of environments.
-        lines: the row of each library at each size, None where it was not measured. All rows of
-            a size are of one run, so that they can be compared.
-        rows: every row of the environment, on any machine.
-    """
-
-    env: str
-    agent: str
-    machine: str
-    sizes: Sequence[int]
-    lines: Sequence[tuple[Library, Sequence[MeasuredRow | None]]]
-    rows: Sequence[MeasuredRow]
-
-    @property
-    def slug(self) -> str:
-        """The name of its data file."""
-        return formatting.slug(self.env)
-
-    @property
-    def kind(self) -> str:
-        """What its rates are the rates of."""
-        return formatting.kind_of_rate(self.agent)
-
-    @property
-    def drawn(self) -> list[tuple[Library, Sequence[MeasuredRow | None]]]:
-        """The lines that are drawn at first: the same library under other options is not."""
-        return [line for line in self.lines if not line[0].variant_of]
-
-    @property
-    def has_memory(self) -> bool:
-        """Whether the memory of a process was measured."""
-        return any(row and row.get("peak_bytes") for _, rows in self.drawn for row in rows)
-
-    def svg(self) -> Markup:
-        """Draw it without script."""
-        lines = [(library.style, [row for row in rows if row]) for library, rows in self.drawn]
-        title = f"{self.env}, {self.kind}: steps per second against environments"
-        return scaling_svg(lines, title)
-
-
-def scaling_charts(site: Site) -> list[ScalingChart]:
-    """Return a chart for each environment and agent, random actions first.
-
-    Then come those with the most libraries and sizes.
-    """
-    charts = [_chart(env, agent, rows, site) for (env, agent), rows in site.scaling_rows.items()]
-    return sorted(
-        charts,
-        key=lambda each: (
-            *(each.agent != "random", -len(each.drawn), -len(each.sizes)),
-            *(each.env, each.agent),
-        ),
-    )
-
-
-def _chart(env: str, agent: str, rows: Sequence[MeasuredRow], site: Site) -> ScalingChart:
-    """Return the chart of the machine that was measured last; `rows` are the oldest first."""
-    machine = formatting.hardware(rows[-1])
-    runs_of_size: dict[int, dict[str, dict[str, MeasuredRow]]] = {}
-    order = list(site.project.libraries)
-    newest: dict[tuple[str, int, int], MeasuredRow] = {}
-    for row in rows:
-        hardware = formatting.hardware(row)
-        size = int(row["num_envs"])
-        if hardware == machine:
-            runs = runs_of_size.setdefault(size, {})
-            runs.setdefault(row["timestamp"], {})[row["library"]] = row
-        newest[hardware, size, order.index(row["library"])] = row
-    # Of each size, the run with the most libraries counts, and of several such runs the newest.
-    widest = {
-        size: runs[max(runs, key=lambda run: (len(runs[run]), run))]
-        for size, runs in sorted(runs_of_size.items())
-    }
-    drawn = site.project.order(name for row_of in widest.values() for name in row_of)
-    lines = [
-        (site.project.libraries[name], [row_of.get(name) for row_of in widest.values()])
-        for name in drawn
-    ]
-    ordered = [newest[key] for key in sorted(newest)]
-    return ScalingChart(env, agent, machine, list(widest), lines, ordered)
 
 
 def row_id(row: MeasuredRow) -> str:
     """Return the name of a row in the page's address."""
-    names = (row["library"], row["num_envs"], row["timestamp"], row["env"], row["agent"])
-    return formatting.slug("row-" + "-".join(names))
+    names = ("library", "num_envs", "scan_chunk_size", "timestamp", "env", "agent")
+    return formatting.slug("row-" + "-".join(row[name] for name in names))
+
+
+def chart_svg(chart: Comparison) -> Markup:
+    """Draw a chart without script."""
+    lines = [(line.library.style, [row for row in line.rows if row]) for line in chart.drawn]
+    title = f"{chart.env}, {chart.kind}: steps per second against environments"
+    return scaling_svg(lines, title)
+
+
+def chart_data(chart: Comparison) -> dict[str, Any]:
+    """Return what the script draws: of each library its look and its points."""
+    lines = []
+    for line in chart.lines:
+        points = []
+        for row in filter(None, line.rows):
+            ends = (row[f"steps_per_s{end}"] or row["steps_per_s"] for end in ("", "_low", "_high"))
+            points.append([int(row["num_envs"]), *map(float, ends), row["scan_chunk_size"]])
+        look = line.library.style
+        names = [line.library.name, line.library.label, line.library.variant_of]
+        lines.append([*names, look.light, look.dark, look.dash, look.path, points])
+    about = ("env", "agent", "kind", "device", "sizes")
+    return {name: getattr(chart, name) for name in about} | {"lines": lines}
 
 
 def scaling_page(site: Site) -> dict[str, Any]:
-    """Return the charts, the run behind a row by its time, and whether a GPU was measured."""
-    charts = scaling_charts(site)
-    devices = {row.get("device") for chart in charts for row in chart.rows}
+    """Return the charts, every row behind them, and whether a GPU was measured."""
+    choices: dict[tuple[str, ...], Comparison] = {}
+    for each in site.comparisons:
+        if not each.recorded:
+            choices.setdefault((each.env, each.agent, each.device), each)
+    charts: dict[tuple[str, str], Comparison] = {}
+    for each in choices.values():
+        charts.setdefault((each.env, each.agent), each)
+    every: dict[tuple[str, str], dict[tuple[str, ...], MeasuredRow]] = {key: {} for key in charts}
+    for each in reversed(site.comparisons):
+        for row in each.measured if not each.recorded else ():
+            key = (each.machine, row["num_envs"].zfill(12), row["library"], row["scan_chunk_size"])
+            every[each.env, each.agent][key] = row
     return {
-        "charts": charts,
-        "runs": {run.measured: run for run in site.measurements.runs},
-        "has_gpu": not devices.isdisjoint({"gpu", "cuda", "rocm"}),
+        "charts": list(charts.values()),
+        "choices": list(choices.values()),
+        "rows": {key: [found[key] for key in sorted(found)] for key, found in every.items()},
+        "runs": site.measurements.runs,
+        "has_gpu": any(not each.device.startswith("cpu") for each in choices.values()),
     }
