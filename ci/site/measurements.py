@@ -35,6 +35,10 @@ class OtherTable:
     headers: Sequence[str]
     rows: Sequence[Sequence[str]]
 
+    def column(self, name: str) -> list[str]:
+        """Return the cells of a column, none if there is no such column."""
+        return [row[self.headers.index(name)] for row in self.rows if name in self.headers]
+
 
 @dataclass(frozen=True)
 class SuiteRun:

@@ -12,15 +12,22 @@ from pathlib import Path
 
 from ci.site.comparisons import Comparison, comparisons
 from ci.site.formatting import natural, slugs
-from ci.site.measurements import NOTHING, PUBLISHED, MeasuredRow, Measurements, read_measurements
+from ci.site.measurements import NOTHING, PUBLISHED, Measurements, read_measurements
 from ci.site.project import Project, read_project
-from perfgate.config import Accepted, read_accepted
+from perfgate.config import WORSE, Rules, find_rules, read_rules
 from perfgate.errors import UsageError
 from perfgate.files import DAMAGE, read_json, text
 from perfgate.history.asv_results import CONFIG, Archive, Setup, read_archive, results_dir
-from perfgate.history.benchmark_history import BenchmarkHistory, Segment, histories
+from perfgate.history.benchmark_history import (
+    BenchmarkHistory,
+    LevelChange,
+    Segment,
+    histories,
+    worst_first,
+)
 from perfgate.source.git import git
 
+_GATE = "ci/gate"
 _MOST_BEHIND = 20  # commits since the newest measured one; with more, nothing is said about now
 
 
@@ -36,11 +43,11 @@ class FailedPart:
 
 @dataclass(frozen=True)
 class Site:
-    """Everything that the pages are made from.
+    """Everything that the pages are made from; `rules` are those of the gate.
 
     `own` holds the runs that nobody published, which have a page of their own. `unreadable` names
     the damaged files, which were left out. `ages` counts the commits of the measured code since a
-    commit, where git knows it.
+    commit, where git knows it. `gate_ages` has the day of a commit, and counts those of the gate.
     """
 
     built: datetime
@@ -49,10 +56,11 @@ class Site:
     archive: Archive
     histories: Sequence[BenchmarkHistory]
     project: Project
-    accepted: Sequence[Accepted] = ()
+    rules: Rules
     failed_parts: Sequence[FailedPart] = ()
     unreadable: Sequence[str] = ()
     ages: Mapping[str, int] = field(default_factory=dict)
+    gate_ages: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
     @property
     def commits_behind(self) -> int:
@@ -61,6 +69,29 @@ class Site:
         newest = self.archive.commits[-1].hash if self.archive.commits else ""
         behind = len(main) - 1 - main.index(newest) if newest in main else 0
         return behind if behind > _MOST_BEHIND else 0
+
+    @cached_property
+    def slower(self) -> list[LevelChange]:
+        """The slowdowns that last and that the gate would call one, the worst first."""
+        lasting = (change for each in self.histories for change in each.open)
+        return worst_first([change for change in lasting if self.is_slower(change)])
+
+    def is_slower(self, change: LevelChange) -> bool:
+        """Tell whether the gate's rule calls a change slower.
+
+        The lower end of its interval, over the processes of both levels, must be above the limit of
+        the benchmark's class. No history shows it, so it is a host's unless the rules say hot.
+        """
+        benchmark = change.benchmark
+        kind = benchmark.function.rpartition(".")[2].partition("_")[0].lower()
+        if kind.startswith("time"):
+            is_hot = self.rules.is_hot(benchmark.name, seems=False)
+            limits = self.rules.limits_of(benchmark.name, is_hot=is_hot)
+            return change.ratio.low > limits.fail_ratio
+        metric = {"peakmem": "peakmemory", "mem": "memory"}.get(kind, "track")
+        rule = self.rules.rule_of(metric, benchmark.name, benchmark.unit)
+        before = change.previous.value
+        return rule.compare(before, before * change.ratio.low) == WORSE
 
     @cached_property
     def comparisons(self) -> list[Comparison]:
@@ -111,10 +142,20 @@ def read_site(results: Path, built: datetime, accepted: Path, repository: Path) 
         archive=archive,
         histories=sorted(found, key=lambda each: natural(each.benchmark.name)),
         project=project,
-        accepted=read_accepted(accepted),
+        rules=read_rules(find_rules(repository)[0], accepted),
         failed_parts=failed_parts,
         unreadable=[*unreadable, *archive.unreadable],
-        ages=_ages([*measurements.rows, *own.rows], repository, project.code),
+        ages={
+            commit: int(count)
+            for commit in {row["commit"] for row in (*measurements.rows, *own.rows)} - {""}
+            if (count := _since(commit, repository, project.code))
+        },
+        gate_ages={
+            commit: (day, int(count))
+            for commit in {cell for each in measurements.tables for cell in each.column("commit")}
+            if (count := _since(commit, repository, _GATE))
+            and (day := _git(repository, "log", "-1", "--format=%cs", "--end-of-options", commit))
+        },
     )
 
 
@@ -133,12 +174,13 @@ def _read_failed_parts(folder: Path, unreadable: list[str]) -> list[FailedPart]:
     return [part for part in parts if part.reason]
 
 
-def _ages(rows: Sequence[MeasuredRow], repository: Path, code: str) -> dict[str, int]:
-    found = {}
-    for commit in {row["commit"] for row in rows} - {""}:
-        since = f"{commit.removesuffix('-dirty')}..HEAD"
-        with contextlib.suppress(UsageError):  # this clone may lack the commit
-            found[commit] = int(
-                git("rev-list", "--count", "--end-of-options", since, "--", code, cwd=repository)
-            )
-    return found
+def _since(commit: str, repository: Path, code: str) -> str:
+    """Return how many commits changed the code since, "" if this clone lacks the commit."""
+    since = f"{commit.removesuffix('-dirty')}..HEAD"
+    return _git(repository, "rev-list", "--count", "--end-of-options", since, "--", code)
+
+
+def _git(repository: Path, *words: str) -> str:
+    with contextlib.suppress(UsageError):
+        return git(*words, cwd=repository)
+    return ""

@@ -110,7 +110,7 @@ def test_headline_and_tables_follow_the_choice_and_a_link_opens_with_it(site, vi
     visit.open(site / "index.html", "#rate=mlp-64-64").drawn()
     assert len(shown()) == 3
     assert all("policy network 64" in text for text in shown())
-    visit.page.get_by_label("environment").select_option("snake")
+    visit.page.get_by_label("environment", exact=True).select_option("snake")
     assert visit.page.url.endswith("#env=snake")
     assert all("snake, random actions" in text for text in shown())
     assert visit.page.locator("h1:visible").count() == 1

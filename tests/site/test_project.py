@@ -1,7 +1,9 @@
 """The site of another repository, and what a repository may declare."""
 
 import json
+import os
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -11,10 +13,11 @@ from published_results import BUILT, ROOT, build, read, write_runs
 
 from ci.site.model import read_site
 from ci.site.pages import PAGES
-from ci.site.pages.changes import answer
+from ci.site.pages.changes import answer, bisect
 from ci.site.project import read_project
-from made_up_results import history, write_asv
+from made_up_results import commit_files, history, write_asv
 from perfgate.history.asv_results import read_archive
+from perfgate.history.benchmark_history import histories
 from tests.workflow_jobs import git
 
 # A library that is run in other ways has more names.
@@ -169,7 +172,7 @@ def test_own_runs_have_a_page_and_change_no_other(tmp_path):
     ("measured", "behind", "kind", "sentence"),
     [
         (4, 0, "quiet", "Too few commits of main were measured to tell whether it is slower."),
-        (5, 20, "good", "No slowdown on main in 1 benchmark."),
+        (5, 20, "good", "No slowdown on main by the gate's rule in 1 benchmark."),
         (5, 21, "quiet", "The newest measured commit is 21 commits behind main, so nothing is"),
     ],
 )
@@ -182,6 +185,56 @@ def test_main_is_judged_from_enough_commits_that_are_new(
     found = answer(site)
     assert found["kind"] == kind
     assert found["sentence"].startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("name", "after", "rules", "is_slower"),
+    [
+        ("time_it", 1.02, "", False),  # the limit of a host is 3%
+        ("time_it", 1.02, '[[slowdown]]\nbenchmark = "time_it"\nclass = "hot"', True),
+        ("time_it", 1.06, "", True),
+        (
+            "time_it",
+            1.06,
+            '[[slowdown]]\nbenchmark = "time_it"\nfail_ratio = 1.1\npass_ratio = 1.2',
+            False,
+        ),
+        ("track_things_bytes", 1.06, "", True),
+    ],
+)
+def test_a_slowdown_is_one_by_the_rule_of_the_gate(tmp_path, name, after, rules, is_slower):
+    write_asv(tmp_path / "asv", {f"suite.Class.{name}": np.repeat([1.0, after], 8)})
+    (tmp_path / "gate.toml").write_text(rules)
+    site = read_site(tmp_path, BUILT, tmp_path / "none", tmp_path)
+    assert len(site.histories[0].open) == 1
+    assert (answer(site)["kind"] == "bad") is is_slower
+
+
+def test_the_bisection_on_a_page_finds_the_commit(tmp_path):
+    hashes = commit_files(tmp_path / "repository", ["code.py"] * 30)
+    measured = hashes[:8] + hashes[-8:]
+    values = {"suite.Class.time_it": np.repeat([1.0, 1.5], 8)}
+    write_asv(tmp_path / "asv", values, workloads=("it's (1)",), commits=measured)
+    ((change,),) = (each.open for each in histories(read_archive(tmp_path / "asv")))
+    # A gate that finds the code slower from the 20th commit on, and sees what it was asked.
+    gate = tmp_path / "bin" / "perfgate"
+    gate.parent.mkdir()
+    gate.write_text('#!/bin/sh\necho "$@" > "$0.said"\ntest "$(cat code.py)" -lt 19\n')
+    gate.chmod(0o755)
+    path = f"{gate.parent}{os.pathsep}{os.environ['PATH']}"
+    git(tmp_path / "repository", "checkout", "--quiet", "main")
+    found = subprocess.run(
+        ["sh", "-c", bisect(change)],
+        cwd=tmp_path / "repository",
+        env=os.environ | {"PATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"{hashes[19]} is the first bad commit" in found.stdout.replace("'", "")
+    said = (tmp_path / "bin" / "perfgate.said").read_text().strip()
+    pattern = said.removeprefix(f"--base {hashes[7][:8]} --bench ")
+    assert re.search(pattern, change.benchmark.name)
 
 
 def test_the_history_is_that_of_the_configured_branch_and_says_what_it_left_out(tmp_path):

@@ -72,12 +72,12 @@ def test_all_that_we_publish_is_shown(tmp_path):
 def test_the_first_page_answers_before_its_graph_and_its_table(site):
     text = read(site, "index.html")
     order = [
-        r"<h1>myriad is \d+ to \d+ times as fast as gymnax or gymnasium-vector, the fastest of 4 othe",
-        "r libraries, each at its best chunk: cartpole-control, random actions, CPU.</h1>",
+        r"<h1>myriad is \d+ to \d+ times as fast as gymnax or gymnasium-vector, the fastest of 4",
+        "other libraries, each at its best chunk: cartpole-control, random actions, CPU.</h1>",
         "outputs not kept, compiling not counted. The strongest rival is",
         ", gymnasium-vector from 1,000 to 100,000 and gymnax at 1,000,000",
         "Where it loses:",
-        r"\d+ benchmarks? (is|are) slower on main than before.",
+        r"\d+ benchmarks? (is|are) slower on main by the gate",
         'id="graph"',
         'class="numbers ratios"',
         '<th scope="row"[^>]*>gymnax 1.0.1',  # the strongest rival first
@@ -259,10 +259,19 @@ def test_the_site_leads_to_the_documentation_or_else_to_its_source(tmp_path, rep
     assert (site / "docs" / "guide" / "first.html").is_file() == (ending == "html")
 
 
+MUTANTS = """mutant,wanted,exit_code,cause_named,kept,worst,commit,date
+donation-dropped,1,1,True,True,1.149,0123abcd,2026-11-20
+a-comment,0,3,False,False,0.0,0123abcd,2026-11-20
+"""
+
+
 def test_noise_tables_and_the_pages_of_asv_are_shown_where_they_exist(tmp_path):
     for name, text in (
         ("published/gate_runs.csv", "other core,found,rate\nidle,12.5%,0.0123456\n"),
-        ("published/mutants.csv", "mutant,kept\ndonation-dropped,True\n"),
+        (
+            "published/mutants.csv",
+            MUTANTS,
+        ),
         ("html/index.html", "<!doctype html><title>asv</title>"),
     ):
         (tmp_path / "results" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -270,7 +279,11 @@ def test_noise_tables_and_the_pages_of_asv_are_shown_where_they_exist(tmp_path):
     site = build(tmp_path)
     noise = read(site, "noise.html")
     for shown in (
-        *("Gate runs", "0.012346", '<td class="num">12.5%</td>', "donation-dropped"),
+        *("Gate runs", "0.012346", '<td class="num">12.5%</td>', "donation dropped"),
+        "1 of 1 harmful changes failed with their cause named, and 0 of 1 harmless ones passed.",
+        '<td>fail</td><td class="">failed, cause named</td>',
+        '<td>pass</td><td class="worse">could not tell</td>',
+        *('<td class="num">15%</td>', '<time datetime="2026-11-20"', ">0123abcd</code>"),
         "they load scripts from other hosts",
     ):
         assert shown in noise

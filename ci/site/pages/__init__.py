@@ -16,6 +16,7 @@ from ci.site.measurements import when
 from ci.site.model import Site
 from ci.site.pages.benchmark import benchmark_page, listed
 from ci.site.pages.changes import answer, changes_page
+from ci.site.pages.noise import noise_page
 from ci.site.pages.scaling import chart_data, chart_svg, row_id, scaling_page
 
 TEMPLATES = Path(__file__).parents[1] / "template"
@@ -30,8 +31,6 @@ PAGES = (
     ("noise.html", "Noise"),
     ("data.html", "Data"),
 )
-# what `ci.validation` found about the gate
-_GATE_TABLES = ("gate_", "mutants")
 
 
 def render_pages(
@@ -62,8 +61,8 @@ def render_pages(
         "benchmarks.html": {"entries": [listed(each, site) for each in site.histories]},
         "changes.html": changes_page(site),
         "compare.html": {},
-        "noise.html": _noise(site),
-        "data.html": _data(site, sizes),
+        "noise.html": noise_page(site),
+        "data.html": {"files": sorted(sizes.items()), "unreadable": site.unreadable},
     }
     # A page is in the navigation if it has something of its own to show.
     shown = {
@@ -71,9 +70,9 @@ def render_pages(
         "comparison.html": site.measurements.rows,
         "own.html": site.own.rows,
         "benchmarks.html": site.histories,
-        "changes.html": site.histories or site.accepted,
+        "changes.html": site.histories or site.rules.accepted,
         "compare.html": site.histories,
-        "noise.html": contexts["noise.html"]["tables"] or site.histories,
+        "noise.html": any(contexts["noise.html"].values()),
         "data.html": sizes or site.unreadable,
     }
     environment.globals["pages"] = [each for each in PAGES if shown.get(each[0], True)]
@@ -145,15 +144,3 @@ def _comparison(site: Site) -> dict[str, Any]:
         # several sizes and runs may say the same of a library
         "absent": [(*key, dict.fromkeys(sizes)) for key, sizes in absent.items()],
     }
-
-
-def _noise(site: Site) -> dict[str, Any]:
-    tables = [each for each in site.measurements.tables if each.name.startswith(_GATE_TABLES)]
-    noisiest = sorted(site.histories, key=lambda history: -history.scatter)
-    return {"tables": tables, "histories": noisiest}
-
-
-def _data(site: Site, sizes: Mapping[str, int]) -> dict[str, Any]:
-    every = site.measurements.tables
-    tables = [table for table in every if not table.name.startswith(_GATE_TABLES)]
-    return {"files": sorted(sizes.items()), "unreadable": site.unreadable, "tables": tables}

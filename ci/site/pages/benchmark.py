@@ -16,7 +16,8 @@ def benchmark_page(history: BenchmarkHistory, site: Site) -> dict[str, Any]:
         "b": benchmark,
         "history": history,
         "now": _now(history),
-        "state": _state(history),
+        "state": _state(history, site),
+        "is_slower": any(map(site.is_slower, [*history.open, *history.cut_off])),
         "meaning": benchmark.meaning,
         # What else was tracked of the same workload, such as bytes and instructions.
         "companions": [
@@ -79,12 +80,12 @@ def listed(history: BenchmarkHistory, site: Site) -> dict[str, Any]:
     return {
         "name": history.benchmark.name,
         "now": _now(history),
-        "state": _state(history),
+        "state": _state(history, site),
         "value": values[-1],
         "count": len(values),
         "spark": sparkline(values),
         "change": last,
-        "open": bool(history.open),
+        "open": any(map(site.is_slower, history.open)),
     }
 
 
@@ -92,12 +93,14 @@ def _now(history: BenchmarkHistory) -> str:
     return formatting.quantity(history.points[-1].value, history.benchmark.unit)
 
 
-def _state(history: BenchmarkHistory) -> str:
+def _state(history: BenchmarkHistory, site: Site) -> str:
     slowdowns = history.open or history.cut_off
     if not slowdowns:
         return "no slowdown" if history.can_tell else "too few commits to tell"
     worst = max(slowdowns, key=lambda change: change.ratio.middle)
     size = formatting.percent(worst.ratio.middle)
     since = f"{size} {worst.word} since {formatting.day(worst.point.date_s)}"
+    if not any(map(site.is_slower, slowdowns)):
+        since += ", within the gate's limit"
     # Nobody can tell whether a slowdown is still there once the machine or the versions changed.
     return since if history.open else f"{since}, until machine or versions changed"

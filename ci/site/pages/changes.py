@@ -3,20 +3,21 @@
 `ci.site.pages` shows the state on the first page, and both on the page Changes.
 """
 
+import shlex
 from datetime import UTC, datetime
 from typing import Any
 
 from ci.site import formatting
 from ci.site.formatting import NOT_MEASURED, counted
 from ci.site.model import Site
-from perfgate.history.benchmark_history import worst_first
+from perfgate.history.benchmark_history import LevelChange, worst_first
 from perfgate.stats.change_points import MIN_EFFECT, MIN_SEGMENT
 
 
 def answer(site: Site) -> dict[str, Any]:
     """Return the state of main: a sentence, its kind (good, bad or quiet), and what it rests on."""
     branch = site.archive.branch
-    slower = worst_first([change for each in site.histories for change in each.open])
+    slower = site.slower
     if not site.histories:
         kind = "quiet"
         nothing = f"The history of {branch} over its commits: {NOT_MEASURED}."
@@ -31,10 +32,10 @@ def answer(site: Site) -> dict[str, Any]:
         kind = "bad"
         count = len({change.benchmark.name for change in slower})
         verb = "is" if count == 1 else "are"
-        sentence = f"{counted(count, 'benchmark')} {verb} slower on {branch} than before."
+        sentence = f"{counted(count, 'benchmark')} {verb} slower on {branch} by the gate's rule."
     elif told := sum(history.can_tell for history in site.histories):
         kind = "good"
-        sentence = f"No slowdown on {branch} in {counted(told, 'benchmark')}."
+        sentence = f"No slowdown on {branch} by the gate's rule in {counted(told, 'benchmark')}."
         if few := len(site.histories) - told:
             sentence += f" {counted(few, 'benchmark')} had too few commits to tell."
     else:
@@ -50,10 +51,26 @@ def answer(site: Site) -> dict[str, Any]:
             default=None,
         ),
         "worst": slower[0] if slower else None,
+        "bisect": bisect(slower[0]) if slower else "",
+        "span": _span(slower[0], site) if slower else 0,
         "num_benchmarks": len(site.histories),
         "measured": datetime.fromtimestamp(measured_s, UTC) if measured_s else None,
         "machine": machine or NOT_MEASURED,
     }
+
+
+def bisect(change: LevelChange) -> str:
+    """Return the commands that find the commit of a change, with the gate as the judge."""
+    good, bad = (point.commit[:8] for point in (change.previous, change.point))
+    found = formatting.pattern(change.benchmark.function, change.benchmark.parameters)
+    judge = f"perfgate --base {good} --bench {found}; code=$?; exit $((code < 2 ? code : 125))"
+    return f"git bisect start {bad} {good} && git bisect run sh -c {shlex.quote(judge)}"
+
+
+def _span(change: LevelChange, site: Site) -> int:
+    """Return in how many commits a change can be, 0 where no repository tells."""
+    places = {commit: place for place, commit in enumerate(site.archive.main)}
+    return places.get(change.point.commit, 0) - places.get(change.previous.commit, 0)
 
 
 def changes_page(site: Site) -> dict[str, Any]:
@@ -68,17 +85,14 @@ def changes_page(site: Site) -> dict[str, Any]:
         for each in newest_first
     ]
     ids = formatting.slugs(names)
-    on_main = {commit: place for place, commit in enumerate(site.archive.main)}
     return {
         "answer": answer(site),
         "cut_off": worst_first([change for each in site.histories for change in each.cut_off]),
-        "accepted": site.accepted,
-        "changes": [(ids[name], change) for name, change in zip(names, newest_first, strict=True)],
-        # the commits in which the change can be, 0 where no repository tells
-        "spans": {
-            ids[name]: on_main.get(each.point.commit, 0) - on_main.get(each.previous.commit, 0)
-            for name, each in zip(names, newest_first, strict=True)
-        },
+        "accepted": site.rules.accepted,
+        "changes": [
+            (ids[name], change, _span(change, site), bisect(change))
+            for name, change in zip(names, newest_first, strict=True)
+        ],
         "subjects": {commit.hash: commit.subject for commit in site.archive.commits},
         "min_segment": MIN_SEGMENT,
         "min_percent": f"{(MIN_EFFECT - 1) * 100:.0f}",
