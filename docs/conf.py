@@ -25,6 +25,7 @@ html_title = "Myriad"
 html_show_sourcelink = False
 html_static_path = ["_static"]
 html_js_files = [("accessible.js", {"defer": "defer"})]
+html_css_files = ["phone.css"]
 default_role = "code"  # docstrings write names between single backticks
 
 # Within the site of results, whose pages lie one folder up, each page leads back there.

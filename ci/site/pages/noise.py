@@ -28,12 +28,15 @@ def _trials(table: OtherTable, site: Site) -> dict[str, Any]:
     harmful = [row for row in rows if row["should"] == "fail"]
     right = sum(row["right"] for row in harmful)
     passed = sum(row["right"] for row in rows if row["should"] == "pass")
+    ages = [(row["date"], row["num_commits"]) for row in rows]
     return {
         "file": table.name,
         "title": "Whole runs" if table.name.startswith("gate_") else "Single changes",
         "sum": f"{right} of {len(harmful)} harmful changes failed with their cause named, and "
         f"{passed} of {len(rows) - len(harmful)} harmless ones passed.",
         "rows": rows,
+        "oldest": min(ages, key=lambda age: (age[0], -age[1]), default=("", -1)),
+        **{name: any(row[name] for row in rows) for name in ("busy", "bound")},
     }
 
 
@@ -44,13 +47,13 @@ def _trial(row: dict[str, str], site: Site) -> dict[str, Any]:
         said += ", cause named" if named else ", another cause named"
     bound = float(row.get("worst") or 0)
     commit = row["commit"]
-    date, num_commits = site.gate_ages.get(commit, ("", None))
+    date, num_commits = site.gate_ages.get(commit, ("", -1))
     return {
         "change": row["mutant"].replace("-", " "),
         "should": "fail" if row["wanted"] == "1" else "pass",
         "said": said,
         "right": row["kept"] == "True",
-        "busy": row.get("busy") or "0",
+        "busy": row.get("busy", ""),
         "verdicts": row.get("verdicts", "").replace(";", ","),
         "bound": f"{(bound - 1) * 100:.0f}%" if bound else "",
         "took_s": row.get("seconds", ""),
