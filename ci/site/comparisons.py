@@ -285,7 +285,7 @@ def _comparison(rows: list[MeasuredRow], machine: str, project: Project) -> Comp
         own = [best.get((name, size)) for size in sizes]
         library = project.libraries[name]
         pairs = zip(ours, own, strict=True)
-        cells = [Speedup(library, *pair) if all(pair) else None for pair in pairs]
+        cells = [Speedup(library, us, them) if us and them else None for us, them in pairs]
         why = [statuses.get((name, size), "") for size in sizes]
         lines.append(Line(library, own, why, cells))
     peers = [

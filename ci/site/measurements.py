@@ -60,9 +60,9 @@ class SuiteRun:
         if "/comparison.py" in whole and " --full" in whole:
             alone = whole.replace(" --full", size)
             return f"{checkout}{alone} --library {shlex.quote(row['library'])}"
-        if "/throughput.py" in whole and " --full" in whole and is_ours:
-            alone = whole.replace(" --full", size).replace(" --targets", "")
-            return f"{checkout}{alone} --scan-chunk-size {row['scan_chunk_size']}"
+        alone = re.sub(" --(full|targets)(?= |$)", "", whole)
+        if "/throughput.py" in whole and alone != whole and is_ours:
+            return f"{checkout}{alone}{size} --scan-chunk-size {row['scan_chunk_size']}"
         return checkout + whole
 
 

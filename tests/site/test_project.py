@@ -215,7 +215,8 @@ def test_the_bisection_on_a_page_finds_the_commit(tmp_path):
     measured = hashes[:8] + hashes[-8:]
     values = {"suite.Class.time_it": np.repeat([1.0, 1.5], 8)}
     write_asv(tmp_path / "asv", values, workloads=("it's (1)",), commits=measured)
-    ((change,),) = (each.open for each in histories(read_archive(tmp_path / "asv")))
+    ((history,), _) = histories(read_archive(tmp_path / "asv"))
+    (change,) = history.open
     # A gate that finds the code slower from the 20th commit on, and sees what it was asked.
     gate = tmp_path / "bin" / "perfgate"
     gate.parent.mkdir()

@@ -283,7 +283,7 @@ def test_noise_tables_and_the_pages_of_asv_are_shown_where_they_exist(tmp_path):
         "1 of 1 harmful changes failed with their cause named, and 0 of 1 harmless ones passed.",
         '<td>fail</td><td class="">failed, cause named</td>',
         '<td>pass</td><td class="worse">could not tell</td>',
-        *('<td class="num">15%</td>', '<time datetime="2026-11-20"', ">0123abcd</code>"),
+        *('<td class="num roomy">15%</td>', '<time datetime="2026-11-20"', ">0123abcd</code>"),
         "they load scripts from other hosts",
     ):
         assert shown in noise

@@ -3,7 +3,6 @@
 `ci.site.pages` shows the state on the first page, and both on the page Changes.
 """
 
-import shlex
 from datetime import UTC, datetime
 from typing import Any
 
@@ -64,7 +63,9 @@ def bisect(change: LevelChange) -> str:
     good, bad = (point.commit[:8] for point in (change.previous, change.point))
     found = formatting.pattern(change.benchmark.function, change.benchmark.parameters)
     judge = f"perfgate --base {good} --bench {found}; code=$?; exit $((code < 2 ? code : 125))"
-    return f"git bisect start {bad} {good} && git bisect run sh -c {shlex.quote(judge)}"
+    # The pattern is in single quotes, and holds nothing else that double quotes don't protect.
+    escaped = judge.replace("$", r"\$")
+    return f'git bisect start {bad} {good} && git bisect run sh -c "{escaped}"'
 
 
 def _span(change: LevelChange, site: Site) -> int:
