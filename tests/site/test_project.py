@@ -210,11 +210,12 @@ def test_a_slowdown_is_one_by_the_rule_of_the_gate(tmp_path, name, after, rules,
     assert (answer(site)["kind"] == "bad") is is_slower
 
 
-def test_the_bisection_on_a_page_finds_the_commit(tmp_path):
+@pytest.mark.parametrize("workloads", [(), ("it's (1)",)])
+def test_the_bisection_on_a_page_finds_the_commit(workloads, tmp_path):
     hashes = commit_files(tmp_path / "repository", ["code.py"] * 30)
     measured = hashes[:8] + hashes[-8:]
     values = {"suite.Class.time_it": np.repeat([1.0, 1.5], 8)}
-    write_asv(tmp_path / "asv", values, workloads=("it's (1)",), commits=measured)
+    write_asv(tmp_path / "asv", values, workloads=workloads, commits=measured)
     ((history,), _) = histories(read_archive(tmp_path / "asv"))
     (change,) = history.open
     # A gate that finds the code slower from the 20th commit on, and sees what it was asked.

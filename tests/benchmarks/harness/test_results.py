@@ -2,12 +2,11 @@
 
 import pytest
 
-from benchmarks.harness.alternation import Outcome, ratios
-from benchmarks.harness.results import COLUMNS, ResultsFile, columns_of, spread
+from benchmarks.harness.alternation import Outcome
+from benchmarks.harness.results import COLUMNS, ResultsFile, columns_of
 from benchmarks.harness.tables import markdown, ratio_table, readable
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.throughput import scaling_table
-from ci.site.ratios import median_interval
 from tests.benchmarks.csv_rows import read_csv
 
 
@@ -50,13 +49,6 @@ def test_a_row_states_the_median_rate_with_its_interval_or_why_it_failed(
     (written,) = read_csv(file.path)
     assert tuple(written) == COLUMNS
     assert written | expected | {"device": "cpu"} == written
-
-
-def test_the_site_shows_the_interval_of_the_row():
-    ours, theirs = outcome(), outcome("gymnax", seconds=[5.0, 4.0, 6.0, 5.0, 5.5, 5.0, 4.5])
-    by_round = ratios(ours, theirs)
-    found = spread(by_round, "ratio")
-    assert (found["ratio_low"], found["ratio_high"]) == pytest.approx(median_interval(by_round))
 
 
 def test_tables_read_in_a_terminal_and_in_markdown_also_where_a_library_failed():
