@@ -51,7 +51,11 @@ def _run(run: Run) -> bool:
 
 def _refuses(options: argparse.Namespace) -> str | None:
     if (options.training or options.seeds) and (
-        options.library or options.steps_per_env or options.env or options.policy != "none"
+        options.library
+        or options.steps_per_env
+        or options.scan_chunk_size
+        or options.env
+        or options.policy != "none"
     ):
         flag = "--training" if options.training else "--seeds"
         return f"{flag} measures what suite.toml declares, so only --output goes with it"
@@ -71,7 +75,8 @@ def chosen(options: Any) -> list[Workload]:
         return [workload for workload in declared.values() if workload.num_seeds]
     env = options.env or CARTPOLE
     sizes = sizes_of("comparison", env, options.num_envs, full=options.full)
-    workloads = [replace(workload, num_steps=options.steps_per_env) for workload in sizes]
+    changes = {"scan_chunk_size": options.scan_chunk_size} if options.scan_chunk_size else {}
+    workloads = [replace(each, num_steps=options.steps_per_env, **changes) for each in sizes]
     if options.policy == "none":
         return workloads
     agent = agent_of(options.policy)
@@ -203,6 +208,7 @@ SCRIPT = Script(
         "--steps-per-env": whole(
             "steps of each environment in a timed call (default: as many as take 0.05 s)"
         ),
+        "--scan-chunk-size": whole("number of steps in a compiled call (default: suite.toml's)"),
         "--policy": text(
             "hidden widths of a network that chooses the actions (default: none, for random "
             "actions)",

@@ -37,7 +37,7 @@ from benchmarks.harness.results import (
 )
 from benchmarks.harness.tables import markdown
 from benchmarks.harness.worker import ChildError
-from benchmarks.harness.workloads import load
+from benchmarks.harness.workloads import CARTPOLE, load
 from benchmarks.plots.draw import PLOTS, draw
 from benchmarks.runner import SETTINGS, Run, Script, switch, text
 
@@ -83,12 +83,20 @@ def jobs(*, full: bool) -> Iterator[Job]:
 def published(device: str) -> Iterator[Job]:
     """Yield the runs behind a device's figures of `results/published`, the longest last."""
     yield Job("comparison", f"comparison_{device}", ("--full",), 3_600.0)
-    for network in ("64-64", "1024-1024"):
-        flags = ("--full", "--policy", network)
-        yield Job("comparison", f"comparison_policy_{network}_{device}", flags, 3_600.0)
-    yield Job("comparison", f"comparison_training_{device}", ("--training",), 3_600.0)
     declaration = load()
     declared = declaration.workloads["throughput"]
+    peers_and_options = ("--library", "gymnax,gymnax-configured,myriad-jax,myriad-jax-configured")
+    # A peer's best chunk is searched among those that ours is measured with.
+    for target in declaration.targets:
+        workload = declared[target.workload]
+        if (workload.env, target.of, target.record) == (CARTPOLE, "gymnax", False):
+            sizes = (f"{workload.num_envs}", "--scan-chunk-size", f"{workload.scan_chunk_size}")
+            name = f"comparison_chunk_{'_'.join(sizes[::2])}_{device}"
+            yield Job("comparison", name, ("--num-envs", *sizes, *peers_and_options), 3_600.0)
+    for network in ("64-64", "1024-1024"):
+        flags = ("--full", "--policy", network, *peers_and_options)
+        yield Job("comparison", f"comparison_policy_{network}_{device}", flags, 3_600.0)
+    yield Job("comparison", f"comparison_training_{device}", ("--training",), 3_600.0)
     for env in dict.fromkeys(declared[target.workload].env for target in declaration.targets):
         # An environment of an example has targets alone.
         flags = ("--targets", "--env", env, *(() if ":" in env else ("--full",)))

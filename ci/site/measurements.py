@@ -58,7 +58,7 @@ class SuiteRun:
         checkout = f"git checkout {commit[:8]} && " * bool(commit and not commit.endswith("-dirty"))
         whole, size = self.command, f" --num-envs {row['num_envs']}"
         if "/comparison.py" in whole and " --full" in whole:
-            alone = whole.replace(" --full", size)
+            alone = re.sub(r" --library \S+", "", whole).replace(" --full", size)
             return f"{checkout}{alone} --library {shlex.quote(row['library'])}"
         alone = re.sub(" --(full|targets)(?= |$)", "", whole)
         if "/throughput.py" in whole and alone != whole and is_ours:

@@ -131,7 +131,8 @@ def test_a_command_measures_its_point_alone_where_the_suite_can():
 
     python = "git checkout 01234567 && python benchmarks/"
     alone = "--num-envs 100 --library gymnasium-vector"
-    assert again("python benchmarks/comparison.py --full") == f"{python}comparison.py {alone}"
+    for whole in ("comparison.py --full", "comparison.py --full --library gymnax,gymnasium"):
+        assert again(f"python benchmarks/{whole}") == f"{python}comparison.py {alone}"
     full = "throughput.py --targets --env forest --full"
     ours = f"{python}throughput.py --env forest --num-envs 100 --scan-chunk-size 64"
     assert again(f"python benchmarks/{full}", is_ours=True) == ours
