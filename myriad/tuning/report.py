@@ -1,15 +1,17 @@
 """What a campaign leaves: its files, and its summary for the terminal.
 
-The files are all trials as JSON, pages that open offline, and the best as TOML. Every file name
-begins with the study's name. One `plotly.min.js` lies next to the pages.
+The files are all trials as JSON, the best as TOML, one page of what the terminal prints and of
+Optuna's plots, and three of these plots on pages of their own. The pages open offline with the
+`plotly.min.js` that lies next to them. Every file name begins with the study's name.
 """
 
 import dataclasses
+import html
 import json
 import shlex
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
@@ -24,12 +26,17 @@ from myriad.files import replacing, write_errors_explained
 from myriad.training.config import TrainingConfig
 from myriad.tuning.campaign import TuneResult
 from myriad.tuning.objective import Score
-from myriad.tuning.settings import TuneSettings
+from myriad.tuning.settings import GROWS, TuneSettings
 from myriad.tuning.storage import shown_storage
 from myriad.tuning.study import FAILURE, best_trials, retried
 
-# The most parameters that a page of contours shows. Each pair of them is a plot.
+# The most parameters that the contours show. Each pair of them is a plot.
 _MOST_IN_CONTOUR = 4
+# The completed trials that a plot needs. Fewer points than five show no trend. Optuna advises at
+# least five trials among the best for PED-ANOVA, which are then at most a quarter of all.
+_LEAST_OF_TREND, _LEAST_BEST, _LEAST_OF_IMPORTANCE = 5, 5, 20
+# The plots that also have a page of their own.
+_PAGES = ("history", "importances", "parallel")
 # Settings that say how a campaign was run. They don't describe the campaign itself.
 _UNSHOWN = {"storage", "output", "quiet", "fail_if_exists", "force", "trust"}
 
@@ -38,7 +45,8 @@ def write_report(result: TuneResult) -> list[Path]:
     """Write all files of a campaign to its output folder, each whole or not at all.
 
     Returns:
-        the files. A page is left out if too few trials were completed to draw it.
+        the files. A plot for which too few trials were completed has no page, and the report says
+        how many it needs.
 
     Raises:
         InvalidArgumentError: a file can't be written.
@@ -46,20 +54,52 @@ def write_report(result: TuneResult) -> list[Path]:
     folder = result.settings.output
     with write_errors_explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
+    figures, missing = _figures(result.study, result.settings)
     texts = {"results.json": to_json(result)}
     if result.best is not None:
         texts["best.toml"] = best_config(result).to_toml()
+    texts["report.html"] = _page(result, figures, missing)
+    pages = {f"{kind}.html": figures[kind] for kind in _PAGES if kind in figures}
     written = []
-    for name, content in [*texts.items(), *_figures(result.study, result.settings)]:
+    for name, content in [*texts.items(), *pages.items()]:
         path = folder / f"{result.settings.study_name}_{name}"
         with replacing(path) as new:
             if isinstance(content, str):
                 new.write_text(content, encoding="utf-8")
             else:
-                # The first one also writes the library, unless it is there already.
+                # The history, which needs the fewest trials, also writes the library.
                 content.write_html(new, include_plotlyjs="directory")
         written.append(path)
     return written
+
+
+def _page(result: TuneResult, figures: dict[str, Any], missing: Sequence[str]) -> str:
+    """Return the report: the verdict, what the terminal prints, and the plots."""
+    settings, confirmed = result.settings, result.confirmation
+    verdict = "not confirmed on fresh seeds" if confirmed is None else confirmed.verdict
+    title = f"{settings.agent} on {settings.env}: {verdict}"
+    drawn = [
+        figure.to_html(full_html=False, include_plotlyjs=False, div_id=kind)
+        for kind, figure in figures.items()
+    ]
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>{html.escape(title)}</title>
+{'<script src="plotly.min.js"></script>' if drawn else ""}
+</head>
+<body style="font-family: sans-serif">
+<main>
+<h1>{html.escape(title)}</h1>
+<pre style="white-space: pre-wrap">{html.escape(summary(result, []))}</pre>
+{"".join(drawn)}
+{"".join(f"<p>{html.escape(each)}</p>" for each in missing)}
+</main>
+</body>
+</html>
+"""
 
 
 def best_config(result: TuneResult) -> TrainingConfig:
@@ -151,39 +191,77 @@ def _trial(trial: FrozenTrial) -> dict[str, Any]:
     }
 
 
-def _figures(study: optuna.Study, settings: TuneSettings) -> Iterator[tuple[str, Any]]:
-    """Yield Optuna's figures for which there are enough trials, each with the name of its page."""
-    if not study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
-        return
+def _figures(study: optuna.Study, settings: TuneSettings) -> tuple[dict[str, Any], list[str]]:
+    """Return Optuna's figures by kind, and a sentence for each that these trials don't allow."""
+    completed = len(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
     objectives: list[str] = [*settings.objectives]
-    several = len(objectives) > 1
+    name, several = objectives[0], len(objectives) > 1
     target = (lambda trial: trial.values[0]) if several else None
-    same: dict[str, Any] = {"target": target, "target_name": objectives[0]}
-    evaluator = PedAnovaImportanceEvaluator()
+    same: dict[str, Any] = {"target": target, "target_name": name}
+    # With a target PED-ANOVA asks what makes it small.
+    sign = -1 if GROWS[name] else 1
+    small = (lambda trial: sign * trial.values[0]) if several else None
+    quantile = max(0.1, _LEAST_BEST / max(completed, _LEAST_OF_IMPORTANCE))
+    evaluator = PedAnovaImportanceEvaluator(target_quantile=quantile)
 
     def contour() -> Any:
-        shares = get_param_importances(study, evaluator=evaluator, target=target)
-        return visualization.plot_contour(study, list(shares)[:_MOST_IN_CONTOUR], **same)
+        shares = get_param_importances(study, evaluator=evaluator, target=small)
+        drawn = visualization.plot_contour(study, list(shares)[:_MOST_IN_CONTOUR], **same)
+        return drawn.update_layout(height=900)  # else the names of its rows overlap
 
-    figures: dict[str, Callable[[], Any]] = {
-        "history": lambda: visualization.plot_optimization_history(study, **same),
-        "importances": lambda: visualization.plot_param_importances(study, evaluator, **same),
-        "parallel": lambda: visualization.plot_parallel_coordinate(study, **same),
-        "slice": lambda: visualization.plot_slice(study, **same),
-        "contour": contour,
+    def importances() -> Any:
+        return visualization.plot_param_importances(
+            study, evaluator, target=small, target_name=name
+        )
+
+    def pareto() -> Any:
+        return visualization.plot_pareto_front(study, target_names=objectives)
+
+    # The completed trials that each needs, its title, and what draws it.
+    figures: dict[str, tuple[int, str, Callable[..., Any]]] = {
+        "history": (
+            2,
+            f"The best {name} after each trial",
+            lambda: visualization.plot_optimization_history(study, **same),
+        ),
+        "slice": (
+            _LEAST_OF_TREND,
+            f"The {name} by each parameter",
+            lambda: visualization.plot_slice(study, **same),
+        ),
+        "parallel": (
+            _LEAST_OF_TREND,
+            f"The parameters of each trial and its {name}",
+            lambda: visualization.plot_parallel_coordinate(study, **same),
+        ),
+        "importances": (
+            _LEAST_OF_IMPORTANCE,
+            f"How much each parameter matters for a {name} in the best {quantile:.0%}",
+            importances,
+        ),
+        "contour": (
+            _LEAST_OF_IMPORTANCE,
+            f"The {name} by pairs of the parameters that matter most",
+            contour,
+        ),
     }
     if several:
-        figures["pareto"] = lambda: visualization.plot_pareto_front(study, target_names=objectives)
-    for kind, draw in figures.items():
+        figures["pareto"] = (2, f"The Pareto front of {', '.join(objectives)}", pareto)
+    drawn, missing = {}, []
+    for kind, (least, title, draw) in figures.items():
+        if completed < least:
+            missing.append(f"{title}: needs {least} completed trials, and {completed} completed.")
+            continue
         with warnings.catch_warnings():
             # Optuna warns of experimental plots and of plots that it leaves empty.
             warnings.simplefilter("ignore")
             try:
-                figure = draw()
+                drawn[kind] = draw()
             except (ValueError, RuntimeError, ZeroDivisionError):
-                continue  # There are too few trials, or all have the same value.
-        figure.update_layout(title_text=f"{settings.study_name}: {kind}")
-        yield f"{kind}.html", figure
+                missing.append(f"{title}: these trials differ too little to draw it.")
+                continue
+        drawn[kind].update_layout(title_text=title)
+    return drawn, missing
 
 
 def summary(result: TuneResult, files: Sequence[Path]) -> str:
