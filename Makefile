@@ -68,10 +68,15 @@ gate: .venv/bench.stamp
 site: .venv/bench.stamp
 	@$(RUN) ci.site.build $(ARGS)
 
-docs: .venv/dev.stamp
+docs: build/pictures.stamp
 	@$(RUN) sphinx --quiet --fail-on-warning --keep-going --builder html \
 	  --doctree-dir build/doctrees docs $(DOCS) $(ARGS)
 	@echo '$(DOCS)/index.html'
+
+# Films of agents that are trained for them, and what the notebooks print: minutes, once.
+build/pictures.stamp: .venv/dev.stamp scripts/pictures.py $(wildcard docs/notebooks/*.ipynb myriad/envs/*.py myriad/rendering/*.py)
+	@$(VENV_PYTHON) scripts/pictures.py
+	@mkdir -p build && touch $@
 
 lint: .venv/dev.stamp
 	@$(RUN) ruff check .
@@ -95,7 +100,7 @@ dist: $(VENV_PYTHON)
 	@ls dist
 
 clean:
-	rm -rf .venv .asv .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist docs/api
+	rm -rf .venv .asv .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist docs/api docs/pictures
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- the environment --------------------------------------------------------------------------------------------------

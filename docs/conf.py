@@ -53,6 +53,7 @@ ELSEWHERE = {
     "published": HERE.parent / "results" / "published" / "README.md",
 }
 PAGES = {file: HERE / f"{name}.md" for name, file in ELSEWHERE.items()}
+PICTURES = HERE / "pictures"  # made by scripts/pictures.py, if it was run
 
 autodoc_member_order = "bysource"
 python_maximum_signature_line_length = 80  # else a line for each parameter
@@ -78,10 +79,11 @@ def drop_ranges(app: Sphinx, obj: Any, bound_method: bool) -> None:  # noqa: FBT
 
 
 def read_page(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Read a page that lies elsewhere or is a notebook, and lead its links to our pages."""
+    """Read a page that lies elsewhere or is a notebook, show pictures, and lead links to pages."""
     page = Path(app.env.doc2path(docname))
     if page.suffix == ".ipynb":
-        source[0] = as_markdown(json.loads(source[0]))
+        run = PICTURES / f"{page.stem}.json"
+        source[0] = as_markdown(json.loads(run.read_text() if run.exists() else source[0]))
     file = ELSEWHERE.get(docname, page)
     if file != page:
         source[0] = file.read_text()
@@ -97,6 +99,12 @@ def read_page(app: Sphinx, docname: str, source: list[str]) -> None:
         return f"]({path if is_page else f'path:{path}'}{link[2] or ''})"
 
     source[0] = re.sub(r"\]\(([^):#]+)(#[^)]*)?\)", led, source[0])
+
+    def picture(mark: re.Match[str]) -> str:
+        path = os.path.relpath(PICTURES / mark[1], page.parent)
+        return f"![{mark[2]}]({path})" if (PICTURES / mark[1]).exists() else ""
+
+    source[0] = re.sub(r"<!-- picture (\S+): (.*?) -->", picture, source[0])
 
 
 def as_markdown(notebook: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -28,6 +29,7 @@ DOCS = sorted((ROOT / "docs").rglob("*.md"))
 NOTEBOOKS = sorted((ROOT / "docs").rglob("*.ipynb"))
 LINKED = [ROOT / "CONTRIBUTING.md", *DOCS, ROOT / "benchmarks" / "README.md"]
 PAGES = [ROOT / "README.md", *LINKED, *sorted(ROOT.glob("ci/*/README.md"))]
+PICTURES = ROOT / "scripts" / "pictures.py"
 KIND = re.compile(r"^\*(Tutorial|How-to|Reference|Explanation)\.\* ", re.MULTILINE)
 FENCE = re.compile(
     r"^(?:<!-- (?P<mark>run|not run: [^\n]+) -->\n)?"
@@ -342,6 +344,11 @@ def test_a_table_names_what_a_registry_has(page, heading, registry):
     rows = table.partition("\n\n")[0].splitlines()[2:]
     named = {name for row in rows for name in re.findall(r"`([^`:]+)`", row.split("|")[1])}
     assert named == registry._built_in  # and what no other test has registered
+
+
+def test_the_pictures_that_pages_show_are_those_that_the_build_makes():
+    shown = [re.findall(r"<!-- picture (\S+): .+ -->", page.read_text()) for page in DOCS]
+    assert {each for page in shown for each in page} == runpy.run_path(str(PICTURES))["FILES"]
 
 
 @pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=name)
