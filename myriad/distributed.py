@@ -20,6 +20,8 @@ import numpy as np
 from myriad.errors import InvalidArgumentError, MyriadError, shown
 from myriad.settings import Settings
 
+__all__ = ["Launch"]
+
 Result = TypeVar("Result")
 
 # Seconds that a process which ends by an error gives the others to come to the same error.

@@ -22,6 +22,21 @@ import reprlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+__all__ = [
+    "AgentWarning",
+    "BackendStartedError",
+    "DeviceNotFoundError",
+    "DivergedError",
+    "EnvironmentWarning",
+    "FaultyAgentError",
+    "FaultyEnvironmentError",
+    "InvalidArgumentError",
+    "MyriadError",
+    "NotInstalledError",
+    "ShortTrainingWarning",
+    "UnknownNameError",
+]
+
 # How much of a value an error message repeats.
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80

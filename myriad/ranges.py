@@ -18,6 +18,8 @@ from typing import Annotated, Any, ParamSpec, TypeVar, Union, cast, get_args, ge
 
 from myriad.errors import InvalidArgumentError, shown
 
+__all__ = ["Integer", "Number"]
+
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 

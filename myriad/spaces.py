@@ -11,6 +11,8 @@ from jax.core import Tracer
 from myriad.errors import InvalidArgumentError, shown
 from myriad.ranges import INT32, Integer
 
+__all__ = ["Box", "Discrete", "MultiDiscrete"]
+
 
 class Space(Protocol):
     """A set of arrays of one shape and dtype."""

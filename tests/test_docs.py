@@ -6,11 +6,14 @@ import doctest
 import importlib.util
 import json
 import os
+import pkgutil
 import re
 import runpy
 import subprocess
 import sys
+import textwrap
 import tomllib
+import types
 from pathlib import Path
 
 import pytest
@@ -344,6 +347,50 @@ def test_a_table_names_what_a_registry_has(page, heading, registry):
     rows = table.partition("\n\n")[0].splitlines()[2:]
     named = {name for row in rows for name in re.findall(r"`([^`:]+)`", row.split("|")[1])}
     assert named == registry._built_in  # and what no other test has registered
+
+
+def taught(code):
+    """Yield the names of Myriad that a Python block imports, or calls as `myriad.timing.timed`."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("myriad"):
+            yield from (f"{node.module}.{each.name}" for each in node.names)
+        elif re.fullmatch(r"myriad(\.\w+)+", ast.unparse(node)):
+            yield ast.unparse(node)
+
+
+def documented():
+    """Return what the reference has an entry for, by its name there."""
+    text = "".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
+    entry = re.compile(r"^\.\. auto(?:class|function|exception|data):: ([\w.]+)", re.MULTILINE)
+    return {each: pkgutil.resolve_name(each) for each in entry.findall(text)}
+
+
+def test_the_reference_lists_the_public_names_of_each_of_its_modules():
+    found = documented()
+    modules = {each.rpartition(".")[0] for each in found}
+    exported = {each: importlib.import_module(each).__all__ for each in modules}
+    public = {f"{module}.{each}" for module, names in exported.items() for each in names}
+    assert found.keys() <= public
+    for each in public - found.keys():
+        assert any(pkgutil.resolve_name(each) is known for known in found.values()), each
+
+
+@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=name)
+def test_the_reference_has_each_name_that_a_page_teaches(page):
+    found = documented()
+    for block in code_of(page):
+        for each in taught(block):
+            value = pkgutil.resolve_name(each)
+            is_module = isinstance(value, types.ModuleType)
+            assert is_module or any(value is known for known in found.values()), each
+
+
+def code_of(page):
+    """Return the Python of a page or of a notebook."""
+    if page.suffix == ".ipynb":
+        cells = json.loads(page.read_text())["cells"]
+        return ["".join(each["source"]) for each in cells if each["cell_type"] == "code"]
+    return [textwrap.dedent(each.code) for each in blocks(page) if each.language == "python"]
 
 
 def test_the_pictures_that_pages_show_are_those_that_the_build_makes():

@@ -12,7 +12,7 @@ from myriad.errors import InvalidArgumentError
 from myriad.ranges import checked, ranges_of
 from myriad.registry import Registry, check_overrides, refuse_unused
 
-__all__ = ["Agent", "Learner", "list_agents", "make_agent", "make_learner", "register_agent"]
+__all__ = ["Agent", "Learner", "list_agents", "make_agent", "register_agent"]
 
 Kind = TypeVar("Kind", bound=type)
 

@@ -9,7 +9,7 @@ from myriad.errors import InvalidArgumentError, shown
 from myriad.ranges import checked, ranges_of, require, require_ranges
 from myriad.registry import Registry, check_overrides, refuse_unused
 
-__all__ = ["Environment", "build_env", "list_envs", "register_env"]
+__all__ = ["Environment", "list_envs", "register_env"]
 
 Kind = TypeVar("Kind", bound=type)
 

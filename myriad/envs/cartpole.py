@@ -12,6 +12,8 @@ from myriad.canvas import BLUE, INK, MUTED, ORANGE, PALE, VERMILLION, WHITE, Can
 from myriad.envs.environment import Finite, Limit, Positive, Steps
 from myriad.spaces import Box, Discrete
 
+__all__ = ["CartPole"]
+
 # Of the picture: the middle of the track, and its height.
 _MIDDLE, _TRACK = 300, 290
 

@@ -20,6 +20,8 @@ from myriad.errors import UnknownNameError
 from myriad.ranges import Integer, Number, require_ranges
 from myriad.spaces import Box, Discrete
 
+__all__ = ["GeneCircuit"]
+
 Target = Literal["constant", "sine"]
 # The parameters of the kinetics, and those of a sine.
 KINETIC = ("eta", "nu", "rate_h", "Kh", "nh", "rate_f", "Kf", "nf")

@@ -23,6 +23,14 @@ from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.ranges import Number, ranges_of
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
 
+__all__ = [
+    "FlattenObservation",
+    "FrameStackObservation",
+    "MaskedObservation",
+    "ObservationWrapper",
+    "Wrapper",
+]
+
 
 @dataclasses.dataclass(frozen=True)
 class Wrapper:

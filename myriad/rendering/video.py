@@ -19,6 +19,8 @@ from myriad.errors import InvalidArgumentError, NotInstalledError
 from myriad.files import replacing, user_path
 from myriad.ranges import FramesPerSecond, Seed, VideoSteps, checked
 
+__all__ = ["Recording", "record"]
+
 # Viewers slow down a GIF with a higher rate: its unit of time is 10 ms, and one unit counts as
 # none.
 _MAX_FPS = {".gif": 50, ".mp4": 120}

@@ -15,6 +15,8 @@ from myriad.errors import InvalidArgumentError, NotInstalledError
 from myriad.files import replacing, require_free, user_path
 from myriad.training.config import TrainingConfig
 
+__all__ = ["export_agent"]
+
 # The platforms that a program is compiled for.
 _PLATFORMS = ("cpu", "cuda", "tpu")
 

@@ -13,6 +13,8 @@ from myriad.errors import NotInstalledError
 from myriad.files import replacing, user_path
 from myriad.training.loop import PARTS, Report
 
+__all__ = ["History"]
+
 Row = Mapping[str, Any]
 
 

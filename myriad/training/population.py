@@ -39,6 +39,8 @@ from myriad.training.evaluation import Infos, evaluation_key
 from myriad.training.loop import Report, TrainState, traced_names
 from myriad.xla import bytes_of, require_alive, shard_map
 
+__all__ = ["Population"]
+
 # The axis of the devices that the slots are spread over.
 _SLOTS = "slots"
 # Of each hyperparameter a value for each slot.

@@ -16,6 +16,8 @@ from myriad.timing import mean_interval
 from myriad.training.config import TrainingConfig
 from myriad.training.metrics import History, Row, significant, training_of
 
+__all__ = ["Timings", "TrainingResults"]
+
 
 @dataclasses.dataclass(frozen=True)
 class Timings:

@@ -30,6 +30,8 @@ from myriad.tuning.settings import GROWS, TuneSettings
 from myriad.tuning.storage import shown_storage
 from myriad.tuning.study import FAILURE, best_trials, retried
 
+__all__ = ["write_report"]
+
 # The most parameters that the contours show. Each pair of them is a plot.
 _MOST_IN_CONTOUR = 4
 # The completed trials that a plot needs. Fewer points than five show no trend. Optuna advises at

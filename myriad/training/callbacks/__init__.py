@@ -14,6 +14,8 @@ from myriad.errors import InvalidArgumentError, closest, shown
 from myriad.ranges import Number, ranges_of
 from myriad.training.config import TrainingConfig
 
+__all__ = ["Callback", "Run"]
+
 Row = dict[str, Any]
 # The trainer's phases, one after another. All other time is the host's.
 PHASES = ("train", "evaluate", "log", "save")
