@@ -21,7 +21,7 @@ help:
 	@echo 'make gate         compare this tree with BASE (default origin/main): slower, more memory, slower to compile?'
 	@echo '                  make fails with 2 whatever the gate finds; scripts call `.venv/bin/python -m perfgate --base REF`'
 	@echo 'make site         build the pages of results in site/, with build/docs if it is there'
-	@echo 'make docs         build the documentation in build/docs (DOCS=folder: elsewhere)'
+	@echo 'make docs         build the documentation in build/docs (DOCS=folder: elsewhere); the first time it trains agents to film them'
 	@echo 'make lint         check style, types and who imports whom'
 	@echo 'make format       format the code'
 	@echo 'make lock         lock new dependencies in constraints.txt (ARGS=--upgrade renews all)'

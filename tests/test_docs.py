@@ -394,8 +394,10 @@ def code_of(page):
 
 
 def test_the_pictures_that_pages_show_are_those_that_the_build_makes():
+    made = runpy.run_path(str(PICTURES))
+    assert made["FILMS"].keys() == set(map(ENVIRONMENTS.resolve, ENVIRONMENTS._built_in))
     shown = [re.findall(r"<!-- picture (\S+): .+ -->", page.read_text()) for page in DOCS]
-    assert {each for page in shown for each in page} == runpy.run_path(str(PICTURES))["FILES"]
+    assert {each for page in shown for each in page} == made["FILES"]
 
 
 @pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=name)
