@@ -157,7 +157,7 @@ def environment(tmp_path):
 def assert_prints(command, found, folder, environment, *, everything=False):
     """Run blocks of a page, and hold what each printed to the output beneath it.
 
-    With `everything`, that is what a terminal shows, so a warning that the page lacks is a fault.
+    With `everything`, that is what a terminal shows. A warning that the page lacks is a fault.
     """
     errors = subprocess.STDOUT if everything else subprocess.PIPE
     done = subprocess.run(
@@ -171,6 +171,7 @@ def assert_prints(command, found, folder, environment, *, everything=False):
     )
     printed = done.stdout.split(f"{SEPARATOR}\n")
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    assert "Warning: " not in (done.stderr or ""), done.stderr
     for block, got in zip(found, printed[1:], strict=True):
         shown, printed_here = block.output or "", got
         if everything:
