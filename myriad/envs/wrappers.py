@@ -407,7 +407,8 @@ class PrivilegedObservation(ObservationWrapper):
     """
 
     def observation_space(self, params: Any) -> Box:
-        inner, privileged = self.env.observation_space(params), privileged_of(self.env)
+        inner: Any = self.env.observation_space(params)
+        privileged = privileged_of(self.env)
         size = privileged.size
         low, high = (
             np.append(np.broadcast_to(bound, inner.shape), np.full(size, of_privileged))

@@ -108,7 +108,7 @@ def _shapes(loop: LearningLoop) -> Iterator[Finding]:
 
 def _actions(loop: LearningLoop) -> Iterator[Finding]:
     state = jax.eval_shape(loop.init, _key())
-    space = loop.learner.env.action_space(loop.learner.env.default_params)
+    space = loop.env.action_space(loop.env.default_params)
     for greedy in (True, False):
         call = functools.partial(loop.learner.act, greedy=greedy)
         action, fault = traced("act", call, state.agent, _key(), state.batch_state.obs)
@@ -171,7 +171,7 @@ class _Endless(Wrapper):
 
 
 def _steps(loop: LearningLoop) -> Iterator[Finding]:
-    endless = LearningLoop(_Endless(loop.learner.env), loop.learner, loop.num_envs)
+    endless = LearningLoop(_Endless(loop.env), loop.learner, loop.num_envs)
     state = jax.jit(endless.init)(_key())
     result = jax.jit(lambda state: _update(endless, state)[1])(state)
     counted = int(np.max(result.episode_length))
@@ -205,7 +205,7 @@ def _behaviour(loop: LearningLoop) -> Iterator[Finding]:
         yield Finding(
             f"nothing in the state changed in {num_updates + 1} updates.", is_warning=True
         )
-    space: Any = loop.learner.env.action_space(loop.learner.env.default_params)
+    space: Any = loop.env.action_space(loop.env.default_params)
     for greedy in (True, False):
         act = jax.jit(functools.partial(loop.learner.act, greedy=greedy))
         action = act(state.agent, _key(), state.batch_state.obs)

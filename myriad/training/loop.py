@@ -116,6 +116,7 @@ class LearningLoop:
 
     Attributes:
         learner: the learner of one device.
+        env: the environment, as the learner acts in it.
         num_present: the devices of this machine that train: all `D`, or one that computes all.
 
     Raises:
@@ -135,6 +136,7 @@ class LearningLoop:
         self.num_envs = num_envs
         self.num_devices = num_devices
         self._schedules = schedules or {}
+        self.env = env
         if getattr(learner, "sees_privileged", False):
             env = PrivilegedObservation(env)
         self.envs = VectorEnv(env, num_envs, floats=float_parameters(env))

@@ -63,7 +63,7 @@ def network_defaults(kind: type, overrides: Mapping[str, Any]) -> dict[str, Any]
         {"preserve_outputs": False} if ":" in name else NETWORKS.load(name).DEFAULTS
         for name in names
     ]
-    defaults = dict(of_each[0])
+    defaults: dict[str, Any] = dict(of_each[0])
     if critic is not None:
         if ":" not in critic:
             sizes = of_each[1].get("hidden_sizes", known["hidden_sizes"])
