@@ -210,7 +210,7 @@ def at_best_chunks(rows: Any) -> Any:
     Each chunk counts once: its newest run, and there the first row. A peer may be at its best with
     our XLA options. `library` then names the peer, and `ran_as` says how it ran. The ratio is our
     steps/s over the row's. Its interval reaches from our lower end over their upper end to the
-    reverse, so it is wider than 95%.
+    reverse, so it errs on the wide side.
     """
     newest_first = rows.sort_values("timestamp", kind="stable", ascending=False)
     once = newest_first.drop_duplicates(["library", "num_envs", "scan_chunk_size"])

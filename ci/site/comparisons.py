@@ -24,7 +24,7 @@ class Speedup:
     """How many times as fast as a peer we are at one size, each at its best chunk.
 
     Our median over theirs. The interval reaches from our lower end over their upper end to the
-    reverse, so it is wider than 95%.
+    reverse, so it errs on the wide side.
     """
 
     library: Library

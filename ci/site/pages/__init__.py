@@ -123,10 +123,10 @@ def _environment(site: Site) -> jinja2.Environment:
 
 
 def _headline(site: Site) -> str:
-    title = site.project.title
-    for each in site.comparisons:
-        return each.headline(title)
-    return f"How fast {title} is beside other libraries: not measured yet."
+    title, found = site.project.title, site.comparisons
+    if not found:
+        return f"How fast {title} is beside other libraries: not measured yet."
+    return found[0].headline(title)
 
 
 def _first(site: Site) -> dict[str, Any]:

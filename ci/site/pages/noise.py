@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ci.site.formatting import is_number
 from ci.site.measurements import OtherTable
 from ci.site.model import Site
 
@@ -45,7 +46,8 @@ def _trial(row: dict[str, str], site: Site) -> dict[str, Any]:
     if row["exit_code"] == "1":
         named = row.get("cause_named") == "True"
         said += ", cause named" if named else ", another cause named"
-    bound = float(row.get("worst") or 0)
+    worst = row.get("worst", "")
+    bound = float(worst) if is_number(worst) and not worst.endswith("%") else 0.0
     commit = row["commit"]
     date, num_commits = site.gate_ages.get(commit, ("", -1))
     return {
