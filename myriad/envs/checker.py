@@ -6,6 +6,8 @@ later stages. `require_trainable` runs the first three, which compile nothing, b
 
 import dataclasses
 import functools
+import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,6 +43,8 @@ _FEW_OPERATIONS = 3_000
 # A jitted step may round otherwise than one that is run operation by operation. Contacts of bodies
 # make much of that: 1e-4 of the largest observation in a step of brax's ant.
 _TOLERANCE = 1e-3
+# A program of a check runs for a moment, and compiles in half the time without optimisations.
+QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 _NOT_YOURS = (__file__, *(str(Path(library.__file__ or "").parent) for library in (jax, np)))
 
 
@@ -61,6 +65,8 @@ class Finding:
 
 def check_env(env: Environment, *, skip: Sequence[Stage] = ()) -> None:
     """Try `env` and list all its faults. It compiles: seconds for CartPole, minutes for brax.
+
+    At the end it prints the processor time that it took to the standard error stream.
 
     The stages, in this order:
 
@@ -97,16 +103,26 @@ def check_env(env: Environment, *, skip: Sequence[Stage] = ()) -> None:
             raise InvalidArgumentError(
                 "skip", f"must name some of {', '.join(_STAGES)}, but got {shown(name)}."
             )
+    times = {}
     for name, stage in _STAGES.items():
         if name in skip:
             continue
+        start = time.process_time()
         findings = list(stage(env))
+        times[name] = time.process_time() - start
         if faults := [each for each in findings if not each.is_warning]:
             _raise(env, faults)
         for each in findings:
             warnings.warn(
                 f"{type(env).__name__}: {each.sentence}", EnvironmentWarning, stacklevel=2
             )
+    print_times(type(env).__name__, times)
+
+
+def print_times(what: str, times: Mapping[str, float]) -> None:
+    """Print the processor time, in seconds, that the stages of a check without a fault took."""
+    stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in times.items() if seconds > 0.05)
+    sys.stderr.write(f"{what}: no fault, in {sum(times.values()):.1f} s ({stages})\n")
 
 
 @functools.lru_cache(maxsize=64)
@@ -287,7 +303,7 @@ def _keys(env: Environment) -> Iterator[Finding]:
     for name, (function, arguments) in calls.items():
         with jax.debug_key_reuse(new_val=True):
             jitted = jax.jit(lambda *arguments, function=function: function(*arguments))
-            _, fault = called(name, lambda jitted=jitted, given=arguments: jitted.lower(*given))
+            _, fault = called(name, lambda jitted=jitted, given=arguments: jitted.trace(*given))
         if fault is None:
             continue
         if isinstance(fault.cause, jax.errors.KeyReuseError):
@@ -300,8 +316,7 @@ def _keys(env: Environment) -> Iterator[Finding]:
         return
     program = str(jax.make_jaxpr(reset)(_key()))
     if "random_" in program:
-        keys = jax.random.split(_key(), _NUM_ENVS)
-        states = _numbers(jax.vmap(reset)(keys))
+        states = _numbers(_programs(env)[0](_split(_key())))
         if all((leaf == leaf[0]).all() for leaf in states):
             yield Finding(
                 f"reset draws, but {_NUM_ENVS} resets with different keys are all equal: draw "
@@ -313,13 +328,13 @@ def _purity(env: Environment) -> Iterator[Finding]:
     """Call `reset` and `step` operation by operation, twice, and once compiled."""
     reset, step = _functions(env)
     state = reset(_key())[1]
-    action = env.action_space(env.default_params).sample(_key())
+    action = jax.jit(env.action_space(env.default_params).sample)(_key())
     calls: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         "reset": (reset, (_key(),)),
         "step": (step, (_key(), state, action)),
     }
-    for name, (function, arguments) in calls.items():
-        results, fault = called(name, lambda f=function, given=arguments: (f(*given), f(*given)))
+    for (name, (function, given)), compiled in zip(calls.items(), _programs(env), strict=True):
+        results, fault = called(name, lambda f=function, given=given: (f(*given), f(*given)))
         if fault is not None:
             yield fault
             return
@@ -330,8 +345,12 @@ def _purity(env: Environment) -> Iterator[Finding]:
                 "draw from the key with jax.random, not from Python's or NumPy's generators, and "
                 "keep what changes in the state."
             )
+            continue
+        # The program of the other stages, with equal environments.
+        batch = _repeated(given)
         # Not the state: it may hold what is left of a solver's error.
-        elif not _are_close(_seen(first), _seen(jax.jit(function)(*arguments)), _TOLERANCE):
+        one = jax.tree.map(lambda leaf: np.asarray(leaf)[0], _seen(compiled(*batch)))
+        if not _are_close(_seen(first), one, _TOLERANCE):
             yield Finding(
                 f"{name} returns something else when it is compiled: it must not depend on what "
                 "changes outside of it, nor on whether JAX traces it."
@@ -339,13 +358,14 @@ def _purity(env: Environment) -> Iterator[Finding]:
 
 
 def _batches(env: Environment) -> Iterator[Finding]:
-    params = jax.tree.map(
-        lambda leaf: jnp.broadcast_to(leaf, (_NUM_ENVS, *np.shape(leaf))), env.default_params
-    )
-    keys = jax.random.split(_key(), _NUM_ENVS)
-    action = jax.vmap(env.action_space(env.default_params).sample)(keys)
+    sample = env.action_space(env.default_params).sample
 
     def batch() -> Any:
+        params = jax.tree.map(
+            lambda leaf: jnp.broadcast_to(leaf, (_NUM_ENVS, *np.shape(leaf))), env.default_params
+        )
+        keys = jax.random.split(_key(), _NUM_ENVS)
+        action = jax.vmap(sample)(keys)
         return jax.vmap(env.step)(keys, jax.vmap(env.reset)(keys, params)[1], action, params)
 
     _, fault = traced("step", batch)
@@ -370,28 +390,39 @@ def _batches(env: Environment) -> Iterator[Finding]:
 def _behaviour(env: Environment) -> Iterator[Finding]:
     """Step `_NUM_ENVS` environments with random actions and check all results."""
     params = env.default_params
-    space = env.action_space(params)
-    reset, step = (jax.jit(jax.vmap(each)) for each in _functions(env))
-    sample = jax.jit(jax.vmap(space.sample))
-    replace_done = jax.jit(select_reset)
-    first_obs, state = reset(jax.random.split(_key(), _NUM_ENVS))
+    sample = jax.vmap(env.action_space(params).sample)
+    reset, step = _programs(env)
+
+    @_quickly
+    def draw(index: jax.Array) -> tuple[jax.Array, Any, jax.Array]:
+        """Return the keys of a step, actions, and the keys of the resets that follow."""
+        keys = jax.random.split(jax.random.fold_in(_key(), index), (3, _NUM_ENVS))
+        return keys[0], sample(keys[1]), keys[2]
+
+    @_quickly
+    def replace_done(result: Any, first: Any) -> Any:
+        return select_reset(result[3] | result[4], first, result[1])
+
+    first_obs, state = reset(_split(_key()))
     for name, space, part in _parts("obs", env.observation_space(params), first_obs):
         yield from _bound_faults(name, np.asarray(part)[None], space, "reset")
     before, after = [], []
+    step_keys, action, _ = draw(np.uint32(0))
+    step(step_keys, state, action)
     with count_compilations() as compilations:
         for index in range(_NUM_STEPS):
-            keys = jax.random.split(jax.random.fold_in(_key(), index), (3, _NUM_ENVS))
-            result = step(keys[0], state, sample(keys[1]))
+            step_keys, action, reset_keys = draw(np.uint32(index))
+            result = step(step_keys, state, action)
             before.append(state)
             after.append(result[:5])
-            state = replace_done(result[3] | result[4], reset(keys[2])[1], result[1])
-    if compilations.names.count("jit(step)") > 1:
+            state = replace_done(result, reset(reset_keys)[1])
+    if "jit(step)" in compilations.names:
         yield Finding(
             "step compiles again for the state that it returned itself: give each leaf of the "
             "state of reset a dtype.",
             is_warning=True,
         )
-    before, after = (jax.tree.map(lambda *rows: jnp.stack(rows), *rows) for rows in (before, after))
+    before, after = (jax.tree.map(_stacked, *rows) for rows in (before, after))
     obs, after_state, reward, terminated, truncated = after
     parts = list(_parts("obs", env.observation_space(params), obs))
     for name, values in [*((name, part) for name, _, part in parts), ("reward", reward)]:
@@ -403,24 +434,24 @@ def _behaviour(env: Environment) -> Iterator[Finding]:
         yield from _bound_faults(name, np.asarray(part), space, "step {} of random actions")
     done = np.asarray(terminated | truncated)
     yield from _time_limit_faults(env, step, before, after_state, done)
-    keys = jax.random.split(_key(), _NUM_ENVS)
-    programs = {step: (keys, state, sample(keys)), reset: (keys,)}
-    yield from _reset_cost(env, programs)
+    step_keys, action, reset_keys = draw(np.uint32(0))
+    yield from _reset_cost(env, (step_keys, state, action), (reset_keys,))
 
 
-def _reset_cost(env: Environment, programs: Mapping[Any, tuple[Any, ...]]) -> Iterator[Finding]:
-    """Compare a step and a reset of a batch, each with its arguments.
+def _reset_cost(env: Environment, of_step: Any, of_reset: Any) -> Iterator[Finding]:
+    """Compare a step and a reset of a batch with these arguments.
 
     A rollout computes a reset in each step, so one that takes long slows every step down.
     """
-    of_step, of_reset = (
+    reset_flops, step_flops = (
         (program.lower(*arguments).compile().cost_analysis() or {}).get("flops", 0) / _NUM_ENVS
-        for program, arguments in programs.items()
+        for program, arguments in zip(_programs(env), (of_reset, of_step), strict=True)
     )
-    if of_reset < max(_FEW_OPERATIONS, of_step / 2):
+    if reset_flops < max(_FEW_OPERATIONS, step_flops / 2):
         return
     # XLA counts the body of a loop once, so the clock decides.
-    calls = [functools.partial(program, *arguments) for program, arguments in programs.items()]
+    reset, step = (jax.jit(jax.vmap(each)) for each in _functions(env))
+    calls = [functools.partial(step, *of_step), functools.partial(reset, *of_reset)]
     ratio = compare(*calls, num_pairs=9)
     if ratio.b_over_a_low < 0.5:
         return
@@ -481,8 +512,8 @@ def _time_limit_faults(
         for leaf, clock in zip(picked, is_clock, strict=True)
     ]
     space = env.action_space(env.default_params)
-    keys = jax.random.split(make_key(1), _NUM_ENVS)
-    action = jax.vmap(space.sample)(keys)
+    keys = _split(make_key(1))
+    action = jax.jit(jax.vmap(space.sample))(keys)
     now = step(keys, jax.tree.unflatten(structure, picked), action)
     then = step(keys, jax.tree.unflatten(structure, late), action)
     # If most states end at the next step anyway, the clock proves nothing. A number that the agent
@@ -596,6 +627,33 @@ def _where(error: Exception) -> str:
         if not frame.filename.startswith(_NOT_YOURS)
     ]
     return f" in {yours[-1].filename}, line {yours[-1].lineno}" if yours else ""
+
+
+def _quickly(function: Callable[..., Any]) -> Any:
+    return jax.jit(function, compiler_options=QUICKLY)
+
+
+@functools.lru_cache(maxsize=1)
+def _programs(env: Environment) -> tuple[Any, Any]:
+    """Return `reset` and `step` of `_NUM_ENVS` environments, compiled once for all stages."""
+    reset, step = _functions(env)
+    return _quickly(jax.vmap(reset)), _quickly(jax.vmap(step))
+
+
+@jax.jit
+def _split(key: jax.Array) -> jax.Array:
+    return jax.random.split(key, _NUM_ENVS)
+
+
+@jax.jit
+def _repeated(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (_NUM_ENVS, *leaf.shape)), tree)
+
+
+def _stacked(*rows: jax.Array) -> Any:
+    # On the host, since a stack of so many arrays takes long to compile. NumPy has no keys.
+    is_key = jnp.issubdtype(rows[0].dtype, jax.dtypes.prng_key)
+    return jnp.stack(rows) if is_key else np.stack([np.asarray(row) for row in rows])
 
 
 def _key() -> jax.Array:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,8 +14,17 @@ import numpy as np
 
 from myriad.adapters import make_env
 from myriad.agents import make_learner
-from myriad.engine.random import numbers_of
-from myriad.envs.checker import Finding, at, called, kind_of, traced, tree_faults
+from myriad.engine.random import make_key, numbers_of
+from myriad.envs.checker import (
+    QUICKLY,
+    Finding,
+    at,
+    called,
+    kind_of,
+    print_times,
+    traced,
+    tree_faults,
+)
 from myriad.envs.environment import AnyEnvironment
 from myriad.envs.wrappers import Wrapper, for_learner
 from myriad.errors import AgentWarning, FaultyAgentError
@@ -30,15 +40,17 @@ _NUM_UPDATES = 3
 def check_agent(agent: str, env: str | AnyEnvironment = "cartpole", **options: Any) -> None:
     """Try a learner and list all its faults. It compiles and trains for a few updates.
 
+    At the end it prints the processor time that it took to the standard error stream.
+
     The stages, in this order. It stops at the first with faults:
 
     - shapes and actions: results of `init`, `update` and `act` of wrong shapes and dtypes, metrics
       that `metric_names` doesn't name, and code that JAX can't trace.
     - keys: random keys that are used twice.
     - seeds: a learner that `jax.vmap` can't train with many seeds at once.
-    - steps: an update that takes another number of steps than `steps_per_update`.
-    - behaviour: some updates. It looks for numbers that are not finite, for actions out of their
-      space, for updates that compile again and for parameters that never change.
+    - behaviour: some updates. It looks for another number of steps than `steps_per_update`, for
+      numbers that are not finite, for actions out of their space, for updates that compile again
+      and for parameters that never change.
 
     Args:
         agent: a name in `list_agents()`, or `package.module:Class` of your own.
@@ -61,14 +73,18 @@ def check_agent(agent: str, env: str | AnyEnvironment = "cartpole", **options: A
     learner = make_learner(agent, task, _NUM_ENVS, **options)
     num_envs = learner.num_envs_multiple * math.ceil(_NUM_ENVS / learner.num_envs_multiple)
     loop = LearningLoop(task, learner, num_envs)
-    for stage in (_shapes, _actions, _keys, _seeds, _steps, _behaviour):
+    times = {}
+    for stage in (_shapes, _actions, _keys, _seeds, _behaviour):
+        start = time.process_time()
         findings = list(stage(loop))
+        times[stage.__name__.removeprefix("_")] = time.process_time() - start
         faults = [each for each in findings if not each.is_warning]
         if faults:
             cause = next((each.cause for each in faults if each.cause is not None), None)
             raise FaultyAgentError(agent, [each.sentence for each in faults]) from cause
         for each in findings:
             warnings.warn(f"{agent}: {each.sentence}", AgentWarning, stacklevel=2)
+    print_times(agent, times)
 
 
 def _shapes(loop: LearningLoop) -> Iterator[Finding]:
@@ -125,22 +141,23 @@ def _actions(loop: LearningLoop) -> Iterator[Finding]:
 def _keys(loop: LearningLoop) -> Iterator[Finding]:
     """Trace with JAX's checker of key reuse, which follows only JAX's own kinds of keys."""
     learner: Any = loop.learner
-    state = jax.eval_shape(loop.init, _key())
+    key = jax.random.key(0)
+    state = jax.eval_shape(loop.init, key)
     calls: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
-        "init": (lambda key: learner.init(key, loop.num_envs), (_key(),)),
+        "init": (lambda key: learner.init(key, loop.num_envs), (key,)),
         "update": (
             lambda key, agent, batch_state: learner.update(key, agent, batch_state, loop),
-            (_key(), state.agent, state.batch_state),
+            (key, state.agent, state.batch_state),
         ),
         "act": (
             functools.partial(learner.act, greedy=False),
-            (state.agent, _key(), state.batch_state.obs),
+            (state.agent, key, state.batch_state.obs),
         ),
     }
     for name, (function, arguments) in calls.items():
         with jax.debug_key_reuse(new_val=True):
             jitted = jax.jit(lambda *given, function=function: function(*given))
-            _, fault = called(name, lambda jitted=jitted, given=arguments: jitted.lower(*given))
+            _, fault = called(name, lambda jitted=jitted, given=arguments: jitted.trace(*given))
         if fault is not None and isinstance(fault.cause, jax.errors.KeyReuseError):
             yield Finding(
                 f"{name} uses one random key for several draws, which makes them equal or "
@@ -155,7 +172,8 @@ def _seeds(loop: LearningLoop) -> Iterator[Finding]:
     def trained(key: jax.Array) -> Any:
         return loop.run(loop.init(key), jnp.int32(1), jnp.ones((), bool))
 
-    _, fault = traced("update", jax.vmap(trained), jax.random.split(_key(), 2))
+    keys = jax.eval_shape(lambda: jax.random.split(_key(), 2))
+    _, fault = traced("update", jax.vmap(trained), keys)
     if fault is not None:
         yield Finding(f"{fault.sentence} Two seeds trained at once, by jax.vmap.", fault.cause)
 
@@ -170,21 +188,18 @@ class _Endless(Wrapper):
         return obs, state, reward, never, never, info
 
 
-def _steps(loop: LearningLoop) -> Iterator[Finding]:
+def _behaviour(loop: LearningLoop) -> Iterator[Finding]:
+    state = jax.jit(loop.init, compiler_options=QUICKLY)(_key())
     endless = LearningLoop(_Endless(loop.env), loop.learner, loop.num_envs)
-    state = jax.jit(endless.init)(_key())
-    result = jax.jit(lambda state: _update(endless, state)[1])(state)
-    counted = int(np.max(result.episode_length))
+    update = jax.jit(lambda state: _update(endless, state)[1], compiler_options=QUICKLY)
+    counted = int(np.max(update(state).episode_length))
     if counted != loop.learner.steps_per_update:
         yield Finding(
             f"update takes {counted} steps of each environment, but steps_per_update is "
             f"{loop.learner.steps_per_update}."
         )
-
-
-def _behaviour(loop: LearningLoop) -> Iterator[Finding]:
-    init, run = loop.jitted(donate=False)
-    state = init(_key())
+        return
+    run = jax.jit(loop.run, compiler_options=QUICKLY)
     before = _numbers(state.agent)
     num_updates = loop.learner.first_learning_update(loop.num_envs) + _NUM_UPDATES
     with count_compilations() as compilations:
@@ -206,10 +221,15 @@ def _behaviour(loop: LearningLoop) -> Iterator[Finding]:
             f"nothing in the state changed in {num_updates + 1} updates.", is_warning=True
         )
     space: Any = loop.env.action_space(loop.env.default_params)
-    for greedy in (True, False):
-        act = jax.jit(functools.partial(loop.learner.act, greedy=greedy))
-        action = act(state.agent, _key(), state.batch_state.obs)
-        if not bool(np.all(jax.vmap(space.contains)(action))):
+
+    def acts(state: Any) -> list[tuple[jax.Array, jax.Array]]:
+        act = functools.partial(loop.learner.act, state.agent, _key(), state.batch_state.obs)
+        actions = [act(greedy=greedy) for greedy in (True, False)]
+        return [(action, jnp.all(jax.vmap(space.contains)(action))) for action in actions]
+
+    both = jax.jit(acts, compiler_options=QUICKLY)(state)
+    for greedy, (action, fits) in zip((True, False), both, strict=True):
+        if not fits:
             yield Finding(
                 f"act with greedy={greedy} returns actions out of {space}: the first is "
                 f"{np.asarray(action)[0]}."
@@ -226,4 +246,5 @@ def _numbers(tree: Any) -> list[np.ndarray]:
 
 
 def _key() -> jax.Array:
-    return jax.random.key(0)
+    # As a training makes it. Its draws compile faster than those of JAX's own keys.
+    return make_key(0)
