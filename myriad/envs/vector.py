@@ -15,6 +15,8 @@ from myriad.engine.vector_math import vectorized_method
 from myriad.envs.environment import Environment, require_32_bits
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 
+__all__ = ["float_parameters"]
+
 # Each column of an observation is a selection of its own. More would take long to compile.
 _MOST_COLUMNS = 32
 # The most returns in one sum. At 2**24, a float32 sum of ones stands still.

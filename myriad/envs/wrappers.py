@@ -28,6 +28,7 @@ __all__ = [
     "FrameStackObservation",
     "MaskedObservation",
     "ObservationWrapper",
+    "RandomisedParams",
     "Wrapper",
 ]
 
