@@ -21,10 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from myriad import distributed
-from myriad.engine.random import from_numbers, numbers_of
+from myriad.engine.random import from_numbers
 from myriad.errors import InvalidArgumentError
 from myriad.files import read_text, regular
-from myriad.xla import is_on_host
+from myriad.xla import arrays_by_name, is_on_host, leaf_names
 
 Result = TypeVar("Result")
 
@@ -146,7 +146,7 @@ class Checkpoints:
         if best:
             saved |= self.best(num_updates)
         leaves, structure = jax.tree.flatten(like)
-        named = zip(_names(like), leaves, strict=True)
+        named = zip(leaf_names(like), leaves, strict=True)
         return jax.tree.unflatten(structure, [_leaf(saved.get(name), leaf) for name, leaf in named])
 
     def kinds(self, num_updates: int) -> Mapping[str, Any]:
@@ -333,20 +333,9 @@ def _checksum(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _names(tree: Any) -> list[str]:
-    paths, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths]
-
-
-def arrays_by_name(state: Any) -> dict[str, jax.Array]:
-    """Return the leaves by name as orbax takes them: without empty ones, and keys as numbers."""
-    named = zip(_names(state), jax.tree.leaves(state), strict=True)
-    return {name: numbers_of(leaf) for name, leaf in named if leaf.size}
-
-
 def _shardings(like: Any, placement: Any) -> dict[str, Any]:
     lies = jax.tree.leaves(jax.tree.broadcast(placement, like))
-    return dict(zip(_names(like), lies, strict=True))
+    return dict(zip(leaf_names(like), lies, strict=True))
 
 
 def _leaf(saved: Any, like: Any) -> jax.Array:

@@ -28,12 +28,12 @@ from myriad.errors import InvalidArgumentError
 from myriad.host import collector_paused, release_freed_memory
 from myriad.ranges import INT32
 from myriad.timing import compare
-from myriad.training.checkpoint import arrays_by_name
 from myriad.training.config import TrainingConfig
 from myriad.training.evaluation import Evaluation, Infos, evaluation_key
 from myriad.training.loop import LearningLoop, Report, TrainState
 from myriad.xla import (
     Stated,
+    arrays_by_name,
     bytes_of,
     is_on_host,
     require_room,

@@ -1,6 +1,7 @@
 """The agent of the best evaluation is kept beside the newest, and a resumed run keeps it."""
 
 import json
+from typing import Any
 
 import jax
 import numpy as np
@@ -38,7 +39,8 @@ class First(Callback):
 @pytest.mark.parametrize("seeds", [None, SEEDS])
 def test_each_seed_keeps_the_agent_of_its_best_evaluation(seeds, tmp_path, capsys):
     run, agents = tmp_path / "run", Agents()
-    config = small_config(seeds=seeds, seed=3, **{"agent.learning_rate": 0.03})
+    fields: dict[str, Any] = {"seeds": seeds, "seed": 3, "agent.learning_rate": 0.03}
+    config = small_config(**fields)
     train_and_evaluate(config, run, quiet=True, callbacks=[agents])
     results = resume(run, quiet=True, callbacks=[agents])
     best_updates = set()

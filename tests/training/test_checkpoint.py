@@ -15,7 +15,8 @@ import pytest
 
 from myriad.errors import InvalidArgumentError
 from myriad.training import checkpoint
-from myriad.training.checkpoint import Checkpoints, arrays_by_name
+from myriad.training.checkpoint import Checkpoints
+from myriad.xla import arrays_by_name
 from tests.bits import assert_same_bits
 from tests.child_processes import python
 
