@@ -18,8 +18,6 @@ from myriad.training.metrics import History, Row, significant, training_of
 
 __all__ = ["Timings", "TrainingResults"]
 
-__all__ = ["Timings", "TrainingResults"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Timings:
