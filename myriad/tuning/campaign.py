@@ -140,6 +140,10 @@ def tune(settings: TuneSettings, callbacks: Sequence[Callback] = ()) -> TuneResu
     settings = settings.completed()
     space = load_space(settings)
     require_usable_jax()  # Each trial would fail, and the study would keep that.
+    programs = Programs(settings, space)
+    ended: list[FrozenTrial] = []
+    hear: list[Callback] = [lambda study, trial: ended.append(trial), *callbacks]
+    study = open_study(settings, space)
     if space.num_shapes > 1:
         _LOG.info(
             "trials that differ in %s compile anew, %d sets of programs at most: to compile one, "
@@ -147,10 +151,6 @@ def tune(settings: TuneSettings, callbacks: Sequence[Callback] = ()) -> TuneResu
             " and ".join(space.static),
             space.num_shapes,
         )
-    programs = Programs(settings, space)
-    ended: list[FrozenTrial] = []
-    hear: list[Callback] = [lambda study, trial: ended.append(trial), *callbacks]
-    study = open_study(settings, space)
     try:
         with interrupts_kept(), interrupt_noted() as interrupt, storage_errors(only_theirs=True):
             before = [each for each in study.get_trials(deepcopy=False) if each.state.is_finished()]

@@ -160,11 +160,11 @@ def test_a_run_says_which_attention_it_chose_and_why():
     assert named["attention"].value == "xla"
     reason = "cudnn has none for float32 on this device"
     assert named["attention"].reason == reason
-    assert f"attention xla ({reason})" in in_short(list(named.values()))
+    assert f"attention xla ({reason})" in in_short(config, list(named.values()))
     config = config_of("ppo", "attention", **{"agent.attention": "reference"})
-    assert "attention reference (given)" in in_short(active_settings(config))
+    assert "attention reference (given)" in in_short(config, active_settings(config))
     config = config_of("ppo", "cnn")
-    assert "attention" not in in_short(active_settings(config))
+    assert "attention" not in in_short(config, active_settings(config))
 
 
 @pytest.mark.parametrize(("dtype", "chosen"), [("float32", None), ("float16", "cudnn")])
