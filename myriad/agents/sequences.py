@@ -44,7 +44,7 @@ class Recurrent:
     the fields `done` and `memory`. Minibatches are whole rollouts of some environments.
     """
 
-    # No dataclass, whose fields would come after those of the learner and so before its defaults.
+    # Not a dataclass of `RolloutLearner`, whose defaults would replace those of the learner.
 
     per_device: ClassVar[frozenset[str] | None] = frozenset({"running_return", "memory"})
     trains_memory: ClassVar[bool] = True

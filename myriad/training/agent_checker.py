@@ -16,12 +16,12 @@ from myriad.adapters import make_env
 from myriad.agents import make_learner
 from myriad.engine.random import make_key, numbers_of
 from myriad.envs.checker import (
-    QUICKLY,
     Finding,
     at,
     called,
     kind_of,
     print_times,
+    quickly,
     traced,
     tree_faults,
 )
@@ -189,9 +189,9 @@ class _Endless(Wrapper):
 
 
 def _behaviour(loop: LearningLoop) -> Iterator[Finding]:
-    state = jax.jit(loop.init, compiler_options=QUICKLY)(_key())
+    state = quickly(loop.init)(_key())
     endless = LearningLoop(_Endless(loop.env), loop.learner, loop.num_envs)
-    update = jax.jit(lambda state: _update(endless, state)[1], compiler_options=QUICKLY)
+    update = quickly(lambda state: _update(endless, state)[1])
     counted = int(np.max(update(state).episode_length))
     if counted != loop.learner.steps_per_update:
         yield Finding(
@@ -199,7 +199,7 @@ def _behaviour(loop: LearningLoop) -> Iterator[Finding]:
             f"{loop.learner.steps_per_update}."
         )
         return
-    run = jax.jit(loop.run, compiler_options=QUICKLY)
+    run = quickly(loop.run)
     before = _numbers(state.agent)
     num_updates = loop.learner.first_learning_update(loop.num_envs) + _NUM_UPDATES
     with count_compilations() as compilations:
@@ -227,7 +227,7 @@ def _behaviour(loop: LearningLoop) -> Iterator[Finding]:
         actions = [act(greedy=greedy) for greedy in (True, False)]
         return [(action, jnp.all(jax.vmap(space.contains)(action))) for action in actions]
 
-    both = jax.jit(acts, compiler_options=QUICKLY)(state)
+    both = quickly(acts)(state)
     for greedy, (action, fits) in zip((True, False), both, strict=True):
         if not fits:
             yield Finding(
