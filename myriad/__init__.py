@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from myriad.errors import MyriadError
     from myriad.rollout import Rollout
     from myriad.training.agent_checker import check_agent
+    from myriad.xla import jit
 
 __version__ = "0.1.0"
 
@@ -45,6 +46,7 @@ __all__ = [
     "create_config",
     "evaluate",
     "from_gymnax",
+    "jit",
     "list_agents",
     "list_envs",
     "load_agent",
@@ -76,6 +78,7 @@ _HOMES = {
         "engine.random": "make_key",
         "rollout": "Rollout",
         "training.agent_checker": "check_agent",
+        "xla": "jit",
     }.items()
     for name in names.split()
 }

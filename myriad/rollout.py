@@ -24,7 +24,7 @@ from myriad.engine import gpu_loops
 from myriad.engine.fusion import count_primitives, output_fusion
 from myriad.engine.machine import compiles_loops_whole
 from myriad.engine.random import MIX2X32, Counter, is_key, make_key
-from myriad.engine.vector_math import vectorized_method
+from myriad.engine.vector_math import vectorized
 from myriad.envs.environment import AnyEnvironment
 from myriad.envs.vector import (
     MOST_SUMMED,
@@ -254,7 +254,7 @@ class Rollout:
         # Put it on the devices once, since nearly every call takes it.
         self._whole_chunk = put_everywhere(np.int32(scan_chunk_size), self._replicated)
         # It is an option of loops on a CPU, and unsafe for the stores of an interpreted kernel.
-        options = output_fusion(self._step_program) if self.loop_reason else {}
+        options = output_fusion(self._step_program, 0) if self.loop_reason else {}
         # All devices of a CPU share its memory.
         is_cpu = devices[0].platform == "cpu"
         num_sharing = len(self._mesh.local_devices) if is_cpu else 1
@@ -423,7 +423,8 @@ class Rollout:
         state = self._state_like
         keys = jax.eval_shape(lambda: _fold_each(key, jnp.arange(3)))
         env_index = jax.ShapeDtypeStruct(state.halves.shape, jnp.uint32)
-        return jax.make_jaxpr(self._step)(state.batch_state, keys, env_index, state.env_params)
+        step = vectorized(self._step)
+        return jax.make_jaxpr(step)(state.batch_state, keys, env_index, state.env_params)
 
     def _plan_kernel(self) -> tuple[Any, str | None]:
         """Trace a step of one environment for the kernel. Return it, or why there is no kernel."""
@@ -565,8 +566,9 @@ class Rollout:
 
     def _step_keys(self, state: RolloutState) -> jax.Array:
         """Return a key for each step of a chunk and each purpose, `[T, 3]`."""
-        # Computed once per chunk. Inside the loop only the environment's index is folded in.
-        steps = state.step + jnp.arange(self.scan_chunk_size, dtype=jnp.uint32)
+        # Computed once per chunk. Inside the loop only the environment's index is folded in. Of a
+        # single row XLA would draw before the loop, and so round otherwise.
+        steps = state.step + jnp.arange(max(2, self.scan_chunk_size), dtype=jnp.uint32)
         key_of = jax.vmap(Counter.key, in_axes=(0, None, None))
         return jnp.stack([key_of(steps, state.key, p) for p in (_ACT, _STEP, _RESET)], axis=1)
 
@@ -583,7 +585,7 @@ class Rollout:
             env_index = self._env_indices(index, tile_size)
 
             def step(i: jax.Array, tile: BatchState, rest: None) -> tuple[BatchState, None]:
-                return self._step(tile, keys[i], env_index, env_params)[0], rest
+                return vectorized(self._next_state)(tile, keys[i], env_index, env_params), rest
 
             most = self.scan_chunk_size
             unroll = self._unrolled_steps()
@@ -628,7 +630,9 @@ class Rollout:
         env_index = self._env_indices(0, self.layout.padded_envs_per_device)
 
         def step(batch_state: BatchState, i: jax.Array | int) -> tuple[BatchState, Transition]:
-            batch_state, transition = self._step(batch_state, keys[i], env_index, env_params)
+            batch_state, transition = vectorized(self._step)(
+                batch_state, keys[i], env_index, env_params
+            )
             if not final_obs:
                 transition = dataclasses.replace(transition, final_obs=None)
             return batch_state, jax.tree.map(
@@ -665,7 +669,9 @@ class Rollout:
             + jnp.arange(tile_size, dtype=jnp.uint32)
         )
 
-    @vectorized_method
+    def _next_state(self, *args: Any) -> BatchState:
+        return self._step(*args)[0]
+
     def _step(
         self,
         batch_state: BatchState,

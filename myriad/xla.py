@@ -8,9 +8,9 @@ import contextlib
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,9 @@ from jax.extend.core import get_opaque_trace_state
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from myriad.engine import machine
-from myriad.engine.fusion import largest_factor_bytes
+from myriad.engine.fusion import largest_factor_bytes, output_fusion
 from myriad.engine.random import from_numbers, numbers_of
+from myriad.engine.vector_math import vectorized
 from myriad.errors import InvalidArgumentError
 
 # `%name = type opcode(operands)`. A tuple's type has spaces and parentheses of its own, but none of
@@ -276,6 +277,46 @@ class OuterJit:
             self._require(self.lower(*args).compile())
             self._has_run = True
         return self._outside(*args)
+
+
+def jit(
+    function: Callable[..., Any], *, donate_argnums: int | Sequence[int] = ()
+) -> Callable[..., Any]:
+    """Compile a loop of your own as `Rollout` compiles its chunk.
+
+    On a CPU, sines, draws and small vectors in the loop become operations that XLA vectorises, and
+    after `configure` the program gets the compiler options that suit its operations. Elsewhere it
+    is `jax.jit`. Arguments must be arrays, or trees of them: bind others by `functools.partial`.
+
+    Args:
+        function: the function.
+        donate_argnums: arguments whose memory the results may take, as for `jax.jit`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from myriad import jit
+        >>> @jit
+        ... def steps(x):
+        ...     return jax.lax.fori_loop(0, 3, lambda _, x: x + jnp.sin(x), x)
+        >>> steps(jnp.ones(2)).shape
+        (2,)
+    """
+
+    def traced(*args: Any) -> Any:
+        return vectorized(function)(*args)
+
+    plain = jax.jit(traced)
+    chosen: list[OuterJit] = []
+
+    @wraps(function)
+    def run(*args: Any) -> Any:
+        if not chosen:
+            options = output_fusion(lambda: plain.trace(*args).jaxpr, 1)
+            require = lambda _: None  # noqa: E731  (who writes the loop knows its memory)
+            chosen.append(OuterJit(traced, options, require, donate_argnums=donate_argnums))
+        return chosen[0](*args)
+
+    return run
 
 
 def result_shapes(traced: jax.stages.Traced) -> Any:

@@ -47,7 +47,7 @@ def test_a_form_is_within_units_in_the_last_place(name, exact, reach, extra, mos
 
 
 @pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16, np.int32, np.uint8, np.bool_])
-@pytest.mark.parametrize("size", [1, 5, 64, 65])
+@pytest.mark.parametrize("size", [1, 5, 65])
 def test_the_first_extreme_is_that_of_jax(dtype, size):
     draw = np.random.default_rng(size)
     values = np.array([np.nan, np.inf, -np.inf, 0, 1, 2] if dtype(0.5) == 0.5 else [0, 1, 2])
@@ -59,7 +59,7 @@ def test_the_first_extreme_is_that_of_jax(dtype, size):
         return jax.vmap(lambda row: (jnp.argmax(row), jnp.argmin(row)))(x)
 
     program = jax.make_jaxpr(vectorized(step))(x)
-    assert ("argmax" in count_primitives(program.jaxpr)) == (size > 64)
+    assert not {"argmax", "argmin"} & count_primitives(program.jaxpr).keys()
     assert_same_bits(jax.jit(vectorized(step))(x), step(x))
 
 
@@ -227,11 +227,17 @@ class Network:
         return jax.random.categorical(key, hidden @ jnp.linspace(-1, 1, 2 * 64).reshape(64, 2))
 
 
-@pytest.mark.parametrize("num_envs", [20, 100])
+@pytest.mark.parametrize("num_envs", [1, 20, 100])
 def test_forms_keep_the_same_bits_for_any_chunk_tile_and_number_of_devices(num_envs):
     env = Generated(("draw", "stack", "branch", "mean", "largest and smallest"))
     states = []
-    for shape in ({"num_devices": 1}, {"scan_chunk_size": 7, "tile_size": 48}, {"num_devices": 2}):
+    shapes = (
+        {"num_devices": 1},
+        {"scan_chunk_size": 1},
+        {"scan_chunk_size": 7, "tile_size": 48},
+        {"num_devices": 2},
+    )
+    for shape in shapes:
         rollout = Rollout(env, Network(), num_envs, **{"scan_chunk_size": 48} | shape)
         states.append(rollout.batch_state(rollout.run(rollout.init(seed=0), 48)))
     assert states[0].num_episodes.min() > 0
@@ -258,3 +264,27 @@ def test_a_rollout_uses_the_forms_unless_the_setting_or_the_device_says_no(monke
     monkeypatch.delenv("MYRIAD_VECTOR_MATH")
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert vectorized(draws) is draws
+
+
+def test_a_vector_is_taken_apart_only_for_who_takes_numbers_out_of_it():
+    table = np.arange(12.0, dtype=np.float32)
+
+    def step(keys, x, table):
+        def one(key, x):
+            first, second = jax.random.uniform(key, (2,))
+            whole = jax.random.normal(jax.random.fold_in(key, 1), (3,))
+            slope = jnp.array([x[1] + first, x[0] * second, whole.sum()])
+            middle = x + 0.5 * slope
+            last = middle + jnp.stack([middle[2], middle[0], jnp.tanh(middle[1])])
+            return last, whole * whole[0], jnp.split(last, 3), table[jnp.argmax(last)]
+
+        return jax.vmap(one)(keys, x)
+
+    keys, x = jax.random.split(make_key(0), 10), jnp.linspace(0, 1, 30).reshape(10, 3)
+    step = functools.partial(step, table=jnp.asarray(table))
+    counts = count_primitives(jax.make_jaxpr(vectorized(step))(keys, x).jaxpr)
+    # The normal numbers stay one vector, and what is stacked from numbers is not stacked again.
+    assert counts["sqrt"] == 1
+    assert counts["stack"] + counts["concatenate"] == 2
+    assert counts["embed"] >= 1
+    assert_alike(jax.jit(step)(keys, x), jax.jit(vectorized(step))(keys, x))

@@ -2,8 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
+import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params
 
 from myriad.engine import machine
@@ -15,27 +17,27 @@ _STORED = frozenset({"conv_general_dilated", "dot_general", "scatter", "scatter-
 # With outputs fused, a loop of 890,000 operations, as `emits_more_than` counts them, compiled in
 # 40 s on an AMD EPYC. The most in Myriad's own environments, 430,000, compile in seconds.
 _MOST_EMITTED = 600_000
-# Operations whose outputs XLA may fuse: elementwise operations, reductions, products, shapes,
-# random numbers, loops and collectives. Indexed updates (`scatter` by any name) are not among
-# them.
+# Operations whose outputs XLA may fuse, besides elementwise ones. Indexed updates (`scatter` by any
+# name) are not among them.
 _FUSABLE = frozenset(
-    (  # noqa: SIM905  (one name a line would be a hundred lines)
-        "abs acos acosh add add_any all_gather and asin asinh atan atan2 atanh "
-        "axis_index bitcast_convert_type broadcast_in_dim cbrt ceil clamp clz concatenate cond "
-        "convert_element_type copy cos cosh cummax cummin cumprod cumsum custom_jvp_call "
-        "custom_vjp_call div dot_general dynamic_slice dynamic_update_slice eq erf erf_inv erfc "
-        "exp exp2 expm1 floor gather ge gt integer_pow iota is_finite jit le le_to log log1p "
-        "logistic lt lt_to max min mul ne neg nextafter not one_minus_square optimization_barrier "
-        "or pad population_count pow psum psum_invariant random_bits random_fold_in random_seed "
-        "random_split random_unwrap random_wrap reduce_and reduce_max reduce_min reduce_or "
-        "reduce_prod reduce_sum rem reshape reshard rev round rsqrt scan select_n shard_map "
-        "shift_left shift_right_arithmetic shift_right_logical sign sin sinh slice sort split "
-        "sqrt square squeeze stack stop_gradient sub tan tanh tile transpose unstack while xor "
+    (  # noqa: SIM905  (one name a line would be fifty lines)
+        # shapes
+        "broadcast_in_dim concatenate dynamic_slice dynamic_update_slice embed gather iota pad "
+        "reshape rev slice split squeeze stack tile transpose unstack "
+        # reductions, products and sorts
+        "cummax cummin cumprod cumsum dot_general reduce_and reduce_max reduce_min reduce_or "
+        "reduce_prod reduce_sum sort "
+        # draws
+        "random_bits random_fold_in random_seed random_split random_unwrap random_wrap "
+        # calls and collectives
+        "all_gather axis_index cond custom_jvp_call custom_vjp_call jit optimization_barrier psum "
+        "psum_invariant reshard shard_map"
     ).split()
 )
+_LOOPS = frozenset({"scan", "while"})
 
 
-def output_fusion(trace: Callable[[], ClosedJaxpr]) -> dict[str, str]:
+def output_fusion(trace: Callable[[], ClosedJaxpr], loops: int | None = None) -> dict[str, str]:
     """Return the compiler options with which XLA fuses the outputs of a program, or none.
 
     XLA aborts the process if it fuses two indexed updates (jaxlib 0.10.2). So the program must
@@ -46,6 +48,8 @@ def output_fusion(trace: Callable[[], ClosedJaxpr]) -> dict[str, str]:
     Args:
         trace: returns the program, such as `jax.jit(fn).trace(*args).jaxpr`. It is called only if
             the answer depends on it.
+        loops: how deep the loops of the program may be nested, or None for any depth. With outputs
+            fused, a step that scans over a vector of 8 took four times as long (jaxlib 0.10.2).
     """
     options = machine.output_fusion_options()
     if not options:
@@ -53,7 +57,40 @@ def output_fusion(trace: Callable[[], ClosedJaxpr]) -> dict[str, str]:
     jaxpr = trace().jaxpr
     if emits_more_than(_MOST_EMITTED, jaxpr):
         return {"xla_backend_extra_options": ""}
-    return options if set(count_primitives(jaxpr)) <= _FUSABLE else {}
+    if loops is not None and _depth_of_loops(jaxpr) > loops:
+        return {}
+    is_safe = all(
+        each.primitive.name in _FUSABLE | _LOOPS or is_elementwise(each)
+        for each in equations(jaxpr)
+    )
+    return options if is_safe else {}
+
+
+def _depth_of_loops(jaxpr: Jaxpr) -> int:
+    depths = [
+        (each.primitive.name in _LOOPS) + _depth_of_loops(inner)
+        for each in jaxpr.eqns
+        for inner in jaxprs_in_params(each.params)
+    ]
+    return max(depths, default=0)
+
+
+def is_elementwise(equation: JaxprEqn) -> bool:
+    """Return whether an operation computes each element of its result from one of each operand."""
+    return shape_for(equation, lambda _: ()) == ()
+
+
+def shape_for(equation: JaxprEqn, change: Callable[[Any], Any]) -> tuple[int, ...] | None:
+    """Return the shape of a result if shapes of operands change, or None if they can't."""
+    primitive = equation.primitive
+    avals: Any = [each.aval for each in equation.invars]
+    if primitive.multiple_results or not avals or any(jaxprs_in_params(equation.params)):
+        return None
+    try:
+        operands = [jax.ShapeDtypeStruct(change(each.shape), each.dtype) for each in avals]
+        return jax.eval_shape(partial(primitive.bind, **equation.params), *operands).shape
+    except Exception:  # noqa: BLE001  (each operation refuses in its own way)
+        return None
 
 
 def count_primitives(jaxpr: Jaxpr) -> Counter[str]:

@@ -78,7 +78,7 @@ def _words(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     @jax.custom_batching.custom_vmap
     def words(first: jax.Array, second: jax.Array) -> jax.Array:
         # As many axes each, since JAX may be told to add none.
-        index = _counters(shape).reshape(shape + (1,) * first.ndim)
+        index = counters(shape).reshape(shape + (1,) * first.ndim)
         first, second = (x.reshape((1,) * len(shape) + x.shape) for x in (first, second))
         return draw_word(first, second, index)
 
@@ -122,10 +122,10 @@ def _split(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     if 0 < num <= _MOST_SCALARS:
         children = [_fold(parent, jnp.uint32(i)) for i in range(num)]
         return jnp.stack(children).reshape(*shape, 2)
-    return _fold(parent, _counters(shape))
+    return _fold(parent, counters(shape))
 
 
-def _counters(shape: tuple[int, ...]) -> jax.Array:
+def counters(shape: tuple[int, ...]) -> jax.Array:
     """Number the elements of `shape` in row-major order by iotas, so that nothing is stored."""
     index = jnp.zeros(shape, jnp.uint32)
     stride = 1

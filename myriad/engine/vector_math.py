@@ -15,12 +15,13 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Primitive
+from jax.interpreters import mlir
 
 from myriad import settings
-from myriad.engine.fusion import count_primitives
+from myriad.engine.fusion import count_primitives, shape_for
 from myriad.engine.machine import compiles_loops_whole
-from myriad.engine.random import MIX2X32, SPLIT, draw_word, fold_words, holds_keys
+from myriad.engine.random import MIX2X32, SPLIT, counters, draw_word, fold_words, holds_keys
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -127,6 +128,8 @@ def _tanh(x: jax.Array) -> jax.Array:
 # A larger product is faster in XLA's library. In any layout a rollout of up to 32 environments has
 # at most 32 rows, and another one has at least 48.
 _MOST_ROWS, _MOST_NUMBERS = 32, 2048
+# The most values that are compared one by one.
+_FEW = 8
 
 
 def _product(x: jax.Array, weights: jax.Array) -> jax.Array:
@@ -160,39 +163,34 @@ def _is_small_product(avals: Sequence[Any], params: Any) -> bool:
     )
 
 
-# The most values that are compared one by one.
-_MOST_CHOICES = 64
 _IS_MORE = {"argmax": jax.lax.gt, "argmin": jax.lax.lt}
+_EXTREME = {"argmax": jnp.max, "argmin": jnp.min}
 
 
 def argmax(x: jax.Array, axis: int) -> jax.Array:
-    """Do as `jnp.argmax`, but compare up to 64 values one by one.
+    """Do as `jnp.argmax`, in operations that XLA vectorises.
 
     XLA's reduction to a pair is no vector loop, and computes its input twice. If its outputs are
     fused, two of them end the process (jaxlib 0.10.2).
     """
-    if not _are_few(x, axis):
-        return jnp.argmax(x, axis)
-    return _first_extreme(_columns_along(x, axis), np.int32, jax.lax.gt)
+    return _first_extreme("argmax", x, axis, np.int32)
 
 
-def _are_few(x: Any, axis: int) -> bool:
-    return 0 < x.shape[axis] <= _MOST_CHOICES
-
-
-def _columns_along(x: Any, axis: int) -> Sequence[jax.Array]:
-    if isinstance(x, _Columns):
-        x = x.whole
-    return [jax.lax.index_in_dim(x, i, axis, keepdims=False) for i in range(x.shape[axis])]
-
-
-def _first_extreme(columns: Sequence[jax.Array], dtype: Any, is_more: Any) -> jax.Array:
-    """Return the index of the first column of the extreme value, or of the first NaN."""
-    best, at = columns[0], jnp.zeros(columns[0].shape, dtype)
-    for i, column in enumerate(columns[1:], 1):
-        is_better = is_more(column, best) | (jax.lax.ne(column, column) & jax.lax.eq(best, best))
-        best = jnp.where(is_better, column, best)
-        at = jnp.where(is_better, jnp.asarray(i, dtype), at)
+def _first_extreme(name: str, x: jax.Array, axis: int, dtype: Any) -> jax.Array:
+    """Return the index of the first extreme value along an axis, or of the first NaN."""
+    size = x.shape[axis]
+    if not 0 < size <= _FEW:
+        each = jax.lax.broadcasted_iota(dtype, x.shape, axis % x.ndim)
+        is_best = x == _EXTREME[name](x, axis, keepdims=True)
+        # A NaN comes before all others. XLA's extreme value may be one or not (jaxlib 0.10.2).
+        first = jnp.where(jax.lax.ne(x, x), each - size, jnp.where(is_best, each, size))
+        return jnp.min(first, axis) % size
+    best, *others = (jax.lax.index_in_dim(x, i, axis, keepdims=False) for i in range(size))
+    at = jnp.zeros(best.shape, dtype)
+    for i, value in enumerate(others, 1):
+        is_first_nan = jax.lax.ne(value, value) & jax.lax.eq(best, best)
+        is_better = _IS_MORE[name](value, best) | is_first_nan
+        best, at = jnp.where(is_better, value, best), jnp.where(is_better, dtype(i), at)
     return at
 
 
@@ -255,9 +253,10 @@ def vectorized_method(method: Function) -> Function:
     return run  # pyright: ignore[reportReturnType]
 
 
-# The most numbers or keys that are drawn as scalars too, for who takes them out one by one. The 30
-# of a night of bucket-brigade make its step 2.6 times as fast.
+# The most numbers of a draw, or children of a split, that are taken apart.
 _MOST_SCALARS = 32
+# The largest constant that becomes part of the program.
+_MOST_EMBEDDED_BYTES = 1 << 16
 
 
 class _Keys(NamedTuple):
@@ -278,26 +277,29 @@ class _Keys(NamedTuple):
 
 
 class _Columns(NamedTuple):
-    """The columns `[N]` of an array `[N, k]`, and that array. XLA drops what nobody asks for.
+    """The columns `[N]` of an array `[N, k]`, or of the `[k, N]` that becomes one."""
 
-    XLA doesn't see through an array that is stacked from columns.
-    """
-
-    columns: tuple[jax.Array, ...]
-    whole: jax.Array
+    columns: Sequence[jax.Array]
+    axis: int = 1
 
     def array(self) -> jax.Array:
-        return self.whole
+        return jnp.stack(self.columns, self.axis)
 
-    def result(self, name: str, params: Any) -> Any:
-        """Return what an operation that takes columns out gives, or None for another operation."""
-        if name == "squeeze" and params["dimensions"] == (1,):
-            return self.columns[0]
-        if name == "slice" and params["strides"] in (None, (1, 1)):
-            (first, start), (last, end) = params["start_indices"], params["limit_indices"]
-            if (first, last) == (0, self.columns[0].shape[0]) and start < end:
-                return _Columns(self.columns[start:end], self.whole[:, start:end])
-        return None
+
+class _Value:
+    """A value in a program, and how its users need it.
+
+    Attributes:
+        held: what it is, once it has been computed.
+        is_whole: somebody needs all of it.
+        is_taken: somebody takes a column out of it, or out of what is computed from it.
+        is_mixed: somebody takes a column out of what is computed from it.
+    """
+
+    def __init__(self, aval: Any, held: Any = None):
+        self.aval: Any = aval
+        self.held = held
+        self.is_whole = self.is_taken = self.is_mixed = False
 
 
 def _fold_in(keys: _Keys, values: jax.Array) -> _Keys:
@@ -318,14 +320,12 @@ def _split(keys: _Keys, *, shape: tuple[int, ...]) -> _Keys | None:
 
 
 def _random_bits(keys: _Keys, *, bit_width: int, shape: tuple[int, ...]) -> Any:
-    if bit_width == 32 and shape == ():
-        return draw_word(*keys, np.uint32(0))
-    if bit_width == 32 and len(shape) == keys.first.ndim == 1 and 0 < shape[0] <= _MOST_SCALARS:
-        words = [draw_word(*keys, np.uint32(i)) for i in range(shape[0])]
-        each = np.arange(shape[0], dtype=np.uint32)
-        whole = draw_word(keys.first[:, None], keys.second[:, None], jnp.asarray(each)[None])
-        return _Columns(tuple(words), whole)
-    return None
+    if bit_width != 32:
+        return None
+    of_keys = range(len(shape), len(shape) + keys.first.ndim)
+    words = draw_word(*keys, counters(shape).reshape(shape + (1,) * len(of_keys)))
+    # As the generator does it: environments stay the fastest axis in memory.
+    return words.transpose((*of_keys, *range(len(shape))))
 
 
 # The form of each operation on keys. It returns None for what is better left as it is.
@@ -336,39 +336,148 @@ _OF_KEYS: dict[str, Callable[..., Any]] = {
 }
 
 _REPLACED = FORMS.keys() | _OF_KEYS.keys() | _IS_MORE.keys() | {"dot_general"}
-# Operations on each element.
-_ELEMENTWISE = frozenset(
-    (  # noqa: SIM905
-        "abs add and bitcast_convert_type clamp convert_element_type cos div eq erf_inv exp floor "
-        "ge gt integer_pow le log log1p lt max min mul ne neg not or pow rem select_n shift_left "
-        "shift_right_arithmetic shift_right_logical sin sqrt square sub tanh xor"
-    ).split()
+
+
+class _Embedded:
+    """An array that is a parameter of an operation."""
+
+    def __init__(self, array: np.ndarray):
+        self.array = array
+
+
+# A constant as an operation without operands. JAX passes others through every loop, so that XLA
+# can't fold what depends on them alone.
+_embed = Primitive("embed")
+_embed.def_impl(lambda *, embedded: jnp.asarray(embedded.array))
+_embed.def_abstract_eval(
+    lambda *, embedded: jax.core.ShapedArray(embedded.array.shape, embedded.array.dtype)
 )
+mlir.register_lowering(_embed, lambda _, *, embedded: [mlir.ir_constant(embedded.array)])
+
+
+def _constant(value: Any) -> Any:
+    is_known = isinstance(value, np.ndarray | jax.Array) and not isinstance(value, jax.core.Tracer)
+    if not is_known or holds_keys(value) or value.nbytes > _MOST_EMBEDDED_BYTES:
+        return value
+    return _embed.bind(embedded=_Embedded(np.asarray(value)))
+
+
+_Operation = tuple[JaxprEqn, list[_Value], list[_Value]]
 
 
 def _evaluate(program: ClosedJaxpr, *args: Any) -> list[Any]:
     """Run a traced program with its operations, and those of its loops, in their forms."""
-    jaxpr = program.jaxpr
-    values: dict[Any, Any] = dict(zip(jaxpr.invars, args, strict=True))
-    values |= zip(jaxpr.constvars, program.consts, strict=True)
+    operations: list[_Operation] = []
+    inputs = [
+        _Value(variable.aval, arg) for variable, arg in zip(program.jaxpr.invars, args, strict=True)
+    ]
+    results = _inlined(program, inputs, operations)
+    for each in results:
+        each.is_whole = True
+    # From the last operation to the first, so that all uses of a value are known.
+    needed = [each for each in reversed(operations) if _notes_needs(*each)]
+    for equation, inputs, outputs in reversed(needed):
+        for output, held in zip(outputs, _results(equation, inputs, outputs), strict=True):
+            output.held = held
+    return [each.held for each in results]
 
-    def read(each: Any) -> Any:
-        return each.val if isinstance(each, Literal) else values[each]
+
+def _inlined(
+    program: ClosedJaxpr, inputs: list[_Value], operations: list[_Operation]
+) -> list[_Value]:
+    """Add a program's operations, and those of programs that it calls, and return its results."""
+    jaxpr = program.jaxpr
+    values: dict[Any, _Value] = dict(zip(jaxpr.invars, inputs, strict=True))
+    for variable, value in zip(jaxpr.constvars, program.consts, strict=True):
+        values[variable] = _Value(variable.aval, _constant(value))
+
+    def read(each: Any) -> _Value:
+        return _Value(each.aval, each.val) if isinstance(each, Literal) else values[each]
 
     for equation in jaxpr.eqns:
-        results = _results(equation, [read(each) for each in equation.invars])
+        taken = [read(each) for each in equation.invars]
+        if equation.primitive.name == "jit":
+            results = _inlined(equation.params["jaxpr"], taken, operations)
+        else:
+            results = [_Value(variable.aval) for variable in equation.outvars]
+            operations.append((equation, taken, results))
         values |= zip(equation.outvars, results, strict=True)
     return [read(each) for each in jaxpr.outvars]
 
 
-def _results(equation: JaxprEqn, inputs: list[Any]) -> Sequence[Any]:
+def _notes_needs(equation: JaxprEqn, inputs: list[_Value], outputs: list[_Value]) -> bool:
+    """Note what an operation needs of its inputs, and return whether it is needed itself."""
+    is_whole = any(each.is_whole for each in outputs)
+    is_taken = any(each.is_taken for each in outputs)
+    is_mixed = any(each.is_mixed for each in outputs)
+    if not (is_whole or is_taken or equation.effects or not outputs):
+        return False
+    if _takes_apart(equation):
+        is_taken |= any(each.is_whole for each in outputs if each.aval.ndim == 1)
+        is_whole = any(each.is_whole for each in outputs if each.aval.ndim == 2)
+    elif is_taken and _is_by_column(equation):
+        is_mixed = True
+    elif not (is_mixed and _stacks(equation)):
+        is_whole, is_taken, is_mixed = True, False, False
+    for each in inputs:
+        each.is_whole |= is_whole
+        each.is_taken |= is_taken
+        each.is_mixed |= is_mixed
+    return True
+
+
+def _takes_apart(equation: JaxprEqn) -> bool:
+    """Return whether an operation takes columns out of an array `[N, k]`."""
+    if len(equation.invars) != 1 or getattr(equation.invars[0].aval, "ndim", 0) != 2:
+        return False
+    name, params = equation.primitive.name, equation.params
+    rows, size = equation.invars[0].aval.shape
+    if name == "squeeze":
+        return params["dimensions"] == (1,)
+    if name == "slice":
+        of_rows = (params["start_indices"][0], params["limit_indices"][0])
+        return of_rows == (0, rows) and params["strides"] in (None, (1, 1))
+    # What has several results that are together as large as its operand, whatever its name.
+    avals: Any = [each.aval for each in equation.outvars]
+    return (
+        len(avals) > 1
+        and all(each.shape[:1] == (rows,) and each.ndim <= 2 for each in avals)
+        and sum(each.size for each in avals) == rows * size
+    )
+
+
+def _stacks(equation: JaxprEqn) -> bool:
+    """Return whether an operation makes an array `[N, k]` of columns."""
+    name, params = equation.primitive.name, equation.params
+    shape = equation.outvars[0].aval.shape
+    if len(shape) != 2 or max(shape, default=0) == 0:
+        return False
+    if name == "concatenate":
+        return params["dimension"] == 1 and shape[1] <= _MOST_SCALARS
+    if name == "stack":
+        return equation.invars[0].aval.ndim == 1 and len(equation.invars) <= _MOST_SCALARS
+    return name == "transpose"
+
+
+def _is_by_column(equation: JaxprEqn) -> bool:
+    """Return whether an operation gives the columns of its result from those of its operands.
+
+    It does if it also takes `[N]` in place of `[N, k]`.
+    """
+    avals: Any = [each.aval for each in (*equation.outvars, *equation.invars)]
+    return (
+        all(each.ndim in (0, 2) and not holds_keys(each) for each in avals)
+        and avals[0].ndim == 2
+        and avals[0].shape[1] <= _MOST_SCALARS
+        and shape_for(equation, lambda shape: shape[:1]) == avals[0].shape[:1]
+    )
+
+
+def _results(equation: JaxprEqn, inputs: list[_Value], outputs: list[_Value]) -> Sequence[Any]:
     primitive, params = equation.primitive, equation.params
     name = primitive.name
-    avals: list[Any] = [each.aval for each in equation.invars]
-    if name == "jit":
-        return _evaluate(params["jaxpr"], *inputs)
-    if (result := _written_out(name, inputs, avals, params)) is not None:
-        return [result]
+    held = [each.held for each in inputs]
+    avals: list[Any] = [each.aval for each in inputs]
     params = {name: _with_forms(value) for name, value in params.items()}
 
     def compute(*inputs: Any) -> Any:
@@ -376,26 +485,59 @@ def _results(equation: JaxprEqn, inputs: list[Any]) -> Sequence[Any]:
             return FORMS[name](*inputs)
         return primitive.bind(*inputs, **primitive.get_bind_params(params))
 
-    aval: Any = equation.outvars[0].aval if equation.outvars else None
-    columns = [each for each in inputs if isinstance(each, _Columns)]
-    # Beside an array of all environments, each column would compute that array anew.
-    is_beside_shared = all(
-        isinstance(each, _Columns) or of_each.shape[:1] in ((), (1,))
-        for each, of_each in zip(inputs, avals, strict=True)
-    )
-    # Not where it selects keys, or takes numbers apart into bytes.
-    stays_apart = name in _ELEMENTWISE and not holds_keys(aval) and aval.ndim == 2
-    if columns and stays_apart and is_beside_shared:
-        rows = zip(*(_columns_of(each, aval.shape[-1]) for each in inputs), strict=True)
-        return [_Columns(tuple(compute(*row) for row in rows), compute(*_arrays(inputs)))]
-    if columns and (result := columns[0].result(name, params)) is not None:
+    if (columns := _in_columns(equation, held, outputs, compute)) is not None:
+        return columns
+    held = _arrays(held, _Columns)
+    if (result := _written_out(name, held, avals, params)) is not None:
         return [result]
     # What has only keys, and one array of them as its result, moves keys as it moves numbers.
-    moves = name not in _OF_KEYS and not primitive.multiple_results and holds_keys(aval)
-    if moves and len(inputs) == 1 and isinstance(inputs[0], _Keys):
-        return [_Keys(*map(compute, inputs[0]))]
-    results = compute(*_arrays(inputs))
+    moves = not primitive.multiple_results and holds_keys(outputs[0].aval)
+    if name not in _OF_KEYS and moves and len(held) == 1 and isinstance(held[0], _Keys):
+        return [_Keys(*map(compute, held[0]))]
+    results = compute(*_arrays(held))
     return results if primitive.multiple_results else [results]
+
+
+def _in_columns(
+    equation: JaxprEqn, held: list[Any], outputs: list[_Value], compute: Callable[..., Any]
+) -> Sequence[Any] | None:
+    """Return the results of an operation on columns, or None if it is better done on arrays."""
+    name, params = equation.primitive.name, equation.params
+    has_columns = any(isinstance(each, _Columns) and each.axis == 1 for each in held)
+    if has_columns and _takes_apart(equation):
+        columns = held[0].columns
+        last = params["start_indices"][1] if name == "slice" else 0
+        results = []
+        for output in outputs:
+            first, last = last, last + math.prod(output.aval.shape[1:])
+            is_one = output.aval.ndim == 1
+            results.append(columns[first] if is_one else _Columns(columns[first:last]))
+        return results
+    if not outputs or not outputs[0].is_taken:
+        return None
+    output, result = outputs[0], None
+    if output.is_mixed and _stacks(equation):
+        if name == "stack":
+            result = _Columns(_arrays(held), params["axis"])
+        elif name == "concatenate":
+            result = _Columns([column for each in held for column in _columns_of(each)])
+        elif isinstance(held[0], _Columns):
+            result = _Columns(held[0].columns, 1 - held[0].axis)
+    elif name == "random_bits" and _is_taken_apart(output, params, held[0]):
+        with np.errstate(over="ignore"):
+            keys, indices = _Keys.of(held[0]), np.arange(params["shape"][0], dtype=np.uint32)
+            result = _Columns([draw_word(*keys, i) for i in indices])
+    elif has_columns and _is_by_column(equation):
+        rows = zip(*(_columns_of(each, output.aval.shape[1]) for each in held), strict=True)
+        result = _Columns([compute(*row) for row in rows])
+    return None if result is None else [result]
+
+
+def _is_taken_apart(draw: _Value, params: Any, keys: Any) -> bool:
+    """Return whether a draw of `[N, k]` words is only needed column by column."""
+    is_ours = isinstance(keys, _Keys) or jax.random.key_impl(keys) == MIX2X32
+    is_few = draw.aval.ndim == 2 and len(params["shape"]) == 1 and params["bit_width"] == 32
+    return is_ours and is_few and 0 < params["shape"][0] <= _MOST_SCALARS and not draw.is_whole
 
 
 def _written_out(name: str, inputs: list[Any], avals: Sequence[Any], params: Any) -> Any:
@@ -404,27 +546,26 @@ def _written_out(name: str, inputs: list[Any], avals: Sequence[Any], params: Any
     if isinstance(keys, _Keys) or (keys is not None and jax.random.key_impl(keys) == MIX2X32):
         with np.errstate(over="ignore"):  # the generator's products of known numbers
             return _OF_KEYS[name](_Keys.of(keys), *_arrays(inputs[1:]), **params)
-    if name in _IS_MORE and _are_few(avals[0], *params["axes"]):
-        columns = _columns_along(inputs[0], *params["axes"])
-        return _first_extreme(columns, params["index_dtype"], _IS_MORE[name])
+    if name in _IS_MORE:
+        return _first_extreme(name, *_arrays(inputs), *params["axes"], params["index_dtype"].type)
     if name == "dot_general" and _is_small_product(avals, params):
         return _product(*_arrays(inputs))
     return None
 
 
-def _columns_of(value: Any, number: int) -> Sequence[Any]:
-    """Return the columns of one array. A number, or a single column, is all of them."""
+def _columns_of(value: Any, number: int | None = None) -> Sequence[Any]:
+    """Return the columns of one array. A number, or a single column, is all of `number`."""
     columns = [value]
     if isinstance(value, _Columns):
         columns = value.columns
     elif np.ndim(value):
-        columns = [value[..., i] for i in range(value.shape[-1])]
-    return [*columns] * (1 if len(columns) == number else number)
+        columns = [value[:, i] for i in range(value.shape[1])]
+    return [*columns] * (1 if number in (None, len(columns)) else number)
 
 
-def _arrays(values: Sequence[Any]) -> list[Any]:
+def _arrays(values: Sequence[Any], kinds: Any = (_Keys, _Columns)) -> list[Any]:
     """Return ordinary arrays for keys in words and for columns."""
-    return [each.array() if isinstance(each, _Keys | _Columns) else each for each in values]
+    return [each.array() if isinstance(each, kinds) else each for each in values]
 
 
 def _with_forms(value: Any) -> Any:
