@@ -52,8 +52,11 @@ def test_the_first_extreme_is_that_of_jax(dtype, size):
     draw = np.random.default_rng(size)
     values = np.array([np.nan, np.inf, -np.inf, 0, 1, 2] if dtype(0.5) == 0.5 else [0, 1, 2])
     x = jnp.asarray(draw.choice(values, (200, size)), dtype)
-    for axis in (0, 1):
+    for axis in (0, 1, -1):
         assert_same_bits(argmax(x, axis), jnp.argmax(x, axis))
+    cube = x[:30].reshape(2, 3, 5, size)
+    for axis in range(4):
+        assert_same_bits(argmax(cube, axis), jnp.argmax(cube, axis))
 
     def step(x):
         return jax.vmap(lambda row: (jnp.argmax(row), jnp.argmin(row)))(x)

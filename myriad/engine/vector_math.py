@@ -128,8 +128,6 @@ def _tanh(x: jax.Array) -> jax.Array:
 # A larger product is faster in XLA's library. In any layout a rollout of up to 32 environments has
 # at most 32 rows, and another one has at least 48.
 _MOST_ROWS, _MOST_NUMBERS = 32, 2048
-# The most values that are compared one by one.
-_FEW = 8
 
 
 def _product(x: jax.Array, weights: jax.Array) -> jax.Array:
@@ -163,8 +161,7 @@ def _is_small_product(avals: Sequence[Any], params: Any) -> bool:
     )
 
 
-_IS_MORE = {"argmax": jax.lax.gt, "argmin": jax.lax.lt}
-_EXTREME = {"argmax": jnp.max, "argmin": jnp.min}
+_EXTREMES = {"argmax": jnp.max, "argmin": jnp.min}
 
 
 def argmax(x: jax.Array, axis: int) -> jax.Array:
@@ -173,25 +170,22 @@ def argmax(x: jax.Array, axis: int) -> jax.Array:
     XLA's reduction to a pair is no vector loop, and computes its input twice. If its outputs are
     fused, two of them end the process (jaxlib 0.10.2).
     """
-    return _first_extreme("argmax", x, axis, np.int32)
+    return _first_extreme(jnp.max, x, axis, np.int32)
 
 
-def _first_extreme(name: str, x: jax.Array, axis: int, dtype: Any) -> jax.Array:
+def _first_extreme(extreme: Any, x: jax.Array, axis: int, dtype: Any) -> jax.Array:
     """Return the index of the first extreme value along an axis, or of the first NaN."""
+    is_moved = axis % x.ndim > 0
+    if is_moved:
+        # With the first axis, that of environments, in the last place, it is vector work.
+        x, axis = jnp.moveaxis(x, 0, -1), axis % x.ndim - 1
+    each = jax.lax.broadcasted_iota(dtype, x.shape, axis)
     size = x.shape[axis]
-    if not 0 < size <= _FEW:
-        each = jax.lax.broadcasted_iota(dtype, x.shape, axis % x.ndim)
-        is_best = x == _EXTREME[name](x, axis, keepdims=True)
-        # A NaN comes before all others. XLA's extreme value may be one or not (jaxlib 0.10.2).
-        first = jnp.where(jax.lax.ne(x, x), each - size, jnp.where(is_best, each, size))
-        return jnp.min(first, axis) % size
-    best, *others = (jax.lax.index_in_dim(x, i, axis, keepdims=False) for i in range(size))
-    at = jnp.zeros(best.shape, dtype)
-    for i, value in enumerate(others, 1):
-        is_first_nan = jax.lax.ne(value, value) & jax.lax.eq(best, best)
-        is_better = _IS_MORE[name](value, best) | is_first_nan
-        best, at = jnp.where(is_better, value, best), jnp.where(is_better, dtype(i), at)
-    return at
+    # XLA's extreme value beside a NaN may be one or not (jaxlib 0.10.2).
+    is_first = x == extreme(x, axis, keepdims=True), jax.lax.ne(x, x)
+    value, nan = (jnp.min(jnp.where(is_it, each, size), axis) for is_it in is_first)
+    first = jnp.where(nan < size, nan, value)
+    return jnp.moveaxis(first, -1, 0) if is_moved else first
 
 
 def polynomial(coefficients: Sequence[Any] | np.ndarray, x: jax.Array) -> jax.Array:
@@ -335,7 +329,7 @@ _OF_KEYS: dict[str, Callable[..., Any]] = {
     "random_split": _split,
 }
 
-_REPLACED = FORMS.keys() | _OF_KEYS.keys() | _IS_MORE.keys() | {"dot_general"}
+_REPLACED = FORMS.keys() | _OF_KEYS.keys() | _EXTREMES.keys() | {"dot_general"}
 
 
 class _Embedded:
@@ -546,8 +540,9 @@ def _written_out(name: str, inputs: list[Any], avals: Sequence[Any], params: Any
     if isinstance(keys, _Keys) or (keys is not None and jax.random.key_impl(keys) == MIX2X32):
         with np.errstate(over="ignore"):  # the generator's products of known numbers
             return _OF_KEYS[name](_Keys.of(keys), *_arrays(inputs[1:]), **params)
-    if name in _IS_MORE:
-        return _first_extreme(name, *_arrays(inputs), *params["axes"], params["index_dtype"].type)
+    if name in _EXTREMES:
+        (array,), (axis,) = inputs, params["axes"]
+        return _first_extreme(_EXTREMES[name], array, axis, params["index_dtype"])
     if name == "dot_general" and _is_small_product(avals, params):
         return _product(*_arrays(inputs))
     return None
