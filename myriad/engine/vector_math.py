@@ -167,8 +167,8 @@ _EXTREMES = {"argmax": jnp.max, "argmin": jnp.min}
 def argmax(x: jax.Array, axis: int) -> jax.Array:
     """Do as `jnp.argmax`, in operations that XLA vectorises.
 
-    XLA's reduction to a pair is no vector loop, and computes its input twice. If its outputs are
-    fused, two of them end the process (jaxlib 0.10.2).
+    XLA's reduction to a pair is no vector loop, and computes its input twice. Of stored numbers it
+    is faster all the same. If its outputs are fused, two of them end the process (jaxlib 0.10.2).
     """
     return _first_extreme(jnp.max, x, axis, np.int32)
 
@@ -288,11 +288,13 @@ class _Value:
         is_whole: somebody needs all of it.
         is_taken: somebody takes a column out of it, or out of what is computed from it.
         is_mixed: somebody takes a column out of what is computed from it.
+        is_drawn: it is computed from a draw, so that computing it twice costs.
     """
 
-    def __init__(self, aval: Any, held: Any = None):
+    def __init__(self, aval: Any, held: Any = None, *, is_drawn: bool = False):
         self.aval: Any = aval
         self.held = held
+        self.is_drawn = is_drawn
         self.is_whole = self.is_taken = self.is_mixed = False
 
 
@@ -393,7 +395,9 @@ def _inlined(
         if equation.primitive.name == "jit":
             results = _inlined(equation.params["jaxpr"], taken, operations)
         else:
-            results = [_Value(variable.aval) for variable in equation.outvars]
+            is_drawn = any(each.is_drawn for each in taken)
+            is_drawn |= equation.primitive.name == "random_bits"
+            results = [_Value(each.aval, is_drawn=is_drawn) for each in equation.outvars]
             operations.append((equation, taken, results))
         values |= zip(equation.outvars, results, strict=True)
     return [read(each) for each in jaxpr.outvars]
@@ -482,6 +486,8 @@ def _results(equation: JaxprEqn, inputs: list[_Value], outputs: list[_Value]) ->
     if (columns := _in_columns(equation, held, outputs, compute)) is not None:
         return columns
     held = _arrays(held, _Columns)
+    if name in _EXTREMES and inputs[0].is_drawn:
+        return [_first_extreme(_EXTREMES[name], *held, *params["axes"], params["index_dtype"])]
     if (result := _written_out(name, held, avals, params)) is not None:
         return [result]
     # What has only keys, and one array of them as its result, moves keys as it moves numbers.
@@ -535,14 +541,11 @@ def _is_taken_apart(draw: _Value, params: Any, keys: Any) -> bool:
 
 
 def _written_out(name: str, inputs: list[Any], avals: Sequence[Any], params: Any) -> Any:
-    """Return what a draw, an argmax or a product gives, or None if it is better left as it is."""
+    """Return what a draw or a product gives, or None if it is better left as it is."""
     keys = inputs[0] if name in _OF_KEYS else None
     if isinstance(keys, _Keys) or (keys is not None and jax.random.key_impl(keys) == MIX2X32):
         with np.errstate(over="ignore"):  # the generator's products of known numbers
             return _OF_KEYS[name](_Keys.of(keys), *_arrays(inputs[1:]), **params)
-    if name in _EXTREMES:
-        (array,), (axis,) = inputs, params["axes"]
-        return _first_extreme(_EXTREMES[name], array, axis, params["index_dtype"])
     if name == "dot_general" and _is_small_product(avals, params):
         return _product(*_arrays(inputs))
     return None
