@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import ShapedArray, Tracer
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Primitive
 from jax.interpreters import mlir
 
@@ -346,13 +347,13 @@ class _Embedded:
 _embed = Primitive("embed")
 _embed.def_impl(lambda *, embedded: jnp.asarray(embedded.array))
 _embed.def_abstract_eval(
-    lambda *, embedded: jax.core.ShapedArray(embedded.array.shape, embedded.array.dtype)
+    lambda *, embedded: ShapedArray(embedded.array.shape, embedded.array.dtype)
 )
 mlir.register_lowering(_embed, lambda _, *, embedded: [mlir.ir_constant(embedded.array)])
 
 
 def _constant(value: Any) -> Any:
-    is_known = isinstance(value, np.ndarray | jax.Array) and not isinstance(value, jax.core.Tracer)
+    is_known = isinstance(value, np.ndarray | jax.Array) and not isinstance(value, Tracer)
     if not is_known or holds_keys(value) or value.nbytes > _MOST_EMBEDDED_BYTES:
         return value
     return _embed.bind(embedded=_Embedded(np.asarray(value)))
@@ -426,10 +427,11 @@ def _notes_needs(equation: JaxprEqn, inputs: list[_Value], outputs: list[_Value]
 
 def _takes_apart(equation: JaxprEqn) -> bool:
     """Return whether an operation takes columns out of an array `[N, k]`."""
-    if len(equation.invars) != 1 or getattr(equation.invars[0].aval, "ndim", 0) != 2:
+    operand: Any = equation.invars[0].aval if len(equation.invars) == 1 else None
+    if getattr(operand, "ndim", 0) != 2:
         return False
     name, params = equation.primitive.name, equation.params
-    rows, size = equation.invars[0].aval.shape
+    rows, size = operand.shape
     if name == "squeeze":
         return params["dimensions"] == (1,)
     if name == "slice":
@@ -447,13 +449,15 @@ def _takes_apart(equation: JaxprEqn) -> bool:
 def _stacks(equation: JaxprEqn) -> bool:
     """Return whether an operation makes an array `[N, k]` of columns."""
     name, params = equation.primitive.name, equation.params
-    shape = equation.outvars[0].aval.shape
+    result: Any = equation.outvars[0].aval
+    shape = result.shape
     if len(shape) != 2 or max(shape, default=0) == 0:
         return False
     if name == "concatenate":
         return params["dimension"] == 1 and shape[1] <= _MOST_SCALARS
     if name == "stack":
-        return equation.invars[0].aval.ndim == 1 and len(equation.invars) <= _MOST_SCALARS
+        first: Any = equation.invars[0].aval
+        return first.ndim == 1 and len(equation.invars) <= _MOST_SCALARS
     return name == "transpose"
 
 
