@@ -491,7 +491,8 @@ def _results(equation: JaxprEqn, inputs: list[_Value], outputs: list[_Value]) ->
         return columns
     held = _arrays(held, _Columns)
     if name in _EXTREMES and inputs[0].is_drawn:
-        return [_first_extreme(_EXTREMES[name], *held, *params["axes"], params["index_dtype"])]
+        (operand,), (axis,) = held, params["axes"]
+        return [_first_extreme(_EXTREMES[name], operand, axis, params["index_dtype"])]
     if (result := _written_out(name, held, avals, params)) is not None:
         return [result]
     # What has only keys, and one array of them as its result, moves keys as it moves numbers.
