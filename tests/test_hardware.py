@@ -231,6 +231,15 @@ def test_outputs_are_fused_in_programs_that_are_asked_for_alone():
     known.lower().compile(options)
 
 
+def test_outputs_are_not_fused_where_a_loop_carries_vectors():
+    def program(x):
+        return jax.jit(lambda x: jax.lax.fori_loop(0, 3, lambda _, x: x * 2, x)).trace(x).jaxpr
+
+    numbers, vectors = program(jnp.ones(9)), program(jnp.ones((9, 4)))
+    assert output_fusion(lambda: numbers, 0) == output_fusion(lambda: vectors, 1) != {}
+    assert output_fusion(lambda: vectors, 0) == {}
+
+
 class Spring:
     """Two masses on a spring, integrated by stages that each split and stack the state."""
 

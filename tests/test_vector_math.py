@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from myriad import Rollout, list_envs, make_agent, make_env, make_key
+from myriad import Rollout, jit, list_envs, make_agent, make_env, make_key
 from myriad.engine.fusion import count_primitives
 from myriad.engine.random import MIX2X32
 from myriad.engine.vector_math import FORMS, argmax, vectorized
@@ -297,3 +297,20 @@ def test_a_vector_is_taken_apart_only_for_who_takes_numbers_out_of_it():
     assert counts["stack"] + counts["concatenate"] == 2
     assert counts["embed"] >= 1
     assert_alike(jax.jit(step)(keys, x), jax.jit(vectorized(step))(keys, x))
+
+
+def test_a_loop_of_ones_own_is_compiled_in_the_forms_and_works_inside_another():
+    @jit
+    def loop(x):
+        return {"x": jax.lax.fori_loop(0, 3, lambda _, x: x + jnp.sin(x), x["x"])}
+
+    def plain(x):
+        for _ in range(3):
+            x = x + jnp.sin(x)
+        return x
+
+    for x in (jnp.linspace(-2, 2, 9), jnp.ones((3, 2))):
+        for run in (loop, jax.jit(loop), jax.vmap(loop)):
+            np.testing.assert_allclose(run({"x": x})["x"], plain(x), rtol=1e-6)
+    traced = jax.make_jaxpr(loop)({"x": jnp.ones(3)})
+    assert "sin" not in count_primitives(traced.jaxpr)

@@ -48,8 +48,9 @@ def output_fusion(trace: Callable[[], ClosedJaxpr], loops: int | None = None) ->
     Args:
         trace: returns the program, such as `jax.jit(fn).trace(*args).jaxpr`. It is called only if
             the answer depends on it.
-        loops: how deep the loops of the program may be nested, or None for any depth. With outputs
-            fused, a step that scans over a vector of 8 took four times as long (jaxlib 0.10.2).
+        loops: how deep loops that carry vectors `[N, k]` may be nested, or None for any depth. With
+            outputs fused, a step that scans over a vector of 8 took four times as long (jaxlib
+            0.10.2).
     """
     options = machine.output_fusion_options()
     if not options:
@@ -67,12 +68,18 @@ def output_fusion(trace: Callable[[], ClosedJaxpr], loops: int | None = None) ->
 
 
 def _depth_of_loops(jaxpr: Jaxpr) -> int:
+    """Return how deep loops that carry vectors of environments are nested."""
     depths = [
-        (each.primitive.name in _LOOPS) + _depth_of_loops(inner)
+        _carries_vectors(each) + _depth_of_loops(inner)
         for each in jaxpr.eqns
         for inner in jaxprs_in_params(each.params)
     ]
     return max(depths, default=0)
+
+
+def _carries_vectors(equation: JaxprEqn) -> bool:
+    is_loop = equation.primitive.name in _LOOPS
+    return is_loop and any(len(_shape(each)) > 1 for each in equation.outvars)
 
 
 def is_elementwise(equation: JaxprEqn) -> bool:
