@@ -157,8 +157,8 @@ def _measure(run: Run, rows: Sequence[Row], options: argparse.Namespace, start: 
     timing = run.rules.timing
     budget_s = timing.budget_s if options.budget is None else options.budget
     rng = random.Random(options.seed)  # noqa: S311 - orders, no secrets
-    num_timed = sum(row.benchmark.is_timed for row in rows)
-    session = Session(run, rng, budget_s, budget_s / max(1, _LAUNCHES * num_timed))
+    num_launches = _LAUNCHES * sum(row.benchmark.is_timed for row in rows)
+    session = Session(run, rng, budget_s, budget_s / max(1, num_launches))
     begin = session.begin if options.timing else None
     look = functools.partial(inspect, run, time_identical=options.time_identical, begin=begin)
     looked = look(rows, tracking_end=start + _TRACKING_SHARE * (timing.run_s or math.inf))

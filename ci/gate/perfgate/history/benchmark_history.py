@@ -95,10 +95,9 @@ class BenchmarkHistory:
 
     def without(self, commits: Collection[str]) -> "BenchmarkHistory":
         """Return the history without what changed at the commits."""
-        kept = {
-            name: [each for each in getattr(self, name) if each.point.commit not in commits]
-            for name in ("changes", "open", "cut_off")
-        }
+        names = ("changes", "open", "cut_off")
+        all_of = {name: getattr(self, name) for name in names}
+        kept = {k: [x for x in v if x.point.commit not in commits] for k, v in all_of.items()}
         return replace(self, **kept)
 
     @property
@@ -166,22 +165,14 @@ def histories(archive: Archive) -> tuple[list[BenchmarkHistory], list[str]]:
         history_of(archive.benchmarks[name], without_machine(archive, name, shifts), archive)
         for name in sorted(archive.points)
     ]
-    moved: dict[str, set[str]] = {}
-    for each in found:
-        for change in each.changes:
-            moved.setdefault(change.point.commit, set()).add(each.benchmark.name)
     everywhere: dict[str, str] = {}
-    for commit, names in moved.items():
-        measured = {
-            each.benchmark.name: each.benchmark.unit
-            for each in found
-            if each.changes and commit in {point.commit for point in each.points}
-        }
-        units = list(measured.values())
-        is_sure = min(units.count("seconds"), units.count("bytes")) >= _FEW
-        if is_sure and names == set(measured):
+    for commit in dict.fromkeys(change.point.commit for each in found for change in each.changes):
+        own = [x for x in found if x.changes and commit in {point.commit for point in x.points}]
+        units = [each.benchmark.unit for each in own]
+        have_moved = all(commit in {change.point.commit for change in x.changes} for x in own)
+        if have_moved and min(units.count("seconds"), units.count("bytes")) >= _FEW:
             everywhere[commit] = (
-                f"All {len(names)} benchmarks that ever moved did so at {commit[:10]}, in seconds "
+                f"All {len(own)} benchmarks that ever moved did so at {commit[:10]}, in seconds "
                 "and in bytes: the machine, what is installed on it, or a dependency."
             )
     sentences = [*(shift.sentence for shift in shifts), *everywhere.values()]

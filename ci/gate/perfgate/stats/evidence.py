@@ -127,8 +127,7 @@ class Evidence:
     @property
     def looks_slower(self) -> bool:
         """Whether it is suspected, or its only launch lies above the cap."""
-        is_far = len(self.launches) == 1 and self.launches[0] > math.log(self.limits.cap)
-        return self.suspected or is_far
+        return self.suspected or (len(self.launches) == 1 and self.ratio()[0] > self.limits.cap)
 
     @property
     def is_open_suspicion(self) -> bool:
