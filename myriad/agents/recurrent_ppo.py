@@ -57,9 +57,10 @@ class RecurrentPPO(Recurrent, PPO):
         self, state: Any, memory: Any, key: jax.Array, obs: jax.Array, *, greedy: bool
     ) -> tuple[jax.Array, Any]:
         """Choose actions, and return them with the next memory. `act` acts as in a first step."""
+        # The critic has no part in it, and may see what only a training shows.
         inputs = self._inputs(state, flatten(obs))
-        memory, outputs, _ = self._step(state.params, memory, inputs)
-        return self._action(state, key, outputs, greedy=greedy), memory
+        actor, outputs = self._actor_step(state.params, memory["actor"], inputs)
+        return self._action(state, key, outputs, greedy=greedy), memory | {"actor": actor}
 
     def _batch(self, state: PPOState, trajectory: Any, last_obs: jax.Array) -> Sequences:
         batch = self._valued(state, trajectory, trajectory.value, trajectory.last_value)
@@ -69,12 +70,18 @@ class RecurrentPPO(Recurrent, PPO):
         self, params: dict[str, Any], memory: dict[str, Any], inputs: jax.Array
     ) -> tuple[dict[str, Any], jax.Array, jax.Array]:
         """Return the next memory, the policy's outputs, `[N, P]`, and the values, `[N]`."""
-        obs, mask, _ = jnp.split(inputs, [self._obs_size, self._seen_size], axis=1)
-        actor, outputs = _stepped(self._actor, params["actor"], memory["actor"], obs)
+        actor, outputs = self._actor_step(params, memory["actor"], inputs)
         obs = self._of_critic(inputs)
         critic, value = _stepped(self._critic, params["critic"], memory["critic"], obs)
-        outputs = legal_outputs(outputs.astype(jnp.float32), mask)
         return {"actor": actor, "critic": critic}, outputs, value[:, 0].astype(jnp.float32)
+
+    def _actor_step(
+        self, params: dict[str, Any], memory: Any, inputs: jax.Array
+    ) -> tuple[Any, jax.Array]:
+        """Return the actor's next memory, and the policy's outputs, `[N, P]`."""
+        obs, mask, _ = jnp.split(inputs, [self._obs_size, self._seen_size], axis=1)
+        memory, outputs = _stepped(self._actor, params["actor"], memory, obs)
+        return memory, legal_outputs(outputs.astype(jnp.float32), mask)
 
 
 def _stepped(network: Any, params: Any, memory: Any, obs: jax.Array) -> tuple[Any, jax.Array]:

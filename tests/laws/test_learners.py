@@ -135,7 +135,8 @@ def test_a_critic_that_sees_what_the_actor_sees_learns_as_without_an_observation
         assert_close(found, expected, rtol=1e-3, atol=1e-4)
     # The trained actor needs no more than it sees.
     obs = state.batch_state.obs[:, : state.batch_state.obs.shape[1] // 2]
-    acts = (loop.learner.act(state.agent, make_key(1), each, greedy=True)
+    memory = loop.learner.first_memory(8)
+    acts = (loop.learner.control(state.agent, memory, make_key(1), each, greedy=True)
             for each in (obs, state.batch_state.obs))  # fmt: skip
     assert_same_bits(*acts)
 
