@@ -64,7 +64,7 @@ class TwinCritics:
     @property
     def obs_shape(self) -> tuple[int, ...]:
         """The shape of an observation, to whose last axis a choice is appended."""
-        shape = self.spec.obs_shape
+        shape = self.spec.obs_shape or (1,)  # A single number has no axes.
         is_plain_grid = len(shape) == 2 and self.spec.name != "mlp"
         return (*shape, 1) if is_plain_grid else shape
 
