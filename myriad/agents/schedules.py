@@ -5,6 +5,7 @@ numbers for each hyperparameter, and looks its value up in every update.
 """
 
 import contextlib
+import dataclasses
 import itertools
 import math
 import re
@@ -54,7 +55,7 @@ def without_schedules(kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
                 if point or not floats[name].positive:
                     floats[name].require(name, point)
             found[name] = float(row_of(value)[:-1].max())
-        elif is_schedule(value):
+        elif is_schedule(value) and name in {each.name for each in dataclasses.fields(kind)}:
             raise InvalidArgumentError(
                 name,
                 f"must be constant over a training of {kind.__name__}, but got {shown(value)}.",

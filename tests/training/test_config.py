@@ -164,6 +164,7 @@ def test_numbers_and_arrays_of_numpy_and_jax_are_kept_as_pythons_own():
         ({"num_env": 3}, "unknown field 'num_env'; did you mean 'num_envs'"),
         ({"run_folder": "x"}, "unknown field 'run_folder'"),
         ({"agent.gama": 0.9}, "unknown field 'gama' of ppo; did you mean 'gamma'"),
+        ({"agent.gama": "linear(1, 0.9)"}, "unknown field 'gama' of ppo; did you mean 'gamma'"),
         ({"env.gravty": 0.9}, "'gravty' of cartpole-control; did you mean 'gravity'"),
         ({"buffer_size": 10}, "unknown field 'buffer_size' of ppo"),
         ({"num_envs": 0}, "num_envs must be an integer from 1 to 2,147,483,647, but got 0"),
