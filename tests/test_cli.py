@@ -60,6 +60,10 @@ def test_help_shows_hyperparameters_with_their_sentences_and_what_you_chose(help
     assert f"--agent.clip-epsilon FLOAT {sentences(PPO)['clip_epsilon']} (default: 0.2)" in text
     assert re.search(r"--agent\.gamma FLOAT [^-]*\(default: 0\.5\)", text)
     assert "--agent.value-clip VALUE" in text
+    drawn = ["--env.step-penalty", "uniform(0, 0.1)"]
+    text = help_of("train", "--env=snake", "--agent=ppo", *drawn)
+    assert re.search(r"--env\.step-penalty STR [^-]*\(default: uniform\(0, 0\.1\)\)", text)
+    assert "--env.height INT" in text
 
 
 @pytest.mark.parametrize("flag", ["--steps-per-env", "--total-steps"])

@@ -232,6 +232,8 @@ class TrainingFlags(XlaFlags, config_flags(*NAMES)):
         Raises:
             InvalidArgumentError: see `described`.
         """
+        from myriad.envs.wrappers import Wrapper
+
         kind = type(self)
         of_file, flags = self._of_file_and_flags()
         if not {"env", "agent"} <= of_file.keys() | flags.keys():
@@ -240,17 +242,21 @@ class TrainingFlags(XlaFlags, config_flags(*NAMES)):
         with self.placed(sources):
             config = make_config(**fields)
         shown = [(name, field_flag(name, getattr(config, name)), None) for name in NAMES]
-        env = config.environment
-        owners = [("agent", config.learner.agent), ("env", env), ("env", env.default_params)]
+        envs: list[Any] = [config.environment]
+        while isinstance(envs[-1], Wrapper):
+            envs.append(envs[-1].env)
+        owners = [("agent", config.learner.agent)]
+        owners += [("env", each) for each in (*envs, config.environment.default_params)]
         for owner, thing in owners:
             described = sentences(type(thing))
             ranges = ranges_of(thing)
-            schedules = config.agent_options if owner == "agent" else {}
-            for name, value in (options_of(thing) | schedules).items():
+            # As they are written: a schedule, or the range of what each reset draws.
+            chosen = getattr(config, f"{owner}_options")
+            for name, value in options_of(thing).items():
                 if name in NAMES:
                     continue
-                sentence = described.get(name, "")
-                flag = option_flag(f"{owner}.{name}", value, sentence, ranges.get(name))
+                default, sentence = chosen.get(name, value), described.get(name, "")
+                flag = option_flag(f"{owner}.{name}", default, sentence, ranges.get(name))
                 shown.append((f"{owner}_option_{name}", flag, None))
         return dataclasses.make_dataclass(
             kind.__name__, shown, bases=(kind,), frozen=True, namespace={"__doc__": kind.__doc__}
