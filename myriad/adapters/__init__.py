@@ -79,7 +79,7 @@ def make_env(env: str | AnyEnvironment, /, **overrides: Any) -> Environment:
         1.6
     """
     require_32_bits()
-    ranges = {name: Uniform.of(value) for name, value in overrides.items()}
+    ranges = {name: Uniform.of(name, value) for name, value in overrides.items()}
     if ranges := {name: each for name, each in ranges.items() if each is not None}:
         rest = {name: value for name, value in overrides.items() if name not in ranges}
         return randomised(make_env(env, **rest), ranges)

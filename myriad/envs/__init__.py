@@ -70,14 +70,15 @@ def build_env(env: str | AnyEnvironment, /, **overrides: Any) -> Environment:
 
 def _changed(env: Any, name: str, overrides: Mapping[str, Any]) -> Any:
     """Return an environment with other values of its fields and of its parameters' fields."""
-    from myriad.envs.wrappers import Wrapper
+    from myriad.envs.wrappers import Wrapper, with_numbers
 
     if isinstance(env, Changeable):
         return env.changed(**overrides)
     if isinstance(env, Wrapper):
         own = {name: overrides[name] for name in _values(env).keys() & overrides.keys()}
         rest = {name: value for name, value in overrides.items() if name not in own}
-        return dataclasses.replace(env, **own, env=_changed(env.env, name, rest))
+        changed = dataclasses.replace(env, **own, env=_changed(env.env, name, rest))
+        return with_numbers(changed, rest)
     own = _values(env)
     own.pop("default_params", None)
     params = _values(env.default_params)

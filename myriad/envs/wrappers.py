@@ -9,7 +9,7 @@ environment whose observations are no `Box` in `FlattenObservation` by itself, o
 import dataclasses
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 import jax
@@ -232,8 +232,8 @@ class Uniform:
         return f"uniform({low}, {high})"
 
     @classmethod
-    def of(cls, value: Any) -> "Uniform | None":
-        """Return what a value of a configuration stands for, or None if it is something else."""
+    def of(cls, name: str, value: Any) -> "Uniform | None":
+        """Return what the value of a parameter stands for, or None if it is something else."""
         number = r"\s*([-+.\deE]+)\s*"
         found = isinstance(value, str) and re.fullmatch(rf"uniform\({number},{number}\)", value)
         if not found:
@@ -241,7 +241,8 @@ class Uniform:
         try:
             return cls(float(found[1]), float(found[2]))
         except ValueError as error:
-            raise InvalidArgumentError(f"{value!r} is no range of numbers: {error}") from None
+            says = f"must be a range of numbers, but got {shown(value)}: {error}"
+            raise InvalidArgumentError(name, says) from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -397,6 +398,14 @@ def randomised(env: Environment, ranges: Mapping[str, Uniform]) -> Environment:
         for end in (given.low, given.high):
             of_field.get(name, Number()).require(name, end)
     return RandomisedParams(inner, UniformDraws(tuple(sorted({**before, **ranges}.items()))))
+
+
+def with_numbers(env: Wrapper, names: Container[str]) -> Environment:
+    """Return a wrapped environment that no longer draws parameters that were given as numbers."""
+    if not (isinstance(env, RandomisedParams) and isinstance(env.draw, UniformDraws)):
+        return env
+    ranges = tuple(each for each in env.draw.ranges if each[0] not in names)
+    return dataclasses.replace(env, draw=UniformDraws(ranges)) if ranges else env.env
 
 
 @dataclasses.dataclass(frozen=True)

@@ -782,6 +782,7 @@ def _require_devices(
 
     is_off = fields.get("compile_mode") == "off"
     for name, needed, given in (
+        ("grid", "left out", fields.get("grid")),
         ("seeds", "left out", fields.get("seeds")),
         ("compile_mode", "aot, cached or jit", is_off and "off"),
     ):

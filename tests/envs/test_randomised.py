@@ -57,13 +57,19 @@ def test_a_configuration_keeps_what_is_drawn():
     assert TrainingConfig.from_toml(config.to_toml()) == config
     assert create_config(**config.fields()) == config
     assert config.changed(**{"env.gravity": 9.8}) == create_config("cartpole", "ppo")
+    both = make_env("cartpole", gravity=Uniform(5, 15), force=Uniform(5, 12))
+    assert make_env(both, gravity=9.8) == make_env("cartpole", force=Uniform(5, 12))
+    assert make_env(FlattenObservation(both), gravity=1, force=2).randomised == ()
     assert config.eval_max_steps == TrainingConfig.eval_max_steps
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"gravity": "uniform(15, 5)"}, "low must be below high"),
+        (
+            {"gravity": "uniform(15, 5)"},
+            r"env\.gravity must be a range .*\(15, 5\)': low must",
+        ),
         (
             {"gravity": "uniform(5)"},
             r"env\.gravity must be a finite .* but got 'uniform\(5\)'",
