@@ -724,8 +724,9 @@ def _grid(fields: Mapping[str, Any], learner: "Learner[Any]") -> dict[str, list[
             "must be a table of hyperparameters with a list of values for each, such as "
             f"{{'agent.learning_rate': [0.0001, 0.001]}}, but got {shown(grid)}.",
         )
-    ranges = ranges_of(type(learner))
-    floats = [f"agent.{name}" for name in traced_names(learner) if not ranges[name].whole]
+    ranges, unused = ranges_of(type(learner)), getattr(learner.agent, "unused", {})
+    names = [name for name in traced_names(learner) if name not in unused]
+    floats = [f"agent.{name}" for name in names if not ranges[name].whole]
     for name, values in grid.items():
         if name not in floats:
             raise InvalidArgumentError(
