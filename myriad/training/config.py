@@ -646,11 +646,14 @@ def _name_of(env: "Environment", options: Mapping[str, Any]) -> str:
     """
     from myriad.adapters import ADAPTERS, make_env
     from myriad.envs import ENVIRONMENTS, OBJECT
+    from myriad.envs.wrappers import RandomisedParams
 
+    # A name and ranges make an environment that draws from them.
+    inner = env.env if isinstance(env, RandomisedParams) else env
     prefixes = {library.module: prefix for prefix, library in ADAPTERS.items()}
-    name = ENVIRONMENTS.name_of(type(env))
-    if prefix := prefixes.get(type(env).__module__):
-        name = f"{prefix}{env.name}"  # pyright: ignore[reportAttributeAccessIssue]
+    name = ENVIRONMENTS.name_of(type(inner))
+    if prefix := prefixes.get(type(inner).__module__):
+        name = f"{prefix}{inner.name}"  # pyright: ignore[reportAttributeAccessIssue]
     if name is not None and make_env(name, **with_tuples(options)) == env:
         return name
     return OBJECT + type(env).__name__

@@ -56,6 +56,8 @@ def test_a_configuration_keeps_what_is_drawn():
     assert 'gravity = "uniform(5, 15)"' in config.to_toml()
     assert TrainingConfig.from_toml(config.to_toml()) == config
     assert create_config(**config.fields()) == config
+    drawing = make_env("cartpole", gravity=Uniform(5, 15))
+    assert create_config(drawing, "ppo").env == "cartpole-control"
     assert config.changed(**{"env.gravity": 9.8}) == create_config("cartpole", "ppo")
     both = make_env("cartpole", gravity=Uniform(5, 15), force=Uniform(5, 12))
     assert make_env(both, gravity=9.8) == make_env("cartpole", force=Uniform(5, 12))
