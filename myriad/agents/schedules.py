@@ -45,7 +45,7 @@ def without_schedules(kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
         InvalidArgumentError: a schedule can't be read, leaves the range of its field, or is of a
             field that can't change in a training, or `anneal_updates` is given beside it.
     """
-    found, floats = dict(options), {}
+    found, floats, names = dict(options), {}, {each.name for each in dataclasses.fields(kind)}
     if isinstance(kind, type) and issubclass(kind, Learner):
         ranges = ranges_of(kind).items()
         floats = {k: v for k, v in ranges if not v.whole and k not in kind.structural}
@@ -55,7 +55,7 @@ def without_schedules(kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
                 if point or not floats[name].positive:
                     floats[name].require(name, point)
             found[name] = float(row_of(value)[:-1].max())
-        elif is_schedule(value) and name in {each.name for each in dataclasses.fields(kind)}:
+        elif is_schedule(value) and name in names:
             raise InvalidArgumentError(
                 name,
                 f"must be constant over a training of {kind.__name__}, but got {shown(value)}.",
