@@ -38,7 +38,8 @@ HYPERPARAMETERS = [
 NETWORKS = [
     ("snake", "ppo", {"network": "cnm"}, "did you mean 'cnn'"),
     ("cartpole", "ppo", {"network": "cnn"}, r"network must suit .* of shape \[4\]"),
-    ("cartpole", "ppo", {"network": "attention"}, "network must suit observations"),
+    ("cartpole", "ppo", {"network": "attention"}, "^network must suit observations"),
+    ("cartpole", "ppo", {"critic_network": "cnn"}, "^critic_network must suit observations"),
     ("narrow", "ppo", {"network": "cnn"}, "at least 3 x 3 cells"),
     ("snake", "ppo", {"attention": "xla"}, "attention must be 'auto' with network 'mlp'"),
     ("snake", "ppo", {"network": "attention", "attention": "chunked"}, "attention 'chunked'.* Kno"),
