@@ -95,8 +95,7 @@ class BenchmarkHistory:
 
     def without(self, commits: Collection[str]) -> "BenchmarkHistory":
         """Return the history without what changed at the commits."""
-        names = ("changes", "open", "cut_off")
-        all_of = {name: getattr(self, name) for name in names}
+        all_of = {name: getattr(self, name) for name in ("changes", "open", "cut_off")}
         kept = {k: [x for x in v if x.point.commit not in commits] for k, v in all_of.items()}
         return replace(self, **kept)
 
