@@ -151,16 +151,15 @@ def bytes_of(tree: Any) -> int:
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
-def leaf_names(tree: Any) -> list[str]:
-    """Return the dotted name of each leaf of a tree."""
+def named_leaves(tree: Any) -> dict[str, Any]:
+    """Return the leaves of a tree by dotted name, such as `agent.params`, in its order."""
     paths, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths]
+    return {jax.tree_util.keystr(at, simple=True, separator="."): leaf for at, leaf in paths}
 
 
 def arrays_by_name(tree: Any) -> dict[str, jax.Array]:
     """Return the leaves by name as orbax takes them: without empty ones, and keys as numbers."""
-    named = zip(leaf_names(tree), jax.tree.leaves(tree), strict=True)
-    return {name: numbers_of(leaf) for name, leaf in named if leaf.size}
+    return {name: numbers_of(leaf) for name, leaf in named_leaves(tree).items() if leaf.size}
 
 
 def most_bytes(programs: int) -> int:

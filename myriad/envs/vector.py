@@ -14,6 +14,7 @@ from myriad.engine.random import make_key
 from myriad.engine.vector_math import vectorized_method
 from myriad.envs.environment import Environment, require_32_bits
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
+from myriad.xla import named_leaves
 
 __all__ = ["float_parameters"]
 
@@ -173,12 +174,6 @@ def with_values(params: Any, names: Sequence[str], values: Sequence[jax.Array] |
 _FLOAT = jax.ShapeDtypeStruct((), np.float32)
 
 
-def named_leaves(params: Any) -> dict[str, Any]:
-    """Return the parameters of a tree by name, such as `gravity`, in its order."""
-    paths, _ = jax.tree_util.tree_flatten_with_path(params)
-    return {jax.tree_util.keystr(at, simple=True, separator="."): leaf for at, leaf in paths}
-
-
 def _kinds(tree: Any) -> Any:
     leaves, structure = jax.tree.flatten(tree)
     return structure, [(leaf.shape, leaf.dtype) for leaf in leaves]
@@ -218,16 +213,16 @@ class Parameters:
         self._env, self._num_envs = env, num_envs
         defaults, self._structure = jax.tree.flatten(env.default_params)
         params = env.default_params if params is None else params
-        paths, structure = jax.tree_util.tree_flatten_with_path(params)
-        if structure != self._structure:
+        named = named_leaves(params)
+        if jax.tree.structure(params) != self._structure:
             expected = type(env.default_params).__name__
             raise InvalidArgumentError(
                 "params", f"must be a {expected} for {env}, but got {type(params).__name__}."
             )
-        self._leaves = [leaf for _, leaf in paths]
+        self._leaves = list(named.values())
         self._axes = [
-            _batch_axis(path, leaf, default, num_envs)
-            for (path, leaf), default in zip(paths, defaults, strict=True)
+            _batch_axis(name, leaf, default, num_envs)
+            for (name, leaf), default in zip(named.items(), defaults, strict=True)
         ]
         self.own = tuple(
             jnp.asarray(leaf)
@@ -235,9 +230,9 @@ class Parameters:
             if axis == 0
         )
         self.in_axes = jax.tree.unflatten(self._structure, self._axes) if self.own else None
-        axes = dict(zip(named_leaves(params), self._axes, strict=True))
+        axes = dict(zip(named, self._axes, strict=True))
         self.floats = tuple(name for name in floats if axes[name] is None)
-        shared = [named_leaves(params)[name] for name in self.floats]
+        shared = [named[name] for name in self.floats]
         # They may be traced, if you map over them.
         arrays: Any = jnp if any(isinstance(leaf, Tracer) for leaf in shared) else np
         self.values = arrays.asarray(shared, np.float32)
@@ -367,14 +362,13 @@ def _envs_first(leaf: jax.Array) -> jax.Array:
     return jnp.moveaxis(leaf, -1, 0)
 
 
-def _batch_axis(path: Any, leaf: Any, default: Any, num_envs: int) -> int | None:
+def _batch_axis(name: str, leaf: Any, default: Any, num_envs: int) -> int | None:
     shape = np.shape(leaf)
     shared = np.shape(default)
     if shape == shared:
         return None
     if shape == (num_envs, *shared):
         return 0
-    name = jax.tree_util.keystr(path, simple=True, separator=".")
     raise InvalidArgumentError(
         f"params.{name} must be of shape {shared} or {(num_envs, *shared)}, but is of {shape}."
     )

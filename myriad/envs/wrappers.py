@@ -18,10 +18,11 @@ import numpy as np
 
 from myriad.engine.random import make_key
 from myriad.envs.environment import Environment
-from myriad.envs.vector import named_leaves, scalar_floats, with_values
+from myriad.envs.vector import scalar_floats, with_values
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.ranges import Number, ranges_of
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
+from myriad.xla import named_leaves
 
 __all__ = [
     "FlattenObservation",
@@ -190,11 +191,7 @@ class MaskedObservation(ObservationWrapper):
     def observation_space(self, params: Any) -> Box:
         inner: Any = self.env.observation_space(params)
         num_actions = sum(nvec_of(self.env.action_space(params)))
-        low, high = (
-            np.append(np.broadcast_to(bound, inner.shape), np.full(num_actions, of_mask))
-            for bound, of_mask in ((inner.low, 0), (inner.high, 1))
-        )
-        return Box(low, high, low.shape, inner.dtype)
+        return _appended(inner, num_actions, 0, 1, inner.dtype)
 
     def observation(self, obs: jax.Array, state: Any, params: Any) -> jax.Array:
         mask = self.env.action_mask(state)  # pyright: ignore[reportAttributeAccessIssue]
@@ -352,11 +349,7 @@ class RandomisedParams(Wrapper):
         inner: Any = self.env.observation_space(params)
         if not self.observes:
             return inner
-        low, high = (
-            np.append(np.broadcast_to(bound, inner.shape), np.full(len(self.drawn), of_drawn))
-            for bound, of_drawn in ((inner.low, -np.inf), (inner.high, np.inf))
-        )
-        return Box(low, high, low.shape, inner.dtype)
+        return _appended(inner, len(self.drawn), -np.inf, np.inf, inner.dtype)
 
     def inner_state(self, state: RandomisedState) -> Any:
         return state.env_state
@@ -419,16 +412,21 @@ class PrivilegedObservation(ObservationWrapper):
     def observation_space(self, params: Any) -> Box:
         inner: Any = self.env.observation_space(params)
         privileged = privileged_of(self.env)
-        size = privileged.size
-        low, high = (
-            np.append(np.broadcast_to(bound, inner.shape), np.full(size, of_privileged))
-            for bound, of_privileged in ((inner.low, -np.inf), (inner.high, np.inf))
-        )
-        return Box(low, high, low.shape, jnp.promote_types(inner.dtype, privileged.dtype))
+        dtype = jnp.promote_types(inner.dtype, privileged.dtype)
+        return _appended(inner, privileged.size, -np.inf, np.inf, dtype)
 
     def observation(self, obs: jax.Array, state: Any, params: Any) -> jax.Array:
         env: Any = self.env
         return jnp.append(obs, env.privileged_observation(state, params))
+
+
+def _appended(box: Any, size: int, low: float, high: float, dtype: Any) -> Box:
+    """Return the space of a box's observations, flat, with so many numbers after each."""
+    lows, highs = (
+        np.append(np.broadcast_to(bound, box.shape), np.full(size, of_rest))
+        for bound, of_rest in ((box.low, low), (box.high, high))
+    )
+    return Box(lows, highs, lows.shape, dtype)
 
 
 def privileged_of(env: Environment) -> Any:

@@ -24,7 +24,7 @@ from myriad import distributed
 from myriad.engine.random import from_numbers
 from myriad.errors import InvalidArgumentError
 from myriad.files import read_text, regular
-from myriad.xla import arrays_by_name, is_on_host, leaf_names
+from myriad.xla import arrays_by_name, is_on_host, named_leaves
 
 Result = TypeVar("Result")
 
@@ -145,9 +145,8 @@ class Checkpoints:
         saved = self.arrays(num_updates, held, placement and _shardings(like, placement))
         if best:
             saved |= self.best(num_updates)
-        leaves, structure = jax.tree.flatten(like)
-        named = zip(leaf_names(like), leaves, strict=True)
-        return jax.tree.unflatten(structure, [_leaf(saved.get(name), leaf) for name, leaf in named])
+        leaves = [_leaf(saved.get(name), leaf) for name, leaf in named_leaves(like).items()]
+        return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
     def kinds(self, num_updates: int) -> Mapping[str, Any]:
         """Return the shape and the dtype of each saved array by name.
@@ -335,7 +334,7 @@ def _checksum(path: Path) -> str:
 
 def _shardings(like: Any, placement: Any) -> dict[str, Any]:
     lies = jax.tree.leaves(jax.tree.broadcast(placement, like))
-    return dict(zip(leaf_names(like), lies, strict=True))
+    return dict(zip(named_leaves(like), lies, strict=True))
 
 
 def _leaf(saved: Any, like: Any) -> jax.Array:

@@ -14,6 +14,7 @@ from myriad.envs import Environment
 from myriad.errors import InvalidArgumentError, NotInstalledError
 from myriad.files import replacing, require_free, user_path
 from myriad.training.config import TrainingConfig
+from myriad.xla import named_leaves
 
 __all__ = ["export_agent"]
 
@@ -94,11 +95,6 @@ def _parameters(
     learner, state = agent.learner, agent.state
     named = getattr(learner, "named_params", lambda state: state.params)(state)
     tree = {"params": named, "obs_stats": getattr(state, "obs_stats", None)}
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    arrays = {
-        jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf)
-        for path, leaf in leaves
-        if leaf.size
-    }
+    arrays = {name: np.asarray(leaf) for name, leaf in named_leaves(tree).items() if leaf.size}
     about = {"env": config.env, "agent": config.agent, "options": json.dumps(config.agent_options)}
     return library.save(arrays, about), ", ".join(sorted(arrays))
