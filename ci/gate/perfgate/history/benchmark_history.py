@@ -164,14 +164,16 @@ def histories(archive: Archive) -> tuple[list[BenchmarkHistory], list[str]]:
         history_of(archive.benchmarks[name], without_machine(archive, name, shifts), archive)
         for name in sorted(archive.points)
     ]
+    moving = [each for each in found if each.changes]
+    measured = [{point.commit for point in each.points} for each in moving]
+    moved = [{change.point.commit for change in each.changes} for each in moving]
     everywhere: dict[str, str] = {}
     for commit in dict.fromkeys(change.point.commit for each in found for change in each.changes):
-        own = [x for x in found if x.changes and commit in {point.commit for point in x.points}]
-        units = [each.benchmark.unit for each in own]
-        have_moved = all(commit in {change.point.commit for change in x.changes} for x in own)
+        units = [x.benchmark.unit for x, own in zip(moving, measured, strict=True) if commit in own]
+        have_moved = len(units) == sum(commit in own for own in moved)
         if have_moved and min(units.count("seconds"), units.count("bytes")) >= _FEW:
             everywhere[commit] = (
-                f"All {len(own)} benchmarks that ever moved did so at {commit[:10]}, in seconds "
+                f"All {len(units)} benchmarks that ever moved did so at {commit[:10]}, in seconds "
                 "and in bytes: the machine, what is installed on it, or a dependency."
             )
     sentences = [*(shift.sentence for shift in shifts), *everywhere.values()]

@@ -126,7 +126,7 @@ class Session:
     run: Run
     rng: random.Random
     budget_s: float
-    share_s: float = math.inf
+    share_s: float
     spent_s: float = 0.0
     begun: dict[str, Open] = field(default_factory=dict)
 
@@ -303,9 +303,7 @@ class Session:
         return time.monotonic() >= self.run.deadline
 
 
-def quads_of(
-    found: Sequence[Calibration], timing: Timing, share_s: float = math.inf
-) -> tuple[int, int]:
+def quads_of(found: Sequence[Calibration], timing: Timing, share_s: float) -> tuple[int, int]:
     """Return the calls of a slice and the quads of a launch, from the calibration of both sides.
 
     The slower side decides how many calls a slice has, so that a large slowdown costs little time.
