@@ -62,21 +62,18 @@ def changed_python(base: Path, head: Path) -> list[PurePosixPath]:
 
 
 def nothing_matters(base: Path, head: Path, suite: Path) -> str:
-    """Say why two checkouts can't differ in speed: they are equal, or only documentation differs.
+    """Say why two checkouts can't differ in speed, or return nothing if they can.
 
-    Return nothing if they can. This is stricter than `changed_code`: comments and the suite count
-    as differences. So does `.github`: somebody who sets up the gate there wants to see it run.
-
-    The arguments are those of `changed_code`.
+    This is stricter than `changed_code`, whose arguments it takes: the suite counts, and so does
+    `.github`, since somebody who sets up the gate there wants to see it run.
     """
-    different = changed_files(base, head)
-    if not different:
+    if not changed_files(base, head):
         return "base and head are the same tree"
-    is_documentation = all(
-        _is_page(path) and path.parts[0] != ".github" and not path.is_relative_to(suite.as_posix())
-        for path in different
+    matters = any(
+        not _is_page(path) or path.parts[0] == ".github" or path.is_relative_to(suite.as_posix())
+        for path in changed_python(base, head)
     )
-    return "only documentation differs" if is_documentation else ""
+    return "" if matters else "only documentation or comments differ"
 
 
 def changed_files(base: Path, head: Path) -> list[PurePosixPath]:
