@@ -6,25 +6,17 @@
     python benchmarks/run_all.py --published  the figures of results/published, in under an hour
 
 This leaves out the peers' trainings, which comparison.py --training measures. A workload is one
-command of one suite, in its own process with limits on memory and time. A workload that fails is
-recorded as failed, and the others go on. Workloads that were already measured at this commit, on
-this machine and with these versions are skipped, so a stopped run continues where it was. `--force`
-measures them again. Uncommitted changes are always measured, but never with `--published`.
+command of one suite, in its own process with limits on memory and time. If one fails, the others go
+on. `--published` measures no uncommitted changes.
 """
 
-import hashlib
-import json
-import os
 import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import distributions
 from pathlib import Path
-from typing import Any
 
-from benchmarks.harness import peers
 from benchmarks.harness.process import ROOT, Supervised
 from benchmarks.harness.programs import machine
 from benchmarks.harness.registry import SuiteError, known
@@ -39,9 +31,8 @@ from benchmarks.harness.tables import markdown
 from benchmarks.harness.worker import ChildError
 from benchmarks.harness.workloads import CARTPOLE, load
 from benchmarks.plots.draw import PLOTS, draw
-from benchmarks.runner import SETTINGS, Run, Script, switch, text
+from benchmarks.runner import Run, Script, switch, text
 
-_STATE = "run_all.json"
 _PUBLISHED = ROOT / "results" / "published"
 # Scripts by their names for --only.
 _SCRIPTS = {
@@ -112,7 +103,6 @@ def published(device: str) -> Iterator[Job]:
 
 def _run(run: Run) -> bool:
     from myriad.errors import MyriadError
-    from myriad.files import replacing
 
     options = run.options
     for suite in options.only or ():
@@ -129,27 +119,18 @@ def _run(run: Run) -> bool:
     device = machine()["columns"]["device"]
     every = published(device) if options.published else jobs(full=options.full)
     wanted = [job for job in every if job.suite in (options.only or _SCRIPTS)]
-    state = options.output / _STATE
-    done = _read(state)  # finished workloads, also of other commits and machines
-    here = _here()
-    keys = {job: f"{job.name} {' '.join(job.arguments)} {here}" for job in wanted}
-    is_new = options.force or "-dirty" in here
-    left = [job for job in wanted if is_new or not _is_ok(done.get(keys[job]))]
-    for number, job in enumerate(left, 1):
-        print(f"{number} of {len(left)}: {job.name}", file=sys.stderr)
-        file = options.output / (f"{job.name}.csv" if options.published else "")
-        found = done[keys[job]] = _measure(job, file)
-        with replacing(state) as part:
-            part.write_text(json.dumps(done, indent=1), encoding="utf-8")
-        if not _is_ok(found):
-            print(f"{job.name}: {found['status']}: {found['reason']}", file=sys.stderr)
     rows = []
-    for job in wanted:
-        found = done[keys[job]]
-        rows.append([job.name, found["status"], f"{found['seconds']:.0f}", found["reason"] or "-"])
+    for number, job in enumerate(wanted, 1):
+        print(f"{number} of {len(wanted)}: {job.name}", file=sys.stderr)
+        start = time.monotonic()
+        file = options.output / (f"{job.name}.csv" if options.published else "")
+        status, reason = _measure(job, file)
+        rows.append([job.name, status, f"{time.monotonic() - start:.0f}", reason or "-"])
+        if status != "ok":
+            print(f"{job.name}: {status}: {reason}", file=sys.stderr)
     print(markdown(["workload", "status", "s", "reason"], rows))
     plots = PLOTS_FOLDER if options.output == CSV_FOLDER else options.output
-    succeeded = all(_is_ok(done[key]) for key in keys.values())
+    succeeded = all(status == "ok" for _, status, *_ in rows)
     try:
         for path in draw(options.output, plots, list(PLOTS)):
             print(path)
@@ -174,59 +155,22 @@ def _publish(folder: Path, names: Sequence[str]) -> None:
         shutil.copy(path, _PUBLISHED)
 
 
-def _is_ok(found: dict[str, Any] | None) -> bool:
-    return found is not None and found["status"] == "ok"
-
-
-def _read(path: Path) -> dict[str, dict[str, Any]]:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise SuiteError(
-            f"{path} can't be read: {error}; remove it to measure everything again."
-        ) from error
-
-
-def _here() -> str:
-    """Return a short text that identifies commit, machine, versions and settings.
-
-    A measurement is only valid for the same values of these.
-
-    Raises:
-        SuiteError: there is no such device.
-    """
-    versions = sorted(f"{each.name}=={each.version}" for each in distributions())
-    installed = {name: peers.is_installed(name) for name in peers.declared()}
-    settings = {name: os.environ.get(name) for name in SETTINGS}
-    shared = [machine()["columns"], sys.version, versions, installed, settings]
-    return f"{commit()} {hashlib.sha256(json.dumps(shared).encode()).hexdigest()[:12]}"
-
-
-def _measure(job: Job, output: Path) -> dict[str, Any]:
-    """Run a workload's command and return how it ended. Its rows, if any, are in `output`."""
-    start = time.monotonic()
-    script = f"benchmarks/{_SCRIPTS[job.suite]}.py"
-    command = [sys.executable, str(ROOT / script), *job.arguments, "--output", str(output)]
+def _measure(job: Job, output: Path) -> tuple[str, str]:
+    """Run a workload's command. Return its status and the reason. Its rows are in `output`."""
+    script = ROOT / "benchmarks" / f"{_SCRIPTS[job.suite]}.py"
+    command = [sys.executable, str(script), *job.arguments, "--output", str(output)]
     command += ["--force"] if output.suffix else []
-    status = "ok"
-    reason = ""
     with Supervised(command) as child:
         try:
-            if code := child.wait(job.timeout_s):
-                # A target that is missed is published, too.
-                status = "ok" if code == 1 and output.suffix else "failed"
-                reason = "exit code 1: its rows say why" if code == 1 else child.last_words()
+            code = child.wait(job.timeout_s)
         except ChildError as error:
-            status = error.status
-            reason = error.reason
-    return {
-        "status": status,
-        "reason": reason,
-        "seconds": time.monotonic() - start,
-        "command": " ".join(["python", script, *job.arguments]),
-    }
+            return error.status, error.reason
+        if not code:
+            return "ok", ""
+        if code == 1:
+            # A target that is missed is published, too.
+            return "ok" if output.suffix else "failed", "exit code 1: its rows say why"
+        return "failed", child.last_words()
 
 
 SCRIPT = Script(
@@ -236,7 +180,6 @@ SCRIPT = Script(
     {
         "--full": switch("run the full tier instead of the quick one"),
         "--published": switch("measure what results/published holds, on a committed tree"),
-        "--force": switch("measure again what is already measured"),
         "--only": text(
             f"run only this suite: one of {', '.join(_SCRIPTS)} (repeatable)",
             action="append",
