@@ -39,7 +39,7 @@ BUDGET = Budget(num_rounds=11, max_s=20.0)
 def _run(run: Run) -> bool:
     options = run.options
     workloads = chosen(options)
-    asked = TRAINERS if options.training or options.seeds else options.library
+    asked = TRAINERS if options.training else options.library
     names = names_of(asked, workloads[0])
     groups = []
     for workload in workloads:
@@ -50,15 +50,9 @@ def _run(run: Run) -> bool:
 
 
 def _refuses(options: argparse.Namespace) -> str | None:
-    if (options.training or options.seeds) and (
-        options.library
-        or options.steps_per_env
-        or options.scan_chunk_size
-        or options.env
-        or options.policy != "none"
-    ):
-        flag = "--training" if options.training else "--seeds"
-        return f"{flag} measures what suite.toml declares, so only --output goes with it"
+    others = (options.library, options.steps_per_env, options.scan_chunk_size, options.env)
+    if options.training and (any(others) or options.policy != "none"):
+        return "--training measures what suite.toml declares, so only --output goes with it"
     return None
 
 
@@ -68,11 +62,8 @@ def chosen(options: Any) -> list[Workload]:
     With a network's policy a chunk takes about a second on a processor. A size is left out if even
     one step takes many seconds, unless there is no other size.
     """
-    declared = load().of("comparison")
     if options.training:
-        return [declared["cartpole-ppo"]]
-    if options.seeds:
-        return [workload for workload in declared.values() if workload.num_seeds]
+        return [load().of("comparison")["cartpole-ppo"]]
     env = options.env or CARTPOLE
     sizes = sizes_of("comparison", env, options.num_envs, full=options.full)
     changes = {"scan_chunk_size": options.scan_chunk_size} if options.scan_chunk_size else {}
@@ -187,8 +178,7 @@ def _compiling(outcome: Outcome) -> str:
 
 
 def _size(workload: Workload) -> str:
-    size = f"{workload.num_envs:,} environment{'s' * (workload.num_envs > 1)}"
-    return f"{workload.num_seeds} seeds of {size}" if workload.num_seeds else size
+    return f"{workload.num_envs:,} environment{'s' * (workload.num_envs > 1)}"
 
 
 SCRIPT = Script(
@@ -216,12 +206,9 @@ SCRIPT = Script(
             choices=["none", *NETWORKS],
         ),
         "--training": switch("compare whole PPO trainings with rejax's at equal hyperparameters"),
-        "--seeds": switch(
-            "compare trainings of 16 and 64 seeds at once with rejax's vmap over seeds"
-        ),
         "--env": text("environment, or package.module:Class (default: cartpole)", type=environment),
     },
-    exclusive=("--full", "--num-envs", "--training", "--seeds"),
+    exclusive=("--full", "--num-envs", "--training"),
     suite="comparison",
     refuses=_refuses,
 )

@@ -49,10 +49,8 @@ class Outcome:
     seconds: list[float | None] = field(default_factory=list)
 
     def steps_per_s(self) -> list[float | None]:
-        """Return environment steps per second, round by round, summed over all seeds."""
-        workload = self.case.workload
-        num_envs = workload.num_envs * (workload.num_seeds or 1)
-        steps = num_envs * self.prepared.get("num_steps", 0)
+        """Return environment steps per second, round by round."""
+        steps = self.case.workload.num_envs * self.prepared.get("num_steps", 0)
         return [seconds and steps / seconds for seconds in self.seconds]
 
     def rates(self) -> list[float]:

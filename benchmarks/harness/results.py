@@ -88,7 +88,6 @@ def columns_of(outcome: Outcome) -> Row:
         "library_version": hello.get("library_version", ""),
         "env": workload.env,
         "agent": workload.agent,
-        "arm": f"{workload.num_seeds} seeds" if workload.num_seeds else "",
         "num_envs": workload.num_envs,
         "scan_chunk_size": workload.scan_chunk_size,
         "num_steps": outcome.prepared.get("num_steps", ""),

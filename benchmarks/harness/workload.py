@@ -11,10 +11,7 @@ Tier = Literal["quick", "full"]
 
 @dataclass(frozen=True)
 class Workload:
-    """The environments and agent that a benchmark steps.
-
-    With `num_seeds`, that many trainings run in parallel, each in `num_envs` environments.
-    """
+    """The environments and agent that a benchmark steps."""
 
     # A key that is unknown or of another kind is a mistake.
     __pydantic_config__: ClassVar = {"extra": "forbid", "strict": True}
@@ -27,7 +24,6 @@ class Workload:
     scan_chunk_size: int
     tiers: tuple[Tier, ...]
     num_steps: int | None = None
-    num_seeds: int | None = None
 
 
 @dataclass(frozen=True)

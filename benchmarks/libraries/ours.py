@@ -1,4 +1,4 @@
-"""Step and train with Myriad: its rollout, its training by PPO, and that of many seeds."""
+"""Step and train with Myriad: its rollout, and its training by PPO."""
 
 from typing import Any
 
@@ -16,8 +16,6 @@ from benchmarks.libraries.server import SEED, Stepper, Totals
 
 def make_stepper(case: Case) -> Stepper:
     """Build what steps, or trains, the workload of a case."""
-    if case.workload.num_seeds:
-        return MyriadSeeds(case.workload)
     if case.workload.agent == AGENT:
         return MyriadTraining(case.workload)
     return MyriadStepper(case)
@@ -98,27 +96,3 @@ class MyriadTraining(TrainingStepper):
     def train(self, seed: int) -> None:
         self.training.start(seed)
         self.training.run_updates(self.training.num_updates)
-
-
-class MyriadSeeds(TrainingStepper):
-    """The program that `myriad train --num-seeds` runs."""
-
-    def __init__(self, workload: Workload):
-        from myriad.training.population import Population
-
-        super().__init__(workload)
-        self.population = Population(_config(workload), workload.num_seeds or 1)
-        self.num_devices = self.population.num_devices
-
-    def train(self, seed: int) -> None:
-        import numpy as np
-
-        from myriad.xla import without_compilation_cache
-
-        population = self.population
-        if not population.compile_s:
-            with without_compilation_cache():  # compilation is measured
-                population.compile()
-        num_seeds = population.num_slots
-        state = population.first_state(np.arange(num_seeds) + seed * num_seeds)
-        population.run(state, [population.num_updates] * num_seeds, [True] * num_seeds)

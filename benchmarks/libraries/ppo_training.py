@@ -86,13 +86,9 @@ class RejaxTraining(TrainingStepper):
         }
         ppo = rejax.get_algo(AGENT).create(env=env_id, agent_kwargs=network, **sizes, **named)
         train = ppo.replace(eval_callback=lambda *_: (), skip_initial_evaluation=True).train
-        # rejax's documentation trains many seeds in this way.
-        self._train = jax.jit(jax.vmap(train) if workload.num_seeds else train)
+        self._train = jax.jit(train)
 
     def train(self, seed: int) -> None:
         import jax
 
-        key = jax.random.key(seed)
-        if self.workload.num_seeds:
-            key = jax.random.split(key, self.workload.num_seeds)
-        jax.block_until_ready(self._train(key))
+        jax.block_until_ready(self._train(jax.random.key(seed)))

@@ -11,7 +11,7 @@ from benchmarks.harness.alternation import Outcome
 from benchmarks.harness.registry import TRAINERS
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.libraries import array_libraries, ppo_training
-from benchmarks.libraries.ours import MyriadSeeds, MyriadTraining
+from benchmarks.libraries.ours import MyriadTraining
 from benchmarks.libraries.server import Totals
 
 TINY = Workload("comparison", "tiny", "cartpole-control", "random", 8, 50, (), num_steps=400)
@@ -34,9 +34,7 @@ def test_the_trainings_have_the_same_hyperparameters():
         "ppo", myriad.make_env("cartpole-control"), **ppo_training.HYPERPARAMETERS
     )
     assert one.num_updates == 256 // learner.steps_per_update == 2
-    population = MyriadSeeds(replace(TRAINING, num_seeds=2)).population
-    assert (population.num_slots, population.num_updates) == (2, 2)
-    agent = population.config.learner.agent
+    agent = one.config.learner.agent
     found = {name: getattr(agent, name) for name in ppo_training.HYPERPARAMETERS}
     assert found == ppo_training.HYPERPARAMETERS
     with pytest.raises(NotImplementedError, match="not the agent 'random'"):
@@ -58,7 +56,6 @@ def test_the_trainings_have_the_same_hyperparameters():
         ),
         # A training is one chunk.
         ("--training", ["agent", "num_envs", "scan_chunk_size"], [("ppo", 4, 100 * 128)]),
-        ("--seeds", ["num_seeds", "num_envs"], [(16, 16), (64, 16)]),
     ],
 )
 def test_flags_choose_the_workloads(flags, names, found):

@@ -10,7 +10,6 @@ import pytest
 from benchmarks.harness.alternation import Budget, alternate
 from benchmarks.harness.plausibility import as_declared, check_sanity
 from benchmarks.harness.registry import DECLARED
-from benchmarks.harness.results import columns_of
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.harness.workloads import load
 
@@ -18,10 +17,10 @@ pytestmark = pytest.mark.usefixtures("libraries_in_this_process")
 BUDGET = Budget(num_rounds=2, min_rounds=2)
 
 
-def measured(library, env, num_envs, num_steps, agent="random", num_seeds=None):
+def measured(library, env, num_envs, num_steps, agent="random"):
     """Run one library and hold it to its check from the first hundred episodes on."""
     workload = Workload("comparison", "tiny", env, agent, num_envs, num_steps, ())
-    workload = replace(workload, num_steps=num_steps, num_seeds=num_seeds)
+    workload = replace(workload, num_steps=num_steps)
     (outcome,) = alternate([as_declared(Case(library, workload))], BUDGET)
     check = load().sanity_check_of(workload)
     check_sanity(outcome, check and replace(check, num_episodes=100, tolerance=4 * check.tolerance))
@@ -67,16 +66,11 @@ def test_a_network_is_the_same_policy_in_every_library():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("library", "num_seeds"),
-    [("myriad-plain", None), pytest.param("myriad", 2, marks=pytest.mark.long)],
-)
-def test_ours_trains_for_the_steps_of_its_chunk_and_counts_those_of_all_seeds(library, num_seeds):
-    outcome = measured(library, "cartpole-control", 4, 256, agent="ppo", num_seeds=num_seeds)
+def test_ours_trains_for_the_steps_of_its_chunk():
+    outcome = measured("myriad-plain", "cartpole-control", 4, 256, agent="ppo")
     assert (outcome.status, outcome.reason, outcome.prepared["num_steps"]) == ("ok", "", 256)
     (rate, *_), (seconds, *_) = outcome.steps_per_s(), outcome.seconds
-    assert rate * seconds == pytest.approx((num_seeds or 1) * 4 * 256)
-    assert columns_of(outcome)["arm"] == (f"{num_seeds} seeds" if num_seeds else "")
+    assert rate * seconds == pytest.approx(4 * 256)
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,6 @@ TRAINING = replace(TRAINING, scan_chunk_size=256)
     [
         ("envpool", replace(TINY, env="cartpole-control", num_steps=400)),
         ("rejax", TRAINING),
-        ("rejax", replace(TRAINING, num_seeds=3)),
     ],
 )
 def test_a_peer_that_you_have_installed_is_measured(name, workload):
