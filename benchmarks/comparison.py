@@ -9,7 +9,6 @@
 docs/comparison.md explains what each row measures, what it leaves out, and where it is unfair.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +23,7 @@ from benchmarks.harness.workload import Case, Workload
 from benchmarks.harness.workloads import CARTPOLE, load, sizes_of
 from benchmarks.libraries.network_policy import NETWORKS, agent_of, num_multiplications
 from benchmarks.libraries.ppo_training import AGENT as PPO
-from benchmarks.runner import NUM_ENVS, Run, Script, environment, say, switch, text, whole
+from benchmarks.runner import NUM_ENVS, Run, Script, environment, switch, text, whole
 
 _ACTIONS = {"random": "random actions", PPO: "whole trainings by PPO"}
 # The most multiplications in a network's chunk, unless it is a single step. A call then takes a
@@ -44,16 +43,9 @@ def _run(run: Run) -> bool:
     groups = []
     for workload in workloads:
         cases = [Case(name, workload) for name in names]
-        groups.append(measure(cases, BUDGET, run.file, say, also_check=_check_policy))
+        groups.append(measure(cases, BUDGET, run.file, also_check=_check_policy))
     print(report(groups))
     return all(group[0].status == "ok" for group in groups)
-
-
-def _refuses(options: argparse.Namespace) -> str | None:
-    others = (options.library, options.steps_per_env, options.scan_chunk_size, options.env)
-    if options.training and (any(others) or options.policy != "none"):
-        return "--training measures what suite.toml declares, so only --output goes with it"
-    return None
 
 
 def chosen(options: Any) -> list[Workload]:
@@ -68,7 +60,7 @@ def chosen(options: Any) -> list[Workload]:
     sizes = sizes_of("comparison", env, options.num_envs, full=options.full)
     changes = {"scan_chunk_size": options.scan_chunk_size} if options.scan_chunk_size else {}
     workloads = [replace(each, num_steps=options.steps_per_env, **changes) for each in sizes]
-    if options.policy == "none":
+    if not options.policy:
         return workloads
     agent = agent_of(options.policy)
     steps = {
@@ -200,17 +192,19 @@ SCRIPT = Script(
         ),
         "--scan-chunk-size": whole("number of steps in a compiled call (default: suite.toml's)"),
         "--policy": text(
-            "hidden widths of a network that chooses the actions (default: none, for random "
-            "actions)",
-            "none",
-            choices=["none", *NETWORKS],
+            "hidden widths of a network that chooses the actions (default: random actions)",
+            choices=NETWORKS,
         ),
         "--training": switch("compare whole PPO trainings with rejax's at equal hyperparameters"),
         "--env": text("environment, or package.module:Class (default: cartpole)", type=environment),
     },
-    exclusive=("--full", "--num-envs", "--training"),
+    exclusive=[("--full", "--num-envs", "--training")],
+    mode=lambda options: "--training" if options.training else "",
+    # A training is what suite.toml declares.
+    goes_with=dict.fromkeys(
+        ("--library", "--steps-per-env", "--scan-chunk-size", "--policy", "--env"), ("",)
+    ),
     suite="comparison",
-    refuses=_refuses,
 )
 main = SCRIPT.main
 

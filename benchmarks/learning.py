@@ -135,14 +135,6 @@ OPPONENTS: dict[str, Callable[[Run], bool | None]] = {
     "rejax": rejax_agents.compare,
     "brax": brax_ppo.compare,
 }
-# Those that read a flag, besides --seeds.
-_READERS = {
-    "agent": ("targets", "rejax"),
-    "env": ("rejax",),
-    "steps": ("rejax", "brax"),
-    "seconds": ("rejax",),
-    "own": ("brax",),
-}
 
 
 def _run(run: Run) -> bool | None:
@@ -150,14 +142,6 @@ def _run(run: Run) -> bool | None:
 
     myriad.configure()
     return OPPONENTS[run.options.against](run)
-
-
-def _refuses(options: Any) -> str | None:
-    opponent = options.against
-    for name, readers in _READERS.items():
-        if getattr(options, name) and opponent not in readers:
-            return f"--{name} goes with {' or '.join(readers)}, not {opponent}"
-    return None
 
 
 SCRIPT = Script(
@@ -175,8 +159,15 @@ SCRIPT = Script(
         "--seconds": whole("against rejax: train each library's own defaults for S seconds"),
         "--own": switch("against brax: each library's own scale of rewards, and brax's networks"),
     },
+    mode=lambda options: "" if options.against == "targets" else f"--against {options.against}",
+    goes_with={
+        "--agent": ("", "--against rejax"),
+        "--env": ("--against rejax",),
+        "--steps": ("--against rejax", "--against brax"),
+        "--seconds": ("--against rejax",),
+        "--own": ("--against brax",),
+    },
     writes="training",
-    refuses=_refuses,
 )
 main = SCRIPT.main
 

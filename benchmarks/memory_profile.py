@@ -9,12 +9,10 @@ and the compiler. If a size does not fit, only its own row is lost.
 
 import argparse
 import sys
-from pathlib import Path
 from typing import ClassVar
 
 from benchmarks.harness.asv_suite import AsvSuite, names_of
 from benchmarks.harness.programs import compile_in_child, machine, program, request_of, stated
-from benchmarks.harness.results import require_new
 from benchmarks.harness.tables import markdown, readable
 from benchmarks.harness.worker import ChildError
 from benchmarks.harness.workload import Workload
@@ -63,14 +61,12 @@ class Memory(AsvSuite):
 def _measure(run: Run) -> None:
     options = run.options
     request = {"env": options.env, "agent": options.agent}
-    profiles = ("envs", "scan") if options.profile == "both" else (options.profile,)
-    outputs = [_output(options, profile) for profile in profiles]
+    run.open(f"memory_{options.profile}")
     columns = machine()["columns"]
-    for profile, output in zip(profiles, outputs, strict=True):
-        run.open(f"memory_{profile}", output)
+    for profile in ("envs", "scan") if options.profile == "both" else (options.profile,):
         lines = []
         for size in _sizes(profile, options):
-            row = columns | request | size
+            row = columns | request | size | {"suite": f"memory_{profile}"}
             shown = ["-"] * len(_BYTES)
             try:
                 reply = compile_in_child(request | size, runs=True)
@@ -84,16 +80,6 @@ def _measure(run: Run) -> None:
             run.file.add([row], request | size | reply)
             lines.append([f"{size['num_envs']:,}", f"{row['scan_chunk_size']:,}", *shown])
         print(f"{request['env']} with {request['agent']}\n\n{markdown(_HEADERS, lines)}")
-
-
-def _output(options: argparse.Namespace, profile: str) -> Path | None:
-    """Return where a profile's rows go. With both profiles, a named file becomes two files."""
-    output: Path | None = options.output
-    if output is None or output.suffix != ".csv" or options.profile != "both":
-        return output
-    output = output.with_stem(f"{output.stem}_{profile}")
-    require_new(output, force=options.force)
-    return output
 
 
 def _sizes(profile: str, options: argparse.Namespace) -> list[dict[str, int]]:

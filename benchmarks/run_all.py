@@ -192,7 +192,7 @@ SCRIPT = Script(
             metavar="FOLDER",
         ),
     },
-    exclusive=("--full", "--published"),
+    exclusive=[("--full", "--published")],
 )
 main = SCRIPT.main
 

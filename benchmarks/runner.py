@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.alternation import Outcome
 from benchmarks.harness.registry import SuiteError
 from benchmarks.harness.results import (
     ResultsFile,
     Row,
     commit,
     machine_columns,
+    make_folder,
     provenance,
     require_new,
     samples_beside,
@@ -29,7 +29,7 @@ from benchmarks.harness.results import (
 from benchmarks.harness.worker import ChildError
 
 # Environment variables that affect measurements.
-SETTINGS = (
+_SETTINGS = (
     *("JAX_PLATFORM_NAME", "JAX_PLATFORMS", "JAX_NUM_CPU_DEVICES", "JAX_DEFAULT_MATMUL_PRECISION"),
     *("JAX_ENABLE_X64", "XLA_FLAGS", "MYRIAD_TIER", "MYRIAD_WITHOUT_XLA_OPTIONS"),
 )
@@ -42,18 +42,6 @@ def count(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, but got {text!r}")
     return value
-
-
-def writable(text: str) -> Path:
-    """Parse a flag that names a file, and check before hours of work that it can be written."""
-    from myriad.files import user_path
-
-    path = user_path(text)
-    try:
-        path.open("a").close()
-    except OSError as error:
-        raise argparse.ArgumentTypeError(f"{text} can't be written: {error.strerror}") from error
-    return path
 
 
 def environment(name: str) -> str:
@@ -109,20 +97,22 @@ class Script:
         measure: measures, and says whether the exit code is 0. With None it is 0 if every row is
             ok.
         flags: its flags, besides `--output` and `--force` for the file of its rows.
-        exclusive: flags that exclude each other.
-        suite: the first word of its CSV file's name. Empty if it opens its files itself.
+        exclusive: groups of flags that exclude each other.
+        mode: returns the flag that decides what is measured; empty if none of them is given.
+        goes_with: the modes that a flag goes with, if those are not all.
+        suite: the first word of its CSV file's name. Empty if it opens its file itself.
         writes: a folder of results (""), or what a row of its own table is about.
-        refuses: says what is wrong with a combination of flags, or returns None.
     """
 
     name: str
     document: str | None
     measure: Callable[["Run"], bool | None]
     flags: Mapping[str, Flag] = field(default_factory=dict)
-    exclusive: Sequence[str] = ()
+    exclusive: Sequence[Sequence[str]] = ()
+    mode: Callable[[argparse.Namespace], str] = lambda options: ""
+    goes_with: Mapping[str, Sequence[str]] = field(default_factory=dict)
     suite: str = ""
     writes: str = ""
-    refuses: Callable[[argparse.Namespace], str | None] = lambda options: None
 
     def main(self, argv: Sequence[str] | None = None) -> int:
         """Run the command line, and return the exit code.
@@ -149,7 +139,7 @@ class Script:
 
         Raises:
             SuiteError: they are wrong.
-            InvalidArgumentError: the file of `--output` exists.
+            InvalidArgumentError: the file of `--output` exists, or its folder can't be created.
         """
         from myriad.files import user_path
 
@@ -158,17 +148,17 @@ class Script:
             description=str(self.document).split("\n")[0],
             allow_abbrev=False,
         )
-        # argparse can't write the help of an empty group.
-        group = parser.add_mutually_exclusive_group() if self.exclusive else parser
+        owners = {}
+        for flags in self.exclusive:
+            owners |= dict.fromkeys(flags, parser.add_mutually_exclusive_group())
         for flag, options in self.flags.items():
-            owner = group if flag in self.exclusive else parser
-            owner.add_argument(flag, **options)
+            owners.get(flag, parser).add_argument(flag, **options)
         has_rows = "--output" not in self.flags
         if has_rows:
-            kind, says = Path, "CSV file or folder (default: results/csv)"
+            says = "CSV file or folder (default: results/csv)"
             if self.writes:
-                kind, says = writable, f"CSV file, with a row per {self.writes}"
-            parser.add_argument("--output", type=kind, metavar="PATH", help=says)
+                says = f"CSV file, with a row per {self.writes}"
+            parser.add_argument("--output", type=Path, metavar="PATH", help=says)
             force = switch("replace the file of --output if it exists")
             parser.add_argument("--force", **force)
         options = parser.parse_args(argv)
@@ -177,9 +167,20 @@ class Script:
                 setattr(options, flag, user_path(value))
         if has_rows and options.output is not None:
             require_new(options.output, force=options.force)
-        if wrong := self.refuses(options):
-            parser.error(wrong)
+            if self.writes:
+                make_folder(options.output.parent)
+        self._check(parser, options)
         return options
+
+    def _check(self, parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+        """Refuse a folder for a table of rows, and a flag that does not go with the mode."""
+        if self.writes and options.output is not None and options.output.is_dir():
+            parser.error(f"--output must be a file, but {options.output} is a folder")
+        mode = self.mode(options)
+        for flag, modes in self.goes_with.items():
+            if getattr(options, flag[2:].replace("-", "_")) and mode not in modes:
+                needed = " or ".join(filter(None, modes))
+                parser.error(f"{flag} {f'does not go with {mode}' if mode else f'needs {needed}'}")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -195,26 +196,22 @@ class Run:
     Attributes:
         options: the values of its flags.
         command: the command that repeats it.
-        files: the files of results that it has opened. Rows are added to the last one.
+        file: its file of results; None until it is open.
     """
+
+    file: Any = None
 
     def __init__(self, script: Script, options: Any, command: str):
         self.script = script
         self.options = options
         self.command = command
-        self.files: list[ResultsFile] = []
         self._rows: list[Row] = []
         if script.suite:
-            self.open(script.suite, options.output)
+            self.open(script.suite)
 
-    def open(self, suite: str, output: Path | None) -> None:
-        """Open a file of results."""
-        self.files.append(ResultsFile(suite, output, self.command))
-
-    @property
-    def file(self) -> ResultsFile:
-        """The file of results that rows are added to."""
-        return self.files[-1]
+    def open(self, suite: str) -> None:
+        """Open the file of results."""
+        self.file = ResultsFile(suite, self.options.output, self.command)
 
     def save(self, *rows: Row) -> None:
         """Add rows to the script's own table, and write all of it."""
@@ -228,7 +225,7 @@ class Run:
         Returns:
             whether all rows are ok.
         """
-        rows = [row for file in self.files for row in file.rows]
+        rows = self.file.rows if self.file else []
         measured = [row for row in rows if row["status"] == "ok"]
         for row in rows:
             if row["status"] != "ok":
@@ -240,9 +237,10 @@ class Run:
         if described:
             lines += zip(("hardware", "versions"), provenance(described), strict=True)
         lines += [("configuration", each) for each in dict.fromkeys(map(_configuration, measured))]
-        for file in self.files:
-            lines += [("rows", file.path), ("raw samples", samples_beside(file.path))]
-        if self.files or self._rows:
+        if self.file:
+            path = self.file.path
+            lines += [("rows", path), ("raw samples", samples_beside(path))]
+        if self.file or self._rows:
             print("", *(f"{name + ':':15} {shown}" for name, shown in lines), sep="\n")
             print(f"reproduce with: {self.command}")
         return len(measured) == len(rows)
@@ -263,13 +261,6 @@ def _where(row: Row) -> str:
 def command_of(path: str, argv: Sequence[str]) -> str:
     """Return the command that repeats a run, with the environment variables that affect it."""
     settings = [
-        f"{name}={shlex.quote(os.environ[name])}" for name in SETTINGS if os.environ.get(name)
+        f"{name}={shlex.quote(os.environ[name])}" for name in _SETTINGS if os.environ.get(name)
     ]
     return " ".join([*settings, f"python {path}", shlex.join(argv)]).strip()
-
-
-def say(event: str, outcomes: Sequence[Outcome]) -> None:
-    """Print the progress of an alternation: a line for each program that compiles."""
-    if event.startswith("compiling"):
-        workload = outcomes[0].case.workload
-        print(f"{workload.num_envs:,} of {workload.env}: {event}", file=sys.stderr, flush=True)

@@ -10,7 +10,6 @@
 An asv suite and a command line. comparison.py measures policies with a network.
 """
 
-import argparse
 import statistics
 import sys
 from collections.abc import Sequence
@@ -29,7 +28,7 @@ from benchmarks.harness.workload import Case, Workload
 from benchmarks.harness.workloads import CARTPOLE, load, sizes_of
 from benchmarks.harness.workloads import chosen as declared_workloads
 from benchmarks.plots.draw import draw_run
-from benchmarks.runner import AGENT, NUM_ENVS, Run, Script, environment, say, switch, text, whole
+from benchmarks.runner import AGENT, NUM_ENVS, Run, Script, environment, switch, text, whole
 
 QUICK = Budget(num_rounds=11, max_s=5.0)
 FULL = Budget(num_rounds=15, max_s=20.0)
@@ -122,13 +121,13 @@ class Gymnax(Throughput):
 def _run(run: Run) -> bool | None:
     options = run.options
     if options.devices is not None:
-        run.open("devices", options.output)
+        run.open("devices")
         workloads = declared_workloads("devices", options)
         return measure_scaling(workloads, options.devices, options.rounds or _ROUNDS, run.file)
     if options.gpu:
-        run.open("gpu", options.output)
+        run.open("gpu")
         return measure_gpu(options.env, options.agent, run.file)
-    run.open("throughput", options.output)
+    run.open("throughput")
     succeeded = True
     if options.full or not options.targets:
         workloads = chosen(options)
@@ -136,7 +135,7 @@ def _run(run: Run) -> bool | None:
         libraries = [OURS, *(["gymnax"] if env_id_of("gymnax", workloads[0].env) else [])]
         budget = FULL if options.full else QUICK
         groups = [
-            measure([Case(library, workload) for library in libraries], budget, run.file, say)
+            measure([Case(library, workload) for library in libraries], budget, run.file)
             for workload in workloads
         ]
         print(scaling_table(groups))
@@ -146,7 +145,7 @@ def _run(run: Run) -> bool | None:
         if options.env:
             targets = declaration.targets_of(options.env)
             declaration = replace(declaration, targets=targets)
-        verdicts = check_targets(declaration, lambda cases: measure(cases, FULL, run.file, say))
+        verdicts = check_targets(declaration, lambda cases: measure(cases, FULL, run.file))
         print(targets_table(verdicts))
         succeeded &= all(verdict.word != "MISSED" for verdict in verdicts)
     # What a reader must know of a library, once, because every size has the same note.
@@ -160,26 +159,10 @@ def _run(run: Run) -> bool | None:
     return succeeded
 
 
-# The flags that go with each kind of measurement, besides --env, --output and --force.
-_FLAGS_OF = {
-    "--devices": {"full", "agent", "rounds"},
-    "--gpu": {"agent"},
-    "--targets": {"full"},
-    "": {"full", "num_envs", "scan_chunk_size", "num_steps"},
-}
-
-
-def _refuses(options: argparse.Namespace) -> str | None:
-    given = {"--devices": options.devices is not None, "--gpu": options.gpu}
-    given["--targets"] = options.targets
-    kind, *others = [name for name, is_given in given.items() if is_given] or [""]
-    if others:
-        return f"{others[0]} can't be given with {kind}"
-    for name in sorted(set().union(*_FLAGS_OF.values()) - _FLAGS_OF[kind]):
-        if getattr(options, name):
-            flag = f"--{name.replace('_', '-')}"
-            return f"{flag} can't be given with {kind}" if kind else f"{flag} needs --devices"
-    return None
+def _mode(options: Any) -> str:
+    if options.devices is not None:
+        return "--devices"
+    return "--gpu" if options.gpu else "--targets" if options.targets else ""
 
 
 def chosen(options: Any) -> list[Workload]:
@@ -239,8 +222,16 @@ SCRIPT = Script(
         "--gpu": switch("measure rollouts, trainings and evaluations on this machine's GPU"),
         "--agent": {**AGENT, "help": "with --devices or --gpu: agent (default: all)"},
     },
-    exclusive=("--full", "--num-envs"),
-    refuses=_refuses,
+    exclusive=[("--full", "--num-envs"), ("--devices", "--gpu", "--targets")],
+    mode=_mode,
+    goes_with={
+        "--full": ("", "--devices", "--targets"),
+        "--num-envs": ("",),
+        "--scan-chunk-size": ("",),
+        "--num-steps": ("",),
+        "--agent": ("--devices", "--gpu"),
+        "--rounds": ("--devices",),
+    },
 )
 main = SCRIPT.main
 

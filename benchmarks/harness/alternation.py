@@ -72,22 +72,11 @@ class LibraryProcess(Conversation):
         super().__init__(library_command(name), {"XLA_PYTHON_CLIENT_PREALLOCATE": preallocate})
 
 
-OnEvent = Callable[[str, list[Outcome]], None]
 _Pairs = list[tuple[LibraryProcess, Outcome]]
 
 
-def alternate(
-    cases: Sequence[Case],
-    budget: Budget = Budget(),
-    *,
-    on_event: OnEvent = lambda event, outcomes: None,
-) -> list[Outcome]:
-    """Measure `cases` in alternation.
-
-    Args:
-        cases: the cases to alternate.
-        budget: when to stop.
-        on_event: called with the current event and the outcomes so far, to show progress.
+def alternate(cases: Sequence[Case], budget: Budget) -> list[Outcome]:
+    """Measure cases in alternation, and say on stderr which one compiles.
 
     Returns:
         One outcome per case, in their order, failed ones included.
@@ -103,7 +92,9 @@ def alternate(
             with _failure_noted(child, outcome):
                 _describe_machine(outcome, outcomes)
         for child, outcome in _alive(pairs):
-            on_event(f"compiling {outcome.case.side}", outcomes)
+            workload = outcome.case.workload
+            what = f"{workload.num_envs:,} of {workload.env}: compiling {outcome.case.side}"
+            print(what, file=sys.stderr, flush=True)
             request = {"case": asdict(outcome.case), "min_call_s": budget.min_call_s}
             with _failure_noted(child, outcome):
                 outcome.prepared = child.ask({"do": "prepare"} | request, budget.prepare_timeout_s)

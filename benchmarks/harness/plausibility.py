@@ -6,7 +6,7 @@ suite.toml declares the sanity checks, which say how an environment's episodes m
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 
-from benchmarks.harness.alternation import Budget, OnEvent, Outcome, alternate, ratios
+from benchmarks.harness.alternation import Budget, Outcome, alternate, ratios
 from benchmarks.harness.registry import env_id_of, library_of
 from benchmarks.harness.results import ResultsFile, columns_of, spread
 from benchmarks.harness.workload import Case
@@ -17,7 +17,6 @@ def measure(
     cases: Sequence[Case],
     budget: Budget,
     file: ResultsFile,
-    on_event: OnEvent,
     also_check: Callable[[list[Outcome]], None] = lambda outcomes: None,
 ) -> list[Outcome]:
     """Alternate the cases, check their episodes and save their rows.
@@ -26,7 +25,6 @@ def measure(
         cases: the cases to alternate.
         budget: when to stop.
         file: takes the rows.
-        on_event: called with the current event and the outcomes so far.
         also_check: called with the outcomes before they are saved. It may mark some as failed.
 
     Raises:
@@ -34,7 +32,7 @@ def measure(
     """
     from myriad.errors import DeviceNotFoundError
 
-    outcomes = alternate([as_declared(case) for case in cases], budget, on_event=on_event)
+    outcomes = alternate([as_declared(case) for case in cases], budget)
     for outcome in outcomes:
         if outcome.error == "DeviceNotFoundError":
             raise DeviceNotFoundError(outcome.reason)

@@ -88,12 +88,13 @@ def test_one_that_dies_or_hangs_is_a_failure_and_the_other_goes_on(extra, reason
     assert [process.poll() is None for process in started] == [False, False]
 
 
-def test_no_process_is_left_when_the_parent_is_interrupted(fakes, started):
-    def interrupt(event, outcomes):
+def test_no_process_is_left_when_the_parent_is_interrupted(fakes, started, monkeypatch):
+    def interrupt(*_):
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(alternation, "_run_rounds", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        alternate(fakes(sound="pass"), BUDGET, on_event=interrupt)
+        alternate(fakes(sound="pass"), BUDGET)
     assert [process.poll() is None for process in started] == [False]
 
 
