@@ -11,7 +11,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,62 +36,35 @@ FORMATS = ("png", "svg")
 _FIRST_ENV = "cartpole-control"  # the environment whose plots have the names in the documentation
 _MACHINE = ["device", "device_name", "cores", "commit"]
 _RATES = ("throughput", "comparison")
-
-
-@dataclass(frozen=True)
-class Selection:
-    """The rows of a suite that one plot shows.
-
-    Attributes:
-        same: the columns that are constant in a plot, with the newest row's values.
-        distinct: the columns whose combinations are each shown once, by their newest row.
-    """
-
-    same: tuple[str, ...] = ("env", "agent")
-    distinct: tuple[str, ...] = ("library", "num_envs")
+_SIZE = ["library", "num_envs", "scan_chunk_size"]  # of which the newest row counts
 
 
 @dataclass(frozen=True)
 class Plot:
     """A plot: the name of its files, the suites of its rows, and the function that draws it.
 
-    Each combination of the columns `apart` has a picture of its own. With `at_best` each library
-    and size has one row, chosen among those of all suites of rates.
+    Each combination of the columns `apart` has a picture of its own. Each library and size has one
+    row in a plot of rates, chosen among those of all suites of rates.
     """
 
     file: str
-    suites: dict[str, Selection] = field(repr=False)
+    suites: tuple[str, ...]
     figure: Callable[[Any], Any]
     apart: tuple[str, ...] = ("env",)
-    at_best: bool = False
+
+    @property
+    def at_best(self) -> bool:
+        """Whether it is a plot of rates."""
+        return self.suites[0] in _RATES
 
 
 PLOTS = {
-    "throughput": Plot(
-        "throughput_scaling", {"throughput": Selection()}, throughput_scaling, at_best=True
-    ),
-    "efficiency": Plot(
-        "scaling_efficiency", {"throughput": Selection()}, scaling_efficiency, at_best=True
-    ),
-    "memory": Plot(
-        "memory_scaling",
-        {
-            "memory_envs": Selection(),
-            "memory_scan": Selection(("env", "agent", "num_envs"), ("library", "scan_chunk_size")),
-        },
-        memory_scaling,
-    ),
-    "scan_chunk": Plot(
-        "scan_chunk_sensitivity",
-        {"scan_chunk": Selection(distinct=("library", "num_envs", "scan_chunk_size"))},
-        scan_chunk_sensitivity,
-    ),
+    "throughput": Plot("throughput_scaling", ("throughput",), throughput_scaling),
+    "efficiency": Plot("scaling_efficiency", ("throughput",), scaling_efficiency),
+    "memory": Plot("memory_scaling", ("memory_envs", "memory_scan"), memory_scaling),
+    "scan_chunk": Plot("scan_chunk_sensitivity", ("scan_chunk",), scan_chunk_sensitivity),
     "comparison": Plot(
-        "library_comparison",
-        {"comparison": Selection()},
-        library_comparison,
-        apart=("env", "agent"),
-        at_best=True,
+        "library_comparison", ("comparison",), library_comparison, apart=("env", "agent")
     ),
 }
 
@@ -184,7 +157,7 @@ def select(rows: Any, plot: Plot) -> Any:
     """Return the rows that the plot shows: those of the newest machine and commit."""
     import pandas as pd
 
-    suites = _RATES if plot.at_best else tuple(plot.suites)
+    suites = _RATES if plot.at_best else plot.suites
     rows = rows[rows.suite.isin(suites)].sort_values("timestamp", kind="stable")
     if measured(rows).empty:
         return rows[:0]
@@ -195,31 +168,33 @@ def select(rows: Any, plot: Plot) -> Any:
     if plot.at_best:
         return at_best_chunks(rows[_like_newest(rows, ["env", "agent"])])
     parts = []
-    for suite, selection in plot.suites.items():
-        own = rows[rows.suite == suite]
+    for suite, own in rows.groupby("suite"):
         if not measured(own).empty:
-            own = own[_like_newest(own, list(selection.same))]
-            distinct = list(selection.distinct)
-            parts.append(own.drop_duplicates(distinct, keep="last").sort_values(distinct))
+            same = ["env", "agent", *(["num_envs"] if suite == "memory_scan" else [])]
+            own = own[_like_newest(own, same)]  # noqa: PLW2901
+            parts.append(own.drop_duplicates(_SIZE, keep="last").sort_values(_SIZE))
     return pd.concat(parts)
 
 
 def at_best_chunks(rows: Any) -> Any:
     """Return the row of each library and size at its best scan chunk, and what to divide by.
 
-    Each chunk counts once: its newest run, and there the first row. A peer may be at its best with
-    our XLA options. `library` then names the peer, and `ran_as` says how it ran. The ratio is our
-    steps/s over the row's. Its interval reaches from our lower end over their upper end to the
-    reverse, so it errs on the wide side.
+    A peer may be at its best with our XLA options. `library` then names the peer, and `ran_as` says
+    how it ran. The ratio is our steps/s over the row's. Its interval reaches from our lower end
+    over their upper end to the reverse, so it errs on the wide side.
     """
-    newest_first = rows.sort_values("timestamp", kind="stable", ascending=False)
-    once = newest_first.drop_duplicates(["library", "num_envs", "scan_chunk_size"])
-    once = once.assign(ran_as=once.library, library=once.library.map(peer_of))
-    chunks = once.groupby(["library", "num_envs"]).scan_chunk_size
-    once["chunks_tried"] = chunks.transform("nunique")
-    fastest_first = once.sort_values("steps_per_s", kind="stable", ascending=False)
-    best = fastest_first.drop_duplicates(["library", "num_envs"])
-    best = best.sort_values(["library", "num_envs"], ignore_index=True)
+    import pandas as pd
+
+    # Imported here, since asv and the gate may import the suites from a folder without `ci`.
+    from ci.site.best_chunks import best_chunks
+
+    newest_first = rows.sort_values("timestamp", kind="stable", ascending=False).to_dict("records")
+    found = best_chunks(newest_first, peer_of)
+    places = {(peer_of(row["library"]), row["num_envs"]): row for row in reversed(newest_first)}
+    best = pd.DataFrame(
+        row | {"library": library, "ran_as": row["library"], "searched": found.searched}
+        for (library, _), row in (places | found.best).items()
+    ).sort_values(["library", "num_envs"], ignore_index=True)
     middle, low, high = interval(best)
     ours = best.library == OURS
     for name, of_ours, theirs in (

@@ -118,7 +118,7 @@ def finding(rows: Any) -> str:
     fastest = " and ".join(map(name_of, dict.fromkeys(closest.library)))
     fastest = f"the faster of {fastest}" if " and " in fastest else fastest
     many = span([short_times(ratio) for ratio in sorted(ratios)])
-    chunk = ", each at its best scan chunk" if (rows.chunks_tried > 1).any() else ""
+    chunk = ", each at its best scan chunk" if rows.searched.any() else ""
     return f"Myriad {does} {many} times as fast as {fastest}{chunk}"
 
 

@@ -1,8 +1,7 @@
 """The one rate of each library and size, and how many times as fast as each peer we are.
 
-A comparison holds the rows of one environment, agent, machine and commit. Each library counts at
-its best chunk, and a peer with or without our options, whichever is faster. Charts, tables and
-sentences of all pages take their numbers from here.
+A comparison holds the rows of one environment, agent, machine and commit. `best_chunks.py` chooses
+those that count. Charts, tables and sentences of all pages take their numbers from here.
 """
 
 import itertools
@@ -11,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ci.site.best_chunks import best_chunks
 from ci.site.formatting import hardware, kind_of_rate, slug, times
 from ci.site.measurements import MeasuredRow
 from ci.site.project import Library, Project
@@ -262,20 +262,17 @@ def comparisons(rows: Iterable[MeasuredRow], project: Project) -> list[Compariso
 
 def _comparison(rows: list[MeasuredRow], machine: str, project: Project) -> Comparison | None:
     """Choose the rows that count from those of one group, the newest first."""
-    chunks: dict[tuple[str, int, str], MeasuredRow] = {}
     statuses: dict[tuple[str, int], str] = {}
     for row in rows:
-        size = int(row["num_envs"])
-        if row["status"] == "ok":
-            # Each chunk counts once: its newest run, and there the first row.
-            chunks.setdefault((row["library"], size, row["scan_chunk_size"]), row)
-        else:
-            statuses.setdefault((row["library"], size), row["status"])
-    best: dict[tuple[str, int], MeasuredRow] = {}
-    for (name, size, _), row in chunks.items():
+        if row["status"] != "ok":
+            statuses.setdefault((row["library"], int(row["num_envs"])), row["status"])
+
+    def counts_for(name: str) -> str:
         runs = project.libraries[name].variant_of
-        key = (runs if runs and runs != project.ours else name, size)
-        best[key] = max(best.get(key, row), row, key=lambda each: float(each["steps_per_s"]))
+        return runs if runs and runs != project.ours else name
+
+    found = best_chunks(rows, counts_for)
+    best = found.best
     if not best:
         return None
     sizes = sorted({size for _, size in best})
@@ -307,13 +304,13 @@ def _comparison(rows: list[MeasuredRow], machine: str, project: Project) -> Comp
         ours=ours,
         lines=lines,
         peers=sorted(peers, key=lambda p: (p.library.is_limit, median[p.library.name])),
-        measured=list(chunks.values()),
+        measured=list(found.measured.values()),
         absent={
             name: status
             for (name, _), status in statuses.items()
             if name not in names and not project.libraries[name].variant_of
         },
-        searched=len({key[:2] for key in chunks}) < len(chunks),
+        searched=found.searched,
     )
 
 
