@@ -5,7 +5,7 @@
     python benchmarks/throughput.py --full --env snake    the same of another environment
     python benchmarks/throughput.py --targets             the targets; exit code 1 if one is missed
     python benchmarks/throughput.py --devices             scaling over 1, 2, 4, ... devices
-    python benchmarks/throughput.py --gpu                 rates of a GPU, also of trainings
+    python benchmarks/throughput.py --gpu                 rates on a GPU, also of trainings
 
 An asv suite and a command line. comparison.py measures policies with a network.
 """
@@ -219,7 +219,7 @@ SCRIPT = Script(
         "--rounds": whole(
             f"with --devices: rounds, each of which calls everything once (default: {_ROUNDS})"
         ),
-        "--gpu": switch("measure rollouts, trainings and evaluations on this machine's GPU"),
+        "--gpu": switch("measure rollouts and trainings on this machine's GPU"),
         "--agent": {**AGENT, "help": "with --devices or --gpu: agent (default: all)"},
     },
     exclusive=[("--full", "--num-envs"), ("--devices", "--gpu", "--targets")],

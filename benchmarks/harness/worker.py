@@ -135,10 +135,15 @@ def answer(replies: Iterable[Any], refusals: tuple[type[Exception], ...] = ()) -
         print(json.dumps({"failure": failure_of(error, refusals)}), file=stdout, flush=True)
 
 
+def imported(target: str) -> Any:
+    """Return what `module:name` names."""
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
 def _replies(target: str, request: str) -> Iterator[Any]:
     """Call the function, and time the call that it returned for each line of stdin."""
-    module, _, name = target.partition(":")
-    found = getattr(importlib.import_module(module), name)(**json.loads(request))
+    found = imported(target)(**json.loads(request))
     reply, *calls = found if isinstance(found, tuple) else (found,)
     yield reply
     for _ in sys.stdin if calls else ():

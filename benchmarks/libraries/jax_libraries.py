@@ -8,9 +8,10 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from benchmarks.harness.worker import imported
 from benchmarks.harness.workload import Case
 from benchmarks.libraries.network_policy import NetworkPolicy, network_for
-from benchmarks.libraries.server import SEED, Stepper, Totals, imported
+from benchmarks.libraries.server import SEED, Stepper, Totals
 
 
 class JaxEnvs(Protocol):

@@ -5,6 +5,7 @@ and the environment run in one compiled program. Myriad's own training is in our
 runs in a Python that lacks Myriad.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.harness.workload import Workload
@@ -42,6 +43,16 @@ REJAX_NAMES = {
 }
 
 
+def rejax_training(agent: str, env: str, num_steps: int, fields: Mapping[str, Any]) -> Any:
+    """Return rejax's training without its evaluations. Fields have our names or rejax's."""
+    import rejax  # type: ignore[import-not-found]
+
+    named = {REJAX_NAMES.get(name, name): value for name, value in fields.items()}
+    lengths = {"total_timesteps": num_steps, "eval_freq": num_steps}
+    algorithm = rejax.get_algo(agent).create(env=env, **named, **lengths)
+    return algorithm.replace(eval_callback=lambda *_: (), skip_initial_evaluation=True)
+
+
 class TrainingStepper(Stepper):
     """The base of what trains. Every training has its own seed, and no episodes are counted."""
 
@@ -73,20 +84,12 @@ class RejaxTraining(TrainingStepper):
 
     def __init__(self, workload: Workload, env_id: str):
         import jax
-        import rejax  # type: ignore[import-not-found]
 
         super().__init__(workload)
         num_steps = workload.num_envs * workload.scan_chunk_size
-        named = {REJAX_NAMES.get(name, name): value for name, value in HYPERPARAMETERS.items()}
         network = {"hidden_layer_sizes": HIDDEN_SIZES, "activation": ACTIVATION}
-        sizes = {
-            "num_envs": workload.num_envs,
-            "total_timesteps": num_steps,
-            "eval_freq": num_steps,
-        }
-        ppo = rejax.get_algo(AGENT).create(env=env_id, agent_kwargs=network, **sizes, **named)
-        train = ppo.replace(eval_callback=lambda *_: (), skip_initial_evaluation=True).train
-        self._train = jax.jit(train)
+        fields = HYPERPARAMETERS | {"num_envs": workload.num_envs, "agent_kwargs": network}
+        self._train = jax.jit(rejax_training(AGENT, env_id, num_steps, fields).train)
 
     def train(self, seed: int) -> None:
         import jax

@@ -2,7 +2,7 @@
 
     python -m benchmarks.libraries.rejax_policies <request>
 
-The request is JSON with rejax's names of environment and algorithm, and its hyperparameters. With
+The request is JSON with rejax's name of the environment, the agent and its hyperparameters. With
 `seconds` a training has as many steps as fit into that time. The first reply is the number of
 steps. Each line of stdin is then a seed, whose reply has the seconds and the policy.
 """
@@ -17,19 +17,15 @@ import jax
 import numpy as np
 
 from benchmarks.harness.worker import answer
+from benchmarks.libraries.ppo_training import rejax_training
 
 _LEAST_STEPS = 4_096  # rejax learns from a buffer once it holds 2,048 transitions
 
 
 def trainer(request: dict[str, Any], num_steps: int) -> Any:
     """Compile a whole training: a function from a seed to the final state."""
-    import rejax  # type: ignore[import-not-found]  # asv imports this file where there is none
-
-    algorithm = rejax.get_algo(request["agent"]).create(
-        env=request["env"],
-        **request["hyperparameters"] | {"total_timesteps": num_steps, "eval_freq": num_steps},
-    )
-    algorithm = algorithm.replace(eval_callback=lambda *_: (), skip_initial_evaluation=True)
+    what = (request["agent"], request["env"], num_steps, request["hyperparameters"])
+    algorithm = rejax_training(*what)
     train = jax.jit(lambda seed: algorithm.train(jax.random.key(seed))[0])
     return train.lower(np.int32(0)).compile()
 

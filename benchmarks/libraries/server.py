@@ -5,7 +5,6 @@ libraries are imported. Then it answers `prepare`, `call` (one timed call, block
 `stats` until stdin ends. Standard library only, because peers run this in a Python without Myriad.
 """
 
-import importlib
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -140,12 +139,6 @@ def replies_to(
                 yield session.call()
             case "stats":
                 yield session.stats()
-
-
-def imported(target: str) -> Any:
-    """Return what `module:name` names."""
-    module, _, name = target.partition(":")
-    return getattr(importlib.import_module(module), name)
 
 
 def require_env_id(case: Case, library: str) -> None:

@@ -19,7 +19,6 @@ from benchmarks.harness.process import Conversation
 from benchmarks.harness.registry import SuiteError, known
 from benchmarks.harness.results import Row, spread
 from benchmarks.harness.tables import between, print_headers, print_row
-from benchmarks.libraries.ppo_training import REJAX_NAMES
 from benchmarks.runner import Run
 
 PEER = "rejax"
@@ -187,9 +186,7 @@ def theirs(question: Question) -> Iterator[Row]:
 
     hyperparameters: dict[str, Any] = {}
     if question.seconds is None:
-        hyperparameters = {
-            REJAX_NAMES.get(name, name): value for name, value in question.hyperparameters.items()
-        }
+        hyperparameters = question.hyperparameters
         if question.agent == "dqn":
             hyperparameters["exploration_fraction"] = EXPLORED
     request = {
