@@ -192,22 +192,28 @@ def test_the_title_compares_with_the_fastest_other_library(library, columns, sai
     assert said in title_of(figure_of("comparison", [*rows, added]))
 
 
-def test_a_training_is_called_one():
-    rows = [each | {"agent": "ppo"} for each in comparison_rows()]
-    said = "Myriad trains ppo on snake 100 times as fast as gymnax"
-    assert title_of(figure_of("comparison", rows)) == said
+WIDE = {"steps_per_s_low": 1.0, "steps_per_s_high": 1e10}
 
 
-def test_without_another_library_the_title_says_the_best_rate():
-    said = "snake: myriad reaches 909 M steps per second"
-    assert title_of(figure_of("throughput", throughput_rows()[:2])) == said
-
-
-def test_the_title_names_no_best_size_where_no_interval_parts():
-    wide = {"steps_per_s_low": 1.0, "steps_per_s_high": 1e10}
-    rows = [row("throughput", num_envs=n, **rate(1e6 * n) | wide) for n in (1, 10)]
-    said = "Myriad on snake: steps per second by the number of environments"
-    assert title_of(figure_of("efficiency", rows)) == said
+@pytest.mark.parametrize(
+    ("kind", "rows", "said"),
+    [
+        (
+            "comparison",
+            [each | {"agent": "ppo"} for each in comparison_rows()],
+            "Myriad trains ppo on snake 100 times as fast as gymnax",
+        ),
+        ("throughput", throughput_rows()[:2], "snake: myriad reaches 909 M steps per second"),
+        (
+            "efficiency",
+            [row("throughput", num_envs=n, **rate(1e6 * n) | WIDE) for n in (1, 10)],
+            "Myriad on snake: steps per second by the number of environments",
+        ),
+    ],
+    ids=["trainings", "no other library", "no interval apart"],
+)
+def test_the_title_says_no_more_than_the_rows(kind, rows, said):
+    assert title_of(figure_of(kind, rows)) == said
 
 
 def test_the_caption_names_a_library_on_another_jax():

@@ -37,6 +37,7 @@ REFUSED = [
     ("throughput", "--full --num-envs 5", "argument --num-envs: not allowed with argument --full"),
     ("throughput", "--targets --num-steps 5", "--num-steps does not go with --targets"),
     ("throughput", "--rounds 5", "--rounds needs --devices"),
+    ("throughput", "--devices --gpu", "argument --gpu: not allowed with argument --devices"),
     ("throughput", "--gpu --env acrobot.module:Class", "--gpu measures nothing of any agent in"),
     ("throughput", "--targets --env a.module:Class", "no target is about a.module:Class; there"),
     ("training", "--agent random", "declares no training of random in any environment; there are"),
@@ -57,7 +58,10 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(script, flags, sentence, monk
     assert printed.out == ""
 
 
-def test_a_wrong_tier_is_one_sentence_and_exit_code_2_although_imports_meet_it():
+def test_the_tier_is_read_while_suites_are_imported(capsys):
+    names = "from benchmarks.throughput import Throughput; print(*Throughput.params)"
+    assert "cartpole-1m" in python("-c", names, cwd=ROOT, MYRIAD_TIER="full").stdout.split()
+    assert "cartpole-1m" not in python("-c", names, cwd=ROOT, MYRIAD_TIER="").stdout.split()
     done = python("-m", "benchmarks.throughput", cwd=ROOT, code=2, MYRIAD_TIER="ful")
     hint = "did you mean 'full'? allowed: quick, full."
     assert done.stderr == f"MYRIAD_TIER 'ful' is unknown; {hint}\n"

@@ -1,8 +1,6 @@
 """Where things may lie in benchmarks: what asv finds, what a script says, what a peer imports."""
 
 import re
-import subprocess
-import sys
 import tomllib
 
 import pytest
@@ -17,6 +15,7 @@ from benchmarks.harness.registry import (
     read_libraries,
 )
 from perfgate.source.asv_config import read_config
+from tests.child_processes import python
 
 # What runs in a peer's own Python.
 PEER_MODULES = (
@@ -28,9 +27,8 @@ PEER_MODULES = (
 
 # The modules of Myriad that suites may use. All are documented.
 PUBLIC = {
-    *("agents", "autotune", "autotune.batch", "cli", "envs"),
-    *("envs.bucket_brigade", "errors", "files", "hardware", "host", "presets", "programs"),
-    *("settings", "timing", "training.population", "xla"),
+    *("agents", "autotune", "autotune.batch", "cli", "envs", "errors", "files", "hardware"),
+    *("host", "presets", "programs", "timing", "training.population", "xla"),
 }
 
 
@@ -47,14 +45,7 @@ def test_suites_import_only_what_is_public():
 def test_what_a_peer_runs_imports_neither_myriad_nor_jax_by_itself():
     hide = "import sys; sys.modules.update(myriad=None, jax=None, numpy=None); sys.path.append('.')"
     imports = ", ".join(f"benchmarks.{name}" for name in PEER_MODULES)
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", f"{hide}; import {imports}"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    python("-S", "-c", f"{hide}; import {imports}", cwd=ROOT)
 
 
 def test_every_name_runs_a_declared_library():

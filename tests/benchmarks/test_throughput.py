@@ -1,9 +1,7 @@
 """Throughput: the asv suite, the sizes that flags choose, its rows and its targets."""
 
-import os
 import pkgutil
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from importlib import import_module
@@ -21,19 +19,11 @@ from benchmarks.harness.workloads import Declaration, Target, load
 from benchmarks.libraries.ours import MyriadStepper
 from benchmarks.throughput import Throughput, chosen, main
 from tests.benchmarks.csv_rows import read_csv
+from tests.child_processes import python
 
 TINY = Workload(
     "throughput", "tiny", "cartpole-control", "random", 64, 16, ("quick",), num_steps=32
 )
-
-
-def run_python(*arguments, **environ):
-    """Run Python as a user would, without what the test session has set for itself."""
-    inherited = {k: v for k, v in os.environ.items() if k not in {"XLA_FLAGS", "JAX_PLATFORMS"}}
-    command = [sys.executable, *map(str, arguments)]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, env=inherited | environ, timeout=300
-    )
 
 
 # --- as an asv suite
@@ -43,8 +33,7 @@ def test_the_suites_import_where_the_package_and_jax_are_absent():
     modules = [module.name for module in pkgutil.iter_modules(benchmarks.__path__)]
     hide = "import sys; sys.path.insert(0, '.'); "
     hide += "sys.modules.update(myriad=None, jax=None, gymnax=None, matplotlib=None, pandas=None)"
-    done = run_python("-c", f"{hide}; import {', '.join(f'benchmarks.{name}' for name in modules)}")
-    assert done.returncode == 0, done.stderr
+    python("-c", f"{hide}; import {', '.join(f'benchmarks.{name}' for name in modules)}", cwd=ROOT)
 
 
 # asv reads these of a benchmark's module where its class has none.
@@ -113,9 +102,8 @@ def test_a_gpu_where_there_is_none_is_one_sentence_and_exit_code_2(tmp_path):
 
     if any(device.platform == "gpu" for device in jax.devices()):
         pytest.skip("this machine has a GPU")
-    script = ROOT / "benchmarks" / "throughput.py"
-    done = run_python(script, "--env", "snake", "--output", tmp_path, JAX_PLATFORMS="gpu")
-    assert done.returncode == 2
+    words = (ROOT / "benchmarks" / "throughput.py", "--env", "snake", "--output", tmp_path)
+    done = python(*words, code=2, JAX_PLATFORMS="gpu", XLA_FLAGS=None)
     assert done.stderr.count("\n") == 1, done.stderr
     assert "gpu" in done.stderr.lower()
     assert not list(tmp_path.iterdir())

@@ -3,13 +3,11 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 
 from benchmarks.harness import alternation
-from benchmarks.harness.alternation import Budget, LibraryProcess, Outcome, alternate, ratios
-from benchmarks.harness.worker import ChildError
+from benchmarks.harness.alternation import Budget, Outcome, alternate, ratios
 from benchmarks.harness.workload import Case, Workload
 
 TINY = Workload("throughput", "tiny", "cartpole-control", "random", 8, 32, ("quick",))
@@ -68,22 +66,11 @@ def test_every_round_calls_every_library_once_and_the_order_varies(fakes, tmp_pa
     assert len(set(rounds)) > 2
 
 
-@pytest.mark.parametrize(
-    ("extra", "reason"),
-    [
-        ("request == 'call' and sys.exit('on fire')", "exit code 1: on fire"),
-        pytest.param(
-            "request == 'call' and time.sleep(600)",
-            "no answer within 2 s",
-            marks=pytest.mark.slow,
-        ),
-    ],
-    ids=["dies", "hangs"],
-)
-def test_one_that_dies_or_hangs_is_a_failure_and_the_other_goes_on(extra, reason, fakes, started):
-    lost, alive = alternate(fakes(lost=extra, sound="pass"), replace(BUDGET, call_timeout_s=2.0))
+def test_one_that_dies_is_a_failure_and_the_other_goes_on(fakes, started):
+    extra = "request == 'call' and sys.exit('on fire')"
+    lost, alive = alternate(fakes(lost=extra, sound="pass"), BUDGET)
     assert lost.status == "failed"
-    assert reason in lost.reason
+    assert "exit code 1: on fire" in lost.reason
     assert (alive.status, alive.seconds) == ("ok", [0.5] * 6)
     assert [process.poll() is None for process in started] == [False, False]
 
@@ -98,27 +85,11 @@ def test_no_process_is_left_when_the_parent_is_interrupted(fakes, started, monke
     assert [process.poll() is None for process in started] == [False]
 
 
-def test_rounds_stop_at_the_time_budget_but_not_before_the_interval_has_its_samples(fakes):
-    (outcome,) = alternate(fakes(sound="pass"), Budget(num_rounds=50, max_s=0.0))
-    assert len(outcome.seconds) == Budget.min_rounds
-
-
 def test_ratios_leave_out_rounds_in_which_one_had_failed():
     case = Case("myriad", TINY)
     fast = Outcome(case, prepared={"num_steps": 10}, seconds=[1.0, 2.0, 1.0])
     slow = Outcome(case, prepared={"num_steps": 5}, seconds=[2.0, 2.0, None])
     assert ratios(fast, slow) == [4.0, 2.0]
-
-
-def test_a_library_that_is_absent_is_told_apart(monkeypatch, tmp_path):
-    (tmp_path / "gymnax.py").write_text("raise ImportError('gymnax is hidden')")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with (
-        LibraryProcess("gymnax") as library,
-        pytest.raises(ChildError, match="gymnax is hidden") as error,
-    ):
-        library.reply(timeout_s=600)
-    assert error.value.status == "not installed"
 
 
 OURS = {

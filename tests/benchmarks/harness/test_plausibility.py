@@ -3,9 +3,9 @@ import math
 import pytest
 
 from benchmarks.harness.alternation import Outcome
-from benchmarks.harness.plausibility import as_declared, check_sanity
+from benchmarks.harness.plausibility import check_sanity
 from benchmarks.harness.workload import Case, Workload
-from benchmarks.harness.workloads import SanityCheck, load
+from benchmarks.harness.workloads import SanityCheck
 
 TINY = Workload("throughput", "tiny", "cartpole-control", "random", 256, 32, ("quick",))
 OF_LENGTH = SanityCheck("cartpole-control", "random", 0.5, 10_000, mean_episode_length=22.2)
@@ -40,20 +40,3 @@ def test_a_library_with_the_wrong_episodes_fails(
     measured.status, measured.reason = "failed", "no memory"
     check_sanity(measured, check)
     assert measured.reason == "no memory"
-
-
-def test_a_case_is_told_its_librarys_name_for_the_environment_and_whether_returns_are_needed():
-    workloads = load().workloads["throughput"]
-    told = {
-        (library, name): as_declared(Case(library, workloads[name]))
-        for library, name in [
-            ("gymnax-configured", "pendulum-1k"),
-            ("myriad", "cartpole-1k"),
-            ("jumanji", "cartpole-1k"),
-        ]
-    }
-    assert [(each.env_id, each.returns) for each in told.values()] == [
-        ("Pendulum-v1", True),
-        ("", False),
-        ("", False),
-    ]

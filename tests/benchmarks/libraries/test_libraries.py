@@ -9,7 +9,6 @@ import pytest
 
 from benchmarks.harness.alternation import Budget, alternate
 from benchmarks.harness.plausibility import as_declared, check_sanity
-from benchmarks.harness.registry import DECLARED
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.harness.workloads import load
 
@@ -38,7 +37,7 @@ def measured(library, env, num_envs, num_steps, agent="random"):
         pytest.param("gymnasium", "cartpole-control", 1, 3_000, marks=pytest.mark.slow),
         pytest.param("gymnasium-vector", "cartpole-control", 8, 400, marks=pytest.mark.slow),
         pytest.param("gymnasium-sync", "cartpole-control", 8, 400, marks=pytest.mark.slow),
-        ("myriad-plain", "examples.my_environment:HillCar", 64, 200),
+        ("gymnax", "examples.my_environment:HillCar", 64, 200),
     ],
 )
 def test_a_library_steps_the_environment_that_the_sanity_check_knows(
@@ -127,13 +126,3 @@ def test_the_users_environment_is_the_same_in_gymnax_step_by_step():
             terminated | other.is_truncated(other_state, other.default_params),
         )
     assert 0 < terminated.sum() < 50
-
-
-def test_every_env_id_that_names_a_class_is_there():
-    targets = [name for each in DECLARED.values() for name in each.envs.values() if ":" in name]
-    assert targets
-    for target in targets:
-        module, _, name = target.partition(":")
-        if "gymnax" in module:
-            pytest.importorskip("gymnax")
-        assert hasattr(importlib.import_module(module), name)

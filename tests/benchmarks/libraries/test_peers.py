@@ -131,25 +131,6 @@ def test_a_package_from_elsewhere_is_not_taken_for_the_peers(fake_peer, tmp_path
     assert outcome.reason.startswith(f"myriad was imported from {tmp_path / 'myriad'}")
 
 
-TRAINING = replace(TINY, env="cartpole-control", agent="ppo", num_envs=4, num_steps=256)
-TRAINING = replace(TRAINING, scan_chunk_size=256)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "workload"),
-    [
-        ("envpool", replace(TINY, env="cartpole-control", num_steps=400)),
-        ("rejax", TRAINING),
-    ],
-)
-def test_a_peer_that_you_have_installed_is_measured(name, workload):
-    if not peers.is_installed(name):
-        pytest.skip(peers.how_to_install(name))
-    (outcome,) = alternate([as_declared(Case(name, workload))], BUDGET)
-    assert (outcome.status, outcome.reason) == ("ok", "")
-
-
 def test_an_environment_of_other_versions_counts_as_none(fake_peer, folder):
     assert peers.is_installed("myriad-jax")
     (folder / "myriad-jax" / "installed.txt").write_text("myriad-jax==0.1.0\n")
