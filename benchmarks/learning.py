@@ -3,7 +3,6 @@
     python benchmarks/learning.py                     every learning target, on fresh seeds
     python benchmarks/learning.py --agent ppo         the targets of one agent
     python benchmarks/learning.py --against rejax     rejax's PPO, DQN and SAC
-    python benchmarks/learning.py --against brax      brax's own PPO in ant
 
 Evaluations are greedy. The exit code is 1 if a target is missed. throughput.py and training.py
 measure speed.
@@ -18,8 +17,8 @@ from typing import Any
 from benchmarks.harness.registry import SuiteError
 from benchmarks.harness.results import Row
 from benchmarks.harness.tables import print_headers, print_row
-from benchmarks.opponents import brax_ppo, rejax_agents
-from benchmarks.runner import Run, Script, agent, switch, text, whole
+from benchmarks.opponents import rejax_agents
+from benchmarks.runner import Run, Script, agent, text, whole
 
 NUM_EPISODES = 128
 
@@ -133,7 +132,6 @@ def check_targets(run: Run) -> bool:
 OPPONENTS: dict[str, Callable[[Run], bool | None]] = {
     "targets": check_targets,
     "rejax": rejax_agents.compare,
-    "brax": brax_ppo.compare,
 }
 
 
@@ -157,15 +155,13 @@ SCRIPT = Script(
         "--env": text("train only in this environment (repeatable)", action="append"),
         "--steps": whole("steps of each training (default: the opponent's)"),
         "--seconds": whole("against rejax: train each library's own defaults for S seconds"),
-        "--own": switch("against brax: each library's own scale of rewards, and brax's networks"),
     },
     mode=lambda options: "" if options.against == "targets" else f"--against {options.against}",
     goes_with={
         "--agent": ("", "--against rejax"),
         "--env": ("--against rejax",),
-        "--steps": ("--against rejax", "--against brax"),
+        "--steps": ("--against rejax",),
         "--seconds": ("--against rejax",),
-        "--own": ("--against brax",),
     },
     writes="training",
 )

@@ -27,7 +27,7 @@ REFUSED = [
     ("learning", "--output benchmarks", "--output must be a file, but "),
     ("learning", "--seeds -1", f"{NUMBER} '-1'"),
     ("learning", "--agent sac", "no learning target is about sac."),
-    ("learning", "--own", "--own needs --against brax"),
+    ("learning", "--seconds 9", "--seconds needs --against rejax"),
     ("learning", "--against rejax --env Snake", "environment 'Snake' is unknown"),
     ("learning", "--against rejax --agent pqn", "agent beside rejax 'pqn' is unknown"),
     ("presets", "--agent random", "declares no presets of random in any environment"),
