@@ -89,10 +89,8 @@ def _sizes(profile: str, options: argparse.Namespace) -> list[dict[str, int]]:
             sizes = (options.num_envs,)
         return [{"num_envs": num_envs, "scan_chunk_size": _CHUNK} for num_envs in sizes]
     num_envs = options.num_envs or (_FULL_SCAN_ENVS if options.full else _QUICK_SCAN_ENVS)
-    return [
-        {"num_envs": num_envs, "scan_chunk_size": c}
-        for c in (_FULL_CHUNKS if options.full else _QUICK_CHUNKS)
-    ]
+    chunks = _FULL_CHUNKS if options.full else _QUICK_CHUNKS
+    return [{"num_envs": num_envs, "scan_chunk_size": chunk} for chunk in chunks]
 
 
 SCRIPT = Script(

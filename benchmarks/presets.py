@@ -26,7 +26,6 @@ from benchmarks.harness.worker import calibrated, seconds_of
 from benchmarks.harness.workloads import Training, chosen
 from benchmarks.runner import AGENT, ENV, Run, Script, switch, text, whole
 
-PARTS = ("knobs", "target")
 BASELINE = "baseline"
 _FULL_SET = "ultra_fast"
 _LEAST_ROUNDS = 7
@@ -161,9 +160,8 @@ def _measure(run: Run) -> None:
     myriad.configure()
     for declared in chosen("presets", run.options):
         print(f"\n{declared.agent} on {declared.env}\n")
-        parts = {"knobs": _knobs, "target": _target}
         for part in run.options.part or PARTS:
-            parts[part](declared, run)
+            PARTS[part](declared, run)
 
 
 def _knobs(declared: Training, run: Run) -> None:
@@ -220,6 +218,7 @@ def _described(declared: Training) -> dict[str, Any]:
     return {"env": declared.env, "agent": declared.agent, "target_return": target}
 
 
+PARTS = {"knobs": _knobs, "target": _target}
 SCRIPT = Script(
     "presets",
     __doc__,
@@ -229,7 +228,7 @@ SCRIPT = Script(
         "--agent": AGENT,
         "--env": ENV,
         "--part": text(
-            "part to measure (default: all; repeatable)", action="append", choices=PARTS
+            "part to measure (default: all; repeatable)", action="append", choices=[*PARTS]
         ),
         "--rounds": whole(
             f"rounds, each of which calls everything once (default: {_LEAST_ROUNDS})",

@@ -26,16 +26,7 @@ from benchmarks.harness.results import LEAST_SAMPLES, Row, machine_columns, spre
 from benchmarks.harness.tables import between, markdown, readable
 from benchmarks.harness.worker import ChildError, failure_of, seconds_of
 from benchmarks.harness.workload import Workload
-from benchmarks.runner import (
-    Run,
-    Script,
-    agent,
-    count,
-    environment,
-    switch,
-    text,
-    whole,
-)
+from benchmarks.runner import Run, Script, agent, count, environment, switch, text, whole
 
 _QUICK_CHUNKS = (1, 16, 128, 1_024)
 _FULL_CHUNKS = tuple(2**power for power in range(11))
@@ -82,12 +73,10 @@ def _timed(
                 built.start()
                 built.run(built.scan_chunk_size)
                 programs[built.scan_chunk_size] = built
-                bytes_ = stated(built)
                 found[built.scan_chunk_size] = {
                     "scan_chunk_size": built.scan_chunk_size,
                     "compile_s": built.compile_s,
-                    "argument_bytes": bytes_["argument_bytes"],
-                    "temp_bytes": bytes_["temp_bytes"],
+                    **{name: stated(built)[name] for name in ("argument_bytes", "temp_bytes")},
                 }
         except (RuntimeError, MemoryError, ValueError) as error:
             found[chunk] = {"scan_chunk_size": chunk, "failure": failure_of(error)["reason"]}

@@ -1,6 +1,6 @@
 """Measure a trial of `myriad tune` in a program that is compiled. This is only an asv suite."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from benchmarks.harness.asv_suite import AsvSuite
 from benchmarks.harness.workloads import Training
@@ -20,9 +20,16 @@ class TracedTrial(AsvSuite):
     num_updates = 4
 
     def prepare(self, declared: Training) -> None:
-        from myriad import timing
+        import myriad.programs  # noqa: F401 (commits without it build a population otherwise)
+        from myriad import create_config, timing
+        from myriad.training.population import Population
 
-        self.population = _population(declared)
+        config = create_config(
+            declared.env, declared.agent, total_steps=declared.num_steps, env_options=_OPTIONS
+        )
+        # With the hyperparameters as its arguments.
+        self.population = Population(config, 1, tuple(_VALUES))
+        self.population.compile()
         self.block_until_ready = timing.block_until_ready
         self.options = {name: [value] for name, value in _VALUES.items()}
         self.state = self.population.first_state([0], self.options)
@@ -33,17 +40,3 @@ class TracedTrial(AsvSuite):
         state = self.population.refill(self.state, [0], [1], self.options)
         state, _ = self.population.run(state, [self.num_updates], [True])
         self.state = self.block_until_ready(state)
-
-
-def _population(declared: Training) -> Any:
-    """Compile the program of a training, with the hyperparameters as its arguments."""
-    import myriad.programs  # noqa: F401 (commits without it build a population otherwise)
-    from myriad import create_config
-    from myriad.training.population import Population
-
-    config = create_config(
-        declared.env, declared.agent, total_steps=declared.num_steps, env_options=_OPTIONS
-    )
-    population = Population(config, 1, tuple(_VALUES))
-    population.compile()
-    return population

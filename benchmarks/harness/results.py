@@ -305,10 +305,9 @@ def provenance(rows: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
     for row in rows:
         other = f" (on jax {row['jax_version']})" if row["jax_version"] not in ("", jax) else ""
         versions[f"{library_of(row['library'])} {row['library_version']}{other}"] = None
-    commits = dict.fromkeys(_commit_shown(row["commit"]) for row in rows)
-    shown = ", ".join([*versions, f"jax {jax}", *(f"commit {each}" for each in commits)])
+    commits = [
+        f"commit {name[:10] or 'unknown'}{' with changes' if name.endswith('-dirty') else ''}"
+        for name in dict.fromkeys(row["commit"] for row in rows)
+    ]
+    shown = ", ".join([*versions, f"jax {jax}", *commits])
     return f"{first['device_name']}, {first['cores']} cores{size}", shown
-
-
-def _commit_shown(name: str) -> str:
-    return (name[:10] or "unknown") + (" with changes" if name.endswith("-dirty") else "")

@@ -109,6 +109,14 @@ class _GymnasiumVector(ArrayEnvs):
         """Build the vector environment."""
         raise NotImplementedError
 
+    def made_of_single(self, kind: str, env_id: str, num_envs: int) -> Any:
+        """Build one of Gymnasium's vectors of single environments."""
+        import gymnasium
+
+        envs = [lambda: gymnasium.make(env_id)] * num_envs
+        mode = gymnasium.vector.AutoresetMode.SAME_STEP
+        return getattr(gymnasium.vector, kind)(envs, autoreset_mode=mode)
+
 
 class GymnasiumOwn(_GymnasiumVector):
     """Gymnasium's own environment over NumPy arrays, which never resets in a step."""
@@ -125,8 +133,6 @@ class GymnasiumSync(_GymnasiumVector):
     """Single environments one after another, in this process."""
 
     def make(self, env_id: str, num_envs: int) -> Any:
-        import gymnasium
-
         if num_envs > _TRIAL_ENVS:
             trial = GymnasiumSync(env_id, _TRIAL_ENVS)
             trial_s = min(seconds_of(lambda: trial.step(trial.sample())) for _ in range(5))
@@ -137,25 +143,19 @@ class GymnasiumSync(_GymnasiumVector):
                     f"{warm_up_s:.0f} s, longer than the {_MAX_WARM_UP_S:.0f} s that the others "
                     "wait"
                 )
-        mode = gymnasium.vector.AutoresetMode.SAME_STEP
-        envs = [lambda: gymnasium.make(env_id)] * num_envs
-        return gymnasium.vector.SyncVectorEnv(envs, autoreset_mode=mode)
+        return self.made_of_single("SyncVectorEnv", env_id, num_envs)
 
 
 class GymnasiumAsync(_GymnasiumVector):
     """Each environment in a process of its own, in the process group of this process."""
 
     def make(self, env_id: str, num_envs: int) -> Any:
-        import gymnasium
-
         if num_envs > MAX_PROCESSES:
             raise NotImplementedError(
                 f"{num_envs:,} environments would need as many processes, "
                 f"and at most {MAX_PROCESSES} are measured"
             )
-        mode = gymnasium.vector.AutoresetMode.SAME_STEP
-        envs = [lambda: gymnasium.make(env_id)] * num_envs
-        return gymnasium.vector.AsyncVectorEnv(envs, autoreset_mode=mode)
+        return self.made_of_single("AsyncVectorEnv", env_id, num_envs)
 
 
 class EnvPool(ArrayEnvs):

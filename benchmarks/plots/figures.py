@@ -64,9 +64,13 @@ def _rates_shown(rows: Any) -> str:
 
 def _kind(rows: Any) -> str:
     agent = rows.agent.iloc[0]
-    network = agent.startswith("mlp-")
-    kind = f"actions of a network of {agent[4:].replace('-', ' x ')}" if network else "actions"
-    return kind if network else f"{agent} {kind}" if agent == "random" else f"trainings by {agent}"
+    if agent.startswith("mlp-"):
+        return f"actions of {_network(agent)}"
+    return "random actions" if agent == "random" else f"trainings by {agent}"
+
+
+def _network(agent: str) -> str:
+    return f"a network of {agent.removeprefix('mlp-').replace('-', ' x ')}"
 
 
 def _chunks(rows: Any) -> str:
@@ -106,7 +110,7 @@ def finding(rows: Any) -> str:
     agent = rows.agent.iloc[0]
     does = f"steps {env}" if agent == "random" else f"trains {agent} on {env}"
     if agent.startswith("mlp-"):
-        does = f"steps {env} with a network of {agent[4:].replace('-', ' x ')}"
+        does = f"steps {env} with {_network(agent)}"
     slower = [
         f"{short_times(row.ratio)} times {name_of(row.library)} at {environments(row.num_envs)}"
         for row in closest[high < 1].itertuples()
