@@ -39,27 +39,22 @@ UNSEEN = Path(__file__).with_name("unseen.toml")
 ORDINARY = Path(__file__).with_name("ordinary.toml")
 
 
-@dataclass(frozen=True)
-class Table:
-    """A CSV file that grows by whole rows."""
+def rows_of(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV file, none if there is no file."""
+    if not path.is_file():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
-    path: Path
 
-    def rows(self) -> list[dict[str, str]]:
-        """Return the rows."""
-        if not self.path.is_file():
-            return []
-        with self.path.open(newline="", encoding="utf-8") as file:
-            return list(csv.DictReader(file))
-
-    def add(self, new: dict[str, object]) -> None:
-        """Append a row. A reader finds all of it or nothing."""
-        rows = [*self.rows(), new]
-        text = io.StringIO(newline="")
-        writer = csv.DictWriter(text, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-        replace_text(self.path, text.getvalue())
+def add_row(path: Path, new: dict[str, object]) -> None:
+    """Append a row. A reader finds all of it or nothing."""
+    rows = [*rows_of(path), new]
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    replace_text(path, text.getvalue())
 
 
 @dataclass(frozen=True)
@@ -190,8 +185,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     name = "gate_runs" if options.plain else file.stem
     options.output = options.output or ROOT / "results" / "csv" / f"{name}.csv"
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    table = Table(options.output)
-    known = {row["mutant"] for row in table.rows() if row.get("busy", "0") == str(options.busy)}
+    known = {
+        row["mutant"]
+        for row in rows_of(options.output)
+        if row.get("busy", "0") == str(options.busy)
+    }
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         root = Path(folder) / "myriad"
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(root)], check=True)
@@ -199,9 +197,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             if mutant.name in known or (options.names and mutant.name not in options.names):
                 continue
             row = judge(mutant, root, is_plain=options.plain, busy=options.busy)
-            table.add(row)
+            add_row(options.output, row)
             print("kept  " if row["kept"] else "MISSED", *list(row.values())[:-3], flush=True)
-    rows = table.rows()
+    rows = rows_of(options.output)
     harmful = [row for row in rows if row["wanted"] == "1"]
     found = sum(row["exit_code"] == "1" for row in harmful)
     named = sum(row["kept"] == "True" for row in harmful)

@@ -53,9 +53,10 @@ def render_pages(
     environment = _environment(site)
     environment.globals |= {"asv_pages": has_asv_pages, "guides": guides}
     own = replace(site, measurements=site.own)
+    charts = scaling_page(site)
     contexts = {
-        "index.html": _first(site),
-        "scaling.html": scaling_page(site) | {"plots": plots},
+        "index.html": charts | {"answer": answer(site), "behind": not_ahead(site.comparisons)},
+        "scaling.html": charts | {"plots": plots},
         "comparison.html": _comparison(site),
         "own.html": scaling_page(own) | {"tables": own.comparisons},
         "benchmarks.html": {"entries": [listed(each, site) for each in site.histories]},
@@ -107,6 +108,8 @@ def _environment(site: Site) -> jinja2.Environment:
         "pattern": lambda each: formatting.pattern(each.function, each.parameters),
         "label": lambda name: site.project.libraries[name].label,
     }
+    title, found = site.project.title, site.comparisons
+    nothing = f"How fast {title} is beside other libraries"
     environment.globals |= {
         "project": site.project,
         "built": site.built,
@@ -115,22 +118,11 @@ def _environment(site: Site) -> jinja2.Environment:
         "branch": site.archive.branch,
         "left_out": site.archive.left_out,
         "slugs": site.slugs,
-        "headline": _headline(site),
+        "headline": found[0].headline(title) if found else f"{nothing}: not measured yet.",
         "ages": site.ages,
         "is_noisy": formatting.is_noisy,
     }
     return environment
-
-
-def _headline(site: Site) -> str:
-    title, found = site.project.title, site.comparisons
-    if not found:
-        return f"How fast {title} is beside other libraries: not measured yet."
-    return found[0].headline(title)
-
-
-def _first(site: Site) -> dict[str, Any]:
-    return scaling_page(site) | {"answer": answer(site), "behind": not_ahead(site.comparisons)}
 
 
 def _comparison(site: Site) -> dict[str, Any]:
