@@ -32,6 +32,7 @@ DOCS = sorted((ROOT / "docs").rglob("*.md"))
 NOTEBOOKS = sorted((ROOT / "docs").rglob("*.ipynb"))
 LINKED = [ROOT / "CONTRIBUTING.md", *DOCS, ROOT / "benchmarks" / "README.md"]
 PAGES = [ROOT / "README.md", *LINKED, *sorted(ROOT.glob("ci/*/README.md"))]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PICTURES = ROOT / "scripts" / "pictures.py"
 KIND = re.compile(r"^\*(Tutorial|How-to|Reference|Explanation)\.\* ", re.MULTILINE)
 FENCE = re.compile(
@@ -64,7 +65,7 @@ sample_s = 0.005
 """
 # A program of ours with its subcommand, a module or a script, and the words behind it.
 CALL = re.compile(
-    r"(?:^|[;&|(]|\$ )\s*(?:\w+=\S* )*(?:\.venv/bin/)?"
+    r"(?:^|[;&|(]|\$ )\s*(?:\w+=\S* )*(?:ci/part\.sh [\w-]+ \d+ )?(?:\.venv/bin/)?"
     r"((?:make|myriad|perfgate)(?: [a-z][\w.-]*)?|pip|"
     r"python -m (?:asv|perfgate|uv pip|uv)(?: [a-z]+)?|python -m [\w.]+|python [\w/]+\.py)"
     r"(?= |$)((?: +[^\s;&|]+)*)",
@@ -266,9 +267,14 @@ def require_valid(page, block, file):
 
 
 def commands(page):
-    """Yield what a page calls, such as `myriad train`, and the words that follow it."""
+    """Yield what a page or a workflow calls, such as `myriad train`, and the words behind it."""
     text = page.read_text()
-    shell = [each.code for each in blocks(page) if each.language in SHELL and each.mark != "run"]
+    if page in WORKFLOWS:
+        steps = [step for job in yaml.safe_load(text)["jobs"].values() for step in job["steps"]]
+        text, shell = "", [each["run"] for each in steps if "run" in each]
+    else:
+        found = blocks(page)
+        shell = [each.code for each in found if each.language in SHELL and each.mark != "run"]
     for code in [*shell, *re.findall(r"`([^`\n]+)`", FENCE.sub("", text))]:
         without_files = re.sub(r"<<'?(\w+)'?.*?^\1$", "", code, flags=re.MULTILINE | re.DOTALL)
         for program, words in CALL.findall(without_files.replace("\\\n", " ")):
@@ -276,9 +282,9 @@ def commands(page):
 
 
 def called_programs():
-    """Return the programs that the pages call, with the flags given and a page of each."""
+    """Return the programs that pages and workflows call, with the flags given and a page of each."""
     found = {}
-    for page in PAGES:
+    for page in (*PAGES, *WORKFLOWS):
         for program, words in commands(page):
             flags = [word.partition("=")[0] for word in words if word.startswith("--")]
             # A module need not say its help to exist, and some take seconds for it.
@@ -309,7 +315,7 @@ def test_a_program_that_pages_call_has_the_flags_that_they_give(
         assert flag in known or "." in flag, f"{page} gives {flag} to {program}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@pytest.mark.parametrize("page", [*PAGES, *WORKFLOWS], ids=name)
 def test_the_targets_modules_and_extras_that_a_page_names_exist(page):
     makefile = (ROOT / "Makefile").read_text()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

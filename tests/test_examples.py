@@ -62,7 +62,10 @@ def test_the_manifest_says_all_that_a_pod_needs_to_know():
     assert container["command"][-1].count("myriad train --distributed") == 2
 
 
-@pytest.mark.parametrize("script", sorted(DISTRIBUTED.glob("*.s*")), ids=lambda path: path.name)
+SCRIPTS = [*sorted(DISTRIBUTED.glob("*.s*")), *sorted((ROOT / "ci").glob("*.sh"))]
+
+
+@pytest.mark.parametrize("script", [*SCRIPTS, ROOT / ".ci" / "run"], ids=lambda path: path.name)
 def test_scripts_are_shell_without_a_mistake(script):
     assert os.access(script, os.X_OK)
     run("bash", "-n", script)

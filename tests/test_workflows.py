@@ -1,15 +1,18 @@
 """The workflows are valid, have no known weakness, and run what also runs on a laptop."""
 
+import os
 import re
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.child_processes import run, without_make
-from tests.workflow_jobs import ROOT, WORKFLOWS, load
 
+ROOT = Path(__file__).parents[1]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 ACTIONS = [ROOT / "ci" / "gate" / "action.yml", ROOT / "ci" / "gate" / "comment" / "action.yml"]
 TOOLS = Path(sys.executable).parent
 MAY_WRITE = {
@@ -18,6 +21,10 @@ MAY_WRITE = {
     ("pages.yml", "deploy"): {"pages", "id-token"},
     ("release.yml", "publish"): {"id-token"},
 }
+
+
+def load(name):
+    return yaml.safe_load((ROOT / ".github" / "workflows" / name).read_text())
 
 
 def test_zizmor_finds_no_weakness():
@@ -104,6 +111,35 @@ def test_the_tests_run_on_the_oldest_and_the_newest_python():
     newest = re.findall(r"Programming Language :: Python :: (3\.\d+)", project)
     assert oldest
     assert pythons == [oldest[1], newest[-1]]
+
+
+def test_a_job_has_time_for_all_its_parts():
+    """GitHub keeps nothing of a job that it stops, so each part has to stop before."""
+    found = 0
+    for job in (load("benchmarks.yml")["jobs"] | load("pages.yml")["jobs"]).values():
+        lines = [step["run"].split() for step in job["steps"] if "run" in step]
+        limits_s = [int(words[2]) for words in lines if words[0] == "ci/part.sh"]
+        assert sum(limits_s) <= (job["timeout-minutes"] - 10) * 60
+        found += len(limits_s)
+    assert found == 6
+
+
+def test_results_are_added_to_branches_and_come_back_to_the_folders_they_were_stored_from():
+    jobs = load("benchmarks.yml")["jobs"] | load("pages.yml")["jobs"]
+    given = {name: [step.get("with", {}) for step in job["steps"]] for name, job in jobs.items()}
+    stored = {each["branch"]: each for each in given["store"] if "branch" in each}
+    assert not any(each["clean"] or each["force"] for each in stored.values())
+    # Two that make the branches at once could not be merged.
+    assert jobs["store"]["concurrency"] == {"group": "store"}
+    for name in ("measure", "suites", "site"):
+        fetched = {each["ref"]: each["path"] for each in given[name] if "ref" in each}
+        assert fetched
+        assert all(stored[branch]["folder"] == path for branch, path in fetched.items())
+    # An artifact is unpacked where the folder begins that its paths share.
+    (place,) = [each["path"] for each in given["store"] if "pattern" in each]
+    for name in ("measure", "suites"):
+        paths = [each["path"].split() for each in given[name] if "retention-days" in each]
+        assert os.path.commonpath(each.lstrip("!") for each in paths[0]) == place
 
 
 def test_what_one_push_of_a_pull_request_saves_reaches_no_later_run_of_the_gate():

@@ -18,13 +18,17 @@ from ci.site.project import read_project
 from made_up_results import commit_files, history, write_asv
 from perfgate.history.asv_results import read_archive
 from perfgate.history.benchmark_history import histories
-from tests.workflow_jobs import git
 
 # A library that is run in other ways has more names.
 OURS = tomllib.loads((ROOT / "benchmarks" / "libraries.toml").read_text()).keys()
 OUR_NAMES = re.compile(
     "|".join([*OURS, "cartpole", "pendulum", "snake", "bucket", "gene.circ"]), re.IGNORECASE
 )
+
+
+def git(folder: Path, *arguments: str) -> str:
+    identity = ("-c", "user.name=job", "-c", "user.email=job@localhost")
+    return subprocess.check_output(["git", *identity, *arguments], cwd=folder, text=True).strip()
 
 
 def write_libraries(repository: Path, text: str) -> None:
