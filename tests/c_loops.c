@@ -25,17 +25,8 @@ typedef struct {
     int32_t episode_length[BLOCK], num_episodes[BLOCK];
 } Block;
 
-/* A chunk of steps, each array [chunk, num_envs, ...]. An action is an int32 or a float. */
-typedef struct {
-    float *obs;
-    union { int32_t *number; float *torque; } action;
-    float *reward;
-    uint8_t *terminated, *truncated;
-} Trajectory;
-
 typedef struct {
     Block *blocks;
-    Trajectory rows; /* of null pointers where no step is kept */
     Key key;
     uint64_t step;
     int64_t num_envs, chunk, num_threads;
@@ -128,21 +119,14 @@ INLINE void end_episode(int env, Block *b, int j, int done, Key key) {
 }
 
 /* Run `num_steps` steps of the `n` environments from `env_index` on. */
-INLINE void run_block(int env, int record, const Run *run, int64_t env_index, int n,
-                      const Key (*keys)[2], int num_steps) {
+INLINE void run_block(int env, const Run *run, int64_t env_index, int n, const Key (*keys)[2],
+                      int num_steps) {
     Block *restrict b = &run->blocks[env_index / BLOCK];
     const int longest = env == CARTPOLE ? 500 : 200;
     /* No pendulum ends early. So all end in the same step, and no other step draws their resets. */
     const int together = env == PENDULUM;
     for (int t = 0; t < num_steps; t++) {
         Key act = keys[t][0], again = keys[t][1];
-        int64_t row = t * run->num_envs + env_index;
-        float *restrict obs = run->rows.obs + row * (env == CARTPOLE ? 4 : 3);
-        float *restrict torque = run->rows.action.torque + row;
-        int32_t *restrict number = run->rows.action.number + row;
-        float *restrict rewards = run->rows.reward + row;
-        uint8_t *restrict ended[2] = {run->rows.terminated + row, run->rows.truncated + row};
-        int32_t flags[BLOCK]; /* both, as wide as the rest, since bytes would narrow the vectors */
         for (int j = 0; j < n; j++) {
             Key key = fold(act, (uint32_t)env_index + j);
             float action =
@@ -156,53 +140,30 @@ INLINE void run_block(int env, int record, const Run *run, int64_t env_index, in
             int truncated = b->episode_length[j] >= longest;
             if (!together)
                 end_episode(env, b, j, terminated | truncated, fold(again, (uint32_t)env_index + j));
-            if (!record) continue;
-            if (env == CARTPOLE) number[j] = (int32_t)action;
-            else torque[j] = action;
-            rewards[j] = reward;
-            flags[j] = terminated | truncated << 1;
         }
         if (together && b->episode_length[0] >= longest)
             for (int j = 0; j < n; j++)
                 end_episode(env, b, j, 1, fold(again, (uint32_t)env_index + j));
-        if (!record) continue;
-        for (int j = 0; j < n; j++) {
-            ended[0][j] = flags[j] & 1;
-            ended[1][j] = flags[j] >> 1;
-        }
-        for (int j = 0; j < n; j++) {
-            if (env == CARTPOLE)
-                for (int i = 0; i < 4; i++) obs[j * 4 + i] = b->state[i][j];
-            else {
-                sin_cos(b->state[0][j], &obs[j * 3 + 1], &obs[j * 3]);
-                obs[j * 3 + 2] = b->state[1][j];
-            }
-        }
     }
 }
 
 /* A loop of a known length is vectorised without a remainder. */
-#define RUN(name, env, record)                                                                    \
+#define RUN(name, env)                                                                            \
     static void name(const Run *run, int64_t env_index, const Key (*keys)[2], int num_steps) {    \
         int n = (int)MIN(BLOCK, run->num_envs - env_index);                                       \
-        if (n == BLOCK) run_block(env, record, run, env_index, BLOCK, keys, num_steps);           \
-        else run_block(env, record, run, env_index, n, keys, num_steps);                          \
+        if (n == BLOCK) run_block(env, run, env_index, BLOCK, keys, num_steps);                   \
+        else run_block(env, run, env_index, n, keys, num_steps);                                  \
     }
-RUN(run_cartpole, CARTPOLE, 0)
-RUN(record_cartpole, CARTPOLE, 1)
-RUN(run_pendulum, PENDULUM, 0)
-RUN(record_pendulum, PENDULUM, 1)
+RUN(run_cartpole, CARTPOLE)
+RUN(run_pendulum, PENDULUM)
 
 typedef struct { const Run *run; int64_t number, num_steps; pthread_t thread; } Share;
 
 static void *run_share(void *argument) {
-    static void (*const loops[2][2])(const Run *, int64_t, const Key (*)[2], int) = {
-        {run_cartpole, record_cartpole},
-        {run_pendulum, record_pendulum}};
+    static void (*const loops[])(const Run *, int64_t, const Key (*)[2], int) = {run_cartpole,
+                                                                                 run_pendulum};
     const Share *share = argument;
     const Run *run = share->run;
-    void (*loop)(const Run *, int64_t, const Key (*)[2], int) =
-        loops[run->env][run->rows.obs != NULL];
     int64_t num_blocks = (run->num_envs + BLOCK - 1) / BLOCK;
     Key(*keys)[2] = malloc(run->chunk * sizeof *keys);
     for (int64_t start = 0; start < share->num_steps; start += run->chunk) {
@@ -216,7 +177,7 @@ static void *run_share(void *argument) {
         }
         for (int64_t i = num_blocks * share->number / run->num_threads;
              i < num_blocks * (share->number + 1) / run->num_threads; i++)
-            loop(run, i * BLOCK, (const Key(*)[2])keys, num_steps);
+            loops[run->env](run, i * BLOCK, (const Key(*)[2])keys, num_steps);
     }
     free(keys);
     return NULL;

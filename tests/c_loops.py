@@ -14,7 +14,6 @@ import ctypes
 import os
 import platform
 import shlex
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -47,9 +46,8 @@ _BLOCK_OF_ENVS = np.dtype(
         *((name, np.int32, _BLOCK) for name in ("episode_length", "num_episodes")),
     ]
 )
-# For each environment: its number in c_loops.c, the dtype and shape of its actions, and the size of
-# its observations.
-ENVS = {"cartpole-control": (0, np.int32, (), 4), "pendulum-control": (1, np.float32, (1,), 3)}
+# The number of each environment in c_loops.c.
+ENVS = {"cartpole-control": 0, "pendulum-control": 1}
 # Numbers of environments, and the steps of a chunk.
 SIZES = {1: 65_600, 100: 16_400, 1_000: 4_000, 10_000: 1_000, 100_000: 200}
 _CACHE_LINE = 64
@@ -58,10 +56,6 @@ _CACHE_LINE = 64
 class _Run(ctypes.Structure):
     _fields_ = (
         ("blocks", ctypes.c_void_p),
-        *(
-            (name, ctypes.c_void_p)
-            for name in ("obs", "action", "reward", "terminated", "truncated")
-        ),
         ("key", ctypes.c_uint32 * 2),
         ("step", ctypes.c_uint64),
         *((name, ctypes.c_int64) for name in ("num_envs", "chunk", "num_threads")),
@@ -70,45 +64,25 @@ class _Run(ctypes.Structure):
 
 
 class CStepper(Stepper):
-    """The loops in C, over the threads of all cores.
+    """The loops in C, over the threads of all cores."""
 
-    Attributes:
-        rows: the last chunk of steps, if they are kept: arrays `[T, N, ...]` by their names in
-            `myriad.envs.vector.Transition`.
-
-    Raises:
-        NotImplementedError: it has no such environment.
-        ImportError: there is no C compiler, or it failed.
-    """
-
-    def __init__(self, case: Case):
-        workload = case.workload
-        if workload.env not in ENVS:
-            raise NotImplementedError(f"the loops in C have no {workload.env}")
-        number, dtype, shape, obs_size = ENVS[workload.env]
-        self._code = _compiled()
-        num_envs, chunk = workload.num_envs, workload.scan_chunk_size
-        num_blocks = -(-num_envs // _BLOCK)
+    def __init__(self, workload: Workload):
+        with tempfile.TemporaryDirectory() as folder:
+            code = Path(folder) / "c_loops.so"
+            compiler = shlex.split(os.environ.get("CC", "cc"))
+            subprocess.run([*compiler, *_FLAGS, str(_SOURCE), "-o", str(code)], check=True)
+            self._code = ctypes.CDLL(str(code))
+        num_blocks = -(-workload.num_envs // _BLOCK)
         memory = np.zeros(num_blocks * _BLOCK_OF_ENVS.itemsize + _CACHE_LINE, np.uint8)
         # A vector that crosses a cache line is read twice.
         first = -memory.ctypes.data % _CACHE_LINE
         self._blocks = memory[first : first - _CACHE_LINE or None].view(_BLOCK_OF_ENVS)
-        self.rows: dict[str, np.ndarray] = {}
-        if case.record:
-            self.rows = {
-                "obs": np.zeros((chunk, num_envs, obs_size), np.float32),
-                "action": np.zeros((chunk, num_envs, *shape), dtype),
-                "reward": np.zeros((chunk, num_envs), np.float32),
-                "terminated": np.zeros((chunk, num_envs), bool),
-                "truncated": np.zeros((chunk, num_envs), bool),
-            }
         self._run = _Run(
             blocks=self._blocks.ctypes.data,
-            num_envs=num_envs,
-            chunk=chunk,
+            num_envs=workload.num_envs,
+            chunk=workload.scan_chunk_size,
             num_threads=min(usable_cores(), num_blocks),
-            env=number,
-            **{name: rows.ctypes.data for name, rows in self.rows.items()},
+            env=ENVS[workload.env],
         )
         self._code.begin(ctypes.byref(self._run), ctypes.c_uint32(SEED))
 
@@ -120,31 +94,12 @@ class CStepper(Stepper):
         return Totals(int(self._blocks["num_episodes"].sum(dtype=np.int64)), return_sum)
 
 
-def _compiler() -> list[str]:
-    """Return the compiler, with the options that CC may name behind it."""
-    named = os.environ.get("CC", "cc")
-    command = shlex.split(named)
-    if command and shutil.which(command[0]):
-        return command
-    raise ImportError(f"there is no C compiler {named!r}: install one, or name yours in CC")
-
-
-def _compiled() -> ctypes.CDLL:
-    with tempfile.TemporaryDirectory() as folder:
-        code = Path(folder) / "c_loops.so"
-        command = [*_compiler(), *_FLAGS, str(_SOURCE), "-o", str(code)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise ImportError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
-        return ctypes.CDLL(str(code))
-
-
 def share(env: str, num_envs: int) -> str:
     """Return the ratio of Myriad's steps/s to those of the loops, called in turns."""
     chunk = SIZES[num_envs]
     workload = Workload("c_loops", f"{num_envs}", env, "random", num_envs, chunk, ())
-    case = Case("myriad", workload)
-    ours, theirs = (Session(make(case), workload, 0.05) for make in (MyriadStepper, CStepper))
+    steppers = (MyriadStepper(Case("myriad", workload)), CStepper(workload))
+    ours, theirs = (Session(each, workload, 0.05) for each in steppers)
     samplers = {each: lambda each=each: each.call()["seconds"] for each in (ours, theirs)}
     seconds = in_turns(samplers, 11)
     a_step = [[each / one.num_steps for each in seconds[one]] for one in (theirs, ours)]

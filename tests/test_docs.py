@@ -282,7 +282,7 @@ def commands(page):
 
 
 def called_programs():
-    """Return the programs that pages and workflows call, with the flags given and a page of each."""
+    """Return the programs that pages and workflows call, their flags and a page of each."""
     found = {}
     for page in (*PAGES, *WORKFLOWS):
         for program, words in commands(page):
