@@ -42,9 +42,6 @@ def donating(fn):
     return jax.jit(fn, donate_argnums=0)
 
 
-# --- the interval
-
-
 @given(st.integers(2, 400), st.sampled_from([0.5, 0.9, 0.95, 0.99]))
 def test_the_interval_is_the_narrowest_that_keeps_its_confidence(num_samples, confidence):
     def coverage(rank):
@@ -56,9 +53,6 @@ def test_the_interval_is_the_narrowest_that_keeps_its_confidence(num_samples, co
     rank = timing._rank(num_samples, confidence)
     assert rank == 0 or coverage(rank) >= confidence
     assert coverage(rank + 1) < confidence
-
-
-# --- what a sample is
 
 
 @settings(max_examples=40, deadline=None)
@@ -92,15 +86,15 @@ def test_every_array_of_a_result_is_ready_before_the_clock_stops(clock):
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_the_garbage_collector_rests_during_samples_and_is_left_as_it_was(enabled, monkeypatch):
+def test_the_garbage_collector_rests_during_samples_and_is_left_as_it_was(enabled):
     states, was_enabled = [], gc.isenabled()
     (gc.enable if enabled else gc.disable)()
     try:
         timing.measure(lambda: states.append(gc.isenabled()), **ENOUGH)
         assert not any(states[1:])
-        monkeypatch.setattr(timing.Subject, "calibrate", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            timing.measure(len, ())
+        calls = iter([None])
+        with pytest.raises(StopIteration):
+            timing.measure(lambda: next(calls), **ENOUGH)
         assert gc.isenabled() == enabled
     finally:
         (gc.enable if was_enabled else gc.disable)()
@@ -116,13 +110,9 @@ def test_every_round_takes_one_sample_of_every_side(num_sides, least, more):
     assert all(sorted(each) == list(range(num_sides)) for each in rounds)
     assert samples == [[float(side)] * (least + more) for side in range(num_sides)]
 
-
-def test_a_spent_budget_ends_the_rounds_once_the_least_are_taken():
-    samples = timing.interleave([lambda: 1.0], least_rounds=3, most_rounds=9, budget_s=0.0)
-    assert samples == [[1.0] * 3]
-
-
-# --- compilation
+    # A spent budget ends the rounds once the least are taken.
+    spent = timing.interleave(samplers, least_rounds=least, most_rounds=least + 9, budget_s=0.0)
+    assert [len(each) for each in spent] == [least] * num_sides
 
 
 def test_compilation_is_told_apart_from_running(clock):
@@ -141,9 +131,9 @@ def test_compilation_is_told_apart_from_running(clock):
 def test_nothing_compiles_within_a_sample(carry, num_programs, monkeypatch):
     mesh = jax.make_mesh((2,), ("env",))
     rows = jax.device_put(jnp.zeros(8), jax.NamedSharding(mesh, jax.P("env")))
-    state = {"rows": rows, "weak": jnp.asarray(1.0), "key": jax.random.key(0)}
-    # A carried state comes back on both devices whole, where it had one leaf on both and two on
+    # A carried state comes back on both devices whole, where it had one leaf on both and one on
     # one: a second program.
+    state = {"rows": rows, "weak": jnp.asarray(1.0)}
     fn = donating(lambda state: state | {"rows": state["rows"] + state["weak"]})
     run_s, in_samples = timing.Subject._run_s, []
 
@@ -161,36 +151,27 @@ def test_nothing_compiles_within_a_sample(carry, num_programs, monkeypatch):
     assert in_samples == []
 
 
-# --- donated arguments
-
-
-@pytest.mark.parametrize("carry", [False, True])
-def test_a_donated_argument_is_the_same_in_every_call_or_is_carried_and_survives(carry):
-    seen, x = [], jnp.ones(3)
-    add = donating(lambda x, y: x + y)
-
-    def fn(x, y):
-        seen.append(int(x[0]))
-        return add(x, y)
-
-    timing.measure(fn, x, 1.0, carry=carry, **ENOUGH)
-    assert seen == [1 + carry * call for call in range(len(seen))]
-    assert x.tolist() == [1.0, 1.0, 1.0]
-
-
 @pytest.mark.parametrize("carry", [False, True])
 @pytest.mark.parametrize("seen_through", [True, False])
-def test_every_way_of_donating_leaves_the_caller_s_arrays_alone(seen_through, carry):
-    state, batch = {"x": jnp.ones(3), "n": 0}, jnp.ones((2, 3))
+def test_a_donated_argument_is_the_same_in_every_call_or_is_carried_and_survives(
+    seen_through, carry
+):
+    seen, state, batch = [], {"x": jnp.ones(3), "n": 0}, jnp.ones((2, 3))
     jitted = jax.jit(
         lambda state, batch: ({"x": state["x"] + 1, "n": 0}, batch * 2), donate_argnums=(0, 1)
     )
-    fn = jitted if seen_through else lambda *args: jitted(*args)  # noqa: PLW0108  (hides that it is jitted)
+
+    def hidden(state, batch):
+        seen.append(int(state["x"][0]))
+        return jitted(state, batch)
+
+    fn = jitted if seen_through else hidden
     timing.measure(fn, state, batch, carry=carry, **ENOUGH)
+    assert seen == [1 + carry * call for call in range(len(seen))]
     _, doubled = timing.warmup(fn, state, batch)
     timing.compare(fn, fn, state, batch, carry=carry, num_pairs=6, min_sample_s=0.001)
     assert doubled.tolist() == [[2.0] * 3] * 2
-    assert not state["x"].is_deleted()
+    assert state["x"].tolist() == [1.0] * 3
     assert not batch.is_deleted()
 
 
@@ -210,21 +191,12 @@ def test_copies_are_made_while_the_clock_stands_and_a_sample_does_not_grow_witho
     assert found.calls_per_sample < 40
 
 
-# --- comparisons
-
-
 def test_twice_the_work_takes_twice_as_long_through_drift(clock):
     def drifting(seconds):
-        clock.work(
-            seconds * (1 + clock.now / 1000)
-        )  # the machine slows down to a fraction of its speed
+        clock.work(seconds * (1 + clock.now / 1000))  # the machine slows down
 
-    twice = timing.compare(
-        functools.partial(drifting, 1.0),
-        functools.partial(drifting, 2.0),
-        num_pairs=31,
-        min_sample_s=1.0,
-    )
+    sides = [functools.partial(drifting, seconds) for seconds in (1.0, 2.0)]
+    twice = timing.compare(*sides, num_pairs=31, min_sample_s=1.0)
     assert twice.a.samples_s[-1] > 1.05 * twice.a.samples_s[0]
     assert twice.b_over_a_low <= 2.0 <= twice.b_over_a_high
     assert twice.b_over_a == pytest.approx(2.0, rel=0.01)
@@ -248,9 +220,6 @@ def test_each_pair_has_both_sides_in_an_order_that_varies_and_repeats_with_the_s
     assert orders(0) == orders(0) != orders(1)
 
 
-# --- words
-
-
 def test_a_timing_and_a_comparison_read_as_sentences(clock):
     found = timing.measure(clock.work, 0.00125, num_samples=6, min_sample_s=0.001)
     assert str(found) == "1.25 ms (1.25 ms to 1.25 ms; 6 samples of 1 calls; compiled in 0 ns)"
@@ -264,24 +233,15 @@ def deleted():
     return x
 
 
-ONES = [1.0] * 9
-
-
 @pytest.mark.parametrize(
     ("call", "named"),
     [
         (lambda: timing.measure(len, (), num_samples=5), "num_samples must be at least 6 .* got 5"),
-        (lambda: timing.measure(len, (), num_samples=10**9), "num_samples must be"),
         (lambda: timing.measure(len, (), confidence=1.0), "confidence must .* but got 1.0"),
-        (lambda: timing.measure(len, (), min_sample_s=0.0), "min_sample_s must be"),
         (lambda: timing.measure(3), "fn must be a function, but got 3"),
         (lambda: timing.measure(lambda x: [x, x], {"a": 1}, carry=True), "carry=True needs"),
         (lambda: timing.measure(dict, carry=True), "needs a first argument to carry"),
-        (lambda: timing.median_interval([1.0] * 5), "at least 6 for confidence 0.95, but got 5"),
         (lambda: timing.median_interval([math.nan] * 9), "samples must be a list of"),
-        (lambda: timing.median_interval(ONES, "x"), "confidence must be"),
-        (lambda: timing.compare(len, 3, ()), "b must be a function, but got 3"),
-        (lambda: timing.compare(len, len, (), seed="x"), "seed must be"),
         (lambda: timing.interleave([], least_rounds=0, most_rounds=1.5), "most_rounds must be"),
         (lambda: timing.measure(len, {"x": deleted()}), "one was deleted or donated before"),
     ],

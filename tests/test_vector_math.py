@@ -46,17 +46,15 @@ def test_a_form_is_within_units_in_the_last_place(name, exact, reach, extra, mos
     assert (np.abs(got - expected) / ulp).max() <= most_ulp
 
 
-@pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16, np.int32, np.uint8, np.bool_])
-@pytest.mark.parametrize("size", [1, 5, 65])
+@pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16, np.uint8, np.bool_])
+@pytest.mark.parametrize("size", [1, 65])
 def test_the_first_extreme_is_that_of_jax(dtype, size):
     draw = np.random.default_rng(size)
     values = np.array([np.nan, np.inf, -np.inf, 0, 1, 2] if dtype(0.5) == 0.5 else [0, 1, 2])
     x = jnp.asarray(draw.choice(values, (200, size)), dtype)
-    for axis in (0, 1, -1):
-        assert_same_bits(argmax(x, axis), jnp.argmax(x, axis))
-    cube = x[:30].reshape(2, 3, 5, size)
-    for axis in range(4):
-        assert_same_bits(argmax(cube, axis), jnp.argmax(cube, axis))
+    for shape in ((200, size), (5, 8, 5, size)):
+        for axis in range(len(shape)):
+            assert_same_bits(argmax(x.reshape(shape), axis), jnp.argmax(x.reshape(shape), axis))
 
     def step(keys, x):
         def both(key, row):
@@ -73,25 +71,18 @@ def test_the_first_extreme_is_that_of_jax(dtype, size):
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_a_form_keeps_special_values(name):
-    x = np.array([np.nan, np.inf, -np.inf, 0, 1, -1, 2, -2], np.float32)
-    expected = getattr(jax.lax, name)(x)
-    np.testing.assert_allclose(jax.jit(FORMS[name])(x), expected, rtol=3e-7)
-
-
-def test_the_form_of_tanh_has_the_bits_of_tanh():
-    x = np.geomspace(1e-30, 1e30, 1_000_000, dtype=np.float32)
-    x = np.concatenate([x, -x, [np.nan, np.inf, -np.inf, 0, -0.0]]).astype(np.float32)
-    assert_same_bits(jax.jit(FORMS["tanh"])(x), jax.jit(jnp.tanh)(x))
-
-
-@pytest.mark.parametrize("name", ["sin", "cos"])
-def test_a_sine_of_a_great_angle_is_its_own_and_of_any_angle_at_most_1(name):
-    angles = np.random.default_rng(0).uniform(-820_000, 820_000, 1_000_000).astype(np.float32)
-    expected = getattr(np, name)(angles.astype(np.float64))
-    assert np.abs(jax.jit(FORMS[name])(angles) - expected).max() <= 2e-7
-    angles = np.geomspace(1e4, 3e38, 100_000).astype(np.float32)
-    assert np.abs(jax.jit(FORMS[name])(angles)).max() <= 1
+def test_a_form_keeps_special_values_and_great_ones(name):
+    x = np.array([np.nan, np.inf, -np.inf, 0, -0.0, 1, -1, 2, -2], np.float32)
+    form, own = jax.jit(FORMS[name]), jax.jit(getattr(jax.lax, name))
+    np.testing.assert_allclose(form(x), own(x), rtol=3e-7)
+    great = np.geomspace(1e-30, 3e38, 1_000_000, dtype=np.float32)
+    if name == "tanh":  # It has the same bits.
+        assert_same_bits([form(x), form(great)], [own(x), own(great)])
+    if name in ("sin", "cos"):
+        assert np.abs(form(great)).max() <= 1
+        angles = np.linspace(-820_000, 820_000, 1_000_003, dtype=np.float32)
+        expected = getattr(np, name)(angles.astype(np.float64))
+        assert np.abs(form(angles) - expected).max() <= 2e-7
 
 
 def draws(keys, count):
@@ -99,8 +90,9 @@ def draws(keys, count):
 
     def one(key, flag):
         few, many, loop_key, chosen = jax.random.split(key, 4)
-        left, right = jax.random.normal(few, (2,))
+        first, second = jax.random.normal(few, (2,))
         wide = 0.5 * jax.random.uniform(few, (1,)) + jnp.arange(3.0)
+        stacked = jnp.stack([wide[1] + first, second * wide[0], wide.sum()]) + wide
         children = jax.random.split(many, (2, 20))
         row = jax.vmap(jax.random.uniform)(children[1]).sum()
         total, last = jax.lax.fori_loop(
@@ -110,34 +102,32 @@ def draws(keys, count):
             (jnp.float32(0), loop_key),
         )
         picked = jax.lax.select(flag, chosen, last)
+        whole = jax.random.randint(picked, (2, 2), 0, 7)
         word = jax.random.bits(picked, (), jnp.uint8)
-        return left, right, wide, row, total, word, jax.random.randint(picked, (2, 2), 0, 7), picked
+        return first, second, wide, jnp.split(stacked, 3), row, total, word, whole, picked
 
     return jax.vmap(one)(keys, count > 1)
 
 
 def chosen_keys(key):
-    """Choose among keys of all kinds, by numbers of all kinds."""
+    """Choose among keys of all kinds, by numbers of all kinds, and take words apart."""
     few, wrapped, known = *jax.random.split(key), make_key(9)
     wrapped = jax.random.wrap_key_data(jax.random.key_data(wrapped) + 1, impl=MIX2X32)
     children = jax.random.split(few, 3)
     mask = jax.random.uniform(key, (3,)) < 0.5
     places = jax.random.randint(key, (2,), 0, 3)
+    words = jax.random.bits(key, (4,))
     return (
         [jnp.where(mask[0], few, other) for other in (key, wrapped, known)],
         jnp.where(mask, children, jax.random.split(wrapped, 3)),
-        jax.vmap(jax.random.fold_in)(children, jax.random.bits(key, (3,))),
+        jax.vmap(jax.random.fold_in)(children, words[:3]),
         children[places],
         children.at[places[0]].set(key),
         jnp.concatenate([children, known[None]]),
         jax.random.clone(few),
+        [jax.lax.bitcast_convert_type(words, dtype) for dtype in (jnp.uint8, jnp.uint16)],
+        (words[4:], words[:1] + jnp.arange(3, dtype=jnp.uint32)),
     )
-
-
-def words_in_parts(key):
-    words = jax.random.bits(key, (4,))
-    narrow = [jax.lax.bitcast_convert_type(words, dtype) for dtype in (jnp.uint8, jnp.uint16)]
-    return narrow, words[4:], words[:1] + jnp.arange(3, dtype=jnp.uint32)
 
 
 @jax.custom_vjp
@@ -160,9 +150,7 @@ def branches(key):
     return jax.lax.fori_loop(0, 3, turn, (key, 0.1)), store[...]
 
 
-@pytest.mark.parametrize(
-    "function", [draws, *map(jax.vmap, (chosen_keys, words_in_parts, branches))]
-)
+@pytest.mark.parametrize("function", [draws, *map(jax.vmap, (chosen_keys, branches))])
 def test_draws_have_the_same_bits(function):
     args = [jax.random.split(make_key(3), 48), jnp.arange(48)][: 1 + (function is draws)]
     assert_alike(jax.jit(function)(*args), jax.jit(vectorized(function))(*args))
@@ -196,10 +184,10 @@ def test_a_step_is_the_same_up_to_rounding_with_the_setting_off(name, monkeypatc
     assert_alike(*results, tolerance=2e-5)
 
 
-@pytest.mark.parametrize("num_inputs", [0, 1, 4, 7, 64])
+@pytest.mark.parametrize("num_inputs", [0, 1, 7])
 @pytest.mark.parametrize(
     ("num_rows", "num_outputs", "is_loop"),
-    [(1, 64, False), (2, 64, True), (32, 64, True), (33, 2, False), (32, 65, False)],
+    [(1, 64, False), (2, 64, True), (33, 2, False), (32, 65, False)],
 )
 def test_a_small_product_of_rows_is_a_loop(num_rows, num_inputs, num_outputs, is_loop):
     rng = np.random.default_rng(0)
@@ -273,30 +261,6 @@ def test_a_rollout_uses_the_forms_unless_the_setting_or_the_device_says_no(monke
     monkeypatch.delenv("MYRIAD_VECTOR_MATH")
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert vectorized(draws) is draws
-
-
-def test_a_vector_is_taken_apart_only_for_who_takes_numbers_out_of_it():
-    table = np.arange(12.0, dtype=np.float32)
-
-    def step(keys, x, table):
-        def one(key, x):
-            first, second = jax.random.uniform(key, (2,))
-            whole = jax.random.normal(jax.random.fold_in(key, 1), (3,))
-            slope = jnp.array([x[1] + first, x[0] * second, whole.sum()])
-            middle = x + 0.5 * slope
-            last = middle + jnp.stack([middle[2], middle[0], jnp.tanh(middle[1])])
-            return last, whole * whole[0], jnp.split(last, 3), table[jnp.argmax(last)]
-
-        return jax.vmap(one)(keys, x)
-
-    keys, x = jax.random.split(make_key(0), 10), jnp.linspace(0, 1, 30).reshape(10, 3)
-    step = functools.partial(step, table=jnp.asarray(table))
-    counts = count_primitives(jax.make_jaxpr(vectorized(step))(keys, x).jaxpr)
-    # The normal numbers stay one vector, and what is stacked from numbers is not stacked again.
-    assert counts["sqrt"] == 1
-    assert counts["stack"] + counts["concatenate"] == 2
-    assert counts["embed"] >= 1
-    assert_alike(jax.jit(step)(keys, x), jax.jit(vectorized(step))(keys, x))
 
 
 def test_a_loop_of_ones_own_is_compiled_in_the_forms_and_works_inside_another():
