@@ -12,7 +12,6 @@ from myriad.cli import main, parse
 from myriad.cli.flags import NAMES, sentences
 from myriad.training.config import TrainingConfig
 from tests.child_processes import python
-from tests.learners import env_of
 
 
 @pytest.fixture
@@ -29,28 +28,25 @@ def help_of(capsys, monkeypatch):
     return ask
 
 
-def test_every_field_of_the_configuration_is_a_flag_with_its_sentence(help_of):
+def test_help_has_every_field_as_a_flag_and_begins_with_what_is_needed(help_of):
     text = help_of("train")
     assert list(sentences(TrainingConfig)) == [each.name for each in fields(TrainingConfig)]
     for name in NAMES:
         assert f"--{name.replace('_', '-')} " in text
         assert sentences(TrainingConfig)[name] in text
-
-
-@pytest.mark.parametrize("command", ["train", "tune", "autotune", "doctor"])
-def test_help_begins_with_what_is_needed(command, help_of):
-    flags = re.findall(r" --([a-z-]+) [A-Z]", help_of(command))
-    assert flags[:2] == ["env", "agent"]
-    assert "--without-xla-option" in help_of(command)
+    for command in ("train", "tune", "autotune", "doctor"):
+        text = help_of(command)
+        assert re.findall(r" --([a-z-]+) [A-Z]", text)[:2] == ["env", "agent"]
+        assert "--without-xla-option" in text
     assert "are two names of one command" in help_of()
 
 
-@pytest.mark.parametrize("agent", [each for each in list_agents() if env_of(each) == "cartpole"])
-def test_help_shows_the_defaults_of_this_agent_in_this_environment(agent, help_of):
-    text = help_of("train", "--env", "cartpole", "--agent", agent)
-    default = make_learner(agent, make_env("cartpole")).default_num_envs
-    assert re.search(rf"--num-envs INT [^-]*\(default: {default}\)", text)
-    assert re.search(r"--env\.gravity FLOAT .*?\(default: 9\.8\)", text)
+def test_help_shows_the_defaults_of_this_agent_in_this_environment(help_of):
+    for agent in ("ppo", "dqn"):
+        text = help_of("train", "--env", "cartpole", "--agent", agent)
+        default = make_learner(agent, make_env("cartpole")).default_num_envs
+        assert re.search(rf"--num-envs INT [^-]*\(default: {default}\)", text)
+        assert re.search(r"--env\.gravity FLOAT .*?\(default: 9\.8\)", text)
 
 
 def test_help_shows_hyperparameters_with_their_sentences_and_what_you_chose(help_of):
@@ -66,12 +62,12 @@ def test_help_shows_hyperparameters_with_their_sentences_and_what_you_chose(help
     assert "--env.height INT" in text
 
 
-@pytest.mark.parametrize("flag", ["--steps-per-env", "--total-steps"])
-def test_a_length_on_the_command_line_replaces_that_of_the_file(flag, tmp_path):
+def test_a_length_on_the_command_line_replaces_that_of_the_file(tmp_path):
     file = tmp_path / "config.toml"
     file.write_text('env = "cartpole"\nagent = "random"\nnum_envs = 2\nsteps_per_env = 7\n')
-    config = parse(["train", "--config", str(file), flag, "64"]).training()
-    assert config.steps_per_env == {"--steps-per-env": 64, "--total-steps": 32}[flag]
+    for flag, steps in (("--steps-per-env", 64), ("--total-steps", 32)):
+        config = parse(["train", "--config", str(file), flag, "64"]).training()
+        assert config.steps_per_env == steps
 
 
 def test_a_file_may_leave_to_flags_what_to_train(help_of, refused, tmp_path):
@@ -90,7 +86,6 @@ def test_a_file_may_leave_to_flags_what_to_train(help_of, refused, tmp_path):
     ("argv", "named"),
     [
         ([], "Expected one of"),
-        (["rendre", "--output", "render"], "'rendre'; did you mean 'render'?"),
         (["train", "--num-envs", "many"], "--num-envs"),
         (["train", "--agnt", "ppo"], "--agent STR"),
         (["train", "--agent", "ppo"], "--env is missing"),
@@ -98,11 +93,8 @@ def test_a_file_may_leave_to_flags_what_to_train(help_of, refused, tmp_path):
         (["train", "--agent", "pppo", "--env", "cartpole", "--help"], "did you mean 'ppo'"),
         (["train", "--agent.gamma"], "--agent.gamma"),
         (["evaluate"], "PATH"),
-        (["evaluate", "r", "--run", "x"], "--run"),
         (["evaluate", "run", "8", "9"], "9"),
         (["autotune", "--show", "--env", "cartpole", "--force"], "--env, --force can't be given"),
-        (["render", "--output", "x.gif", "--env"], "--env"),
-        (["envs", "--all"], "--all"),
         # An empty path isn't the current folder.
         (["train", "--resume", ""], "--resume is empty"),
         (["evaluate", ""], "an argument is empty"),
@@ -122,29 +114,18 @@ def test_a_mistake_is_named_and_ends_with_exit_code_2(argv, named, refused):
         ("ppo --agent.learning-rat 1", "'learning_rat' of ppo; did you mean 'learning_rate'?"),
         ("ppo --run-folder=", "--run-folder is empty"),
         ("ppo --process-id=1", "--process-id is for a training in several processes"),
-        ("ppo --eval-rollouts 0", "--eval-rollouts must be"),
-        ("ppo --agent.num-epochs=0", "--agent.num-epochs must be"),
-        ("ppo --env.tau nan", "--env.tau must be"),
         # settings
-        ("ppo --batch-size=", "--batch-size is empty"),
         ("ppo --batch-size 0", "--batch-size must be"),
         ("ppo --batch-size 33", "such as 32 or 64"),
         ("ppo --batch-size 64 --agent.num-minibatches 4", "say the same"),
-        ("ppo --compile-mode=", "--compile-mode is empty"),
         ("ppo --compile=ture", "Unrecognized options: ture"),
         ("ppo --compile --compile-mode jit", "say the same"),
         ("ppo --comple", "--compile, --no-compile"),
         ("ppo --flash-attention", "--flash-attention is for agents with"),
-        ("ppo --agent.compute-dtype fp16", "'fp16'"),
         ("ppo --bf16 --agent.compute-dtype float16", "say the same"),
         ("ppo --wandb-name x", "--wandb-name is for a run that logs to"),
         ("pid --bf16", "--bf16 is for agents with a network"),
         ("random --batch-size 8", "--batch-size is for agents with batches"),
-        # presets
-        ("ppo --preset fastest", "unknown preset 'fastest' of ppo"),
-        ("ppo --preset optimised", "did you mean 'optimized'?"),
-        ("ppo --preset ultra_fast --agent.num-minibatches 7", "num_minibatches must divide"),
-        ("pppo --preset baseline", "unknown agent 'pppo'; did you mean 'ppo'"),
         # seeds
         ("ppo --num-seeds 0", "--num-seeds must be an integer from 1 to 100,000, but got 0"),
         ("ppo --num-seeds 2 --seeds 1", "--num-seeds and --seeds say the same"),
@@ -152,13 +133,8 @@ def test_a_mistake_is_named_and_ends_with_exit_code_2(argv, named, refused):
         ("ppo --num-seeds 2 --log-to tensorboard", "--log-to must be []"),
         ("ppo --num-seeds 2 --profile 1", "--profile must be 0"),
         ("ppo --num-seeds 2 --compile-mode jit", "--compile-mode must be 'aot'"),
-        (
-            "ppo --compile-mode off --steps-per-env 1001",
-            "--steps-per-env must be at most 1,000 with compile_mode = 'off'",
-        ),
+        ("ppo --compile-mode off --steps-per-env 1001", "--steps-per-env must be at most 1,000"),
         ("ppo --seeds 1 2 1", "--seeds must be different, but 1 is among them 2 times"),
-        ("ppo --seeds 1 2 --seed 3", "--seed must be among the seeds"),
-        ("ppo --seeds", "--seeds must be a list of 1 to 100,000 items"),
         ("ppo --mapping vmap", "--mapping must be left out without seeds"),
         ("pid --num-seeds 2", "seeds must be left out for pid"),
     ],
@@ -174,11 +150,8 @@ def test_the_lists_have_one_name_a_line(capsys):
         assert capsys.readouterr().out.splitlines() == names
 
 
-def test_the_package_runs_as_a_module():
+def test_the_package_runs_as_a_module_and_helps_without_docstrings():
     assert python("-m", "myriad", "--version").stdout == f"myriad {__version__}\n"
-
-
-def test_help_works_without_docstrings():
     done = python("-OO", "-m", "myriad", "train", "--help")
     assert done.stderr == ""
     assert "--num-envs INT" in done.stdout
