@@ -28,7 +28,6 @@ from myriad.adapters.gymnasium import gymnasium_space
 from myriad.envs.cartpole import CartPoleState
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
 from myriad.spaces import Box
-from myriad.xla import count_compilations
 from tests.adapters.rollouts import SHORT, assert_rolls_out_and_compiles_once
 from tests.bits import assert_close
 
@@ -44,10 +43,7 @@ GYMNAX = [
 def _no_download(monkeypatch):
     """Give MNISTBandit a few random digits in place of the images that it would fetch."""
     rng = np.random.default_rng(0)
-    images, labels = (
-        rng.integers(0, 127, (32, 28, 28)).astype(np.int8),
-        rng.integers(0, 10, 32).astype(np.uint8),
-    )
+    images, labels = rng.integers(0, 127, (32, 28, 28), np.int8), rng.integers(0, 10, 32, np.uint8)
     monkeypatch.setattr(load_mnist, "load_mnist", lambda: ((images, labels), None))
 
 
@@ -64,22 +60,19 @@ def test_what_gymnax_cannot_download_is_refused_in_a_sentence(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "dtype", "bounds"),
+    ("low", "high", "dtype", "most"),
     [
-        (0, 255, np.uint8, (0, 255)),
-        (5, 5, np.uint8, (5, 5)),
-        (-np.inf, np.inf, np.int32, (-(2**31), 2**31 - 1)),
-        (0, 2**31 - 1, np.int32, (0, 2**31 - 1)),
-        (0, 1, np.bool_, (0, 1)),
+        (5, 5, np.uint8, 5),
+        (-np.inf, np.inf, np.int32, 2**31 - 1),
+        (0, 2**31 - 1, np.int32, 2**31 - 1),
+        (0, 1, np.bool_, 1),
     ],
 )
-def test_a_box_of_integers_keeps_its_bounds_and_its_dtype(low, high, dtype, bounds):
+def test_a_box_of_integers_keeps_its_bounds_and_its_dtype(low, high, dtype, most):
     space = gymnasium_space(Box(low, high, (2,), dtype))
+    least = -(2**31) if low == -np.inf else low
     assert space.dtype == dtype
-    assert (space.low.tolist(), space.high.tolist()) == ([bounds[0]] * 2, [bounds[1]] * 2)
-
-
-# --- Gymnasium, one environment -------------------------------------------------------------------
+    assert (space.low.tolist(), space.high.tolist()) == ([least] * 2, [most] * 2)
 
 
 @pytest.mark.slow
@@ -116,13 +109,13 @@ def test_every_bit_of_a_seed_counts_and_fixes_the_episodes_that_follow():
     twice = [each.reset(seed=1)[0].tobytes() for each in (one, other)]
     twice += [each.reset()[0].tobytes() for each in (one, other)]
     assert twice[0] == twice[1] != twice[2] == twice[3]
-    seeds = [0, 2**32, 2**63, 2**64, 2**200]
-    each = [to_gymnasium(env).reset(seed=seed)[0].tobytes() for seed in seeds]
+    seeds = [2**32, 0, 2**63, 2**64, 2**200]
+    each = [one.reset(seed=seed)[0].tobytes() for seed in seeds]
     assert len(set(each)) == len(seeds)
     together, _ = to_gymnasium_vector(env, len(seeds)).reset(seed=seeds)
     assert [row.tobytes() for row in together] == each
     counted, _ = to_gymnasium_vector(env, 2).reset(seed=2**32 - 1)
-    assert counted[1].tobytes() == each[1]
+    assert counted[1].tobytes() == each[0]
 
 
 def test_continuous_actions_run_from_minus_one_to_one_unless_asked_not_to():
@@ -142,8 +135,6 @@ def test_continuous_actions_run_from_minus_one_to_one_unless_asked_not_to():
     ("name", "action", "named"),
     [
         ("cartpole-control", 0.5, r"integers of shape \(\), but got float64"),
-        ("cartpole-control", [1], r"but got int64 of shape \(1,\)"),
-        ("cartpole-control", 2, r"Discrete\(2\), but got 2"),
         ("bucket-brigade", [0, 2, 0], "MultiDiscrete.* but got 2"),
         ("pendulum-control", [np.nan], "Box.* but got nan"),
         ("pendulum-control", 1.0, r"floats of shape \(1,\), but got float64"),
@@ -158,15 +149,14 @@ def test_an_action_of_the_wrong_kind_is_refused(name, action, named):
 
 def test_rendering_shows_the_state():
     env = make_env("cartpole-control")
-    adapted = to_gymnasium(env, render_mode="rgb_array")
-    obs, _ = adapted.reset(seed=0)
-    np.testing.assert_array_equal(adapted.render(), env.render(CartPoleState(*obs, time=0)))
-    check_env(adapted)
-
-    envs = to_gymnasium_vector(env, 3, render_mode="rgb_array")
-    obs, _ = envs.reset(seed=0)
-    for frame, row in zip(envs.render(), obs, strict=True):
-        np.testing.assert_array_equal(frame, env.render(CartPoleState(*row, time=0)))
+    for adapted in (
+        to_gymnasium(env, render_mode="rgb_array"),
+        to_gymnasium_vector(env, 3, render_mode="rgb_array"),
+    ):
+        obs, _ = adapted.reset(seed=0)
+        frames = np.reshape(adapted.render(), (-1, 400, 600, 3))
+        for frame, row in zip(frames, np.atleast_2d(obs), strict=True):
+            np.testing.assert_array_equal(frame, env.render(CartPoleState(*row, time=0)))
 
 
 def test_rendering_without_a_mode_warns_and_with_an_unknown_one_fails():
@@ -180,9 +170,6 @@ def test_rendering_without_a_mode_warns_and_with_an_unknown_one_fails():
         to_gymnasium(blind, render_mode="rgb_array")
     with pytest.raises(UnknownNameError, match="render mode 'human' of CartPole"):
         to_gymnasium_vector(make_env("cartpole-control"), 2, render_mode="human")
-
-
-# --- Gymnasium, many environments -----------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -200,14 +187,9 @@ def test_the_vector_environment_equals_gymnasiums_own_over_single_ones(name, mod
     ours = to_gymnasium_vector(env, num_envs, autoreset_mode=mode.value)
     theirs = SyncVectorEnv([lambda: to_gymnasium(env)] * num_envs, autoreset_mode=mode)
     assert ours.metadata == theirs.metadata
-    for space in (
-        "observation_space",
-        "action_space",
-        "single_observation_space",
-        "single_action_space",
-    ):
-        assert getattr(ours, space) == getattr(theirs, space)
-
+    for space in ("observation_space", "action_space"):
+        for name_ in (space, f"single_{space}"):
+            assert getattr(ours, name_) == getattr(theirs, name_)
     assert data_equivalence(ours.reset(seed=11), theirs.reset(seed=11))
     ours.action_space.seed(0)
     ends = 0
@@ -219,21 +201,13 @@ def test_the_vector_environment_equals_gymnasiums_own_over_single_ones(name, mod
         done = result[2] | result[3]
         ends += done.sum()
         if mode is AutoresetMode.DISABLED and done.any():
-            options = {"reset_mask": done}
-            assert data_equivalence(
-                ours.reset(options=dict(options)), theirs.reset(options=dict(options))
-            )
+            reset = [each.reset(options={"reset_mask": done}) for each in (ours, theirs)]
+            assert data_equivalence(*reset)
     assert ends > 0
 
 
-def test_a_seed_for_each_and_a_mask_choose_what_is_reset():
-    envs = to_gymnasium_vector(make_env("cartpole-control"), 3)
-    first, _ = envs.reset(seed=[7, None, 9])
-    np.testing.assert_array_equal(first[[0, 2]], envs.reset(seed=7)[0][[0, 2]])
-    before, *_ = envs.step([0, 0, 0])
-    after, _ = envs.reset(seed=[7, 8, 9], options={"reset_mask": np.array([True, False, False])})
-    np.testing.assert_array_equal(after[0], first[0])
-    np.testing.assert_array_equal(after[1:], before[1:])
+def reset_by(env, **options):
+    env.reset(options=options)
 
 
 def step_beyond_the_end(env):
@@ -252,18 +226,9 @@ def step_beyond_the_end(env):
         (lambda env: to_gymnasium_vector(env, 0), "num_envs must be .* but got 0"),
         (lambda env: to_gymnasium_vector(env, 2**31 - 1), "need .* of memory, .* at most about"),
         (lambda env: to_gymnasium_vector(env, 2).reset(seed=[1]), "seed must hold 2 integers"),
-        (
-            lambda env: to_gymnasium_vector(env, 2).reset(options={"reset_mask": [True]}),
-            "must be 2 booleans",
-        ),
-        (
-            lambda env: to_gymnasium_vector(env, 2).reset(options={"low": 0.1}),
-            "options must be reset_mask, but got 'low'",
-        ),
-        (
-            lambda env: to_gymnasium(env).reset(options={"low": 0.1}),
-            "options must be empty, but got 'low'",
-        ),
+        (lambda env: reset_by(to_gymnasium_vector(env, 2), reset_mask=[True]), "2 booleans"),
+        (lambda env: reset_by(to_gymnasium_vector(env, 2), low=0.1), "must be reset_mask, but got"),
+        (lambda env: reset_by(to_gymnasium(env), low=0.1), "must be empty, but got 'low'"),
     ],
 )
 def test_a_wrong_call_of_a_gymnasium_environment_is_named(call, named):
@@ -279,19 +244,6 @@ def test_a_copy_of_a_running_environment_starts_afresh_and_alike(adapt):
         with pytest.raises(InvalidArgumentError, match="call reset first"):
             copy.step(env.action_space.sample())
         np.testing.assert_array_equal(copy.reset(seed=3)[0], first)
-
-
-def test_a_step_compiles_once():
-    envs = to_gymnasium_vector(make_env("cartpole-control"), 4)
-    envs.reset(seed=0)
-    envs.step([0, 0, 0, 0])
-    with count_compilations() as compilations:
-        for actions in ([0, 1, 0, 1], np.ones(4, np.int32), np.zeros(4, np.int64)):
-            envs.step(actions)
-    assert compilations.count == 0
-
-
-# --- gymnax, ours as theirs -----------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -343,26 +295,15 @@ def test_gymnax_spaces_hold_the_observations_and_the_actions():
     by_array = adapted.step(jax.random.key(1), state, jnp.array([3, 1, 0]), params)
     assert_trees_match(by_tuple, by_array)
     assert (adapted.num_actions, adapted.name) == (3, "BucketBrigade")
-    assert (
-        to_gymnax(make_env("snake")).num_actions,
-        to_gymnax(make_env("pendulum")).num_actions,
-    ) == (4, 1)
-
-
-# --- gymnax, theirs as ours -----------------------------------------------------------------------
+    assert [to_gymnax(make_env(name)).num_actions for name in ("snake", "pendulum")] == [4, 1]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GYMNAX)
-def test_every_gymnax_environment_rolls_out_and_compiles_once(name):
-    assert_rolls_out_and_compiles_once(from_gymnax(name))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", GYMNAX)
-def test_a_step_of_a_gymnax_environment_is_gymnaxs_own(name):
+def test_a_gymnax_environment_rolls_out_and_its_step_is_gymnaxs_own(name):
     theirs, params = gymnax.make(name)
     ours = from_gymnax(name)
+    assert_rolls_out_and_compiles_once(ours)
     space, obs_space = ours.action_space(params), ours.observation_space(params)
     key, reset_key = jax.random.split(jax.random.key(2))
     obs, state = jax.jit(ours.reset)(reset_key, params)
@@ -409,9 +350,7 @@ def test_a_gymnax_environment_takes_parameters_and_arguments_and_refuses_other_n
     assert env.default_params.max_steps_in_episode == 9
     with pytest.raises(UnknownNameError, match="did you mean 'Breakout-MinAtar'"):
         from_gymnax("Breakout")
-    with pytest.raises(
-        UnknownNameError, match="unknown field 'row' of gymnax's Catch-bsuite; did you mean 'rows'"
-    ):
+    with pytest.raises(UnknownNameError, match=r"'row' of gymnax's Catch-.*did you mean 'rows'"):
         from_gymnax("Catch-bsuite", row=7)
     built = gymnax.make("Catch-bsuite", rows=6)[0]
     assert from_gymnax(built).env is built
@@ -419,16 +358,12 @@ def test_a_gymnax_environment_takes_parameters_and_arguments_and_refuses_other_n
         from_gymnax(built, rows=7)
 
 
-# --- without the libraries ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("adapter", "package", "extra"),
     [
         (to_gymnax, "gymnax", "bench"),
         (to_gymnasium, "gymnasium", "bench"),
-        (lambda env: to_gymnasium_vector(env, 2), "gymnasium", "bench"),
-        (lambda env: to_sb3(env, 2), "stable_baselines3", "sb3"),
+        (partial(to_sb3, num_envs=2), "stable_baselines3", "sb3"),
     ],
 )
 def test_a_missing_library_is_named_with_the_command_that_installs_it(
