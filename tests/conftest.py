@@ -1,7 +1,9 @@
 """Every test runs with two CPU devices and XLA's options set, as the command line does."""
 
+import contextlib
 import os
 import signal
+import time
 from pathlib import Path
 
 import jax
@@ -12,12 +14,24 @@ from hypothesis import settings
 from myriad import configure
 from myriad.cli import main
 from myriad.host import host_memory, usable_cores
-from tests.kept_programs import folder_for_programs, forget_old_programs
+from myriad.settings import compilation_cache
 
-# Tests share what they compile: between the workers, with the processes that they start, and
-# with the next run. A test that looks at compiling turns the cache off or brings its own.
-CACHE = folder_for_programs(Path(__file__).parents[1])
-forget_old_programs(CACHE)
+# Tests share what they compile: between the workers, with the processes that they start, with the
+# next run and with every clone. (JAX's keys of programs hold this folder's path.) A test that looks
+# at compiling turns the cache off or brings its own.
+CACHE = Path(__file__).parents[1] / ".pytest_cache" / "xla"
+if (programs := compilation_cache()) is not None:
+    with contextlib.suppress(OSError):
+        programs.with_name("tests").mkdir(parents=True, exist_ok=True)
+    if os.access(programs.with_name("tests"), os.W_OK):
+        CACHE = programs.with_name("tests")
+CACHE.mkdir(parents=True, exist_ok=True)
+# Programs that nobody compiled for 30 days are of code that is gone. Those that are empty were
+# being written when their process was killed.
+for program in CACHE.glob("*-cache"):
+    with contextlib.suppress(OSError):  # Another run tidies too.
+        if time.time() - program.stat().st_mtime > 30 * 86_400 or not program.stat().st_size:
+            program.unlink()
 os.environ["MYRIAD_COMPILATION_CACHE"] = str(CACHE)
 jax.config.update("jax_compilation_cache_dir", str(CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)

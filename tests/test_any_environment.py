@@ -16,8 +16,6 @@ OPTIONS = {"random": {}} | {
     for agent, small in SMALL.items()
     if env_of(agent) == "cartpole"
 }
-# What once ended the process, or was refused for it: each paints a grid with one indexed update.
-PAINTED = ("gymnax:Catch-bsuite", "gymnax:SpaceInvaders-MinAtar")
 
 
 def lives_in(env, agent, folder):
@@ -39,13 +37,6 @@ def lives_in(env, agent, folder):
 @pytest.mark.parametrize("number", range(1, 41))
 def test_a_generated_step_ends_no_process_and_is_that_of_the_plain_loop(number):
     child_processes.python("-m", "tests.generated_env", number)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("env", PAINTED)
-@pytest.mark.parametrize("agent", ["ppo", "dqn"])
-def test_a_learner_trains_where_a_grid_is_painted(env, agent, tmp_path):
-    lives_in(env, agent, tmp_path)
 
 
 @pytest.mark.long

@@ -40,7 +40,7 @@ FENCE = re.compile(
     r"(?P<fence>`{3,})(?P<language>[^\s`]+)\n(?P<code>.*?)^(?P=fence)$",
     re.MULTILINE | re.DOTALL,
 )
-SHELL = ("sh", "console")
+PYTHON, SHELL = ("python",), ("sh", "console")
 DATA = ("toml", "yaml", "json")
 DIRECTIVES = ("{eval-rst}", "{toctree}")  # Sphinx's own, tested by the build
 SEPARATOR = "\x1e"
@@ -82,10 +82,6 @@ class Block:
     mark: str
     output: str | None
 
-    @property
-    def runs(self):
-        return self.mark == "run" or (self.mark == "" and self.output is not None)
-
 
 def blocks(page):
     """Return a page's blocks; a `text` block beneath code is its output."""
@@ -93,7 +89,7 @@ def blocks(page):
     for match in FENCE.finditer(page.read_text()):
         before = result[-1] if result else None
         is_output = match["language"] == "text" and not match["mark"]
-        if is_output and before is not None and before.language in ("python", *SHELL):
+        if is_output and before is not None and before.language in (*PYTHON, *SHELL):
             assert before.output is None, f"{page} shows two outputs of {before.code}"
             result[-1] = dataclasses.replace(before, output=match["code"])
         else:
@@ -101,22 +97,15 @@ def blocks(page):
     return result
 
 
-def is_tutorial(page):
+def runnable(page, languages):
+    """Return the blocks that run: in a tutorial or in Python all, else those with an output."""
     kind = KIND.search(page.read_text())
-    return kind is not None and kind[1] == "Tutorial"
-
-
-def python_blocks(page):
-    return [each for each in blocks(page) if each.language == "python" and not each.mark]
-
-
-def shell_blocks(page):
-    """Return the shell blocks that run: all of a tutorial, elsewhere those that show an output."""
-    everything = is_tutorial(page)
+    everything = languages == PYTHON or (kind is not None and kind[1] == "Tutorial")
     return [
         each
         for each in blocks(page)
-        if each.language in SHELL and (each.runs or (everything and not each.mark))
+        if each.language in languages
+        and (each.mark == "run" or (not each.mark and (everything or each.output is not None)))
     ]
 
 
@@ -124,61 +113,21 @@ def name(page):
     return str(page.relative_to(ROOT))
 
 
-def with_some(kind):
-    long = pytest.mark.long
-    return [
-        pytest.param(page, id=name(page), marks=[long] if name(page) in LONG else [])
-        for page in PAGES
-        if kind(page)
-    ]
-
-
 @pytest.fixture
 def environment(tmp_path):
     """The environment of a reader who has activated .venv, with a home of their own."""
-    identity = {
-        f"GIT_{who}_{what}": value
-        for who in ("AUTHOR", "COMMITTER")
-        for what, value in (("NAME", "A reader"), ("EMAIL", "reader@example.com"))
+    who = {f"GIT_{who}_NAME": "A reader" for who in ("AUTHOR", "COMMITTER")}
+    who |= {f"GIT_{who}_EMAIL": "reader@example.com" for who in ("AUTHOR", "COMMITTER")}
+    home = {"HOME": str(tmp_path / "home"), "MYRIAD_HOME": str(tmp_path / "home")}
+    return {
+        **os.environ,
+        **who,
+        **home,
+        # LLVM need not optimise what runs for a second: a page shows no speed.
+        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
     }
-    return (
-        os.environ
-        | identity
-        | {
-            "HOME": str(tmp_path / "home"),
-            "MYRIAD_HOME": str(tmp_path / "home"),
-            # LLVM need not optimise what runs for a second: a page shows no speed.
-            "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0",
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT),
-        }
-    )
-
-
-def assert_prints(command, found, folder, environment, *, everything=False):
-    """Run blocks of a page, and hold what each printed to the output beneath it.
-
-    With `everything`, that is what a terminal shows. A warning that the page lacks is a fault.
-    """
-    errors = subprocess.STDOUT if everything else subprocess.PIPE
-    done = subprocess.run(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        text=True,
-        check=False,
-        cwd=folder,
-        env=environment,
-    )
-    printed = done.stdout.split(f"{SEPARATOR}\n")
-    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
-    assert "Warning: " not in (done.stderr or ""), done.stderr
-    for block, got in zip(found, printed[1:], strict=True):
-        shown, printed_here = block.output or "", got
-        if everything:
-            shown, printed_here = of_any_machine(shown), of_any_machine(got)
-        same = doctest.OutputChecker().check_output(shown, printed_here, doctest.ELLIPSIS)
-        assert same or block.mark == "run", f"{block.code}\nprinted\n{got}"
 
 
 def of_any_machine(text):
@@ -192,24 +141,44 @@ def of_any_machine(text):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", with_some(python_blocks))
-def test_the_python_of_a_page_prints_what_it_shows(page, tmp_path, environment):
-    found = python_blocks(page)
-    script = tmp_path / "page.py"
-    script.write_text("".join(f"print({SEPARATOR!r}, flush=True)\n{each.code}" for each in found))
-    assert_prints([sys.executable, script], found, tmp_path, environment)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", with_some(shell_blocks))
-def test_the_shell_commands_of_a_page_print_what_it_shows(page, tmp_path, environment):
-    found = shell_blocks(page)
-    (tmp_path / "home").mkdir()
-    (tmp_path / "first-gate").mkdir()  # where that tutorial makes its repository
-    (tmp_path / "first-gate" / "gate.toml").write_text(SHORT_RULES)
-    script = "".join(f"echo $'{SEPARATOR}'\n{each.code}" for each in found)
-    everything = page == ROOT / "docs" / "tutorial.md"
-    assert_prints(["bash", "-e", "-c", script], found, tmp_path, environment, everything=everything)
+@pytest.mark.parametrize(
+    ("page", "languages"),
+    [
+        pytest.param(
+            page,
+            languages,
+            id=f"{name(page)}-{languages[0]}",
+            marks=[pytest.mark.long] if name(page) in LONG else [],
+        )
+        for page in PAGES
+        for languages in (PYTHON, SHELL)
+        if runnable(page, languages)
+    ],
+)
+def test_the_code_of_a_page_prints_what_it_shows(page, languages, tmp_path, environment):
+    found = runnable(page, languages)
+    # A terminal shows both streams. Elsewhere, a warning that the page lacks is a fault.
+    is_terminal = languages == SHELL and page == ROOT / "docs" / "tutorial.md"
+    if languages == PYTHON:
+        command = [sys.executable, tmp_path / "page.py"]
+        text = "".join(f"print({SEPARATOR!r}, flush=True)\n{each.code}" for each in found)
+        command[1].write_text(text)
+    else:
+        script = "".join(f"echo $'{SEPARATOR}'\n{each.code}" for each in found)
+        command = ["bash", "-e", "-c", script]
+        (tmp_path / "home").mkdir()
+        (tmp_path / "first-gate").mkdir()  # where that tutorial makes its repository
+        (tmp_path / "first-gate" / "gate.toml").write_text(SHORT_RULES)
+    errors = subprocess.STDOUT if is_terminal else subprocess.PIPE
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=errors, text=True, check=False,
+                          cwd=tmp_path, env=environment)  # fmt: skip
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    assert "Warning: " not in (done.stderr or ""), done.stderr
+    for block, got in zip(found, done.stdout.split(f"{SEPARATOR}\n")[1:], strict=True):
+        texts = (block.output or "", got)
+        shown, printed = map(of_any_machine, texts) if is_terminal else texts
+        same = doctest.OutputChecker().check_output(shown, printed, doctest.ELLIPSIS)
+        assert same or block.mark == "run", f"{block.code}\nprinted\n{got}"
 
 
 @pytest.mark.slow
@@ -222,7 +191,8 @@ def test_a_notebook_prints_what_it_shows(page, tmp_path, environment):
     for cell, got in zip(cells, printed.split(f"{SEPARATOR}\n")[1:], strict=True):
         data = [output["data"] for output in cell["outputs"]]
         shown = "".join("".join(each["text/plain"]) for each in data if "image/png" not in each)
-        assert not shown or without_numbers(got) == without_numbers(shown), got
+        words = [re.sub(r"\d[\d,.]*", "0", text).split() for text in (got, shown)]
+        assert not shown or words[0] == words[1], got
 
 
 def as_script(cell):
@@ -231,10 +201,6 @@ def as_script(cell):
     if isinstance(tree.body[-1], ast.Expr):
         tree.body[-1].value = ast.Call(ast.Name("print"), [tree.body[-1].value], [])
     return ast.unparse(ast.fix_missing_locations(tree))
-
-
-def without_numbers(text):
-    return re.sub(r"\d[\d,.]*", "0", text).split()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

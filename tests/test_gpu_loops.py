@@ -23,14 +23,15 @@ def test_steps_beyond_the_last_leave_the_state_alone(num_steps, unroll):
     def body(i, state, rows):
         return state * 3 + i.astype(jnp.uint32), rows.at[i].set(i, mode="drop")
 
+    @jax.jit
+    def run(n):
+        rows = jnp.full(100, -1)
+        return gpu_loops.repeat(n, body, jnp.uint32(1), rows, most=100, unroll=unroll)
+
     expected = 1
     for i in range(num_steps):
         expected = (expected * 3 + i) % 2**32
-    state, rows = jax.jit(
-        lambda n: gpu_loops.repeat(
-            n, body, jnp.uint32(1), jnp.full(100, -1), most=100, unroll=unroll
-        )
-    )(np.int32(num_steps))
+    state, rows = run(np.int32(num_steps))
     assert int(state) == expected
     np.testing.assert_array_equal(rows[:num_steps], np.arange(num_steps))
 

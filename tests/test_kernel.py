@@ -14,15 +14,6 @@ from myriad.envs.cartpole import CartPole
 from tests.bits import assert_alike, assert_same_bits
 
 
-@dataclasses.dataclass(frozen=True)
-class Tabled(CartPole):
-    """A cart and pole whose push is looked up in a table."""
-
-    def step(self, key, state, action, params):
-        forces = jnp.array([0, 1, 1])
-        return super().step(key, state, forces[action + (state.time > 3)], params)
-
-
 @pytest.fixture
 def as_on_an_h100(monkeypatch):
     h100 = AbstractDevice("NVIDIA H100 80GB HBM3", 132, "gpu")
@@ -53,13 +44,8 @@ def interpreted(monkeypatch, *args):
     return rollout
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if name == "cartpole-control" else pytest.mark.slow)
-        for name in list_envs()
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list_envs())
 def test_the_chunk_of_each_environment_lowers_for_cuda(name, as_on_an_h100):
     assert random_rollout(make_env(name), 100, 8).loop_reason is None
 
@@ -107,6 +93,12 @@ def test_a_kernel_records_what_the_loop_does_and_counts_as_many_episodes(monkeyp
 
 
 def test_a_step_that_reads_a_table_at_its_state_keeps_the_loop_and_says_so(as_on_an_h100):
+    @dataclasses.dataclass(frozen=True)
+    class Tabled(CartPole):
+        def step(self, key, state, action, params):
+            forces = jnp.array([0, 1, 1])
+            return super().step(key, state, forces[action + (state.time > 3)], params)
+
     rollout = random_rollout(Tabled(), 100, 8)
     assert rollout.loop_reason == "gather at indices from the state has no form in a kernel"
     assert rollout.loop_reason in repr(rollout)

@@ -58,18 +58,11 @@ def test_links_of_the_readme_work_on_the_index(files):
     assert "](https://github.com/owner/fork/raw/main/results/" in text
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_both_files_hold_the_licence(files, name):
-    assert metadata(files, name)["License-Expression"] == "MIT"
-    with tarfile.open(files[f"{name}-{myriad.__version__}.tar.gz"]) as sdist:
-        assert f"{name}-{myriad.__version__}/LICENSE" in sdist.getnames()
-
-
-@pytest.mark.parametrize("tools", [["twine==6.1.0", "packaging==24.2"], ["twine"]], ids=str)
-def test_the_index_takes_all_four_files(files, tools):
-    with_tools = [word for tool in tools for word in ("--with", tool)]
-    run(UV, "tool", "run", "--from", *tools[:1], *with_tools, "twine", "check", "--strict",
-        *files.values())  # fmt: skip
+def test_both_files_hold_the_licence(files):
+    for name in NAMES:
+        assert metadata(files, name)["License-Expression"] == "MIT"
+        with tarfile.open(files[f"{name}-{myriad.__version__}.tar.gz"]) as sdist:
+            assert f"{name}-{myriad.__version__}/LICENSE" in sdist.getnames()
 
 
 def python_of(version):

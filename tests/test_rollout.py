@@ -73,16 +73,15 @@ def test_a_recorded_rollout_takes_the_same_steps(num_envs):
     np.testing.assert_array_equal(episodes, plain.num_episodes)
 
 
-@pytest.mark.parametrize(("num_envs", "steps"), [(1, 100_000), (1_000, 1_000), (10_000_000, 64)])
-def test_a_call_makes_about_a_million_steps_by_default(num_envs, steps):
+def test_a_call_makes_about_a_million_steps_by_default():
     env = make_env("cartpole")
-    assert Rollout(env, make_agent("random", env), num_envs).scan_chunk_size == steps
+    for num_envs, steps in ((1, 100_000), (1_000, 1_000), (10_000_000, 64)):
+        assert Rollout(env, make_agent("random", env), num_envs).scan_chunk_size == steps
 
 
 @pytest.mark.slow
 def test_the_state_is_donated():
-    rollout = make_rollout(1000, 16)
-    state = rollout.init(seed=0)
+    rollout, state = first(1000, 16)
     report = describe(rollout.compile(state))
     rollout.run_chunk(state)
     assert state.batch_state.episode_return.is_deleted()
@@ -184,15 +183,15 @@ def test_a_controller_remembers_and_forgets_with_the_episode():
     )
 
 
-def take(num_steps, call):
-    rollout = make_rollout(4, 8)
-    getattr(rollout, call)(rollout.init(0), num_steps)
-
-
-def refuse_params(**params):
+def of_params(**params):
     env = make_env("cartpole-control")
     params = dataclasses.replace(env.default_params, **params)
-    Rollout(env, make_agent("random", env), 10, 4, params=params)
+    return Rollout(env, make_agent("random", env), 10, 4, params=params)
+
+
+def first(num_envs, scan_chunk_size):
+    rollout = make_rollout(num_envs, scan_chunk_size)
+    return rollout, rollout.init(0)
 
 
 @pytest.mark.parametrize(
@@ -202,9 +201,13 @@ def refuse_params(**params):
         (lambda: make_rollout(4, 2.5), "scan_chunk_size must be .* but got 2.5"),
         (lambda: make_rollout(4, 4, tile_size=-1), "tile_size must be .* but got -1"),
         (lambda: make_rollout(4, 4, num_devices=99), "num_devices must be at most"),
-        (lambda: refuse_params(gravity=np.ones(7)), r"gravity must be of shape \(\) or \(10,\)"),
-        (lambda: take(9, "run_chunk"), "num_steps must be an integer from 0 to 8, but got 9"),
-        (lambda: take(-3, "run"), "num_steps must be .* but got -3"),
+        (lambda: of_params(gravity=np.ones(7)), r"gravity must be of shape \(\) or \(10,\)"),
+        (lambda: Rollout.run_chunk(*first(4, 8), 9), "num_steps must be .* 0 to 8, but got 9"),
+        (lambda: Rollout.run(*first(4, 8), -3), "num_steps must be .* but got -3"),
+        (  # before it is allocated
+            lambda: Rollout.record_chunk(*first(1_000, 10**9)),
+            "1,000,000,000 recorded steps of 1,000 environments need .* TiB of memory, and .* fit",
+        ),
     ],
 )
 def test_what_cannot_be_run_is_refused_by_name(call, named):
@@ -212,18 +215,17 @@ def test_what_cannot_be_run_is_refused_by_name(call, named):
         call()
 
 
-@pytest.mark.parametrize("call", ["run_chunk", "record_chunk", "summary", "batch_state"])
-def test_a_state_that_is_not_this_rollouts_or_was_used_is_refused(call):
-    rollout = make_rollout(4, 8)
-    donated = rollout.init(0)
+def test_a_state_that_is_not_this_rollouts_or_was_used_is_refused():
+    rollout, donated = first(4, 8)
     rollout.run(donated, 1)
-    for state, says in (
-        (make_rollout(8, 4).init(0), "state must be this rollout's, as init"),
-        (None, "state must be this rollout's, as init"),
-        (donated, "state was used after it was passed to"),
-    ):
-        with pytest.raises(InvalidArgumentError, match=says):
-            getattr(rollout, call)(state)
+    for call in ("run_chunk", "record_chunk", "summary", "batch_state"):
+        for state, says in (
+            (first(8, 4)[1], "state must be this rollout's, as init"),
+            (None, "state must be this rollout's, as init"),
+            (donated, "state was used after it was passed to"),
+        ):
+            with pytest.raises(InvalidArgumentError, match=says):
+                getattr(rollout, call)(state)
 
 
 def test_a_pickled_rollout_runs_the_same():
@@ -232,10 +234,3 @@ def test_a_pickled_rollout_runs_the_same():
     assert str(copy) == str(rollout)
     ours, theirs = (each.run(each.init(3), 20) for each in (rollout, copy))
     assert_same_bits(ours.batch_state, theirs.batch_state)
-
-
-def test_what_does_not_fit_is_refused_before_it_is_allocated():
-    rollout = make_rollout(1000, 10**9)
-    says = r"1,000,000,000 recorded steps of 1,000 environments need .* TiB of memory, and .* fit\."
-    with pytest.raises(InvalidArgumentError, match=says):
-        rollout.record_chunk(rollout.init(0))

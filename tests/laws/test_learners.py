@@ -108,15 +108,12 @@ class SeenPendulum(Pendulum):
         return jnp.stack([jnp.cos(state.theta), jnp.sin(state.theta), state.theta_dot])
 
 
+LONG_PRIVILEGED = ("td3", "ppo with a memory")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "learner",
-    [
-        "ppo",
-        "sac",
-        pytest.param("td3", marks=pytest.mark.long),
-        pytest.param("ppo with a memory", marks=pytest.mark.long),
-    ],
+    "learner", ["ppo", "sac", *(pytest.param(n, marks=pytest.mark.long) for n in LONG_PRIVILEGED)]
 )
 def test_a_critic_that_sees_what_the_actor_sees_learns_as_without_an_observation_of_its_own(
     learner,
@@ -126,18 +123,20 @@ def test_a_critic_that_sees_what_the_actor_sees_learns_as_without_an_observation
     loop = LearningLoop(env, make_learner(agent, env, **options), 8)
     init, run = loop.jitted()
     state, _ = run(init(make_key(0)), np.int32(UPDATES), BEGIN)
-    assert state.batch_state.obs.shape[1] == 2 * env.observation_space(env.default_params).shape[0]
+    size = env.observation_space(env.default_params).shape[0]
+    both = state.batch_state.obs
+    assert both.shape[1] == 2 * size
     alone, _ = after(learner)
-    for found, expected in (
-        (state.agent.params, alone.agent.params),
-        (state.agent.privileged_stats, alone.agent.obs_stats),
+    found, expected = state.agent, alone.agent
+    for one, other in (
+        (found.params, expected.params),
+        (found.privileged_stats, expected.obs_stats),
     ):
-        assert_close(found, expected, rtol=1e-3, atol=1e-4)
+        assert_close(one, other, rtol=1e-3, atol=1e-4)
     # The trained actor needs no more than it sees.
-    obs = state.batch_state.obs[:, : state.batch_state.obs.shape[1] // 2]
     memory = loop.learner.first_memory(8)
-    acts = (loop.learner.control(state.agent, memory, make_key(1), each, greedy=True)
-            for each in (obs, state.batch_state.obs))  # fmt: skip
+    acts = (loop.learner.control(found, memory, make_key(1), obs, greedy=True)
+            for obs in (both[:, :size], both))  # fmt: skip
     assert_same_bits(*acts)
 
 
