@@ -86,8 +86,6 @@ MISTAKES = {
         (None, "is not a regular file"),
         ("verdict", "is not valid TOML"),
         ("[verdict]\nfail_ratio = 1.1", "verdict.fail_ratio: Unexpected keyword argument"),
-        ("[verdict]\nlooks = [6, 4]", "verdict.looks: Unexpected keyword argument"),
-        ("[timing]\nshared_s = 0.1", "timing.shared_s: Unexpected keyword argument"),
         ("[timing]\npair_s = true", "valid number, but got True."),
         ("[timing]\nbudget_s = -1", "budget_s: Input should be greater than or equal to 0, but"),
         (f"{METRIC}sure_ratio = 0.5", "sure_ratio: Input should be greater than 1, but"),
@@ -100,9 +98,7 @@ MISTAKES = {
         (f"{ENTRY}2999-01-31", "accepted regressions belong in accepted.toml"),
     ],
     "accepted.toml": [
-        (f"{ENTRY}2030-01-31T00:00:00", "valid date"),
         (f"{ENTRY}'2030-01-31'", "valid date"),
-        (f"{ENTRY}1", "valid date"),
         ("[[acepted]]\nbenchmark = 'x'\n", "acepted"),
     ],
     "asv.conf.json": [
@@ -110,7 +106,6 @@ MISTAKES = {
         ("{", "is not a valid configuration of asv"),
         ('{"benchmark_dir": 3}', "benchmark_dir can't be 3"),
         ('{"matrix": {"req": [1]}}', "req can't be [1]"),
-        ('{"default_benchmark_timeout": "x"}', "default_benchmark_timeout can't be 'x'"),
         ('{"default_benchmark_timeout": NaN}', "default_benchmark_timeout can't be nan"),
     ],
 }
@@ -193,15 +188,6 @@ UNTOLD = (
 )
 NAMES = {"track_x_per_s": "less", "track_x_s": "more", "track_x_bytes": "more"}
 NAMES |= {"track_x": "undeclared", "track_classes": "undeclared", "track_x_ms": "undeclared"}
-DIRECTIONS = [
-    *(
-        (name, unit, worse)
-        for units, worse in ((RATES, "less"), (COSTS, "more"), (UNTOLD, "undeclared"))
-        for unit in units.split(", ")
-        for name in NAMES
-    ),
-    *((name, unit, worse) for name, worse in NAMES.items() for unit in ("", "unit")),
-]
 
 
 def tracked(name, base, head, unit="", rules=DEFAULTS):
@@ -213,11 +199,13 @@ def tracked(name, base, head, unit="", rules=DEFAULTS):
 @pytest.mark.parametrize("parameters", ["", "('small', 8)"])
 def test_the_unit_of_a_tracked_value_says_which_way_is_worse_and_else_its_name(parameters):
     words = {"more": ("worse", "better"), "less": ("better", "worse")}
-    for name, unit, worse in DIRECTIONS:
-        row = f"suite.{name}{parameters}"
-        expected = words.get(worse, ("undecided", "undecided"))
-        found = tuple(tracked(row, 100, head, unit).verdict for head in (130, 70))
-        assert found == expected, (name, unit)
+    units = {"less": RATES, "more": COSTS, "undeclared": UNTOLD}
+    expected = {unit: worse for worse, each in units.items() for unit in each.split(", ")}
+    for name, of_name in NAMES.items():
+        for unit, worse in (expected | {"": of_name, "unit": of_name}).items():
+            row = f"suite.{name}{parameters}"
+            found = tuple(tracked(row, 100, head, unit).verdict for head in (130, 70))
+            assert found == words.get(worse, ("undecided", "undecided")), (name, unit)
 
 
 def test_a_rule_of_the_repository_wins_over_the_unit(tmp_path):
@@ -230,12 +218,9 @@ def test_a_rule_of_the_repository_wins_over_the_unit(tmp_path):
     ("unit", "head", "shown"),
     [
         ("reads/s", 91, "100 -> 91 reads/s (0.91 times, within 10%)"),
-        ("reads/s", 89, "100 -> 89 reads/s (0.89 times)"),
         ("s", 124, "100 -> 124 s (1.24 times, within 25%)"),
         ("s", 50, "100 -> 50 s (0.5 times)"),
-        ("MB", 101, "100 -> 101 MB (1.01 times, within 1%)"),
         ("points", 99, "100 -> 99 points (0.99 times, within 1%)"),
-        ("s", 100, "100 -> 100 s (1 times)"),
     ],
 )
 def test_a_tracked_value_that_passes_shows_the_tolerance_that_it_passed_by(unit, head, shown):

@@ -2,12 +2,10 @@
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
 from perfgate.errors import PreparationError, UsageError
-from perfgate.files import replace_text
 from perfgate.options import STOPPING, guarded
 
 
@@ -67,17 +65,3 @@ def test_a_hang_up_that_nohup_ignores_stays_ignored():
         assert guarded(command, "stopped") == 0
     finally:
         signal.signal(signal.SIGHUP, before)
-
-
-def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
-    file = tmp_path / "gate.md"
-    replace_text(file, "old")
-
-    def full(self, target):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", full)
-        with pytest.raises(OSError, match="No space"):
-            replace_text(file, "new")
-    assert [each.read_text() for each in tmp_path.iterdir()] == ["old"]

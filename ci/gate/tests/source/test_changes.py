@@ -35,28 +35,22 @@ DOUBLED = "# Doubles.\ndef twice(x):\n\n    return (2 * x)\n"
     ("name", "text", "same_code", "only_pages"),
     [
         ("README.md", "# Another\n", True, True),
-        ("docs/new.rst", "New\n", True, True),
         ("docs/conf.py", "A = 1\n", True, True),
-        ("gate.toml", "[timing]\n", True, False),
         ("accepted.toml", "", True, False),
         ("ci/gate.toml", "", True, False),
         ("smallsum.egg-info/x", "", True, False),
         (".github/workflows/gate.yml", "on: push\n", True, False),
         ("tests/test_pkg.py", "import pkg, os\n", False, False),
-        ("tests/test_new.py", "import pkg\n", False, False),
         ("benchmarks/suite.py", "import os\n", True, False),
-        ("benchmarks/new.py", "import os\n", True, False),
         ("pkg/__init__.py", DOUBLED, True, True),
-        ("benchmarks/suite.py", "import pkg  # all of it\n", True, True),
+        ("benchmarks/suite.py", "import pkg  # all of it
+", True, True),
         ("pkg/__init__.py", "def twice(x):\n    return x + x\n", False, False),
         ("pkg/__init__.py", "def twice(x:\n", False, False),
         ("pkg/template.md", "# {title}!\n", False, False),
         ("pkg/new.py", "", False, False),
         ("pkg/data.toml", "a = 1\n", False, False),
-        ("pkg/fast.so", "1\n", False, False),
         ("setup.cfg", "[metadata]\n", False, False),
-        ("poetry.lock", "numpy\n", False, False),
-        ("conftest.py", "", False, False),
     ],
 )
 def test_what_differs_decides(sides, name, text, same_code, only_pages):
@@ -73,15 +67,11 @@ def test_what_differs_decides(sides, name, text, same_code, only_pages):
     assert bool(nothing_matters(base, head, SUITE)) is only_pages
 
 
-def test_a_suite_below_docs_is_no_documentation(sides):
+def test_a_suite_below_docs_is_no_documentation_and_a_link_that_points_elsewhere_differs(sides):
     base, head = sides
     (head / "docs" / "speed").mkdir(parents=True)
     (head / "docs" / "speed" / "suite.py").write_text("import pkg\n")
     assert not nothing_matters(base, head, Path("docs"))
-
-
-def test_a_link_that_points_elsewhere_differs(sides):
-    base, head = sides
     (head / "data").unlink()
     (head / "data").symlink_to("tests")
     assert changed_code(base, head, SUITE) == [PurePosixPath("data")]
@@ -93,21 +83,13 @@ def test_a_link_that_points_elsewhere_differs(sides):
         ("pkg/core.py", True),
         ("pkg/testing/__init__.py", True),
         ("pkg/template.md", True),
-        ("benchmarks/data.py", True),
-        ("tools/build.py", True),
-        (".gitmodules", True),
         ("pyproject.toml", True),
-        ("setup.cfg", True),
-        ("requirements/base.txt", True),
         ("requirements-dev.txt", True),
-        ("ci/constraints.txt", True),
         ("uv.lock", True),
         ("docs/requirements.txt", False),
-        ("docs/page.rst", False),
         (".github/workflows/ci.yml", False),
         (".circleci/config.yml", False),
         (".pre-commit-config.yaml", False),
-        ("tests/data.json", False),
         ("pkg/tests/test_core.py", False),
         ("pkg/core_test.py", False),
         ("conftest.py", False),

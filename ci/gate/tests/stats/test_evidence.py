@@ -33,10 +33,6 @@ def weighed(launches, limits=HOT, num_tests=20, scatter=SCATTER):
     return evidence
 
 
-def drawn(ratio, sd, rng, most=60, **options):
-    return weighed(math.log(ratio) + sd * rng.standard_normal(most), scatter=sd, **options)
-
-
 @pytest.mark.parametrize("size", [2, 3, 4, 5, 8, 11, 24])
 def test_the_estimate_is_yuens_with_one_left_out_at_each_end_of_five_and_two_of_eleven(size):
     values = np.random.default_rng(size).standard_normal(size)
@@ -100,12 +96,22 @@ def test_a_suspicion_that_fresh_launches_do_not_confirm_is_dropped():
     assert (evidence.verdict, evidence.fresh) == (NOT_SLOWER, [0.0, 0.001, -0.001])
 
 
-def test_launches_that_do_not_agree_raise_no_suspicion():
-    """Where half of all workers are slower, a few launches look certain to a t-test."""
-    agreeing = weighed([0.08, 0.06, 0.07, 0.08])
-    assert agreeing.suspected
-    split = weighed([0.08, 0.005, 0.09, 0.09], scatter=0.003)
-    assert not split.suspected
+@pytest.mark.parametrize(
+    ("launches", "scatter", "suspected", "faster"),
+    [
+        ([0.08, 0.06, 0.07, 0.08], SCATTER, True, False),
+        # Where half of all workers are slower, a few launches look certain to a t-test.
+        ([0.08, 0.005, 0.09, 0.09], 0.003, False, False),
+        ([-0.3, -0.31], SCATTER, False, True),
+        ([-0.3, 0.001], SCATTER, False, False),
+        ([0.0, 0.001], SCATTER, False, False),
+    ],
+)
+def test_only_launches_that_agree_are_suspected_or_called_faster(
+    launches, scatter, suspected, faster
+):
+    evidence = weighed(launches, scatter=scatter)
+    assert (evidence.suspected, evidence.is_faster()) == (suspected, faster)
 
 
 def test_without_two_launches_nothing_bounds_the_ratio():
@@ -128,20 +134,6 @@ def test_the_bounds_hold_the_true_ratio_as_often_as_they_say():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("limits", "sd"), [(HOT, 0.003), (HOT, 0.01), (HOT, 0.017), (HOST, 0.02), (HOST, 0.05)]
-)
-def test_slowdowns_are_found_and_equal_rows_pass(limits, sd):
-    rng = np.random.default_rng(2)
-    equal = [drawn(1.0, sd, rng, limits=limits) for _ in range(1_500)]
-    assert sum(each.verdict == SLOWER for each in equal) <= 1  # 0.05 x 0.1 / 20 rows of each
-    assert np.mean([each.verdict == NOT_SLOWER for each in equal]) > 0.97
-    for ratio, missed in ((limits.pass_ratio, 0.12), (limits.pass_ratio**1.5, 0.03)):
-        slow = [drawn(ratio, sd, rng, limits=limits) for _ in range(300)]
-        assert np.mean([each.verdict == NOT_SLOWER for each in slow]) <= missed
-
-
-@pytest.mark.slow
 def test_a_suite_of_three_rows_with_unlucky_workers_raises_no_alarm():
     """One worker in 14 takes 1.5 times as long, on either side."""
     rng = np.random.default_rng(3)
@@ -152,13 +144,6 @@ def test_a_suite_of_three_rows_with_unlucky_workers_raises_no_alarm():
 
     found = [weighed(unlucky(), num_tests=3, scatter=0.015).verdict for _ in range(3_000)]
     assert sum(each == SLOWER for each in found) <= 3_000 / 3 * 0.005
-
-
-def test_a_sure_win_is_called_faster_and_a_win_in_some_launches_is_not():
-    assert weighed([-0.3, -0.31]).is_faster()
-    assert not weighed([-0.3, 0.001]).is_faster()
-    assert not weighed([0.0, 0.001]).is_faster()
-    assert not weighed([0.05] * 12).is_faster()
 
 
 def test_the_launches_that_are_left_are_those_that_decide_a_row():
