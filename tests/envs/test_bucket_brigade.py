@@ -183,6 +183,10 @@ def test_steps_equal_the_plain_ones_with_scripted_opponents_and_observation(
             assert (bool(terminated[i]), bool(truncated[i])) == (village.is_over(), False)
             num_over += village.is_over()
     assert 0 < num_over < 21 * num_villages
+    last = jax.tree.map(lambda leaf: leaf[0], state)
+    for agent in range(num_agents):
+        observed = env.observe(last, params, agent)
+        np.testing.assert_array_equal(observed, villages[0].observation(agent))
 
 
 @pytest.mark.slow
@@ -226,15 +230,3 @@ def test_a_start_has_fires_by_rho_and_everybody_at_house_0():
     assert np.abs(np.corrcoef(houses.T) - np.eye(10)).max() < 0.06
     assert not np.stack([*state.locations, *state.modes, *state.signals, state.night]).any()
     np.testing.assert_array_equal(obs[:, :10], houses)
-
-
-def test_an_observation_names_the_observer():
-    env = BucketBrigade(num_houses=4)
-    _, state = jax.jit(env.reset)(make_key(0), env.default_params)
-    for agent in range(3):
-        village = PlainVillage(
-            [int(house) for house in state.houses], 3, env.default_params, "bernoulli"
-        )
-        np.testing.assert_array_equal(
-            env.observe(state, env.default_params, agent), village.observation(agent)
-        )

@@ -8,17 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad import (
-    Rollout,
-    check_env,
-    create_config,
-    list_envs,
-    make_agent,
-    make_env,
-    make_key,
-    timing,
-)
-from myriad.envs import ENVIRONMENTS, checker
+from myriad import Rollout, check_env, create_config, list_envs, make_agent, make_env, make_key
 from myriad.envs.cartpole import CartPole
 from myriad.envs.wrappers import FrameStackObservation
 from myriad.errors import EnvironmentWarning, FaultyEnvironmentError, InvalidArgumentError
@@ -27,11 +17,6 @@ from myriad.xla import count_compilations
 
 ROOT = Path(__file__).parents[2]
 FAST = ("cartpole-control", "gene-circuit-control")  # the others compile for longer
-
-
-@pytest.fixture(autouse=True)
-def _own_registrations_end_with_the_test(monkeypatch):
-    monkeypatch.setattr(ENVIRONMENTS, "_targets", dict(ENVIRONMENTS._targets))
 
 
 @pytest.mark.parametrize(
@@ -128,21 +113,12 @@ def test_a_value_without_effect_is_refused_unless_it_is_the_default(name, fields
         ("cartpole", {"gravity": jax.random.key(0)}, "gravity must be a finite number"),
         ("gymnax:CartPole-v1", {"max_steps_in_episode": None}, "must be a number, but got None"),
         ("bucket-brigade", {"scenario": "chain_reacton"}, "did you mean 'chain_reaction'"),
-        (
-            "bucket-brigade",
-            {"mode": "bernouli"},
-            "'bernouli'; did you mean 'bernoulli'",
-        ),
+        ("bucket-brigade", {"mode": "bernouli"}, "did you mean 'bernoulli'"),
         ("bucket-brigade", {"opponents": "firefigther"}, "did you mean 'firefighter'"),
         ("bucket-brigade", {"opponents": ("hero",)}, "opponents must be one name or 2 names"),
-        ("bucket-brigade", {"num_houses": 2}, "must be an integer from 3 to 100, but got 2"),
         ("gene-circuit", {"target": "sinus"}, "unknown target 'sinus'; did you mean 'sine'"),
-        ("pendulum", {"discrete_torques": "5"}, "must be an integer from 2 to 1,000,000"),
-        ("snake", {"width": 2}, "must be .*, but got "),
         ("snake", {"height": 1, "width": 3}, "must be .*, but got "),
         ("snake", {"height": 256, "width": 256}, "must be .*, but got "),
-        ("snake", {"width": 10.5}, "must be .*, but got "),
-        ("snake", {"height": True}, "must be .*, but got "),
     ],
     ids=str,
 )
@@ -282,6 +258,8 @@ def test_a_fault_is_said(sentence):
         check_env(env)
     assert str(caught.value).startswith(f"{type(env).__name__} has ")
     assert sentence in " ".join(caught.value.faults)
+    if "AttributeError" in sentence:
+        assert isinstance(caught.value.__cause__, AttributeError)  # the error in your code
 
 
 def test_what_trains_all_the_same_is_a_warning():
@@ -311,29 +289,12 @@ class SlowCartPole(CartPole):
 
 
 @pytest.mark.slow
-def test_a_reset_that_costs_more_than_half_a_step_is_a_warning(monkeypatch):
+def test_a_reset_that_costs_more_than_half_a_step_is_a_warning():
     says = (
         r"resets takes [\d.e+]+ to [\d.e+]+ times as long .*: draw what takes long when you build"
     )
     with pytest.warns(EnvironmentWarning, match=says):
         check_env(SlowCartPole(), skip=["keys", "purity", "batches"])
-    # Counts alone are no claim: the body of a step's loop is counted once.
-    compared = []
-
-    def compare(step, reset, **options):
-        compared.append(options)
-        return dataclasses.replace(timing.compare(step, step, num_pairs=6), b_over_a_low=0.4)
-
-    monkeypatch.setattr(checker, "compare", compare)
-    check_env(SlowCartPole(), skip=["keys", "purity", "batches"])
-    check_env(make_env("cartpole"), skip=["keys", "purity", "batches"])
-    assert len(compared) == 1
-
-
-def test_an_error_in_your_code_is_the_cause():
-    with pytest.raises(FaultyEnvironmentError) as caught:
-        check_env(FAULTS["step raises AttributeError in " + __file__])
-    assert isinstance(caught.value.__cause__, AttributeError)
 
 
 def test_a_training_refuses_a_faulty_environment_before_it_compiles():

@@ -1,7 +1,6 @@
 """The snake against a plain Python one, cell by cell; the food's distribution by itself."""
 
 import dataclasses
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -63,29 +62,6 @@ class PythonSnake:
         return obs
 
 
-@functools.cache
-def batched(env: Snake):
-    step = jax.jit(jax.vmap(env.step, (0, 0, 0, None)))
-    reset = jax.jit(jax.vmap(env.reset, (0, None)))
-    return (lambda *args: step(*args, env.default_params)), lambda keys: reset(
-        keys, env.default_params
-    )
-
-
-@functools.cache
-def reset_of(env: Snake):
-    return jax.jit(env.reset)
-
-
-@functools.cache
-def single(env: Snake):
-    return jax.jit(env.step)
-
-
-def cell_of(env: Snake, food: int) -> tuple[int, int] | None:
-    return None if food < 0 else divmod(int(food), env.width)
-
-
 def choose(rng, snake: PythonSnake, *, careful: bool) -> int:
     """Draw a move; a careful player avoids those that kill and often nears the food."""
     actions = [action for action in MOVES if not snake.is_fatal(action)] if careful else list(MOVES)
@@ -108,16 +84,21 @@ def test_random_and_careful_play_equals_the_plain_python_game_cell_by_cell(
 ):
     num_envs, rng = 32, np.random.default_rng(0)
     env = Snake(height, width)
-    step, reset = batched(env)
+    step = jax.jit(jax.vmap(env.step, (0, 0, 0, None)))
+    reset = jax.jit(jax.vmap(env.reset, (0, None)))
     root = make_key(0)
-    obs, state = reset(jax.random.split(root, num_envs))
-    games = [PythonSnake(height, width, cell_of(env, food)) for food in state.food]
+    obs, state = reset(jax.random.split(root, num_envs), SnakeParams())
+
+    def cell_of(food):
+        return None if food < 0 else divmod(int(food), width)
+
+    games = [PythonSnake(height, width, cell_of(food)) for food in state.food]
     lengths = []
     for t in range(num_steps):
         keys = jax.random.split(jax.random.fold_in(root, t), 2 * num_envs)
         actions = [choose(rng, game, careful=i % 2 == 0) for i, game in enumerate(games)]
         obs, state, reward, terminated, truncated, _ = step(
-            keys[:num_envs], state, jnp.array(actions, jnp.int32)
+            keys[:num_envs], state, jnp.array(actions, jnp.int32), SnakeParams()
         )
         flags = np.stack([reward, terminated, truncated], axis=1)
         foods = np.asarray(state.food)
@@ -125,89 +106,54 @@ def test_random_and_careful_play_equals_the_plain_python_game_cell_by_cell(
             *expected, ate = game.step(action)
             np.testing.assert_array_equal(flags[i], expected)
             if ate:
-                game.food = cell_of(env, foods[i])
+                game.food = cell_of(foods[i])
                 assert game.food in game.free() or (game.food is None and not game.free())
         np.testing.assert_allclose(obs, np.stack([game.observation() for game in games]), rtol=1e-6)
         done = np.asarray(terminated | truncated)
         lengths += np.asarray(state.length)[done].tolist()
-        fresh_obs, fresh = reset(keys[num_envs:])
+        fresh = reset(keys[num_envs:], SnakeParams())
         pick = lambda new, old: jnp.where(done.reshape(-1, *[1] * (new.ndim - 1)), new, old)  # noqa: B023, E731  used at once
-        obs, state = jax.tree.map(pick, (fresh_obs, fresh), (obs, state))
+        obs, state = jax.tree.map(pick, fresh, (obs, state))
         for i in np.flatnonzero(done):
-            games[i] = PythonSnake(height, width, cell_of(env, state.food[i]))
+            games[i] = PythonSnake(height, width, cell_of(state.food[i]))
     assert max(lengths) >= min(height * width, 15)
 
 
+def after(env, action, food, keys, hunger=0, params=SnakeParams()):  # noqa: B008  frozen
+    """Return the results of one step for each key, with the first food at a place."""
+    place = jnp.int32(food[0] * env.width + food[1])
+
+    def play(key):
+        _, state = env.reset(make_key(0), params)
+        state = dataclasses.replace(state, food=place, hunger=jnp.int32(hunger))
+        return env.step(key, state, jnp.int32(action), params)
+
+    return jax.jit(jax.vmap(play))(keys)
+
+
 @pytest.mark.slow
-def test_food_is_uniform_over_the_free_cells():
-    env = Snake()
-    step, _ = batched(env)
-    _, state = reset_of(env)(make_key(0), env.default_params)
-    below_head = (state.row + 1) * 12 + state.column
-    for action in (DOWN, RIGHT, UP):  # grow a little, so that the body bends over two words
-        place = state.row * 12 + state.column + {DOWN: 12, RIGHT: 1, UP: -12}[action]
-        state = dataclasses.replace(state, food=place)
-        _, state, *_ = single(env)(make_key(action), state, jnp.int32(action), env.default_params)
-    assert (int(state.length), int(state.food) == int(below_head)) == (6, False)
-    state = dataclasses.replace(state, food=state.row * 12 + state.column - 12)
-    num = 138 * 500
-    many = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num, *leaf.shape)), state)
-    obs, after, *_ = step(jax.random.split(make_key(3), num), many, jnp.full(num, UP, jnp.int32))
-    free = np.flatnonzero(np.asarray(obs)[0, :, :, 1].ravel() == 0)
-    counts = np.bincount(np.asarray(after.food), minlength=144)
-    assert len(free) == 144 - 7
-    assert counts[np.setdiff1d(np.arange(144), free)].sum() == 0
-    assert chisquare(counts[free]).pvalue > 0.001
-
-
-def test_the_first_food_is_uniform_over_the_free_cells():
-    height, width = 5, 9
-    env = Snake(height, width)
-    num = (height * width - 3) * 500
-    _, state = batched(env)[1](jax.random.split(make_key(4), num))
-    counts = np.bincount(np.asarray(state.food), minlength=height * width)
-    row, column = height // 2, max(2, width // 2)
-    body = row * width + column - np.arange(3)
-    assert counts[body].sum() == 0
-    assert chisquare(np.delete(counts, body)).pvalue > 0.001
-
-
-def play(
-    env: Snake,
-    actions: list[int],
-    food: tuple[int, int],
-    hunger: int = 0,
-    params: SnakeParams = SnakeParams(),  # noqa: B008  frozen
-):
-    """Play `actions` with the first food at a place; return the last step's results."""
-    _, state = reset_of(env)(make_key(0), params)
-    state = dataclasses.replace(
-        state, food=jnp.int32(food[0] * env.width + food[1]), hunger=jnp.full((), hunger, jnp.int32)
-    )
-    for i, action in enumerate(actions):
-        result = single(env)(make_key(i), state, jnp.int32(action), params)
-        state = result[1]
-    return result
+def test_food_is_uniform_over_the_free_cells_at_first_and_after_it_was_eaten():
+    env = Snake(5, 20)  # the cells of a board are bits of several words
+    keys = jax.random.split(make_key(3), 97 * 500)
+    first = jax.jit(jax.vmap(env.reset, (0, None)))(keys, SnakeParams())
+    for obs, state in (first, after(env, RIGHT, (2, 11), keys)[:2]):
+        body = np.asarray(obs)[0, :, :, 1].ravel() > 0
+        counts = np.bincount(np.asarray(state.food), minlength=100)
+        assert not counts[body].any()
+        assert chisquare(counts[~body]).pvalue > 0.001
 
 
 @pytest.mark.parametrize(
-    ("hunger", "food", "action", "flags"),
+    ("hunger", "food", "flags"),
     [
-        (10 * 45 - 2, (0, 0), RIGHT, (False, False)),
-        (10 * 45 - 1, (0, 0), RIGHT, (False, True)),
-        (10 * 45 - 1, (2, 5), RIGHT, (False, False)),  # the food comes in time
+        (10 * 45 - 2, (0, 0), (False, False)),
+        (10 * 45 - 1, (0, 0), (False, True)),
+        (10 * 45 - 1, (2, 5), (False, False)),  # the food comes in time
     ],
 )
-def test_an_episode_without_food_is_truncated_after_ten_boards_of_steps(
-    hunger, food, action, flags
-):
-    _, _, _, terminated, truncated, _ = play(Snake(5, 9), [action], food, hunger)
-    assert (bool(terminated), bool(truncated)) == flags
-
-
-def test_each_step_costs_the_penalty():
-    for food, reward in (((0, 0), -0.25), ((2, 5), 0.75)):
-        assert (
-            float(play(Snake(5, 9), [RIGHT], food, params=SnakeParams(step_penalty=0.25))[2])
-            == reward
-        )
+def test_an_episode_without_food_is_truncated_and_each_step_costs_the_penalty(hunger, food, flags):
+    keys = make_key(0)[None]
+    results = after(Snake(5, 9), RIGHT, food, keys, hunger, SnakeParams(step_penalty=0.25))
+    _, _, reward, terminated, truncated, _ = results
+    assert (bool(terminated[0]), bool(truncated[0])) == flags
+    assert reward[0] == (0.75 if food == (2, 5) else -0.25)
