@@ -8,7 +8,6 @@ on linear RGB. Differences are those of CIELAB: 2.3 is the least that people not
 """
 
 import itertools
-import re
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from published_results import ROOT
 from ci.site.palette import COLOURS, Style, style
 from ci.site.project import read_project
 
-STYLE_SHEET = (ROOT / "ci" / "site" / "template" / "style.css").read_text(encoding="utf-8")
 VISIONS = {
     "protanopia": [
         [0.152286, 1.052583, -0.204868],
@@ -81,10 +79,3 @@ def test_every_pair_of_lines_differs_in_colour_or_marker(page, vision):
     assert alike(palette, page, vision) == []
 
 
-@pytest.mark.parametrize("vision", [name for name in VISIONS if name != "grey"])
-def test_the_colour_blind_see_which_change_is_a_slowdown(vision):
-    """The rules of a history; in grey the sign of each change says the same."""
-    for block in re.findall(r"\{[^}]*--bad:[^}]*\}", STYLE_SHEET):
-        colours = dict(re.findall(r"--(\w+):\s*(#[0-9a-fA-F]{6})", block))
-        for one, other in itertools.combinations(("bad", "good", "quiet"), 2):
-            assert difference(colours[one], colours[other], vision) > LEAST, (one, other)
