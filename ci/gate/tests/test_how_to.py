@@ -80,3 +80,5 @@ def test_each_command_of_the_page_runs(repository):
         shell = ["bash", "-e", "-o", "pipefail", "-c", line.replace("BENCHMARK", f"'{SLOW}'")]
         done = run(shell, repository.root, code, PATH=path, PYTHONPATH=str(ROOT))
         assert said in done.stdout + done.stderr, line + done.stdout + done.stderr
+    installed = (repository.root / ".venv").glob("lib/python*/site-packages/*")
+    assert not list(installed), "the gate installs nothing into the suite's own Python"
