@@ -21,8 +21,8 @@ from myriad.ranges import Integer, range_in, require
 # The source of a value that came from the flag of the same name.
 FLAG = "flag"
 
-_OFF = ("off", "0", "false", "no", "")
-_SWITCHES = {"true": True, "1": True, "yes": True, "on": True} | dict.fromkeys(_OFF[:-1], False)
+OFF = ("off", "0", "false", "no", "")
+_SWITCHES = {"true": True, "1": True, "yes": True, "on": True} | dict.fromkeys(OFF[:-1], False)
 _PREFIX = "MYRIAD_"
 LEFT_OUT = "MYRIAD_WITHOUT_XLA_OPTIONS"
 VECTOR_MATH = "MYRIAD_VECTOR_MATH"
@@ -279,7 +279,7 @@ def compilation_cache() -> Path | None:
     """
     value = os.environ.get("MYRIAD_COMPILATION_CACHE")
     if value is not None:
-        return None if value.lower() in _OFF else user_path(value)
+        return None if value.lower() in OFF else user_path(value)
     caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if caches.is_absolute():  # The XDG standard says to ignore relative paths.
         return caches / "myriad" / "xla"
@@ -308,11 +308,6 @@ def leave_out_xla_options(names: Iterable[str]) -> None:
     """Name options in `MYRIAD_WITHOUT_XLA_OPTIONS`, for this process and its children."""
     if left_out := list(dict.fromkeys(names)):
         os.environ[LEFT_OUT] = ",".join(left_out)
-
-
-def vector_math() -> bool:
-    """Return whether `MYRIAD_VECTOR_MATH` leaves the forms of `myriad.engine.vector_math` on."""
-    return os.environ.get(VECTOR_MATH, "on").lower() not in _OFF
 
 
 def wandb_names() -> dict[str, str | None]:

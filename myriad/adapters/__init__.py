@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import numpy as np
 
 from myriad.envs import build_env
-from myriad.envs.environment import AnyEnvironment, Environment, require_32_bits
+from myriad.envs.environment import AnyEnvironment, Environment
+from myriad.envs.vector import require_32_bits
 from myriad.envs.wrappers import Uniform, randomised
 from myriad.errors import NotInstalledError
 from myriad.ranges import Integer, Like, checked, require

@@ -9,6 +9,7 @@ polynomials, and small products by loops. So environments and policies stay plai
 import contextvars
 import functools
 import math
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -222,7 +223,8 @@ def vectorized(function: Function) -> Function:
     Everywhere but on a CPU, and with the setting `MYRIAD_VECTOR_MATH=off`, it returns the function
     as it is.
     """
-    if not settings.vector_math() or _IS_TRACING.get() or jax.default_backend() != "cpu":
+    is_off = os.environ.get(settings.VECTOR_MATH, "on").lower() in settings.OFF
+    if is_off or _IS_TRACING.get() or jax.default_backend() != "cpu":
         return function
 
     @functools.wraps(function)

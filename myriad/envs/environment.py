@@ -7,7 +7,6 @@ from typing import Annotated, Any, Protocol, TypeVar
 
 import jax
 
-from myriad.errors import InvalidArgumentError
 from myriad.ranges import Integer, Like, Number
 from myriad.spaces import Space
 
@@ -77,12 +76,3 @@ class Changeable:
     def changed(self, **overrides: Any) -> Any:
         """Return the environment with other fields or options."""
         raise NotImplementedError
-
-
-def require_32_bits() -> None:
-    """Raise InvalidArgumentError under `jax_enable_x64`, since environments compute in 32 bits."""
-    if jax.config.values["jax_enable_x64"]:
-        raise InvalidArgumentError(
-            "jax_enable_x64 must be False, since Myriad's environments, rollouts and trainings "
-            "compute in 32 bits, but is True."
-        )

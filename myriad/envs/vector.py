@@ -12,7 +12,7 @@ from jax.core import Tracer
 
 from myriad.engine.random import make_key
 from myriad.engine.vector_math import vectorized_method
-from myriad.envs.environment import Environment, require_32_bits
+from myriad.envs.environment import Environment
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.xla import named_leaves
 
@@ -347,6 +347,15 @@ class VectorEnv:
             return_sum=batch_state.return_sum + jnp.where(done, episode_return, 0),
         )
         return next_state, Transition(obs, action, reward, terminated, truncated, final_obs)
+
+
+def require_32_bits() -> None:
+    """Raise InvalidArgumentError under `jax_enable_x64`, since environments compute in 32 bits."""
+    if jax.config.values["jax_enable_x64"]:
+        raise InvalidArgumentError(
+            "jax_enable_x64 must be False, since Myriad's environments, rollouts and trainings "
+            "compute in 32 bits, but is True."
+        )
 
 
 def _select_obs(done: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
