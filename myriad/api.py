@@ -16,6 +16,7 @@ from myriad import distributed
 from myriad.agents.controller import ControllerLearner, trained
 from myriad.autotune import autotune
 from myriad.engine import machine
+from myriad.engine.memory import Stated, bytes_of, require_room, require_room_for
 from myriad.engine.random import fast_key, make_key
 from myriad.envs import OBJECT, Environment
 from myriad.envs.environment import AnyEnvironment
@@ -45,7 +46,6 @@ from myriad.training.results import TrainingResults, slot_of
 from myriad.training.run_folder import RunFolder
 from myriad.training.start import Start
 from myriad.training.trainer import Trainer, environment_record
-from myriad.xla import Stated, bytes_of, require_room, require_room_for
 
 # Seconds within which another host must see a folder that process 0 made.
 _SEEN_S = 10.0

@@ -20,9 +20,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from myriad.agents import Learner
 from myriad.agents.controller import AnyAgent, WithMemory
 from myriad.distributed import all_gather
-from myriad.engine import gpu_loops
-from myriad.engine.fusion import count_primitives, output_fusion
-from myriad.engine.machine import compiles_loops_whole
+from myriad.engine.devices import OuterJit, put_everywhere, require_alive, shard_map
+from myriad.engine.fusion import compiles_loops_whole, output_fusion
+from myriad.engine.memory import Stated, require_room_for
 from myriad.engine.random import MIX2X32, Counter, is_key, make_key
 from myriad.engine.vector_math import vectorized
 from myriad.envs.environment import AnyEnvironment
@@ -35,14 +35,6 @@ from myriad.envs.vector import (
 )
 from myriad.errors import InvalidArgumentError, shown
 from myriad.ranges import INT64, Integer, Seed, checked, require
-from myriad.xla import (
-    OuterJit,
-    Stated,
-    put_everywhere,
-    require_alive,
-    require_room_for,
-    shard_map,
-)
 
 # A tile's state should leave room in a 32 KB first-level cache. Larger tiles than 512 gain nothing.
 _CPU_TILE_BYTES, _MIN_TILE, _MAX_TILE = 24 * 1024, 64, 512
@@ -52,10 +44,6 @@ _VECTOR = 16
 _LEAST_TILE = 3 * _VECTOR
 # With fewer environments than this per device, waking a second CPU device costs more than it saves.
 _MIN_ENVS_PER_DEVICE = 64
-# Unrolled steps become one kernel on a GPU. On an H100, eight steps of CartPole were 3 to 4.5 times
-# as fast as one, and compiling took 5 s. The operations in all unrolled steps are limited, since
-# compiling takes longer with each of them.
-_MOST_UNROLLED, _UNROLLED_OPERATIONS = 8, 2048
 # Folded into a key for each purpose, so that no two draws of a step share a stream.
 _FIRST_RESET, _ACT, _STEP, _RESET = range(4)
 _STEPS = Integer(0, INT64)
@@ -250,7 +238,7 @@ class Rollout:
         everywhere: Any = self._replicated
         by_env: Any = NamedSharding(self._mesh, PartitionSpec("env"))
         placement = RolloutState(everywhere, everywhere, by_env, by_env, everywhere)
-        self._one_step, self.loop_reason = self._plan_kernel()
+        self._kernel, self.loop_reason = self._plan_kernel()
         # Put it on the devices once, since nearly every call takes it.
         self._whole_chunk = put_everywhere(np.int32(scan_chunk_size), self._replicated)
         # It is an option of loops on a CPU, and unsafe for the stores of an interpreted kernel.
@@ -427,61 +415,17 @@ class Rollout:
         return jax.make_jaxpr(step)(state.batch_state, keys, env_index, state.env_params)
 
     def _plan_kernel(self) -> tuple[Any, str | None]:
-        """Trace a step of one environment for the kernel. Return it, or why there is no kernel."""
-        if not _has_kernels():
+        """Return the chunk as one kernel, or None and why there is none."""
+        if not _is_gpu():
             return None, "only a GPU runs a chunk as one kernel"
-        from myriad.engine import kernel  # Pallas takes a quarter of a second to import.
+        # Pallas takes a quarter of a second to import.
+        from myriad.engine.kernel import ChunkKernel
 
         state = self._state_like
-        leaves, structure = jax.tree.flatten(state.batch_state)
-
-        def step(
-            leaves: list[jax.Array], env_params: jax.Array, keys: jax.Array, env_index: jax.Array
-        ) -> Any:
-            return self._step(jax.tree.unflatten(structure, leaves), keys, env_index, env_params)
-
-        one = [jax.ShapeDtypeStruct((1, *leaf.shape[1:]), leaf.dtype) for leaf in leaves]
         keys = jax.ShapeDtypeStruct((3,), state.key.dtype)
-        with gpu_loops.inside_kernel():
-            traced = jax.make_jaxpr(step, return_shape=True)(
-                one, state.env_params, keys, jax.ShapeDtypeStruct((1,), jnp.uint32)
-            )
-        return traced, kernel.refusal(traced[0], leaves)
-
-    def _run_kernel(
-        self,
-        batch_state: BatchState,
-        keys: jax.Array,
-        num_steps: jax.Array,
-        env_params: jax.Array,
-        num_columns: int = 0,
-    ) -> tuple[BatchState, list[jax.Array]]:
-        """Run the chunk on one device as one kernel, see `kernel.run_steps`."""
-        from myriad.engine import kernel
-
-        leaves, structure = jax.tree.flatten(batch_state)
-        leaves, rows = kernel.run_steps(
-            self._one_step[0],
-            leaves,
-            env_params,
-            keys,
-            self._env_indices(0, 1)[0],
-            num_steps,
-            num_columns=num_columns,
-            num_recorded=self.layout.envs_per_device,
+        return ChunkKernel.of(
+            self._step, state.batch_state, keys, state.env_params, self.layout.envs_per_device
         )
-        return jax.tree.unflatten(structure, leaves), rows
-
-    def _unrolled_steps(self) -> int:
-        """Return how many steps become one kernel. A CPU has no use for that."""
-        if not gpu_loops.waits_for_host():
-            return 1
-        primitives = count_primitives(self._step_program().jaxpr)
-        # With a loop in a step, every step goes back to the runtime anyway.
-        if primitives["while"] or primitives["scan"]:
-            return 1
-        affordable = max(1, _UNROLLED_OPERATIONS // primitives.total())
-        return min(_MOST_UNROLLED, 1 << (affordable.bit_length() - 1))
 
     def _trip_count(self, num_steps: int | None) -> jax.Array:
         if num_steps is None:
@@ -534,7 +478,7 @@ class Rollout:
         # Checks are at most 2**30 steps and a chunk apart, and an episode takes at least a step, so
         # no environment passes two halves between them.
         passed = (step.low >> 30) != (state.step.low >> 30)
-        if gpu_loops.waits_for_host():
+        if _is_gpu():
             # Its runtime would ask the host for the branch, which costs more than to look.
             halves = jnp.where(passed, look(state.halves), state.halves)
         else:
@@ -576,20 +520,30 @@ class Rollout:
         self, batch_state: BatchState, keys: jax.Array, num_steps: jax.Array, env_params: jax.Array
     ) -> BatchState:
         """Run the chunk on one device, in one kernel or tile after tile."""
-        if self.loop_reason is None and jax.random.key_impl(keys) == MIX2X32:
-            return self._run_kernel(batch_state, keys, num_steps, env_params)[0]
+        if self._kernel and jax.random.key_impl(keys) == MIX2X32:
+            first = self._env_indices(0, 1)[0]
+            return self._kernel.run(batch_state, keys, first, num_steps, env_params)[0]
         num_tiles = self.layout.num_tiles
         tile_size = self.layout.tile_size
 
         def run_tile(index: jax.Array | int, tile: BatchState) -> BatchState:
             env_index = self._env_indices(index, tile_size)
 
-            def step(i: jax.Array, tile: BatchState, rest: None) -> tuple[BatchState, None]:
-                return vectorized(self._next_state)(tile, keys[i], env_index, env_params), rest
+            def step(i: jax.Array, tile: BatchState) -> BatchState:
+                return vectorized(self._next_state)(tile, keys[i], env_index, env_params)
 
-            most = self.scan_chunk_size
-            unroll = self._unrolled_steps()
-            return gpu_loops.repeat(num_steps, step, tile, None, most=most, unroll=unroll)[0]
+            if not _is_gpu():
+                return jax.lax.fori_loop(0, num_steps, step, tile)
+            from myriad.engine import gpu_loops
+
+            return gpu_loops.repeat(
+                num_steps,
+                lambda i, tile, rest: (step(i, tile), rest),
+                tile,
+                None,
+                most=self.scan_chunk_size,
+                unroll=gpu_loops.affordable_unroll(self._step_program().jaxpr),
+            )[0]
 
         if num_tiles == 1:
             return run_tile(0, batch_state)
@@ -614,29 +568,23 @@ class Rollout:
         final_obs: bool,
     ) -> tuple[BatchState, Transition]:
         """Run the chunk on one device without tiles: a trajectory outgrows the cache anyway."""
-        if self.loop_reason is None and jax.random.key_impl(keys) == MIX2X32:
-            from myriad.engine import kernel
 
-            _, transition = self._one_step[1]
-            if not final_obs:
-                transition = dataclasses.replace(transition, final_obs=None)
-            columns, structure = jax.tree.flatten(transition)
-            leaves = jax.tree.leaves(batch_state)
-            if not kernel.refusal(self._one_step[0], leaves, len(columns), len(keys)):
-                batch_state, rows = self._run_kernel(
-                    batch_state, keys, num_steps, env_params, len(columns)
-                )
-                return batch_state, jax.tree.unflatten(structure, rows)
+        def kept(transition: Transition) -> Transition:
+            return transition if final_obs else dataclasses.replace(transition, final_obs=None)
+
+        if self._kernel and jax.random.key_impl(keys) == MIX2X32:
+            first = self._env_indices(0, 1)[0]
+            recorded = self._kernel.record(batch_state, keys, first, num_steps, env_params, kept)
+            if recorded is not None:
+                return recorded
         env_index = self._env_indices(0, self.layout.padded_envs_per_device)
 
         def step(batch_state: BatchState, i: jax.Array | int) -> tuple[BatchState, Transition]:
             batch_state, transition = vectorized(self._step)(
                 batch_state, keys[i], env_index, env_params
             )
-            if not final_obs:
-                transition = dataclasses.replace(transition, final_obs=None)
             return batch_state, jax.tree.map(
-                lambda leaf: leaf[: self.layout.envs_per_device], transition
+                lambda leaf: leaf[: self.layout.envs_per_device], kept(transition)
             )
 
         row = jax.eval_shape(lambda: step(batch_state, 0)[1])
@@ -650,7 +598,9 @@ class Rollout:
             batch_state, transition = step(batch_state, i)
             return batch_state, _put_row(trajectory, transition, i)
 
-        if gpu_loops.waits_for_host():
+        if _is_gpu():
+            from myriad.engine import gpu_loops
+
             return gpu_loops.repeat(
                 num_steps, record, batch_state, trajectory, most=self.scan_chunk_size
             )
@@ -692,8 +642,8 @@ class Rollout:
         return self._envs.step(batch_state, action, step_keys, reset_keys, env_params)
 
 
-def _has_kernels() -> bool:
-    """Return whether a chunk may be a kernel here. A test may say so for the interpreter."""
+def _is_gpu() -> bool:
+    """Return whether this device is a GPU. A test may say so for the interpreter."""
     return jax.default_backend() == "gpu"
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from myriad import Rollout, create_config, make_agent, make_env, make_key
-from myriad.engine import gpu_loops
+from myriad.engine import gpu_loops, kernel
 from myriad.training.evaluation import Evaluation
 from myriad.training.loop import LearningLoop
 from tests.bits import assert_same_bits
@@ -86,4 +86,6 @@ def evaluated():
 def test_what_runs_in_blocks_comes_to_the_same_bits(plain, in_blocks, monkeypatch):
     expected = plain()
     monkeypatch.setattr(gpu_loops, "waits_for_host", lambda: True)
+    monkeypatch.setattr("myriad.rollout._is_gpu", lambda: True)
+    monkeypatch.setattr(kernel, "refusal", lambda *_: "its loop is under test")
     assert_same_bits(in_blocks(), expected)

@@ -25,7 +25,7 @@ def as_on_an_h100(monkeypatch):
             return real(*args)
 
     real = kernel.refusal
-    monkeypatch.setattr("myriad.rollout._has_kernels", lambda: True)
+    monkeypatch.setattr("myriad.rollout._is_gpu", lambda: True)
     monkeypatch.setattr(kernel, "refusal", refusal)
 
 
@@ -36,7 +36,7 @@ def random_rollout(env, num_envs, scan_chunk_size):
 def interpreted(monkeypatch, *args):
     """Return a rollout whose chunk is a kernel. The test of its lowering is another one."""
     with monkeypatch.context() as patch:
-        patch.setattr("myriad.rollout._has_kernels", lambda: True)
+        patch.setattr("myriad.rollout._is_gpu", lambda: True)
         patch.setattr(kernel, "refusal", lambda *_: None)
         rollout = random_rollout(*args)
     assert rollout.loop_reason is None

@@ -24,11 +24,11 @@ from myriad.adapters.gymnasium import (
     within_64_bits,
 )
 from myriad.engine.machine import resolve_platform
+from myriad.engine.memory import Stated, require_room_for
 from myriad.engine.random import make_keys
 from myriad.envs.environment import Environment
 from myriad.errors import InvalidArgumentError, shown
 from myriad.registry import is_integer
-from myriad.xla import Stated, require_room_for
 
 # What the host's NumPy arrays hold for each environment: observations and other bytes. With these,
 # 0.99 to 1.14 of the process's peak was predicted in three environments.

@@ -7,13 +7,12 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from myriad.engine.machine import available_bytes
+from myriad.engine.memory import Stated, available_bytes, bytes_of, most_bytes, readable_bytes
 from myriad.errors import InvalidArgumentError
 from myriad.host import release_freed_memory
 from myriad.timing import Subject, interleave, median_interval, require_enough
 from myriad.training.compiled import Halves, shortage_named
 from myriad.training.config import TrainingConfig
-from myriad.xla import Stated, bytes_of, most_bytes, readable_bytes
 
 SIZES = tuple(2**power for power in range(7, 15))  # 128 to 16,384 rows
 # A batch with this share of the best batch's rows/s is good enough, since smaller batches learn

@@ -8,13 +8,13 @@ from typing import Annotated
 from myriad.autotune.cache import Entry, ProfileCache
 from myriad.autotune.profiles import Say, details, key_of, record_profiles
 from myriad.autotune.search import Found, choose, measure
-from myriad.engine.machine import available_bytes, fingerprint, is_configured
+from myriad.engine.machine import fingerprint, is_configured
+from myriad.engine.memory import available_bytes, most_bytes, readable_bytes
 from myriad.envs import ENVIRONMENTS, OBJECT
 from myriad.files import announced
 from myriad.ranges import Bytes, Integer, Seconds, checked
 from myriad.training.compiled import CompiledTraining, compile_within_memory, shortage_named
 from myriad.training.config import TrainingConfig, make_config
-from myriad.xla import most_bytes, readable_bytes
 
 BUDGET_S = 5.0
 # More rounds than fit into this many seconds don't improve the answer.

@@ -1,5 +1,6 @@
-"""Which programs XLA may fuse the outputs of, by the operations of the traced program."""
+"""Which options the compiler gets for a program, by the operations of the traced program."""
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
@@ -8,8 +9,12 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params
 
-from myriad.engine import machine
-
+# Options of XLA's CPU backend that `configure` sets: see `machine.XLA_CPU_OPTIONS`.
+WHOLE_LOOPS = "xla_cpu_small_while_loop_byte_threshold"
+FUSED_OUTPUTS = "xla_cpu_use_multi_output_fusion"
+# XLA skips this pass in every program, except those that are compiled with another list.
+SKIP_PASSES = "xla_disable_hlo_passes"
+SKIPPED = f"--{SKIP_PASSES}=cpu_multi_output_fusion"
 # Programs that become part of the one that calls them.
 _INLINED = frozenset({"custom_jvp_call", "custom_vjp_call", "jit"})
 # What XLA writes to memory, and so computes once. A loop or a branch is, too.
@@ -52,8 +57,9 @@ def output_fusion(trace: Callable[[], ClosedJaxpr], loops: int | None = None) ->
             outputs fused, a step that scans over a vector of 8 took four times as long (jaxlib
             0.10.2).
     """
-    options = machine.output_fusion_options()
-    if not options:
+    flags = os.environ.get("XLA_FLAGS", "")
+    is_set = FUSED_OUTPUTS in flags and SKIPPED in flags
+    if not is_set or jax.default_backend() != "cpu":
         return {}
     jaxpr = trace().jaxpr
     if emits_more_than(_MOST_EMITTED, jaxpr):
@@ -62,7 +68,12 @@ def output_fusion(trace: Callable[[], ClosedJaxpr], loops: int | None = None) ->
         return {}
     known = _FUSABLE | _LOOPS
     is_safe = all(each.primitive.name in known or is_elementwise(each) for each in equations(jaxpr))
-    return options if is_safe else {}
+    return {SKIP_PASSES: ""} if is_safe else {}
+
+
+def compiles_loops_whole() -> bool:
+    """Return whether `configure` made XLA's CPU backend compile a loop into one function."""
+    return WHOLE_LOOPS in os.environ.get("XLA_FLAGS", "")
 
 
 def _depth_of_loops(jaxpr: Jaxpr) -> int:
@@ -119,13 +130,6 @@ def equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
         yield equation
         for inner in jaxprs_in_params(equation.params):
             yield from equations(inner)
-
-
-def largest_factor_bytes(jaxpr: Jaxpr) -> int:
-    """Return the bytes of the largest matrix that a program multiplies."""
-    products = (each for each in equations(jaxpr) if each.primitive.name == "dot_general")
-    matrices: Any = [operand.aval for product in products for operand in product.invars]
-    return max((each.size * each.dtype.itemsize for each in matrices), default=0)
 
 
 def emits_more_than(most: int, jaxpr: Jaxpr) -> bool:

@@ -3,7 +3,7 @@
 XLA launches a kernel for every few steps, and between kernels the states go through the device's
 memory. Here one Pallas kernel, which Triton compiles, runs all steps of a chunk. It is the step of
 one environment, traced and written out in scalars. Each scalar is a vector over the environments of
-a block, so a thread runs environments of its own. `Rollout` calls `refusal` and `run_steps`.
+a block, so a thread runs environments of its own. `Rollout` makes a `ChunkKernel`.
 """
 
 import dataclasses
@@ -20,6 +20,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
+from myriad.engine import gpu_loops
 from myriad.engine.fusion import count_primitives
 from myriad.engine.random import MIX2X32, SPLIT, draw_word, fold_words, holds_keys, numbers_of
 
@@ -67,6 +68,89 @@ _ERF_INV = np.array(
     ],
     np.float32,
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class ChunkKernel:
+    """A chunk of a rollout's steps on one device, as one kernel.
+
+    Attributes:
+        step: the step of one environment, as `run_steps` takes it.
+        shapes: of its results, a state and a transition.
+        num_recorded: how many environments to record.
+    """
+
+    step: ClosedJaxpr
+    shapes: Any
+    num_recorded: int
+
+    @classmethod
+    def of(
+        cls,
+        step: Callable[..., Any],
+        states: Any,
+        keys: Any,
+        shared: Any,
+        num_recorded: int,
+    ) -> tuple["ChunkKernel | None", str | None]:
+        """Trace `step(states, keys, env_index, shared)` for one environment, from shapes.
+
+        Returns:
+            the kernel, or None, and why there is none.
+        """
+        leaves, structure = jax.tree.flatten(states)
+
+        def of_leaves(
+            leaves: list[jax.Array], shared: jax.Array, keys: jax.Array, env_index: jax.Array
+        ) -> Any:
+            return step(jax.tree.unflatten(structure, leaves), keys, env_index, shared)
+
+        one = [jax.ShapeDtypeStruct((1, *leaf.shape[1:]), leaf.dtype) for leaf in leaves]
+        with gpu_loops.inside_kernel():
+            traced, shapes = jax.make_jaxpr(of_leaves, return_shape=True)(
+                one, shared, keys, jax.ShapeDtypeStruct((1,), jnp.uint32)
+            )
+        reason = refusal(traced, leaves)
+        return (None if reason else cls(traced, shapes, num_recorded)), reason
+
+    def run(
+        self,
+        states: Any,
+        keys: jax.Array,
+        first: jax.Array,
+        num_steps: jax.Array,
+        shared: jax.Array,
+        num_columns: int = 0,
+    ) -> tuple[Any, list[jax.Array]]:
+        """Do as `run_steps` with a tree of states."""
+        leaves, structure = jax.tree.flatten(states)
+        leaves, rows = run_steps(
+            self.step,
+            leaves,
+            shared,
+            keys,
+            first,
+            num_steps,
+            num_columns=num_columns,
+            num_recorded=self.num_recorded,
+        )
+        return jax.tree.unflatten(structure, leaves), rows
+
+    def record(
+        self,
+        states: Any,
+        keys: jax.Array,
+        first: jax.Array,
+        num_steps: jax.Array,
+        shared: jax.Array,
+        kept: Callable[[Any], Any],
+    ) -> tuple[Any, Any] | None:
+        """Run, and return what is kept of each transition, or None if there is no such kernel."""
+        columns, structure = jax.tree.flatten(kept(self.shapes[1]))
+        if refusal(self.step, jax.tree.leaves(states), len(columns), len(keys)):
+            return None
+        states, rows = self.run(states, keys, first, num_steps, shared, len(columns))
+        return states, jax.tree.unflatten(structure, rows)
 
 
 class UnsupportedError(Exception):

@@ -9,16 +9,17 @@ import importlib.metadata
 import os
 import platform
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import jax
 
 import myriad
 from myriad import settings
 from myriad.distributed import Launch, connect
+from myriad.engine.fusion import FUSED_OUTPUTS, SKIP_PASSES, SKIPPED, WHOLE_LOOPS
+from myriad.engine.memory import memory_bytes
 from myriad.errors import (
     BackendStartedError,
     DeviceNotFoundError,
@@ -28,14 +29,10 @@ from myriad.errors import (
 from myriad.host import (
     cpu_name,
     has_512_bit_vectors,
-    host_memory,
-    resident_bytes,
     usable_cores,
 )
 from myriad.ranges import Integer, checked
 
-_WHOLE_LOOPS = "xla_cpu_small_while_loop_byte_threshold"
-_FUSED_OUTPUTS = "xla_cpu_use_multi_output_fusion"
 # These values suit the rollout's chunk, which is a loop over steps of elementwise work on arrays
 # that fit into the cache.
 XLA_CPU_OPTIONS = {
@@ -43,10 +40,10 @@ XLA_CPU_OPTIONS = {
     # once. XLA only checks whether the option is there, so "false" would also turn it on. It aborts
     # the process on indexed updates, so `output_fusion` chooses the programs that get
     # it.
-    _FUSED_OUTPUTS: "true",
+    FUSED_OUTPUTS: "true",
     # A loop that touches fewer bytes than this becomes one function. The default is 1 KB, and every
     # step of a larger loop goes back to the runtime for each of its kernels.
-    _WHOLE_LOOPS: "1000000000",
+    WHOLE_LOOPS: "1000000000",
     # The default of 256 bits is for processors that slow down under wide vectors. Pure arithmetic
     # gains from wider ones.
     "xla_cpu_prefer_vector_width": "512",
@@ -54,9 +51,6 @@ XLA_CPU_OPTIONS = {
 # XLA ends the process at an unknown flag in XLA_FLAGS, so only this one is a flag of its own. The
 # other options are passed inside --xla_backend_extra_options, in which XLA ignores unknown ones.
 _FLAG = "xla_cpu_prefer_vector_width"
-# XLA skips this pass in every program, except those that are compiled with another list.
-_SKIP_PASSES = "xla_disable_hlo_passes"
-_SKIPPED = f"--{_SKIP_PASSES}=cpu_multi_output_fusion"
 _DEVICE_COUNT = "jax_num_cpu_devices"
 _DEVICE_COUNT_FLAG = "xla_force_host_platform_device_count"
 # The options that `configure` has set in this process, which are not the user's.
@@ -176,7 +170,7 @@ def configure(
         if name != _DEVICE_COUNT
     ]
     if tokens:
-        skipped = [_SKIPPED] if _FUSED_OUTPUTS in changes else []
+        skipped = [SKIPPED] if FUSED_OUTPUTS in changes else []
         os.environ["XLA_FLAGS"] = " ".join([flags, *tokens, *skipped]).strip()
     _applied.update(changes)
     if launch is not None and connects:
@@ -195,8 +189,8 @@ def _missing(options: Mapping[str, str], unwanted: Sequence[str], flags: str) ->
     cannot = {name for name in options if name in flags or name in unwanted}
     if flags and not flags.startswith("--"):
         cannot |= options.keys()  # It names a file of options.
-    if _SKIP_PASSES in flags:
-        cannot.add(_FUSED_OUTPUTS)  # It would not be safe.
+    if SKIP_PASSES in flags:
+        cannot.add(FUSED_OUTPUTS)  # It would not be safe.
     if not has_512_bit_vectors():
         cannot.add(_FLAG)
     return {name: value for name, value in options.items() if name not in cannot}
@@ -224,17 +218,6 @@ def _known_options(names: Iterable[str]) -> list[str]:
             error = UnknownNameError("XLA option", name, XLA_CPU_OPTIONS)
             raise InvalidArgumentError(f"{settings.LEFT_OUT}: {error}")
     return chosen + named
-
-
-def output_fusion_options() -> dict[str, str]:
-    """Return the options that let XLA fuse outputs in one program, or none if it can't here.
-
-    Pass them to `jax.jit` as `compiler_options`. All other programs of the process skip that pass,
-    see `XLA_CPU_OPTIONS`.
-    """
-    flags = os.environ.get("XLA_FLAGS", "")
-    is_set = _FUSED_OUTPUTS in flags and _SKIPPED in flags
-    return {_SKIP_PASSES: ""} if is_set and jax.default_backend() == "cpu" else {}
 
 
 def _backend_started() -> bool:
@@ -286,11 +269,6 @@ def require_usable_jax() -> None:
         )
 
 
-def compiles_loops_whole() -> bool:
-    """Return whether `configure` made XLA's CPU backend compile a loop into one function."""
-    return _WHOLE_LOOPS in os.environ.get("XLA_FLAGS", "")
-
-
 def is_configured() -> bool:
     """Return whether XLA has options of `configure`, here or from a parent process."""
     flags = os.environ.get("XLA_FLAGS", "")
@@ -305,25 +283,7 @@ def fingerprint() -> Hardware:
     """
     kind = resolve_platform()
     name = cpu_name() if kind == "cpu" else jax.local_devices()[0].device_kind
-    return Hardware(kind, name, usable_cores(), *_memory(kind))
-
-
-def available_bytes(limit: int | None = None) -> int:
-    """Return the bytes that a program may take in addition to those that this process holds.
-
-    Args:
-        limit: bytes for the whole process on a CPU, or of the device's memory elsewhere. The result
-            is never more than the machine has free.
-
-    Raises:
-        DeviceNotFoundError: see `resolve_platform`.
-    """
-    kind = resolve_platform()
-    available = _memory(kind)[1]
-    left = sys.maxsize if available is None else available
-    if limit is None:
-        return left
-    return min(left, limit - (resident_bytes() if kind == "cpu" else 0))
+    return Hardware(kind, name, usable_cores(), *memory_bytes(kind))
 
 
 def package_versions() -> dict[str, str]:
@@ -341,27 +301,3 @@ def _installed_version(name: str) -> str | None:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _memory(kind: str) -> tuple[int | None, int | None]:
-    """Return the total and the available bytes of the memory in which JAX puts its arrays."""
-    return host_memory() if kind == "cpu" else _device_memory(jax.local_devices()[0])
-
-
-def _device_memory(device: Any) -> tuple[int | None, int | None]:
-    """Return an accelerator's total bytes and those that JAX can still take.
-
-    JAX reserves a documented share of a GPU when it starts, and reports that as the limit. The
-    total is computed from it, since people know a card by its whole size.
-    """
-    stats = device.memory_stats() or {}
-    limit = stats.get("bytes_limit")
-    if limit is None:
-        return None, None
-    share = 1.0
-    if device.platform == "gpu":
-        given = os.environ.get("XLA_CLIENT_MEM_FRACTION") or os.environ.get(
-            "XLA_PYTHON_CLIENT_MEM_FRACTION"
-        )
-        share = float(given or 0.75)
-    return round(limit / share), limit - stats.get("bytes_in_use", 0)

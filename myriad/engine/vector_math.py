@@ -21,8 +21,7 @@ from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Primitive
 from jax.interpreters import mlir
 
 from myriad import settings
-from myriad.engine.fusion import count_primitives, shape_for
-from myriad.engine.machine import compiles_loops_whole
+from myriad.engine.fusion import compiles_loops_whole, count_primitives, shape_for
 from myriad.engine.random import MIX2X32, SPLIT, counters, draw_word, fold_words, holds_keys
 
 Function = TypeVar("Function", bound=Callable[..., Any])

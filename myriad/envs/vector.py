@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from myriad.engine.devices import named_leaves
 from myriad.engine.random import make_key
 from myriad.engine.vector_math import vectorized_method
 from myriad.envs.environment import Environment
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
-from myriad.xla import named_leaves
 
 __all__ = ["float_parameters"]
 

@@ -16,13 +16,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from myriad.engine.devices import named_leaves
 from myriad.engine.random import make_key
 from myriad.envs.environment import Environment
 from myriad.envs.vector import scalar_floats, with_values
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.ranges import Number, ranges_of
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
-from myriad.xla import named_leaves
 
 __all__ = [
     "FlattenObservation",

@@ -21,10 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from myriad import distributed
+from myriad.engine.devices import arrays_by_name, named_leaves
 from myriad.engine.random import from_numbers
 from myriad.errors import InvalidArgumentError
 from myriad.files import read_text, regular
-from myriad.xla import arrays_by_name, is_on_host, named_leaves
+from myriad.xla import is_on_host
 
 Result = TypeVar("Result")
 

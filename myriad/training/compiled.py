@@ -20,8 +20,10 @@ import numpy as np
 
 from myriad import settings
 from myriad.agents.controller import ControllerLearner
+from myriad.engine.devices import arrays_by_name
 from myriad.engine.fusion import output_fusion
-from myriad.engine.machine import available_bytes, resolve_platform
+from myriad.engine.machine import resolve_platform
+from myriad.engine.memory import Stated, available_bytes, bytes_of, require_room, require_room_for
 from myriad.engine.random import Counter, make_key
 from myriad.envs.vector import as_float32
 from myriad.errors import InvalidArgumentError
@@ -31,17 +33,7 @@ from myriad.timing import compare
 from myriad.training.config import TrainingConfig
 from myriad.training.evaluation import Evaluation, Infos, evaluation_key
 from myriad.training.loop import LearningLoop, Report, TrainState
-from myriad.xla import (
-    Stated,
-    arrays_by_name,
-    bytes_of,
-    is_on_host,
-    require_room,
-    require_room_for,
-    result_shapes,
-    use_compilation_cache,
-    without_compilation_cache,
-)
+from myriad.xla import is_on_host, result_shapes, use_compilation_cache, without_compilation_cache
 
 OnReport = Callable[[Report, int], None]
 # A program that was traced, with options of the compiler.
@@ -393,7 +385,7 @@ def compile_within_memory(
 
     Args:
         training: the training, not compiled yet.
-        limit: see `myriad.engine.machine.available_bytes`.
+        limit: see `myriad.engine.memory.available_bytes`.
         saves: whether checkpoints are saved.
         resumes: whether it begins with a checkpoint.
         subject: what needs the memory, for the message; by default the settings that decide it.

@@ -10,11 +10,11 @@ import numpy as np
 from jax import export
 
 from myriad.agents.controller import TrainedPolicy
+from myriad.engine.devices import named_leaves
 from myriad.envs import Environment
 from myriad.errors import InvalidArgumentError, NotInstalledError
 from myriad.files import replacing, require_free, user_path
 from myriad.training.config import TrainingConfig
-from myriad.xla import named_leaves
 
 __all__ = ["export_agent"]
 

@@ -15,6 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from myriad.agents.agent import Learner
 from myriad.agents.schedules import ROW, row_of, values_at
+from myriad.engine.devices import put_everywhere, shard_map
 from myriad.engine.fusion import output_fusion
 from myriad.engine.random import Counter, exact_sum, make_key
 from myriad.envs import Environment
@@ -28,7 +29,7 @@ from myriad.envs.vector import (
 from myriad.envs.wrappers import PrivilegedObservation
 from myriad.errors import InvalidArgumentError
 from myriad.ranges import ranges_of
-from myriad.xla import is_on_host, put_everywhere, result_shapes, shard_map
+from myriad.xla import is_on_host, result_shapes
 
 # Folded into a key for each purpose, so that no two draws share a stream.
 _AGENT, _ENVIRONMENTS, _UPDATE = range(3)

@@ -14,8 +14,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from myriad.agents.controller import ControllerLearner
 from myriad.agents.schedules import row_of, without_schedules
+from myriad.engine.devices import require_alive, shard_map
 from myriad.engine.fusion import output_fusion
 from myriad.engine.machine import resolve_platform
+from myriad.engine.memory import bytes_of
 from myriad.engine.random import (
     MIX2X32,
     Counter,
@@ -37,7 +39,6 @@ from myriad.training.compiled import (
 from myriad.training.config import TrainingConfig, default_mapping, require_values
 from myriad.training.evaluation import Infos, evaluation_key
 from myriad.training.loop import Report, TrainState, traced_names
-from myriad.xla import bytes_of, require_alive, shard_map
 
 __all__ = ["Population"]
 

@@ -18,7 +18,8 @@ from myriad.autotune import (
 )
 from myriad.autotune.search import CANDIDATES, Stretch, choose
 from myriad.cli import main
-from myriad.engine.machine import available_bytes, fingerprint
+from myriad.engine.machine import fingerprint
+from myriad.engine.memory import available_bytes
 from myriad.errors import InvalidArgumentError
 from myriad.training.compiled import CompiledTraining
 from myriad.training.config import make_config
@@ -35,7 +36,7 @@ from benchmarks.harness.worker import peak_resident_bytes
 from myriad import configure, create_config
 configure(cpu_devices=2)
 from myriad.host import resident_bytes
-from myriad.xla import most_bytes
+from myriad.engine.memory import most_bytes
 from myriad.training.compiled import CompiledTraining
 
 agent, num_envs, buffer_size = json.loads(sys.argv[1])

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from myriad.engine.devices import arrays_by_name
 from myriad.errors import InvalidArgumentError
 from myriad.training import checkpoint
 from myriad.training.checkpoint import Checkpoints
-from myriad.xla import arrays_by_name
 from tests.bits import assert_same_bits
 from tests.child_processes import python
 

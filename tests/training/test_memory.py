@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from myriad import create_config, evaluate, train_and_evaluate
-from myriad.engine import machine
+from myriad.engine import memory
 from myriad.errors import InvalidArgumentError
 from myriad.training.compiled import CompiledTraining, shortage_named
 from tests.child_processes import python
@@ -24,7 +24,7 @@ def room(monkeypatch):
     """Return a function that leaves so many bytes to the process."""
 
     def leave(num_bytes):
-        monkeypatch.setattr(machine, "host_memory", lambda: (num_bytes, num_bytes))
+        monkeypatch.setattr(memory, "host_memory", lambda: (num_bytes, num_bytes))
 
     return leave
 

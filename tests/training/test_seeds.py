@@ -13,14 +13,14 @@ import pytest
 from myriad import evaluate, load_agent, resume
 from myriad import train_and_evaluate as train
 from myriad.cli import main
-from myriad.engine import machine
+from myriad.engine import memory
+from myriad.engine.memory import most_bytes
 from myriad.errors import DivergedError, InvalidArgumentError
 from myriad.training.callbacks import Callback
 from myriad.training.config import TrainingConfig
 from myriad.training.population import Population
 from myriad.training.results import TrainingResults
 from myriad.training.run_folder import RunFolder
-from myriad.xla import most_bytes
 from tests.bits import assert_same_bits
 from tests.training.small import PPO, SEEDS, SIZES, flags_of, small_config
 
@@ -135,7 +135,7 @@ def test_seeds_that_do_not_fit_are_refused_with_a_number_that_does(tmp_path, mon
     population = Population(config, 16)
     population.compile()
     room = most_bytes(population.stated_bytes(saves=True) * 10 // 16)
-    monkeypatch.setattr(machine, "host_memory", lambda: (room, room))
+    monkeypatch.setattr(memory, "host_memory", lambda: (room, room))
     says = r"16 seeds need .* at most about 9 seeds fit"
     with pytest.raises(InvalidArgumentError, match=says):
         train(config, tmp_path / "run", seeds=range(16))
