@@ -325,15 +325,3 @@ class Counter:
         """Fold a purpose, below 256, and the count into a key."""
         of_purpose = jax.random.fold_in(key, self.high * np.uint32(_PURPOSES) + np.uint32(purpose))
         return jax.random.fold_in(of_purpose, self.low)
-
-
-def exact_sum(values: jax.Array) -> jax.Array:
-    """Add up fewer than 2**24 counts, uint32 or int32 `[N]`, into `[4]` sums that `whole` reads."""
-    words = values.astype(jnp.uint32)
-    # Byte by byte, so that no sum exceeds 32 bits.
-    return jnp.stack([jnp.sum(words >> shift & 0xFF, dtype=jnp.uint32) for shift in (0, 8, 16, 24)])
-
-
-def whole(sums: jax.Array | np.ndarray) -> int:
-    """Return the total from the sums of `exact_sum`, outside a trace."""
-    return sum(int(part) << shift for part, shift in zip(sums, (0, 8, 16, 24), strict=True))

@@ -17,7 +17,7 @@ from myriad.agents.agent import Learner
 from myriad.agents.schedules import ROW, row_of, values_at
 from myriad.engine.devices import put_everywhere, shard_map
 from myriad.engine.fusion import output_fusion
-from myriad.engine.random import Counter, exact_sum, make_key
+from myriad.engine.random import Counter, make_key
 from myriad.envs import Environment
 from myriad.envs.vector import (
     MOST_SUMMED,
@@ -72,7 +72,7 @@ class Report:
 
     Attributes:
         metric_sums: each metric's sum over the window's updates, float32 scalars.
-        num_episodes: episodes that ended in the window, as `myriad.engine.random.whole` reads it.
+        num_episodes: episodes that ended in the window, as `whole` reads it.
         return_sum: the sum of their returns, float32 scalar. It is nan if an environment ended more
             than 2**22 episodes in the window, since float32 would round too much of its sum away.
         is_bad: for each of `PARTS`, whether it was found, boolean `[4]`.
@@ -447,6 +447,18 @@ def learner_of_device(learner: Learner[Any], num_envs: int, num_devices: int) ->
     shared = learner.on_each_of(num_devices)
     shared.require_num_envs(num_envs // num_devices)
     return shared
+
+
+def exact_sum(values: jax.Array) -> jax.Array:
+    """Add up fewer than 2**24 counts, uint32 or int32 `[N]`, into `[4]` sums that `whole` reads."""
+    words = values.astype(jnp.uint32)
+    # Byte by byte, so that no sum exceeds 32 bits.
+    return jnp.stack([jnp.sum(words >> shift & 0xFF, dtype=jnp.uint32) for shift in (0, 8, 16, 24)])
+
+
+def whole(sums: jax.Array | np.ndarray) -> int:
+    """Return the total from the sums of `exact_sum`, outside a trace."""
+    return sum(int(part) << shift for part, shift in zip(sums, (0, 8, 16, 24), strict=True))
 
 
 def traced_fields(kind: type) -> list[str]:

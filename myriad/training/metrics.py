@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from myriad.engine.random import whole
 from myriad.errors import NotInstalledError
 from myriad.files import replacing, user_path
-from myriad.training.loop import PARTS, Report
+from myriad.training.loop import PARTS, Report, whole
 
 __all__ = ["History"]
 
