@@ -52,7 +52,10 @@ def main() -> None:
     state = loop.init(make_key(0))
     update = entered(lambda: loop.learn(*loop.collect(state)))
     learner = {code for code in update if Path(code.co_filename).parent.name == "agents"}
-    chunk = entered(_run_chunk)
+    env = make_env("cartpole-control")
+    agent = make_agent("random", env)
+    chunk = entered(lambda: _run_chunk(env, agent))
+    by_name = chunk | entered(lambda: make_agent("random", make_env("cartpole-control")))
     gate = entered(_run_gate)
     imported = subprocess.check_output([sys.executable, "-c", _IMPORTS], cwd=_ROOT, text=True)
     print(f"{'to follow':<38}{'files':>6}{'lines':>8}{'entered':>9}")
@@ -60,6 +63,7 @@ def main() -> None:
         ("an update of ppo", learner, {code.co_filename for code in learner}),
         ("... with its network and environment", update, {code.co_filename for code in update}),
         ("a rollout chunk of CartPole", chunk, {code.co_filename for code in chunk}),
+        ("... with its names", by_name, {code.co_filename for code in by_name}),
         ("myriad train", train, {code.co_filename for code in train}),
         ("perfgate, one slower benchmark", gate, {code.co_filename for code in gate}),
         ("import myriad.agents.ppo", set(), set(imported.split())),
@@ -94,9 +98,8 @@ def entered(call: Callable[[], Any]) -> set[CodeType]:
     return found
 
 
-def _run_chunk() -> None:
-    env = make_env("cartpole-control")
-    rollout = Rollout(env, make_agent("random", env), 64)
+def _run_chunk(env: Any, agent: Any) -> None:
+    rollout = Rollout(env, agent, 64)
     rollout.run_chunk(rollout.init(seed=0))
 
 
