@@ -14,8 +14,9 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 import jax
 import jax.numpy as jnp
 
-from myriad.engine.random import holds_keys, make_key
+from myriad.engine.random import holds_keys
 from myriad.envs.environment import Changeable
+from myriad.envs.wrappers import first_states, picked
 from myriad.errors import InvalidArgumentError, MyriadError, UnknownNameError
 from myriad.ranges import Integer, ranges_of, require_ranges
 from myriad.registry import check_overrides
@@ -132,10 +133,7 @@ class Adapter(Changeable):
     def reset(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
         if not self.reset_pool:
             return self.start(key, params)
-        index_key, fresh_key = jax.random.split(key)
-        index = jax.random.randint(index_key, (), 0, self.reset_pool)
-        word = jax.random.bits(fresh_key)
-        return jax.tree.map(lambda leaf: _with_fresh_keys(leaf[index], word), _pool(self))
+        return picked(_pool(self), key)
 
     def observation_space(self, params: Any) -> Any:
         return _built(self).observation_space
@@ -151,17 +149,7 @@ def _built(adapter: Adapter) -> Built:
 
 @functools.cache
 def _pool(adapter: Adapter) -> tuple[Any, Any]:
-    """Return the first observations and states to pick from, leaves `[reset_pool, ...]`."""
-    keys = jax.random.split(make_key(0), adapter.reset_pool)
-    return jax.jit(jax.vmap(adapter.start, in_axes=(0, None)))(keys, adapter.default_params)
-
-
-def _with_fresh_keys(leaf: jax.Array, word: jax.Array) -> jax.Array:
-    """Fold a word into the keys of a state, so that its next episode draws other numbers."""
-    if not holds_keys(leaf):
-        return leaf
-    keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(leaf.ravel(), word)
-    return keys.reshape(leaf.shape)
+    return first_states(adapter.start, adapter.default_params, adapter.reset_pool)
 
 
 def defaults_of(function: Any) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def build_env(env: str | AnyEnvironment, /, **overrides: Any) -> Environment:
 
 def _changed(env: Any, name: str, overrides: Mapping[str, Any]) -> Any:
     """Return an environment with other values of its fields and of its parameters' fields."""
-    from myriad.envs.wrappers import Wrapper, with_numbers
+    from myriad.envs.wrappers import ResetPool, Wrapper, with_numbers
 
     if isinstance(env, Changeable):
         return env.changed(**overrides)
@@ -82,6 +82,11 @@ def _changed(env: Any, name: str, overrides: Mapping[str, Any]) -> Any:
     own = _values(env)
     own.pop("default_params", None)
     params = _values(env.default_params)
+    if "reset_pool" in overrides and "reset_pool" not in own | params:
+        rest = dict(overrides)
+        size = rest.pop("reset_pool")
+        env = _changed(env, name, rest)
+        return ResetPool(env, size) if size != 0 else env
     # The class itself has already checked its own fields.
     known = dict.fromkeys(own) | params | dict.fromkeys(ranges_of(env.default_params))
     check_overrides(name, known, overrides)

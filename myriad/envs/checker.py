@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Var
 
+from myriad.engine.fusion import count_primitives
 from myriad.engine.random import make_key, numbers_of
 from myriad.envs.environment import Environment
 from myriad.envs.vector import float_parameters, scalar_floats, select_reset
@@ -462,11 +463,17 @@ def _reset_cost(env: Environment, of_step: Any, of_reset: Any) -> Iterator[Findi
 
     A rollout computes a reset in each step, so one that takes long slows every step down.
     """
-    reset_flops, step_flops = (
-        (program.lower(*arguments).compile().cost_analysis() or {}).get("flops", 0) / _NUM_ENVS
+    programs = [
+        program.trace(*arguments)
         for program, arguments in zip(_programs(env), (of_reset, of_step), strict=True)
+    ]
+    reset_flops, step_flops = (
+        (each.lower().compile().cost_analysis() or {}).get("flops", 0) / _NUM_ENVS
+        for each in programs
     )
-    if reset_flops < max(_FEW_OPERATIONS, step_flops / 2):
+    # XLA counts no operations in a sort.
+    sorts = count_primitives(programs[0].jaxpr.jaxpr)["sort"]
+    if not sorts and reset_flops < max(_FEW_OPERATIONS, step_flops / 2):
         return
     # XLA counts the body of a loop once, so the clock decides.
     reset, step = (jax.jit(jax.vmap(each)) for each in _functions(env))
@@ -474,13 +481,11 @@ def _reset_cost(env: Environment, of_step: Any, of_reset: Any) -> Iterator[Findi
     ratio = compare(*calls, num_pairs=9)
     if ratio.b_over_a_low < 0.5:
         return
-    remedy = "draw what takes long when you build the environment, and let reset pick from that"
-    if hasattr(env, "reset_pool"):
-        remedy = "reset_pool=64 draws 64 first states once, and reset picks one of them"
     yield Finding(
         f"a step that also resets takes {1 + ratio.b_over_a_low:.2g} to "
         f"{1 + ratio.b_over_a_high:.2g} times as long as one that doesn't, in {_NUM_ENVS} "
-        f"environments, and each step of a rollout resets: {remedy}.",
+        f"environments, and each step of a rollout resets: reset_pool=64 draws 64 "
+        "first states once, and reset picks one of them.",
         is_warning=True,
     )
 

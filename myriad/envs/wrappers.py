@@ -10,18 +10,19 @@ import dataclasses
 import functools
 import re
 from collections.abc import Callable, Container, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from myriad.engine.devices import named_leaves
-from myriad.engine.random import make_key
+from myriad.engine.random import holds_keys, make_key
 from myriad.envs.environment import Environment
 from myriad.envs.vector import scalar_floats, with_values
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
-from myriad.ranges import Number, ranges_of
+from myriad.ranges import Integer, Number, ranges_of, require_ranges
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "MaskedObservation",
     "ObservationWrapper",
     "RandomisedParams",
+    "ResetPool",
     "Wrapper",
 ]
 
@@ -365,6 +367,75 @@ class RandomisedParams(Wrapper):
         if name != "privileged_observation":
             return function
         return lambda state, params: function(state, with_values(params, self.drawn, state.drawn))
+
+
+@dataclasses.dataclass(frozen=True)
+class ResetPool(Wrapper):
+    """Draw first states once, with the environment's own parameters. A reset picks one of them.
+
+    Other parameters would need other states. So all are constants of a program, and you make the
+    environment with the values that you want.
+
+    Attributes:
+        reset_pool: number of first states. With 0, each reset draws its own.
+
+    Example:
+        >>> from myriad import make_env
+        >>> env = make_env("cartpole", reset_pool=64, gravity=1.6)
+        >>> env.reset_pool, env.default_params.gravity
+        (64, 1.6)
+    """
+
+    reset_pool: Annotated[int, Integer(0)]
+
+    def __post_init__(self) -> None:
+        require_ranges(self)
+        if self.reset_pool:
+            _ = self._pool
+
+    @functools.cached_property
+    def _pool(self) -> Any:
+        return first_states(self.env.reset, self.default_params, self.reset_pool)
+
+    def reset(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
+        if not self.reset_pool:
+            return self.env.reset(key, params)
+        pairs = zip(*map(jax.tree.leaves, (params, self.default_params)), strict=True)
+        if any(isinstance(given, Tracer) or np.any(given != own) for given, own in pairs):
+            raise InvalidArgumentError(
+                "params",
+                "must be those with which the reset_pool of the environment was drawn: give "
+                "others to make_env.",
+            )
+        return picked(self._pool, key)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.env, name) if name == "control_error" else super().__getattr__(name)
+
+
+def first_states(reset: Callable[..., Any], params: Any, num: int) -> Any:
+    """Return first observations and states to pick from, leaves `[num, ...]`."""
+    keys = jax.random.split(make_key(0), num)
+    return jax.jit(jax.vmap(reset, in_axes=(0, None)))(keys, params)
+
+
+def picked(pool: Any, key: jax.Array) -> Any:
+    """Return one of the observations and states of `first_states`.
+
+    A word is folded into the keys of the state, so that its next episode draws other numbers.
+    """
+    index_key, fresh_key = jax.random.split(key)
+    index = jax.random.randint(index_key, (), 0, len(jax.tree.leaves(pool)[0]))
+    word = jax.random.bits(fresh_key)
+
+    def one(leaf: jax.Array) -> jax.Array:
+        leaf = leaf[index]
+        if not holds_keys(leaf):
+            return leaf
+        keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(leaf.ravel(), word)
+        return keys.reshape(leaf.shape)
+
+    return jax.tree.map(one, pool)
 
 
 def randomised(env: Environment, ranges: Mapping[str, Uniform]) -> Environment:

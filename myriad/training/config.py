@@ -598,8 +598,10 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
 
 def _env_options(env: "Environment") -> dict[str, Any]:
     """Return the fields of an environment and of its parameters, those drawn as "uniform(a, b)"."""
-    from myriad.envs.wrappers import RandomisedParams, UniformDraws
+    from myriad.envs.wrappers import RandomisedParams, ResetPool, UniformDraws
 
+    if isinstance(env, ResetPool):
+        return _env_options(env.env) | {"reset_pool": env.reset_pool}
     if isinstance(env, RandomisedParams) and isinstance(env.draw, UniformDraws):
         return _env_options(env.env) | {name: str(each) for name, each in env.draw.ranges}
     return options_of(env) | options_of(env.default_params)
@@ -610,9 +612,9 @@ def _default_eval_max_steps(fields: Mapping[str, Any], env: "Environment", total
     from myriad.adapters.adapter import Adapter
     from myriad.envs import ENVIRONMENTS
     from myriad.envs.checker import never_ends
-    from myriad.envs.wrappers import RandomisedParams
+    from myriad.envs.wrappers import RandomisedParams, ResetPool
 
-    env = env.env if isinstance(env, RandomisedParams) else env
+    env = env.env if isinstance(env, RandomisedParams | ResetPool) else env
     longest = TrainingConfig.eval_max_steps
     # All of Myriad's own have a time limit, and so do those of other libraries. Tracing takes time.
     is_own = type(env).__module__.startswith("myriad.")
@@ -646,10 +648,10 @@ def _name_of(env: "Environment", options: Mapping[str, Any]) -> str:
     """
     from myriad.adapters import ADAPTERS, make_env
     from myriad.envs import ENVIRONMENTS, OBJECT
-    from myriad.envs.wrappers import RandomisedParams
+    from myriad.envs.wrappers import RandomisedParams, ResetPool
 
-    # A name and ranges make an environment that draws from them.
-    inner = env.env if isinstance(env, RandomisedParams) else env
+    # A name and ranges make an environment that draws from them, or a name and a pool.
+    inner = env.env if isinstance(env, RandomisedParams | ResetPool) else env
     prefixes = {library.module: prefix for prefix, library in ADAPTERS.items()}
     name = ENVIRONMENTS.name_of(type(inner))
     if prefix := prefixes.get(type(inner).__module__):
