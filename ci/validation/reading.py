@@ -82,12 +82,8 @@ def entered(call: Callable[[], Any]) -> set[CodeType]:
 
     def note(frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
-        # Entering a module imports it, which is not part of the work.
-        if (
-            event == "call"
-            and code.co_name != "<module>"
-            and code.co_filename.startswith(_PACKAGES)
-        ):
+        is_ours = event == "call" and code.co_filename.startswith(_PACKAGES)
+        if is_ours and code not in found and not _is_import(frame):
             found.add(code)
 
     threading.setprofile(note)
@@ -96,6 +92,16 @@ def entered(call: Callable[[], Any]) -> set[CodeType]:
     sys.setprofile(None)
     threading.setprofile(None)
     return found
+
+
+def _is_import(frame: FrameType | None) -> bool:
+    """Return whether a frame runs to import a module of ours, which is not part of the work."""
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "<module>" and code.co_filename.startswith(_PACKAGES):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _run_chunk(env: Any, agent: Any) -> None:

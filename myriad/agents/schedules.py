@@ -1,7 +1,7 @@
 """Schedules of float hyperparameters over a training, which you write as "linear(0.2, 0)".
 
 `make_learner` checks them and builds the learner of numbers. The training's program has a row of
-numbers for each hyperparameter, and looks its value up in every update.
+numbers for each hyperparameter, and `myriad.training.loop` looks its value up in every update.
 """
 
 import contextlib
@@ -12,12 +12,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from myriad.agents.agent import Learner
-from myriad.engine.random import Counter
 from myriad.errors import InvalidArgumentError, shown
 from myriad.ranges import ranges_of
 
@@ -79,21 +76,6 @@ def row_of(value: Any, num_updates: int = 1) -> np.ndarray:
     if "cosine" in value:
         at = (1 - np.cos(np.pi * at)) / 2
     return np.array([*np.interp(at, shares, values), num_updates], np.float32)
-
-
-def values_at(rows: jax.Array, num_updates: Counter) -> jax.Array:
-    """Return the values, `[K]`, after so many updates, from rows `[K, 34]`."""
-
-    def value_at(row: jax.Array) -> jax.Array:
-        place = (_NUM_POINTS - 1) * jnp.minimum(num_updates.as_float() / row[-1], 1)
-        index = jnp.minimum(place.astype(jnp.int32), _NUM_POINTS - 2)
-        left, right = jax.lax.dynamic_slice(row, (index,), (2,))
-        between = left + (right - left) * (place - index.astype(jnp.float32))
-        # A constant keeps its bits, also if it is infinite.
-        return jnp.where(left == right, left, between)
-
-    # The barrier keeps the lookup out of the loops over parameters that use the values.
-    return jax.lax.optimization_barrier(jax.vmap(value_at)(rows))
 
 
 def _points(name: str, text: str) -> tuple[list[float], list[float]]:

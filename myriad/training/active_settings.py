@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from myriad.agents.agent import Learner
-from myriad.agents.precision import Precision
+from myriad.agents.networks.precision import Precision
 from myriad.engine.machine import resolve_platform
 from myriad.errors import shown
 from myriad.settings import FLAG

@@ -14,7 +14,7 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from myriad.agents.agent import Learner
-from myriad.agents.schedules import ROW, row_of, values_at
+from myriad.agents.schedules import ROW, row_of
 from myriad.engine.devices import put_everywhere, shard_map
 from myriad.engine.fusion import output_fusion
 from myriad.engine.random import Counter, make_key
@@ -481,6 +481,22 @@ def traced_names(learner: Learner[Any]) -> list[str]:
     """
     fields = traced_fields(type(learner))
     return [name for name in fields if isinstance(getattr(learner, name), int | float)]
+
+
+def values_at(rows: jax.Array, num_updates: Counter) -> jax.Array:
+    """Return the values, `[K]`, after so many updates, from rows `[K, 34]`."""
+    last = ROW[0] - 2  # Behind the values, a row holds the length of the schedule.
+
+    def value_at(row: jax.Array) -> jax.Array:
+        place = last * jnp.minimum(num_updates.as_float() / row[-1], 1)
+        index = jnp.minimum(place.astype(jnp.int32), last - 1)
+        left, right = jax.lax.dynamic_slice(row, (index,), (2,))
+        between = left + (right - left) * (place - index.astype(jnp.float32))
+        # A constant keeps its bits, also if it is infinite.
+        return jnp.where(left == right, left, between)
+
+    # The barrier keeps the lookup out of the loops over parameters that use the values.
+    return jax.lax.optimization_barrier(jax.vmap(value_at)(rows))
 
 
 def _spec(is_own: bool) -> PartitionSpec:  # noqa: FBT001

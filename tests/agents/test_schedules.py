@@ -6,11 +6,11 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from myriad import create_config, make_key
-from myriad.agents.schedules import row_of, values_at
+from myriad.agents.schedules import row_of
 from myriad.engine.random import Counter
 from myriad.errors import InvalidArgumentError
 from myriad.training.config import TrainingConfig
-from myriad.training.loop import LearningLoop
+from myriad.training.loop import LearningLoop, values_at
 from myriad.xla import count_compilations
 from tests.bits import assert_same_bits
 from tests.learners import SMALL

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from myriad.agents.networks.mlp import ACTIVATIONS
-from myriad.agents.precision import Precision
+from myriad.agents.networks.precision import Precision
 from myriad.envs.wrappers import privileged_of
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.ranges import require

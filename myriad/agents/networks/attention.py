@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from myriad.agents.networks.layers import ON_A_GRID, grid_of, hidden_layers, linear, normalized
 from myriad.agents.networks.mlp import ACTIVATIONS, Dense
-from myriad.agents.precision import Precision
+from myriad.agents.networks.precision import Precision
 from myriad.errors import InvalidArgumentError, UnknownNameError
 
 AUTO = "auto"

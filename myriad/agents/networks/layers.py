@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from myriad.agents.networks.mlp import ACTIVATIONS, Dense, orthogonal
-from myriad.agents.precision import Precision
+from myriad.agents.networks.precision import Precision
 from myriad.errors import InvalidArgumentError
 
 _GAIN = float(np.sqrt(2))

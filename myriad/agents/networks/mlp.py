@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from myriad.agents.precision import FLOAT32, Precision
+from myriad.agents.networks.precision import FLOAT32, Precision
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "elu": jax.nn.elu,
