@@ -28,8 +28,7 @@ from myriad.settings import wandb_names, xla_flags
 from myriad.signals import interrupts_kept
 from myriad.training.active_settings import ActiveSetting, active_settings
 from myriad.training.callbacks import Callback, require_callbacks
-from myriad.training.callbacks.built_in import built_in_callbacks
-from myriad.training.callbacks.films import require_drawing
+from myriad.training.callbacks.built_in import built_in_callbacks, require_drawing
 from myriad.training.callbacks.trackers import require_trackers
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.compiled import (
@@ -508,8 +507,10 @@ def _require_runnable(call: str, config: TrainingConfig, profile_chunks: int) ->
         )
     if distributed.count() > 1:
         _require_same_training(call, config, profile_chunks)
-    require_trackers(config.log_to)
-    require_drawing(config)
+    if config.log_to:
+        require_trackers(config.log_to)
+    if config.film_every:
+        require_drawing(config)
 
 
 def _require_same_training(call: str, config: TrainingConfig, profile_chunks: int) -> None:

@@ -4,13 +4,16 @@
 of them must make the same calls in the same order. In a single process no call waits.
 """
 
+import contextlib
 import dataclasses
 import importlib.util
 import json
 import os
 import re
+import signal
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +22,7 @@ import numpy as np
 
 from myriad.errors import InvalidArgumentError, MyriadError, shown
 from myriad.settings import Settings
+from myriad.signals import IN_A_ROW_S
 
 __all__ = ["Launch"]
 
@@ -181,3 +185,74 @@ def end(code: int) -> None:
         together.start()
         together.join(_TOGETHER_S)
         os._exit(code)
+
+
+class Interrupt(threading.Event):
+    """Set by the first signal that asks the process to end, so that the running chunk can finish.
+
+    Attributes:
+        number: which signal it was.
+    """
+
+    number = 0
+
+
+class SharedInterrupt(Interrupt):
+    """A signal to any of several processes. JAX has all of them see it between the same chunks."""
+
+    def __init__(self):
+        super().__init__()
+        self._checks = 0
+        self._is_seen = False
+
+    def set(self) -> None:
+        """Have JAX tell all processes. It handles SIGTERM."""
+        signal.raise_signal(signal.SIGTERM)
+
+    def is_set(self) -> bool:
+        """Return whether all processes end. Each must call this equally often."""
+        from jax.experimental.multihost_utils import reached_preemption_sync_point
+
+        self._checks += 1
+        self._is_seen = self._is_seen or reached_preemption_sync_point(self._checks)
+        return self._is_seen
+
+
+@contextlib.contextmanager
+def interrupt_noted() -> Iterator[Interrupt]:
+    """Turn the first SIGINT or SIGTERM into a flag. A later one ends the process.
+
+    The same signal again within a second is taken for the first one.
+    A signal that is ignored stays ignored, and your own handler of SIGTERM stays in place.
+    """
+    noted = SharedInterrupt() if count() > 1 else Interrupt()
+    noted_at = 0.0
+    previous: dict[int, Any] = {}
+    # Only the main thread may set handlers, and only the main thread is interrupted.
+    if threading.current_thread() is threading.main_thread():
+        # None stands for a handler that Python didn't install and can't put back.
+        if signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None):
+            previous[signal.SIGINT] = signal.getsignal(signal.SIGINT)
+        if count() == 1 and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+            previous[signal.SIGTERM] = signal.SIG_DFL
+
+    def note(number: int, _: Any) -> None:
+        nonlocal noted_at
+        if not noted.number:
+            noted.number = number
+            noted_at = time.monotonic()
+            noted.set()
+        elif number != noted.number or time.monotonic() - noted_at >= IN_A_ROW_S:
+            restore()
+            signal.raise_signal(number)
+
+    def restore() -> None:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+    for number in previous:
+        signal.signal(number, note)
+    try:
+        yield noted
+    finally:
+        restore()

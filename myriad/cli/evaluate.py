@@ -29,7 +29,7 @@ class Evaluate(AgentFlags):
 
         from myriad.api import evaluate
         from myriad.files import announced
-        from myriad.training.metrics import significant
+        from myriad.training.run_folder import significant
 
         config, _, agent = self.load(self.run_folder)
         with announced(f"compiling and playing {self.episodes:,} episodes"):

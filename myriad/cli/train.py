@@ -167,7 +167,7 @@ class Train(TrainingFlags):
 def _lines_of(results: "TrainingResults") -> list[str]:
     """Return the results of a training as lines. Many seeds have a table above the last line."""
     from myriad.timing import mean_interval
-    from myriad.training.metrics import significant, training_of
+    from myriad.training.run_folder import significant, training_of
 
     if results.config.seeds is None:
         last = results.evaluations[-1]

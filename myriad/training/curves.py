@@ -19,8 +19,7 @@ from myriad.envs import ENVIRONMENTS
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError, shown
 from myriad.files import read_text, replacing, user_path
 from myriad.timing import mean_interval
-from myriad.training.metrics import Row, evaluation_row, training_of
-from myriad.training.run_folder import RunFolder, rows_of
+from myriad.training.run_folder import Row, RunFolder, evaluation_row, rows_of, training_of
 
 FORMATS = (".png", ".svg")
 # Colours of Okabe and Ito, which survive colour blindness, and dashes for a grey printer.

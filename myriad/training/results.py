@@ -1,22 +1,88 @@
 """The results of a training, as `train_and_evaluate` and `resume` return them."""
 
+import csv
 import dataclasses
 import math
 import statistics
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from myriad.errors import InvalidArgumentError, shown
-from myriad.files import user_path
+from myriad.errors import InvalidArgumentError, NotInstalledError, shown
+from myriad.files import replacing, user_path
 from myriad.timing import mean_interval
 from myriad.training.config import TrainingConfig
-from myriad.training.metrics import History, Row, significant, training_of
+from myriad.training.run_folder import Row, significant, training_of
 
-__all__ = ["Timings", "TrainingResults"]
+__all__ = ["History", "Timings", "TrainingResults"]
+
+
+class History(Sequence[Row]):
+    """The rows of a training in order, each a mapping from column to number.
+
+    A row may lack a column. Its cell is then empty in every file.
+    """
+
+    def __init__(self, rows: Sequence[Row]):
+        self._rows = [dict(row) for row in rows]
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __repr__(self) -> str:
+        """Return a table of the rows. Of more than ten, the first and the last five."""
+        rows = self._rows if len(self) <= 10 else [*self._rows[:5], {}, *self._rows[-5:]]
+        cells = [
+            [_cell(row.get(name, "" if row else "...")) for name in self.columns] for row in rows
+        ]
+        table = [self.columns, *cells]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = ("  ".join(map(str.rjust, row, widths)) for row in table)
+        return "\n".join(lines) if self.columns else "no rows yet"
+
+    @property
+    def columns(self) -> list[str]:
+        """Every column, in the order of first appearance."""
+        return list(dict.fromkeys(name for row in self._rows for name in row))
+
+    def to_pandas(self) -> Any:
+        """Return a pandas DataFrame."""
+        import pandas as pd
+
+        return pd.DataFrame(self._rows, columns=pd.Index(self.columns))
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write a CSV file.
+
+        Raises:
+            InvalidArgumentError: the file can't be written. An older one stays as it was.
+        """
+        with (
+            replacing(user_path(path)) as new,
+            new.open("w", encoding="utf-8", newline="") as file,
+        ):
+            writer = csv.DictWriter(file, self.columns)
+            writer.writeheader()
+            writer.writerows(self._rows)
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write a Parquet file.
+
+        Raises:
+            InvalidArgumentError: the file can't be written. An older one stays as it was.
+            NotInstalledError: pyarrow is not installed.
+        """
+        try:
+            with replacing(user_path(path)) as new, new.open("wb") as file:
+                self.to_pandas().to_parquet(file, engine="pyarrow")
+        except ImportError as error:
+            raise NotInstalledError("Parquet", "pyarrow", "track") from error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,3 +291,10 @@ def slot_of(
             raise InvalidArgumentError(name, f"{one_of}, but got {shown(wanted)}.")
     place = 0 if point is None else points.index(dict(point))
     return place * len(seeds) + (0 if seed is None else seeds.index(seed))
+
+
+def _cell(value: Any) -> str:
+    """Return a number as people read it: whole numbers with commas."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    return significant(value) if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""A run's folder on disk: its configuration, its metrics line by line, and its lock."""
+"""A run's folder on disk: its configuration, its lock, and its rows, one for each evaluation."""
 
 import contextlib
 import json
@@ -9,9 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from myriad.errors import InvalidArgumentError
 from myriad.files import read_text, regular, replacing, write_errors_explained
-from myriad.training.metrics import Row
+from myriad.training.loop import Report, whole
+
+Row = Mapping[str, Any]
 
 # JSON has no such numbers. metrics.jsonl holds these strings instead, as protobuf's JSON does.
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -204,6 +208,82 @@ def rows_of(text: str) -> list[dict[str, Any]]:
     """Read the rows that `lines_of` wrote."""
     rows = map(json.loads, text.splitlines())
     return [{name: _NON_FINITE.get(value, value) for name, value in row.items()} for row in rows]
+
+
+def row_of_window(
+    done: int,
+    steps: int,
+    window: int,
+    report: Report,
+    returns: np.ndarray,
+    ended: np.ndarray,
+    infos: Mapping[str, np.ndarray],
+) -> dict[str, Any]:
+    """Return the figures of a window and of the evaluation at its end.
+
+    Args:
+        done: updates done.
+        steps: steps of all environments of the training by then.
+        window: updates in the window.
+        report: the window's report, in the host's memory.
+        returns: the returns of the evaluation's episodes, `[E]`.
+        ended: whether each episode ended, `[E]`.
+        infos: the scalars of `info` at each episode's last step, each `[E]`.
+    """
+    episodes = whole(report.num_episodes)
+    row: dict[str, Any] = {
+        "update": done,
+        "steps": steps,
+        "episodes": episodes,
+    }
+    if episodes:
+        row["return"] = float(report.return_sum) / episodes
+    row |= {name: float(total) / window for name, total in report.metric_sums.items()}
+    row |= {
+        "eval_return": float(np.mean(returns, dtype=np.float64)),
+        "eval_return_std": float(np.std(returns, dtype=np.float64)),
+        "eval_unfinished": int((~ended).sum()),
+    }
+    of_info = {name: float(np.mean(each, dtype=np.float64)) for name, each in infos.items()}
+    return row | {f"eval_info/{name}": mean for name, mean in of_info.items()}
+
+
+def training_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a row that is about the training."""
+    return {name: value for name, value in row.items() if not name.startswith("eval_")}
+
+
+def evaluation_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a row that is about the evaluation."""
+    placed = {name: value for name, value in row.items() if name.startswith("agent.")}
+    placed |= {name: row[name] for name in ("seed", "update", "steps") if name in row}
+    measured = {
+        name.removeprefix("eval_"): value for name, value in row.items() if name.startswith("eval_")
+    }
+    return placed | measured
+
+
+def training_of(row: Row) -> Any:
+    """Return what tells the trainings of a run apart: the seed, or values of the grid and the seed.
+
+    It is None if there is only one.
+
+    Example:
+        >>> training_of({"seed": 3, "update": 8}), training_of({"agent.gamma": 0.9, "seed": 3})
+        (3, (0.9, 3))
+    """
+    point = tuple(value for name, value in row.items() if name.startswith("agent."))
+    return (*point, row.get("seed")) if point else row.get("seed")
+
+
+def significant(value: float) -> str:
+    """Return a number with four digits, or with all those before its point.
+
+    Example:
+        >>> [significant(value) for value in (475.0, 0.0123456, -12345.6)]
+        ['475', '0.01235', '-12346']
+    """
+    return f"{value:.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def _is_record(path: Path) -> bool:

@@ -6,9 +6,12 @@ Whatever else happens along the way is a callback's.
 import contextlib
 import dataclasses
 import math
+import shlex
+import signal
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -18,6 +21,7 @@ import numpy as np
 from myriad import distributed
 from myriad.engine import machine
 from myriad.engine.random import make_keys
+from myriad.envs import OBJECT
 from myriad.envs.vector import as_float32
 from myriad.errors import DivergedError, InvalidArgumentError, ShortTrainingWarning, shown
 from myriad.files import say, seconds_shown
@@ -26,19 +30,18 @@ from myriad.training.active_settings import ActiveSetting, in_short
 from myriad.training.callbacks import Callback, Run
 from myriad.training.checkpoint import Checkpoints, import_orbax
 from myriad.training.compiled import CompiledTraining, compile_within_memory, shortage_named
-from myriad.training.config import TrainingConfig
-from myriad.training.interrupts import end_interrupted, interrupt_noted
-from myriad.training.loop import Report
-from myriad.training.metrics import (
-    History,
-    bad_parts,
+from myriad.training.config import TrainingConfig, names_of_code
+from myriad.training.loop import PARTS, Report
+from myriad.training.results import History, Timings, TrainingResults
+from myriad.training.run_folder import (
+    RunFolder,
     evaluation_row,
+    lines_of,
     row_of_window,
+    rows_of,
     training_of,
     training_row,
 )
-from myriad.training.results import Timings, TrainingResults
-from myriad.training.run_folder import RunFolder, lines_of, rows_of
 from myriad.training.start import Start
 from myriad.xla import default_dtype, matmul_precision
 
@@ -254,7 +257,7 @@ class Trainer:
                 callback.on_start(run)
                 started.callback(callback.on_end, run)
             run.can_set_env = False
-            with interrupt_noted() as interrupted:
+            with distributed.interrupt_noted() as interrupted:
                 is_interrupted = self._run_windows(interrupted)
         if is_interrupted:
             # A callback of process 0 may end later than JAX lets the others wait at their exit.
@@ -336,7 +339,7 @@ class Trainer:
     def _require_numbers(self, report: Report) -> None:
         """Stop the run if a report contains a NaN or an infinity."""
         for index in np.flatnonzero(self._running).tolist():
-            what = bad_parts(self.trainings.report_of(report, index))
+            what = _bad_parts(self.trainings.report_of(report, index))
             if what is not None:
                 member = self.trainings.members[index]
                 whose = ", ".join(f"{name} {value}" for name, value in member.items())
@@ -427,6 +430,36 @@ class Trainer:
         return (self._run.steps - self._first_steps) / train_s if train_s else math.nan
 
 
+def end_interrupted(number: int, done: int, total: int, path: Path, config: TrainingConfig) -> None:
+    """Say how to go on, and end as the signal would have ended the process.
+
+    Args:
+        number: the signal; 0 if another process got it.
+        done: steps that are saved.
+        total: steps of the whole run.
+        path: the run's folder.
+        config: the training.
+
+    Raises:
+        KeyboardInterrupt: it was an interrupt.
+    """
+    several = " --distributed" if distributed.count() > 1 else ""
+    trust = " --trust" if names_of_code(config.fields()) else ""
+    again = f"myriad train{several} --resume {shlex.quote(str(path))}{trust}"
+    if config.env.startswith(OBJECT):
+        again = f"resume({str(path)!r}, env=...)"
+    said = f"stopped after {done:,} of {total:,} steps, which are saved; `{again}` goes on"
+    says = [said] if distributed.is_first() else []
+    if several:
+        jax.distributed.shutdown()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt(*says)
+    for sentence in says:
+        say(sentence)
+    signal.raise_signal(number or signal.SIGTERM)
+
+
 def warn_if_short(config: TrainingConfig, *, stacklevel: int) -> None:
     """Warn if a training has too few updates to learn much.
 
@@ -470,3 +503,12 @@ def environment_record(
             default_dtype(),
         ),
     }
+
+
+def _bad_parts(report: Report) -> str | None:
+    """Say where a report contains a NaN or an infinity, or return None."""
+    bad = [part for part, is_bad in zip(PARTS, report.is_bad, strict=True) if is_bad]
+    if not bad:
+        return None
+    metrics = [name for name, value in report.metric_sums.items() if not math.isfinite(value)]
+    return f"{', '.join(bad)} ({', '.join(metrics)})" if metrics else ", ".join(bad)

@@ -20,13 +20,13 @@ from typing import Any, Self
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
+from myriad.distributed import interrupt_noted
 from myriad.engine.machine import require_usable_jax
 from myriad.errors import MyriadError
 from myriad.files import say
 from myriad.host import core_numbers
 from myriad.ranges import checked
 from myriad.signals import interrupts_kept
-from myriad.training.interrupts import interrupt_noted
 from myriad.tuning.confirmation import (
     Confirmation,
     Ensemble,

@@ -12,8 +12,7 @@ from myriad.cli import main
 from myriad.errors import InvalidArgumentError
 from myriad.timing import mean_interval
 from myriad.training.curves import plot_runs
-from myriad.training.metrics import History
-from myriad.training.results import Timings, TrainingResults
+from myriad.training.results import History, Timings, TrainingResults
 
 pytest.importorskip("matplotlib")
 

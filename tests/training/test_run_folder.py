@@ -21,7 +21,7 @@ from myriad.errors import (
 )
 from myriad.files import replacing
 from myriad.training.callbacks.trackers import TensorBoard, WeightsAndBiases, require_trackers
-from myriad.training.metrics import History
+from myriad.training.results import History
 from myriad.training.run_folder import RunFolder, lines_of, rows_of
 
 ROWS = [

@@ -13,12 +13,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from myriad import create_config, train_and_evaluate
+from myriad import create_config, distributed, train_and_evaluate
 from myriad.cli import main
-from myriad.training import interrupts
+from myriad.distributed import interrupt_noted
 from myriad.training.callbacks import Run, progress
 from myriad.training.callbacks.progress import Progress
-from myriad.training.interrupts import interrupt_noted
 from myriad.training.run_folder import RunFolder, rows_of
 from tests.child_processes import run
 
@@ -115,7 +114,9 @@ def test_an_output_that_nobody_takes_is_no_traceback(output, code, sentence):
 # Else the next files would get the numbers of standard output and error, and what is written there.
 CLOSED = """
 import os, sys
+from myriad import distributed
 from myriad.cli import main
+from myriad.distributed import interrupt_noted
 code = main(sys.argv[1:])
 os.fstat(1), os.fstat(2)
 sys.exit(code)
@@ -152,7 +153,7 @@ def test_a_command_inside_another_program_leaves_its_signals_alone(monkeypatch):
 
 
 def test_a_later_interrupt_is_raised(monkeypatch):
-    monkeypatch.setattr(interrupts, "IN_A_ROW_S", 0.0)
+    monkeypatch.setattr(distributed, "IN_A_ROW_S", 0.0)
     with interrupt_noted() as noted:
         assert not noted.is_set()
         signal.raise_signal(signal.SIGINT)

@@ -11,7 +11,7 @@ from myriad import create_config, load_agent, resume
 from myriad.cli import main
 from myriad.envs.cartpole import CartPole
 from myriad.errors import InvalidArgumentError
-from myriad.training.interrupts import end_interrupted
+from myriad.training.trainer import end_interrupted
 
 MODULE = """
 from myriad.envs.cartpole import CartPole as Mine

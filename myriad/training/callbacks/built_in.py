@@ -1,43 +1,27 @@
 """The callbacks of every training: rows, the target, and what its configuration asks for."""
 
+import contextlib
+import dataclasses
+import os
+import time
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
+import jax
+
+from myriad.agents.controller import ControllerLearner
+from myriad.errors import InvalidArgumentError
+from myriad.files import say, write_errors_explained
+from myriad.host import resident_bytes, usable_cores
 from myriad.training.active_settings import ActiveSetting
-from myriad.training.callbacks import Callback, Run
-from myriad.training.callbacks.films import Films
-from myriad.training.callbacks.monitor import Monitor
-from myriad.training.callbacks.profile import Profile
+from myriad.training.callbacks import PHASES, Callback, Run
 from myriad.training.callbacks.progress import Progress
-from myriad.training.callbacks.trackers import Trackers
 from myriad.training.config import TrainingConfig
-from myriad.training.metrics import training_of
-from myriad.training.run_folder import RunFolder
+from myriad.training.run_folder import RunFolder, training_of
 
-
-class Metrics(Callback):
-    """Writes `metrics.jsonl`."""
-
-    def __init__(self, folder: RunFolder):
-        self._folder = folder
-
-    def on_evaluation(self, run: Run) -> None:
-        for row in run.new_rows:
-            self._folder.append(row)
-
-
-class Target(Callback):
-    """Stops each training whose evaluation reaches the target return."""
-
-    def __init__(self, target: float):
-        self._target = target
-
-    def on_start(self, run: Run) -> None:
-        self.on_evaluation(run)
-
-    def on_evaluation(self, run: Run) -> None:
-        for row in run.new_rows:
-            if row["eval_return"] >= self._target:
-                run.stopped[training_of(row)] = row["steps"]
+# The most frames of a film. Of a longer episode it shows the beginning.
+_NUM_STEPS = 200
 
 
 def built_in_callbacks(
@@ -66,9 +50,236 @@ def built_in_callbacks(
     if config.monitor_every:
         callbacks.append(Monitor(folder, config.monitor_every))
     if config.log_to:
+        from myriad.training.callbacks.trackers import Trackers
+
         callbacks.append(Trackers(folder, settings))
     if not quiet:
         callbacks.append(Progress())
     if profile_chunks:
         callbacks.append(Profile(folder, profile_chunks))
     return callbacks
+
+
+class Metrics(Callback):
+    """Writes `metrics.jsonl`."""
+
+    def __init__(self, folder: RunFolder):
+        self._folder = folder
+
+    def on_evaluation(self, run: Run) -> None:
+        for row in run.new_rows:
+            self._folder.append(row)
+
+
+class Target(Callback):
+    """Stops each training whose evaluation reaches the target return."""
+
+    def __init__(self, target: float):
+        self._target = target
+
+    def on_start(self, run: Run) -> None:
+        self.on_evaluation(run)
+
+    def on_evaluation(self, run: Run) -> None:
+        for row in run.new_rows:
+            if row["eval_return"] >= self._target:
+                run.stopped[training_of(row)] = row["steps"]
+
+
+class Films(Callback):
+    """Records an episode of the greedy agent as a GIF after every few evaluations.
+
+    Args:
+        config: the training.
+        folder: where to save the films. It is made with the first one.
+    """
+
+    def __init__(self, config: TrainingConfig, folder: Path):
+        self._config = config
+        self._folder = folder
+
+    def on_evaluation(self, run: Run) -> None:
+        """Record an episode if it is time to.
+
+        Raises:
+            InvalidArgumentError: the film can't be written.
+        """
+        from myriad.rendering.video import record
+
+        if run.evaluations % run.config.film_every:
+            return
+        learner = self._config.learner
+        controller: Any = _Remembered(learner, run.agent_state)
+        if isinstance(learner, ControllerLearner):
+            controller = learner.controller
+        with write_errors_explained(self._folder):
+            self._folder.mkdir(exist_ok=True)
+        path = self._folder / f"{run.update}.gif"
+        env, seed = self._config.environment, run.config.seed
+        record(env, controller, path, num_steps=_NUM_STEPS, seed=seed)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Remembered:
+    """The greedy agent as a controller whose memory holds the agent's state.
+
+    So the state is an argument of the compiled program and not a constant in it. The program is
+    then the same for every film, and the compilation cache holds it.
+    """
+
+    learner: Any
+    state: Any
+
+    def first_memory(self) -> Any:
+        return self.state, self.learner.first_memory(1)
+
+    def control(self, memory: Any, key: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
+        state, memory = memory
+        action, memory = self.learner.control(state, memory, key, obs[None], greedy=True)
+        return action[0], (state, memory)
+
+
+def require_drawing(config: TrainingConfig) -> None:
+    """Raise InvalidArgumentError if the environment of a film can't be drawn."""
+    if not callable(getattr(config.environment, "render", None)):
+        raise InvalidArgumentError(
+            "film_every",
+            f"must be 0 for {config.env}, which has no method render(state), but got "
+            f"{config.film_every}.",
+        )
+
+
+class Profile(Callback):
+    """Traces the first chunks of a training into its run folder.
+
+    Args:
+        folder: the run's folder.
+        num_chunks: number of chunks to trace, at least 1.
+    """
+
+    def __init__(self, folder: RunFolder, num_chunks: int):
+        self._path = folder.path / "profile"
+        self._left = num_chunks
+
+    def on_start(self, run: Run) -> None:
+        """Start the trace."""
+        with write_errors_explained(self._path):
+            jax.profiler.start_trace(str(self._path), create_perfetto_trace=True)
+
+    def on_update(self, run: Run) -> None:
+        """Count a chunk, and end the trace after the last one."""
+        self._left -= 1
+        if self._left == 0:
+            self._end()
+
+    def on_end(self, run: Run) -> None:
+        """End the trace, if the training ended before it."""
+        if self._left > 0:
+            self._end()
+
+    def _end(self) -> None:
+        with write_errors_explained(self._path):
+            jax.profiler.stop_trace()
+        # The folder may also hold traces from before the run was resumed.
+        traces = self._path.glob("**/perfetto_trace.json.gz")
+        trace = max(traces, key=lambda path: path.stat().st_mtime_ns)
+        size = trace.stat().st_size / 2**20
+        say(f"{trace}: {size:.1f} MiB; open it at ui.perfetto.dev")
+
+
+class Monitor(Callback):
+    """Writes `monitor.jsonl`: where time went since the line before, and how busy the machine was.
+
+    Args:
+        folder: the run's folder.
+        every: evaluations between two lines.
+    """
+
+    def __init__(self, folder: RunFolder, every: int):
+        self._folder = folder
+        self._every = every
+        self._cores = usable_cores()
+        self._gpu = _Gpu.of(jax.local_devices()[0])
+
+    def on_start(self, run: Run) -> None:
+        """Measure from now on."""
+        self._last = _now(run)
+
+    def on_evaluation(self, run: Run) -> None:
+        """Write a line if it is time to.
+
+        Raises:
+            InvalidArgumentError: the line can't be written.
+        """
+        if run.evaluations % self._every == 0:
+            run.monitor = {"update": run.update, "steps": run.steps} | self._row(run)
+            self._folder.append(run.monitor, "monitor.jsonl")
+
+    def _row(self, run: Run) -> dict[str, Any]:
+        """Describe the time since the last row. A value is None if this machine can't tell it."""
+        before, now = self._last, _now(run)
+        self._last = now
+        seconds = now["time"] - before["time"]
+        phases = {name: now[name] - before[name] for name in PHASES}
+        shares = {f"{name}_share": spent / seconds for name, spent in phases.items()}
+        rate = (now["steps"] - before["steps"]) / phases["train"] if phases["train"] else None
+        row = {"seconds": seconds, "steps_per_s": rate, **shares}
+        row["host_share"] = max(0.0, 1 - sum(shares.values()))
+        if self._gpu is None:
+            used = now["processor"] - before["processor"]
+            row["device_utilisation"] = min(1.0, used / seconds / self._cores)
+            row["device_memory_bytes"] = resident_bytes()
+        else:
+            row["device_utilisation"] = self._gpu.utilisation()
+            row["device_memory_bytes"] = self._gpu.memory_bytes()
+        return row | {"process_memory_bytes": resident_bytes()}
+
+
+def _now(run: Run) -> dict[str, float]:
+    return run.seconds | {
+        "time": time.perf_counter(),
+        "steps": run.steps,
+        "processor": time.process_time(),
+    }
+
+
+class _Gpu:
+    """The figures of a GPU that JAX and NVML report."""
+
+    def __init__(self, device: Any):
+        self._device = device
+        self._handle = None
+        with contextlib.suppress(Exception):  # Absent, of another version, or without a driver.
+            import pynvml  # pyright: ignore[reportMissingImports]
+
+            pynvml.nvmlInit()
+            self._nvml = pynvml
+            self._handle = _handle_of(pynvml, device.local_hardware_id)
+
+    @classmethod
+    def of(cls, device: Any) -> "_Gpu | None":
+        return None if device.platform == "cpu" else cls(device)
+
+    def utilisation(self) -> float | None:
+        """Return the share of the last moments in which a kernel ran."""
+        if self._handle is None:
+            return None
+        with contextlib.suppress(self._nvml.NVMLError):
+            return self._nvml.nvmlDeviceGetUtilizationRates(self._handle).gpu / 100
+        return None
+
+    def memory_bytes(self) -> int | None:
+        """Return the bytes that JAX's arrays and programs hold."""
+        return (self._device.memory_stats() or {}).get("bytes_in_use")
+
+
+def _handle_of(nvml: Any, index: int) -> Any:
+    """Return NVML's handle of the GPU that this process sees under a number.
+
+    NVML sees all GPUs, while `CUDA_VISIBLE_DEVICES` may hide or reorder them by number or UUID.
+    """
+    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    name = visible[index] if index < len(visible) else str(index)
+    if name.isdecimal():
+        return nvml.nvmlDeviceGetHandleByIndex(int(name))
+    return nvml.nvmlDeviceGetHandleByUUID(name)

@@ -13,8 +13,7 @@ from typing import Any
 from myriad.files import say
 from myriad.timing import mean_interval
 from myriad.training.callbacks import Callback, Run
-from myriad.training.callbacks.monitor import summary
-from myriad.training.metrics import significant, training_of
+from myriad.training.run_folder import significant, training_of
 
 # Seconds between two lines if there is no terminal.
 _EVERY_S = 30.0
@@ -108,3 +107,13 @@ class Progress(Callback):
         if len(returns) > 1 and run.stopped:
             what = "seeds" if run.config.grid is None else "trainings"
             self._score += f", {len(run.stopped)} of {len(returns)} {what} at the target"
+
+
+def summary(row: dict[str, Any]) -> str:
+    """Return a row as the progress line shows it: "train 93%, evaluate 4%, device 87%"."""
+    shares = [f"{name} {row[f'{name}_share']:.0%}" for name in ("train", "evaluate")]
+    used = row["device_utilisation"]
+    shares.append("device unavailable" if used is None else f"device {used:.0%}")
+    held = row["device_memory_bytes"]
+    shares.append("memory unavailable" if held is None else f"{held / 2**20:,.0f} MiB")
+    return ", ".join(shares)

@@ -12,8 +12,7 @@ from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameEr
 from myriad.files import write_errors_explained
 from myriad.training.active_settings import ActiveSetting
 from myriad.training.callbacks import Callback, Run
-from myriad.training.metrics import Row
-from myriad.training.run_folder import RunFolder
+from myriad.training.run_folder import Row, RunFolder
 
 
 class Trackers(Callback):

@@ -9,7 +9,7 @@ from myriad import create_config, train_and_evaluate
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError
 from myriad.training.callbacks import PHASES
-from myriad.training.callbacks.monitor import summary
+from myriad.training.callbacks.progress import summary
 from myriad.training.run_folder import RunFolder
 from tests.training.small import PPO, SIZES, flags_of, small_config
 
