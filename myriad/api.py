@@ -39,7 +39,6 @@ from myriad.training.compiled import (
 )
 from myriad.training.config import TrainingConfig, make_config, require_values
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
-from myriad.training.loop import LearningLoop
 from myriad.training.population import Population, require_settings_of_seeds
 from myriad.training.results import TrainingResults, slot_of
 from myriad.training.run_folder import RunFolder
@@ -342,14 +341,9 @@ def make_train(config: TrainingConfig) -> PureTraining:
         ("num_devices", config.given.get("num_devices", 1), 1, "it is a program of one device"),
     ]
     require_values("for make_train", settings)
-    steps_per_update = config.num_envs * config.learner.steps_per_update
-    learner = config.learner.scheduled(config.num_updates)
-    loop = LearningLoop(config.environment, learner, config.num_envs, schedules=config.schedules)
-    evaluation = Evaluation(
-        config.environment, learner, config.eval_rollouts, max_steps=config.eval_max_steps
-    )
-    every = config.updates_per_eval
-    ends = [*range(every, config.num_updates, every), config.num_updates]
+    training = CompiledTraining(config, num_devices=1)
+    loop, evaluation, every = training.loop, training.evaluation, training.eval_every
+    ends = [*range(every, training.num_updates, every), training.num_updates]
     # Trip counts don't depend on the key, since under vmap a loop whose end depends on the key
     # would run masked.
     trips = jnp.asarray(np.diff(ends, prepend=0), jnp.int32)
@@ -370,7 +364,7 @@ def make_train(config: TrainingConfig) -> PureTraining:
         return {"agent_state": state.agent, "eval_return": returns, "metric_sums": metrics}
 
     pure: Any = train
-    pure.steps = np.asarray(ends, np.int64) * steps_per_update
+    pure.steps = np.asarray(ends, np.int64) * training.steps_per_update
     return pure
 
 
@@ -419,21 +413,15 @@ def load_agent(
         folder.config_toml(), folder.path / "config.toml", trust=trust, env=env
     )
     slot = slot_of(config, seed, point)
-    members = config.members
+    trainings = _trainings(config)
     is_of_many = config.seeds is not None
     alone: dict[str, Any] = {"seeds": None, "grid": None, "mapping": None}
-    config = config.changed(**alone | members[slot])
+    config = config.changed(**alone | trainings.members[slot])
     env, learner = config.environment, config.learner
     if isinstance(learner, ControllerLearner):
         return config, env, learner.controller
     checkpoints = Checkpoints(folder.checkpoints)
-    learner = learner.scheduled(config.num_updates)
-    loop = LearningLoop(env, learner, config.num_envs, num_devices=config.num_devices)
-    shapes = loop.shapes
-    if is_of_many:
-        shapes = jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct((len(members), *leaf.shape), leaf.dtype), shapes
-        )
+    shapes = trainings.saved_shapes
     if machine.resolve_platform() == "cpu":
         state_bytes = bytes_of(shapes)
         require_room(
@@ -447,10 +435,17 @@ def load_agent(
             f"{folder.path} holds no checkpoint yet: resume the run to its end first."
         )
     release_freed_memory()
-    agent: Any = loop.of_first_device(state).agent
+    agent = trainings.loop.of_first_device(state).agent
     if is_of_many:
-        agent = jax.tree.map(lambda leaf: leaf[slot], state.agent)
-    return config, env, trained(learner, agent, env)
+        agent = jax.tree.map(lambda leaf: leaf[slot], agent)
+    return config, env, trained(learner.scheduled(config.num_updates), agent, env)
+
+
+def _trainings(config: TrainingConfig) -> CompiledTraining:
+    if config.seeds is None:
+        return CompiledTraining(config)
+    differing = [name.removeprefix("agent.") for name in config.grid or ()]
+    return Population(config, len(config.members), differing, mapping=config.mapping)
 
 
 def _trainer(
@@ -462,15 +457,11 @@ def _trainer(
     callbacks: Sequence[Callback],
     start: Start | None,
 ) -> Trainer:
-    trainings = CompiledTraining(config)
-    if config.seeds is not None:
-        differing = [name.removeprefix("agent.") for name in config.grid or ()]
-        trainings = Population(config, len(config.members), differing, mapping=config.mapping)
     built_in = built_in_callbacks(
         config, folder, quiet=quiet, profile_chunks=profile_chunks, settings=settings
     )
     every = [*built_in, *callbacks]
-    return Trainer(trainings, folder, every, start=start, quiet=quiet, settings=settings)
+    return Trainer(_trainings(config), folder, every, start=start, quiet=quiet, settings=settings)
 
 
 def _require_state(config: TrainingConfig, agent_state: Any) -> None:

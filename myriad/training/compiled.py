@@ -61,6 +61,7 @@ class CompiledTraining:
         config: the training.
         members: what names each training in its rows, as in `config`; `[{}]` for the only one.
         loop: the updates, as pure functions.
+        evaluation: the episodes of an evaluation, as a pure function.
         num_devices: devices that train.
         steps_per_update: steps of all environments of one training in one update.
         num_updates: updates in the whole training.
@@ -89,7 +90,7 @@ class CompiledTraining:
             schedules=config.schedules,
         )
         self.num_devices = self.loop.num_present
-        self._evaluation = Evaluation(
+        self.evaluation = Evaluation(
             config.environment, learner, config.eval_rollouts, max_steps=config.eval_max_steps
         )
         self.programs: dict[str, Any] = {}
@@ -153,11 +154,11 @@ class CompiledTraining:
     def _evaluate(
         self, agent: Any, key: jax.Array, num_updates: Counter, env_params: jax.Array
     ) -> tuple[jax.Array, jax.Array, jax.Array, Infos]:
-        return self._evaluation.episodes(agent, evaluation_key(key, num_updates), env_params)
+        return self.evaluation.episodes(agent, evaluation_key(key, num_updates), env_params)
 
     def evaluation_args(self, own: TrainState) -> tuple[Any, ...]:
         """Return the arguments of `evaluate`. It plays the environment of the configuration."""
-        return own.agent, own.key, own.num_updates, self._evaluation.env_params
+        return own.agent, own.key, own.num_updates, self.evaluation.env_params
 
     def first_state(self, seeds: Sequence[int] | np.ndarray | None = None) -> TrainState:
         """Return the state before the first update.
@@ -489,17 +490,14 @@ class Halves:
     """
 
     def __init__(self, config: TrainingConfig):
-        learner = config.learner.scheduled(config.num_updates)
-        loop = LearningLoop(
-            config.environment, learner, config.num_envs, schedules=config.schedules
-        )
+        loop = CompiledTraining(config, num_devices=1).loop
         self.collect: Any = jax.jit(loop.collect, donate_argnums=0)
         self.learn: Any = jax.jit(loop.learn, donate_argnums=0)
         self._init: Any = jax.jit(loop.init)
         self._run: Any = jax.jit(loop.run, donate_argnums=0)
         self._key = make_key(config.seed)
         # A replay buffer must be filled before an agent learns from it.
-        before = learner.first_learning_update(config.num_envs) - 1
+        before = loop.learner.first_learning_update(config.num_envs) - 1
         self._fill = (np.int32(before), np.bool_(True)) if before else None  # noqa: FBT003
         self._state = loop.shapes
         self._collected = self.collect.trace(self._state)  # Raises now, before anything takes long.

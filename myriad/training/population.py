@@ -217,7 +217,7 @@ class Population(CompiledTraining):
 
     @property
     def _evaluated_params(self) -> np.ndarray:
-        values = self._evaluation.env_params
+        values = self.evaluation.env_params
         return np.broadcast_to(values, (self._padded, *values.shape))
 
     def _evaluate_slot(
@@ -236,7 +236,7 @@ class Population(CompiledTraining):
         key = jax.random.wrap_key_data(data, impl=MIX2X32)
 
         def episodes() -> tuple[jax.Array, jax.Array, Infos]:
-            returns, ended, _, infos = self._evaluation.episodes(agent, key, env_params)
+            returns, ended, _, infos = self.evaluation.episodes(agent, key, env_params)
             return returns, ended, infos
 
         shapes = jax.eval_shape(episodes)
