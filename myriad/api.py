@@ -30,7 +30,6 @@ from myriad.training.active_settings import ActiveSetting, active_settings
 from myriad.training.callbacks import Callback, require_callbacks
 from myriad.training.callbacks.built_in import built_in_callbacks, require_drawing
 from myriad.training.callbacks.trackers import require_trackers
-from myriad.training.checkpoint import Checkpoints
 from myriad.training.compiled import (
     EPISODE_BYTES,
     CompiledTraining,
@@ -41,7 +40,7 @@ from myriad.training.config import TrainingConfig, make_config, require_values
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
 from myriad.training.population import Population, require_settings_of_seeds
 from myriad.training.results import TrainingResults, slot_of
-from myriad.training.run_folder import RunFolder
+from myriad.training.run_folder import Checkpoints, RunFolder
 from myriad.training.start import Start
 from myriad.training.trainer import Trainer, environment_record
 

@@ -17,13 +17,12 @@ from myriad.agents.controller import ControllerLearner, controller_of
 from myriad.files import user_path
 from myriad.timing import block_until_ready
 from myriad.training.callbacks.built_in import built_in_callbacks
-from myriad.training.checkpoint import Checkpoints
 from myriad.training.compiled import CompiledTraining, Halves
 from myriad.training.config import TrainingConfig
 from myriad.training.evaluation import Evaluation, key_alone
 from myriad.training.loop import LearningLoop
 from myriad.training.results import TrainingResults
-from myriad.training.run_folder import RunFolder
+from myriad.training.run_folder import Checkpoints, RunFolder
 from myriad.training.trainer import Trainer
 from myriad.xla import ProgramReport, describe
 

@@ -16,10 +16,9 @@ from myriad.agents.controller import ControllerLearner
 from myriad.engine.devices import arrays_by_name, put_everywhere
 from myriad.engine.random import holds_keys, make_key
 from myriad.errors import InvalidArgumentError, shown
-from myriad.training.checkpoint import Checkpoints, require_kinds
 from myriad.training.config import NETWORK_FIELDS, TrainingConfig, read_fields
 from myriad.training.loop import TrainState
-from myriad.training.run_folder import RunFolder
+from myriad.training.run_folder import Checkpoints, RunFolder, require_kinds
 
 # Fields of a learner's state that begin afresh, as those in `Learner.per_device` do. Updates count
 # from 0, so that rates fall over the new run. The scale of a loss is soon found again.

@@ -28,14 +28,15 @@ from myriad.files import say, seconds_shown
 from myriad.host import release_freed_memory
 from myriad.training.active_settings import ActiveSetting, in_short
 from myriad.training.callbacks import Callback, Run
-from myriad.training.checkpoint import Checkpoints, import_orbax
 from myriad.training.compiled import CompiledTraining, compile_within_memory, shortage_named
 from myriad.training.config import TrainingConfig, names_of_code
 from myriad.training.loop import PARTS, Report
 from myriad.training.results import History, Timings, TrainingResults
 from myriad.training.run_folder import (
+    Checkpoints,
     RunFolder,
     evaluation_row,
+    import_orbax,
     lines_of,
     row_of_window,
     rows_of,

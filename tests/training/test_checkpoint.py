@@ -15,8 +15,8 @@ import pytest
 
 from myriad.engine.devices import arrays_by_name
 from myriad.errors import InvalidArgumentError
-from myriad.training import checkpoint
-from myriad.training.checkpoint import Checkpoints
+from myriad.training import run_folder
+from myriad.training.run_folder import Checkpoints
 from tests.bits import assert_same_bits
 from tests.child_processes import python
 
@@ -111,7 +111,7 @@ def test_a_checkpoint_from_a_device_that_is_not_here_still_restores(tmp_path):
     assert "cpu:0" in text
     saved_from.write_text(text.replace("cpu:0", "cuda:0"))
     sums = json.loads((tmp_path / "5" / "checksums.json").read_text())
-    sums["_sharding"] = checkpoint._checksum(saved_from)
+    sums["_sharding"] = run_folder._checksum(saved_from)
     (tmp_path / "5" / "checksums.json").write_text(json.dumps(sums))
     assert_same(Checkpoints(tmp_path).restore(5, state_of(0)), state_of(1))
 
@@ -172,7 +172,7 @@ KILLED = """
 import sys
 from pathlib import Path
 import jax.numpy as jnp, numpy as np
-from myriad.training.checkpoint import Checkpoints
+from myriad.training.run_folder import Checkpoints
 checkpoints = Checkpoints(Path(sys.argv[1]))
 checkpoints.save(1, {"array": jnp.arange(8.0)})
 # It takes a while to write.
@@ -207,7 +207,7 @@ FULL = """
 import resource, sys
 from pathlib import Path
 import jax
-from myriad.training.checkpoint import Checkpoints
+from myriad.training.run_folder import Checkpoints
 from myriad.errors import InvalidArgumentError
 noise = jax.random.normal(jax.random.key(0), (100_000,))
 for limit in (10_000, 300, 0):

@@ -11,7 +11,7 @@ from myriad import create_config, load_agent, resume, train_and_evaluate
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError
 from myriad.training.callbacks import Callback
-from myriad.training.checkpoint import Checkpoints
+from myriad.training.run_folder import Checkpoints
 from tests.bits import assert_same_bits
 from tests.learners import DISTINCT, SMALL, env_of
 
