@@ -5,8 +5,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from myriad.agents.agent import Agent, Learner
-from myriad.agents.schedules import without_schedules
+from myriad.agents.agent import Agent, Learner, without_schedules
 from myriad.envs.environment import AnyEnvironment, Environment
 from myriad.errors import InvalidArgumentError
 from myriad.ranges import checked, ranges_of

@@ -18,8 +18,7 @@ from flax.training.dynamic_scale import DynamicScale
 from myriad.agents.agent import DEFAULT_TOTAL_STEPS, Count, Learner, Mean, State, Widths
 from myriad.agents.minibatches import MANY_ENVS, mean_over_blocks
 from myriad.agents.networks import network_defaults
-from myriad.agents.networks.mlp import EXACT
-from myriad.agents.networks.precision import DYNAMIC, Precision
+from myriad.agents.networks.mlp import DYNAMIC, EXACT, Precision
 from myriad.engine.random import Counter
 from myriad.envs import Environment
 from myriad.envs.wrappers import privileged_of

@@ -7,7 +7,6 @@ from typing import Any
 import jax
 
 from myriad.agents.agent import Learner
-from myriad.agents.networks.precision import Precision
 from myriad.engine.machine import resolve_platform
 from myriad.errors import shown
 from myriad.settings import FLAG
@@ -146,6 +145,8 @@ def _precision(learner: Learner[Any]) -> tuple[str | None, str]:
     value = getattr(learner, "compute_dtype", None)
     if value is None:
         return None, "this agent has no network"
+    from myriad.agents.networks.mlp import Precision
+
     reason = "networks compute in it; losses, reductions and the optimiser in float32"
     others = [(name, getattr(learner, f"{name}_dtype")) for name in ("param", "output")]
     reason += "".join(f"; {name} dtype {of}" for name, of in others if of != "float32")

@@ -187,7 +187,7 @@ class TrainingConfig:
     @property
     def schedules(self) -> "dict[str, np.ndarray]":
         """The rows of the hyperparameters with a schedule, as `LearningLoop` takes them."""
-        from myriad.agents.schedules import is_schedule, row_of
+        from myriad.agents.agent import is_schedule, row_of
 
         options = self.agent_options.items()
         return {k: row_of(v, self.num_updates) for k, v in options if is_schedule(v)}
@@ -537,7 +537,7 @@ def _of_preset(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _filled(fields: dict[str, Any]) -> TrainingConfig:
     """Check these values, and fill in every other that follows from them."""
-    from myriad.agents.schedules import is_schedule
+    from myriad.agents.agent import is_schedule
 
     for name, declared in (ranges_of(TrainingConfig) | {"total_steps": TOTAL_STEPS}).items():
         if name in fields:

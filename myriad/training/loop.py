@@ -13,8 +13,7 @@ from jax.extend.core import ClosedJaxpr
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from myriad.agents.agent import Learner
-from myriad.agents.schedules import ROW, row_of
+from myriad.agents.agent import ROW, Learner, row_of
 from myriad.engine.devices import put_everywhere, shard_map
 from myriad.engine.fusion import output_fusion
 from myriad.engine.random import Counter, make_key
@@ -49,7 +48,7 @@ class TrainState:
 
     `metric_sums` adds up the metrics of the updates since the window began, in their order. The
     episode statistics of the environments count from there as well. `options` holds the learner's
-    hyperparameters that are arguments of the program, rows of `myriad.agents.schedules` in the
+    hyperparameters that are arguments of the program, rows of `myriad.agents.agent` in the
     order of `traced_names`, `[K, 34]`. They are one array, since a checkpoint takes longer with
     each. `env_params` holds the environment's `float_parameters`, float32 `[P]`.
     """

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from myriad.agents.agent import row_of, without_schedules
 from myriad.agents.controller import ControllerLearner
-from myriad.agents.schedules import row_of, without_schedules
 from myriad.engine.devices import require_alive, shard_map
 from myriad.engine.fusion import output_fusion
 from myriad.engine.machine import resolve_platform

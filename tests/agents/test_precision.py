@@ -18,8 +18,7 @@ from myriad import create_config, make_env, make_key, resume, train_and_evaluate
 from myriad.agents import make_learner
 from myriad.agents.agent import alone
 from myriad.agents.gradients import Learned, before_learning, gradient_step
-from myriad.agents.networks.mlp import affine
-from myriad.agents.networks.precision import Precision
+from myriad.agents.networks.mlp import Precision, affine
 from myriad.training.loop import LearningLoop
 from tests.bits import assert_same_bits, plain
 from tests.learners import DISTINCT, env_of, small_without_layers, trained

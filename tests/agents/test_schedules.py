@@ -6,7 +6,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from myriad import create_config, make_key
-from myriad.agents.schedules import row_of
+from myriad.agents.agent import row_of
 from myriad.engine.random import Counter
 from myriad.errors import InvalidArgumentError
 from myriad.training.config import TrainingConfig

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from myriad.agents.networks.mlp import ACTIVATIONS
-from myriad.agents.networks.precision import Precision
+from myriad.agents.networks.mlp import ACTIVATIONS, Precision
 from myriad.envs.wrappers import privileged_of
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.ranges import require

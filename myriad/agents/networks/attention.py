@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from myriad.agents.networks.layers import ON_A_GRID, grid_of, hidden_layers, linear, normalized
-from myriad.agents.networks.mlp import ACTIVATIONS, Dense
-from myriad.agents.networks.precision import Precision
+from myriad.agents.networks.mlp import ACTIVATIONS, Dense, Precision
 from myriad.errors import InvalidArgumentError, UnknownNameError
 
 AUTO = "auto"

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from myriad.agents.networks.layers import ON_A_GRID, grid_of, hidden_layers, linear, normalized
-from myriad.agents.networks.mlp import ACTIVATIONS
-from myriad.agents.networks.precision import Precision
+from myriad.agents.networks.mlp import ACTIVATIONS, Precision
 
 NUM_CHANNELS = 16
 _SIZE = 3

@@ -6,8 +6,7 @@ import flax.linen as nn
 import jax
 import numpy as np
 
-from myriad.agents.networks.mlp import ACTIVATIONS, Dense, orthogonal
-from myriad.agents.networks.precision import Precision
+from myriad.agents.networks.mlp import ACTIVATIONS, Dense, Precision, orthogonal
 from myriad.errors import InvalidArgumentError
 
 _GAIN = float(np.sqrt(2))

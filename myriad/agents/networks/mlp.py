@@ -1,5 +1,6 @@
-"""The learners' default network: a multilayer perceptron in flax, with a pytree of parameters."""
+"""The learners' default network, a multilayer perceptron in flax, and the dtypes of every one."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -9,7 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from myriad.agents.networks.precision import FLOAT32, Precision
+from myriad.errors import InvalidArgumentError, UnknownNameError, shown
+
+DTYPES = ("float32", "bfloat16", "float16")
+DYNAMIC = "dynamic"
+_OFF = "off"
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "elu": jax.nn.elu,
@@ -23,6 +28,73 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 # by default.
 EXACT = jax.lax.Precision.HIGHEST
 _EPSILON = 1e-6  # of flax's layer norm
+
+
+@dataclasses.dataclass(frozen=True)
+class Precision:
+    """The dtypes of a network, each float32, bfloat16 or float16 by name.
+
+    Losses, reductions, layer norm and the optimiser always stay in float32.
+
+    Attributes:
+        param_dtype: dtype of the parameters.
+        compute_dtype: dtype of products and activations.
+        output_dtype: dtype of the network's outputs.
+
+    Raises:
+        UnknownNameError: there is no such dtype.
+    """
+
+    param_dtype: str = "float32"
+    compute_dtype: str = "float32"
+    output_dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value not in DTYPES:
+                raise UnknownNameError(field.name, value, DTYPES)
+
+    @classmethod
+    def of(cls, learner: Any) -> "Precision":
+        """Return the precision from a learner's hyperparameters of the same names.
+
+        Raises:
+            UnknownNameError: there is no such dtype.
+            InvalidArgumentError: `loss_scaling` has an unknown value, or is off with float16.
+        """
+        precision = cls(learner.param_dtype, learner.compute_dtype, learner.output_dtype)
+        scaling = learner.loss_scaling
+        if scaling not in (DYNAMIC, _OFF):
+            raise InvalidArgumentError(
+                "loss_scaling", f"must be {DYNAMIC!r} or {_OFF!r}, but got {shown(scaling)}."
+            )
+        if scaling == _OFF and precision.needs_loss_scale:
+            raise InvalidArgumentError(
+                "loss_scaling",
+                f"must be {DYNAMIC!r} with float16, whose small gradients vanish "
+                f"without it, but got {_OFF!r}.",
+            )
+        return precision
+
+    @property
+    def hidden(self) -> "Precision":
+        """The precision of a hidden layer, whose outputs are activations."""
+        return dataclasses.replace(self, output_dtype=self.compute_dtype)
+
+    @property
+    def before_norm(self) -> "Precision":
+        """The precision of a layer whose outputs are normalised."""
+        return dataclasses.replace(self, output_dtype="float32")
+
+    @property
+    def needs_loss_scale(self) -> bool:
+        """Whether gradients pass through float16, in which values below 6e-8 vanish."""
+        return "float16" in (self.compute_dtype, self.output_dtype)
+
+
+# The default precision of networks and layers.
+FLOAT32 = Precision()
 
 
 # Linen and not nnx: a jitted call takes 1.06 times as long as with plain functions, but 9.5 to 15

@@ -10,7 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from myriad.agents.networks.precision import Precision
+from myriad.agents.networks.mlp import Precision
 from myriad.errors import InvalidArgumentError, shown
 
 

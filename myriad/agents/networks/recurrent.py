@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from myriad.agents.networks.layers import hidden_layers, linear
+from myriad.agents.networks.mlp import Precision
 from myriad.agents.networks.own import RecurrentOfFlat
-from myriad.agents.networks.precision import Precision
 from myriad.errors import InvalidArgumentError
 
 # Of three square matrices side by side, each is then about orthogonal.

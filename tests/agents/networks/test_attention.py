@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from myriad.agents.networks.attention import attend, choose_attention, has_cudnn_attention
-from myriad.agents.networks.precision import Precision
+from myriad.agents.networks.mlp import Precision
 from myriad.errors import InvalidArgumentError, UnknownNameError
 
 ON_A_GPU = pytest.mark.skipif(jax.default_backend() != "gpu", reason="JAX runs on no GPU here")

@@ -9,8 +9,7 @@ import pytest
 
 from myriad.agents.networks.attention import Transformer, patches
 from myriad.agents.networks.cnn import CNN, NatureCNN
-from myriad.agents.networks.mlp import MLP
-from myriad.agents.networks.precision import Precision
+from myriad.agents.networks.mlp import MLP, Precision
 
 GRID = (6, 5, 3)
 HALF = Precision(compute_dtype="bfloat16", output_dtype="float32")
