@@ -40,7 +40,7 @@ from myriad.training.config import TrainingConfig, make_config, require_values
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
 from myriad.training.population import Population, require_settings_of_seeds
 from myriad.training.results import TrainingResults, slot_of
-from myriad.training.run_folder import Checkpoints, RunFolder
+from myriad.training.run_folder import RunFolder
 from myriad.training.start import Start
 from myriad.training.trainer import Trainer, environment_record
 
@@ -248,7 +248,7 @@ def resume(
         settings = active_settings(config, dict.fromkeys(config.given, "config.toml"))
         with _held(folder):
             start = None
-            if Checkpoints(folder.checkpoints).latest() is None:
+            if folder.checkpoints.latest() is None:
                 start = Start.of_record(folder, config)
             return _trainer(config, folder, quiet, profile_chunks, settings, callbacks, start).run()
 
@@ -419,7 +419,7 @@ def load_agent(
     env, learner = config.environment, config.learner
     if isinstance(learner, ControllerLearner):
         return config, env, learner.controller
-    checkpoints = Checkpoints(folder.checkpoints)
+    checkpoints = folder.checkpoints
     shapes = trainings.saved_shapes
     if machine.resolve_platform() == "cpu":
         state_bytes = bytes_of(shapes)

@@ -58,9 +58,9 @@ class RunFolder:
         self.path = path
 
     @property
-    def checkpoints(self) -> Path:
-        """The folder of checkpoints."""
-        return self.path / "checkpoints"
+    def checkpoints(self) -> "Checkpoints":
+        """The run's checkpoints."""
+        return Checkpoints(self.path / "checkpoints")
 
     @classmethod
     def create(cls, path: Path, config_toml: str, environment: Mapping[str, Any]) -> "RunFolder":

@@ -18,7 +18,7 @@ from myriad.engine.random import holds_keys, make_key
 from myriad.errors import InvalidArgumentError, shown
 from myriad.training.config import NETWORK_FIELDS, TrainingConfig, read_fields
 from myriad.training.loop import TrainState
-from myriad.training.run_folder import Checkpoints, RunFolder, require_kinds
+from myriad.training.run_folder import RunFolder, require_kinds
 
 # Fields of a learner's state that begin afresh, as those in `Learner.per_device` do. Updates count
 # from 0, so that rates fall over the new run. The scale of a loss is soon found again.
@@ -68,7 +68,7 @@ class Start:
         learner = config.learner
         first = jax.eval_shape(lambda: learner.init(make_key(0), config.num_envs))
         afresh = _AFRESH | (learner.per_device or frozenset())
-        checkpoints = Checkpoints(folder.checkpoints)
+        checkpoints = folder.checkpoints
 
         def taken(leaves: Mapping[str, Any]) -> dict[str, Any]:
             names = [name for name in leaves if name.startswith("agent.")]

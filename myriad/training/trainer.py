@@ -33,7 +33,6 @@ from myriad.training.config import TrainingConfig, names_of_code
 from myriad.training.loop import PARTS, Report
 from myriad.training.results import History, Timings, TrainingResults
 from myriad.training.run_folder import (
-    Checkpoints,
     RunFolder,
     evaluation_row,
     import_orbax,
@@ -86,7 +85,7 @@ class Trainer:
         self._callbacks = callbacks if distributed.is_first() else ()
         self._is_quiet = quiet or not distributed.is_first()
         self._settings = settings
-        self._checkpoints = Checkpoints(folder.checkpoints)
+        self._checkpoints = folder.checkpoints
         # The devices that the run has trained on, those of this process last.
         self._devices = [trainings.devices]
         self._eval_every = trainings.eval_every

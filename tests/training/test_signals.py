@@ -74,7 +74,7 @@ def test_a_signal_saves_and_says_how_to_go_on(number, code, folder):
     assert found
     assert f"`myriad train --resume {folder.path}` goes on" in said
     steps = int(found[1].replace(",", ""))
-    (checkpoint,) = folder.checkpoints.iterdir()
+    (checkpoint,) = folder.checkpoints.folder.iterdir()
     assert int(checkpoint.name) * 2 == steps
 
 
