@@ -2,6 +2,7 @@
 
     python benchmarks/learning.py                     every learning target, on fresh seeds
     python benchmarks/learning.py --agent ppo         the targets of one agent
+    python benchmarks/learning.py --published         returns that others published
     python benchmarks/learning.py --against rejax     rejax's PPO, DQN and SAC
 
 Evaluations are greedy. The exit code is 1 if a target is missed. throughput.py and training.py
@@ -17,7 +18,7 @@ from typing import Any
 from benchmarks.harness.registry import SuiteError
 from benchmarks.harness.results import Row
 from benchmarks.harness.tables import print_headers, print_row
-from benchmarks.opponents import rejax_agents
+from benchmarks.opponents import published, rejax_agents
 from benchmarks.runner import Run, Script, agent, text, whole
 
 NUM_EPISODES = 128
@@ -139,7 +140,15 @@ def _run(run: Run) -> bool | None:
     import myriad
 
     myriad.configure()
+    if run.options.published is not None:  # it may be empty, for all rows
+        return published.compare(run)
     return OPPONENTS[run.options.against](run)
+
+
+def _mode(options: Any) -> str:
+    if options.published is not None:
+        return "--published"
+    return "" if options.against == "targets" else f"--against {options.against}"
 
 
 SCRIPT = Script(
@@ -150,13 +159,17 @@ SCRIPT = Script(
         "--against": text(
             "whom to compare with (default: targets)", "targets", choices=[*OPPONENTS]
         ),
+        "--published": text(
+            "instead, train these rows of published.toml, or all", nargs="*", metavar="NAME"
+        ),
         "--agent": text("train only this agent", type=agent),
         "--seeds": whole("trainings of each agent (default: 2 to 10)"),
         "--env": text("train only in this environment (repeatable)", action="append"),
         "--steps": whole("steps of each training (default: the opponent's)"),
         "--seconds": whole("against rejax: train each library's own defaults for S seconds"),
     },
-    mode=lambda options: "" if options.against == "targets" else f"--against {options.against}",
+    exclusive=(("--against", "--published"),),
+    mode=_mode,
     goes_with={
         "--agent": ("", "--against rejax"),
         "--env": ("--against rejax",),
