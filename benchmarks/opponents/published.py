@@ -23,6 +23,7 @@ from benchmarks.runner import Run
 
 DECLARED = ROOT / "benchmarks" / "published.toml"
 _SEEDS = 3
+_FIRST_SEED = 100  # the fields of rows were chosen on lower seeds
 _EPISODES = 256
 
 
@@ -100,9 +101,10 @@ def compare(run: Run) -> None:
     rows = [row for row in rows if row["name"] not in names]
     if rows:
         run.save(*rows)
+    seeds = range(_FIRST_SEED, _FIRST_SEED + (run.options.seeds or _SEEDS))
     for name in names:
         print(f"training {name}", file=sys.stderr, flush=True)
-        for row in every[name].train(range(run.options.seeds or _SEEDS)):
+        for row in every[name].train(seeds):
             run.save(row)
             rows.append(row)
     print(table(rows))

@@ -28,6 +28,8 @@ REFUSED = [
     ("learning", "--seeds -1", f"{NUMBER} '-1'"),
     ("learning", "--agent sac", "no learning target is about sac."),
     ("learning", "--seconds 9", "--seconds needs --against rejax"),
+    ("learning", "--published nobody", "row 'nobody' is unknown"),
+    ("learning", "--published --env snake", "--env does not go with --published"),
     ("learning", "--against rejax --env Snake", "environment 'Snake' is unknown"),
     ("learning", "--against rejax --agent pqn", "agent beside rejax 'pqn' is unknown"),
     ("presets", "--agent random", "declares no presets of random in any environment"),
