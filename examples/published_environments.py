@@ -18,11 +18,7 @@ from myriad.spaces import Box, Discrete
 class _NoVelocity(ObservationWrapper):
     """A gymnax environment without some of its observations, as in SB3's zoo."""
 
-    name: ClassVar[str]
-    shown: ClassVar[list[int]]
-
-    def __init__(self):
-        super().__init__(make_env(f"gymnax:{self.name}"))
+    shown: ClassVar[tuple[int, ...]]
 
     def observation(self, obs: Any, state: Any, params: Any) -> jax.Array:
         return obs[jnp.array(self.shown)]
@@ -30,21 +26,23 @@ class _NoVelocity(ObservationWrapper):
     def observation_space(self, params: Any) -> Box:
         space: Any = self.env.observation_space(params)
         low, high = (np.broadcast_to(end, space.shape) for end in (space.low, space.high))
-        return Box(low[self.shown], high[self.shown], (len(self.shown),), space.dtype)
+        return Box(low[[*self.shown]], high[[*self.shown]], (len(self.shown),), space.dtype)
 
 
+@dataclasses.dataclass(frozen=True)
 class CartPoleNoVelocity(_NoVelocity):
     """CartPole that shows where cart and pole are, and not how fast they move."""
 
-    name = "CartPole-v1"
-    shown: ClassVar[list[int]] = [0, 2]
+    env: Any = dataclasses.field(default_factory=lambda: make_env("gymnax:CartPole-v1"))
+    shown = (0, 2)
 
 
+@dataclasses.dataclass(frozen=True)
 class PendulumNoVelocity(_NoVelocity):
     """Pendulum that shows its angle, and not how fast it turns."""
 
-    name = "Pendulum-v1"
-    shown: ClassVar[list[int]] = [0, 1]
+    env: Any = dataclasses.field(default_factory=lambda: make_env("gymnax:Pendulum-v1"))
+    shown = (0, 1)
 
 
 @jax.tree_util.register_dataclass
