@@ -35,14 +35,11 @@ def outputs(agent, errors):
 
 
 def test_bang_bang_switches_where_the_error_leaves_the_band():
-    env = Level(Discrete(2))
-    assert outputs(make_plain("bangbang", env), [0.1, -0.1, 0.1]) == [1, 0, 1]
-    banded = make_plain("bangbang", env, hysteresis=0.5)
+    plain, banded = (
+        AGENTS.load("bangbang").create(Level(Discrete(2)), hysteresis=each) for each in (0.0, 0.5)
+    )
+    assert outputs(plain, [0.1, -0.1, 0.1]) == [1, 0, 1]
     assert outputs(banded, [0.4, 0.6, 0.1, -0.4, -0.6, 0.4]) == [0, 1, 1, 1, 0, 0]
-
-
-def make_plain(name, env, **fields):
-    return AGENTS.load(name).create(env, **fields)
 
 
 def test_pid_follows_its_law_in_numpy():
@@ -54,13 +51,12 @@ def test_pid_follows_its_law_in_numpy():
         change = 0.0 if last is None else error - last
         expected.append(3.0 * np.clip(0.2 * error + total + 0.3 * change, -1, 1))
         last = error
-    got = outputs(make_plain("pid", Level(Box(-3.0, 3.0, (1,))), **gains), errors)
+    pid = AGENTS.load("pid")
+    got = outputs(pid.create(Level(Box(-3.0, 3.0, (1,))), **gains), errors)
     np.testing.assert_allclose(got, expected, atol=1e-6)
-
-
-def test_an_output_spans_the_discrete_actions():
-    pid = make_plain("pid", Level(Discrete(5)), proportional=1.0, derivative=0.0)
-    assert outputs(pid, [-2.0, -0.5, 0.0, 0.5, 2.0]) == [0, 1, 2, 3, 4]
+    # An output spans the discrete actions.
+    of_five = pid.create(Level(Discrete(5)), proportional=1.0, derivative=0.0)
+    assert outputs(of_five, [-2.0, -0.5, 0.0, 0.5, 2.0]) == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.slow

@@ -63,20 +63,19 @@ def test_what_does_not_count_changes_nothing():
     assert float(same.largest) == 1.0
 
 
-def test_weights_correct_for_the_probability():
-    weights = importance_weights(jnp.array([0.5, 0.25]), jnp.int32(4), 1.0)
-    np.testing.assert_allclose(weights, [0.5, 1.0])
-    batches = importance_weights(jnp.array([[0.5, 0.25], [0.1, 0.1]]), jnp.int32(4), 1.0)
-    np.testing.assert_allclose(batches, [[0.5, 1.0], [1.0, 1.0]])
-    np.testing.assert_allclose(importance_weights(jnp.array([0.5, 0.1]), jnp.int32(4), 0.0), 1)
-
-
-def test_what_is_not_learned_from_gives_no_batch_its_largest_weight():
-    counts = jnp.array([[True, True, False], [False] * 3])
-    weights = importance_weights(
-        jnp.array([[0.5, 0.25, 1e-6], [0.5] * 3]), jnp.int32(4), 1.0, counts
-    )
-    np.testing.assert_allclose(weights, [[0.5, 1.0, 0.0], [0.0] * 3])
+@pytest.mark.parametrize(
+    ("probability", "beta", "counts", "expected"),
+    [
+        ([[0.5, 0.25], [0.1, 0.1]], 1.0, None, [[0.5, 1.0], [1.0, 1.0]]),
+        ([0.5, 0.1], 0.0, None, [1.0, 1.0]),
+        # What is not learned from gives no batch its largest weight.
+        ([[0.5, 0.25, 1e-6], [0.5] * 3], 1.0, [[1, 1, 0], [0] * 3], [[0.5, 1.0, 0.0], [0.0] * 3]),
+    ],
+)
+def test_weights_correct_for_the_probability(probability, beta, counts, expected):
+    counts = () if counts is None else (jnp.array(counts, bool),)
+    weights = importance_weights(jnp.array(probability), jnp.int32(4), beta, *counts)
+    np.testing.assert_allclose(weights, expected)
 
 
 @pytest.mark.slow

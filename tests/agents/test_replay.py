@@ -1,5 +1,6 @@
 """The replay ring against a plain NumPy ring, in the memory of the device and of the host."""
 
+import dataclasses
 import functools
 import re
 import types
@@ -10,12 +11,14 @@ import numpy as np
 import pytest
 
 from myriad import make_env
-from myriad.agents import make_learner
+from myriad.agents import make_learner, replay
 from myriad.agents.replay import MEMORIES, Experience, ReplayRing, Step, n_step
 from myriad.engine.random import make_key
+from myriad.envs.pendulum import Pendulum
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.spaces import Box, Discrete
-from tests.agents.plain_networks import Unplayed
+from myriad.training.loop import LearningLoop
+from tests.agents.plain_networks import SMALL, Unplayed
 
 
 class PlainRing:
@@ -159,17 +162,6 @@ def test_a_later_row_holds_the_next_observation(capacity, num_envs, stride, memo
             np.testing.assert_array_equal(sample.next_obs, sample.obs + stride * num_envs)
 
 
-def test_the_sum_stops_before_a_truncated_step_where_a_later_row_is_next():
-    # An environment in each column: none ends, and steps 0, 1 and 2 truncate, or 1 and 2 terminate.
-    truncated = np.array([[0, 1, 0, 0, 0, 0], [0, 0, 1, 0, 1, 0], [0, 0, 0, 1, 0, 0]], bool)
-    terminated = np.array([[0, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 0], [0, 0, 0, 1, 0, 1]], bool)
-    zeros, reward = jnp.zeros((3, 6)), jnp.float32([1, 10, 100])[:, None] + jnp.zeros(6)
-    row = n_step(Step(zeros, zeros, reward, terminated, truncated, None), 0.5)
-    np.testing.assert_array_equal(row.num_ahead, [3, 0, 1, 2, 1, 3])
-    np.testing.assert_allclose(row.reward, [31, 0, 1, 6, 1, 31])
-    np.testing.assert_allclose(row.discount, [0.125, 1, 0.5, 0.25, 0.5, 0])
-
-
 @pytest.mark.parametrize("agent", ["dqn", "sac", "td3"])
 def test_nothing_is_learned_from_a_transition_without_a_next_observation(agent):
     env = make_env("cartpole" if agent == "dqn" else "pendulum")
@@ -205,3 +197,99 @@ def test_a_memory_that_there_is_not_is_refused(monkeypatch):
         match=r"^replay_memory must be 'device' on metal, .* but got 'host'\.$",
     ):
         ReplayRing(4, 4, "host").init(jnp.zeros(4))
+
+
+def expected_return(window, gamma, *, stops_before):
+    """Return the reward, the discount, the observation after these steps, and how they end."""
+    reward, discount, next_obs = 0.0, 1.0, None
+    for obs, _, transition in window:
+        if stops_before and transition.truncated:
+            return reward, discount, obs, "truncated"
+        reward += discount * float(transition.reward)
+        discount *= gamma
+        next_obs = transition.final_obs
+        if transition.terminated:
+            return reward, 0.0, next_obs, "terminated"
+        if transition.truncated:
+            return reward, discount, next_obs, "truncated"
+    return reward, discount, next_obs, "running"
+
+
+@dataclasses.dataclass(frozen=True)
+class Falling(Pendulum):
+    """A pendulum whose episodes end, by themselves or after 5 steps."""
+
+    def step(self, key, state, action, params):
+        obs, state, reward, *_, info = super().step(key, state, action, params)
+        return obs, state, reward, obs[0] < -0.8, state.time >= 5, info
+
+
+def life_of(learner):
+    """Return the state after 30 updates of 3 environments, and the steps that they lived."""
+    loop = LearningLoop(learner.env, learner, 3)
+    state = jax.jit(loop.init)(make_key(1))
+    lived, step_of_loop = [], loop.step
+
+    def recording(key, batch_state, action):
+        after, transition = step_of_loop(key, batch_state, action)
+        jax.debug.callback(
+            lambda *step: lived.append(step), batch_state.obs, action, transition, ordered=True
+        )
+        return after, transition
+
+    loop.step = recording
+    update = jax.jit(lambda *state: learner.update(*state, loop))
+    agent, batch_state = state.agent, state.batch_state
+    for i in range(30):
+        agent, batch_state, _ = update(jax.random.fold_in(make_key(3), i), agent, batch_state)
+    jax.effects_barrier()
+    return agent, lived
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("agent", "steps", "bootstrap_truncated"),
+    # TD3 collects as SAC does.
+    [("dqn", 3, True), ("dqn", 1, False), ("dqn", 3, False), ("sac", 1, True)],
+)
+@pytest.mark.parametrize("is_kept_once", [False, True])
+def test_the_buffer_holds_the_n_step_experience_that_was_lived(
+    agent, steps, bootstrap_truncated, is_kept_once, monkeypatch
+):
+    if is_kept_once:
+        monkeypatch.setattr(replay, "_KEPT_ONCE", 0)
+    # Some poles fall before the time limit, and some don't.
+    env, options = Falling(), SMALL | {"learning_starts": 1000}
+    if agent == "dqn":
+        env = make_env("cartpole-control", max_steps=13)
+        options |= {"n_step": steps, "bootstrap_truncated": bootstrap_truncated}
+    learner = make_learner(agent, env, 3, **options)
+    after, lived = life_of(learner)
+    rows = 31 - steps
+    assert int(after.replay.num_writes) == rows
+    rows -= steps * is_kept_once
+    columns = ReplayRing.of(learner, 3, steps).at(after.replay, jnp.arange(3 * rows))
+    seen = set()
+    for slot in range(3 * rows):
+        row, env_index = divmod(slot, 3)
+        window = [
+            jax.tree.map(lambda leaf, i=env_index: leaf[i], each)
+            for each in lived[row : row + steps]
+        ]
+        reward, discount, next_obs, end = expected_return(
+            window, learner.gamma, stops_before=is_kept_once and bootstrap_truncated
+        )
+        if end == "truncated" and not bootstrap_truncated:
+            discount = 0.0
+        seen.add(end)
+        np.testing.assert_array_equal(columns.obs[slot], lived[row][0][env_index])
+        # The torques of the pendulum go from -2 to 2.
+        action = columns.action[slot] * (1 if agent == "dqn" else 2)
+        np.testing.assert_allclose(action, lived[row][1][env_index], rtol=1e-6)
+        np.testing.assert_allclose(columns.reward[slot], reward, rtol=1e-6)
+        np.testing.assert_allclose(columns.discount[slot], discount, rtol=1e-6)
+        if discount or not is_kept_once:
+            np.testing.assert_array_equal(columns.next_obs[slot], next_obs)
+    assert seen == {"terminated", "truncated", "running"}
+    obs = np.concatenate([step[0] for step in lived])
+    np.testing.assert_allclose(after.obs_stats.mean, obs.mean(0), rtol=1e-4, atol=1e-5)

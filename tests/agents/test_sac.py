@@ -15,7 +15,6 @@ from myriad.agents.agent import alone
 from myriad.agents.sac import SAC
 from myriad.agents.squashed_gaussian import SquashedGaussianPolicy
 from myriad.engine.random import make_key
-from myriad.envs.vector import Transition
 from myriad.spaces import Box
 from tests.agents.plain_networks import SMALL, Unplayed, apply, q_value, sampled
 from tests.learners import trained
@@ -154,38 +153,6 @@ def test_actions_are_uniform_before_learning_and_those_of_the_policy_after():
     before, after = jnp.split(filled.agent.replay.columns.action[:8_000, 0], 2)
     np.testing.assert_allclose([before.mean(), before.var()], [0, 1 / 3], atol=0.03)
     assert abs(float(after.var()) - 1 / 3) > 0.03
-
-
-def test_the_buffer_holds_what_was_lived():
-    learner = sac()
-    obs, final_obs = np.random.default_rng(0).normal(size=(2, 3, 3)).astype(np.float32)
-    lived = []
-
-    def step(key, batch_state, action):
-        lived.append(action)
-        terminated, truncated = np.eye(3, dtype=bool)[1:]
-        return batch_state, Transition(
-            obs=batch_state.obs,
-            action=action,
-            reward=jnp.float32([1, 2, 3]),
-            terminated=jnp.array(terminated),
-            truncated=jnp.array(truncated),
-            final_obs=jnp.array(final_obs),
-        )
-
-    envs = types.SimpleNamespace(keys=lambda key: jax.random.split(key, 3), step=step, mean=alone)
-    batch_state = types.SimpleNamespace(obs=jnp.array(obs))
-    state, _, _ = learner.collect(make_key(1), learner.init(make_key(0), 3), batch_state, envs)
-    rows = jax.tree.map(lambda column: np.asarray(column[:3]), state.replay.columns)
-    np.testing.assert_array_equal(rows.obs, obs)
-    np.testing.assert_array_equal(rows.next_obs, final_obs)
-    np.testing.assert_array_equal(rows.reward, [1, 2, 3])
-    # The second environment has terminated. The third's value goes on through the truncation.
-    np.testing.assert_allclose(rows.discount, [0.99, 0, 0.99])
-    # The torques of the pendulum go from -2 to 2.
-    np.testing.assert_allclose(lived[0], 2 * rows.action, rtol=1e-6)
-    assert state.replay.num_writes == 1
-    np.testing.assert_allclose(state.obs_stats.mean, obs.mean(0), rtol=1e-5)
 
 
 def test_a_critic_of_a_grid_sees_the_action_in_every_cell():

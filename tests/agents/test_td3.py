@@ -49,10 +49,8 @@ def test_gradient_steps_are_those_of_optax_and_the_actor_takes_every_second():
         return learner.critics.network.unravel(params)["params"]
 
     size = learner.critics.size
-    actor, critics = (
-        of_actor(state.actor.params),
-        list(map(of_critic, state.critics.params.reshape(2, -1))),
-    )
+    actor = of_actor(state.actor.params)
+    critics = [of_critic(each) for each in state.critics.params.reshape(2, -1)]
     slow_actor = of_actor(state.target_params[: -2 * size])
     slow = list(map(of_critic, state.target_params[-2 * size :].reshape(2, -1)))
     rule = optax.adam(RATE)

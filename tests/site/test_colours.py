@@ -77,5 +77,3 @@ def test_every_pair_of_lines_differs_in_colour_or_marker(page, vision):
     # and where nobody has chosen colours
     palette = {str(place): style(place) for place in range(len(COLOURS))}
     assert alike(palette, page, vision) == []
-
-

@@ -1,26 +1,19 @@
-"""PPO with a memory: a task that needs one, a plain unroll of its loss, and where it resets."""
+"""Learners with a memory: a task that needs one, plain unrolls of losses, and resets."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad import (
-    Rollout,
-    create_config,
-    evaluate,
-    load_agent,
-    make_env,
-    make_key,
-    train_and_evaluate,
-)
-from myriad.agents import make_learner
+from myriad import Rollout, create_config, evaluate, load_agent, make_key, train_and_evaluate
 from myriad.agents.controller import TrainedController
 from myriad.agents.recurrent_ppo import RecurrentPPO
+from myriad.agents.recurrent_pqn import RecurrentPQN
 from myriad.envs.wrappers import for_learner
 from myriad.spaces import Box, Discrete
 from myriad.training.evaluation import key_alone
 from myriad.training.loop import LearningLoop
+from tests.agents.test_pqn import reference_returns
 
 LSTM = "tests.agents.networks.own_networks:LSTM"
 SMALL = {"rollout_steps": 8, "num_epochs": 1, "num_minibatches": 2, "hidden_sizes": (8,)}
@@ -65,28 +58,31 @@ class Cut(TMaze):
         return jnp.stack([state[1] % 2 == 0, jnp.ones((), bool)])
 
 
-def trained_return(network, folder, **fields):
+def trained_in_the_maze(folder, agent, network, total_steps=16_384):
     config = create_config(
-        TMaze(), "ppo", num_envs=64, total_steps=16_384, eval_rollouts=128, eval_max_steps=10,
-        **{"agent.network": network, "agent.rollout_steps": 32, "agent.learning_rate": 2e-3}
-        | fields,
+        TMaze(), agent, num_envs=64, total_steps=total_steps, eval_rollouts=128, eval_max_steps=10,
+        **{"agent.network": network, "agent.rollout_steps": 32, "agent.learning_rate": 2e-3},
     )  # fmt: skip
     return config, train_and_evaluate(config, folder, quiet=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("network", "least", "most"),
-    [("mlp", 0.3, 0.7), (LSTM, 0.9, 1)],  # The GRU is below.
+    ("agent", "network", "total_steps", "least", "most"),
+    [
+        ("ppo", "mlp", 16_384, 0.3, 0.7),
+        ("ppo", LSTM, 16_384, 0.9, 1),  # Its GRU is below.
+        ("pqn", "gru", 40_960, 0.9, 1),
+    ],
 )
-def test_only_a_memory_finds_the_way(tmp_path, network, least, most):
-    _, results = trained_return(network, tmp_path / "run")
+def test_only_a_memory_finds_the_way(agent, network, total_steps, least, most, tmp_path):
+    _, results = trained_in_the_maze(tmp_path / "run", agent, network, total_steps)
     assert least <= results.evaluations[-1]["return"] <= most
 
 
 @pytest.mark.slow
 def test_a_loaded_agent_carries_its_memory_through_episodes_and_a_rollout(tmp_path):
-    config, results = trained_return("gru", tmp_path / "run")
+    config, results = trained_in_the_maze(tmp_path / "run", "ppo", "gru")
     again, env, agent = load_agent(tmp_path / "run", env=TMaze())
     assert isinstance(agent, TrainedController)
     key, returns = key_alone(0), []
@@ -194,5 +190,50 @@ def test_a_critic_without_a_memory_values_what_it_sees_alone():
 
 def test_minibatches_are_whole_environments():
     for num_envs in (12, 1000):
-        learner = make_learner("ppo", make_env("cartpole"), num_envs, network="gru")
-        assert num_envs % learner.num_minibatches == 0
+        config = create_config("cartpole", "ppo", num_envs, **{"agent.network": "gru"})
+        assert num_envs % config.learner.num_minibatches == 0
+
+
+@pytest.mark.slow
+def test_loss_and_targets_are_those_of_an_unroll_in_numpy_which_resets_at_episode_ends():
+    env = for_learner(Cut())
+    options = SMALL | {"hidden_sizes": (7, 5), "layer_norm": False, "normalize_rewards": False}
+    learner = RecurrentPQN.create(env, network="gru", normalize_observations=False, **options)
+    loop = LearningLoop(env, learner, 4)
+    collect = jax.jit(loop.collect)
+    state, _ = collect(jax.jit(loop.init)(make_key(0)))
+    state, rollout = collect(state)
+    batch = learner._batch(state.agent, rollout, state.batch_state.obs)
+    assert batch.done.any(axis=1).all()
+    assert (np.asarray(batch.memory) != 0).any()
+
+    def values_of(params, memory, inputs):
+        obs, mask = np.split(np.asarray(inputs, np.float64), [2])
+        memory, values = gru(learner._network.unravel(params), memory, obs)
+        return memory, np.where(mask > 0, values, -np.inf)
+
+    best, errors = np.zeros((2, 9, 4)), []  # After each step, before a reset, and of each step.
+    for n in range(4):
+        memory = {"acts": np.asarray(batch.memory[n], np.float64)}
+        memory["learns"] = memory["acts"]
+        for t in range(8):
+            obs = batch.obs[n, t]
+            memory["acts"], values = values_of(state.agent.params, memory["acts"], obs)
+            best[0, t, n] = values.max()
+            memory["learns"], values = values_of(state.agent.params + 0.1, memory["learns"], obs)
+            errors.append(values[int(batch.action[n, t])] - float(batch.target[n, t]))
+            if batch.done[n, t]:
+                # Neither the cue nor the end is seen, and the first action is not legal.
+                final = np.array([0, 0, 0, 1])
+                best[1, t, n] = values_of(state.agent.params, memory["acts"], final)[1].max()
+                memory = {name: np.zeros(5) for name in memory}
+        last = np.asarray(state.batch_state.obs)[n]
+        best[0, 8, n] = values_of(state.agent.params, memory["acts"], last)[1].max()
+    done = np.asarray(batch.done.T)
+    following = np.where(done, best[1, :8], best[0, 1:])
+    target = reference_returns(
+        np.asarray(rollout.reward), following, np.zeros_like(done), done, 0.995, 0.95
+    )
+    np.testing.assert_allclose(batch.target.T, target, rtol=1e-4, atol=1e-5)
+    loss, _ = learner.loss(state.agent.params + 0.1, batch)
+    assert float(loss) == pytest.approx(0.5 * np.mean(np.square(errors)), rel=1e-4)
