@@ -20,7 +20,7 @@ from myriad.engine.memory import Stated, bytes_of, require_room, require_room_fo
 from myriad.engine.random import fast_key, make_key
 from myriad.envs import OBJECT, Environment
 from myriad.envs.environment import AnyEnvironment
-from myriad.errors import InvalidArgumentError, shown
+from myriad.errors import InvalidArgumentError
 from myriad.files import user_path
 from myriad.host import release_freed_memory
 from myriad.ranges import SEED_LIST, Integer, Seed, checked, require
@@ -89,15 +89,9 @@ def create_config(
     if not (config.tunes() if auto_tune is None else auto_tune):
         return config
     if distributed.count() > 1:
-        raise InvalidArgumentError(
-            "auto_tune measures one process, so with several processes give scan_chunk_size and "
-            "turn auto_tune off (--no-auto-tune)."
-        )
+        raise InvalidArgumentError("auto_tune measures one process; turn it off (--no-auto-tune).")
     if scan_chunk_size is not None:
-        raise InvalidArgumentError(
-            "auto_tune chooses scan_chunk_size, so it can't be given as well, "
-            f"but got {scan_chunk_size}."
-        )
+        raise InvalidArgumentError("scan_chunk_size", "must be left to auto_tune", scan_chunk_size)
     return config.changed(scan_chunk_size=autotune(config).scan_chunk_size)
 
 
@@ -171,9 +165,7 @@ def train_and_evaluate(  # noqa: PLR0913 (all that a training takes beside its c
             start = Start.read(user_path(start_from, "start_from"), config, best=best)
             record["start_from"] = start.record
         elif best:
-            raise InvalidArgumentError(
-                "best", "must be left out without start_from, whose best agent it asks for."
-            )
+            raise InvalidArgumentError("best", "must be left out without start_from", best)
         toml = config.to_toml()
         path = Path(distributed.broadcast(str(path)))
         folder = distributed.on_first(lambda: RunFolder.create(path, toml, record))
@@ -430,9 +422,7 @@ def load_agent(
         )
     state = checkpoints.read_newest(lambda update: checkpoints.restore(update, shapes, best=best))
     if state is None:
-        raise InvalidArgumentError(
-            f"{folder.path} holds no checkpoint yet: resume the run to its end first."
-        )
+        raise InvalidArgumentError(f"{folder.path} holds no checkpoint yet: resume the run first.")
     release_freed_memory()
     agent = trainings.loop.of_first_device(state).agent
     if is_of_many:
@@ -472,11 +462,8 @@ def _require_state(config: TrainingConfig, agent_state: Any) -> None:
 
     one = jax.eval_shape(lambda: config.learner.init(make_key(0), config.num_envs))
     if kinds(agent_state) != kinds(one):
-        raise InvalidArgumentError(
-            "agent_state",
-            f"must be that of one trained {config.agent}, such as agent_state_of(seed) of its "
-            f"results, but got {shown(agent_state)}.",
-        )
+        rule = f"must be that of one trained {config.agent}, such as results.agent_state_of(seed)"
+        raise InvalidArgumentError("agent_state", rule, agent_state)
 
 
 def _require_runnable(call: str, config: TrainingConfig, profile_chunks: int) -> None:
@@ -491,10 +478,7 @@ def _require_runnable(call: str, config: TrainingConfig, profile_chunks: int) ->
     if config.seeds is not None:
         require_settings_of_seeds(config, profile_chunks)
     elif config.mapping is not None:
-        raise InvalidArgumentError(
-            "mapping",
-            f"must be left out without seeds, since it is for seeds, but got {config.mapping!r}.",
-        )
+        raise InvalidArgumentError("mapping", "must be left out without seeds", config.mapping)
     if distributed.count() > 1:
         _require_same_training(call, config, profile_chunks)
     if config.log_to:
@@ -516,11 +500,8 @@ def _require_same_training(call: str, config: TrainingConfig, profile_chunks: in
     ]
     require_values("with several processes", settings)
     if config.num_devices != jax.device_count():
-        raise InvalidArgumentError(
-            "num_devices",
-            f"must be {jax.device_count()}, the devices of all {distributed.count()} "
-            f"processes, but is {config.num_devices}.",
-        )
+        rule = f"must be {jax.device_count()}, the devices of all {distributed.count()} processes"
+        raise InvalidArgumentError("num_devices", rule, config.num_devices)
 
 
 @contextlib.contextmanager
@@ -548,10 +529,10 @@ def _require_shared(folder: RunFolder) -> None:
         time.sleep(0.1)
     seen = distributed.all_gather(folder.path.exists())
     if not all(seen):
-        raise InvalidArgumentError(
-            f"run folder {folder.path} must be on a disk that all processes share, but process "
-            f"{seen.index(False)} doesn't see it."
+        says = (
+            f"run folder {folder.path} is hidden from process {seen.index(False)}: share its disk."
         )
+        raise InvalidArgumentError(says)
 
 
 def _new_path(config: TrainingConfig) -> Path:

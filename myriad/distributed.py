@@ -61,11 +61,8 @@ class Launch:
     def __post_init__(self):
         """Refuse an address that JAX would take apart without looking."""
         if self.coordinator is not None and not re.fullmatch(r".+:\d{1,5}", self.coordinator):
-            raise InvalidArgumentError(
-                "coordinator",
-                "must be a host and a port, such as localhost:20123, "
-                f"but got {shown(self.coordinator)}.",
-            )
+            rule = "must be a host and a port, such as localhost:20123"
+            raise InvalidArgumentError("coordinator", rule, self.coordinator)
 
     @classmethod
     def read(cls, given: Mapping[str, Any], folder: Path | None = None) -> "Launch":
@@ -161,10 +158,8 @@ def require_equal(facts: Mapping[str, Any]) -> None:
         InvalidArgumentError: a fact differs, or the number of devices does.
     """
     if jax.device_count() != count() * jax.local_device_count():
-        raise InvalidArgumentError(
-            f"all processes must have the same number of devices, but {count()} processes have "
-            f"{jax.device_count()} together and this one has {jax.local_device_count()}."
-        )
+        here = f"{jax.local_device_count()} of {jax.device_count()} devices are in this one"
+        raise InvalidArgumentError(f"all {count()} processes must have as many devices; {here}.")
     first, *others = all_gather(dict(facts))
     for number, theirs in enumerate(others, 1):
         for name in first | theirs:

@@ -20,6 +20,7 @@ import difflib
 import re
 import reprlib
 from collections.abc import Iterable, Mapping
+from pathlib import PurePath
 from typing import Any
 
 __all__ = [
@@ -52,8 +53,8 @@ def shown(value: Any) -> str:
         >>> shown(list(range(10**6)))
         '[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ...]'
     """
-    if isinstance(value, str):
-        value = without_passwords(value)
+    if isinstance(value, str | PurePath):
+        value = without_passwords(str(value))
     try:
         return " ".join(_SHORT.repr(value).split())
     except Exception:  # noqa: BLE001 (the `__repr__` of your own value may raise anything)
@@ -118,23 +119,29 @@ class InvalidArgumentError(MyriadError, ValueError):
     """A value that can't be used.
 
     Args:
-        words: the sentence; or the name of the argument, and the rest of the sentence.
+        words: the sentence; or the name of the argument, the rule that it breaks and, if there is
+            one to show, its value.
 
     Attributes:
         field: the name of the argument, if it was given.
+        value: its value, if it was given.
 
     Example:
-        >>> error = InvalidArgumentError("seed", "must be an integer, but got 0.5.")
-        >>> str(error), error.field
-        ('seed must be an integer, but got 0.5.', 'seed')
+        >>> error = InvalidArgumentError("seed", "must be an integer", 0.5)
+        >>> str(error), error.field, error.value
+        ('seed must be an integer, but got 0.5.', 'seed', 0.5)
     """
 
-    def __init__(self, *words: str):
+    def __init__(self, *words: Any):
         super().__init__(*words)
-        self.field = words[0] if len(words) > 1 else None
+        self.field: str | None = words[0] if len(words) > 1 else None
+        self.value = words[2] if len(words) > 2 else None
 
     def __str__(self) -> str:
-        return " ".join(self.args)
+        if len(self.args) < 3:
+            return " ".join(self.args)
+        field, rule, value = self.args
+        return f"{field} {rule}, but got {shown(value)}."
 
     def renamed(self, names: Mapping[str, str]) -> "InvalidArgumentError":
         """Return the error with the argument's name replaced by the one that you used.
@@ -142,7 +149,7 @@ class InvalidArgumentError(MyriadError, ValueError):
         Args:
             names: your names by Myriad's.
         """
-        if self.field is None or self.field not in names:
+        if len(self.args) < 2 or self.field not in names:
             return self
         return InvalidArgumentError(names[self.field], *self.args[1:])
 
@@ -158,8 +165,8 @@ class UnknownNameError(InvalidArgumentError):
         owner: the owner of the names, for the message.
 
     Attributes:
-        name: the name that you gave.
-        kind: the kind of thing that it should name.
+        field: the kind of thing that it should name.
+        value: the name that you gave.
 
     Example:
         >>> str(UnknownNameError("agent", "pppo", ["dqn", "ppo"]))
@@ -176,14 +183,13 @@ class UnknownNameError(InvalidArgumentError):
         owner: str = "",
     ):
         known = sorted(known)
-        self.name = str(name)
-        self.kind = kind
-        close = closest(self.name, [*known, *aliases])
+        close = closest(str(name), [*known, *aliases])
         hint = f"; did you mean {close!r}?" if close else "."
         of = f" of {owner}" if owner else ""
         super().__init__(
             f"unknown {kind} {shown(name)}{of}{hint} Known: {', '.join(known) or 'none'}."
         )
+        self.field, self.value = kind, name
 
 
 class FaultyEnvironmentError(InvalidArgumentError):

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from myriad.errors import InvalidArgumentError, shown, without_passwords
+from myriad.errors import InvalidArgumentError, without_passwords
 
 # Seconds between two lines on how long something takes, if there is no terminal.
 _EVERY_S = 10.0
@@ -70,10 +70,8 @@ def user_path(path: str | Path, argument: str = "path") -> Path:
     """
     # Cs is what Python puts in place of bytes that are not UTF-8.
     if not str(path) or any(unicodedata.category(each) in ("Cc", "Cs") for each in str(path)):
-        raise InvalidArgumentError(
-            argument,
-            f"must be a name in UTF-8 without control characters, but got {shown(str(path))}.",
-        )
+        rule = "must be a name in UTF-8 without control characters"
+        raise InvalidArgumentError(argument, rule, str(path))
     return Path(os.path.expanduser(path))  # noqa: PTH111 - Path's raises if there is none.
 
 

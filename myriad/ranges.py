@@ -16,7 +16,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, ParamSpec, TypeVar, Union, cast, get_args, get_origin
 
-from myriad.errors import InvalidArgumentError, shown
+from myriad.errors import InvalidArgumentError
 
 __all__ = ["Integer", "Number"]
 
@@ -82,7 +82,7 @@ class Range:
             is_list = isinstance(value, tuple | list | range) and few <= len(value) <= many
             fits = is_list and all(self._holds(each) for each in cast(Any, value))
         if not fits:
-            raise InvalidArgumentError(name, f"must be {self}, but got {shown(value)}.")
+            raise InvalidArgumentError(name, f"must be {self}", value)
 
     def __str__(self) -> str:
         """Describe the range."""
@@ -254,9 +254,7 @@ def require(name: str, value: Any, annotation: Any) -> None:
     if (declared := range_in(annotation)) is not None:
         declared.require(name, value)
     elif not _fits(value, annotation):
-        raise InvalidArgumentError(
-            name, f"must be {_described(annotation)}, but got {shown(value)}."
-        )
+        raise InvalidArgumentError(name, f"must be {_described(annotation)}", value)
 
 
 def _fits(value: Any, annotation: Any) -> bool:

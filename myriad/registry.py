@@ -82,10 +82,8 @@ class Registry:
             and (self._member in fields or hasattr(target, self._member))
         ):
             return target
-        raise InvalidArgumentError(
-            f"{self.kind} {shown(name)} must be a dataclass with {self._member}, "
-            f"but is {shown(target)}."
-        )
+        rule = f"must be a dataclass with {self._member}"
+        raise InvalidArgumentError(f"{self.kind} {shown(name)}", rule, target)
 
     def add(self, name: str, target: Any) -> None:
         """Register `target`, an object or a `module:attribute` string.
@@ -97,10 +95,8 @@ class Registry:
             InvalidArgumentError: the name is empty, holds a colon, or came with the registry.
         """
         if not name.strip() or ":" in name or name in self._built_in:
-            raise InvalidArgumentError(
-                f"the name of an {self.kind} must be a new one without a colon, "
-                f"but got {shown(name)}."
-            )
+            rule = "must be a new one without a colon"
+            raise InvalidArgumentError(f"the name of an {self.kind}", rule, name)
         self._targets[name] = target
 
     def adder(self, name: str) -> Callable[[Any], Any]:
@@ -120,10 +116,8 @@ class Registry:
             # The console script, unlike `python -m myriad`, doesn't look into the current folder.
             absent = isinstance(error, ModuleNotFoundError) and error.name == module.split(".")[0]
             hint = "; if its file is in this folder, set PYTHONPATH=." if absent else ""
-            raise InvalidArgumentError(
-                f"{self.kind} {shown(name)} can't be imported: "
-                f"{type(error).__name__}: {error}{hint}"
-            ) from error
+            says = f"{self.kind} {shown(name)} can't be imported: {error!r}{hint}"
+            raise InvalidArgumentError(says) from error
 
 
 def check_overrides(owner: str, defaults: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
@@ -161,11 +155,8 @@ def refuse_unused(thing: Any, defaults: Mapping[str, Any], overrides: Mapping[st
     for name, reason in getattr(thing, "unused", {}).items():
         value = overrides.get(name, defaults[name])
         if not hasattr(value, "dtype") and value != defaults[name]:
-            raise InvalidArgumentError(
-                name,
-                f"must be {shown(defaults[name])} {reason}, where it has no effect, "
-                f"but got {shown(value)}.",
-            )
+            rule = f"must be {shown(defaults[name])} {reason}, where it has no effect"
+            raise InvalidArgumentError(name, rule, value)
 
 
 def is_integer(value: Any) -> bool:

@@ -215,10 +215,8 @@ def variables_in(text: str, file: object) -> dict[str, str]:
     for statement in parse_stream(io.StringIO(text)):
         # python-dotenv would only log that it skips an error.
         if statement.error or "\0" in statement.original.string:
-            raise InvalidArgumentError(
-                f"{file} must hold NAME=value or a comment from line {statement.original.line} on; "
-                "correct or remove what is there."
-            )
+            where = f"from line {statement.original.line} on"
+            raise InvalidArgumentError(f"{file} must hold NAME=value or a comment {where}.")
     values = dotenv_values(stream=io.StringIO(text))
     return {name: value for name, value in values.items() if value is not None}
 
@@ -264,9 +262,7 @@ def home() -> Path:
     if named := os.environ.get("MYRIAD_HOME"):
         return user_path(named)
     if (user := _user_home()) is None:
-        raise InvalidArgumentError(
-            "this user has no home folder to keep results in: set MYRIAD_HOME to a folder."
-        )
+        raise InvalidArgumentError("this user has no home folder; set MYRIAD_HOME to a folder.")
     return user / ".myriad"
 
 

@@ -1,5 +1,6 @@
 """Spaces of actions and observations: shapes, dtypes, bounds and uniform samples."""
 
+import contextlib
 import dataclasses
 from typing import Any, Protocol
 
@@ -141,11 +142,8 @@ class Box:
         is_known = not any(isinstance(bound, Tracer) for bound in bounds)
         # A NaN is not below anything.
         if is_known and not np.all(np.asarray(self.low) <= np.asarray(self.high)):
-            raise InvalidArgumentError(
-                "low",
-                "must not exceed high, and neither may be NaN, but got "
-                f"{shown(self.low)} and {shown(self.high)}.",
-            )
+            rule = f"must not exceed high = {shown(self.high)}, and neither may be NaN"
+            raise InvalidArgumentError("low", rule, self.low)
 
     @property
     def is_whole(self) -> bool:
@@ -204,21 +202,14 @@ class Box:
 
 
 def _validated(space: Space, action: Any, kind: Any, expected: str) -> jax.Array:
-    try:
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
         array = jnp.asarray(action)
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidArgumentError(
-            "action", f"must be {expected}, but got {shown(action)}."
-        ) from None
-    is_known = not isinstance(array, Tracer)
-    if array.shape != space.shape or not jnp.issubdtype(array.dtype, kind):
-        got = f"{array.dtype} of shape {array.shape}" + (f": {action}" if is_known else "")
-        raise InvalidArgumentError("action", f"must be {expected}, but got {got}.")
-    if is_known:
-        in_bounds = ~jnp.isnan(array).any() if kind is jnp.floating else space.contains(array)
-        if not in_bounds:
-            raise InvalidArgumentError("action", f"must be {expected}, but got {action}.")
-    return array
+        fits: Any = array.shape == space.shape and jnp.issubdtype(array.dtype, kind)
+        if fits and not isinstance(array, Tracer):
+            fits = ~jnp.isnan(array).any() if kind is jnp.floating else space.contains(array)
+        if fits:
+            return array
+    raise InvalidArgumentError("action", f"must be {expected}", action)
 
 
 def _integers_below(bits: jax.Array, n: int) -> jax.Array:

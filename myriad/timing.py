@@ -324,13 +324,9 @@ class Subject:
             args = (*fn.args, *args)
             fn = fn.func
         if carry and not args:
-            raise InvalidArgumentError(
-                "carry=True needs a first argument to carry, but none was given."
-            )
+            raise InvalidArgumentError("carry=True needs a first argument to carry.")
         if any(map(_any_deleted, args)):
-            raise InvalidArgumentError(
-                "args", "must hold live arrays, but one was deleted or donated before."
-            )
+            raise InvalidArgumentError("args", "must hold live arrays, none deleted or donated.")
         self.calls_per_sample = 1
         self.first_s = 0.0
         self.compile_s: float | None = None
@@ -514,14 +510,11 @@ def require_enough(name: str, num_samples: int, confidence: float) -> None:
         InvalidArgumentError: there are too few, or `confidence` is not between 0 and 1.
     """
     if not 0 < confidence < 1:
-        raise InvalidArgumentError(
-            "confidence", f"must lie between 0 and 1, both excluded, but got {confidence}."
-        )
+        raise InvalidArgumentError("confidence", "must lie between 0 and 1", confidence)
     if not _rank(num_samples, confidence):
         least = next(count for count in itertools.count(2) if _rank(count, confidence))
-        raise InvalidArgumentError(
-            name, f"must be at least {least} for confidence {confidence}, but got {num_samples}."
-        )
+        rule = f"must be at least {least} for confidence {confidence}"
+        raise InvalidArgumentError(name, rule, num_samples)
 
 
 def _rank(num_samples: int, confidence: float) -> int:

@@ -99,8 +99,11 @@ def test_a_file_may_leave_to_flags_what_to_train(help_of, refused, tmp_path):
         (["train", "--resume", ""], "--resume is empty"),
         (["evaluate", ""], "an argument is empty"),
         # A resumed run would ignore them.
-        (["train", "--resume", "run", "--seed=0"], "so --seed can't be given"),
-        (["train", "--resume", "run", "--agent.learning-rate=1e-3"], "so --agent.learning-rate"),
+        (["train", "--resume", "run", "--seed=0"], "leave out --seed"),
+        (
+            ["train", "--resume", "run", "--agent.learning-rate=1e-3"],
+            "leave out --agent.learning-rate",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -113,7 +116,7 @@ def test_a_mistake_is_named_and_ends_with_exit_code_2(argv, named, refused):
     [
         ("ppo --agent.learning-rat 1", "'learning_rat' of ppo; did you mean 'learning_rate'?"),
         ("ppo --run-folder=", "--run-folder is empty"),
-        ("ppo --process-id=1", "--process-id is for a training in several processes"),
+        ("ppo --process-id=1", "--process-id needs --distributed"),
         # settings
         ("ppo --batch-size 0", "--batch-size must be"),
         ("ppo --batch-size 33", "such as 32 or 64"),
@@ -123,7 +126,7 @@ def test_a_mistake_is_named_and_ends_with_exit_code_2(argv, named, refused):
         ("ppo --comple", "--compile, --no-compile"),
         ("ppo --flash-attention", "--flash-attention is for agents with"),
         ("ppo --bf16 --agent.compute-dtype float16", "say the same"),
-        ("ppo --wandb-name x", "--wandb-name is for a run that logs to"),
+        ("ppo --wandb-name x", "--wandb-name needs --wandb"),
         ("pid --bf16", "--bf16 is for agents with a network"),
         ("random --batch-size 8", "--batch-size is for agents with batches"),
         # seeds
@@ -133,8 +136,11 @@ def test_a_mistake_is_named_and_ends_with_exit_code_2(argv, named, refused):
         ("ppo --num-seeds 2 --log-to tensorboard", "--log-to must be []"),
         ("ppo --num-seeds 2 --profile 1", "--profile must be 0"),
         ("ppo --num-seeds 2 --compile-mode jit", "--compile-mode must be 'aot'"),
-        ("ppo --compile-mode off --steps-per-env 1001", "--steps-per-env must be at most 1,000"),
-        ("ppo --seeds 1 2 1", "--seeds must be different, but 1 is among them 2 times"),
+        (
+            "ppo --compile-mode off --steps-per-env 1001",
+            "--steps-per-env must be at most 1,000 with compile_mode = 'off'",
+        ),
+        ("ppo --seeds 1 2 1", "--seeds must be different, but got [1, 2, 1]"),
         ("ppo --mapping vmap", "--mapping must be left out without seeds"),
         ("pid --num-seeds 2", "seeds must be left out for pid"),
     ],

@@ -65,10 +65,8 @@ class Adapter(Changeable):
         except MyriadError:
             raise
         except Exception as error:
-            raise InvalidArgumentError(
-                f"{self.library} can't build {self.name!r} as configured: "
-                f"{type(error).__name__}: {error}"
-            ) from error
+            says = f"{self.library} can't build {self.name!r} as configured: {error!r}"
+            raise InvalidArgumentError(says) from error
 
     @classmethod
     def names(cls) -> Iterable[str]:

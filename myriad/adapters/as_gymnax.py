@@ -146,7 +146,5 @@ def as_gymnax(env: Environment, version: str) -> AsGymnax:
     if version not in forms:
         raise UnknownNameError("version of gymnax", version, forms)
     if version == "1.0.1" and not hasattr(environment.Environment, "is_truncated"):
-        raise InvalidArgumentError(
-            "version", "must be 0.0.9 with a gymnax before 1.0, but is 1.0.1."
-        )
+        raise InvalidArgumentError("version", "must be 0.0.9 with a gymnax before 1.0", version)
     return forms[version](env)

@@ -16,7 +16,7 @@ from gymnasium.utils import EzPickle
 from myriad.adapters import NO_BOUND, finite_bounds
 from myriad.engine.random import make_key
 from myriad.envs.environment import Environment
-from myriad.errors import InvalidArgumentError, UnknownNameError, shown
+from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.ranges import INT64
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
 
@@ -40,11 +40,7 @@ def refuse_options(options: dict[str, Any] | None, known: Collection[str] = ()) 
     """
     for name in options or ():
         if name not in known:
-            raise InvalidArgumentError(
-                "options",
-                f"must be {' or '.join(known) or 'empty'}, but got {shown(name)}; "
-                "parameters are set when the environment is made.",
-            )
+            raise InvalidArgumentError("options", f"must be {' or '.join(known) or 'empty'}", name)
 
 
 def within_64_bits(seed: int | np.integer) -> int:
@@ -103,17 +99,12 @@ class ActionAdapter:
         shape = batch + self._shape
         if action.dtype.kind not in ("iu" if self._is_choice else "iuf") or action.shape != shape:
             kind = "integers" if self._is_choice else "floats"
-            raise InvalidArgumentError(
-                "action",
-                f"must be {kind} of shape {shape}, but got {action.dtype} of shape {action.shape}.",
-            )
+            raise InvalidArgumentError("action", f"must be {kind} of shape {shape}", action)
         wrong = (
             (action < 0) | (action >= self._num_choices) if self._is_choice else np.isnan(action)
         )
         if wrong.any():
-            raise InvalidArgumentError(
-                "action", f"must be in {self.space}, but got {action[wrong].flat[0]}."
-            )
+            raise InvalidArgumentError("action", f"must be in {self.space}", action[wrong].flat[0])
         return np.asarray(
             action if self._is_choice else action * self._half_range + self._centre, self._dtype
         )
@@ -176,9 +167,7 @@ class AsGymnasium(gymnasium.Env[Any, Any], EzPickle):
             InvalidArgumentError: no episode has been started, or `action` is not such an element.
         """
         if self._state is None:
-            raise InvalidArgumentError(
-                "step needs a running episode, but there is none yet; call reset first."
-            )
+            raise InvalidArgumentError("step needs a running episode; call reset first.")
         self._state, results = self._step(self._state, self._adapt_action(action))
         obs, reward, terminated, truncated, info = jax.device_get(results)
         obs = as_observation(self.observation_space, obs)
@@ -224,9 +213,7 @@ def gymnasium_space(space: Space) -> gymnasium.Space:
         low[one_value] = np.nextafter(low[one_value], np.float32(-np.inf))
         high[one_value] = np.nextafter(high[one_value], np.float32(np.inf))
         return gymnasium.spaces.Box(low, high, space.shape, np.float32)
-    raise InvalidArgumentError(
-        f"{space!r} has no counterpart in Gymnasium; use Discrete, MultiDiscrete or Box."
-    )
+    raise InvalidArgumentError(f"{space!r} has no counterpart in Gymnasium; use a Box.")
 
 
 def _integer_box(space: Box) -> gymnasium.spaces.Box:

@@ -27,7 +27,7 @@ from myriad.engine.machine import resolve_platform
 from myriad.engine.memory import Stated, require_room_for
 from myriad.engine.random import make_keys
 from myriad.envs.environment import Environment
-from myriad.errors import InvalidArgumentError, shown
+from myriad.errors import InvalidArgumentError
 from myriad.registry import is_integer
 
 # What the host's NumPy arrays hold for each environment: observations and other bytes. With these,
@@ -123,15 +123,11 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any], EzPickle):
                 `actions` is not such an element.
         """
         if self._states is None:
-            raise InvalidArgumentError(
-                "step needs running episodes, but there are none yet; call reset first."
-            )
+            raise InvalidArgumentError("step needs running episodes; call reset first.")
         if self._mode is AutoresetMode.DISABLED and self._ended.any():
             ended = int(np.flatnonzero(self._ended)[0])
-            raise InvalidArgumentError(
-                f"sub-environment {ended} has ended and autoreset is disabled; "
-                "call reset with options={'reset_mask': terminated | truncated} first."
-            )
+            says = f"sub-environment {ended} has ended; reset it by a reset_mask."
+            raise InvalidArgumentError(says)
         actions = self._adapt_action(actions, (self.num_envs,))
         self._states, final_obs, results = self._step(self._states, actions, self._ended)
         obs, reward, terminated, truncated, info = jax.device_get(results)
@@ -241,10 +237,8 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any], EzPickle):
             or len(seeds) != self.num_envs
             or not all(each is None or (is_integer(each) and each >= 0) for each in seeds)
         ):
-            raise InvalidArgumentError(
-                "seed",
-                f"must hold {self.num_envs} integers of at least 0 or None, but got {shown(seed)}.",
-            )
+            rule = f"must hold {self.num_envs} integers of at least 0 or None"
+            raise InvalidArgumentError("seed", rule, seed)
         drawn = (
             self.np_random.integers(2**32, size=self.num_envs)
             if self._states is None
@@ -260,16 +254,10 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any], EzPickle):
             return np.ones(self.num_envs, bool)
         mask = np.asarray(options["reset_mask"])
         if mask.dtype != bool or mask.shape != (self.num_envs,) or not mask.any():
-            raise InvalidArgumentError(
-                "reset_mask",
-                f"must be {self.num_envs} booleans of which one is True, but "
-                f"got {options['reset_mask']!r}.",
-            )
+            rule = f"must be {self.num_envs} booleans of which one is True"
+            raise InvalidArgumentError("reset_mask", rule, options["reset_mask"])
         if self._states is None and not mask.all():
-            raise InvalidArgumentError(
-                "reset_mask leaves sub-environments as they are, but none runs yet; "
-                "reset all first."
-            )
+            raise InvalidArgumentError("reset_mask", "must be True for all at first", mask)
         return mask
 
 

@@ -98,9 +98,7 @@ def gymnax_space(space: Space) -> spaces.Space:
     if isinstance(space, Box):
         low, high = finite_bounds(space)
         return spaces.Box(jnp.asarray(low), jnp.asarray(high), space.shape, space.dtype)
-    raise InvalidArgumentError(
-        f"{space!r} has no counterpart in gymnax; use Discrete, MultiDiscrete or Box."
-    )
+    raise InvalidArgumentError(f"{space!r} has no counterpart in gymnax; use a Box.")
 
 
 def myriad_space(space: spaces.Space) -> Space:
@@ -120,10 +118,7 @@ def myriad_space(space: spaces.Space) -> Space:
         shape = tuple(int(size) for size in np.atleast_1d(space.shape))
         is_integer = np.issubdtype(np.dtype(space.dtype), np.integer)
         return Box(low, high, shape, space.dtype if is_integer else np.float32)
-    raise InvalidArgumentError(
-        f"gymnax's {space!r} has no counterpart in Myriad; wrap the environment so that "
-        "it is one array."
-    )
+    raise InvalidArgumentError(f"gymnax's {space!r} has no counterpart in Myriad; use one array.")
 
 
 def _make(name: str, /, **config: Any) -> environment.Environment:

@@ -32,11 +32,7 @@ class FromPgx(Adapter):
     def build(self) -> Built:
         env = importlib.import_module("pgx").make(self.name)
         if env.num_players != 1:
-            raise InvalidArgumentError(
-                "env",
-                f"must be a game for one player, but pgx's {self.name} has {env.num_players}, and "
-                "Myriad trains one agent.",
-            )
+            raise InvalidArgumentError("env", "must be a game for one player", f"pgx:{self.name}")
         obs = jax.eval_shape(env.init, jax.random.key(0)).observation
         space = Box(-np.inf, np.inf, obs.shape, obs.dtype)
         if obs.dtype == bool:

@@ -178,15 +178,10 @@ def _with_batch_size(agent: Any, num_envs: int, given: Mapping[str, Any]) -> Any
         sizes = {*divisors, *(rows // n for n in divisors)}
         near = [max(n for n in sizes if n <= batch_size)]
         near += [min(n for n in sizes if n > batch_size)] if batch_size < rows else []
-        raise InvalidArgumentError(
-            "batch_size",
-            f"must divide the batch of num_envs x rollout_steps = {rows}, such as "
-            f"{' or '.join(map(str, near))}, but is {batch_size}.",
-        )
+        sizes = " or ".join(map(str, near))
+        rule = f"must divide the batch of num_envs x rollout_steps = {rows}, such as {sizes}"
+        raise InvalidArgumentError("batch_size", rule, batch_size)
     num_minibatches = rows // batch_size
     if given.get("num_minibatches", num_minibatches) != num_minibatches:
-        raise InvalidArgumentError(
-            "batch_size and num_minibatches say the same, so only one of them can be given, "
-            f"but got {batch_size} and {given['num_minibatches']}."
-        )
+        raise InvalidArgumentError("batch_size and num_minibatches say the same; give one of them.")
     return dataclasses.replace(agent, num_minibatches=num_minibatches)

@@ -21,7 +21,7 @@ import numpy as np
 
 from myriad.envs.environment import Environment
 from myriad.envs.vector import BatchState, Transition
-from myriad.errors import InvalidArgumentError, shown
+from myriad.errors import InvalidArgumentError
 from myriad.ranges import INT64, Integer, Number, ranges_of, require_ranges
 
 State = TypeVar("State")
@@ -193,9 +193,7 @@ class Learner(Generic[State]):
         return self.act(state, key, obs, greedy=greedy), memory
 
     def _undivided(self) -> InvalidArgumentError:
-        return InvalidArgumentError(
-            f"{type(self).__name__} has no collect and learn, so its updates can't be divided."
-        )
+        return InvalidArgumentError(f"{type(self).__name__} has no collect and learn to divide.")
 
     @property
     def agent(self) -> Any:
@@ -278,17 +276,13 @@ def without_schedules(kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
                     floats[name].require(name, point)
             found[name] = float(row_of(value)[:-1].max())
         elif is_schedule(value) and name in names:
-            raise InvalidArgumentError(
-                name,
-                f"must be constant over a training of {kind.__name__}, but got {shown(value)}.",
-            )
+            rule = f"must be constant over a training of {kind.__name__}"
+            raise InvalidArgumentError(name, rule, value)
     if is_schedule(options.get("learning_rate")) and hasattr(kind, "anneal_updates"):
         length = found.setdefault("anneal_updates", None)
         if length is not None:
-            raise InvalidArgumentError(
-                "anneal_updates",
-                f"must be None if learning_rate has a schedule, but got {shown(length)}.",
-            )
+            rule = "must be None if learning_rate has a schedule"
+            raise InvalidArgumentError("anneal_updates", rule, length)
     return found
 
 
@@ -316,8 +310,5 @@ def _points(name: str, text: str) -> tuple[list[float], list[float]]:
         fits = len(shares) == len(values) and increase and 0 <= shares[0] <= shares[-1] <= 1
         if fits and is_schedule(text) and all(map(math.isfinite, values)):
             return shares, values
-    raise InvalidArgumentError(
-        name,
-        "must be a number, linear(start, end), cosine(start, end) or points(0: start, 0.5: half, "
-        f"1: end) with increasing shares of the training, but got {shown(text)}.",
-    )
+    rule = "must be a number, linear(a, b), cosine(a, b) or points(0: a, 1: b) of increasing shares"
+    raise InvalidArgumentError(name, rule, text)

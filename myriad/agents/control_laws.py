@@ -36,13 +36,10 @@ class ControlLaw:
         name, kind = cls.__name__.lower(), type(env).__name__
         if not hasattr(env, "control_error"):
             raise InvalidArgumentError(
-                f"{name} needs a setpoint, but {kind} has none: it lacks the method "
-                "control_error(obs); train a learner such as ppo instead."
+                f"{name} needs a setpoint; {kind} has no control_error(obs)."
             )
         if not isinstance(space, Discrete | Box) or space.shape not in ((), (1,)):
-            raise InvalidArgumentError(
-                f"{name} steers by one bounded quantity, but the actions of {kind} are {space}."
-            )
+            raise InvalidArgumentError(f"{name} needs one bounded action, but {kind} has {space}.")
         controller = cls(space, env, **overrides)
         require_ranges(controller)
         return controller

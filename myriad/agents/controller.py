@@ -100,14 +100,9 @@ class _Trained:
         shape = self.env.observation_space(self.env.default_params).shape
 
         def control(state: Any, memory: Any, key: jax.Array, obs: jax.Array) -> Any:
-            is_array = isinstance(obs, jax.Array)
-            if not is_array or obs.shape != shape:
-                got = f"an array of shape {obs.shape}" if is_array else f"a {type(obs).__name__}"
-                raise InvalidArgumentError(
-                    "obs",
-                    f"must be an array of shape {shape}, as the environment that load_agent "
-                    f"returns shows it, but got {got}.",
-                )
+            if not isinstance(obs, jax.Array) or obs.shape != shape:
+                rule = f"must be an array of shape {shape}, as of load_agent's environment"
+                raise InvalidArgumentError("obs", rule, obs)
             memories = jax.tree.map(lambda leaf: leaf[None], memory)
             return _one(self.learner.control(state, memories, key, obs[None], greedy=self.greedy))
 

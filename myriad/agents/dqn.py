@@ -52,7 +52,7 @@ from myriad.agents.trajectory import act_and_step
 from myriad.engine.gpu_loops import repeat_or_skip
 from myriad.engine.random import Counter, make_key
 from myriad.envs.vector import BatchState, Transition
-from myriad.errors import InvalidArgumentError, shown
+from myriad.errors import InvalidArgumentError
 from myriad.ranges import Integer
 from myriad.registry import is_integer
 
@@ -232,11 +232,8 @@ class DQN(GradientLearner[DQNState]):
     def on_each_of(self, num_devices: int) -> Self:
         """Give each device its share of the batch, of the buffer and of the steps that count."""
         if num_devices > 1 and self.replay_memory != "device":
-            raise InvalidArgumentError(
-                "replay_memory",
-                f"must be 'device' with num_devices = {num_devices}, "
-                f"but got {shown(self.replay_memory)}.",
-            )
+            rule = f"must be 'device' with num_devices = {num_devices}"
+            raise InvalidArgumentError("replay_memory", rule, self.replay_memory)
         return share_replay(self, num_devices, "learning_starts", "exploration_steps")
 
     def first_learning_update(self, num_envs: int) -> int:

@@ -86,11 +86,8 @@ def repeat_epochs(
 def require_whole_parts(minibatch_rows: int, gradient_accumulation: int) -> None:
     """Raise InvalidArgumentError unless a minibatch can be cut into equal parts."""
     if minibatch_rows % gradient_accumulation:
-        raise InvalidArgumentError(
-            "gradient_accumulation",
-            f"must divide a minibatch of {minibatch_rows:,} rows, "
-            f"but is {gradient_accumulation:,}.",
-        )
+        rule = f"must divide a minibatch of {minibatch_rows:,} rows"
+        raise InvalidArgumentError("gradient_accumulation", rule, gradient_accumulation)
 
 
 def is_narrow(rows: jax.Array) -> bool:

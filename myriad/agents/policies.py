@@ -242,6 +242,4 @@ def make_policy(
     if isinstance(space, Box):
         kind = TanhGaussianPolicy if squash_actions else GaussianPolicy
         return kind(space, first_log_std, action_scale)
-    raise InvalidArgumentError(
-        f"an action space must be Discrete, MultiDiscrete or Box, but is {space!r}."
-    )
+    raise InvalidArgumentError("action_space", "must be Discrete, MultiDiscrete or Box", space)

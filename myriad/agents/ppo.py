@@ -175,11 +175,8 @@ class PPO(RolloutLearner[PPOState]):
             spec = NetworkSpec.of(self, role)
             spec.require_outputs(num_outputs)
             if self.preserve_outputs and spec.name != "mlp":
-                raise InvalidArgumentError(
-                    "preserve_outputs",
-                    f"must be false with network {shown(spec.name)}, since only "
-                    "an mlp's first layer can be changed so, but got True.",
-                )
+                rule = f"must be false with network {shown(spec.name)}, which is no mlp"
+                raise InvalidArgumentError("preserve_outputs", rule, self.preserve_outputs)
 
     @classmethod
     def defaults_for(

@@ -211,8 +211,5 @@ def require_discrete_actions(learner: type, env: Environment) -> None:
     """Raise InvalidArgumentError unless the actions of `env` are discrete."""
     space = env.action_space(env.default_params)
     if not isinstance(space, Discrete | MultiDiscrete):
-        raise InvalidArgumentError(
-            f"{learner.__name__} learns a value for each of finitely many actions, but "
-            f"those of {type(env).__name__} are a {type(space).__name__} of "
-            f"shape {space.shape}; ppo learns such actions."
-        )
+        rule = f"must have finitely many actions for {learner.__name__}; ppo learns others"
+        raise InvalidArgumentError(type(env).__name__, rule, space)

@@ -244,11 +244,8 @@ def _zeros_on_host(shapes: Any) -> Any:
 def _require_host_memory() -> None:
     device = jax.local_devices()[0]
     if "pinned_host" not in {memory.kind for memory in device.addressable_memories()}:
-        raise InvalidArgumentError(
-            "replay_memory",
-            f"must be 'device' on {device.platform}, whose JAX backend can't reach "
-            "the host's memory, but got 'host'.",
-        )
+        rule = f"must be 'device' on {device.platform}, which can't reach the host's memory"
+        raise InvalidArgumentError("replay_memory", rule, "host")
 
 
 def share_replay(learner: Any, num_devices: int, *counts: str) -> Any:
@@ -264,9 +261,7 @@ def share_replay(learner: Any, num_devices: int, *counts: str) -> Any:
     """
     for name in ("batch_size", "buffer_size"):
         if (size := getattr(learner, name)) % num_devices:
-            raise InvalidArgumentError(
-                "num_devices", f"must divide {name} = {size:,}, but is {num_devices}."
-            )
+            raise InvalidArgumentError("num_devices", f"must divide {name} = {size:,}", num_devices)
     learner = dataclasses.replace(
         learner,
         batch_size=learner.batch_size // num_devices,

@@ -18,7 +18,7 @@ from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import discounted_return
 from myriad.agents.trajectory import Trajectory, act_and_step
 from myriad.envs.vector import BatchState, select_reset
-from myriad.errors import InvalidArgumentError, shown
+from myriad.errors import InvalidArgumentError
 
 # Folded into a key. Learners fold 1 into the key of their shuffles.
 _COLLECT = 0
@@ -63,11 +63,8 @@ class Recurrent:
     def require_num_envs(self: Any, num_envs: int) -> None:
         """Raise InvalidArgumentError unless environments divide into minibatches and parts."""
         if num_envs % self.num_envs_multiple:
-            raise InvalidArgumentError(
-                "num_minibatches",
-                f"x gradient_accumulation must divide num_envs = {num_envs} with network "
-                f"{shown(self.network)}, but is {self.num_envs_multiple}.",
-            )
+            rule = f"x gradient_accumulation must divide num_envs = {num_envs} with a memory"
+            raise InvalidArgumentError("num_minibatches", rule, self.num_envs_multiple)
         learner: Any = super()
         learner.require_num_envs(num_envs)
 

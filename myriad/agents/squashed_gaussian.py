@@ -32,15 +32,8 @@ class SquashedGaussianPolicy:
     def __post_init__(self) -> None:
         bounds = (self.space.low, self.space.high) if isinstance(self.space, Box) else (np.inf,)
         if not all(np.isfinite(bound).all() for bound in bounds):
-            remedy = (
-                "Give them bounds in a wrapper with its own action_space, or take ppo, which learns"
-                if isinstance(self.space, Box)
-                else "Take ppo, pqn or dqn, which learn"
-            )
-            raise InvalidArgumentError(
-                "SAC and TD3 learn actions in a Box with bounds, but those here are "
-                f"{self.space!r}. {remedy} such actions."
-            )
+            rule = "must be a Box with bounds for SAC and TD3; ppo learns other actions"
+            raise InvalidArgumentError("action_space", rule, self.space)
 
     @property
     def num_choices(self) -> int:

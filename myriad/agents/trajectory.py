@@ -138,15 +138,11 @@ class RolloutLearner(GradientLearner[State]):
         """Raise InvalidArgumentError unless the batch divides into minibatches and their parts."""
         rows = num_envs * self.rollout_steps
         if rows > INT32:
-            raise InvalidArgumentError(
-                f"num_envs x rollout_steps must be at most {INT32:,}, but is {rows:,}."
-            )
+            rule = f"must be at most {INT32:,}"
+            raise InvalidArgumentError("num_envs x rollout_steps", rule, rows)
         if rows % self.num_minibatches:
-            raise InvalidArgumentError(
-                "num_minibatches",
-                "must divide the batch of num_envs x rollout_steps = "
-                f"{rows}, but is {self.num_minibatches}.",
-            )
+            rule = f"must divide the batch of num_envs x rollout_steps = {rows}"
+            raise InvalidArgumentError("num_minibatches", rule, self.num_minibatches)
         require_whole_parts(rows // self.num_minibatches, self.gradient_accumulation)
 
     def rollout(

@@ -155,9 +155,7 @@ def with_batch(config: TrainingConfig, size: int) -> TrainingConfig:
     if config.batch_size is not None:
         return config.changed(batch_size=size)
     if "num_minibatches" not in config.agent_options:
-        raise InvalidArgumentError(
-            f"{config.agent} learns from no batches, so there is none to tune."
-        )
+        raise InvalidArgumentError(f"{config.agent} learns from no batches to tune.")
     steps = math.gcd(_ROLLOUT_STEPS, _MINIBATCHES * size)
     follow = ("steps_per_env", "total_steps", "scan_chunk_size", "eval_frequency", "batch_size")
     changes: dict[str, Any] = dict.fromkeys(follow)

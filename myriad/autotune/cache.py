@@ -51,13 +51,11 @@ class ProfileCache:
         except FileNotFoundError:
             return {section: {} for section in SECTIONS}
         except OSError as error:
-            raise InvalidArgumentError(
-                f"autotune cache {self.path} can't be read: {error.strerror}."
-            ) from error
+            says = f"autotune cache {self.path} can't be read: {error.strerror}."
+            raise InvalidArgumentError(says) from error
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise InvalidArgumentError(
-                f"{self.path} is not an autotune cache; remove it or name another file."
-            ) from None
+            says = f"{self.path} is not an autotune cache; remove it or name another file."
+            raise InvalidArgumentError(says) from None
         return {
             section: {
                 key: {name: value for name, value in entry.items() if name != _CHECKSUM}
@@ -129,10 +127,8 @@ class ProfileCache:
             try:
                 lock.acquire(timeout=_LOCK_WAIT_S)
             except Timeout as error:
-                raise InvalidArgumentError(
-                    f"autotune cache {self.path} is locked by another process "
-                    f"(waited {_LOCK_WAIT_S:g} s)."
-                ) from error
+                says = f"autotune cache {self.path} is locked by another process."
+                raise InvalidArgumentError(says) from error
         try:
             yield
         finally:

@@ -65,10 +65,8 @@ def parse(argv: Sequence[str]) -> Any:
     for i, (flag, value) in enumerate(itertools.pairwise([*words, "--"])):
         if not flag or not value or re.fullmatch("--[^=]+=", flag):
             # As a path it would mean the current folder.
-            raise InvalidArgumentError(
-                f"{flag.rstrip('=') or 'an argument'} is empty; if you gave a variable, check that "
-                "it is set."
-            )
+            name = flag.rstrip("=") or "an argument"
+            raise InvalidArgumentError(f"{name} is empty; check that your variable is set.")
         if flag == "--write-env" and value.startswith("--"):
             words[i] = "--write-env=.env"
         if flag == "--target-return" and value == "none":

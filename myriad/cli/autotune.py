@@ -49,9 +49,7 @@ class Autotune(XlaFlags, config_flags("env", "agent", "num_envs", "buffer_size")
             self._manage(cache)
             return
         if self.env is None or self.agent is None:
-            raise InvalidArgumentError(
-                "--env and --agent say what to tune; --show, --clear and --export need neither."
-            )
+            raise InvalidArgumentError("--env and --agent are missing: they say what to tune.")
         if self.tune == "batch":
             self._tune_batch()
             return

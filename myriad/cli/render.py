@@ -46,17 +46,13 @@ class Render(config_flags("env"), AgentFlags):
             refuse_flags(self, ("env", "agent"), "beside --run-folder, which says what to show")
             _, env, agent = self.load(self.run_folder)
         elif self.env is None:
-            raise InvalidArgumentError(
-                "--env or --run-folder is missing: give one of them to say what to show."
-            )
+            raise InvalidArgumentError("--env or --run-folder is missing.")
         else:
             refuse_flags(self, ("train_seed", "point", "best", "trust"), "without --run-folder")
             env = make_env(self.env)
             agent = make_agent(self.agent or "random", env)
         if isinstance(agent, Learner):
-            raise InvalidArgumentError(
-                f"{self.agent} must be trained before it acts: name its --run-folder."
-            )
+            raise InvalidArgumentError(f"{self.agent} must be trained: name its --run-folder.")
         require_recordable(env, self.output, self.fps)
         with announced("compiling and drawing"):
             recording = record(

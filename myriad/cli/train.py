@@ -85,10 +85,7 @@ class Train(TrainingFlags):
         if self.distributed:
             return Launch.read(given, Path())
         for name in given.keys() & self.given:
-            raise InvalidArgumentError(
-                f"{self.given[name]} is for a training in several processes: give --distributed as "
-                "well."
-            )
+            raise InvalidArgumentError(f"{self.given[name]} needs --distributed as well.")
         return None
 
     def run(self) -> None:
@@ -132,9 +129,7 @@ class Train(TrainingFlags):
         how_to_run = {"resume", "trust", "quiet", "profile", "without_xla_option", *_OF_PROCESSES}
         if others := self.given.keys() - how_to_run:
             flags = ", ".join(sorted(self.given[name] for name in others))
-            raise InvalidArgumentError(
-                f"--resume continues a run with its own settings, so {flags} can't be given."
-            )
+            raise InvalidArgumentError(f"--resume keeps the settings of a run; leave out {flags}.")
         return resume(self.resume, **how, trust=self.trust)
 
     def fields(self) -> tuple[dict[str, Any], dict[str, str]]:
@@ -143,9 +138,7 @@ class Train(TrainingFlags):
         if self.num_seeds is None:
             return fields, sources
         if "seeds" in self.given:
-            raise InvalidArgumentError(
-                "--num-seeds and --seeds say the same, so only one of them can be given."
-            )
+            raise InvalidArgumentError("--num-seeds and --seeds say the same; give one of them.")
         seed = fields.get("seed", 0)
         fields["seeds"] = range(seed, seed + self.num_seeds)
         sources["seeds"] = FLAG

@@ -126,7 +126,7 @@ class TrainingFlags(XlaFlags, config_flags(*NAMES)):
             subjects = [error.field or ""]
             if isinstance(error, UnknownNameError):
                 # Either the option itself is unknown, or the name that it has as its value.
-                named = (error.name, error.kind)
+                named = (error.value, error.field)
                 subjects = [f"{owner}{each}" for each in named for owner in ("", "agent.", "env.")]
             subject = next((name for name in subjects if canonical(name) in sources), subjects[0])
             source = sources.get(canonical(subject), FLAG)
@@ -149,24 +149,18 @@ class TrainingFlags(XlaFlags, config_flags(*NAMES)):
         known = of_file | flags
         for name in ("env", "agent"):
             if name not in known:
-                raise InvalidArgumentError(
-                    f"--{name} is missing; `myriad {name}s` lists the names."
-                )
+                raise InvalidArgumentError(f"--{name} is missing; see `myriad {name}s`.")
         agent, network = known["agent"], known.get("agent.network")
         on = {name: getattr(self, name) for name in _SWITCHES if name in self.given}
         switched, useless = fields_of(on, agent, network)
         for name in useless:
-            raise InvalidArgumentError(
-                f"{self.given[name]} is for agents with {_SWITCHES[name][2]}, and this {agent} "
-                "has none."
-            )
+            says = f"{self.given[name]} is for agents with {_SWITCHES[name][2]}."
+            raise InvalidArgumentError(says)
         switched.pop("batch_size", None)  # It is a flag of a field as well.
         if twice := switched.keys() & flags.keys():
             name = min(twice)
-            raise InvalidArgumentError(
-                f"{self.given[_SWITCH_OF[name]]} and {self.given[name]} say the same, so only one "
-                "of them can be given."
-            )
+            both = f"{self.given[_SWITCH_OF[name]]} and {self.given[name]}"
+            raise InvalidArgumentError(f"{both} say the same; give one of them.")
         settings = Settings.read()
         # A setting of `.env` may be meant for trainings with another network, so it is not refused.
         of_settings, useless = fields_of(settings.switches(), agent, network)
@@ -202,10 +196,7 @@ class TrainingFlags(XlaFlags, config_flags(*NAMES)):
         names = [name for name in NAMES if name.startswith("wandb_")]
         if "wandb" not in (fields.get("log_to") or ()):
             if useless := [name for name in names if name in self.given]:
-                raise InvalidArgumentError(
-                    f"{self.given[useless[0]]} is for a run that logs to Weights & Biases: give "
-                    "--wandb as well."
-                )
+                raise InvalidArgumentError(f"{self.given[useless[0]]} needs --wandb as well.")
             return
         for name in names:
             if name in settings.sources and name not in fields:

@@ -60,10 +60,8 @@ class Tune(XlaFlags, TuneSettings):
 
         settings = self.settings().completed()
         if (problem := unwritable(settings.output)) is not None:
-            raise InvalidArgumentError(
-                "output",
-                f"must be a folder that can be written to, but {settings.output} {problem}.",
-            )
+            says = f"must be a folder that can be written to, but {settings.output} {problem}."
+            raise InvalidArgumentError("output", says)
         with shown_progress(settings) as callbacks:
             result = tune(settings, callbacks)
         with result:

@@ -63,11 +63,8 @@ def require_alive(name: str, tree: Any) -> None:
     """
     arrays = (leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array))
     if any(each.is_deleted() for each in arrays if not isinstance(each, Tracer)):
-        raise InvalidArgumentError(
-            name,
-            "was used after it was passed to a call that donates it, such as run; "
-            "use what that call returned.",
-        )
+        says = "was used after it was passed to a call that donates it; use what the call returned."
+        raise InvalidArgumentError(name, says)
 
 
 def put_everywhere(tree: Any, sharding: NamedSharding) -> Any:

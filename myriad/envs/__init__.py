@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar, get_origin
 
 from myriad.envs.environment import AnyEnvironment, Changeable, Environment
-from myriad.errors import InvalidArgumentError, shown
+from myriad.errors import InvalidArgumentError
 from myriad.ranges import checked, ranges_of, require, require_ranges
 from myriad.registry import Registry, check_overrides, refuse_unused
 
@@ -52,11 +52,8 @@ def build_env(env: str | AnyEnvironment, /, **overrides: Any) -> Environment:
     if not isinstance(env, str):
         return _changed(env, type(env).__name__, overrides)
     if env.startswith(OBJECT):
-        raise InvalidArgumentError(
-            "env",
-            f"was an object of the class {env.removeprefix(OBJECT)}, which no name makes again: "
-            "give such an object as env, or name its class as package.module:Name.",
-        )
+        rule = "must be given again as an object, as in load_agent(run, env=...)"
+        raise InvalidArgumentError("env", rule, env)
     kind: Any = ENVIRONMENTS.load(env)
     for field in dataclasses.fields(kind):
         if field.name in overrides and (field.type is str or get_origin(field.type) is Literal):
@@ -106,11 +103,8 @@ def _changed(env: Any, name: str, overrides: Mapping[str, Any]) -> Any:
     try:
         hash(env)
     except TypeError as error:
-        raise InvalidArgumentError(
-            "env",
-            "must be hashable, as a dataclass with frozen=True and without arrays is, but "
-            f"{shown(type(env))} is not: {error}.",
-        ) from None
+        rule = "must be hashable, as a dataclass with frozen=True and without arrays is"
+        raise InvalidArgumentError("env", rule, env) from error
     return env
 
 

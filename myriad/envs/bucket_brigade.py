@@ -359,11 +359,8 @@ class BucketBrigade:
             not isinstance(self.opponents, str | tuple | list)
             or len(self.policies) != self.num_opponents
         ):
-            raise InvalidArgumentError(
-                "opponents",
-                f"must be one name or {self.num_opponents} names "
-                f"(num_opponents), but got {self.opponents!r}.",
-            )
+            rule = f"must be one name or {self.num_opponents} names (num_opponents)"
+            raise InvalidArgumentError("opponents", rule, self.opponents)
         for policy in self.policies:
             if policy not in POLICIES:
                 raise UnknownNameError("opponent", policy, POLICIES)

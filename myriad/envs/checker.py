@@ -106,9 +106,7 @@ def check_env(env: Environment, *, skip: Sequence[Stage] = ()) -> None:
     require("skip", skip, Sequence)
     for name in skip:
         if not isinstance(name, str) or name not in _STAGES:
-            raise InvalidArgumentError(
-                "skip", f"must name some of {', '.join(_STAGES)}, but got {shown(name)}."
-            )
+            raise InvalidArgumentError("skip", f"must name some of {', '.join(_STAGES)}", name)
     times = {}
     for name, stage in _STAGES.items():
         if name in skip:

@@ -102,10 +102,8 @@ class Snake:
     def __post_init__(self) -> None:
         require_ranges(self)
         if not START_LENGTH < self.num_cells <= _MOST_CELLS:
-            raise InvalidArgumentError(
-                f"height x width must be {START_LENGTH + 1} to {_MOST_CELLS:,} cells, "
-                f"but got {self.height:,} x {self.width:,}."
-            )
+            rule = f"must be {START_LENGTH + 1} to {_MOST_CELLS:,} cells"
+            raise InvalidArgumentError("height x width", rule, self.num_cells)
 
     @property
     def num_cells(self) -> int:

@@ -118,9 +118,7 @@ def require_changeable(env: Any, name: str) -> None:
         raise InvalidArgumentError(name, "can't be set, since each reset draws it.")
     if name not in names:
         others = f"; {', '.join(names)} can" if names else ""
-        raise InvalidArgumentError(
-            name, f"can't change without compiling, since it is a constant of the program{others}."
-        )
+        raise InvalidArgumentError(name, f"can't change without compiling{others}.")
 
 
 def as_float32(value: float) -> float:
@@ -216,9 +214,7 @@ class Parameters:
         named = named_leaves(params)
         if jax.tree.structure(params) != self._structure:
             expected = type(env.default_params).__name__
-            raise InvalidArgumentError(
-                "params", f"must be a {expected} for {env}, but got {type(params).__name__}."
-            )
+            raise InvalidArgumentError("params", f"must be a {expected} for {env}", params)
         self._leaves = list(named.values())
         self._axes = [
             _batch_axis(name, leaf, default, num_envs)
@@ -260,11 +256,8 @@ class Parameters:
         ):
             is_argument = axes == [0, 0] or (axes == [None, None] and name in self.floats)
             if not is_argument and (axes[0] != axes[1] or np.any(old != new)):
-                raise InvalidArgumentError(
-                    f"params.{name}",
-                    f"is a constant of this program and must be {shown(old)}, but got "
-                    f"{shown(new)}: make another one with it.",
-                )
+                rule = f"is a constant of this program and must be {shown(old)}"
+                raise InvalidArgumentError(f"params.{name}", rule, new)
         return other
 
 
@@ -351,11 +344,8 @@ class VectorEnv:
 
 def require_32_bits() -> None:
     """Raise InvalidArgumentError under `jax_enable_x64`, since environments compute in 32 bits."""
-    if jax.config.values["jax_enable_x64"]:
-        raise InvalidArgumentError(
-            "jax_enable_x64 must be False, since Myriad's environments, rollouts and trainings "
-            "compute in 32 bits, but is True."
-        )
+    if is_on := jax.config.values["jax_enable_x64"]:
+        raise InvalidArgumentError("jax_enable_x64", "must be False for Myriad's 32 bits", is_on)
 
 
 def _select_obs(done: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
@@ -378,9 +368,8 @@ def _batch_axis(name: str, leaf: Any, default: Any, num_envs: int) -> int | None
         return None
     if shape == (num_envs, *shared):
         return 0
-    raise InvalidArgumentError(
-        f"params.{name} must be of shape {shared} or {(num_envs, *shared)}, but is of {shape}."
-    )
+    rule = f"must be of shape {shared} or {(num_envs, *shared)}"
+    raise InvalidArgumentError(f"params.{name}", rule, leaf)
 
 
 def select_reset(done: jax.Array, new: Any, old: Any) -> Any:

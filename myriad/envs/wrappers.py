@@ -224,7 +224,7 @@ class Uniform:
         for end in ("low", "high"):
             Number().require(end, getattr(self, end))
         if self.low >= self.high:
-            raise InvalidArgumentError("low", f"must be below high, but got {self}.")
+            raise InvalidArgumentError("low", "must be below high", self)
 
     def __str__(self) -> str:
         low, high = (int(end) if end == int(end) else end for end in (self.low, self.high))
@@ -298,12 +298,8 @@ class RandomisedParams(Wrapper):
     observes: bool = dataclasses.field(default=False, metadata={"derived": True})
 
     def __post_init__(self) -> None:
-        if getattr(self.env, "reset_pool", 0):
-            raise InvalidArgumentError(
-                "reset_pool",
-                "must be 0 where parameters are drawn at each reset, since the states of the pool "
-                f"have others, but is {self.env.reset_pool}.",  # pyright: ignore[reportAttributeAccessIssue]
-            )
+        if pool := getattr(self.env, "reset_pool", 0):
+            raise InvalidArgumentError("reset_pool", "must be 0 where resets draw parameters", pool)
         _ = self.drawn
 
     @functools.cached_property
@@ -316,9 +312,7 @@ class RandomisedParams(Wrapper):
         def call(key: jax.Array) -> None:
             after = self.draw(key, params)
             if jax.tree.structure(after) != jax.tree.structure(params):
-                raise InvalidArgumentError(
-                    "draw", f"must return a {type(params).__name__}, but returns {shown(after)}."
-                )
+                raise InvalidArgumentError("draw", f"must return a {type(params).__name__}", after)
             names.extend(k for k, leaf in named_leaves(after).items() if leaf is not before[k])
 
         jax.eval_shape(call, make_key(0))
@@ -454,11 +448,8 @@ def randomised(env: Environment, ranges: Mapping[str, Uniform]) -> Environment:
         if name not in named_leaves(inner.default_params):
             raise UnknownNameError("parameter", name, possible)
         if name not in possible:
-            raise InvalidArgumentError(
-                name,
-                f"can't be drawn, since it is no float or changes a space, but got {given}; "
-                f"{', '.join(possible) or 'nothing'} can.",
-            )
+            rule = f"is no float or changes a space; to draw are {', '.join(possible) or 'none'}"
+            raise InvalidArgumentError(name, rule, given)
         for end in (given.low, given.high):
             of_field.get(name, Number()).require(name, end)
     return RandomisedParams(inner, UniformDraws(tuple(sorted({**before, **ranges}.items()))))

@@ -84,11 +84,8 @@ def record(
             moments.append(dataclasses.replace(moment, state=None))
             picture = np.asarray(env.render(moment.state))  # pyright: ignore[reportAttributeAccessIssue]
             if picture.dtype != np.uint8 or picture.shape[2:] != (3,):
-                raise InvalidArgumentError(
-                    "render",
-                    "must return uint8 [height, width, 3], but returned "
-                    f"{picture.dtype} {list(picture.shape)}.",
-                )
+                rule = "must return uint8 [height, width, 3]"
+                raise InvalidArgumentError("render", rule, picture)
             yield picture
 
     write(path, pictures(), num_steps, fps)
@@ -175,15 +172,9 @@ def _write_mp4(path: Path, pictures: Iterator[np.ndarray], fps: int) -> None:
 def require_recordable(env: Any, path: Path, fps: int) -> None:
     """Raise unless the environment can be drawn into such a file."""
     if path.suffix.lower() not in _MAX_FPS:
-        raise InvalidArgumentError(
-            f"the file must end in {' or '.join(_MAX_FPS)}, but got {str(path)!r}."
-        )
+        raise InvalidArgumentError("output", f"must end in {' or '.join(_MAX_FPS)}", path)
     most = _MAX_FPS[path.suffix.lower()]
     if fps > most:
-        raise InvalidArgumentError(
-            "fps", f"must be 1 to {most} for a {path.suffix} file, but got {fps!r}."
-        )
+        raise InvalidArgumentError("fps", f"must be 1 to {most} for a {path.suffix} file", fps)
     if not callable(getattr(env, "render", None)):
-        raise InvalidArgumentError(
-            f"{type(env).__name__} has no method render(state), so there is nothing to record."
-        )
+        raise InvalidArgumentError(f"{type(env).__name__} has no method render(state) to record.")

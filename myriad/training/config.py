@@ -4,7 +4,6 @@
 takes its flags from here, so importing this module doesn't import JAX.
 """
 
-import collections
 import contextlib
 import copy
 import dataclasses
@@ -374,19 +373,9 @@ def read_fields(text: str, *, trust: bool, known: Container[str] = ()) -> dict[s
         known: names whose values in the file are not used.
 
     Raises:
-        InvalidArgumentError: the text is not TOML, or it names code that you don't trust or an
-            environment that you gave as an object.
+        InvalidArgumentError: the text is not TOML, or it names code that you don't trust.
     """
-    from myriad.envs import OBJECT
-
     fields = _flat(_parsed(text))
-    env = str(fields.get("env"))
-    if env.startswith(OBJECT) and "env" not in known:
-        raise InvalidArgumentError(
-            "env",
-            f"was an object of the class {env.removeprefix(OBJECT)}, which no name makes again: in "
-            "Python, give such an object as env, as in load_agent(run, env=...).",
-        )
     for name in () if trust else names_of_code(fields):
         if name not in known:
             require_no_code(name, fields[name])
@@ -413,18 +402,16 @@ def require_values(where: str, settings: Iterable[tuple[str, Any, Any, str]]) ->
     """
     for name, value, needed, reason in settings:
         if value != needed:
-            raise InvalidArgumentError(
-                name, f"must be {needed!r} {where}, since {reason}, but got {shown(value)}."
-            )
+            raise InvalidArgumentError(name, f"must be {needed!r} {where}, since {reason}", value)
 
 
 def require_no_code(field: str, name: object) -> None:
     """Refuse a name from a file that would import code, which has the form `module:Class`."""
     if isinstance(name, str) and ":" in name:
-        raise InvalidArgumentError(
-            f"{field} {shown(name)} would be imported, which runs its code; "
-            "if you trust it, add --trust (in Python trust=True)."
+        says = (
+            f"{field} {shown(name)} would be imported; if you trust it, add --trust (trust=True)."
         )
+        raise InvalidArgumentError(says)
 
 
 def default_mapping() -> Literal["map", "vmap"]:
@@ -481,16 +468,14 @@ def _made(given: dict[str, Any]) -> TrainingConfig:
 
     for name, kind in (("env", str | AnyEnvironment), ("agent", str)):
         if name not in given:
-            raise InvalidArgumentError(
-                f"the configuration has no {name}; `myriad {name}s` lists the names."
-            )
+            raise InvalidArgumentError(f"the configuration has no {name}; see `myriad {name}s`.")
         require(name, given[name], kind)
     added = _of_preset(given)
     try:
         _require_known(added)
         config = _filled({**added, **given})
     except InvalidArgumentError as error:
-        named = error.name if isinstance(error, UnknownNameError) else error.field
+        named = error.value if isinstance(error, UnknownNameError) else error.field
         # Some errors name an option without its owner.
         if str(named).rpartition(".")[2] in {name.rpartition(".")[2] for name in added}:
             raise InvalidArgumentError(f"preset {given['preset']!r}: {error}") from None
@@ -543,10 +528,7 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
         if name in fields:
             declared.require(name, fields[name])
     if {"steps_per_env", "total_steps"} <= fields.keys():
-        raise InvalidArgumentError(
-            "steps_per_env and total_steps say the same, so only one of them can be given, "
-            f"but got {fields['steps_per_env']} and {fields['total_steps']}."
-        )
+        raise InvalidArgumentError("steps_per_env and total_steps say the same; give one of them.")
     _require_seeds(fields)
     options: dict[str, dict[str, Any]] = {"env": {}, "agent": {}}
     for name, value in fields.items():
@@ -703,17 +685,11 @@ def _require_seeds(fields: dict[str, Any]) -> None:
     if "seeds" not in fields:
         return
     seeds = fields["seeds"]
-    for seed, count in collections.Counter(seeds).items():
-        if count > 1:
-            raise InvalidArgumentError(
-                "seeds", f"must be different, but {seed} is among them {count} times."
-            )
+    if len({*seeds}) < len(seeds):
+        raise InvalidArgumentError("seeds", "must be different", seeds)
     if fields.setdefault("seed", seeds[0]) not in seeds:
-        raise InvalidArgumentError(
-            "seed",
-            f"must be among the seeds, if both are given, but got {fields['seed']} and "
-            f"{shown(seeds)}.",
-        )
+        rule = f"must be among the seeds {shown(seeds)}"
+        raise InvalidArgumentError("seed", rule, fields["seed"])
 
 
 def _grid(fields: Mapping[str, Any], learner: "Learner[Any]") -> dict[str, list[float]] | None:
@@ -724,33 +700,23 @@ def _grid(fields: Mapping[str, Any], learner: "Learner[Any]") -> dict[str, list[
         return None
     grid = fields["grid"]
     if not isinstance(grid, Mapping) or not grid:
-        raise InvalidArgumentError(
-            "grid",
-            "must be a table of hyperparameters with a list of values for each, such as "
-            f"{{'agent.learning_rate': [0.0001, 0.001]}}, but got {shown(grid)}.",
-        )
+        rule = "must be a table of hyperparameters, such as {'agent.learning_rate': [1e-4, 1e-3]}"
+        raise InvalidArgumentError("grid", rule, grid)
     ranges, unused = ranges_of(type(learner)), getattr(learner.agent, "unused", {})
     names = [name for name in traced_names(learner) if name not in unused]
     floats = [f"agent.{name}" for name in names if not ranges[name].whole]
     for name, values in grid.items():
         if name not in floats:
-            raise InvalidArgumentError(
-                "grid",
-                f"must name float hyperparameters that this {fields['agent']} computes with "
-                f"({', '.join(floats)}), but got {name} = {shown(values)}.",
-            )
+            rule = f"must name float hyperparameters of {fields['agent']} ({', '.join(floats)})"
+            raise InvalidArgumentError("grid", rule, {name: values})
         is_list = isinstance(values, list)
         for value in values if is_list else ():
             dataclasses.replace(ranges[name.removeprefix("agent.")], words=()).require(name, value)
         if not is_list or not values or len(set(values)) < len(values):
-            raise InvalidArgumentError(
-                "grid", f"must list different values of {name}, but got {shown(values)}."
-            )
+            raise InvalidArgumentError("grid", f"must list different values of {name}", values)
     count = math.prod(map(len, grid.values())) * len(fields["seeds"])
     if count > _MOST_ITEMS:
-        raise InvalidArgumentError(
-            "grid", f"must have at most {_MOST_ITEMS:,} trainings, but has {count:,}."
-        )
+        raise InvalidArgumentError("grid", f"must be at most {_MOST_ITEMS:,} trainings", count)
     return {name: [*map(float, values)] for name, values in grid.items()}
 
 
@@ -769,15 +735,11 @@ def _default_num_devices(fields: Mapping[str, Any], learner: "Learner[Any]", num
 
 def _require_steps(fields: Mapping[str, Any], steps: int, num_envs: int) -> None:
     if fields.get("compile_mode") == "off" and steps > _MOST_UNCOMPILED_STEPS:
-        raise InvalidArgumentError(
-            "steps_per_env",
-            f"must be at most {_MOST_UNCOMPILED_STEPS:,} with compile_mode = 'off', which runs "
-            f"every operation by itself and takes seconds for a step, but is {steps:,}.",
-        )
+        rule = f"must be at most {_MOST_UNCOMPILED_STEPS:,} with compile_mode = 'off'"
+        raise InvalidArgumentError("steps_per_env", rule, steps)
     if steps * num_envs > INT64:
-        raise InvalidArgumentError(
-            f"steps_per_env x num_envs must be at most {INT64:,}, but is {steps * num_envs:,}."
-        )
+        rule = f"must be at most {INT64:,}"
+        raise InvalidArgumentError("steps_per_env x num_envs", rule, steps * num_envs)
 
 
 def _require_devices(
@@ -793,9 +755,8 @@ def _require_devices(
         ("compile_mode", "aot, cached or jit", is_off and "off"),
     ):
         if given and num_devices > 1:
-            raise InvalidArgumentError(
-                name, f"must be {needed} with num_devices = {num_devices}, but got {shown(given)}."
-            )
+            rule = f"must be {needed} with num_devices = {num_devices}"
+            raise InvalidArgumentError(name, rule, given)
     learner_of_device(learner, num_envs, num_devices)
 
 
@@ -822,9 +783,7 @@ def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
             flat[canonical(name)] = _plain(name, value)
             continue
         if not isinstance(value, Mapping):
-            raise InvalidArgumentError(
-                name, f"must be a table of names and values, but got {shown(value)}."
-            )
+            raise InvalidArgumentError(name, "must be a table of names and values", value)
         for option, each in value.items():
             flat[canonical(f"{owner}.{option}")] = _plain(f"{owner}.{option}", each)
     kept = {}
@@ -859,15 +818,11 @@ def _plain(name: str, value: Any) -> Any:
         return str(value)
     # By the name of its dtype, since a configuration is read without JAX.
     if len(shape) > 1 or str(getattr(value, "dtype", "")).startswith("key<"):
-        raise InvalidArgumentError(
-            name, f"must be a number or a list, but got an array {shown(value)}."
-        )
+        raise InvalidArgumentError(name, "must be a number or a list", value)
     # Shapes without numbers, such as jax.ShapeDtypeStruct, are refused as any other value is.
     if (shape and hasattr(value, "__iter__")) or isinstance(value, list | tuple | range):
         if len(value) > _MOST_ITEMS:
-            raise InvalidArgumentError(
-                name, f"must be a list of at most {_MOST_ITEMS:,} items, but got {len(value):,}."
-            )
+            raise InvalidArgumentError(name, f"must be at most {_MOST_ITEMS:,} items", len(value))
         return [_plain(name, each) for each in value]
     return value.item() if hasattr(value, "item") else value
 

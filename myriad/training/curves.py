@@ -63,9 +63,7 @@ def plot_runs(run_folders: Sequence[str | Path], output: str | Path | None = Non
         UserWarning: two runs trained the same seed with the same settings. The longer one counts.
     """
     if isinstance(run_folders, str | Path):
-        raise InvalidArgumentError(
-            "run_folders", f"must be a list of folders, but got {shown(run_folders)}."
-        )
+        raise InvalidArgumentError("run_folders", "must be a list of folders", run_folders)
     if not run_folders:
         raise InvalidArgumentError("give the folder of at least one run to draw.")
     figure = learning_curves([_read(user_path(folder)) for folder in run_folders])
@@ -114,9 +112,7 @@ def save(figure: Any, output: Path) -> None:
     from matplotlib import rc_context
 
     if output.suffix not in FORMATS:
-        raise InvalidArgumentError(
-            "output", f"must end in {' or '.join(FORMATS)}, but got {shown(str(output))}."
-        )
+        raise InvalidArgumentError("output", f"must end in {' or '.join(FORMATS)}", str(output))
     metadata = {"Date": None} if output.suffix == ".svg" else None
     with replacing(output) as new, rc_context({"svg.hashsalt": "myriad"}):
         figure.savefig(new, metadata=metadata)

@@ -56,9 +56,7 @@ def export_agent(
     """
     require_free(user_path(output), force=force)
     if not isinstance(agent, TrainedPolicy):
-        raise InvalidArgumentError(
-            f"{config.agent} can't be exported: it learns nothing, or its policy has a memory."
-        )
+        raise InvalidArgumentError(f"{config.agent} has a memory or no weights to export.")
     write = {"stablehlo": _program, "safetensors": _parameters}[format]
     data, said = write(config, env, agent)
     with replacing(user_path(output)) as new:

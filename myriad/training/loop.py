@@ -434,15 +434,11 @@ def learner_of_device(learner: Learner[Any], num_envs: int, num_devices: int) ->
         InvalidArgumentError: the devices can't share them, or it can't learn from so many.
     """
     if num_devices > 1 and learner.per_device is None:
-        raise InvalidArgumentError(
-            "num_devices",
-            f"must be 1 with {type(learner.agent).__name__}, which trains on one "
-            f"device, but is {num_devices}.",
-        )
+        rule = f"must be 1 with {type(learner.agent).__name__}, which trains on one device"
+        raise InvalidArgumentError("num_devices", rule, num_devices)
     if num_envs % num_devices:
-        raise InvalidArgumentError(
-            "num_devices", f"must divide num_envs = {num_envs:,}, but is {num_devices}."
-        )
+        rule = f"must divide num_envs = {num_envs:,}"
+        raise InvalidArgumentError("num_devices", rule, num_devices)
     shared = learner.on_each_of(num_devices)
     shared.require_num_envs(num_envs // num_devices)
     return shared

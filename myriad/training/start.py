@@ -86,9 +86,7 @@ class Start:
 
         start = checkpoints.read_newest(read) if update is None else read(update)
         if start is None:
-            raise InvalidArgumentError(
-                "start_from", f"must hold a checkpoint, but {folder.path} holds none yet."
-            )
+            raise InvalidArgumentError("start_from", "must hold a checkpoint", folder.path)
         return start
 
     @classmethod
@@ -131,16 +129,12 @@ def _field(name: str) -> str:
 def _require_same_agent(folder: RunFolder, config: TrainingConfig) -> None:
     """Raise InvalidArgumentError unless a run trained one agent of the kind that `config` has."""
     if isinstance(config.learner, ControllerLearner):
-        raise InvalidArgumentError(
-            "start_from", f"must be left out for {config.agent}, which learns nothing."
-        )
+        rule = f"must be left out for {config.agent}, which learns nothing"
+        raise InvalidArgumentError("start_from", rule, folder.path)
     # Nothing that the file names is imported.
     theirs = read_fields(folder.config_toml(), trust=True, known=("env",))
     if "seeds" in theirs:
-        raise InvalidArgumentError(
-            "start_from",
-            f"must be a run of one seed, but {folder.path} has the seeds {shown(theirs['seeds'])}.",
-        )
+        raise InvalidArgumentError("start_from", "must be a run of one seed", folder.path)
     ours = config.fields()
     # Equal shapes don't make equal networks, since an agent may keep its parameters as one vector.
     for name in ("agent", *NETWORK_FIELDS, "agent.hidden_sizes", "agent.critic_hidden_sizes"):
@@ -148,8 +142,5 @@ def _require_same_agent(folder: RunFolder, config: TrainingConfig) -> None:
         if name == "agent":
             has, needs = (AGENTS.resolve(str(each)) for each in (has, needs))
         if has != needs:
-            raise InvalidArgumentError(
-                "start_from",
-                f"must have {name} = {shown(needs)}, as this training has, but {folder.path} has "
-                f"{shown(has)}.",
-            )
+            rule = f"must have {name} = {shown(needs)}, not {shown(has)}"
+            raise InvalidArgumentError("start_from", rule, folder.path)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from myriad.errors import InvalidArgumentError, UnknownNameError, shown
+from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.files import read_text, user_path
 from myriad.ranges import ranges_of
 from myriad.training.config import (
@@ -179,11 +179,8 @@ class SearchSpace:
         options = {each.name for each in options_of(AGENTS.load(agent))}
         if path == DEFAULT and "learning_rate" not in options:
             own_space = ", ".join(sorted(each.stem for each in FOLDER.glob("*.toml")))
-            raise InvalidArgumentError(
-                "agent",
-                f"must be one with a search space ({own_space}), but got {shown(agent)}; name a "
-                "file of your own to tune it.",
-            )
+            rule = f"must be one with a search space ({own_space}) if you name no file of your own"
+            raise InvalidArgumentError("agent", rule, agent)
         text = read_text(path)
         try:
             table = _Table.model_validate(tomllib.loads(text))
@@ -306,14 +303,10 @@ class SearchSpace:
         for name in self.static:
             each = self.parameters[name]
             if not each.choices and not each.is_whole:
-                raise InvalidArgumentError(
-                    f"{name} must have choices, since each of its values is compiled by itself."
-                )
+                raise InvalidArgumentError(name, "must have choices, each of which is compiled.")
         if self.num_shapes > MOST_SHAPES:
-            raise InvalidArgumentError(
-                f"{' and '.join(self.static)} must have at most {MOST_SHAPES} combinations, since "
-                f"each is compiled by itself, but have {self.num_shapes:,}."
-            )
+            rule = f"must have at most {MOST_SHAPES} combinations, each of which is compiled"
+            raise InvalidArgumentError(" and ".join(self.static), rule, self.num_shapes)
 
     def _require_names(self) -> None:
         """Refuse names that a space can't set, and conditions that can't hold."""
@@ -332,9 +325,8 @@ class SearchSpace:
                 raise InvalidArgumentError(name, "must be in fixed or parameters, not in both.")
             for other in each.when:
                 if other not in before:
-                    raise InvalidArgumentError(
-                        f"when of {name} must name parameters above it, but names {shown(other)}."
-                    )
+                    rule = "must name parameters above it"
+                    raise InvalidArgumentError(f"when of {name}", rule, other)
             before.add(name)
 
     def _require_known(self, entries: Sequence[Mapping[str, Value]]) -> None:
@@ -342,9 +334,7 @@ class SearchSpace:
             if name not in self.parameters:
                 raise UnknownNameError("parameter", name, self.parameters, owner="known")
             if not self.parameters[name].holds(value):
-                raise InvalidArgumentError(
-                    f"known {name} must be a value of the space, but is {shown(value)}."
-                )
+                raise InvalidArgumentError(f"known {name}", "must be a value of the space", value)
 
 
 def load_space(settings: TuneSettings) -> SearchSpace:
@@ -363,11 +353,8 @@ def load_space(settings: TuneSettings) -> SearchSpace:
                 require_no_code(f"{space.file}: {network}", name)
     for name in space.names:
         if name in settings.options:
-            raise InvalidArgumentError(
-                name,
-                f"must be left out, since {space.file} sets it in every trial, but got "
-                f"{shown(settings.options[name])}; name a --space without it.",
-            )
+            rule = f"must be left out, since {space.file} sets it in every trial"
+            raise InvalidArgumentError(name, rule, settings.options[name])
     space.require_usable(settings.fields())
     return space.with_known([space.defaults(config)])
 

@@ -56,9 +56,7 @@ def open_storage(storage: str | None) -> "BaseStorage":
     user_path(storage, "storage")  # refuses control characters
     if storage.count("@") > 1:
         # A driver would take what follows the first for the host, and show it.
-        raise InvalidArgumentError(
-            "storage", "must be an address in which an @ of the password is written as %40."
-        )
+        raise InvalidArgumentError("storage", "must have %40 for an @ in its password.")
     with storage_errors():
         # A name with a colon or an @ is an address that lacks its slashes.
         is_file = re.fullmatch(r"[^@:?]+\.(db|sqlite3?|journal)", storage)

@@ -23,7 +23,7 @@ from optuna.storages import RetryHeartbeatStaleTrialCallback
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from myriad.errors import InvalidArgumentError, UnknownNameError, shown
+from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.files import read_text, require_free, seconds_shown, user_path
 from myriad.tuning.objective import Programs, Shape, Training
 from myriad.tuning.settings import GROWS, TuneSettings
@@ -312,10 +312,8 @@ def _require_same(study: optuna.Study, identity: Mapping[str, Any]) -> None:
     stored = study.user_attrs.get("identity", {})
     for name, now in identity.items():
         if stored.get(name) != now:
-            raise InvalidArgumentError(
-                f"study {study.study_name} has {name} {stored.get(name)}, but this one has {name} "
-                f"{now}; name another --study-name."
-            )
+            held = f"study {study.study_name} has {name} {stored.get(name)}"
+            raise InvalidArgumentError(f"{held}, but this one has {name} {now}; name another.")
 
 
 def _sampler(settings: TuneSettings, stream: int | None) -> samplers.BaseSampler:
@@ -380,9 +378,6 @@ def _warm_start(
     # From another space, take only values that this one can draw.
     fitting = [params for each in best if (params := space.params(space.fields(each)))]
     if not fitting:
-        raise InvalidArgumentError(
-            "warm_start",
-            f"must name a study whose best can be drawn from {space.file}, but nothing of "
-            f"{shown(source)} can.",
-        )
+        rule = f"must name a study whose best can be drawn from {space.file}"
+        raise InvalidArgumentError("warm_start", rule, source)
     return fitting

@@ -220,9 +220,9 @@ def step_beyond_the_end(env):
 @pytest.mark.parametrize(
     ("call", "named"),
     [
-        (lambda env: to_gymnasium(env).step(0), "there is none yet; call reset first"),
+        (lambda env: to_gymnasium(env).step(0), "call reset first"),
         (lambda env: to_gymnasium_vector(env, 2).step([0, 0]), "call reset first"),
-        (step_beyond_the_end, "sub-environment 0 has ended and autoreset is disabled"),
+        (step_beyond_the_end, "sub-environment 0 has ended; reset it"),
         (lambda env: to_gymnasium_vector(env, 0), "num_envs must be .* but got 0"),
         (lambda env: to_gymnasium_vector(env, 2**31 - 1), "need .* of memory, .* at most about"),
         (lambda env: to_gymnasium_vector(env, 2).reset(seed=[1]), "seed must hold 2 integers"),

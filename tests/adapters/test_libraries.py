@@ -201,7 +201,7 @@ def test_pgx_ends_a_game_after_an_illegal_move_and_refuses_two_players():
     results = env.step(make_key(1), state, jnp.int32(illegal), None)
     assert (float(results[2]), bool(results[3]), bool(results[4])) == (-1.0, True, False)
     with pytest.raises(
-        InvalidArgumentError, match="must be a game for one player, but pgx's chess"
+        InvalidArgumentError, match="must be a game for one player, but got 'pgx:chess"
     ):
         make_env("pgx:chess")
 

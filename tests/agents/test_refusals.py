@@ -30,16 +30,16 @@ HYPERPARAMETERS = [
     ("pqn", {"loss_scaling": "off", "compute_dtype": "float16"}, "must be 'dynamic' with float16"),
     ("pqn", {"loss_scaling": "off", "output_dtype": "float16"}, "must be 'dynamic' with float16"),
     # Of 8 environments.
-    ("pqn", {"num_minibatches": 7}, "num_minibatches must divide .* = 64, but is 7"),
-    ("ppo", {"gradient_accumulation": 3}, "must divide a minibatch of 32 rows, but is 3"),
-    ("dqn", {"gradient_accumulation": 3}, "must divide a minibatch of 16 rows, but is 3"),
+    ("pqn", {"num_minibatches": 7}, "num_minibatches must divide .* = 64, .* 7"),
+    ("ppo", {"gradient_accumulation": 3}, "must divide a minibatch of 32 rows, .* 3"),
+    ("dqn", {"gradient_accumulation": 3}, "must divide a minibatch of 16 rows, .* 3"),
     ("ppo", {"network": "gru", "gradient_accumulation": 8}, "must divide num_envs = 8 with"),
 ]
 NETWORKS = [
     ("snake", "ppo", {"network": "cnm"}, "did you mean 'cnn'"),
-    ("cartpole", "ppo", {"network": "cnn"}, r"network must suit .* of shape \[4\]"),
-    ("cartpole", "ppo", {"network": "attention"}, "^network must suit observations"),
-    ("cartpole", "ppo", {"critic_network": "cnn"}, "^critic_network must suit observations"),
+    ("cartpole", "ppo", {"network": "cnn"}, r"network must suit \[4\]"),
+    ("cartpole", "ppo", {"network": "attention"}, r"^network must suit \[4\]"),
+    ("cartpole", "ppo", {"critic_network": "cnn"}, r"^critic_network must suit \[4\]"),
     ("narrow", "ppo", {"network": "cnn"}, "at least 3 x 3 cells"),
     ("snake", "ppo", {"network": "nature-cnn"}, "at least 36 x 36 cells"),
     (
@@ -56,17 +56,22 @@ NETWORKS = [
     ("snake", "ppo", {"network": "attention", "attention": "chunked"}, "attention 'chunked'.* Kno"),
     ("snake", "ppo", {"network": "cnn", "preserve_outputs": True}, "preserve_outputs must be"),
     ("cartpole", "ppo", {"network": "gru", "preserve_outputs": True}, "preserve_outputs must be"),
-    ("cartpole", "ppo", {"network": "gru", "hidden_sizes": ()}, "must end in the GRU's width"),
+    ("cartpole", "ppo", {"network": "gru", "hidden_sizes": ()}, "hidden_sizes must .*'gru'"),
     ("cartpole", "dqn", {"network": "gru"}, "must be one without a memory with DQN, but got 'gru'"),
     ("pendulum", "td3", {"network": f"{OWN}:LSTM"}, "must be one without a memory with TD3"),
-    ("cartpole", "ppo", {"network": f"{OWN}:Growing"}, "network must return a carry as"),
+    ("cartpole", "ppo", {"network": f"{OWN}:Growing"}, "network .*:Growing must return .* carry"),
     ("snake", "ppo", {"network": f"{OWN}:Wide"}, r"to floats \[B, 4\].*\[B, 5\]"),
     ("snake", "ppo", {"network": f"{OWN}:Moving"}, "keep all .* in `params`.* batch_stats"),
-    ("snake", "ppo", {"network": f"{OWN}:NoSize"}, "call with the output size.* TypeError"),
-    ("snake", "ppo", {"network": f"{OWN}:nothing"}, "a module of flax.linen.* returns None"),
+    ("snake", "ppo", {"network": f"{OWN}:NoSize"}, "NoSize.* can't be built: TypeError"),
+    ("snake", "ppo", {"network": f"{OWN}:nothing"}, "a module of flax.linen, .* None"),
     ("snake", "ppo", {"network": f"{OWN}:Flatt"}, "can't be imported"),
-    ("pendulum", "sac", {"critic_network": "cnn"}, r"network must suit .* of shape \[4\]"),
-    ("cartpole", "ppo", {"critic_network": "gru", "preserve_outputs": True}, "network 'gru', s"),
+    ("pendulum", "sac", {"critic_network": "cnn"}, r"network must suit \[4\]"),
+    (
+        "cartpole",
+        "ppo",
+        {"critic_network": "gru", "preserve_outputs": True},
+        "preserve_outputs .*'gru'",
+    ),
     ("cartpole", "ppo", {"critic_network": 2}, "critic_network must be a string, but got 2"),
     ("cartpole", "ppo", {"critic_hidden_sizes": (0,)}, "critic_hidden_sizes must be"),
     (
@@ -97,8 +102,8 @@ def test_a_network_that_does_not_fit_is_refused(env, agent, options, says):
     ("agent", "actions", "says"),
     [
         ("ppo", "a space of another kind", "must be Discrete"),
-        ("sac", Box(-1.0, np.inf, (2,)), "a Box with bounds, but .* Give them bounds"),
-        ("sac", MultiDiscrete((2, 3)), r"a Box with .*\)\. Take ppo, pqn or dqn, which"),
+        ("sac", Box(-1.0, np.inf, (2,)), "a Box with bounds .* Box"),
+        ("sac", MultiDiscrete((2, 3)), "a Box with bounds .* MultiDiscrete"),
     ],
 )
 def test_actions_that_no_environment_of_ours_has_are_refused(agent, actions, says):

@@ -250,10 +250,10 @@ def test_one_device_computes_the_shares_of_two_as_they_do(learner, monkeypatch):
 @pytest.mark.parametrize(
     ("learner", "options", "says"),
     [
-        ("ppo", {"num_devices": 3}, "num_devices must divide num_envs = 8, but is 3"),
+        ("ppo", {"num_devices": 3}, "num_devices must divide num_envs = 8, .* 3"),
         ("pqn", {"num_devices": 8, "num_minibatches": 16}, "num_minibatches must divide"),
-        ("dqn", {"num_devices": 8, "batch_size": 12}, "must divide batch_size = 12, but is 8"),
-        ("sac", {"num_devices": 8, "buffer_size": 44}, "must divide buffer_size = 44, but is 8"),
+        ("dqn", {"num_devices": 8, "batch_size": 12}, "must divide batch_size = 12, .* 8"),
+        ("sac", {"num_devices": 8, "buffer_size": 44}, "must divide buffer_size = 44, .* 8"),
         ("dqn", {"num_devices": 2, "replay_memory": "host"}, "replay_memory must be 'device'"),
     ],
 )

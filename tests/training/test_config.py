@@ -94,7 +94,7 @@ def test_steps_are_rounded_up_to_whole_updates():
 def test_all_environments_together_take_the_total_steps():
     config = create_config("cartpole", "ppo", 100, rollout_steps=8, total_steps=10_001)
     assert config.steps_per_env == 104  # the next whole update after 10,001 / 100
-    with pytest.raises(InvalidArgumentError, match="only one of them can be given, but got 5 and"):
+    with pytest.raises(InvalidArgumentError, match="say the same"):
         create_config("cartpole", "ppo", steps_per_env=5, total_steps=6)
 
 
@@ -154,7 +154,7 @@ def test_numbers_and_arrays_of_numpy_and_jax_are_kept_as_pythons_own():
         ({"env": None}, "the configuration has no env"),
         ({"env": dict}, "env must be a string or an environment, as make_env builds it, but got <"),
         ({"env": 7}, "env must be a string or an environment"),
-        ({"env": "object:Walk"}, "was an object of the class Walk"),
+        ({"env": "object:Walk"}, "env must be given again as an object, .* 'object:Walk'"),
         ({"agent": "pppo"}, "unknown agent 'pppo'; did you mean 'ppo'"),
         ({"agent": "os:system"}, "agent 'os:system' must be a dataclass with"),
         (
@@ -173,26 +173,26 @@ def test_numbers_and_arrays_of_numpy_and_jax_are_kept_as_pythons_own():
         ({"log_to": ["x"] * 17}, "log_to can't be .* at most 16 items"),
         ({"num_envs": 16, "steps_per_env": INT64}, "steps_per_env x num_envs must be at most"),
         ({"num_envs": INT32, "rollout_steps": 2}, "num_envs x rollout_steps must be at most"),
-        ({"env": "snake", "env.height": 100, "env.width": 100}, "but got 100 x 100"),
+        ({"env": "snake", "env.height": 100, "env.width": 100}, "height x width must be .* 10000"),
         ({"num_envs": 2.5}, "num_envs must be an integer from 1 to .*, but got 2.5"),
         ({"seed": "a"}, r"seed must be an integer from -2\*\*63 to 2\*\*63 - 1, but got 'a'"),
-        ({"seed": jax.random.key(1)}, "seed must be a number or a list, but got an array"),
+        ({"seed": jax.random.key(1)}, "seed must be a number or a list, but got Array"),
         ({"seeds": np.ones(2)}, r"seeds must be a list of .* but got \[1.0, 1.0\]"),
-        ({"seeds": np.ones(100_001)}, "seeds must be a list of at most 100,000 items"),
+        ({"seeds": np.ones(100_001)}, "seeds must be at most 100,000 items, but got 100001"),
         ({"agent.value_clip": "off"}, "agent.value_clip must be .* or None, but got 'off'"),
         ({"agent.hidden_sizes": ["a"]}, "agent.hidden_sizes must be a list of 0 to 64 items"),
         ({"agent.compute_dtype": np.float32}, "agent.compute_dtype must be .*, but got"),
         (
             {"env.gravity": np.ones((3, 1))},
-            r"env.gravity must be .* but got an array",
+            "env.gravity must be .* but got array",
         ),
         ({"env.max_steps": np.float32(0.5)}, "env.max_steps must be an integer .* but got 0.5"),
         ({"env": "snake", "env.height": "big"}, "env.height must be .*, but got 'big'"),
         ({"env_options": 5}, "env_options must be a table of names and values, but got 5"),
-        ({"auto_tune": True, "scan_chunk_size": 16}, "auto_tune .*scan_chunk_size.* 16"),
-        ({"num_envs": 1, "rollout_steps": 4}, "num_minibatches must divide .* = 4, but is 8"),
-        ({"agent": "pid", "env": "snake"}, "pid needs a setpoint, but Snake has none"),
-        ({"agent": "dqn", "env": "pendulum"}, "DQN learns a value for each of finitely many"),
+        ({"auto_tune": True, "scan_chunk_size": 16}, "scan_chunk_size .*auto_tune.* 16"),
+        ({"num_envs": 1, "rollout_steps": 4}, "num_minibatches must divide .* = 4, .* 8"),
+        ({"agent": "pid", "env": "snake"}, "pid needs a setpoint; Snake has no"),
+        ({"agent": "dqn", "env": "pendulum"}, "Pendulum must have finitely many actions for DQN"),
     ],
 )
 def test_what_cannot_be_used_is_refused_by_its_name(fields, says):

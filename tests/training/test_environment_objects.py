@@ -62,7 +62,9 @@ def test_a_run_of_an_object_goes_on_with_the_object_and_not_without(tmp_path, ca
     run = tmp_path / "run"
     results = train_and_evaluate(config, run, quiet=True)
     for call in (resume, load_agent):
-        with pytest.raises(InvalidArgumentError, match=r"object of the class Walk.*give such"):
+        with pytest.raises(
+            InvalidArgumentError, match=r"^env must be given again as an object, .*Walk"
+        ):
             call(run)
     assert main(["evaluate", str(run)]) == 2
     assert "load_agent(run, env=...)" in capsys.readouterr().err
@@ -135,18 +137,12 @@ def test_the_autotuner_times_an_object(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("obs", "got"),
-    [
-        ({"position": np.zeros(4)}, "a dict"),
-        (np.zeros(()), r"an array of shape \(\)"),
-        (np.zeros(1), r"an array of shape \(1,\)"),
-        (np.zeros((1, 4)), r"an array of shape \(1, 4\)"),
-    ],
+    "obs", [{"position": np.zeros(4)}, np.zeros(()), np.zeros(1), np.zeros((1, 4))]
 )
-def test_a_trained_agent_refuses_another_observation(obs, got):
+def test_a_trained_agent_refuses_another_observation(obs):
     learner = make_learner("ppo", env := make_env("cartpole"), 4, hidden_sizes=(8,))
     agent = trained(learner, learner.init(jax.random.key(0), 4), env)
-    with pytest.raises(InvalidArgumentError, match=rf"^obs .* of shape \(4,\), .* got {got}\."):
+    with pytest.raises(InvalidArgumentError, match=r"^obs .* of shape \(4,\), .* got "):
         agent.act(jax.random.key(0), obs)
 
 

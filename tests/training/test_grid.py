@@ -75,11 +75,14 @@ def test_a_grid_trains_each_point_with_each_seed_and_goes_on_as_if_uninterrupted
 @pytest.mark.parametrize(
     ("grid", "says"),
     [
-        ({"agent.num_minibatches": [2, 4]}, r"float .*, but got agent.num_minibatches = \[2, 4\]"),
-        ({"agent.num_epochs": [1, 2]}, r"but got agent.num_epochs = \[1, 2\]"),
-        ({"agent.target_kl": [0.01]}, r"but got agent.target_kl = \[0.01\]"),
-        ({"agent.first_log_std": [-1.0]}, r"but got agent.first_log_std = \[-1.0\]"),
-        ({"env.gravity": [3.7]}, r"but got env.gravity = \[3.7\]"),
+        (
+            {"agent.num_minibatches": [2, 4]},
+            r"float .*, but got {'agent.num_minibatches': \[2, 4\]",
+        ),
+        ({"agent.num_epochs": [1, 2]}, r"but got {'agent.num_epochs': \[1, 2\]"),
+        ({"agent.target_kl": [0.01]}, r"but got {'agent.target_kl': \[0.01\]"),
+        ({"agent.first_log_std": [-1.0]}, r"but got {'agent.first_log_std': \[-1.0\]"),
+        ({"env.gravity": [3.7]}, r"but got {'env.gravity': \[3.7\]"),
         ({RATE: [1e-3, -1.0]}, r"learning_rate must be a finite number above 0, but got -1.0"),
         ({RATE: ["fast"]}, "learning_rate must be a finite number above 0, but got 'fast'"),
         ({"agent.max_grad_norm": [0.5, None]}, "max_grad_norm must be .*, but got None"),

@@ -97,7 +97,7 @@ REFUSED = [
         ["--num-envs=48"],
         [],
         {"JAX_NUM_CPU_DEVICES": "2"},
-        "all processes must have the same number of devices",
+        "all 2 processes must have as many devices",
     ),
     (["--num-devices=1"], [], {}, "--num-devices must be 2, the devices of all 2 processes"),
     (["--film-every=1"], [], {}, "--film-every must be 0 with several processes"),

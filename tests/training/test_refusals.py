@@ -62,7 +62,7 @@ def named(name):
         ],
         (
             lambda _: evaluate(small_config(), {"params": np.ones(2)}),
-            r"agent_state must be .* such as agent_state_of\(seed\) of its",
+            r"agent_state must be .* such as results.agent_state_of\(seed\)",
         ),
         *[
             (call, "^run_folder must be a name in UTF-8 without control characters")

@@ -44,7 +44,7 @@ def test_each_seed_has_its_rows_and_its_agent_which_are_those_of_the_training_al
     for seed in SEEDS:
         _, _, loaded = load_agent(many.run_folder, seed=seed)
         assert_same_bits(loaded.state, many.agent_state_of(seed))
-    with pytest.raises(InvalidArgumentError, match=r"such as agent_state_of\(seed\) of its"):
+    with pytest.raises(InvalidArgumentError, match=r"such as results.agent_state_of\(seed\)"):
         evaluate(many.config, many.agent_state)
     alone = train(small_config(steps_per_env=64, seed=2**40), tmp_path / "alone", quiet=True)
     first = rows_of_seed(many.training, 2**40)[0]

@@ -85,7 +85,9 @@ def test_all_seeds_begin_with_the_same(run, tmp_path):
     for index in range(3):
         of_seed = jax.tree.map(lambda leaf, index=index: leaf[index], first.state.params)
         assert_same_bits(of_seed, learned.params)
-    with pytest.raises(InvalidArgumentError, match=r"one seed, but .*new has the seeds \[3, 4, 5"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"start_from must be a run of one seed, but got .*new"
+    ):
         train_and_evaluate(config_of("ppo"), tmp_path / "x", start_from=tmp_path / "new")
 
 

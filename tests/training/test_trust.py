@@ -19,7 +19,7 @@ from myriad.agents.random import RandomAgent as Agent
 print("it ran")
 """
 SHORT = ["--num-envs", "4", "--total-steps", "64", "--quiet"]
-SENTENCE = "run/config.toml: env 'planted:Mine' would be imported, which runs its code; "
+SENTENCE = "run/config.toml: env 'planted:Mine' would be imported; "
 
 
 @pytest.fixture(autouse=True)

@@ -29,7 +29,7 @@ COMMAND = ["tune", "--space", "space.toml", *SMALL]
     [
         ("--env bucket-brigade --scenario esy", "unknown scenario 'esy'"),
         ("--scenario easy", "unknown field 'scenario' of cartpole"),
-        ("--env pendulum-control --agent dqn", "ppo learns such actions"),
+        ("--env pendulum-control --agent dqn", "must have finitely many actions for DQN"),
         ("--n-jobs 0", "--n-jobs must be at least 1"),
         ("--eval-interval 60000", "--eval-interval must be at most num_steps (50,000)"),
         ("--storage postgresql://me:hush@127.0.0.1:1/x", "onnection refused"),

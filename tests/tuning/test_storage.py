@@ -26,7 +26,7 @@ from tests.tuning.test_study import BOWL, doomed, points, silence, states, trial
         ("mysql://me:secret@host/studies", "Failed to import DB access module"),
         ("postgresql://me:secret@host:port/studies", "invalid literal for int"),
         ("postgresql://me:secret@127.0.0.1:1/studies", "onnection refused"),
-        ("postgresql://me:se@cret@host/studies", "an @ of the password is written as %40"),
+        ("postgresql://me:se@cret@host/studies", "storage must have %40 for an @"),
         ("postgresql:/me:secret@host/studies", "Could not parse"),
         ("me:secret@host/studies.db", "Could not parse"),
         ("studies", "Could not parse"),

@@ -119,19 +119,13 @@ class NetworkSpec:
             of_critic = getattr(learner, "critic_hidden_sizes", None)
             sizes = sizes if of_critic is None else of_critic
         if has_memory(name) and not getattr(learner, "trains_memory", False):
-            raise InvalidArgumentError(
-                "network",
-                f"must be one without a memory with {type(learner).__name__}, but got "
-                f"{shown(name)}, which only ppo and pqn train.",
-            )
+            rule = f"must be one without a memory with {type(learner).__name__}"
+            raise InvalidArgumentError("network", rule, name)
         env = getattr(learner.env, "unmasked", learner.env)  # A network doesn't see the mask.
         space = env.observation_space(env.default_params)
         if isinstance(space, Discrete | MultiDiscrete) or not hasattr(space, "shape"):
-            raise InvalidArgumentError(
-                "env",
-                "must have observations in a Box, as "
-                f"myriad.envs.wrappers.FlattenObservation(env) has, but has {shown(space)}.",
-            )
+            rule = "must have observations in a Box, as myriad.envs.wrappers.FlattenObservation has"
+            raise InvalidArgumentError("env", rule, space)
         if role == "critic" and getattr(learner, "sees_privileged", False):
             space = privileged_of(learner.env)
         is_bytes = space.dtype == np.uint8 and not learner.normalize_observations
@@ -167,11 +161,8 @@ class NetworkSpec:
             chosen = getattr(self, field)
             default = getattr(NetworkSpec, field)
             if self.name != "attention" and chosen != default:
-                raise InvalidArgumentError(
-                    field,
-                    f"must be {default!r} with network {shown(self.name)}, which has no "
-                    f"attention, but got {shown(chosen)}.",
-                )
+                rule = f"must be {default!r} with network {shown(self.name)}"
+                raise InvalidArgumentError(field, rule, chosen)
         network = NETWORKS.load(self.name)
         if ":" in self.name:
             from myriad.agents.networks.own import own_network

@@ -148,20 +148,13 @@ def choose_attention(name: str, precision: Precision) -> tuple[str, str]:
     dtype = precision.compute_dtype
     has_cudnn = has_cudnn_attention(dtype)
     if name == "cudnn" and not has_cudnn:
-        raise InvalidArgumentError(
-            "attention",
-            "must be auto, reference or xla here, but got 'cudnn', which needs an NVIDIA GPU of "
-            "compute capability 8.0 and compute_dtype bfloat16 or float16: this device is a "
-            f"{jax.local_devices()[0].device_kind} and networks compute in {dtype}.",
-        )
+        here = f"a {jax.local_devices()[0].device_kind} and compute_dtype {dtype}"
+        rule = f"must be auto, reference or xla, since cuDNN has no attention for {here}"
+        raise InvalidArgumentError("attention", rule, name)
     # JAX asks for float16 products with sums in float32, which XLA lacks on CPUs.
     lacks_xla = dtype == "float16" and jax.default_backend() == "cpu"
     if name == "xla" and lacks_xla:
-        raise InvalidArgumentError(
-            "attention",
-            "must be auto or reference here, but got 'xla', which has no compute_dtype float16 on "
-            "a CPU.",
-        )
+        raise InvalidArgumentError("attention", "must be reference for float16 on a CPU", name)
     if name != AUTO:
         return name, "you chose it"
     if has_cudnn:

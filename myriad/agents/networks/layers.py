@@ -51,10 +51,7 @@ def grid_of(spec: Any, least_side: int = 1) -> tuple[int, int, int]:
     """
     shape = spec.obs_shape if len(spec.obs_shape) == 3 else (*spec.obs_shape, 1)
     if len(shape) != 3 or min(shape[:2]) < least_side:
-        raise InvalidArgumentError(
-            "critic_network" if spec.role == "critic" else "network",
-            f"must suit observations of shape {list(spec.obs_shape)}, but got {spec.name!r}, "
-            "which needs a grid [height, width] or [height, width, channels] of at least "
-            f"{least_side} x {least_side} cells.",
-        )
+        field = "critic_network" if spec.role == "critic" else "network"
+        rule = f"must suit {[*spec.obs_shape]}, not of at least {least_side} x {least_side} cells"
+        raise InvalidArgumentError(field, rule, spec.name)
     return shape

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from myriad.errors import InvalidArgumentError, UnknownNameError, shown
+from myriad.errors import InvalidArgumentError, UnknownNameError
 
 DTYPES = ("float32", "bfloat16", "float16")
 DYNAMIC = "dynamic"
@@ -66,15 +66,10 @@ class Precision:
         precision = cls(learner.param_dtype, learner.compute_dtype, learner.output_dtype)
         scaling = learner.loss_scaling
         if scaling not in (DYNAMIC, _OFF):
-            raise InvalidArgumentError(
-                "loss_scaling", f"must be {DYNAMIC!r} or {_OFF!r}, but got {shown(scaling)}."
-            )
+            raise InvalidArgumentError("loss_scaling", f"must be {DYNAMIC!r} or {_OFF!r}", scaling)
         if scaling == _OFF and precision.needs_loss_scale:
-            raise InvalidArgumentError(
-                "loss_scaling",
-                f"must be {DYNAMIC!r} with float16, whose small gradients vanish "
-                f"without it, but got {_OFF!r}.",
-            )
+            rule = f"must be {DYNAMIC!r} with float16, whose small gradients vanish without it"
+            raise InvalidArgumentError("loss_scaling", rule, scaling)
         return precision
 
     @property

@@ -34,11 +34,8 @@ def refuse_ignored(
         is_ignored = all(":" in name for name in of_networks)
         # The default may be given, since a run's config.toml spells it out.
         if is_ignored and overrides.get(field, known.get(field)) != known.get(field):
-            raise InvalidArgumentError(
-                field,
-                f"must be left out with network {shown(of_networks[0])}, which has layers of its "
-                f"own, but got {shown(overrides[field])}.",
-            )
+            rule = f"must be left out with network {shown(of_networks[0])}, which has its own"
+            raise InvalidArgumentError(field, rule, overrides[field])
 
 
 def own_network(target: Any, spec: Any, num_outputs: int) -> "OfFlat | RecurrentOfFlat":
@@ -57,27 +54,17 @@ def own_network(target: Any, spec: Any, num_outputs: int) -> "OfFlat | Recurrent
     for field in dataclasses.fields(Precision):
         dtype = getattr(spec.precision, field.name)
         if not takes_precision and dtype != field.default:
-            raise InvalidArgumentError(
-                field.name,
-                f"must be {field.default} with network {shown(spec.name)}, which "
-                f"takes no argument `precision`, but got {dtype!r}.",
-            )
+            rule = f"must be {field.default} with a network that takes no argument `precision`"
+            raise InvalidArgumentError(field.name, rule, dtype)
     told = {"precision": spec.precision, "role": spec.role}
     how = {name: value for name, value in told.items() if name in parameters}
     try:
         module = target(num_outputs, **how)
     except Exception as error:
-        raise InvalidArgumentError(
-            "network",
-            f"must be built by a call with the output size, but "
-            f"{spec.name}({num_outputs}) raises {_in_one_line(error)}.",
-        ) from error
+        says = f"{spec.name}({num_outputs}) can't be built: {_in_one_line(error)}."
+        raise InvalidArgumentError("network", says) from error
     if not isinstance(module, nn.Module):
-        raise InvalidArgumentError(
-            "network",
-            "must be a module of flax.linen, or a function that returns one, but "
-            f"{spec.name}({num_outputs}) returns {shown(module)}.",
-        )
+        raise InvalidArgumentError("network", "must be or return a module of flax.linen", module)
     kind = RecurrentOfFlat if hasattr(target, "initialize_carry") else OfFlat
     return kind(module, spec.obs_shape)
 
@@ -106,15 +93,11 @@ class OfFlat:
         try:
             params, outputs = jax.eval_shape(self._init_and_apply, jax.random.key(0))
         except Exception as error:
-            raise InvalidArgumentError(
-                f"{what}, but {name} raises {_in_one_line(error)}."
-            ) from error
+            says = f"{what}, but {name} raises {_in_one_line(error)}."
+            raise InvalidArgumentError(says) from error
         if others := sorted(params.keys() - {"params"}):
-            raise InvalidArgumentError(
-                "network",
-                f"must keep all that it learns in `params`, but {name} also has "
-                f"{', '.join(others)}.",
-            )
+            says = f"{name} must keep all that it learns in `params`, but has {', '.join(others)}."
+            raise InvalidArgumentError("network", says)
         shape = getattr(outputs, "shape", None)
         if shape != (2, num_outputs) or not jnp.issubdtype(outputs.dtype, jnp.floating):
             given = shown(outputs) if shape is None else f"{outputs.dtype} {['B', *shape[1:]]}"
@@ -166,11 +149,8 @@ class RecurrentOfFlat(OfFlat):
 
         first, following = jax.eval_shape(carries, jax.random.key(0))
         if first != following:
-            raise InvalidArgumentError(
-                "network",
-                f"must return a carry as initialize_carry does, {first}, but {name} returns "
-                f"{following}.",
-            )
+            says = f"{name} must return initialize_carry's carry {first}, but returns {following}."
+            raise InvalidArgumentError("network", says)
 
 
 def _parameters(target: Any) -> Mapping[str, Any]:

@@ -36,9 +36,7 @@ class GRU(nn.Module):
     def of(cls, spec: Any, **fields: Any) -> RecurrentOfFlat:
         """Build the network that a `NetworkSpec` describes. A GRU without a width is refused."""
         if not fields["hidden_sizes"]:
-            raise InvalidArgumentError(
-                "hidden_sizes", "must end in the GRU's width with network 'gru', but got ()."
-            )
+            raise InvalidArgumentError("hidden_sizes", "must end in the width of network 'gru'", ())
         return RecurrentOfFlat(cls(**fields), (math.prod(spec.obs_shape),))
 
     @nn.nowrap

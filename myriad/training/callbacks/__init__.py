@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from myriad.errors import InvalidArgumentError, closest, shown
+from myriad.errors import InvalidArgumentError, closest
 from myriad.ranges import Number, ranges_of
 from myriad.training.config import TrainingConfig
 
@@ -91,10 +91,7 @@ class Run:
             InvalidArgumentError: you read it in `on_update`, or once the run has ended.
         """
         if self.state is None:
-            raise InvalidArgumentError(
-                "agent_state can't be read in on_update, since the next chunk already has its "
-                "memory: read it in on_evaluation."
-            )
+            raise InvalidArgumentError("agent_state: read it in on_evaluation, not in on_update.")
         return self.agent_of(self.state)
 
     def stop(self) -> None:
@@ -121,10 +118,7 @@ class Run:
             ...         run.set_env(gravity=run.env_params["gravity"] + 0.5)
         """
         if not self.can_set_env:
-            raise InvalidArgumentError(
-                "set_env can be called in on_start and on_evaluation only, since elsewhere the "
-                "results would depend on the size of a chunk."
-            )
+            raise InvalidArgumentError("set_env can be called in on_start and on_evaluation only.")
         from myriad.envs.vector import as_float32, require_changeable
 
         env = self.config.environment
@@ -177,9 +171,7 @@ def require_callbacks(callbacks: Sequence[Callback]) -> None:
     called = [name for name in vars(Callback) if name.startswith("on_")]
     for each in callbacks:
         if not isinstance(each, Callback):
-            raise InvalidArgumentError(
-                "callbacks", f"must be a list of instances of Callback, but got {shown(each)}."
-            )
+            raise InvalidArgumentError("callbacks", "must be a list of instances of Callback", each)
         for name in dir(type(each)):
             if name.startswith("on_") and name not in called:
                 close = closest(name, called)

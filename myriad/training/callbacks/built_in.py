@@ -142,11 +142,8 @@ class _Remembered:
 def require_drawing(config: TrainingConfig) -> None:
     """Raise InvalidArgumentError if the environment of a film can't be drawn."""
     if not callable(getattr(config.environment, "render", None)):
-        raise InvalidArgumentError(
-            "film_every",
-            f"must be 0 for {config.env}, which has no method render(state), but got "
-            f"{config.film_every}.",
-        )
+        rule = f"must be 0 for {config.env}, which has no method render(state)"
+        raise InvalidArgumentError("film_every", rule, config.film_every)
 
 
 class Profile(Callback):

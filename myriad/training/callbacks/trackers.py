@@ -128,10 +128,8 @@ class WeightsAndBiases:
         try:
             return wandb.init(**given)
         except wandb.errors.Error as error:
-            raise InvalidArgumentError(
-                f"log_to 'wandb' can't start: {error}; "
-                "WANDB_MODE=offline keeps the run on this machine."
-            ) from error
+            says = f"log_to 'wandb' can't start: {error}; WANDB_MODE=offline needs no server."
+            raise InvalidArgumentError(says) from error
 
     @staticmethod
     def library() -> Any:

@@ -43,8 +43,7 @@ DOUBLED = "# Doubles.\ndef twice(x):\n\n    return (2 * x)\n"
         ("tests/test_pkg.py", "import pkg, os\n", False, False),
         ("benchmarks/suite.py", "import os\n", True, False),
         ("pkg/__init__.py", DOUBLED, True, True),
-        ("benchmarks/suite.py", "import pkg  # all of it
-", True, True),
+        ("benchmarks/suite.py", "import pkg  # all of it\n", True, True),
         ("pkg/__init__.py", "def twice(x):\n    return x + x\n", False, False),
         ("pkg/__init__.py", "def twice(x:\n", False, False),
         ("pkg/template.md", "# {title}!\n", False, False),
