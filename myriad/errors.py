@@ -149,7 +149,7 @@ class InvalidArgumentError(MyriadError, ValueError):
         Args:
             names: your names by Myriad's.
         """
-        if len(self.args) < 2 or self.field not in names:
+        if self.field is None or len(self.args) < 2 or self.field not in names:
             return self
         return InvalidArgumentError(names[self.field], *self.args[1:])
 
