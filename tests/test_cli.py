@@ -86,6 +86,7 @@ def test_a_file_may_leave_to_flags_what_to_train(help_of, refused, tmp_path):
     ("argv", "named"),
     [
         ([], "Expected one of"),
+        (["rendre", "--output", "render"], "'rendre'; did you mean 'render'?"),
         (["train", "--num-envs", "many"], "--num-envs"),
         (["train", "--agnt", "ppo"], "--agent STR"),
         (["train", "--agent", "ppo"], "--env is missing"),
