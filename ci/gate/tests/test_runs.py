@@ -133,16 +133,6 @@ def test_a_program_that_head_offers_no_more_is_not_compared_unseen(repository):
 
 
 @pytest.mark.slow
-def test_an_added_copy_is_counted_on_both_sides(repository):
-    copies = "''.join(['\\n%c = f32[8] copy(%x)'] * 30 * smallsum.REPEATS)"
-    offer(repository, f"return 'HloModule jit_f' + {copies}")
-    repository.replace(INIT, "REPEATS = 1", "REPEATS = 2")
-    run = repository.count(1, CACHED)
-    assert run.verdicts()[CACHED] == "worse"
-    assert "buffers are copied that were not copied before: 30 -> 60" in run.out
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("slow_calls", "flags", "code", "verdict"),
     [

@@ -97,20 +97,21 @@ def test_a_suspicion_that_fresh_launches_do_not_confirm_is_dropped():
 
 
 @pytest.mark.parametrize(
-    ("launches", "scatter", "suspected", "faster"),
+    ("launches", "num_tests", "suspected", "faster"),
     [
-        ([0.08, 0.06, 0.07, 0.08], SCATTER, True, False),
+        ([0.08, 0.06, 0.07, 0.08], 20, True, False),
         # Where half of all workers are slower, a few launches look certain to a t-test.
-        ([0.08, 0.005, 0.09, 0.09], 0.003, False, False),
-        ([-0.3, -0.31], SCATTER, False, True),
-        ([-0.3, 0.001], SCATTER, False, False),
-        ([0.0, 0.001], SCATTER, False, False),
+        ([0.008, 0.06, 0.06, 0.06], 1, False, False),
+        ([0.009, 0.06, 0.009, 0.009, 0.06, 0.06, 0.06, 0.06], 1, False, False),
+        ([-0.3, -0.31], 20, False, True),
+        ([-0.3, 0.001], 20, False, False),
+        ([0.0, 0.001], 20, False, False),
     ],
 )
 def test_only_launches_that_agree_are_suspected_or_called_faster(
-    launches, scatter, suspected, faster
+    launches, num_tests, suspected, faster
 ):
-    evidence = weighed(launches, scatter=scatter)
+    evidence = weighed(launches, num_tests=num_tests, scatter=0.003)
     assert (evidence.suspected, evidence.is_faster()) == (suspected, faster)
 
 
