@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
-from myriad import Rollout, make_agent, make_env, make_key
+from myriad import Rollout, make_agent, make_key
 from myriad.envs.cartpole import CartPole, CartPoleState
 
 ENV = CartPole()
@@ -23,16 +23,10 @@ def step_all(x, x_dot, theta, theta_dot, time, action):
     return state, reward, terminated, truncated
 
 
-def visited_states(num_steps: int, num_envs: int):
-    """Record states, actions and flags of random play, `[T, N]`, without rows before a reset."""
-    env = make_env("cartpole-control")
-    rollout = Rollout(env, make_agent("random", env), num_envs=num_envs, scan_chunk_size=num_steps)
-    return rollout.record_chunk(rollout.init(seed=3))[1]
-
-
 @pytest.mark.slow
 def test_a_transition_equals_gymnasiums_over_twenty_thousand_visited_states():
-    trajectory = visited_states(num_steps=500, num_envs=50)
+    rollout = Rollout(ENV, make_agent("random", ENV), num_envs=50, scan_chunk_size=500)
+    _, trajectory = rollout.record_chunk(rollout.init(seed=3))
     obs, action = np.asarray(trajectory.obs[:-1]), np.asarray(trajectory.action[1:])
     assert action.size > 20_000
     flat = obs.reshape(-1, 4)
@@ -62,13 +56,3 @@ def test_step_500_truncates_and_does_not_terminate():
             *balanced, jnp.full(1, time, jnp.int32), jnp.zeros(1, jnp.int32)
         )
         assert (bool(terminated[0]), bool(truncated[0])) == (False, expected)
-
-
-@pytest.mark.slow
-def test_random_play_lasts_22_steps_on_average():
-    env = make_env("CartPole-v1")
-    rollout = Rollout(env, make_agent("random", env), num_envs=1000, scan_chunk_size=500)
-    summary = rollout.summary(rollout.run(rollout.init(seed=0), num_steps=1000))
-    assert summary.num_episodes > 10_000
-    assert summary.mean_episode_length == pytest.approx(22.2, abs=0.5)
-    assert summary.mean_episode_return == pytest.approx(summary.mean_episode_length)

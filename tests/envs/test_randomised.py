@@ -17,10 +17,6 @@ from myriad.training.config import TrainingConfig
 from tests.training.small import PPO, SIZES
 
 
-def lighter(key, params):
-    return dataclasses.replace(params, mass_pole=params.mass_pole * jax.random.uniform(key))
-
-
 def test_each_episode_draws_anew_and_keeps_what_it_drew():
     env = make_env("cartpole", gravity="uniform(5, 15)", force=Uniform(5, 12), max_steps=12)
     rollout = Rollout(env, make_agent("random", env), 64, 48)
@@ -41,6 +37,10 @@ def test_each_episode_draws_anew_and_keeps_what_it_drew():
 
 
 def test_what_is_drawn_is_what_steps():
+    def lighter(key, params):
+        mass = params.mass_pole * jax.random.uniform(key)
+        return dataclasses.replace(params, mass_pole=mass)
+
     env = RandomisedParams(CartPole(), lighter, observes=True)
     obs, state = env.reset(jax.random.key(1), env.default_params)
     params = dataclasses.replace(env.default_params, mass_pole=state.drawn[0])
