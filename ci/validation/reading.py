@@ -2,8 +2,9 @@
 
     python -m ci.validation.reading --files
 
-A file counts with all its lines if Python enters one of its functions. The last column counts only
-the lines of the functions that it enters. A gate run leaves out its workers.
+A file counts with all its lines if Python enters one of its functions, other than to import a
+module. The last column counts only the lines of the functions that it enters. A gate run leaves out
+its workers.
 """
 
 import argparse
