@@ -262,7 +262,7 @@ class CompiledTraining:
         """
         # A view of memory that is donated later would change.
         learned = self._learned(self.loop.of_first_device(state).agent)
-        return jax.tree.map(np.array, jax.device_get(learned))
+        return jax.tree.map(np.array, self.gathered(learned))
 
     def _learned(self, agent: Any) -> dict[str, jax.Array]:
         if isinstance(self.loop.learner, ControllerLearner):

@@ -467,9 +467,6 @@ class Population(CompiledTraining):
     def agents(self, state: TrainState) -> Any:
         return self.gathered(state.agent)
 
-    def learned(self, state: TrainState) -> dict[str, np.ndarray]:
-        return {name: each[: self.num_slots] for name, each in super().learned(state).items()}
-
     def to_save(self, state: TrainState) -> TrainState:
         return self.gathered(state)
 
