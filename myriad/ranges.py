@@ -8,13 +8,11 @@ import dataclasses
 import functools
 import inspect
 import math
-import os
 import sys
 from collections.abc import Callable
 from numbers import Integral, Real
-from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, ParamSpec, TypeVar, Union, cast, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, cast, get_args, get_origin
 
 from myriad.errors import InvalidArgumentError
 
@@ -179,29 +177,15 @@ def ranges_of(kind: Any) -> dict[str, Range]:
 
 
 def require_ranges(instance: Any) -> None:
-    """Raise InvalidArgumentError unless the fields of a dataclass are in the ranges declared.
+    """Raise InvalidArgumentError unless a dataclass has the ranges and the words that it declares.
 
     None passes if it is the field's default.
     """
-    defaults = getattr(instance, "__dataclass_fields__", {})
-    for name, declared in ranges_of(instance).items():
-        value = getattr(instance, name)
-        if value is not None or defaults[name].default is not None:
-            declared.require(name, value)
-
-
-# How messages call an annotation whose own name says too little.
-_NAMES = {
-    "bool": "True or False",
-    "int": "an integer",
-    "float": "a number",
-    "tuple": "a list",
-    "dict": "a table",
-    "str": "a string",
-    "Iterable": "a list",
-    "Sequence": "a list",
-    "Callable": "a function",
-}
+    for field in dataclasses.fields(instance) if dataclasses.is_dataclass(instance) else ():
+        is_declared = range_in(field.type) is not None or get_origin(field.type) is Literal
+        value = getattr(instance, field.name)
+        if is_declared and (value is not None or field.default is not None):
+            require(field.name, value, field.type)
 
 
 class Like:
@@ -219,16 +203,22 @@ class Like:
     def __repr__(self) -> str:
         return self.kind
 
-    def holds(self, value: Any) -> bool:
-        """Return whether an object has the members. A class has them too, but doesn't count."""
-        return not isinstance(value, type) and all(hasattr(value, name) for name in self.members)
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import PydanticCustomError, core_schema
+
+        def like(value: Any) -> Any:
+            # A class has the members, too.
+            if isinstance(value, type) or not all(hasattr(value, name) for name in self.members):
+                raise PydanticCustomError("like", "Input should be {kind}", {"kind": self.kind})
+            return value
+
+        return core_schema.no_info_plain_validator_function(like)
 
 
 def checked(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Make a function raise InvalidArgumentError if an argument doesn't match its annotation.
 
-    It checks ranges, `Like` and types that `isinstance` understands. None passes if it is the
-    default.
+    Ranges are checked here, and all else by pydantic. None passes if it is the default.
     """
     signature = inspect.signature(function)
 
@@ -250,33 +240,31 @@ def checked(function: Callable[Arguments, Result]) -> Callable[Arguments, Result
 
 
 def require(name: str, value: Any, annotation: Any) -> None:
-    """Raise InvalidArgumentError unless a value matches an annotation."""
+    """Raise InvalidArgumentError unless a value matches an annotation, strictly as in pydantic."""
     if (declared := range_in(annotation)) is not None:
         declared.require(name, value)
-    elif not _fits(value, annotation):
-        raise InvalidArgumentError(name, f"must be {_described(annotation)}", value)
+        return
+    from pydantic import ValidationError
+
+    if annotation is inspect.Parameter.empty or isinstance(annotation, str):
+        return
+    try:
+        _adapter(annotation).validate_python(value, strict=True)
+    except ValidationError as error:
+        raise refusal(error, name, value) from None
 
 
-def _fits(value: Any, annotation: Any) -> bool:
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        like = next((each for each in annotation.__metadata__ if isinstance(each, Like)), None)
-        return like is None or like.holds(value)
-    if origin in (Union, UnionType):
-        return any(_fits(value, each) for each in get_args(annotation))
-    kind = origin or annotation
-    if kind is Any or kind is inspect.Parameter.empty or not isinstance(kind, type):
-        return True
-    if kind in (int, float):
-        return isinstance(value, int | kind) and not isinstance(value, bool)
-    return isinstance(value, {Path: os.PathLike, tuple: tuple | list}.get(kind, kind))
+def refusal(error: Any, name: str, value: Any) -> InvalidArgumentError:
+    """Return pydantic's error as one of a field and its value."""
+    says = dict.fromkeys(each["msg"] for each in error.errors(include_url=False))
+    return InvalidArgumentError(name, f"is refused: {'; '.join(says)}", value)
 
 
-def _described(annotation: Any) -> str:
-    if get_origin(annotation) is Annotated:
-        return next(each.kind for each in annotation.__metadata__ if isinstance(each, Like))
-    if get_origin(annotation) in (Union, UnionType):
-        kinds = [_described(each) for each in get_args(annotation) if each is not NoneType]
-        return " or ".join(dict.fromkeys(kinds))
-    name = (get_origin(annotation) or annotation).__name__
-    return _NAMES.get(name, f"a {name}")
+@functools.cache
+def _adapter(annotation: Any) -> Any:
+    from pydantic import PydanticUserError, TypeAdapter
+
+    try:
+        return TypeAdapter(annotation, config={"arbitrary_types_allowed": True})
+    except PydanticUserError:  # A dataclass may have a configuration of its own.
+        return TypeAdapter(annotation)

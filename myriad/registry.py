@@ -132,10 +132,10 @@ def check_overrides(owner: str, defaults: Mapping[str, Any], overrides: Mapping[
     for name, value in overrides.items():
         if name not in defaults:
             raise UnknownNameError("field", name, defaults, owner=owner)
-        kind = type(defaults[name])
+        kind: Any = type(defaults[name])
         is_array = kind in (int, float) and hasattr(value, "dtype")
         if kind in (bool, int, float, str, tuple, list) and not is_array:
-            require(name, value, kind)
+            require(name, value, tuple | list if kind in (tuple, list) else kind)
 
 
 def refuse_unused(thing: Any, defaults: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:

@@ -39,7 +39,7 @@ __all__ = [
 
 # The most samples. More would take minutes in exact integers.
 MOST = 100_000
-Confidence = Annotated[float, Number(0, 1)]
+Confidence = Annotated[float, Number(1e-6, 1 - 1e-6)]
 SampleSeconds = Annotated[float, Number(0, 86_400, positive=True)]
 Samples = Annotated[int, Integer(1, MOST)]
 Function = Callable[..., Any]
@@ -507,10 +507,8 @@ def require_enough(name: str, num_samples: int, confidence: float) -> None:
         confidence: see `median_interval`.
 
     Raises:
-        InvalidArgumentError: there are too few, or `confidence` is not between 0 and 1.
+        InvalidArgumentError: there are too few.
     """
-    if not 0 < confidence < 1:
-        raise InvalidArgumentError("confidence", "must lie between 0 and 1", confidence)
     if not _rank(num_samples, confidence):
         least = next(count for count in itertools.count(2) if _rank(count, confidence))
         rule = f"must be at least {least} for confidence {confidence}"

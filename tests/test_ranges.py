@@ -121,6 +121,25 @@ def test_arrays_are_held_to_the_range_element_by_element(array):
         Number(0, 1).require("x", array([0.5, 0.5], np.float32))
 
 
+@pytest.mark.parametrize(
+    ("call", "field", "value"),
+    [
+        (lambda: create_config("cartpole", "ppo", num_envs=0), "num_envs", 0),
+        (lambda: create_config("cartpole", "ppo", compile_mode="jot"), "compile_mode", "jot"),
+        (lambda: create_config("cartpole", "pppo"), "agent", "pppo"),
+        (lambda: create_config("cartpole", "ppo", auto_tune=1), "auto_tune", 1),
+        (lambda: make_env("gene-circuit", target="sinus"), "target", "sinus"),
+        (lambda: myriad.evaluate(5, None), "config", 5),
+        (lambda: myriad.configure(distributed="yes"), "distributed", "yes"),
+        (lambda: myriad.Rollout(5, None, 1), "env", 5),
+    ],
+)
+def test_an_error_has_the_field_and_the_value(call, field, value):
+    with pytest.raises(ValueError, match=re.escape(repr(value))) as caught:
+        call()
+    assert (caught.value.field, caught.value.value) == (field, value)
+
+
 def test_a_traced_parameter_passes():
     returns = jax.jit(lambda gravity: make_env("cartpole", gravity=gravity).default_params.gravity)
     assert returns(3.5) == 3.5

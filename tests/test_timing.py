@@ -238,12 +238,12 @@ def deleted():
     [
         (lambda: timing.measure(len, (), num_samples=5), "num_samples must be at least 6 .* got 5"),
         (lambda: timing.measure(len, (), confidence=1.0), "confidence must .* but got 1.0"),
-        (lambda: timing.measure(3), "fn must be a function, but got 3"),
+        (lambda: timing.measure(3), "fn is refused: .* but got 3"),
         (lambda: timing.measure(lambda x: [x, x], {"a": 1}, carry=True), "carry=True needs"),
         (lambda: timing.measure(dict, carry=True), "needs a first argument to carry"),
         (lambda: timing.median_interval([math.nan] * 9), "samples must be a list of"),
         (lambda: timing.interleave([], least_rounds=0, most_rounds=1.5), "most_rounds must be"),
-        (lambda: timing.measure(len, {"x": deleted()}), "one was deleted or donated before"),
+        (lambda: timing.measure(len, {"x": deleted()}), "none deleted or donated"),
     ],
 )
 def test_a_mistake_is_named(call, named):

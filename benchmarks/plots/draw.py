@@ -193,7 +193,7 @@ def at_best_chunks(rows: Any) -> Any:
     places = {(peer_of(row["library"]), row["num_envs"]): row for row in reversed(newest_first)}
     best = pd.DataFrame(
         row | {"library": library, "ran_as": row["library"], "searched": found.searched}
-        for (library, _), row in (places | found.best).items()
+        for (library, _), row in {**places, **found.best}.items()
     ).sort_values(["library", "num_envs"], ignore_index=True)
     middle, low, high = interval(best)
     ours = best.library == OURS

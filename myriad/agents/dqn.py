@@ -47,7 +47,15 @@ from myriad.agents.normalization import (
     update_moments,
 )
 from myriad.agents.priorities import Priorities, importance_weights
-from myriad.agents.replay import Experience, ReplayRing, ReplayState, Step, n_step, share_replay
+from myriad.agents.replay import (
+    Experience,
+    Memory,
+    ReplayRing,
+    ReplayState,
+    Step,
+    n_step,
+    share_replay,
+)
 from myriad.agents.trajectory import act_and_step
 from myriad.engine.gpu_loops import repeat_or_skip
 from myriad.engine.random import Counter, make_key
@@ -156,7 +164,7 @@ class DQN(GradientLearner[DQNState]):
     gradient_steps: Repetitions = 2
     batch_size: Count = 128
     buffer_size: Count = 100_000
-    replay_memory: str = "device"
+    replay_memory: Memory = "device"
     learning_starts: ManySteps = 1_000
     priority_alpha: Fraction = 0.0
     priority_beta: Fraction = 0.4
@@ -198,7 +206,6 @@ class DQN(GradientLearner[DQNState]):
         q_learning.require_discrete_actions(type(self), self.env)
         require_whole_parts(self.batch_size, self.gradient_accumulation)
         self._network.require_outputs()
-        self._ring(1)  # Raises if `replay_memory` can't be used.
 
     @classmethod
     def defaults_for(

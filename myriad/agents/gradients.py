@@ -8,7 +8,7 @@ loss that keeps float16's gradients from vanishing. So are learning rates that f
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ from flax.training.dynamic_scale import DynamicScale
 from myriad.agents.agent import DEFAULT_TOTAL_STEPS, Count, Learner, Mean, State, Widths
 from myriad.agents.minibatches import MANY_ENVS, mean_over_blocks
 from myriad.agents.networks import network_defaults
-from myriad.agents.networks.mlp import DYNAMIC, EXACT, Precision
+from myriad.agents.networks.mlp import EXACT, Dtype, Precision
 from myriad.engine.random import Counter
 from myriad.envs import Environment
 from myriad.envs.wrappers import privileged_of
@@ -71,10 +71,10 @@ class GradientLearner(Learner[State]):
     attention_patch: Annotated[int, Integer(1, 64)] = 2
     hidden_sizes: Widths = (64, 64)
     activation: str = "tanh"
-    param_dtype: str = "float32"
-    compute_dtype: str = "float32"
-    output_dtype: str = "float32"
-    loss_scaling: str = DYNAMIC
+    param_dtype: Dtype = "float32"
+    compute_dtype: Dtype = "float32"
+    output_dtype: Dtype = "float32"
+    loss_scaling: Literal["dynamic", "off"] = "dynamic"
     normalize_observations: bool = True
     losses: ClassVar[tuple[str, ...]] = ("loss",)
     # Whether there is a critic, which sees a `privileged_observation` of the environment.

@@ -7,7 +7,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from jax.experimental import compute_on
 from jax.typing import DTypeLike
 
 from myriad.agents.minibatches import require_whole_parts
-from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.errors import InvalidArgumentError
 from myriad.ranges import Integer
 
 # JAX 0.11 gave the first name to the second function.
@@ -26,7 +26,7 @@ _on_host = partial(
 )
 
 # Where the columns may lie.
-MEMORIES = ("device", "host")
+Memory = Literal["device", "host"]
 # An observation of so many bytes is kept once, which halves the buffer. For CartPole's 16 bytes
 # that would save a quarter, and an update took up to 5% longer. A buffer of few rows can't spare
 # any.
@@ -74,7 +74,6 @@ class ReplayRing:
 
     Raises:
         InvalidArgumentError: a size is not an integer of at least 1.
-        UnknownNameError: `memory` is not in `MEMORIES`.
 
     Example:
         >>> ring = ReplayRing(capacity=10, num_envs=4)
@@ -87,11 +86,11 @@ class ReplayRing:
 
     capacity: int
     num_envs: int
-    memory: str = "device"
+    memory: Memory = "device"
     stride: int = 0
 
     @classmethod
-    def of(cls, learner: Any, num_envs: int, n_step: int = 1, memory: str = "device") -> Self:
+    def of(cls, learner: Any, num_envs: int, n_step: int = 1, memory: Memory = "device") -> Self:
         """Return a learner's ring, with a stride if it keeps large observations and enough rows."""
         space = learner.env.observation_space(learner.env.default_params)
         obs_bytes = math.prod(space.shape) * space.dtype.itemsize
@@ -101,8 +100,6 @@ class ReplayRing:
     def __post_init__(self) -> None:
         for name in ("capacity", "num_envs"):
             Integer(1).require(name, getattr(self, name))
-        if self.memory not in MEMORIES:
-            raise UnknownNameError("replay_memory", self.memory, MEMORIES)
 
     @property
     def envs_per_write(self) -> int:

@@ -122,7 +122,7 @@ def _run(argv: Sequence[str], *, is_ours: bool) -> int:
     except InvalidArgumentError as error:
         from myriad.cli.arguments import flags_by_name
 
-        say(str(error.renamed(flags_by_name(argv))))
+        say(str(error.renamed({"profile_chunks": "--profile"} | flags_by_name(argv))))
         return 2
     except MyriadError as error:
         say(str(error))

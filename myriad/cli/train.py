@@ -96,11 +96,7 @@ class Train(TrainingFlags):
         """
         from myriad.distributed import is_first
 
-        try:
-            results = self._results()
-        except InvalidArgumentError as error:
-            # The message names the argument, but the flag has a shorter name.
-            raise error.renamed({"profile_chunks": "--profile", "best": "--best"}) from None
+        results = self._results()
         if not is_first():
             return
         print("\n".join(_lines_of(results)))

@@ -57,7 +57,7 @@ def build_env(env: str | AnyEnvironment, /, **overrides: Any) -> Environment:
     kind: Any = ENVIRONMENTS.load(env)
     for field in dataclasses.fields(kind):
         if field.name in overrides and (field.type is str or get_origin(field.type) is Literal):
-            require(field.name, overrides[field.name], str)
+            require(field.name, overrides[field.name], field.type)
     # Set the configuration first, since the default parameters may depend on it, as those of a
     # scenario do.
     config = {field.name for field in dataclasses.fields(kind)} - {"default_params"}

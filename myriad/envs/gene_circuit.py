@@ -6,7 +6,7 @@ control task.
 
 import dataclasses
 import math
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +16,7 @@ from myriad.canvas import BLUE, FAINT, GREEN, MUTED, VERMILLION, WHITE, Canvas, 
 from myriad.engine.gpu_loops import while_loop
 from myriad.engine.vector_math import polynomial
 from myriad.envs.environment import Finite, Positive, Steps
-from myriad.errors import UnknownNameError
-from myriad.ranges import Integer, Number, require_ranges
+from myriad.ranges import Integer, Number
 from myriad.spaces import Box, Discrete
 
 __all__ = ["GeneCircuit"]
@@ -211,10 +210,6 @@ class GeneCircuit:
     Observation: F, the current interval's target and those of the next `n_horizon`, all over 80
     molecules, float32 `[2 + n_horizon]`. Reward: -|F - target|, F at the interval's end. The target
     is a constant or a sine in time.
-
-    Raises:
-        UnknownNameError: `target` is neither `constant` nor `sine`.
-        InvalidArgumentError: `n_horizon` is not an integer from 0 to 1,000.
     """
 
     default_params: GeneCircuitParams = GeneCircuitParams()
@@ -226,11 +221,6 @@ class GeneCircuit:
         """The parameters that the other kind of target needs."""
         names = SINE if self.target == "constant" else ("target_level",)
         return dict.fromkeys(names, f"with target {self.target!r}")
-
-    def __post_init__(self) -> None:
-        if self.target not in get_args(Target):
-            raise UnknownNameError("target", self.target, get_args(Target))
-        require_ranges(self)
 
     def reset(
         self, key: jax.Array, params: GeneCircuitParams

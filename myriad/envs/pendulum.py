@@ -10,7 +10,7 @@ import numpy as np
 
 from myriad.canvas import BLUE, FAINT, INK, MUTED, ORANGE, WHITE, Canvas, one_instance
 from myriad.envs.environment import Finite, Limit, Positive, Steps
-from myriad.ranges import Integer, require_ranges
+from myriad.ranges import Integer
 from myriad.spaces import Box, Discrete
 
 __all__ = ["Pendulum"]
@@ -68,16 +68,10 @@ class Pendulum:
     `[1]`, clipped to `max_torque`. With `discrete_torques=n` it is one of `n` evenly spaced torques
     from the least to the greatest. Reward: -(theta^2 + 0.1 theta_dot^2 + 0.001 torque^2), from the
     state before the step, with theta within half a turn of upright.
-
-    Raises:
-        InvalidArgumentError: `discrete_torques` is neither None nor an integer from 2 to 1,000,000.
     """
 
     default_params: PendulumParams = PendulumParams()
     discrete_torques: Annotated[int | None, Integer(2, 1_000_000, words=(None,))] = None
-
-    def __post_init__(self) -> None:
-        require_ranges(self)
 
     def reset(self, key: jax.Array, params: PendulumParams) -> tuple[jax.Array, PendulumState]:
         """Draw the angle uniformly from (-pi, pi) and its rate from (-1, 1)."""

@@ -22,7 +22,18 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.presets import Preset, load_preset
-from myriad.ranges import HOST, INT64, SEED_LIST, Integer, Number, Seed, checked, ranges_of, require
+from myriad.ranges import (
+    HOST,
+    INT64,
+    SEED_LIST,
+    Integer,
+    Number,
+    Seed,
+    checked,
+    ranges_of,
+    refusal,
+    require,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -571,9 +582,8 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
     try:
         config = TrainingConfig(**chosen)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        says = f"can't be {shown(first['input'])}. {first['msg']}."
-        raise InvalidArgumentError(str(first["loc"][0]), says) from None
+        name = str(error.errors()[0]["loc"][0])
+        raise refusal(error, name, chosen[name]) from None
     config.__dict__.update(environment=_seen_by(config.agent, env), learner=learner)
     return config
 
@@ -737,26 +747,17 @@ def _require_steps(fields: Mapping[str, Any], steps: int, num_envs: int) -> None
     if fields.get("compile_mode") == "off" and steps > _MOST_UNCOMPILED_STEPS:
         rule = f"must be at most {_MOST_UNCOMPILED_STEPS:,} with compile_mode = 'off'"
         raise InvalidArgumentError("steps_per_env", rule, steps)
-    if steps * num_envs > INT64:
-        rule = f"must be at most {INT64:,}"
-        raise InvalidArgumentError("steps_per_env x num_envs", rule, steps * num_envs)
+    TOTAL_STEPS.require("steps_per_env x num_envs", steps * num_envs)
 
 
 def _require_devices(
     fields: Mapping[str, Any], learner: "Learner[Any]", num_envs: int, num_devices: int
 ) -> None:
-    """Raise InvalidArgumentError if so many devices can't train together."""
     from myriad.training.loop import learner_of_device
 
-    is_off = fields.get("compile_mode") == "off"
-    for name, needed, given in (
-        ("grid", "left out", fields.get("grid")),
-        ("seeds", "left out", fields.get("seeds")),
-        ("compile_mode", "aot, cached or jit", is_off and "off"),
-    ):
-        if given and num_devices > 1:
-            rule = f"must be {needed} with num_devices = {num_devices}"
-            raise InvalidArgumentError(name, rule, given)
+    if num_devices > 1 and ("seeds" in fields or fields.get("compile_mode") == "off"):
+        rule = "must be 1 with seeds, with a grid and with compile_mode = 'off'"
+        raise InvalidArgumentError("num_devices", rule, num_devices)
     learner_of_device(learner, num_envs, num_devices)
 
 
@@ -799,32 +800,29 @@ def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
 def _plain(name: str, value: Any) -> Any:
     """Return `value` as a file holds it.
 
-    Scalars of NumPy and JAX become Python's numbers. Their arrays of one dimension become lists, as
-    tuples and ranges do.
+    Scalars of NumPy and JAX become Python's numbers. Their arrays become lists, as tuples and
+    ranges do.
 
     Args:
         name: the user's name of the value, for the message.
         value: any value.
 
     Raises:
-        InvalidArgumentError: the value is or holds an array of several dimensions, or a key.
+        InvalidArgumentError: the value is or holds a long list.
     """
     if isinstance(value, Mapping):
         return {key: _plain(f"{name}.{key}", each) for key, each in value.items()}
-    if isinstance(value, type):  # such as numpy.float32, which has the attributes of an array
-        return value
-    shape = getattr(value, "shape", None) or ()
     if type(value).__name__ == "Uniform":  # as a file holds it, without importing JAX
         return str(value)
-    # By the name of its dtype, since a configuration is read without JAX.
-    if len(shape) > 1 or str(getattr(value, "dtype", "")).startswith("key<"):
-        raise InvalidArgumentError(name, "must be a number or a list", value)
-    # Shapes without numbers, such as jax.ShapeDtypeStruct, are refused as any other value is.
-    if (shape and hasattr(value, "__iter__")) or isinstance(value, list | tuple | range):
-        if len(value) > _MOST_ITEMS:
-            raise InvalidArgumentError(name, f"must be at most {_MOST_ITEMS:,} items", len(value))
-        return [_plain(name, each) for each in value]
-    return value.item() if hasattr(value, "item") else value
+    # NumPy's types have the attributes of an array. What has no numbers is refused later.
+    is_array = hasattr(value, "tolist") and not isinstance(value, type)
+    if is_array and value.size <= _MOST_ITEMS:
+        value = value.tolist()
+    if not isinstance(value, list | tuple | range):
+        return value
+    if len(value) > _MOST_ITEMS:
+        raise InvalidArgumentError(name, f"must be at most {_MOST_ITEMS:,} items", len(value))
+    return [_plain(name, each) for each in value]
 
 
 def _parsed(text: str) -> dict[str, Any]:

@@ -9,9 +9,9 @@ import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from myriad.errors import InvalidArgumentError, UnknownNameError, shown
+from myriad.errors import InvalidArgumentError
 from myriad.files import user_path
 from myriad.host import usable_cores
 from myriad.ranges import INT64, Integer, Number, Seed, require
@@ -127,12 +127,6 @@ class TuneSettings:
             value = getattr(self, field.name)
             if value is not None or field.default is not None:
                 require(field.name, value, field.type)
-        named = [("sampler", self.sampler, get_args(Sampler))]
-        named += [("pruner", self.pruner or "none", get_args(Pruner))]
-        named += [("objective", each, get_args(Objective)) for each in self.objectives]
-        for kind, name, known in named:
-            if name not in known:
-                raise UnknownNameError(kind, name, known)
         is_safe = self.study_name is None or re.fullmatch(_STUDY_NAME, self.study_name)
         count = len(self.objectives)
         is_compared = count == 1 or self.pruner in (None, "none")
@@ -147,8 +141,7 @@ class TuneSettings:
         )
         for name, is_kept, rule in rules:
             if not is_kept:
-                says = f"must {rule}, but got {shown(getattr(self, name))}."
-                raise InvalidArgumentError(name, says)
+                raise InvalidArgumentError(name, f"must {rule}", getattr(self, name))
 
     @property
     def steps_per_eval(self) -> int:

@@ -220,7 +220,7 @@ def step_beyond_the_end(env):
 @pytest.mark.parametrize(
     ("call", "named"),
     [
-        (lambda env: to_gymnasium(env).step(0), "call reset first"),
+        (lambda env: to_gymnasium(env).step(0), "a running episode; call reset first"),
         (lambda env: to_gymnasium_vector(env, 2).step([0, 0]), "call reset first"),
         (step_beyond_the_end, "sub-environment 0 has ended; reset it"),
         (lambda env: to_gymnasium_vector(env, 0), "num_envs must be .* but got 0"),

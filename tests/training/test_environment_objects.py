@@ -63,7 +63,7 @@ def test_a_run_of_an_object_goes_on_with_the_object_and_not_without(tmp_path, ca
     results = train_and_evaluate(config, run, quiet=True)
     for call in (resume, load_agent):
         with pytest.raises(
-            InvalidArgumentError, match=r"^env must be given again as an object, .*Walk"
+            InvalidArgumentError, match=r"env must be given again as an object, .*Walk"
         ):
             call(run)
     assert main(["evaluate", str(run)]) == 2

@@ -33,10 +33,10 @@ def named(name):
     ("call", "says"),
     [
         (train(log_to=["tensorbord"]), "unknown tracker 'tensorbord'; did you mean 'tensorboard'"),
-        (train(callbacks=5), "^callbacks must be a list"),
-        (train(callbacks=[Callback]), "^callbacks must be a list"),
-        (train(callbacks=[Callback(), print]), "^callbacks must be a list"),
-        (lambda run: resume(run, callbacks=5), "^callbacks must be a list"),
+        (train(callbacks=5), "^callbacks is refused: "),
+        (train(callbacks=[Callback]), "^callbacks is refused: "),
+        (train(callbacks=[Callback(), print]), "^callbacks is refused: "),
+        (lambda run: resume(run, callbacks=5), "^callbacks is refused: "),
         *[
             (train(seeds=seeds), r"seeds must be a list of 1 to 100,000")
             for seeds in ([], [1.5], "12", range(10**12), [True])

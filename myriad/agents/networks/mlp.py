@@ -3,18 +3,16 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.errors import InvalidArgumentError
 
-DTYPES = ("float32", "bfloat16", "float16")
-DYNAMIC = "dynamic"
-_OFF = "off"
+Dtype = Literal["float32", "bfloat16", "float16"]
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "elu": jax.nn.elu,
@@ -40,36 +38,23 @@ class Precision:
         param_dtype: dtype of the parameters.
         compute_dtype: dtype of products and activations.
         output_dtype: dtype of the network's outputs.
-
-    Raises:
-        UnknownNameError: there is no such dtype.
     """
 
-    param_dtype: str = "float32"
-    compute_dtype: str = "float32"
-    output_dtype: str = "float32"
-
-    def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if value not in DTYPES:
-                raise UnknownNameError(field.name, value, DTYPES)
+    param_dtype: Dtype = "float32"
+    compute_dtype: Dtype = "float32"
+    output_dtype: Dtype = "float32"
 
     @classmethod
     def of(cls, learner: Any) -> "Precision":
         """Return the precision from a learner's hyperparameters of the same names.
 
         Raises:
-            UnknownNameError: there is no such dtype.
-            InvalidArgumentError: `loss_scaling` has an unknown value, or is off with float16.
+            InvalidArgumentError: `loss_scaling` is off with float16.
         """
         precision = cls(learner.param_dtype, learner.compute_dtype, learner.output_dtype)
-        scaling = learner.loss_scaling
-        if scaling not in (DYNAMIC, _OFF):
-            raise InvalidArgumentError("loss_scaling", f"must be {DYNAMIC!r} or {_OFF!r}", scaling)
-        if scaling == _OFF and precision.needs_loss_scale:
-            rule = f"must be {DYNAMIC!r} with float16, whose small gradients vanish without it"
-            raise InvalidArgumentError("loss_scaling", rule, scaling)
+        if learner.loss_scaling == "off" and precision.needs_loss_scale:
+            rule = "must be 'dynamic' with float16, whose small gradients vanish without it"
+            raise InvalidArgumentError("loss_scaling", rule, learner.loss_scaling)
         return precision
 
     @property

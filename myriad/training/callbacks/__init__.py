@@ -164,14 +164,9 @@ class Callback:
 
 
 def require_callbacks(callbacks: Sequence[Callback]) -> None:
-    """Raise InvalidArgumentError unless each is a callback, and not its class.
-
-    A method that looks like one that a training calls, such as `on_updates`, gives a warning.
-    """
+    """Warn of a method that looks like one that a training calls, such as `on_updates`."""
     called = [name for name in vars(Callback) if name.startswith("on_")]
     for each in callbacks:
-        if not isinstance(each, Callback):
-            raise InvalidArgumentError("callbacks", "must be a list of instances of Callback", each)
         for name in dir(type(each)):
             if name.startswith("on_") and name not in called:
                 close = closest(name, called)
