@@ -109,6 +109,7 @@ def test_the_scalars_of_an_episode_that_was_cut_off_are_its_last():
     _, ended, lengths, infos = jax.jit(evaluation.episodes)((), key_alone(0))
     assert env.num_traces == before + 1
     assert not ended.any()
+    np.testing.assert_array_equal(lengths, 7)
     np.testing.assert_array_equal(infos["time"], lengths)
 
 
@@ -119,19 +120,15 @@ def test_an_object_that_a_name_makes_is_called_so():
     assert config == create_config(**config.fields())
 
 
-def test_a_parameter_may_have_the_name_of_an_argument():
-    with pytest.raises(UnknownNameError, match="name"):
-        make_env("cartpole", name=3)
-    with pytest.raises(UnknownNameError, match="env"):
-        make_env("cartpole", env=3)
+@pytest.mark.parametrize("name", ["name", "env"])
+def test_a_parameter_may_have_the_name_of_an_argument(name):
+    with pytest.raises(UnknownNameError, match=name):
+        make_env("cartpole", **{name: 3})
 
 
 def test_the_autotuner_times_an_object(tmp_path):
-    cache = ProfileCache(tmp_path / "profiles.json")
-    first, again = (
-        autotune(create_config(Walk(2.0), "ppo", **SIZES), seconds=0.5, verbose=False, cache=cache)
-        for _ in range(2)
-    )
+    config, cache = create_config(Walk(2.0), "ppo", **SIZES), ProfileCache(tmp_path / "times.json")
+    first, again = (autotune(config, seconds=0.5, verbose=False, cache=cache) for _ in range(2))
     assert (first.from_cache, again.from_cache) == (False, True)
     assert first.scan_chunk_size == again.scan_chunk_size
 

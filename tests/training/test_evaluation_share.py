@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import jax
 import jax.numpy as jnp
 import pytest
 
@@ -11,12 +10,10 @@ from myriad.envs.cartpole import CartPole
 from myriad.envs.checker import never_ends
 from myriad.envs.pendulum import Pendulum
 from myriad.envs.wrappers import FrameStackObservation
-from myriad.training.evaluation import Evaluation, key_alone
 from tests.learners import SMALL, env_of
 
 
-@dataclasses.dataclass(frozen=True)
-class EndlessPole(CartPole):
+class Endless:
     """A task that nothing ends."""
 
     def step(self, key, state, action, params):
@@ -25,18 +22,11 @@ class EndlessPole(CartPole):
 
 
 @dataclasses.dataclass(frozen=True)
-class EndlessPendulum(Pendulum):
-    def step(self, key, state, action, params):
-        obs, state, reward, *_, info = super().step(key, state, action, params)
-        return obs, state, reward, jnp.zeros((), bool), jnp.bool_(0), info
+class EndlessPole(Endless, CartPole): ...
 
 
-class Bandit(CartPole):
-    """Each step is an episode."""
-
-    def step(self, key, state, action, params):
-        obs, state, reward, *_, info = super().step(key, state, action, params)
-        return obs, state, reward, jnp.bool_(1), jnp.bool_(0), info
+@dataclasses.dataclass(frozen=True)
+class EndlessPendulum(Endless, Pendulum): ...
 
 
 class Timed(CartPole):
@@ -62,21 +52,10 @@ def test_all_evaluations_take_at_most_a_tenth_of_the_steps(agent, num_envs):
     assert create_config(env_of(agent), agent, num_envs).eval_max_steps == 2_500
 
 
-@pytest.mark.slow
-def test_an_evaluation_makes_as_many_steps_as_that():
-    config = create_config(EndlessPole(), "ppo", **{"agent.hidden_sizes": (8,)})
-    env, learner = config.environment, config.learner
-    evaluation = Evaluation(env, learner, config.eval_rollouts, max_steps=config.eval_max_steps)
-    agent = learner.init(jax.random.key(0), config.num_envs)
-    _, ended, lengths, _ = jax.jit(evaluation.episodes)(agent, key_alone(0))
-    assert not ended.any()
-    assert lengths.sum() == config.eval_rollouts * config.eval_max_steps
-
-
 def test_only_an_environment_whose_steps_return_a_constant_ends_no_episode():
     assert never_ends(EndlessPole())
     assert never_ends(FrameStackObservation(EndlessPole(), num_frames=2))
-    assert not any(map(never_ends, (CartPole(), Timed(), Bandit())))
+    assert not any(map(never_ends, (CartPole(), Timed())))
 
 
 def test_a_short_training_evaluates_episodes_of_some_length_and_a_long_one_none_too_long():

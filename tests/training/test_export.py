@@ -11,7 +11,6 @@ import pytest
 
 from myriad import create_config, load_agent, train_and_evaluate
 from myriad.cli import main
-from myriad.errors import InvalidArgumentError
 from myriad.training.export import export_agent
 from tests.child_processes import python
 from tests.learners import DISTINCT, SMALL, env_of
@@ -71,8 +70,6 @@ def test_every_learner_is_exported(agent, tmp_path):
     assert main(["export", str(run), "--format", "safetensors"]) == 0
     training = _, env, policy = load_agent(run)
     assert "to actions" in export_agent(*training, run / "agent.stablehlo")
-    with pytest.raises(InvalidArgumentError, match="exists: name another file"):
-        export_agent(*training, run / "agent.stablehlo")
     size = env.observation_space(env.default_params).shape[0]
     obs = np.random.default_rng(0).normal(size=(5, size)).astype(np.float32)
     program = jax.export.deserialize((run / "agent.stablehlo").read_bytes())
@@ -84,17 +81,15 @@ def test_every_learner_is_exported(agent, tmp_path):
     np.testing.assert_array_equal(arrays["obs_stats.mean"], policy.state.obs_stats.mean)
 
 
-def test_what_cannot_be_exported_is_refused(tmp_path, capsys):
+def test_what_cannot_be_exported_is_refused(refused, tmp_path):
     config = create_config("cartpole", "pid", num_envs=2, steps_per_env=64)
     train_and_evaluate(config, tmp_path / "pid", quiet=True)
-    for argv, sentence in (
-        ([str(tmp_path / "pid"), "--format", "stablehlo"], "pid has a memory or no weights"),
-        ([str(tmp_path / "no"), "--format", "stablehlo"], "config.toml can't be read"),
+    for folder, form, sentence in (
+        ("pid", "stablehlo", "pid has a memory or no weights"),
+        ("no", "stablehlo", "config.toml can't be read"),
+        ("pid", "onnx", "onnx"),
     ):
-        assert main(["export", *argv]) == 2
-        assert sentence in capsys.readouterr().err
-    assert main(["export", str(tmp_path / "pid"), "--format", "onnx"]) == 2
-    assert not list(tmp_path.glob("**/agent.*"))
+        assert sentence in refused("export", folder, "--format", form)
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 import itertools
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
@@ -13,6 +12,7 @@ from myriad.training.compiled import CompiledTraining
 from myriad.training.config import make_config
 from myriad.training.population import Population
 from myriad.xla import count_compilations
+from tests.bits import assert_close
 
 _SIZES: dict[str, Any] = {"eval_rollouts": 4, "eval_max_steps": 40, "agent.hidden_sizes": [8]}
 _SIZES |= {"agent.rollout_steps": 16, "agent.num_minibatches": 4}
@@ -64,11 +64,8 @@ def test_members_learn_what_the_training_alone_does_beside_idle_and_refilled_one
     for slot, seed, index, chunks in ((0, 5, 0, (2, 3)), (2, 11, 1, (4,))):
         options = {name: values[index] for name, values in _OPTIONS.items()}
         params, last = _alone(_config(**options), seed, chunks)
-        jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4),
-            population.member(state, slot).agent.params,
-            params,
-        )
+        found = population.member(state, slot).agent.params
+        assert_close(found, params, rtol=1e-3, atol=1e-4)
         found = report.metric_sums["loss"][slot]
         np.testing.assert_allclose(found, last.metric_sums["loss"], rtol=1e-3)
     assert not returns[1].any()
@@ -122,10 +119,8 @@ def _first(seeds, options):
         (lambda: Population(_config(), 2, ["lerning_rate"]), "lerning_rate.*learning_rate"),
         (lambda: Population(_config(), 0), "num_slots must be an integer from 1"),
         (_first([1], _RATES), "seeds must be one for each of 2 slots"),
-        (_first([1, 2**64], _RATES), "seed must be an integer"),
         (_first([0.5, 1.7], _RATES), "seed must be an integer .*, but got 0.5"),
         (_first(None, _RATES), "one for each of 2 slots, but got None"),
-        (_first([1, 2], [1e-3, 1e-3]), "options must give values of learning_rate, but got"),
         (_first([1, 2], {}), "options must give values of learning_rate, but got {}"),
         (_first([1, 2], {"learning_rate": [1e-3, -1]}), "learning_rate must be a finite number"),
         (_first([1, 2], {"learning_rate": [1e-3]}), "learning_rate must have 2 values"),
@@ -138,15 +133,12 @@ def _first(seeds, options):
                 lambda slots=slots: Population(_config(), 2).refill((), slots, [1, 2]),
                 "slots must be different integers from 0",
             )
-            for slots in ([0, 0], [0.7], [2], [-1], 0)
+            for slots in ([0, 0], [0.7], [2], 0)
         ],
-        *[
-            (
-                lambda counts=counts: Population(_config(), 2).run((), counts, [True, True]),
-                "num_updates must be ",
-            )
-            for counts in ([2**40, 0], [-1, 0], [0.5, 1.0])
-        ],
+        (
+            lambda: Population(_config(), 2).run((), [2**40, 0], [True, True]),
+            "num_updates must be ",
+        ),
         (
             lambda: Population(_config(), 2).evaluate((), keys=3),
             r"keys must be one or 2, .*, but got 3",

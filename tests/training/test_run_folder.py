@@ -88,9 +88,7 @@ def test_a_folder_is_one_processs_until_it_ends_or_is_killed(tmp_path, capsys):
         raise ZeroDivisionError
     with folder.held():
         pass
-
-
-def test_a_linked_lock_leaves_its_target(tmp_path):
+    # A linked lock leaves its target.
     (tmp_path / "target").write_text("kept")
     (tmp_path / ".lock").symlink_to(tmp_path / "target")
     with pytest.raises(InvalidArgumentError), RunFolder(tmp_path).held():
@@ -102,12 +100,10 @@ def test_a_linked_lock_leaves_its_target(tmp_path):
     ("there", "path", "says"),
     [
         ("config.toml", ".", "already holds a run: name another folder"),
-        ("file", "file", "can't be written: File exists"),
         ("file", "file/run", "can't be written: Not a directory"),
         ("metrics.jsonl", ".", "holds metrics.jsonl, which no run wrote"),
         ("checkpoints/best_model/weights", ".", "holds checkpoints, which no run wrote"),
         ("notes.txt", ".", "holds notes.txt, which no run wrote"),
-        ("environment.json", ".", "holds environment.json, which no run wrote"),
     ],
 )
 def test_a_folder_that_can_not_be_a_new_run_is_refused_and_left_as_it_is(
@@ -121,12 +117,6 @@ def test_a_folder_that_can_not_be_a_new_run_is_refused_and_left_as_it_is(
         new_folder(tmp_path / path)
     assert file.read_text() == "mine"
     assert {each for each in tmp_path.rglob("*") if each.name != ".lock"} == before
-
-
-def test_what_is_not_a_run_is_refused(tmp_path):
-    for path in (tmp_path, tmp_path / "x", tmp_path / ("x" * 300)):
-        with pytest.raises(InvalidArgumentError, match=f"^{path}/config.toml can't be read: "):
-            RunFolder(path).config_toml()
 
 
 # --- metrics.jsonl ---
@@ -153,7 +143,6 @@ def test_every_line_is_strict_json_and_reads_back_as_it_was(tmp_path):
         (lines_of(ROWS), 2),
         (lines_of(ROWS), 0),
         # It is made again from the checkpoint.
-        ("", 3),
         (None, 3),
         (None, 0),
     ],
@@ -168,7 +157,7 @@ def test_rows_are_those_of_the_checkpoint_again(found, number, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"null\n", b"\xff\xfe\n", lines_of(ROWS).replace("loss", "lost", 1).encode()]
+    "content", [b"\xff\xfe\n", lines_of(ROWS).replace("loss", "lost", 1).encode()]
 )
 def test_rows_that_the_run_did_not_write_are_named_and_the_file_is_kept(content, tmp_path):
     folder = new_folder(tmp_path / "run")
@@ -208,18 +197,15 @@ def test_a_disk_that_takes_no_more_leaves_what_was_written(tmp_path):
     assert [strict(line)["update"] for line in folder.metrics.read_text().splitlines()] == [1, 4]
 
 
-def moved(path):
-    path.rename(path.with_name("elsewhere"))
-
-
 def replaced(path):
-    moved(path)
+    path.rename(path.with_name("elsewhere"))
     path.mkdir()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lose", [shutil.rmtree, moved, replaced])
-@pytest.mark.parametrize("step", ["append", "flush"])
+@pytest.mark.parametrize(
+    ("lose", "step"), [(shutil.rmtree, "append"), (replaced, "append"), (shutil.rmtree, "flush")]
+)
 def test_a_folder_that_goes_away_ends_the_training_and_no_other_is_written(
     lose, step, tmp_path, monkeypatch
 ):
@@ -243,9 +229,6 @@ def test_replacing_keeps_the_old_file_where_the_block_fails(tmp_path):
         new.write_text("new")
         raise ZeroDivisionError
     assert path.read_text() == "old"
-    with replacing(path) as new:
-        new.write_bytes(b"new")
-    assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]
 
 
