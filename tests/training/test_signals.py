@@ -7,9 +7,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -21,7 +21,6 @@ from myriad.training.callbacks.progress import Progress
 from myriad.training.run_folder import RunFolder, rows_of
 from tests.child_processes import run
 
-MYRIAD = [sys.executable, "-m", "myriad.cli"]
 LONG = ["train", "--env", "cartpole", "--agent", "pid", "--num-envs", "2"]
 LONG += ["--steps-per-env", "2_000_000_000", "--eval-frequency", "64", "--eval-rollouts", "2"]
 FAILED = "standard output or another file can't be used: "
@@ -33,29 +32,16 @@ def folder(tmp_path):
 
 
 @contextlib.contextmanager
-def running(command, **env) -> Iterator[subprocess.Popen]:
-    """Run a command, which ends with the block whatever happens there."""
+def running(folder, *options, **env) -> Iterator[subprocess.Popen]:
+    """Run a training that would take hours. It ends with the block whatever happens there."""
+    command = [sys.executable, *options, "-m", "myriad.cli", *LONG, f"--run-folder={folder.path}"]
     with subprocess.Popen(
-        command,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | env,
+        command, stderr=subprocess.PIPE, text=True, env=os.environ | env
     ) as process:
         try:
             yield process
         finally:
             process.kill()
-
-
-@contextlib.contextmanager
-def started(folder) -> Iterator[subprocess.Popen]:
-    """Start a training that would take hours, and wait for its first rows."""
-    command = [*MYRIAD, *LONG, "--run-folder", str(folder.path)]
-    with running(command, MYRIAD_COMPILATION_CACHE="off") as process:
-        while not (folder.metrics.exists() and folder.metrics.stat().st_size):
-            assert process.poll() is None
-            time.sleep(0.05)
-        yield process
 
 
 @pytest.mark.slow
@@ -64,7 +50,10 @@ def started(folder) -> Iterator[subprocess.Popen]:
     [pytest.param(signal.SIGINT, 130, marks=pytest.mark.long), (signal.SIGTERM, -15)],
 )
 def test_a_signal_saves_and_says_how_to_go_on(number, code, folder):
-    with started(folder) as process:
+    with running(folder, MYRIAD_COMPILATION_CACHE="off") as process:
+        while not (folder.metrics.exists() and folder.metrics.stat().st_size):
+            assert process.poll() is None
+            time.sleep(0.05)
         process.send_signal(number)
         said = process.communicate(timeout=120)[1]
     assert process.returncode == code
@@ -80,10 +69,9 @@ def test_a_signal_saves_and_says_how_to_go_on(number, code, folder):
 
 @pytest.mark.long
 @pytest.mark.parametrize("delay_s", [0.02, 0.1, 0.25, 0.6])
-def test_interrupts_at_the_start_end_in_no_traceback(delay_s, tmp_path):
-    command = [*MYRIAD, *LONG, "--run-folder", str(tmp_path / "run")]
+def test_interrupts_at_the_start_end_in_no_traceback(delay_s, folder):
     # Python itself takes a moment before it runs anything of ours.
-    with running([sys.executable, "-X", "importtime", *command[1:]]) as process:
+    with running(folder, "-X", "importtime") as process:
         assert process.stderr
         for line in process.stderr:
             if line.rstrip().endswith("myriad.cli"):
@@ -152,30 +140,10 @@ def test_a_command_inside_another_program_leaves_its_signals_alone(monkeypatch):
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_a_later_interrupt_is_raised(monkeypatch):
+def test_a_later_interrupt_is_raised_and_a_sigterm_that_a_program_handles_stays_its_own(
+    monkeypatch,
+):
     monkeypatch.setattr(distributed, "IN_A_ROW_S", 0.0)
-    with interrupt_noted() as noted:
-        assert not noted.is_set()
-        signal.raise_signal(signal.SIGINT)
-        assert noted.is_set()
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-
-
-def test_a_thread_may_train_without_handling_signals():
-    heard = []
-
-    def note():
-        with interrupt_noted() as noted:
-            heard.append(noted.is_set())
-
-    thread = threading.Thread(target=note)
-    thread.start()
-    thread.join()
-    assert heard == [False]
-
-
-def test_a_sigterm_that_a_program_handles_stays_its_own():
     heard = []
     before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
     try:
@@ -184,9 +152,16 @@ def test_a_sigterm_that_a_program_handles_stays_its_own():
             assert not noted.is_set()
             signal.raise_signal(signal.SIGINT)
             assert noted.is_set()
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
     finally:
         signal.signal(signal.SIGTERM, before)
     assert heard == [signal.SIGTERM]
+
+
+def test_a_thread_may_train_without_handling_signals():
+    with ThreadPoolExecutor() as pool:
+        assert not pool.submit(lambda: interrupt_noted().__enter__().is_set()).result()
 
 
 def test_without_a_terminal_a_first_line_and_one_every_half_minute_say_how_far_it_is(
