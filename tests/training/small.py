@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from myriad import create_config
 from myriad.agents import Learner
+from myriad.training.callbacks import Callback
 from tests.bits import assert_same_bits
 
 # One small layer: what a training does around a network does not depend on its size.
@@ -38,6 +39,14 @@ def assert_same_run(results, whole):
     assert list(results.evaluations) == list(whole.evaluations)
     rows, expected = (each.run_folder / "metrics.jsonl" for each in (results, whole))
     assert rows.read_bytes() == expected.read_bytes()
+
+
+class First(Callback):
+    """Keeps the agent's state from before the first update."""
+
+    def on_start(self, run):
+        self.state = jax.device_get(run.agent_state)
+        self.steps = run.steps
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,10 +10,9 @@ import pytest
 from myriad import evaluate, load_agent, resume, train_and_evaluate
 from myriad.agents import AGENTS
 from myriad.cli import main
-from myriad.errors import InvalidArgumentError
 from myriad.training.callbacks import Callback
 from tests.bits import assert_same_bits
-from tests.training.small import SEEDS, Counting, small_config
+from tests.training.small import SEEDS, Counting, First, small_config
 
 
 class Agents(Callback):
@@ -26,13 +25,6 @@ class Agents(Callback):
         self.learned[run.update] = jax.tree.map(np.array, run.agent_state.params)
         if run.update == 24:
             run.stop()
-
-
-class First(Callback):
-    """Copies the agent from before the first update."""
-
-    def on_start(self, run):
-        self.params = jax.device_get(run.agent_state.params)
 
 
 @pytest.mark.slow
@@ -60,7 +52,7 @@ def test_each_seed_keeps_the_agent_of_its_best_evaluation(seeds, tmp_path, capsy
     first = First()
     new = tmp_path / "new"
     train_and_evaluate(config, new, quiet=True, start_from=run, best=True, callbacks=[first])
-    assert_same_bits(first.params, kept.params)
+    assert_same_bits(first.state.params, kept.params)
     assert json.loads((new / "environment.json").read_text())["start_from"]["best"] is True
     capsys.readouterr()
     assert main(["evaluate", str(run), "--best", "--episodes", "8"]) == 0
@@ -78,11 +70,3 @@ def test_of_equal_evaluations_the_first_is_the_best(tmp_path, monkeypatch):
         load_agent(tmp_path / "run", best=best)[2].state["updates"] for best in (True, False)
     ]
     assert updates == [1, 4]
-
-
-def test_best_is_refused_where_there_is_none(tmp_path, capsys):
-    config = small_config()
-    with pytest.raises(InvalidArgumentError, match="best must be left out without start_from"):
-        train_and_evaluate(config, tmp_path / "run", best=True)
-    assert main(["train", "--env", "cartpole", "--agent", "ppo", "--best"]) == 2
-    assert "--best must be left out without start_from" in capsys.readouterr().err

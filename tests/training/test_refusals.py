@@ -16,7 +16,9 @@ ON_HOST = {"agent.replay_memory": "host"}
 
 def train(**arguments):
     """Return a function that trains in a folder. Arguments of the call are those with seeds."""
-    called = {name: arguments.pop(name) for name in ("callbacks", "seeds") if name in arguments}
+    called = {
+        name: arguments.pop(name) for name in ("callbacks", "seeds", "best") if name in arguments
+    }
     return lambda run: train_and_evaluate(small_config(**arguments), run, quiet=True, **called)
 
 
@@ -42,6 +44,7 @@ def named(name):
             for seeds in ([], [1.5], "12", range(10**12), [True])
         ],
         (train(seed=9, seeds=range(2)), "seed must be among the seeds"),
+        (train(best=True), "best must be left out without start_from"),
         (
             lambda run: train_and_evaluate(
                 create_config("cartpole", "dqn", **ON_HOST), run, seeds=SEEDS

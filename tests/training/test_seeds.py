@@ -1,14 +1,11 @@
 """Many seeds train in one program and one run, and each of them as it does alone."""
 
 import json
-import math
 import re
-from pathlib import Path
-from typing import Any
 
-import jax
 import numpy as np
 import pytest
+from scipy import stats
 
 from myriad import evaluate, load_agent, resume
 from myriad import train_and_evaluate as train
@@ -16,11 +13,8 @@ from myriad.cli import main
 from myriad.engine import memory
 from myriad.engine.memory import most_bytes
 from myriad.errors import DivergedError, InvalidArgumentError
-from myriad.training.callbacks import Callback
 from myriad.training.config import TrainingConfig
 from myriad.training.population import Population
-from myriad.training.results import TrainingResults
-from myriad.training.run_folder import RunFolder
 from tests.bits import assert_same_bits
 from tests.training.small import PPO, SEEDS, SIZES, flags_of, small_config
 
@@ -46,25 +40,13 @@ def test_each_seed_has_its_rows_and_its_agent_which_are_those_of_the_training_al
         assert_same_bits(loaded.state, many.agent_state_of(seed))
     with pytest.raises(InvalidArgumentError, match=r"such as results.agent_state_of\(seed\)"):
         evaluate(many.config, many.agent_state)
+    assert many.mean_return == pytest.approx(np.mean(many.final_returns))
+    interval = stats.t.interval(0.95, 2, many.mean_return, stats.sem(many.final_returns))
+    assert many.return_interval == pytest.approx(interval)
     alone = train(small_config(steps_per_env=64, seed=2**40), tmp_path / "alone", quiet=True)
+    assert np.isnan(alone.return_interval).all()
     first = rows_of_seed(many.training, 2**40)[0]
     assert first == pytest.approx(alone.training[0], rel=0.02, abs=1e-3)
-
-
-@pytest.mark.slow
-def test_a_callback_sees_a_row_of_each_seed_and_ends_all(tmp_path):
-    class Stops(Callback):
-        rows = ()
-
-        def on_evaluation(self, run):
-            assert jax.tree.leaves(run.agent_state)[0].shape[0] == len(SEEDS)
-            self.rows += tuple((row["seed"], row["update"]) for row in run.new_rows)
-            run.stop()
-
-    stops = Stops()
-    results = train(small_config(), tmp_path / "run", seeds=SEEDS, quiet=True, callbacks=[stops])
-    assert stops.rows == tuple((seed, 8) for seed in SEEDS)
-    assert (results.stopped, results.reached_target) == ("callback", (False, False, False))
 
 
 @pytest.mark.slow
@@ -86,6 +68,8 @@ def test_a_seed_that_reaches_the_target_stops_and_the_others_go_on(many, tmp_pat
         ended.append(rows[-1]["update"])
     assert min(ended) < max(ended)
     assert_same_bits(resume(tmp_path / "run", quiet=True).agent_state, results.agent_state)
+    with pytest.raises(InvalidArgumentError, match=r"one of the run's seeds \[3, .*, but got 5"):
+        load_agent(tmp_path / "run", seed=5)
 
 
 @pytest.mark.slow
@@ -118,15 +102,8 @@ def test_the_command_prints_a_row_for_each_seed_and_their_mean(tmp_path, capsys)
     assert (config.seeds, config.seed) == (None, 0)
     mean = float(np.mean(np.asarray(evaluate(config, agent.state, 2), np.float64)))
     assert f"return {mean:.4g} " in capsys.readouterr().out
-    for argv in (["evaluate", str(folder)], ["evaluate", str(folder), "--train-seed", "5"]):
-        assert main(argv) == 2
-        assert re.match(r"--train-seed must .*\[-1, 0\]", capsys.readouterr().err)
-
-
-def test_a_run_of_one_seed_has_no_other(tmp_path):
-    folder = RunFolder.create(tmp_path / "one", small_config(seed=4).to_toml(), {})
-    with pytest.raises(InvalidArgumentError, match=r"one of the run's seeds \[4\], but got 5"):
-        load_agent(folder.path, seed=5)
+    assert main(["evaluate", str(folder)]) == 2
+    assert re.match(r"--train-seed must .*\[-1, 0\]", capsys.readouterr().err)
 
 
 @pytest.mark.slow
@@ -140,22 +117,3 @@ def test_seeds_that_do_not_fit_are_refused_with_a_number_that_does(tmp_path, mon
     with pytest.raises(InvalidArgumentError, match=says):
         train(config, tmp_path / "run", seeds=range(16))
     assert not (tmp_path / "run").exists()
-
-
-def test_results_tell_the_mean_over_seeds_with_its_interval():
-    def results(*returns):
-        some: Any = dict.fromkeys(("agent_state", "training", "evaluations", "config", "timings"))
-        return TrainingResults(
-            **some,
-            run_folder=Path(),
-            stopped="end",
-            seeds=tuple(range(len(returns))),
-            final_returns=returns,
-            reached_target=(False,) * len(returns),
-        )
-
-    of_three = results(1.0, 2.0, 3.0)
-    assert of_three.mean_return == 2.0
-    # Student's 97.5% quantile of 2 degrees of freedom is 4.303.
-    assert of_three.return_interval == pytest.approx((2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5))
-    assert all(map(math.isnan, results(1.0).return_interval))
