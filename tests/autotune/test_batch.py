@@ -4,12 +4,7 @@ import pytest
 
 from myriad import create_config
 from myriad.autotune import batch
-from myriad.autotune.batch import (
-    BatchRate,
-    measure_arms,
-    smallest_near_best,
-    with_batch,
-)
+from myriad.autotune.batch import BatchRate, measure_arms, smallest_near_best, with_batch
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError
 from myriad.host import resident_bytes

@@ -118,13 +118,22 @@ def test_a_file_that_is_no_cache_is_refused_and_kept(use, content, cache):
     assert cache.path.read_bytes() == content
 
 
-def test_what_another_version_kept_counts_as_missing_and_is_replaced(cache):
-    cache.update("hardware", "old", lambda _: {"cores": 1})
-    text = cache.path.read_text()
-    cache.path.write_text(text.replace('"schema_version": 1', '"schema_version": 0'))
+def test_what_another_version_kept_counts_as_missing_and_clear_forgets_all(tmp_path, monkeypatch):
+    monkeypatch.setenv("MYRIAD_HOME", str(tmp_path / "moved"))
+    cache, file = ProfileCache(), tmp_path / "moved" / "autotune_profiles.json"
+    for _ in range(2):
+        cache.update("hardware", "old", lambda entry: {"count": entry.get("count", 0) + 1})
+    assert cache.get("hardware", "old") == {"count": 2}
+    text = file.read_text()
+    assert len(text.splitlines()) > 5  # people can read it
+    file.write_text(text.replace('"schema_version": 1', '"schema_version": 0'))
     assert cache.get("hardware", "old") is None
     cache.update("hardware", "new", lambda _: {"cores": 1})
     assert set(cache.read()["hardware"]) == {"new"}
+    assert json.loads(file.read_text()).keys() == {"schema_version", *SECTIONS}
+    for _ in range(2):
+        cache.clear()
+    assert cache.get("hardware", "new") is None
 
 
 @pytest.mark.parametrize("wrong", [1, ANSWER, ANSWER | {"checksum": "00000000"}], ids=str)
@@ -160,25 +169,6 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
         cache.update("hardware", "new", lambda _: {})
     with pytest.raises(InvalidArgumentError, match=rf"{cache.path} can't be read"):
         cache.get("hardware", "new")
-
-
-def test_the_file_is_readable_and_moves_with_myriad_home(tmp_path, monkeypatch):
-    monkeypatch.setenv("MYRIAD_HOME", str(tmp_path / "moved"))
-    ProfileCache().update("hardware", "AMD-EPYC_24GB", lambda _: {"cores": 2})
-    text = (tmp_path / "moved" / "autotune_profiles.json").read_text()
-    assert json.loads(text) == {"schema_version": 1, **{section: {} for section in SECTIONS}} | {
-        "hardware": {"AMD-EPYC_24GB": {"cores": 2, "checksum": "8bd18d50"}}
-    }
-    assert len(text.splitlines()) > 5
-
-
-def test_an_entry_is_changed_from_what_it_was_and_clear_forgets_all(cache):
-    for _ in range(3):
-        cache.update("hardware", "counted", lambda entry: {"count": entry.get("count", 0) + 1})
-    assert cache.get("hardware", "counted") == {"count": 3}
-    cache.clear()
-    cache.clear()
-    assert cache.get("hardware", "counted") is None
 
 
 def dqn(**fields):
@@ -218,42 +208,26 @@ def test_an_answer_holds_whatever_does_not_change_the_speed():
     assert key_of(dqn(), busier) == key_of(dqn())
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"device_kind": "gpu"}, {"device_name": "AMD EPYC 2"}, {"cores": 4}],
-    ids=str,
-)
-def test_a_copied_file_misses_on_other_hardware(change):
-    assert key_of(dqn(), dataclasses.replace(MACHINE, **change)) != key_of(dqn())
-
-
-def test_an_answer_is_for_these_devices_versions_and_options_of_xla_only(monkeypatch):
-    config, versions = dqn(), profiles.package_versions()
-    found = [key_of(config)]
-    with monkeypatch.context() as patch:
-        patch.setattr(jax, "local_device_count", lambda: 7)
-        found.append(key_of(config))
-    for package in ("myriad", "jax", "jaxlib"):
+def test_an_answer_is_for_this_machine_and_these_devices_versions_and_options_only(monkeypatch):
+    config = dqn()
+    changes = [{}, {"device_kind": "gpu"}, {"device_name": "AMD EPYC 2"}, {"cores": 4}]
+    found = [key_of(config, dataclasses.replace(MACHINE, **change)) for change in changes]
+    assert found[0].startswith("cartpole:dqn:4:AMD-EPYC_24GB:configured:")
+    versions = profiles.package_versions()
+    changed = [versions | {package: "99.0"} for package in ("myriad", "jax", "jaxlib")]
+    for owner, name, result in [
+        (jax, "local_device_count", 7),
+        *((profiles, "package_versions", each) for each in changed),
+    ]:
         with monkeypatch.context() as patch:
-            changed = versions | {package: "99.0"}
-            patch.setattr(profiles, "package_versions", lambda changed=changed: changed)
+            patch.setattr(owner, name, lambda result=result: result)
             found.append(key_of(config))
     with jax.enable_x64(True):  # noqa: FBT003 (JAX's own signature)
         found.append(key_of(config))
     with jax.default_matmul_precision("highest"):
         found.append(key_of(config))
-    flags = os.environ.get("XLA_FLAGS", "")
-    monkeypatch.setenv("XLA_FLAGS", f"{flags} --xla_cpu_enable_fast_math=true")
-    found.append(key_of(config))
-    assert len(set(found)) == len(found) == 8
-    monkeypatch.setenv("XLA_FLAGS", "")
-    assert ":configured:" in found[0]
-    assert ":unconfigured:" in key_of(config)
-
-
-def test_the_key_is_readable_and_its_rest_is_spelled_out():
-    config = dqn()
-    spelled_out = profiles.details(config, MACHINE)
-    digest = profiles.digest(spelled_out)
-    assert key_of(config) == f"cartpole:dqn:4:AMD-EPYC_24GB:configured:{digest}"
-    assert spelled_out["config"]["buffer_size"] == 512
+    for flags in (f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_enable_fast_math=true", ""):
+        monkeypatch.setenv("XLA_FLAGS", flags)
+        found.append(key_of(config))
+    assert ":unconfigured:" in found[-1]
+    assert len(set(found)) == len(found)
