@@ -2,13 +2,11 @@
 
 import dataclasses
 import multiprocessing
-import os
-import signal
 
 import pytest
 from optuna.trial import TrialState
 
-from myriad.tuning import campaign, tune
+from myriad.tuning import tune
 from myriad.tuning.confirmation import confirm
 from myriad.tuning.report import summary
 from myriad.tuning.study import retried
@@ -69,37 +67,12 @@ def test_trials_of_killed_processes_are_run_again_by_others(tmp_path):
 
     made = settings(tmp_path, n_jobs=2, n_trials=8, num_steps=20_480, pruner="none")
     with tune(made, [kill_them]) as result:
-        require_all_done(result.study.get_trials())
+        trials = result.study.get_trials()
         assert result.num_ended == len({*ended}) == 8
-    assert len(killed) == 2
-    assert not multiprocessing.active_children()
-
-
-WORK = campaign._work
-
-
-def work_or_die(settings, space, core, permits, *rest):
-    """Take a permit and die before the trial, once. Otherwise work."""
-    try:
-        (settings.output / "died").touch(exist_ok=False)
-    except FileExistsError:
-        WORK(settings, space, core, permits, *rest)
-        return
-    permits.acquire()
-    os._exit(1)
-
-
-def test_a_process_that_dies_between_its_permit_and_its_trial_costs_no_trial(tmp_path, monkeypatch):
-    monkeypatch.setattr(campaign, "_work", work_or_die)
-    with tune(settings(tmp_path, n_jobs=2, n_trials=2)) as result:
-        assert (tmp_path / "died").exists()
-        assert result.num_ended == 2
-
-
-def require_all_done(trials):
-    """Check that eight trials were completed, and all that were lost are among them."""
-    complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
-    failed = [trial for trial in trials if trial.state == TrialState.FAIL]
+    complete, failed = (
+        [trial for trial in trials if trial.state == state]
+        for state in (TrialState.COMPLETE, TrialState.FAIL)
+    )
     assert len(complete) == 8
     assert failed
     assert len(complete) + len(failed) == len(trials)
@@ -107,22 +80,5 @@ def require_all_done(trials):
     for trial in failed:
         # Parameters that were not drawn yet are drawn when it is run again.
         assert again[trial.number] == again[trial.number] | trial.params
-
-
-def test_an_interrupt_ends_the_processes_of_a_campaign_with_its_best_so_far(tmp_path):
-    done = []
-
-    def interrupt(study, trial):
-        # Once: a second interrupt is raised.
-        done.append(trial.number)
-        if len(done) == 2:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    made = settings(tmp_path, n_jobs=2, n_trials=1_000, pruner="none")
-    with tune(made, [interrupt]) as result:
-        trials = result.study.get_trials()
-        assert result.is_interrupted
-        assert result.best.state == TrialState.COMPLETE
-        assert result.confirmation is None
-    assert not [trial for trial in trials if trial.state == TrialState.RUNNING]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert len(killed) == 2
+    assert not multiprocessing.active_children()

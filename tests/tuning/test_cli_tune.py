@@ -1,5 +1,6 @@
 """The command `myriad tune`: what it refuses, the files that it writes and how it ends."""
 
+import contextlib
 import html
 import json
 import re
@@ -31,18 +32,17 @@ COMMAND = ["tune", "--space", "space.toml", *SMALL]
         ("--scenario easy", "unknown field 'scenario' of cartpole"),
         ("--env pendulum-control --agent dqn", "must have finitely many actions for DQN"),
         ("--n-jobs 0", "--n-jobs must be at least 1"),
+        ("--ensemble 1", "--ensemble must be 0 or at least 2"),
+        ("--objectives return return", "--objectives must"),
         ("--eval-interval 60000", "--eval-interval must be at most num_steps (50,000)"),
         ("--storage postgresql://me:hush@127.0.0.1:1/x", "onnection refused"),
         ("--storage /dev/null/x.db", "/dev/null"),
         ("--space space.toml", "agent.learning_rat"),
-        ("--objectives return return", "--objectives must"),
         ("--study-name ../x", "--study-name must"),
         ("--warm-start x", "unknown study 'x'"),
-        ("--ensemble 1", "--ensemble must be 0 or at least 2"),
         ("--agent.gamma 0.9", "--agent.gamma must be left out"),
         ("--output /dev/null/x", "--output must be a folder that can be written to"),
         ("--env postgresql://me:hush@h/x", "me:***@h/x"),
-        ("--sampler postgresql://me:hush@h/x", "--sampler"),
     ],
 )
 def test_what_cant_be_used_is_refused_and_makes_no_study(
@@ -176,53 +176,56 @@ def test_processes_share_a_server_whose_password_is_written_nowhere(postgresql, 
     assert "hush" not in said
 
 
+@pytest.fixture
+def started(tmp_path):
+    """Start a campaign without an end; once a trial has ended, return its process and trials."""
+    (tmp_path / "space.toml").write_text(SPACE)
+    flags = [*CARTPOLE, "--n-trials", "10000", "--study-name", "cut", "--storage", "studies.db"]
+
+    def trials_now():
+        return trials_of(f"sqlite:///{tmp_path}/studies.db", "cut")
+
+    with contextlib.ExitStack() as ends:
+
+        def start(*more):
+            command = [sys.executable, "-m", "myriad.cli", *COMMAND, *flags, *more]
+            pipe = subprocess.PIPE
+            process = subprocess.Popen(command, cwd=tmp_path, stdout=pipe, text=True)
+            ends.enter_context(process)
+            ends.callback(process.kill)
+            until(lambda: process.poll() is not None or "COMPLETE" in states(trials_now()))
+            return process, trials_now
+
+        yield start
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("number", "code"),
-    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.long)],
+    ("number", "code", "flags"),
+    [
+        (signal.SIGINT, 130, []),
+        pytest.param(signal.SIGTERM, 143, ["--n-jobs", "2"], marks=pytest.mark.long),
+    ],
 )
-def test_a_signal_prints_the_best_so_far_and_how_to_go_on(tmp_path, number, code):
-    (tmp_path / "space.toml").write_text(SPACE)
-    flags = [*CARTPOLE, "--n-trials", "10000", "--study-name", "cut"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "myriad.cli", *COMMAND, *flags, "--storage", "studies.db"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    storage = f"sqlite:///{tmp_path}/studies.db"
-    try:
-        until(lambda: process.poll() is not None or "COMPLETE" in states(trials_of(storage, "cut")))
-        process.send_signal(number)
-        printed, _ = process.communicate()
-    finally:
-        process.kill()
-        process.wait()
+def test_a_signal_prints_the_best_so_far_and_how_to_go_on(started, number, code, flags):
+    process, trials_now = started(*flags)
+    process.send_signal(number)
+    printed, _ = process.communicate()
     assert process.returncode == code
     assert "best: trial" in printed
     go_on = r"interrupted; go on with the same command and --study-name cut --storage studies\.db "
     left = re.search(rf"{go_on}--n-trials (\d+)", printed)
-    trials = trials_of(storage, "cut")
+    trials = trials_now()
     assert "RUNNING" not in states(trials)
     ended = {trial.number for trial in trials if trial.state.is_finished()} - retried(trials)
     assert int(left[1]) == 10_000 - len(ended)
 
 
 @pytest.mark.long
-def test_the_processes_of_a_killed_campaign_queue_their_trials_again_and_end(tmp_path):
-    (tmp_path / "space.toml").write_text(SPACE)
-    flags = [*CARTPOLE, "--n-trials", "10000", "--n-jobs", "2", "--study-name", "cut"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "myriad.cli", *COMMAND, *flags, "--storage", "studies.db"],
-        cwd=tmp_path,
-    )
-    storage = f"sqlite:///{tmp_path}/studies.db"
-    try:
-        until(lambda: process.poll() is not None or "COMPLETE" in states(trials_of(storage, "cut")))
-    finally:
-        process.kill()
-        process.wait()
-    until(lambda: "RUNNING" not in states(trials_of(storage, "cut")))
-    trials = trials_of(storage, "cut")
+def test_the_processes_of_a_killed_campaign_queue_their_trials_again_and_end(started):
+    process, trials_now = started("--n-jobs", "2")
+    process.kill()
+    until(lambda: "RUNNING" not in states(trials_now()))
+    trials = trials_now()
     failed = {trial.number for trial in trials if trial.state.name == "FAIL"}
     assert failed == retried(trials) != set()

@@ -25,11 +25,8 @@ from tests.tuning.test_study import BOWL, doomed, points, silence, states, trial
         ("sqlit:///studies.db", "sqlit"),
         ("mysql://me:secret@host/studies", "Failed to import DB access module"),
         ("postgresql://me:secret@host:port/studies", "invalid literal for int"),
-        ("postgresql://me:secret@127.0.0.1:1/studies", "onnection refused"),
         ("postgresql://me:se@cret@host/studies", "storage must have %40 for an @"),
-        ("postgresql:/me:secret@host/studies", "Could not parse"),
         ("me:secret@host/studies.db", "Could not parse"),
-        ("studies", "Could not parse"),
         ("", "must be a name"),
     ],
 )
@@ -47,7 +44,6 @@ def test_a_storage_that_cant_be_used_is_refused_without_its_password(
     ("name", "content"),
     [
         ("text.db", b"no database" * 100),
-        ("app.db", "CREATE TABLE users (name)"),
         ("app.db", "CREATE TABLE studies (patient)"),
         ("text.journal", b"no journal"),
         ("other.journal", b'{"results": [1, 2, 3]}\n'),

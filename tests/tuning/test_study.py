@@ -114,17 +114,14 @@ def two_studies(tmp_path_factory) -> str:
         ({"study_name": "theirs"}, "study theirs has env None, but this one has env cartpole"),
         ({"warm_start": ("nothing",)}, "unknown study 'nothing'"),
         ({"warm_start": ("theirs",)}, "nothing of 'theirs' can"),
+        ({}, r"space .*, but this one has space"),
     ],
 )
-def test_a_study_of_another_campaign_is_refused(two_studies, change, says):
+def test_a_study_of_another_campaign_or_space_is_refused(two_studies, change, says):
+    space = bowl() if change else bowl(reach=2.0)
     with pytest.raises(InvalidArgumentError, match=says):
-        open_study(dataclasses.replace(settings(two_studies), **change), bowl())
+        open_study(dataclasses.replace(settings(two_studies), **change), space)
     assert len(trials_of(two_studies)) == 1
-
-
-def test_a_study_of_another_space_is_refused(two_studies):
-    with pytest.raises(InvalidArgumentError, match=r"space .*, but this one has space"):
-        open_study(settings(two_studies), bowl(reach=2.0))
 
 
 def test_the_best_of_another_study_is_tried_once_in_one_that_exists_or_not(storage):
