@@ -69,11 +69,8 @@ ours = true
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (("color", "colour"), "mine.color"),
-        (("true", '"yes"'), "mine.ours"),
         (("ours = true", 'runs = "min"'), "mine.runs 'min' is unknown; did you"),
         (("ours = true", ""), "exactly one library with ours = true"),
-        (("[mine]", "[mine"), "libraries.toml is not valid TOML"),
     ],
 )
 def test_a_mistake_in_the_libraries_is_answered(change, says, tmp_path):
