@@ -199,7 +199,8 @@ class DQN(GradientLearner[DQNState]):
     @property
     def unused(self) -> dict[str, str]:
         """What prioritised sampling needs, without it."""
-        return {} if self.priority_alpha else {"priority_beta": "with priority_alpha = 0"}
+        of_draws = {} if self.priority_alpha else {"priority_beta": "with priority_alpha = 0"}
+        return super().unused | of_draws
 
     def require_fit(self) -> None:
         """Raise InvalidArgumentError if actions are not discrete or fields don't fit together."""

@@ -199,9 +199,10 @@ class PPO(RolloutLearner[PPOState]):
     def unused(self) -> dict[str, str]:
         """What a Gaussian needs, without one."""
         if isinstance(self.policy, GaussianPolicy):
-            return {"action_scale": "with bounds"} if self.policy.bounded.all() else {}
+            fields = ("action_scale",) if self.policy.bounded.all() else ()
+            return super().unused | dict.fromkeys(fields, "with bounds")
         fields = ("first_log_std", "action_scale", "squash_actions")
-        return dict.fromkeys(fields, "for discrete actions")
+        return super().unused | dict.fromkeys(fields, "for discrete actions")
 
     def default_num_devices(self, num_envs: int, available: int) -> int:
         """Return how many devices share a gradient step. Each of them needs enough rows."""

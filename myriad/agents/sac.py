@@ -79,8 +79,10 @@ class SAC(ReplayActorCritic[SACState]):
     @property
     def unused(self) -> dict[str, str]:
         """What learning the temperature needs, with a fixed one."""
+        if self.temperature is None:
+            return super().unused
         names = ("target_entropy", "temperature_learning_rate")
-        return {} if self.temperature is None else dict.fromkeys(names, "with a fixed temperature")
+        return super().unused | dict.fromkeys(names, "with a fixed temperature")
 
     @property
     def num_outputs(self) -> int:

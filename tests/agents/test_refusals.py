@@ -37,9 +37,14 @@ HYPERPARAMETERS = [
 ]
 NETWORKS = [
     ("snake", "ppo", {"network": "cnm"}, "did you mean 'cnn'"),
-    ("cartpole", "ppo", {"network": "cnn"}, r"network must suit \[4\]"),
-    ("cartpole", "ppo", {"network": "attention"}, r"^network must suit \[4\]"),
-    ("cartpole", "ppo", {"critic_network": "cnn"}, r"^critic_network must suit \[4\]"),
+    ("cartpole", "ppo", {"network": "cnn"}, r"network needs a grid of .*, not \[4\]"),
+    ("cartpole", "ppo", {"network": "attention"}, r"^network needs a grid of .*, not \[4\]"),
+    (
+        "cartpole",
+        "ppo",
+        {"critic_network": "cnn"},
+        r"^critic_network needs a grid of .*, not \[4\]",
+    ),
     ("narrow", "ppo", {"network": "cnn"}, "at least 3 x 3 cells"),
     ("snake", "ppo", {"network": "nature-cnn"}, "at least 36 x 36 cells"),
     (
@@ -52,7 +57,7 @@ NETWORKS = [
     ("cartpole", "ppo", {"action_scale": 3.0}, "^action_scale .* no effect, but got 3.0"),
     ("cartpole", "ppo", {"squash_actions": True}, "^squash_actions .* no effect, but got True"),
     ("pendulum", "ppo", {"action_scale": 3.0}, "^action_scale .* no effect, but got 3.0"),
-    ("snake", "ppo", {"attention": "xla"}, "attention must be 'auto' with network 'mlp'"),
+    ("snake", "ppo", {"attention": "xla"}, "attention must be 'auto' with network mlp"),
     ("snake", "ppo", {"network": "attention", "attention": "chunked"}, "attention 'chunked'.* Kno"),
     ("snake", "ppo", {"network": "cnn", "preserve_outputs": True}, "preserve_outputs must be"),
     ("cartpole", "ppo", {"network": "gru", "preserve_outputs": True}, "preserve_outputs must be"),
@@ -65,7 +70,7 @@ NETWORKS = [
     ("snake", "ppo", {"network": f"{OWN}:NoSize"}, "NoSize.* can't be built: TypeError"),
     ("snake", "ppo", {"network": f"{OWN}:nothing"}, "a module of flax.linen, .* None"),
     ("snake", "ppo", {"network": f"{OWN}:Flatt"}, "can't be imported"),
-    ("pendulum", "sac", {"critic_network": "cnn"}, r"network must suit \[4\]"),
+    ("pendulum", "sac", {"critic_network": "cnn"}, r"network needs a grid of .*, not \[4\]"),
     (
         "cartpole",
         "ppo",
@@ -78,7 +83,7 @@ NETWORKS = [
         "cartpole",
         "ppo",
         {"critic_network": f"{OWN}:of_role", "critic_hidden_sizes": (8,)},
-        "critic_hidden_sizes must be left out with network '.*of_role'",
+        "critic_hidden_sizes must be None with network mlp and .*of_role",
     ),
 ]
 

@@ -77,8 +77,8 @@ def test_a_configuration_keeps_what_is_drawn():
             r"env\.gravity must be a finite .* but got 'uniform\(5\)'",
         ),
         ({"mass_pole": Uniform(-1, 1)}, r"env\.mass_pole must be a finite number above 0"),
-        ({"max_steps": "uniform(1, 9)"}, r"env\.max_steps can't be drawn, since it is no float"),
-        ({"x_threshold": "uniform(1, 9)"}, r"env\.x_threshold can't be drawn, since it .* space"),
+        ({"max_steps": "uniform(1, 9)"}, r"env\.max_steps is no float"),
+        ({"x_threshold": "uniform(1, 9)"}, r"env\.x_threshold is no float or changes a space"),
         ({"gravty": "uniform(1, 9)"}, "did you mean 'gravity'"),
     ],
     ids=str,
@@ -93,7 +93,7 @@ class Pooled(CartPole):
 
 
 def test_a_pool_of_first_states_and_a_draw_of_something_else_are_refused():
-    with pytest.raises(InvalidArgumentError, match="reset_pool must be 0 where parameters"):
+    with pytest.raises(InvalidArgumentError, match="reset_pool must be 0 where resets draw"):
         make_env(Pooled(), gravity=Uniform(1, 2))
     with pytest.raises(InvalidArgumentError, match="draw must return a CartPoleParams"):
         RandomisedParams(CartPole(), lambda key, params: params.gravity)

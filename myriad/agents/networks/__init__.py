@@ -11,7 +11,7 @@ import numpy as np
 
 from myriad.agents.networks.mlp import ACTIVATIONS, Precision
 from myriad.envs.wrappers import privileged_of
-from myriad.errors import InvalidArgumentError, UnknownNameError, shown
+from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.ranges import require
 from myriad.registry import Registry
 from myriad.spaces import Discrete, MultiDiscrete
@@ -46,18 +46,11 @@ def network_defaults(kind: type, overrides: Mapping[str, Any]) -> dict[str, Any]
     Args:
         kind: the learner's class.
         overrides: the hyperparameters that you chose.
-
-    Raises:
-        InvalidArgumentError: you chose one that a network of your own does not take.
     """
     known = {field.name: field.default for field in dataclasses.fields(kind)}
     critic = overrides.get("critic_network")
     require("critic_network", critic, str | None)
     names = [overrides.get("network", "mlp"), *([] if critic is None else [critic])]
-    if any(":" in name for name in names):
-        from myriad.agents.networks.own import refuse_ignored
-
-        refuse_ignored(names, known, overrides)
     of_each = [
         {"preserve_outputs": False} if ":" in name else NETWORKS.load(name).DEFAULTS
         for name in names
@@ -129,8 +122,7 @@ class NetworkSpec:
         if role == "critic" and getattr(learner, "sees_privileged", False):
             space = privileged_of(learner.env)
         is_bytes = space.dtype == np.uint8 and not learner.normalize_observations
-        # The other network's attention is not refused here.
-        has_attention = name == "attention" or "attention" not in (learner.network, critic)
+        has_attention = name == "attention"  # The other network's is not this one's.
         return cls(
             name,
             tuple(space.shape),
@@ -157,12 +149,6 @@ class NetworkSpec:
             UnknownNameError: there is no such network, activation or implementation of attention.
             InvalidArgumentError: the network doesn't suit the observations or the settings.
         """
-        for field in ("attention", "attention_patch"):
-            chosen = getattr(self, field)
-            default = getattr(NetworkSpec, field)
-            if self.name != "attention" and chosen != default:
-                rule = f"must be {default!r} with network {shown(self.name)}"
-                raise InvalidArgumentError(field, rule, chosen)
         network = NETWORKS.load(self.name)
         if ":" in self.name:
             from myriad.agents.networks.own import own_network

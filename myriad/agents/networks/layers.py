@@ -52,6 +52,8 @@ def grid_of(spec: Any, least_side: int = 1) -> tuple[int, int, int]:
     shape = spec.obs_shape if len(spec.obs_shape) == 3 else (*spec.obs_shape, 1)
     if len(shape) != 3 or min(shape[:2]) < least_side:
         field = "critic_network" if spec.role == "critic" else "network"
-        rule = f"must suit {[*spec.obs_shape]}, not of at least {least_side} x {least_side} cells"
+        rule = (
+            f"needs a grid of at least {least_side} x {least_side} cells, not {[*spec.obs_shape]}"
+        )
         raise InvalidArgumentError(field, rule, spec.name)
     return shape

@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -12,30 +12,6 @@ import jax.numpy as jnp
 
 from myriad.agents.networks.mlp import Precision
 from myriad.errors import InvalidArgumentError, shown
-
-
-def refuse_ignored(
-    names: Sequence[str], known: Mapping[str, Any], overrides: Mapping[str, Any]
-) -> None:
-    """Raise InvalidArgumentError for a hyperparameter that networks of your own don't take.
-
-    Args:
-        names: the network, and the critic's if that is another.
-        known: the learner's hyperparameters with their defaults.
-        overrides: the hyperparameters that you chose.
-    """
-    takers = {
-        "hidden_sizes": names[:1],
-        "critic_hidden_sizes": names[-1:],
-        "activation": names,
-        "layer_norm": names,
-    }
-    for field, of_networks in takers.items():
-        is_ignored = all(":" in name for name in of_networks)
-        # The default may be given, since a run's config.toml spells it out.
-        if is_ignored and overrides.get(field, known.get(field)) != known.get(field):
-            rule = f"must be left out with network {shown(of_networks[0])}, which has its own"
-            raise InvalidArgumentError(field, rule, overrides[field])
 
 
 def own_network(target: Any, spec: Any, num_outputs: int) -> "OfFlat | RecurrentOfFlat":
