@@ -529,9 +529,7 @@ def _require_shared(folder: RunFolder) -> None:
         time.sleep(0.1)
     seen = distributed.all_gather(folder.path.exists())
     if not all(seen):
-        says = (
-            f"run folder {folder.path} is hidden from process {seen.index(False)}: share its disk."
-        )
+        says = f"run folder {folder.path} must be shared; process {seen.index(False)} lacks it."
         raise InvalidArgumentError(says)
 
 

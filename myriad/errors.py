@@ -149,9 +149,8 @@ class InvalidArgumentError(MyriadError, ValueError):
         Args:
             names: your names by Myriad's.
         """
-        if self.field is None or len(self.args) < 2 or self.field not in names:
-            return self
-        return InvalidArgumentError(names[self.field], *self.args[1:])
+        field, *rest = self.args
+        return InvalidArgumentError(names[field], *rest) if rest and field in names else self
 
 
 class UnknownNameError(InvalidArgumentError):

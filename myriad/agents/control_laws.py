@@ -35,9 +35,7 @@ class ControlLaw:
         space = env.action_space(env.default_params)
         name, kind = cls.__name__.lower(), type(env).__name__
         if not hasattr(env, "control_error"):
-            raise InvalidArgumentError(
-                f"{name} needs a setpoint; {kind} has no control_error(obs)."
-            )
+            raise InvalidArgumentError(f"{name} needs a setpoint; {kind} has no control_error.")
         if not isinstance(space, Discrete | Box) or space.shape not in ((), (1,)):
             raise InvalidArgumentError(f"{name} needs one bounded action, but {kind} has {space}.")
         controller = cls(space, env, **overrides)

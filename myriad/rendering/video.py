@@ -84,8 +84,8 @@ def record(
             moments.append(dataclasses.replace(moment, state=None))
             picture = np.asarray(env.render(moment.state))  # pyright: ignore[reportAttributeAccessIssue]
             if picture.dtype != np.uint8 or picture.shape[2:] != (3,):
-                rule = "must return uint8 [height, width, 3]"
-                raise InvalidArgumentError("render", rule, picture)
+                got = f"{picture.dtype} {list(picture.shape)}"
+                raise InvalidArgumentError("render", "must return uint8 [height, width, 3]", got)
             yield picture
 
     write(path, pictures(), num_steps, fps)

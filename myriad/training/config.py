@@ -419,9 +419,7 @@ def require_values(where: str, settings: Iterable[tuple[str, Any, Any, str]]) ->
 def require_no_code(field: str, name: object) -> None:
     """Refuse a name from a file that would import code, which has the form `module:Class`."""
     if isinstance(name, str) and ":" in name:
-        says = (
-            f"{field} {shown(name)} would be imported; if you trust it, add --trust (trust=True)."
-        )
+        says = f"{field} {shown(name)} would be imported; to trust it, add --trust (trust=True)."
         raise InvalidArgumentError(says)
 
 

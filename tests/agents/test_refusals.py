@@ -45,8 +45,8 @@ NETWORKS = [
         {"critic_network": "cnn"},
         r"^critic_network needs a grid of .*, not \[4\]",
     ),
-    ("narrow", "ppo", {"network": "cnn"}, "at least 3 x 3 cells"),
-    ("snake", "ppo", {"network": "nature-cnn"}, "at least 36 x 36 cells"),
+    ("narrow", "ppo", {"network": "cnn"}, "3 x 3 cells"),
+    ("snake", "ppo", {"network": "nature-cnn"}, "36 x 36 cells"),
     (
         "snake",
         "ppo",

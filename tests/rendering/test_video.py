@@ -167,7 +167,7 @@ def test_a_failure_leaves_the_old_file_and_no_other(tmp_path):
         ({}, r"Odd has no method render\(state\)"),
         (
             {"render": lambda self, state: np.zeros((4, 4))},
-            r"must return uint8 \[height, width, 3\], but returned float64 \[4, 4",
+            r"must return uint8 \[height, width, 3\], but got 'float64 \[4, 4",
         ),
     ],
 )

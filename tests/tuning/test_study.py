@@ -113,7 +113,7 @@ def two_studies(tmp_path_factory) -> str:
         ({"fail_if_exists": True}, "study_name='bowl' already exists"),
         ({"study_name": "theirs"}, "study theirs has env None, but this one has env cartpole"),
         ({"warm_start": ("nothing",)}, "unknown study 'nothing'"),
-        ({"warm_start": ("theirs",)}, "nothing of 'theirs' can"),
+        ({"warm_start": ("theirs",)}, "warm_start must .* but got 'theirs'"),
         ({}, r"space .*, but this one has space"),
     ],
 )

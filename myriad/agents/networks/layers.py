@@ -52,8 +52,6 @@ def grid_of(spec: Any, least_side: int = 1) -> tuple[int, int, int]:
     shape = spec.obs_shape if len(spec.obs_shape) == 3 else (*spec.obs_shape, 1)
     if len(shape) != 3 or min(shape[:2]) < least_side:
         field = "critic_network" if spec.role == "critic" else "network"
-        rule = (
-            f"needs a grid of at least {least_side} x {least_side} cells, not {[*spec.obs_shape]}"
-        )
+        rule = f"needs a grid of {least_side} x {least_side} cells or more, not {[*spec.obs_shape]}"
         raise InvalidArgumentError(field, rule, spec.name)
     return shape
