@@ -47,12 +47,6 @@ NETWORKS = [
     ),
     ("narrow", "ppo", {"network": "cnn"}, "3 x 3 cells"),
     ("snake", "ppo", {"network": "nature-cnn"}, "36 x 36 cells"),
-    (
-        "snake",
-        "ppo",
-        {"network": f"{OWN}:Flat", "hidden_sizes": (32,)},
-        "hidden_sizes must be left out with network",
-    ),
     ("cartpole", "ppo", {"first_log_std": 3.0}, "^first_log_std .* no effect, but got 3.0"),
     ("cartpole", "ppo", {"action_scale": 3.0}, "^action_scale .* no effect, but got 3.0"),
     ("cartpole", "ppo", {"squash_actions": True}, "^squash_actions .* no effect, but got True"),

@@ -11,6 +11,7 @@ from myriad.agents.networks import NETWORKS, NetworkSpec, attention
 from myriad.agents.ppo import PPO
 from myriad.api import resume
 from myriad.cli import parse
+from myriad.errors import InvalidArgumentError
 from myriad.spaces import Box
 from myriad.training.active_settings import active_settings, in_short
 from tests.agents.plain_networks import Unplayed
@@ -201,3 +202,8 @@ def test_a_runs_file_serves_another_network(tmp_path):
     chosen = config_of("pqn", "mlp", num_envs=100_000, **{"agent.num_epochs": 4})
     file.write_text(chosen.to_toml())
     assert parse([*argv, "cnn"]).training().learner.num_epochs == 4
+
+
+def test_a_network_of_your_own_refuses_layers_that_it_would_ignore():
+    with pytest.raises(InvalidArgumentError, match=r"^agent.hidden_sizes must be \(64, 64\) with"):
+        config_of("ppo", f"{OWN}:Flat", **{"agent.hidden_sizes": (32,)})
