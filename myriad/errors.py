@@ -56,9 +56,11 @@ def shown(value: Any) -> str:
     if isinstance(value, str | PurePath):
         value = without_passwords(str(value))
     try:
-        return " ".join(_SHORT.repr(value).split())
+        text = " ".join(_SHORT.repr(value).split())
     except Exception:  # noqa: BLE001 (the `__repr__` of your own value may raise anything)
         return f"a value of type {type(value).__name__}"
+    is_array = hasattr(value, "dtype") and getattr(value, "shape", ())
+    return f"{text} of {value.dtype} {list(value.shape)}" if is_array else text
 
 
 def without_passwords(text: str) -> str:

@@ -97,7 +97,8 @@ def compare(run: Run) -> None:
     """
     every = declared()
     names = [known(name, every, "row") for name in run.options.published or every]
-    rows = read(run.options.output) if run.options.output else []
+    file = run.options.output
+    rows = read(file) if file is not None and file.exists() else []
     rows = [row for row in rows if row["name"] not in names]
     if rows:
         run.save(*rows)

@@ -77,7 +77,7 @@ def test_the_documented_environment_is_made_from_its_module_and_has_no_fault(mon
     ("name", "sentence"),
     [
         ("no_such_module:Thing", "No module named 'no_such_module'; .* set PYTHONPATH=."),
-        ("math:Thing", "AttributeError: module 'math' has no attribute 'Thing'$"),
+        ("math:Thing", "module 'math' has no attribute 'Thing'$"),
         ("json.absent:Thing", "No module named 'json.absent'$"),
         ("two-tanks", "Known: .*, your_module:YourClass"),
         ("math:pi", "must be a dataclass with default_params"),
@@ -327,11 +327,11 @@ def test_a_training_refuses_a_faulty_environment_before_it_compiles():
 @pytest.mark.parametrize(
     ("name", "action", "named"),
     [
-        ("cartpole-control", 0.5, "an integer of 0 to 1, but got float32"),
+        ("cartpole-control", 0.5, "an integer of 0 to 1, but got 0.5"),
         ("cartpole-control", 2, "but got 2"),
-        ("gene-circuit-control", True, "an integer of 0 to 1, but got bool"),
-        ("pendulum-control", np.full(1, np.nan, np.float32), r"but got \[nan\]"),
-        ("snake", np.zeros(2, int), r"but got int32 of shape \(2,\)"),
+        ("gene-circuit-control", True, "an integer of 0 to 1, but got True"),
+        ("pendulum-control", np.full(1, np.nan, np.float32), r"but got array\(\[nan\]"),
+        ("snake", np.zeros(2, int), r"but got array\(\[0, 0\]\) of int64 \[2\]"),
         ("bucket-brigade", [10, 0, 0], r"but got \[10, 0, 0\]"),
     ],
 )

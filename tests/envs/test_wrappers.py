@@ -293,7 +293,7 @@ def test_other_parameters_than_those_of_a_reset_pool_are_refused():
         params = dataclasses.replace(env.default_params, gravity=gravity)
         with pytest.raises(InvalidArgumentError, match=r"with which the reset_pool .* was drawn"):
             Rollout(env, make_agent("random", env), 16, params=params).init(0)
-    with pytest.raises(InvalidArgumentError, match="reset_pool must be 0 where parameters are"):
+    with pytest.raises(InvalidArgumentError, match="reset_pool must be 0 where resets draw"):
         make_env("cartpole", reset_pool=8, gravity="uniform(5, 15)")
 
 
