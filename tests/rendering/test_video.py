@@ -101,7 +101,7 @@ def frames_of(path):
     [
         ("bucket-brigade", 6, 50, "running"),
         ("cartpole", 500, 30, "terminated"),
-        ("pendulum-control", 21, 7, "truncated"),
+        ("pendulum-control", 30, 7, "truncated"),
     ],
 )
 def test_a_gif_shows_each_step_until_the_episode_ends_at_its_rate(
@@ -114,7 +114,7 @@ def test_a_gif_shows_each_step_until_the_episode_ends_at_its_rate(
     moments = list(play(env, agent, num_steps=num_steps, seed=3))
     assert (recording.num_steps, recording.end) == (len(frames), end)
     assert len(frames) == len(moments)
-    assert len(frames) < 100 if end == "terminated" else len(frames) == num_steps
+    assert len(frames) == {"running": num_steps, "truncated": 21}.get(end, len(frames)) < 100
     assert recording.episode_return == pytest.approx(sum(moment.reward for moment in moments))
     for (frame, _), moment in zip(frames, moments, strict=True):
         picture = env.render(moment.state)
