@@ -155,8 +155,8 @@ def test_the_pattern_of_a_benchmark_finds_it_alone():
 def test_a_number_of_thirty_days_ago_is_fresh_and_one_older_is_old(tmp_path, days, is_old):
     (tmp_path / "asv.conf.json").write_text('{"project": "treesort"}')
     write_runs(tmp_path / "results" / "published")
-    for _ in range(2):  # an older site is replaced
-        text = read(build(tmp_path, MEASURED + timedelta(days=days)), "comparison.html")
+    build(tmp_path, MEASURED)  # an older site, which is replaced
+    text = read(build(tmp_path, MEASURED + timedelta(days=days)), "comparison.html")
     dates = text.count("data-measured")
     assert dates > 2
     assert text.count('class="tag old">old') == (dates if is_old else 0)
