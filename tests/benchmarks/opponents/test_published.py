@@ -56,6 +56,7 @@ def test_rows_that_lose_stand_first_and_a_file_keeps_its_other_rows(monkeypatch,
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:InvalidActions. a step that also resets")
 @pytest.mark.parametrize("env", [InvalidActions(), PendulumNoVelocity()])
 def test_the_environments_are_sound(env):
     check_env(env)
