@@ -116,7 +116,8 @@ class Registry:
             # The console script, unlike `python -m myriad`, doesn't look into the current folder.
             absent = isinstance(error, ModuleNotFoundError) and error.name == module.split(".")[0]
             hint = "; if its file is in this folder, set PYTHONPATH=." if absent else ""
-            says = f"{self.kind} {shown(name)} can't be imported: {error}{hint}"
+            kind = type(error).__name__
+            says = f"{self.kind} {shown(name)} can't be imported: {kind}: {error}{hint}"
             raise InvalidArgumentError(says) from error
 
 

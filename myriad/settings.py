@@ -248,9 +248,8 @@ def _require_known(given: Iterable[str], file: str) -> None:
         # Compare without the prefix, which alone would make all names similar.
         close = closest(name.removeprefix(_PREFIX), [each.removeprefix(_PREFIX) for each in known])
         if close is not None:
-            raise InvalidArgumentError(
-                f"{_source_of(name, file)} is not a setting; did you mean {_PREFIX}{close}?"
-            )
+            says = f"{_source_of(name, file)} is not a setting; did you mean {_PREFIX}{close}?"
+            raise InvalidArgumentError(says)
 
 
 def home() -> Path:

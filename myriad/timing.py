@@ -426,9 +426,8 @@ def _find_carry(first: Any, result: Any) -> Function:
         return lambda result: result
     if isinstance(result, tuple) and result and jax.tree.structure(result[0]) == wanted:
         return itemgetter(0)
-    raise InvalidArgumentError(
-        f"carry=True needs a result like the first argument, {wanted}, but got {found}."
-    )
+    rule = f"needs a result like the first argument, {wanted}"
+    raise InvalidArgumentError("carry=True", rule, found)
 
 
 def _arrays(tree: Any) -> list[jax.Array]:

@@ -104,7 +104,7 @@ class ActionAdapter:
             (action < 0) | (action >= self._num_choices) if self._is_choice else np.isnan(action)
         )
         if wrong.any():
-            raise InvalidArgumentError("action", f"must be in {self.space}", action[wrong].flat[0])
+            raise InvalidArgumentError("action", f"must be in {self.space}", action[wrong].item(0))
         return np.asarray(
             action if self._is_choice else action * self._half_range + self._centre, self._dtype
         )

@@ -136,9 +136,8 @@ def smallest_near_best(rates: Sequence[BatchRate]) -> BatchRate:
     """
     measured = {rate.batch_size: rate.rows_per_s for rate in rates if rate.rows_per_s is not None}
     if not measured:
-        raise InvalidArgumentError(
-            f"No batch fits into memory: one of {rates[0].batch_size:,} rows {rates[0].refused}."
-        )
+        says = f"No batch fits into memory: one of {rates[0].batch_size:,} rows {rates[0].refused}."
+        raise InvalidArgumentError(says)
     near = NEAR_BEST * max(measured.values())
     chosen = min(size for size, rate in measured.items() if rate >= near)
     return next(rate for rate in rates if rate.batch_size == chosen)

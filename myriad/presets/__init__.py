@@ -72,9 +72,8 @@ def _read(file: Path) -> list[Preset]:
         of_envs = {env: fields for env, fields in table.items() if isinstance(fields, dict)}
         if unquoted := of_envs.keys() & {"agent", "env", "agent_options", "env_options"}:
             owner = min(unquoted).partition("_")[0]
-            raise InvalidArgumentError(
-                f'{file}: write options of {name} in quotes, such as "{owner}.name" = 1.'
-            )
+            says = f'{file}: write options of {name} in quotes, such as "{owner}.name" = 1.'
+            raise InvalidArgumentError(says)
         for_all = {field: value for field, value in table.items() if field not in of_envs}
         if for_all or not of_envs:
             of_envs = {None: for_all, **of_envs}

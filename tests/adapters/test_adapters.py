@@ -135,8 +135,8 @@ def test_continuous_actions_run_from_minus_one_to_one_unless_asked_not_to():
     ("name", "action", "named"),
     [
         ("cartpole-control", 0.5, r"integers of shape \(\), but got array\(0\.5\)"),
-        ("bucket-brigade", [0, 2, 0], "MultiDiscrete.* but got .*2"),
-        ("pendulum-control", [np.nan], "Box.* but got .*nan"),
+        ("bucket-brigade", [0, 2, 0], "MultiDiscrete.* but got 2"),
+        ("pendulum-control", [np.nan], "Box.* but got nan"),
         ("pendulum-control", 1.0, r"floats of shape \(1,\), but got array\(1\.\)"),
     ],
 )
