@@ -67,7 +67,8 @@ class RolloutState:
         step: steps taken by each environment.
         batch_state: the environments, including padding, `N`. `num_episodes` is the low word of a
             64-bit count, and wraps around after 2**32.
-        halves: how often `num_episodes` has passed a multiple of 2**31, uint32 `[N]`.
+        halves: how often `num_episodes` had passed a multiple of 2**31 at the last check, uint32
+            `[N]`.
         env_params: the float parameters that all environments share, float32 `[P]`.
     """
 
@@ -342,10 +343,13 @@ class Rollout:
         """
         self._require_state(state)
         held = self.layout.held
+        halves = held(state.halves)
         # Sum on the host in 64 bits, since a sum over all environments may not fit into 32.
         num_steps = int(state.step) * self.layout.num_envs
         low = held(state.batch_state.num_episodes).astype(np.uint32)
-        episodes = low.astype(np.int64) + (held(state.halves).astype(np.int64) >> 1 << 32)
+        # Since the last check, at most one more half has been passed.
+        halves = halves + ((low >> 31) != (halves & 1))
+        episodes = low.astype(np.int64) + (halves.astype(np.int64) >> 1 << 32)
         num_episodes = int(episodes.sum())
         running_steps = int(held(state.batch_state.episode_length).sum(dtype=np.int64))
         return_sum = float(held(state.batch_state.return_sum).sum(dtype=np.float64))
@@ -465,10 +469,20 @@ class Rollout:
         self, state: RolloutState, batch_state: BatchState, num_steps: jax.Array
     ) -> RolloutState:
         """Return the state after a chunk of `num_steps` steps."""
-        # A chunk has fewer than 2**31 steps, so no environment passes two halves in one.
-        is_upper = (batch_state.num_episodes < 0).astype(jnp.uint32)
-        halves = state.halves + (is_upper != (state.halves & 1)).astype(jnp.uint32)
         step = state.step + num_steps
+
+        def look(halves: jax.Array) -> jax.Array:
+            is_upper = (batch_state.num_episodes < 0).astype(jnp.uint32)
+            return halves + (is_upper != (halves & 1)).astype(jnp.uint32)
+
+        # Checks are at most 2**30 steps and a chunk apart, and an episode takes at least a step, so
+        # no environment passes two halves between them.
+        passed = (step.low >> 30) != (state.step.low >> 30)
+        if _is_gpu():
+            # Its runtime would ask the host for the branch, which costs more than to look.
+            halves = jnp.where(passed, look(state.halves), state.halves)
+        else:
+            halves = jax.lax.cond(passed, look, lambda halves: halves, state.halves)
         return RolloutState(state.key, step, batch_state, halves, state.env_params)
 
     def _recorded_chunk(
