@@ -9,7 +9,6 @@ from myriad import create_config, train_and_evaluate
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError
 from myriad.training.callbacks import PHASES
-from myriad.training.callbacks.progress import summary
 from myriad.training.run_folder import RunFolder
 from tests.training.small import PPO, SIZES, flags_of, small_config
 
@@ -21,30 +20,13 @@ def train(folder, **options):
     return train_and_evaluate(small_config(**TEN | options), folder, quiet=True)
 
 
-def rows(folder: Path):
-    lines = (folder / "monitor.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
-
-
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("monitor") / "plain"
-    train(folder, monitor_every=0)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def watched(tmp_path_factory):
-    """The folder of a run with a monitor, films and a tracker."""
-    pytest.importorskip("tensorboardX")
-    folder = tmp_path_factory.mktemp("monitor") / "watched"
-    train(folder, monitor_every=3, film_every=4, log_to=["tensorboard"])
-    return folder
-
-
 @pytest.mark.slow
-def test_rows_films_and_what_trackers_get_come_at_their_intervals(watched):
-    found = rows(watched)
+def test_rows_films_and_what_trackers_get_come_at_their_intervals_and_change_nothing(tmp_path):
+    pytest.importorskip("tensorboardX")
+    watched, plain = tmp_path / "watched", tmp_path / "plain"
+    train(watched, monitor_every=3, film_every=4, log_to=["tensorboard"])
+    lines = (watched / "monitor.jsonl").read_text().splitlines()
+    found = [json.loads(line) for line in lines]
     assert [row["update"] for row in found] == [3, 6, 9]
     for row in found:
         shares = [row[f"{name}_share"] for name in (*PHASES, "host")]
@@ -57,10 +39,7 @@ def test_rows_films_and_what_trackers_get_come_at_their_intervals(watched):
     assert all(path.read_bytes().startswith(b"GIF8") for path in films)
     events = b"".join(path.read_bytes() for path in (watched / "tensorboard").iterdir())
     assert events.count(b"monitor/train_share") == 3
-
-
-@pytest.mark.slow
-def test_they_change_no_result_and_can_be_left_out(watched, plain):
+    train(plain, monitor_every=0)
     one, other = ((folder / "metrics.jsonl").read_bytes() for folder in (watched, plain))
     assert one == other
     left_out = {"monitor.jsonl", "films", "tensorboard"}
@@ -74,12 +53,6 @@ def test_rows_are_added_behind_a_line_that_a_kill_cut(tmp_path):
     folder.append({"update": 11}, "monitor.jsonl")
     lines = (folder.path / "monitor.jsonl").read_text().splitlines()
     assert lines == ['{"update": 1', '{"update": 11}']
-
-
-def test_what_the_machine_cannot_tell_is_called_unavailable():
-    row = {"train_share": 0.9, "evaluate_share": 0.1}
-    row |= {"device_utilisation": None, "device_memory_bytes": None}
-    assert summary(row).endswith("device unavailable, memory unavailable")
 
 
 def test_a_film_of_what_cannot_be_drawn_is_refused_before_anything_is_written(tmp_path):
