@@ -93,6 +93,7 @@ REFUSED = [
         "all 2 processes must have as many devices",
     ),
     (["--num-devices=1"], [], {}, "--num-devices must be 2, the devices of all 2 processes"),
+    (["--film-every=1"], [], {}, "--film-every must be 0 with several processes"),
     (["--run-folder=.."], [], {}, "run folder .. holds "),
 ]
 
