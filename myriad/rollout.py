@@ -147,7 +147,7 @@ def _num_devices(num_envs: int, wanted: int | None) -> int:
         worth_it = max(1, min(there, num_envs // _MIN_ENVS_PER_DEVICE))
         return worth_it if jax.process_count() == 1 else there
     if wanted > there:
-        raise InvalidArgumentError("num_devices", f"must be at most {there}, but got {wanted}.")
+        raise InvalidArgumentError("num_devices", f"must be at most {there}", wanted)
     return wanted
 
 

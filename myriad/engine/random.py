@@ -35,7 +35,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.random import define_prng_impl
 
-from myriad.errors import InvalidArgumentError, UnknownNameError, shown
+from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.ranges import SEEDS, Seed
 
 _GOLDEN = np.uint32(0x9E3779B9)
@@ -185,7 +185,7 @@ def make_key(seed: Seed | np.integer | jax.Array, prng: str = "mix2x32") -> jax.
     if not isinstance(seed, int | np.integer):
         is_scalar = isinstance(seed, jax.Array | np.ndarray) and not seed.shape
         if not is_scalar or not jnp.issubdtype(seed.dtype, jnp.integer):
-            raise InvalidArgumentError("seed", f"must be {SEEDS}, but got {shown(seed)}.")
+            raise InvalidArgumentError("seed", f"must be {SEEDS}", seed)
         return jax.random.key(seed, impl=implementation)
     low, high = map(np.uint32, words_of_seed(seed))
     if prng == "mix2x32":
@@ -250,10 +250,8 @@ def fast_key(key: jax.Array) -> jax.Array:
         InvalidArgumentError: `key` is not one typed key.
     """
     if not is_key(key):
-        raise InvalidArgumentError(
-            "key",
-            f"must be one typed key, as make_key or jax.random.key makes, but got {shown(key)}.",
-        )
+        rule = "must be one typed key, as make_key or jax.random.key makes"
+        raise InvalidArgumentError("key", rule, key)
     if jax.random.key_impl(key) == MIX2X32:
         return key
     # Two words drawn from the other generator make a key of ours.

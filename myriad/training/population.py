@@ -27,7 +27,7 @@ from myriad.engine.random import (
     seed_key,
     words_of_seed,
 )
-from myriad.errors import InvalidArgumentError, UnknownNameError, shown
+from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.ranges import INT32, Integer, ranges_of
 from myriad.training.compiled import (
     SAVING_SHARE,
@@ -64,11 +64,8 @@ def require_settings_of_seeds(config: TrainingConfig, profile_chunks: int = 0) -
     ]
     require_values("with many seeds", settings)
     if isinstance(config.learner, ControllerLearner):
-        raise InvalidArgumentError(
-            "seeds",
-            f"must be left out for {config.agent}, which learns nothing, "
-            f"but got {shown(config.seeds)}.",
-        )
+        rule = f"must be left out for {config.agent}, which learns nothing"
+        raise InvalidArgumentError("seeds", rule, config.seeds)
 
 
 class Population(CompiledTraining):
@@ -127,7 +124,7 @@ class Population(CompiledTraining):
         if num_devices is not None:
             Integer(1, jax.local_device_count()).require("num_devices", num_devices)
         if mapping not in (None, "map", "vmap"):
-            raise InvalidArgumentError("mapping", f"must be map or vmap, but got {shown(mapping)}.")
+            raise InvalidArgumentError("mapping", "must be map or vmap", mapping)
         shared = config.given.get("num_devices", 1)
         if shared > 1:
             raise InvalidArgumentError(
@@ -291,11 +288,8 @@ class Population(CompiledTraining):
             or len(set(slots.tolist())) < len(slots)
             or any(not 0 <= slot < self.num_slots for slot in slots)
         ):
-            raise InvalidArgumentError(
-                "slots",
-                f"must be different integers from 0 to {self.num_slots - 1}, "
-                f"but got {shown(slots.tolist())}.",
-            )
+            rule = f"must be different integers from 0 to {self.num_slots - 1}"
+            raise InvalidArgumentError("slots", rule, slots.tolist())
         new = self._new_trainings(slots.astype(np.int64), seeds, options)
         return self.programs["refill"](state, *new)
 
@@ -311,11 +305,8 @@ class Population(CompiledTraining):
 
         given = {} if options is None else options
         if not isinstance(given, Mapping) or set(given) != set(self.traced):
-            raise InvalidArgumentError(
-                "options",
-                f"must give values of {', '.join(self.traced) or 'nothing'}, "
-                f"but got {shown(given)}.",
-            )
+            rule = f"must give values of {', '.join(self.traced) or 'nothing'}"
+            raise InvalidArgumentError("options", rule, given)
         learner: Any = self.loop.learner
         ranges = ranges_of(learner)
         beside = {"anneal_updates": getattr(learner, "anneal_updates", None)}
@@ -337,7 +328,7 @@ class Population(CompiledTraining):
         array = np.asarray(seeds)
         if array.shape != (len(slots),):
             raise InvalidArgumentError(
-                "seeds", f"must be one for each of {len(slots)} slots, but got {shown(seeds)}."
+                "seeds", f"must be one for each of {len(slots)} slots", seeds
             )
         words = [words_of_seed(seed) for seed in array.tolist()]
         words = everywhere(np.array(words, np.uint32).reshape(len(slots), 2))
@@ -416,10 +407,8 @@ class Population(CompiledTraining):
         if keys is not None:
             shape = keys.shape if getattr(keys, "dtype", None) == make_key(0).dtype else None
             if shape not in ((), (self.num_slots,)):
-                raise InvalidArgumentError(
-                    "keys",
-                    f"must be one or {self.num_slots}, as make_key makes, but got {shown(keys)}.",
-                )
+                rule = f"must be one or {self.num_slots}, as make_key makes"
+                raise InvalidArgumentError("keys", rule, keys)
             words[: self.num_slots] = np.asarray(jax.random.key_data(keys))
         own = np.full(self._padded, keys is None)
         of_agents = (state.agent, state.key, state.num_updates)
@@ -537,7 +526,5 @@ class Population(CompiledTraining):
                 f"{array.dtype} with the shape {array.shape}.",
             )
         if not all(0 <= value <= INT32 for value in array.tolist()):
-            raise InvalidArgumentError(
-                name, f"must be from 0 to {INT32:,}, but got {shown(array.tolist())}."
-            )
+            raise InvalidArgumentError(name, f"must be from 0 to {INT32:,}", array.tolist())
         return np.pad(array.astype(kind), (0, self._padded - self.num_slots))

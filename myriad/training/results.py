@@ -288,7 +288,7 @@ def slot_of(
         if wanted is None and len(among) > 1:
             raise InvalidArgumentError(name, f"{one_of}, since it trained each of them.")
         if wanted is not None and wanted not in among:
-            raise InvalidArgumentError(name, f"{one_of}, but got {shown(wanted)}.")
+            raise InvalidArgumentError(name, one_of, wanted)
     place = 0 if point is None else points.index(dict(point))
     return place * len(seeds) + (0 if seed is None else seeds.index(seed))
 

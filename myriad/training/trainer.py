@@ -23,7 +23,7 @@ from myriad.engine import machine
 from myriad.engine.random import make_keys
 from myriad.envs import OBJECT
 from myriad.envs.vector import as_float32
-from myriad.errors import DivergedError, InvalidArgumentError, ShortTrainingWarning, shown
+from myriad.errors import DivergedError, InvalidArgumentError, ShortTrainingWarning
 from myriad.files import say, seconds_shown
 from myriad.host import release_freed_memory
 from myriad.training.active_settings import ActiveSetting, in_short
@@ -237,8 +237,7 @@ class Trainer:
 
     def _changed(self, name: str, value: Any) -> InvalidArgumentError:
         where = self.folder.path / "config.toml"
-        says = f"of {where} must be as when the run began, but got {shown(value)}."
-        return InvalidArgumentError(name, says)
+        return InvalidArgumentError(name, f"of {where} must be as when the run began", value)
 
     def _rows_until(self, done: int) -> str:
         """Return the lines up to a checkpoint, and cut the run's `metrics.jsonl` back to them."""
