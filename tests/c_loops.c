@@ -1,8 +1,8 @@
 /* CartPole and the pendulum as plain loops, for what a C compiler makes of the same work.
  *
- * c_loops.py compiles and calls this. The draws are those of myriad/random.py for the same seed, and
- * the sine is the polynomial of myriad/vector_math.py, so that neither side has cheaper ones. A block
- * of environments stays in the first-level cache for a whole chunk of steps.
+ * c_loops.py compiles and calls this. The draws are those of myriad/engine/random.py for the same
+ * seed, and the sine is the polynomial of myriad/engine/vector_math.py, so that neither side has
+ * cheaper ones. A block of environments stays in the first-level cache for a whole chunk of steps.
  */
 #include <math.h>
 #include <pthread.h>
