@@ -18,6 +18,7 @@ import numpy as np
 from jax.core import Tracer
 
 from myriad.engine.devices import named_leaves
+from myriad.engine.memory import bytes_of, require_room_for
 from myriad.engine.random import holds_keys, make_key
 from myriad.envs.environment import Environment
 from myriad.envs.vector import scalar_floats, with_values
@@ -394,12 +395,16 @@ class ResetPool(Wrapper):
     def reset(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
         if not self.reset_pool:
             return self.env.reset(key, params)
-        pairs = zip(*map(jax.tree.leaves, (params, self.default_params)), strict=True)
-        if any(isinstance(given, Tracer) or np.any(given != own) for given, own in pairs):
+        (given, kind), (own, own_kind) = map(jax.tree.flatten, (params, self.default_params))
+        if (
+            kind != own_kind
+            or any(isinstance(each, Tracer) for each in given)
+            or any(np.any(a != b) for a, b in zip(given, own, strict=True))
+        ):
             raise InvalidArgumentError(
                 "params",
-                "must be those with which the reset_pool of the environment was drawn: give "
-                "others to make_env.",
+                "must be those with which the reset_pool of the environment was drawn, and no "
+                "arguments of a compiled function: give others to make_env.",
             )
         return picked(self._pool, key)
 
@@ -408,9 +413,16 @@ class ResetPool(Wrapper):
 
 
 def first_states(reset: Callable[..., Any], params: Any, num: int) -> Any:
-    """Return first observations and states to pick from, leaves `[num, ...]`."""
-    keys = jax.random.split(make_key(0), num)
-    return jax.jit(jax.vmap(reset, in_axes=(0, None)))(keys, params)
+    """Return first observations and states to pick from, leaves `[num, ...]`.
+
+    Raises:
+        InvalidArgumentError: they don't fit into memory.
+    """
+    program = jax.jit(jax.vmap(reset, in_axes=(0, None)))
+    keys = jax.ShapeDtypeStruct((num,), make_key(0).dtype)
+    states = program.eval_shape(keys, params)
+    require_room_for(num, bytes_of((keys, states)), what="states of the reset_pool")
+    return program(jax.random.split(make_key(0), num), params)
 
 
 def picked(pool: Any, key: jax.Array) -> Any:

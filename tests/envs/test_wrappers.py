@@ -7,7 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad import Rollout, check_env, create_config, make_agent, make_env, train_and_evaluate
+from myriad import (
+    Rollout,
+    check_env,
+    create_config,
+    make_agent,
+    make_env,
+    make_key,
+    train_and_evaluate,
+)
 from myriad.envs.cartpole import CartPole
 from myriad.envs.vector import VectorEnv, float_parameters
 from myriad.envs.wrappers import (
@@ -281,6 +289,8 @@ def test_any_environment_takes_a_pool_of_first_states_with_its_own_parameters():
     for size in (-1, 2.5):
         with pytest.raises(InvalidArgumentError, match="reset_pool must be an integer from 0"):
             make_env("cartpole", reset_pool=size)
+    with pytest.raises(InvalidArgumentError, match=r"2,000,000,000 states of the reset_pool need"):
+        make_env("cartpole", reset_pool=2_000_000_000)
 
 
 def test_other_parameters_than_those_of_a_reset_pool_are_refused():
@@ -293,6 +303,11 @@ def test_other_parameters_than_those_of_a_reset_pool_are_refused():
         params = dataclasses.replace(env.default_params, gravity=gravity)
         with pytest.raises(InvalidArgumentError, match=r"with which the reset_pool .* was drawn"):
             Rollout(env, make_agent("random", env), 16, params=params).init(0)
+    for given in (None, 5, CartPole()):
+        with pytest.raises(InvalidArgumentError, match="params must be those with which"):
+            env.reset(make_key(0), given)
+    with pytest.raises(InvalidArgumentError, match="no arguments of a compiled function"):
+        jax.jit(env.reset)(make_key(0), env.default_params)
     with pytest.raises(InvalidArgumentError, match="reset_pool must be 0 where resets draw"):
         make_env("cartpole", reset_pool=8, gravity="uniform(5, 15)")
 
