@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import gymnasium
     from gymnax.environments.environment import Environment as GymnaxEnvironment
 
-    from myriad.adapters.gymnax import FromGymnax
-
 _GYMNAX_ENVIRONMENT = Annotated[
     Any, Like("a gymnax environment", "default_params", "reset_env", "step_env")
 ]
@@ -118,13 +116,13 @@ def to_gymnax(env: AnyEnvironment, *, version: str = "1.0.1") -> "GymnaxEnvironm
     return import_adapter("myriad.adapters.as_gymnax", "gymnax").as_gymnax(env, version)
 
 
-def from_gymnax(name_or_env: "str | GymnaxEnvironment", /, **overrides: Any) -> "FromGymnax":
+def from_gymnax(name_or_env: "str | GymnaxEnvironment", /, **overrides: Any) -> Environment:
     """Return a gymnax environment as a Myriad environment, for rollouts and trainings.
 
     Args:
         name_or_env: a name in `gymnax.registered_envs`, or a gymnax environment.
         **overrides: fields of its parameters, or arguments of its class, that differ from the
-            defaults.
+            defaults, or `reset_pool`.
 
     Raises:
         UnknownNameError: there is no such environment, parameter or argument.

@@ -14,6 +14,7 @@ from myriad.adapters.adapter import typed_key
 from myriad.adapters.gymnax import gymnax_space
 from myriad.envs.environment import Environment
 from myriad.envs.vector import select_reset
+from myriad.envs.wrappers import ResetPool, Wrapper
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.spaces import Discrete
 
@@ -41,14 +42,23 @@ class AsGymnax(environment.Environment[AsGymnaxState, Any]):
     def __init__(self, env: Environment):
         super().__init__()
         self.env = env
+        # gymnax compiles with the parameters as arguments, and those of a pool are constants.
+        self._is_pooled = False
+        while isinstance(env, Wrapper):
+            self._is_pooled |= isinstance(env, ResetPool) and env.reset_pool > 0
+            env = env.env
 
     @property
     def default_params(self) -> Any:
-        return self.env.default_params
+        return None if self._is_pooled else self.env.default_params
 
     def own_params(self, params: Any) -> Any:
         """Return the parameters of the Myriad environment."""
-        return params
+        if not self._is_pooled:
+            return params
+        if params is not None:
+            raise InvalidArgumentError("params", "must be None with a reset_pool", params)
+        return self.env.default_params
 
     @property
     def name(self) -> str:
@@ -105,10 +115,11 @@ class AsOldGymnax(AsGymnax):
     def default_params(self) -> ParamsWithLimit:
         params = self.env.default_params
         # Without a limit of its own, the environment ends its episodes itself.
-        return ParamsWithLimit(getattr(params, "max_steps", np.iinfo(np.int32).max), params)
+        limit = getattr(params, "max_steps", np.iinfo(np.int32).max)
+        return ParamsWithLimit(limit, super().default_params)
 
     def own_params(self, params: ParamsWithLimit) -> Any:
-        return params.env_params
+        return super().own_params(params.env_params)
 
     @partial(jax.jit, static_argnames=("self",))
     def step(
@@ -124,7 +135,7 @@ class AsOldGymnax(AsGymnax):
         self, key: jax.Array, state: AsGymnaxState, action: Any, params: ParamsWithLimit
     ) -> _Stepped:
         if not isinstance(action, tuple):  # rejax drops the axis of a single component.
-            action = jnp.reshape(action, self.env.action_space(params.env_params).shape)
+            action = jnp.reshape(action, self.env.action_space(self.own_params(params)).shape)
         obs, state, reward, _, info = super().step_env(key, state, action, params)
         late = state.time >= params.max_steps_in_episode
         state = dataclasses.replace(state, truncated=state.truncated | late)

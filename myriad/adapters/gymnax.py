@@ -12,6 +12,8 @@ from gymnax.environments import environment, spaces
 
 from myriad.adapters import NO_BOUND, finite_bounds
 from myriad.adapters.adapter import Stepped, results, strongly_typed
+from myriad.envs.environment import Environment
+from myriad.envs.wrappers import ResetPool
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.registry import check_overrides
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
@@ -66,7 +68,9 @@ class FromGymnax:
         return jnp.asarray(action, space.dtype)
 
 
-def adapt(name_or_env: str | environment.Environment, /, **overrides: Any) -> FromGymnax:
+def adapt(
+    name_or_env: str | environment.Environment, /, *, reset_pool: int = 0, **overrides: Any
+) -> Environment:
     """Build the environment for `myriad.adapters.from_gymnax`."""
     env = _make(name_or_env) if isinstance(name_or_env, str) else name_or_env
     params = {
@@ -86,7 +90,7 @@ def adapt(name_or_env: str | environment.Environment, /, **overrides: Any) -> Fr
     # Refuse spaces without a counterpart here, and not in the middle of a trace.
     for space_of in (adapted.observation_space, adapted.action_space):
         space_of(adapted.default_params)
-    return adapted
+    return adapted if reset_pool == 0 else ResetPool(adapted, reset_pool)
 
 
 def gymnax_space(space: Space) -> spaces.Space:

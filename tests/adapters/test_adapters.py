@@ -298,6 +298,18 @@ def test_gymnax_spaces_hold_the_observations_and_the_actions():
     assert [to_gymnax(make_env(name)).num_actions for name in ("snake", "pendulum")] == [4, 1]
 
 
+@pytest.mark.parametrize("version", ["0.0.9", "1.0.1"])
+def test_a_reset_pool_stays_constant_in_gymnax(version):
+    adapted = to_gymnax(make_env("cartpole", reset_pool=2), version=version)
+    keys = jax.random.split(jax.random.key(0), 32)
+    obs, state = jax.vmap(adapted.reset, (0, None))(keys, adapted.default_params)
+    assert len(np.unique(obs, axis=0)) == 2
+    step = jax.jit(jax.vmap(adapted.step, (0, 0, None, None)))
+    assert step(keys, state, 1, adapted.default_params)[0].shape == (32, 4)
+    with pytest.raises(InvalidArgumentError, match="params must be None with a reset_pool"):
+        adapted.own_params(to_gymnax(make_env("cartpole"), version=version).default_params)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GYMNAX)
 def test_a_gymnax_environment_rolls_out_and_its_step_is_gymnaxs_own(name):
@@ -352,6 +364,8 @@ def test_a_gymnax_environment_takes_parameters_and_arguments_and_refuses_other_n
         from_gymnax("Breakout")
     with pytest.raises(UnknownNameError, match=r"'row' of gymnax's Catch-.*did you mean 'rows'"):
         from_gymnax("Catch-bsuite", row=7)
+    named = make_env("gymnax:Catch-bsuite", rows=7, reset_pool=4)
+    assert (named.reset_pool, from_gymnax("Catch-bsuite", reset_pool=0).name) == (4, "Catch-bsuite")
     built = gymnax.make("Catch-bsuite", rows=6)[0]
     assert from_gymnax(built).env is built
     with pytest.raises(UnknownNameError, match="rows"):
