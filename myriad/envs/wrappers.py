@@ -22,7 +22,7 @@ from myriad.engine.memory import bytes_of, require_room_for
 from myriad.engine.random import holds_keys, make_key
 from myriad.envs.environment import Environment
 from myriad.envs.vector import scalar_floats, with_values
-from myriad.errors import InvalidArgumentError, UnknownNameError, shown
+from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.ranges import Integer, Number, ranges_of, require_ranges
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
 
@@ -240,9 +240,9 @@ class Uniform:
             return value if isinstance(value, cls) else None
         try:
             return cls(float(found[1]), float(found[2]))
-        except ValueError as error:
-            says = f"must be a range of numbers, but got {shown(value)}: {error}"
-            raise InvalidArgumentError(name, says) from None
+        except ValueError:
+            rule = "must be a range of finite numbers, low first"
+            raise InvalidArgumentError(name, rule, value) from None
 
 
 @dataclasses.dataclass(frozen=True)

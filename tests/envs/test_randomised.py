@@ -70,7 +70,7 @@ def test_a_configuration_keeps_what_is_drawn():
     [
         (
             {"gravity": "uniform(15, 5)"},
-            r"env\.gravity must be a range .*\(15, 5\)': low must",
+            r"env\.gravity must be a range .* low first, but got 'uniform\(15, 5\)'",
         ),
         (
             {"gravity": "uniform(5)"},
