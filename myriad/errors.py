@@ -57,8 +57,9 @@ def shown(value: Any) -> str:
         value = without_passwords(str(value))
     try:
         text = " ".join(_SHORT.repr(value).split())
-        # A space has a dtype and a shape, too.
-        is_array = hasattr(value, "dtype") and getattr(value, "ndim", 0)
+        # A space has a dtype, too, but no number of axes. A class of numbers describes its own.
+        ndim = getattr(value, "ndim", 0)
+        is_array = isinstance(ndim, int) and ndim > 0
         return f"{text} of {value.dtype} {list(value.shape)}" if is_array else text
     except Exception:  # noqa: BLE001 (the `__repr__` of your own value may raise anything)
         return f"a value of type {type(value).__name__}"

@@ -103,7 +103,7 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_the_same_again
 @pytest.mark.slow
 def test_what_does_not_fit_is_refused_with_both_shapes_and_leaves_no_folder(run, tmp_path, capsys):
     refused = [
-        (config_of("ppo", **{"agent.hidden_sizes": (16,)}), r"hidden_sizes = \[16\].*has \[8\]"),
+        (config_of("ppo", **{"agent.hidden_sizes": (16,)}), r"hidden_sizes = \[16\], not \[8\]"),
         (
             config_of("ppo", "pendulum"),
             r"agent\.obs_stats\.mean as float32\[4\], but .* needs float32\[3\]",
@@ -122,7 +122,7 @@ def test_what_does_not_fit_is_refused_with_both_shapes_and_leaves_no_folder(run,
     command = ["train", "--start-from", str(run), "--run-folder", str(tmp_path / "new")]
     for argv, sentence in (
         (command, "--start-from must hold a checkpoint"),
-        (["train", "--resume", str(run), "--start-from", str(run)], "so --start-from can't be"),
+        (["train", "--resume", str(run), "--start-from", str(run)], "leave out --start-from"),
     ):
         assert main(argv) == 2
         assert sentence in capsys.readouterr().err
