@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import gymnasium
     from gymnax.environments.environment import Environment as GymnaxEnvironment
 
+    from myriad.adapters.gymnax import FromGymnax
+
 _GYMNAX_ENVIRONMENT = Annotated[
     Any, Like("a gymnax environment", "default_params", "reset_env", "step_env")
 ]
@@ -116,13 +118,13 @@ def to_gymnax(env: AnyEnvironment, *, version: str = "1.0.1") -> "GymnaxEnvironm
     return import_adapter("myriad.adapters.as_gymnax", "gymnax").as_gymnax(env, version)
 
 
-def from_gymnax(name_or_env: "str | GymnaxEnvironment", /, **overrides: Any) -> Environment:
+def from_gymnax(name_or_env: "str | GymnaxEnvironment", /, **overrides: Any) -> "FromGymnax":
     """Return a gymnax environment as a Myriad environment, for rollouts and trainings.
 
     Args:
         name_or_env: a name in `gymnax.registered_envs`, or a gymnax environment.
         **overrides: fields of its parameters, or arguments of its class, that differ from the
-            defaults, or `reset_pool`.
+            defaults.
 
     Raises:
         UnknownNameError: there is no such environment, parameter or argument.

@@ -12,7 +12,6 @@ from gymnax.environments import environment, spaces
 
 from myriad.adapters import NO_BOUND, finite_bounds
 from myriad.adapters.adapter import Stepped, results, strongly_typed
-from myriad.envs.environment import Environment
 from myriad.envs.wrappers import ResetPool
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.registry import check_overrides
@@ -70,8 +69,8 @@ class FromGymnax:
 
 def adapt(
     name_or_env: str | environment.Environment, /, *, reset_pool: int = 0, **overrides: Any
-) -> Environment:
-    """Build the environment for `myriad.adapters.from_gymnax`."""
+) -> Any:
+    """Build the environment for `from_gymnax`, or a `ResetPool` of it for `make_env`."""
     env = _make(name_or_env) if isinstance(name_or_env, str) else name_or_env
     params = {
         field.name: getattr(env.default_params, field.name)

@@ -4,6 +4,7 @@ import pickle  # noqa: TID251  (a user may)
 import sys
 from copy import deepcopy
 from functools import partial
+from typing import Any
 from urllib.error import URLError
 
 import gymnax
@@ -364,8 +365,8 @@ def test_a_gymnax_environment_takes_parameters_and_arguments_and_refuses_other_n
         from_gymnax("Breakout")
     with pytest.raises(UnknownNameError, match=r"'row' of gymnax's Catch-.*did you mean 'rows'"):
         from_gymnax("Catch-bsuite", row=7)
-    named = make_env("gymnax:Catch-bsuite", rows=7, reset_pool=4)
-    assert (named.reset_pool, from_gymnax("Catch-bsuite", reset_pool=0).name) == (4, "Catch-bsuite")
+    pooled: Any = make_env("gymnax:Catch-bsuite", rows=7, reset_pool=4)
+    assert (pooled.reset_pool, pooled.env.name) == (4, "Catch-bsuite")
     built = gymnax.make("Catch-bsuite", rows=6)[0]
     assert from_gymnax(built).env is built
     with pytest.raises(UnknownNameError, match="rows"):
