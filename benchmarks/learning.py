@@ -163,7 +163,7 @@ SCRIPT = Script(
             "instead, train these rows of published.toml, or all", nargs="*", metavar="NAME"
         ),
         "--agent": text("train only this agent", type=agent),
-        "--seeds": whole("trainings of each agent (default: 5 or 10)"),
+        "--seeds": whole("trainings of each agent (default: 3, 5 or 10)"),
         "--env": text("train only in this environment (repeatable)", action="append"),
         "--steps": whole("steps of each training (default: the opponent's)"),
         "--seconds": whole("against rejax: train each library's own defaults for S seconds"),
