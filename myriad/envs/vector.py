@@ -116,6 +116,8 @@ def require_changeable(env: Any, name: str) -> None:
         raise UnknownNameError("parameter", name, names)
     if name in getattr(env, "randomised", ()):
         raise InvalidArgumentError(name, "can't be set, since each reset draws it.")
+    if name not in names and getattr(env, "reset_pool", 0):
+        raise InvalidArgumentError(name, "can't be set, since the reset_pool was drawn with it.")
     if name not in names:
         others = f"; {', '.join(names)} can" if names else ""
         raise InvalidArgumentError(name, f"can't change without compiling{others}.")

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from myriad import resume, train_and_evaluate
+from myriad import make_env, resume, train_and_evaluate
+from myriad.envs.vector import require_changeable
 from myriad.errors import InvalidArgumentError
 from myriad.training.callbacks import Callback
 from myriad.xla import count_compilations
@@ -101,3 +102,9 @@ def test_what_cannot_change_in_a_training_is_refused(tmp_path):
     assert said[1].startswith("x_threshold can't change without compiling")
     assert "did you mean 'gravity'" in said[2]
     assert said[3] == "tau must be a finite number above 0, but got -1."
+
+
+def test_a_pool_of_first_states_is_named_where_it_keeps_a_parameter():
+    env = make_env("cartpole", reset_pool=4)
+    with pytest.raises(InvalidArgumentError, match="gravity can't be set, since the reset_pool"):
+        require_changeable(env, "gravity")
