@@ -28,7 +28,7 @@ FILMS: dict[str, tuple[dict[str, Any], int]] = {
     "bucket-brigade": ({"agent": "ppo", "num_envs": 64, "total_steps": 300_000}, 30),
 }
 # The tutorial's experiment.
-RATES = (0.0005, 0.0001)
+RATES = (0.0005, 0.00005)
 CURVES = "learning_curves.png"
 FILES = {CURVES, *(f"{env}.{suffix}" for env in FILMS for suffix in ("gif", "png"))}
 
