@@ -301,7 +301,7 @@ def test_gymnax_spaces_hold_the_observations_and_the_actions():
 
 @pytest.mark.parametrize("version", ["0.0.9", "1.0.1"])
 def test_a_reset_pool_stays_constant_in_gymnax(version):
-    adapted = to_gymnax(make_env("cartpole", reset_pool=2), version=version)
+    adapted: Any = to_gymnax(make_env("cartpole", reset_pool=2), version=version)
     keys = jax.random.split(jax.random.key(0), 32)
     obs, state = jax.vmap(adapted.reset, (0, None))(keys, adapted.default_params)
     assert len(np.unique(obs, axis=0)) == 2
