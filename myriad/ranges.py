@@ -207,12 +207,15 @@ class Like:
         from pydantic_core import PydanticCustomError, core_schema
 
         def like(value: Any) -> Any:
-            # A class has the members, too.
-            if isinstance(value, type) or not all(hasattr(value, name) for name in self.members):
+            if not self.holds(value):
                 raise PydanticCustomError("like", "Input should be {kind}", {"kind": self.kind})
             return value
 
         return core_schema.no_info_plain_validator_function(like)
+
+    def holds(self, value: Any) -> bool:
+        """Return whether an object has the members. A class has them, too, but is none."""
+        return not isinstance(value, type) and all(hasattr(value, name) for name in self.members)
 
 
 def checked(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
@@ -244,14 +247,28 @@ def require(name: str, value: Any, annotation: Any) -> None:
     if (declared := range_in(annotation)) is not None:
         declared.require(name, value)
         return
-    from pydantic import ValidationError
-
     if annotation is inspect.Parameter.empty or isinstance(annotation, str):
         return
+    if _surely_fits(value, annotation):
+        return
+    from pydantic import ValidationError
+
     try:
         _adapter(annotation).validate_python(value, strict=True)
     except ValidationError as error:
         raise refusal(error, name, value) from None
+
+
+def _surely_fits(value: Any, annotation: Any) -> bool:
+    """Tell what needs no pydantic, whose import is a tenth of the time to a first step."""
+    parts = get_args(annotation)
+    if get_origin(annotation) in (Union, UnionType):
+        return any(_surely_fits(value, each) for each in parts)
+    if get_origin(annotation) is Annotated:
+        return any(isinstance(each, Like) and each.holds(value) for each in annotation.__metadata__)
+    if get_origin(annotation) is Literal:
+        return isinstance(value, str) and value in parts
+    return annotation is Any or type(value) is annotation
 
 
 def refusal(error: Any, name: str, value: Any) -> InvalidArgumentError:
