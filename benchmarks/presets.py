@@ -5,7 +5,7 @@
     python benchmarks/presets.py --part knobs --env cartpole-control
     python benchmarks/presets.py --part target --seeds 5
 
-An asv suite and a command line in two parts. `knobs` times updates of all variants in one
+A command line in two parts. `knobs` times updates of all variants in one
 process, in rounds of random order. They are the presets, the baseline with each single setting of a
 preset, and the preset without each of them. `target` trains each preset in a new process until it
 reaches the target return.
@@ -15,10 +15,9 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from benchmarks.harness.alternation import in_turns
-from benchmarks.harness.asv_suite import AsvSuite, names_of
 from benchmarks.harness.results import Row, machine_columns, spread
 from benchmarks.harness.tables import ratio_table
 from benchmarks.harness.trainings import trained, trainings_table
@@ -72,26 +71,6 @@ class Variant:
         """The settings that differ from the preset, by the names on the results' pages."""
         fields = {name.removeprefix("agent."): value for name, value in self.fields.items()}
         return fields if self.donates else fields | {"donation": False}
-
-
-class Presets(AsvSuite):
-    """Seconds of a few updates with the preset that changes the most settings."""
-
-    suite = "presets"
-    params: ClassVar = names_of(suite)
-    param_names: ClassVar = ["workload"]
-    version = "1"
-
-    def prepare(self, declared: Training) -> None:
-        self.timed = Updates(declared, Variant(_FULL_SET, _FULL_SET))
-
-    def time_updates(self, workload: str) -> None:
-        """Train over a window; the report that ends it has been fetched, so the device is done."""
-        self.timed.run()
-
-    def program(self, workload: str) -> Any:
-        """Return the compiled updates, for the gate."""
-        return self.timed.training.updates
 
 
 class Updates:

@@ -172,13 +172,14 @@ def prepare(workload: dict[str, Any], point: Sequence[int]) -> tuple[Reply, Call
     import myriad
 
     myriad.configure(wanted.num_devices)
-    built, num_steps = ready(Workload(**workload), wanted)
+    built = ready(Workload(**workload), wanted)
+    num_steps = calibrated(built.run, built.scan_chunk_size, _SAMPLE_S)
     reply = state_bytes(built.state) | {"num_steps": num_steps * wanted.num_envs}
     return reply, functools.partial(built.run, num_steps)
 
 
-def ready(declared: Workload, point: Point) -> tuple[Any, int]:
-    """Compile and warm up a point's program. Return it, and the steps of a long enough call."""
+def ready(declared: Workload, point: Point) -> Any:
+    """Compile a point's program, warm it up and return it."""
     if declared.agent == "random":
         from myriad import make_agent, make_env
 
@@ -198,7 +199,7 @@ def ready(declared: Workload, point: Point) -> tuple[Any, int]:
             f"{point.num_devices} devices were asked for, but it runs on {built.num_devices}"
         )
     built.run(built.scan_chunk_size)  # compiles what the first call of this length needs
-    return built, calibrated(built.run, built.scan_chunk_size, _SAMPLE_S)
+    return built
 
 
 def training_config(declared: Workload, point: Point) -> Any:

@@ -7,6 +7,7 @@ launch. A row is torn down before the next one is set up: a suite may use one fi
 a process, for all of its rows.
 
 Quads of slices are timed: base, head, head, base, or the reverse. A slice lasts 10 ms or one call.
+Of calls that last long, a launch times one a side, in an order drawn at random.
 The clock of a row that runs on one core leaves out what the process waits for its core, so that a
 busy machine adds little. Rows of several cores keep the wall clock.
 """
@@ -36,7 +37,7 @@ R = TypeVar("R")
 _QUADS = (12, 24)  # of a row in a launch, if its calls are short
 _FEWEST_QUADS = 4  # which still make a number if the time ends within a launch
 _LONGEST = 3  # a launch spends at most this many times `pair_s` on a row with long calls
-# If one side takes more than this many times as long as the other, one quad is enough to see it.
+# If one side takes more than this many times as long as the other, one call of each shows it.
 _COMPARABLE = 10
 # If head runs into its timeout and its first calls took this many times as long, it is slower.
 _HANGS = 2
@@ -58,6 +59,8 @@ class Open:
         has_grown: whether a count of head is larger, so that head may well be slower.
         calls: calls in one slice; 0 until the first launch has found how many.
         quads: quads in one launch.
+        turns: how often both sides have their turn in one of these: twice, or once if that lasts
+            long.
         log_ratios: one number for each quad of this launch.
     """
 
@@ -67,6 +70,7 @@ class Open:
     has_grown: bool = False
     calls: int = 0
     quads: int = 0
+    turns: int = 2
     log_ratios: list[float] = field(default_factory=list)
     timed_s: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in SIDES})
 
@@ -256,20 +260,27 @@ class Session:
     def _prepare(self, row: Open, pool: WorkerPool) -> None:
         """Set a row up on both sides at once, each on a core of its own.
 
-        The first time also tells its class, and how it is timed.
+        The first time also tells its class, and how it is timed. Later a slice warms it up, which
+        does nothing for a statement that has an interpreter of its own for each slice.
         """
-        timing = self.run.rules.timing
-        request = protocol.Calibrate(*row.benchmark.target, target_s=timing.sample_s)
-        found = self._ask(row, pool, request, [self.run.sides.base, self.run.sides.head])
-        if not row.calls:
-            row.calls, row.quads = quads_of(list(found.values()), timing, self.share_s)
-            # The base decides: a change that begins to read a file at each call keeps the limits.
-            ran = row.row.base.ran
-            is_hot = ran is not None and ran.is_quiet and found["base"].is_work
-            rules, name = self.run.rules, row.row.name
-            is_hot = rules.is_hot(name, seems=is_hot and rules.cores_of(name) == 1)
-            row.row = dataclasses.replace(row.row, is_hot=is_hot)
-            row.evidence.limits = rules.limits_of(name, is_hot=is_hot)
+        timing, benchmark = self.run.rules.timing, row.benchmark
+        both = [self.run.sides.base, self.run.sides.head]
+        if row.calls:
+            if benchmark.kind != "timeraw":
+                warm_up = protocol.Sample(*benchmark.target, calls=row.calls, own_time=False)
+                self._ask(row, pool, warm_up, both, at_once=True)
+            return
+        request = protocol.Calibrate(*benchmark.target, target_s=timing.sample_s)
+        found = self._ask(row, pool, request, both, at_once=True)
+        calibrations = list(found.values())
+        row.calls, row.quads, row.turns = quads_of(calibrations, timing, self.share_s)
+        # The base decides: a change that begins to read a file at each call keeps the limits.
+        ran = row.row.base.ran
+        is_hot = ran is not None and ran.is_quiet and found["base"].is_work
+        rules, name = self.run.rules, row.row.name
+        is_hot = rules.is_hot(name, seems=is_hot and rules.cores_of(name) == 1)
+        row.row = dataclasses.replace(row.row, is_hot=is_hot)
+        row.evidence.limits = rules.limits_of(name, is_hot=is_hot)
 
     def _quad(self, row: Open, pool: WorkerPool, core: int | None) -> None:
         """Time base, head, head, base, or the reverse. What drifts hits both sides alike."""
@@ -277,8 +288,9 @@ class Session:
             *row.benchmark.target, calls=row.calls, own_time=core is not None, core=core
         )
         order: list[Side] = self.rng.sample([self.run.sides.base, self.run.sides.head], 2)
-        halves = [self._ask(row, pool, request, turn) for turn in (order, order[::-1])]
-        taken = {name: sum(half[name].seconds for half in halves) / 2 for name in SIDES}
+        orders = (order, order[::-1])[: row.turns]
+        turns = [self._ask(row, pool, request, each) for each in orders]
+        taken = {name: sum(turn[name].seconds for turn in turns) / row.turns for name in SIDES}
         for name, seconds in taken.items():
             row.timed_s[name].append(seconds)
         # A call shorter than a tick of its clock takes 0 s, which has no ratio.
@@ -286,14 +298,19 @@ class Session:
             row.log_ratios.append(math.log(taken["head"] / taken["base"]))
 
     def _ask(
-        self, row: Open, pool: WorkerPool, request: protocol.Request[R], order: Sequence[Side]
+        self,
+        row: Open,
+        pool: WorkerPool,
+        request: protocol.Request[R],
+        order: Sequence[Side],
+        *,
+        at_once: bool = False,
     ) -> dict[str, R]:
         """Send both sides the same request and return their replies.
 
         Raises:
             _BrokenError: a side failed.
         """
-        at_once = isinstance(request, protocol.Calibrate)
         replies = pool.ask_sides(order, request, row.benchmark.timeout_s, at_once=at_once)
         if errors := {side: e for side, e in replies.items() if isinstance(e, WorkerError)}:
             raise _BrokenError(errors)
@@ -303,18 +320,20 @@ class Session:
         return time.monotonic() >= self.run.deadline
 
 
-def quads_of(found: Sequence[Calibration], timing: Timing, share_s: float) -> tuple[int, int]:
-    """Return the calls of a slice and the quads of a launch, from the calibration of both sides.
+def quads_of(found: Sequence[Calibration], timing: Timing, share_s: float) -> tuple[int, int, int]:
+    """Return the calls of a slice, the quads of a launch, and the turns of each of these.
 
     The slower side decides how many calls a slice has, so that a large slowdown costs little time.
     Many rows in a short time get fewer quads: two launches tell more than one that is exact.
     """
     calls = min(each.calls for each in found)
     if max(each.seconds for each in found) > _COMPARABLE * min(each.seconds for each in found):
-        return calls, 1
+        return calls, 1, 1
     # with the setup that asv repeats before each call
     quad_s = max(1e-6, 2 * sum(each.wall_s / each.calls * calls for each in found))
     least, most = _QUADS
-    longest = max(1, int(_LONGEST * timing.pair_s / quad_s))
+    longest = int(_LONGEST * timing.pair_s / quad_s)
+    if not longest:
+        return calls, 1, 1
     shared = max(_FEWEST_QUADS, int(min(share_s / quad_s, most)))
-    return calls, min(longest, shared, max(least, min(most, round(timing.pair_s / quad_s))))
+    return calls, min(longest, shared, max(least, min(most, round(timing.pair_s / quad_s)))), 2

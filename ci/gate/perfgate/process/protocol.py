@@ -58,7 +58,8 @@ class Watch(Target["Calls"]):
 class Calibrate(Target["Calibration"]):
     """Warm a benchmark up, and find how many calls last for `target_s`.
 
-    It is set up first if it is not.
+    It is set up first if it is not. A statement that has an interpreter of its own for each sample
+    can't be warmed up.
     """
 
     target_s: float
@@ -66,7 +67,7 @@ class Calibrate(Target["Calibration"]):
 
 @dataclass(frozen=True)
 class Sample(Target["Seconds"]):
-    """Time `calls` calls.
+    """Time `calls` calls. The benchmark is set up first if it is not.
 
     With `own_time`, leave out the seconds of waiting for the core, if the author chose no clock.
     """

@@ -83,7 +83,8 @@ def calibrate(benchmark: Any, target_s: float) -> protocol.Calibration:
     """Warm up a benchmark, and find how many calls last for `target_s`."""
     fixed = benchmark.number > 0  # the author has fixed the number of calls
     calls = max(1, int(benchmark.number))
-    sample(benchmark, calls)
+    if not is_raw(benchmark):
+        sample(benchmark, calls)
     while True:
         clock = own_clock(benchmark)
         start = time.perf_counter()
@@ -92,7 +93,8 @@ def calibrate(benchmark: Any, target_s: float) -> protocol.Calibration:
         # asv repeats setup before each call. If setup is the slow part, stop at ten times the
         # target.
         if fixed or seconds * calls >= target_s / 2 or wall_s >= 10 * target_s:
-            is_work = clock is not None and _is_work(benchmark, calls, clock)
+            can_tell = None if is_raw(benchmark) else clock
+            is_work = can_tell is not None and _is_work(benchmark, calls, can_tell)
             return protocol.Calibration(calls, seconds, wall_s, is_work)
         calls = max(calls + 1, min(10 * calls, math.ceil(target_s / max(seconds, 1e-9))))
 

@@ -87,7 +87,7 @@ def _reply(suite: LoadedSuite, request: protocol.Request[Any]) -> protocol.Reply
 
 
 def _sample(suite: LoadedSuite, request: protocol.Sample) -> protocol.Seconds:
-    benchmark = suite.ready[request.row]
+    benchmark = suite.ready.get(request.row) or suite.prepare(request)
     clock = sampling.own_clock(benchmark) if request.own_time else None
     return protocol.Seconds(sampling.sample(benchmark, request.calls, clock))
 
