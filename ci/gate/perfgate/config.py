@@ -227,7 +227,7 @@ class Accepted:
     benchmark: str
     metric: str
     ratio: Number
-    reason: str
+    reason: Annotated[str, Field(pattern=r"\S")]
     expires: Day
 
     @property

@@ -13,7 +13,6 @@ time budget with the timed rows.
 
 import dataclasses
 import statistics
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -97,18 +96,16 @@ def confirm(run: Run, rows: Sequence[Row], num_tests: int) -> None:
 
 
 def _confirm(run: Run, row: Row, suspects: Sequence[_Suspect]) -> Row:
-    deadline = run.deadline
     core = None if run.rules.cores_of(row.name) > 1 else run.core
     # The sides run one after the other, because the metric may be a time. Each side goes first
     # equally often.
     order = [run.sides.base, run.sides.head]
-    while time.monotonic() < deadline:
-        still_open = [each for each in suspects if each.verdict() is None]
-        if not still_open:
+    while still_open := [each for each in suspects if each.verdict() is None]:
+        if run.is_over:
             break
         say(f"measuring {', '.join(each.change.metric for each in still_open)} of {row.name} again")
         try:
-            again = inspect_afresh(row.benchmark, order, run.sides, core, deadline)
+            again = inspect_afresh(row.benchmark, order, run.sides, core, run.deadline)
         except TimeSpentError:
             break
         order.reverse()

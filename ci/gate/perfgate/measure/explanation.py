@@ -21,8 +21,7 @@ _ROUNDS = 8
 _LONG_S = 1.0  # calls that take longer are profiled once, so that only counts are compared
 # Functions are named if they have at least this share of the seconds added on head.
 _WORTH_NAMING = 0.1
-# A program's numbers that grow less are not called a cause.
-_NOTABLE = 1.01
+_NOTABLE = 1.01  # a program's numbers that grow less are not called a cause
 
 Rounds = Mapping[str, Sequence[protocol.Calls]]  # by side
 
@@ -53,10 +52,8 @@ def _causes(run: Run, row: Row) -> list[str]:
     if not causes:
         if not rounds["head"]:
             looked = "its calls could not be profiled"
-        elif row.benchmark.kind == "timeraw":
-            looked = "it imports no more modules"
-        elif len(rounds["head"]) < _ROUNDS:
-            looked = "it calls no function more often, and such long calls are not profiled by time"
+        elif len(rounds["head"]) < _ROUNDS:  # of a long call, or of a statement's imports
+            looked = "it calls no function and imports no module more often"
         else:
             looked = "it calls no function more often, and none of yours surely takes longer"
         causes = [f"no cause was found: {looked}"]

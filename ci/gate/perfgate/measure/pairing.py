@@ -34,7 +34,7 @@ from perfgate.source.sides import Side
 from perfgate.stats.evidence import LOOKS, Evidence, pooled_scatter
 
 R = TypeVar("R")
-_QUADS = (12, 24)  # of a row in a launch, if its calls are short
+_USUAL_QUADS, _MOST_QUADS = 12, 24  # of a row in a launch, if its calls are short
 _FEWEST_QUADS = 4  # which still make a number if the time ends within a launch
 _LONGEST = 3  # a launch spends at most this many times `pair_s` on a row with long calls
 # If one side takes more than this many times as long as the other, one call of each shows it.
@@ -59,8 +59,7 @@ class Open:
         has_grown: whether a count of head is larger, so that head may well be slower.
         calls: calls in one slice; 0 until the first launch has found how many.
         quads: quads in one launch.
-        turns: how often both sides have their turn in one of these: twice, or once if that lasts
-            long.
+        turns: how often each side has its turn in one of these: twice, or once if that lasts long.
         log_ratios: one number for each quad of this launch.
     """
 
@@ -164,7 +163,7 @@ class Session:
         timed = [self.begun.get(row.name) or self._opened(row) for row in rows]
         for row in timed:
             row.evidence.num_tests = num_tests
-        while not self._is_over() and (left := [row for row in timed if row.is_open]):
+        while (left := [row for row in timed if row.is_open]) and not self.run.is_over:
             say(f"launching again: {len(left)} of {len(rows)} benchmarks are undecided")
             chosen = [row for row in left if row.evidence.looks_slower]
             chosen = chosen or [row for row in left if len(row.evidence.launches) < LOOKS[0]]
@@ -217,7 +216,7 @@ class Session:
             first, second = self.rng.sample([core, machine.other_core(core)], 2)
             with WorkerPool(sides, first, head_core=second, hash_seed=seed, deadline=end) as pool:
                 for row in group:
-                    if self._is_over():
+                    if self.run.is_over:
                         break
                     start = time.monotonic()
                     self._time_row(row, pool, core)
@@ -316,9 +315,6 @@ class Session:
             raise _BrokenError(errors)
         return {side: e for side, e in replies.items() if not isinstance(e, WorkerError)}
 
-    def _is_over(self) -> bool:
-        return time.monotonic() >= self.run.deadline
-
 
 def quads_of(found: Sequence[Calibration], timing: Timing, share_s: float) -> tuple[int, int, int]:
     """Return the calls of a slice, the quads of a launch, and the turns of each of these.
@@ -327,13 +323,12 @@ def quads_of(found: Sequence[Calibration], timing: Timing, share_s: float) -> tu
     Many rows in a short time get fewer quads: two launches tell more than one that is exact.
     """
     calls = min(each.calls for each in found)
-    if max(each.seconds for each in found) > _COMPARABLE * min(each.seconds for each in found):
-        return calls, 1, 1
+    seconds = [each.seconds for each in found]
     # with the setup that asv repeats before each call
     quad_s = max(1e-6, 2 * sum(each.wall_s / each.calls * calls for each in found))
-    least, most = _QUADS
     longest = int(_LONGEST * timing.pair_s / quad_s)
-    if not longest:
+    if longest == 0 or max(seconds) > _COMPARABLE * min(seconds):
         return calls, 1, 1
-    shared = max(_FEWEST_QUADS, int(min(share_s / quad_s, most)))
-    return calls, min(longest, shared, max(least, min(most, round(timing.pair_s / quad_s)))), 2
+    shared = max(_FEWEST_QUADS, int(min(share_s / quad_s, _MOST_QUADS)))
+    usual = max(_USUAL_QUADS, min(_MOST_QUADS, round(timing.pair_s / quad_s)))
+    return calls, min(longest, shared, usual), 2

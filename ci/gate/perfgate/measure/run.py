@@ -2,6 +2,7 @@
 
 import math
 import sys
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -34,6 +35,10 @@ class Run:
     deadline: float = math.inf
     rows: dict[str, Row] = field(default_factory=dict)
     kept: Callable[[], object] = lambda: None
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self.deadline
 
     def keep(self, rows: Iterable[Row]) -> None:
         """Keep rows as they are now."""

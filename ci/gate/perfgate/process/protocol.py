@@ -58,8 +58,7 @@ class Watch(Target["Calls"]):
 class Calibrate(Target["Calibration"]):
     """Warm a benchmark up, and find how many calls last for `target_s`.
 
-    It is set up first if it is not. A statement that has an interpreter of its own for each sample
-    can't be warmed up.
+    It is set up first if it is not.
     """
 
     target_s: float
