@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from myriad import make_key
@@ -66,6 +66,7 @@ def correlation_z(left, right):
 
 
 @pytest.mark.slow
+@example(k0=0, k1=1640531527, n=0)  # its first word mixes to itself, so the other one must change
 @given(k0=st.integers(0, MASK), k1=st.integers(0, MASK), n=st.integers(0, MASK))
 def test_words_and_folds_are_those_of_the_construction(k0, k1, n):
     got = np.asarray(jax.random.bits(key_of(k0, k1), (2, 3))).ravel()
@@ -86,18 +87,12 @@ def test_a_batch_of_any_depth_draws_what_its_keys_draw_alone_and_narrow_words_ar
         np.testing.assert_array_equal(narrow, batched[0, 0] >> shift)
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (1,), (2,), (8,), (2, 3), (9,)])
+@pytest.mark.parametrize("shape", [(), (0,), (9,), (2, 3)])
 def test_children_of_a_split_are_folds_of_their_numbers(shape):
     parent = reference_fold(5, 7, 0x5BD1E995)
     children = np.asarray(jax.random.key_data(jax.random.split(key_of(5, 7), shape)))
     expected = [reference_fold(*parent, i) for i in range(math.prod(shape))]
     np.testing.assert_array_equal(children, np.array(expected, np.uint32).reshape(*shape, 2))
-
-
-def test_no_fold_returns_the_key_that_it_was_given():
-    key = make_key(1640531527)  # its first word mixes to 0 and was 0
-    assert jax.random.key_data(key)[0] == 0
-    assert (jax.random.key_data(jax.random.fold_in(key, 0)) != jax.random.key_data(key)).any()
 
 
 @pytest.mark.parametrize("prng", PRNG_IMPLEMENTATIONS)

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from myriad import Rollout, make_agent, make_env, make_key
+from myriad import Rollout, list_envs, make_agent, make_env, make_key
 from myriad.engine.random import Counter
 from myriad.errors import InvalidArgumentError
 from myriad.rollout import Layout
-from myriad.xla import describe
+from myriad.xla import count_compilations, describe
 from tests.bits import assert_same_bits
+from tests.generated_env import Generated
 
 NUM_STEPS = 96
 
@@ -51,6 +52,39 @@ def test_results_are_the_same_bits_for_every_chunk_tile_and_number_of_devices(
         num_envs, scan_chunk_size, seed, tile_size=tile_size, num_devices=num_devices
     )
     assert_same_bits(expected, got)
+
+
+class Network:
+    uses_observation = True
+
+    def act(self, key, obs):
+        hidden = jnp.tanh(obs @ jnp.linspace(-1, 1, 4 * 64).reshape(4, 64))
+        return jax.random.categorical(key, hidden @ jnp.linspace(-1, 1, 2 * 64).reshape(64, 2))
+
+
+GENERATED = Generated(("draw", "stack", "branch", "mean", "largest and smallest"))
+
+
+@pytest.mark.parametrize(
+    ("env", "num_envs"),
+    [
+        *(pytest.param(name, 128, marks=pytest.mark.slow) for name in list_envs()),
+        *((GENERATED, num_envs) for num_envs in (1, 20, 100)),
+    ],
+)
+def test_any_environment_compiles_once_and_has_the_same_bits_however_it_is_laid_out(env, num_envs):
+    env = make_env(env)
+    agent = Network() if env == GENERATED else make_agent("random", env)
+    whole = Rollout(env, agent, num_envs, 24, num_devices=1)
+    parts = Rollout(env, agent, num_envs, 7, tile_size=32, num_devices=min(2, num_envs))
+    state = parts.run_chunk(parts.init(seed=0))
+    with count_compilations() as compilations:
+        state = parts.run(state, 17)
+    assert compilations.count == 0
+    assert parts.summary(state).num_steps == num_envs * 24
+    expected = whole.batch_state(whole.run(whole.init(seed=0), 24))
+    assert_same_bits(parts.batch_state(state), expected)
+    assert env != GENERATED or expected.num_episodes.min() > 0
 
 
 @pytest.mark.slow

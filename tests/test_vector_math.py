@@ -14,7 +14,6 @@ from myriad.engine.random import MIX2X32
 from myriad.engine.vector_math import FORMS, argmax, vectorized
 from myriad.envs.vector import VectorEnv
 from tests.bits import assert_alike, assert_same_bits
-from tests.generated_env import Generated
 
 TURNS = (np.arange(-6366, 6367) * np.pi / 2).astype(np.float32)
 TINY = np.float32(10.0) ** -np.arange(1, 30, dtype=np.float32)
@@ -214,32 +213,6 @@ def test_an_array_that_meets_draws_is_computed_once_for_all_columns():
 
     keys, x = jax.random.split(make_key(0), 10), jnp.ones((10, 3))
     assert count_primitives(jax.make_jaxpr(vectorized(step))(keys, x).jaxpr)["exp"] == 4
-
-
-class Network:
-    uses_observation = True
-
-    def act(self, key, obs):
-        hidden = jnp.tanh(obs @ jnp.linspace(-1, 1, 4 * 64).reshape(4, 64))
-        return jax.random.categorical(key, hidden @ jnp.linspace(-1, 1, 2 * 64).reshape(64, 2))
-
-
-@pytest.mark.parametrize("num_envs", [1, 20, 100])
-def test_forms_keep_the_same_bits_for_any_chunk_tile_and_number_of_devices(num_envs):
-    env = Generated(("draw", "stack", "branch", "mean", "largest and smallest"))
-    states = []
-    shapes = (
-        {"num_devices": 1},
-        {"scan_chunk_size": 1},
-        {"scan_chunk_size": 7, "tile_size": 48},
-        {"num_devices": 2},
-    )
-    for shape in shapes:
-        rollout = Rollout(env, Network(), num_envs, **{"scan_chunk_size": 48} | shape)
-        states.append(rollout.batch_state(rollout.run(rollout.init(seed=0), 48)))
-    assert states[0].num_episodes.min() > 0
-    for state in states[1:]:
-        assert_same_bits(states[0], state)
 
 
 def test_an_error_of_a_step_leaves_the_next_one_in_its_forms():

@@ -8,12 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad import Rollout, check_env, create_config, list_envs, make_agent, make_env, make_key
+from myriad import check_env, create_config, list_envs, make_env, make_key
 from myriad.envs.cartpole import CartPole
 from myriad.envs.wrappers import FrameStackObservation
 from myriad.errors import EnvironmentWarning, FaultyEnvironmentError, InvalidArgumentError
 from myriad.spaces import Box
-from myriad.xla import count_compilations
 
 ROOT = Path(__file__).parents[2]
 FAST = ("cartpole-control", "gene-circuit-control")  # the others compile for longer
@@ -25,22 +24,6 @@ FAST = ("cartpole-control", "gene-circuit-control")  # the others compile for lo
 )
 def test_myriads_own_environments_have_no_fault(name):
     check_env(make_env(name))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", list_envs())
-def test_random_play_compiles_once_and_has_the_same_bits_for_any_chunk_and_tile(name):
-    env = make_env(name)
-    agent = make_agent("random", env)
-    whole = Rollout(env, agent, 128, 24, num_devices=1)
-    parts = Rollout(env, agent, 128, 7, tile_size=32, num_devices=2)
-    state = parts.run_chunk(parts.init(seed=0))
-    with count_compilations() as compilations:
-        state = parts.run(state, 17)
-    assert compilations.count == 0
-    assert parts.summary(state).num_steps == 128 * 24
-    expected = whole.batch_state(whole.run(whole.init(seed=0), 24))
-    jax.tree.map(np.testing.assert_array_equal, parts.batch_state(state), expected)
 
 
 @pytest.mark.slow
