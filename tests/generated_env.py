@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from myriad.spaces import Box, Discrete
 
-ROWS, COLUMNS, SIZE, ACTIONS = 6, 5, 4, 3
+SHAPE = ROWS, COLUMNS = 6, 5
+SIZE, ACTIONS = 4, 3
 
 
 @jax.tree_util.register_dataclass
@@ -62,8 +63,32 @@ def _vector(change: Callable[[State, jax.Array, jax.Array], jax.Array]) -> Opera
     )
 
 
+def _cell(choose: Callable[[State, jax.Array, jax.Array], jax.Array]) -> Operation:
+    return lambda state, action, key: dataclasses.replace(
+        state, cell=choose(state, action, key).astype(jnp.int32)
+    )
+
+
+def _drawn_on(_: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    key, vector = carry
+    return jax.random.split(key)[0], 0.5 * vector + jax.random.uniform(key, (SIZE,))
+
+
+def _branched(action: jax.Array, key: jax.Array) -> jax.Array:
+    return jax.lax.cond(action > 0, lambda key: jax.random.split(key)[1], lambda key: key, key)
+
+
+def _chosen(action: jax.Array, key: jax.Array) -> jax.Array:
+    """Return `SIZE` keys: by a condition, by their places, cloned, set, joined and of words."""
+    children = jax.random.split(key, ACTIONS)
+    words = jax.random.key_data(children[action]) + jax.random.bits(key, (2,))
+    wrapped = jax.random.wrap_key_data(words, impl=jax.random.key_impl(key))
+    others = children.at[action].set(jnp.where(action > 1, wrapped, jax.random.clone(key)))
+    return jnp.concatenate([others, wrapped[None]])
+
+
 OPERATIONS: dict[str, Operation] = {
-    "scatter": _grid(lambda s, a: jnp.zeros((ROWS, COLUMNS)).at[s.cell[0], s.cell[1]].set(1.0)),
+    "scatter": _grid(lambda s, a: jnp.zeros(SHAPE).at[s.cell[0], s.cell[1]].set(1.0)),
     "scatter many": _grid(lambda s, a: s.grid.at[jnp.arange(SIZE), s.cell[1]].max(s.vector)),
     "roll by": _grid(lambda s, a: jnp.roll(s.grid, s.cell[0], axis=1)),
     "update a slice": _grid(
@@ -84,31 +109,36 @@ OPERATIONS: dict[str, Operation] = {
     "sort": _vector(lambda s, a, key: jnp.sort(s.vector)),
     "product": _vector(lambda s, a, key: s.grid[:SIZE, :SIZE] @ s.vector * 0.1),
     "draw": _vector(lambda s, a, key: s.vector + jax.random.normal(key, (SIZE,))),
+    "keys of a loop": _vector(
+        lambda s, a, key: jax.lax.fori_loop(0, 3, _drawn_on, (key, s.vector))[1]
+    ),
+    "key of a branch": _vector(
+        lambda s, a, key: 0.5 * s.vector + jax.random.normal(_branched(a, key), (SIZE,))
+    ),
+    "chosen keys": _vector(
+        lambda s, a, key: 0.5 * s.vector + jax.vmap(jax.random.uniform)(_chosen(a, key))
+    ),
     "branch": _vector(lambda s, a, key: jax.lax.cond(a > 0, jnp.cos, lambda v: v * 0.5, s.vector)),
     "loop": _vector(
         lambda s, a, key: jax.lax.fori_loop(0, 3, lambda i, v: v.at[i].add(0.1), s.vector)
     ),
-    "move": lambda s, a, key: dataclasses.replace(
-        s, cell=(s.cell + jnp.stack([a - 1, 1 - a])) % jnp.array([ROWS, COLUMNS])
+    "move": _cell(lambda s, a, key: (s.cell + jnp.stack([a - 1, 1 - a])) % jnp.array(SHAPE)),
+    "jump": _cell(lambda s, a, key: jax.random.randint(key, (2,), 0, jnp.array(SHAPE))),
+    "largest and smallest": _cell(
+        lambda s, a, key: jnp.stack([jnp.argmax(s.vector), jnp.argmin(s.vector)])
     ),
-    "jump": lambda s, a, key: dataclasses.replace(
-        s, cell=jax.random.randint(key, (2,), 0, jnp.array([ROWS, COLUMNS]))
+    "categorical": _cell(
+        lambda s, a, key: jnp.stack([jax.random.categorical(key, s.vector), s.cell[1]])
     ),
-    "largest and smallest": lambda s, a, key: dataclasses.replace(
-        s, cell=jnp.stack([jnp.argmax(s.vector), jnp.argmin(s.vector)]).astype(jnp.int32)
+    "two draws": _cell(
+        lambda s, a, key: jnp.stack(
+            [jax.random.categorical(each, s.vector) for each in jax.random.split(key)]
+        )
     ),
-    "categorical": lambda s, a, key: dataclasses.replace(
-        s, cell=jnp.stack([jax.random.categorical(key, s.vector), s.cell[1]])
-    ),
-    "two draws": lambda s, a, key: dataclasses.replace(
-        s,
-        cell=jnp.stack([jax.random.categorical(each, s.vector) for each in jax.random.split(key)]),
-    ),
-    "legal": lambda s, a, key: dataclasses.replace(
-        s,
-        cell=jnp.argmax(
+    "legal": _cell(
+        lambda s, a, key: jnp.argmax(
             jnp.where(s.grid[:2] >= 0, jax.random.uniform(key, (2, COLUMNS)), -1), axis=1
-        ).astype(jnp.int32),
+        )
     ),
     "choice": _vector(lambda s, a, key: 0.5 * s.vector + jax.random.choice(key, s.vector)),
     "permutation": _vector(lambda s, a, key: jax.random.permutation(key, s.vector)),
@@ -136,15 +166,15 @@ OPERATIONS: dict[str, Operation] = {
             lambda v: jnp.abs(v).sum() > 2, lambda v: 0.5 * v, s.vector
         )
     ),
-    "to the largest": lambda s, a, key: dataclasses.replace(
-        s, cell=jnp.stack(jnp.unravel_index(jnp.argmax(s.grid), s.grid.shape)).astype(jnp.int32)
+    "to the largest": _cell(
+        lambda s, a, key: jnp.stack(jnp.unravel_index(jnp.argmax(s.grid), SHAPE))
     ),
 }
 OBSERVATIONS: dict[str, tuple[type, Callable[[State], jax.Array]]] = {
     "the vector": (np.float32, lambda s: s.vector),
     "a painted grid": (
         np.float32,
-        lambda s: jnp.zeros((ROWS, COLUMNS)).at[s.cell[0], s.cell[1]].set(1.0),
+        lambda s: jnp.zeros(SHAPE).at[s.cell[0], s.cell[1]].set(1.0),
     ),
     "layers": (
         np.float32,
@@ -168,7 +198,7 @@ class Generated:
         """Draw the vector, and begin with an empty grid."""
         vector = jax.random.uniform(key, (SIZE,), minval=-1.0)
         cell = jnp.zeros(2, jnp.int32)
-        state = State(jnp.zeros((ROWS, COLUMNS)), vector, cell, jnp.zeros((), jnp.int32))
+        state = State(jnp.zeros(SHAPE), vector, cell, jnp.zeros((), jnp.int32))
         return self._observe(state), state
 
     def step(

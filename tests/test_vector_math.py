@@ -10,10 +10,10 @@ from scipy import special
 
 from myriad import Rollout, jit, list_envs, make_agent, make_env, make_key
 from myriad.engine.fusion import count_primitives
-from myriad.engine.random import MIX2X32
 from myriad.engine.vector_math import FORMS, argmax, vectorized
 from myriad.envs.vector import VectorEnv
 from tests.bits import assert_alike, assert_same_bits
+from tests.generated_env import Generated
 
 TURNS = (np.arange(-6366, 6367) * np.pi / 2).astype(np.float32)
 TINY = np.float32(10.0) ** -np.arange(1, 30, dtype=np.float32)
@@ -84,75 +84,12 @@ def test_a_form_keeps_special_values_and_great_ones(name):
         assert np.abs(form(angles) - expected).max() <= 2e-7
 
 
-def draws(keys, count):
-    """Draw in every way: alone, in arrays, from many children, in a loop, from a chosen key."""
-
-    def one(key, flag):
-        few, many, loop_key, chosen = jax.random.split(key, 4)
-        first, second = jax.random.normal(few, (2,))
-        wide = 0.5 * jax.random.uniform(few, (1,)) + jnp.arange(3.0)
-        stacked = jnp.stack([wide[1] + first, second * wide[0], wide.sum()]) + wide
-        children = jax.random.split(many, (2, 20))
-        row = jax.vmap(jax.random.uniform)(children[1]).sum()
-        total, last = jax.lax.fori_loop(
-            0,
-            3,
-            lambda i, c: (c[0] + jax.random.uniform(jax.random.fold_in(c[1], i)), c[1]),
-            (jnp.float32(0), loop_key),
-        )
-        picked = jax.lax.select(flag, chosen, last)
-        whole = jax.random.randint(picked, (2, 2), 0, 7)
-        word = jax.random.bits(picked, (), jnp.uint8)
-        return first, second, wide, jnp.split(stacked, 3), row, total, word, whole, picked
-
-    return jax.vmap(one)(keys, count > 1)
-
-
-def chosen_keys(key):
-    """Choose among keys of all kinds, by numbers of all kinds, and take words apart."""
-    few, wrapped, known = *jax.random.split(key), make_key(9)
-    wrapped = jax.random.wrap_key_data(jax.random.key_data(wrapped) + 1, impl=MIX2X32)
-    children = jax.random.split(few, 3)
-    mask = jax.random.uniform(key, (3,)) < 0.5
-    places = jax.random.randint(key, (2,), 0, 3)
-    words = jax.random.bits(key, (4,))
-    return (
-        [jnp.where(mask[0], few, other) for other in (key, wrapped, known)],
-        jnp.where(mask, children, jax.random.split(wrapped, 3)),
-        jax.vmap(jax.random.fold_in)(children, words[:3]),
-        children[places],
-        children.at[places[0]].set(key),
-        jnp.concatenate([children, known[None]]),
-        jax.random.clone(few),
-        [jax.lax.bitcast_convert_type(words, dtype) for dtype in (jnp.uint8, jnp.uint16)],
-        (words[4:], words[:1] + jnp.arange(3, dtype=jnp.uint32)),
-    )
-
-
 @jax.custom_vjp
 def straight_through(x):
     return jnp.round(jnp.sin(x))
 
 
 straight_through.defvjp(lambda x: (straight_through(x), None), lambda _, slope: (slope,))
-
-
-def branches(key):
-    def turn(_, carry):
-        key, total = carry
-        key, one = jax.lax.cond(total > 0, jax.random.split, lambda _: pair, key)
-        return key, total + jax.random.normal(one) + straight_through(total)
-
-    pair = jax.random.split(key)
-    store = jax.new_ref(jnp.zeros(2))
-    store[0] = jnp.cos(jax.random.normal(key))
-    return jax.lax.fori_loop(0, 3, turn, (key, 0.1)), store[...]
-
-
-@pytest.mark.parametrize("function", [draws, *map(jax.vmap, (chosen_keys, branches))])
-def test_draws_have_the_same_bits(function):
-    args = [jax.random.split(make_key(3), 48), jnp.arange(48)][: 1 + (function is draws)]
-    assert_alike(jax.jit(function)(*args), jax.jit(vectorized(function))(*args))
 
 
 @pytest.mark.parametrize("name", [*FORMS, "a rule of its own"])
@@ -164,9 +101,13 @@ def test_derivatives_are_those_of_the_operations(name):
     np.testing.assert_allclose(jax.grad(vectorized(total))(x), jax.grad(total)(x), rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", list_envs())
-def test_a_step_is_the_same_up_to_rounding_with_the_setting_off(name, monkeypatch):
-    env = make_env(name)
+# Of keys, and of no comparison that may fall between two roundings.
+DRAWN = ("keys of a loop", "key of a branch", "chosen keys", "permutation", "choice", "jump")
+
+
+@pytest.mark.parametrize("env", [*list_envs(), Generated(DRAWN)])
+def test_a_step_is_the_same_up_to_rounding_with_the_setting_off(env, monkeypatch):
+    env = make_env(env)
     envs = VectorEnv(env, 64)
 
     @functools.partial(jax.jit, static_argnums=0)
@@ -204,17 +145,6 @@ def test_a_small_product_of_rows_is_a_loop(num_rows, num_inputs, num_outputs, is
         np.testing.assert_allclose(jax.jit(product)(x), exact, rtol=1e-5, atol=1e-5)
 
 
-def test_an_array_that_meets_draws_is_computed_once_for_all_columns():
-    def step(keys, x):
-        draws = jax.vmap(lambda key: jax.random.uniform(key, (3,)))(keys)
-        for _ in range(4):
-            x = jnp.exp(x) + 0.5 * draws
-        return x
-
-    keys, x = jax.random.split(make_key(0), 10), jnp.ones((10, 3))
-    assert count_primitives(jax.make_jaxpr(vectorized(step))(keys, x).jaxpr)["exp"] == 4
-
-
 def test_an_error_of_a_step_leaves_the_next_one_in_its_forms():
     with pytest.raises((TypeError, ValueError)):
         jax.jit(vectorized(lambda x: x @ jnp.ones(4)))(1.0)
@@ -233,7 +163,7 @@ def test_a_rollout_uses_the_forms_unless_the_setting_or_the_device_says_no(monke
     assert {"sin", "random_bits"} <= operations()
     monkeypatch.delenv("MYRIAD_VECTOR_MATH")
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert vectorized(draws) is draws
+    assert vectorized(jnp.sin) is jnp.sin
 
 
 def test_a_loop_of_ones_own_is_compiled_in_the_forms_and_works_inside_another():
