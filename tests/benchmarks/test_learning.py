@@ -9,9 +9,8 @@ def run(first, final):
 
 
 def test_a_target_counts_what_was_in_time_and_what_held():
-    target = learning.TARGETS[0]
     runs = [run(20_000, 500.0), run(60_000, 480.0), run(None, 100.0)]
-    assert learning.kept(target, runs) == (1, 2)
+    assert learning.kept(learning.TARGETS[0], runs) == (1, 2)
 
 
 class Trained:

@@ -69,15 +69,6 @@ def test_the_tier_is_read_while_suites_are_imported(capsys):
     assert done.stderr == f"MYRIAD_TIER 'ful' is unknown; {hint}\n"
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_help_describes_every_flag(script, capsys):
-    module = importlib.import_module(f"benchmarks.{script}")
-    with pytest.raises(SystemExit):
-        module.main(["--help"])
-    printed = capsys.readouterr().out
-    assert all(flag.partition("/")[0] in printed for flag in module.SCRIPT.flags)
-
-
 # Flags of a small run, its rows, and columns of them that are above 0.
 RUNS = {
     "memory_profile": (

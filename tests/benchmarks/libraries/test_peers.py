@@ -15,7 +15,6 @@ from benchmarks.harness import alternation, peers
 from benchmarks.harness.alternation import Budget, alternate
 from benchmarks.harness.plausibility import as_declared
 from benchmarks.harness.process import ROOT
-from benchmarks.harness.registry import DECLARED
 from benchmarks.harness.workload import Case, Workload
 
 pytestmark = pytest.mark.usefixtures("ours_in_this_process")
@@ -137,25 +136,6 @@ def test_an_environment_of_other_versions_counts_as_none(fake_peer, folder):
     assert not peers.is_installed("myriad-jax")
 
 
-def test_install_makes_an_environment_and_fills_it(folder, monkeypatch, capsys):
-    commands = []
-
-    def run(command, check):
-        commands.append(command)
-        (folder / "jumanji").mkdir(parents=True, exist_ok=True)
-        return subprocess.CompletedProcess(command, 0)
-
-    monkeypatch.setattr(subprocess, "run", run)
-    assert peers.main(["install", "jumanji"]) == 0
-    python = str(folder / "jumanji" / "bin" / "python")
-    requirements = DECLARED["jumanji"].requirements
-    assert commands == [
-        [sys.executable, "-m", "venv", str(folder / "jumanji")],
-        [python, "-m", "pip", "install", *requirements],
-    ]
-    assert f"jumanji ({', '.join(requirements)}): installed\n" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("name", "says"),
     [
@@ -163,13 +143,9 @@ def test_install_makes_an_environment_and_fills_it(folder, monkeypatch, capsys):
         ("jumanjy", "peer 'jumanjy' is unknown; did you mean 'jumanji'?"),
     ],
 )
-def test_what_can_not_be_installed_is_one_sentence_and_exit_code_2(
-    name, says, folder, monkeypatch, capsys
-):
+def test_what_can_not_be_installed_is_one_sentence(name, says, folder, monkeypatch, capsys):
     failed = subprocess.CompletedProcess([], 1)
     monkeypatch.setattr(subprocess, "run", lambda command, check: failed)
     assert peers.main(["install", name]) == 2
-    printed = capsys.readouterr()
-    assert says in printed.err
-    assert printed.out == ""
+    assert says in capsys.readouterr().err
     assert not peers.is_installed("jumanji")

@@ -90,14 +90,6 @@ def test_a_missing_peer_is_one_sentence_before_anything_trains(monkeypatch, caps
 
 
 @pytest.mark.slow
-def test_ours_are_trained_seed_after_seed_and_judged():
-    question = Question("Catch-bsuite", "ppo", 8_192, None, (0, 1))
-    found = list(rejax_agents.ours(question))
-    assert [run["seed"] for run in found] == [0, 1]
-    assert all(run["steps"] == 8_192 and -1 <= run["final_return"] <= 1 for run in found)
-
-
-@pytest.mark.slow
 @pytest.mark.skipif(not peers.is_installed("rejax"), reason="rejax is not installed")
 @pytest.mark.parametrize(
     ("env", "agent"), [("CartPole-v1", "dqn"), ("Pendulum-v1", "ppo"), ("Pendulum-v1", "sac")]
