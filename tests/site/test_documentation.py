@@ -35,24 +35,3 @@ def test_the_reference_shows_every_public_name_in_a_short_signature_with_an_exam
         assert not re.search(r"\._", name)
     for name in myriad.__all__:
         assert ">>>" in inspect.getdoc(getattr(myriad, name)), name
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("words", "first"),
-    [
-        ("custom environment", "environments.html"),
-        ("install", "install.html"),
-        ("save model", "training.html"),
-        ("early stopping", "callbacks.html"),
-        ("own loop", "own_loop.html"),
-        ("export", "export.html"),
-    ],
-)
-def test_the_search_finds_a_page_first(pages, browser, words, first):
-    page = browser.new_page()  # not a visit: from a file, the excerpts can't be read
-    page.goto((pages / "search.html").as_uri() + f"?q={words}")
-    link = page.locator("ul.search > li > a").first
-    link.wait_for()
-    page.wait_for_function("!/Searching/.test(document.querySelector('h2').textContent)")
-    assert link.get_attribute("href").startswith(first)

@@ -6,22 +6,16 @@ import shutil
 import subprocess
 import sys
 import urllib.parse
-import xml.etree.ElementTree as ET
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import numpy as np
 import pytest
 from published_results import BUILT, MEASURED, PUBLISHED, ROOT, build, contents, read, write_runs
 
 from ci.site.build import main, publish
-from ci.site.charts import history_svg
 from ci.site.formatting import counted, pattern, percent, quantity, slugs, times
 from ci.site.measurements import SuiteRun
 from ci.site.pages import PAGES
-from made_up_results import commit_hash, write_asv
-from perfgate.history.asv_results import read_archive
-from perfgate.history.benchmark_history import histories
 
 
 class References(html.parser.HTMLParser):
@@ -77,28 +71,6 @@ def test_all_that_we_publish_is_shown(tmp_path):
     assert all(f'href="data/raw/{name}"' in data for name in files)
 
 
-def test_the_first_page_answers_before_its_graph_and_its_table(site):
-    text = read(site, "index.html")
-    order = [
-        "<h1>myriad is ",
-        "The strongest rival is",
-        "Where it loses:",
-        r"\d+ benchmarks? (is|are) slower on main by the gate",
-        'id="graph"',
-        'class="numbers ratios"',
-        '<th scope="row"[^>]*>gymnax 1.0.1',  # the strongest rival first
-        '<th scope="row"[^>]*>myriad-jax 0.2.0',
-        '<a class="quiet" href="comparison.html#absent">refused</a>',
-        '<th scope="row"[^>]*>myriad, steps/s',
-        "The numbers of the graph",
-    ]
-    places = [match.start() for words in order for match in [re.search(words, text)] if match]
-    assert len(places) == len(order)
-    assert places == sorted(places)
-    ratio = r">\d+\N{MULTIPLICATION SIGN}</a> <small>\d+ to \d+</small> <small>chunk"
-    assert re.search(ratio, text)
-
-
 @pytest.mark.parametrize(
     ("page", "words"),
     [
@@ -116,14 +88,8 @@ def test_each_figure_opens_to_its_command_hardware_versions_and_files(site, page
         assert f'<a class="opens" href="#{name}">' in text
         for word in [*words, '<span class="command"><code>']:
             assert word in behind
-
-
-def test_changes_come_newest_first(site):
-    text = read(site, "changes.html")
-    dates = re.findall(r'<td class="since" data-sort="(\d{4}-\d\d-\d\d)">', text)
-    assert len(dates) > 5
+    dates = re.findall(r'<td class="since" data-sort="([^"]+)">', text)  # of changes
     assert dates == sorted(dates, reverse=True)
-    assert len(re.findall("<small>between <code", text)) == len(dates)
 
 
 def test_a_command_measures_its_point_alone_where_the_suite_can():
@@ -204,14 +170,6 @@ def test_a_mistake_is_one_sentence_and_changes_nothing(
     assert contents(tmp_path) == before
 
 
-def test_raw_measurements_can_be_downloaded(site):
-    (first,) = (site / "data" / "b").glob("suite_00.Throughput.time_chunk_00-cartpole-0.csv")
-    lines = first.read_text().splitlines()
-    assert lines[0] == "commit,date,machine,versions,seconds,low,high,samples"
-    assert len(lines) == 151
-    assert lines[1].startswith(commit_hash(0))
-
-
 def test_numbers_are_written_for_people():
     assert [counted(1, "core"), counted(2_000, "core")] == ["1 core", "2,000 cores"]
     assert [times(ratio) for ratio in (125.3, 8.86, 1.034, 0.5)] == ["125", "8.9", "1.03", "0.50"]
@@ -220,42 +178,35 @@ def test_numbers_are_written_for_people():
     assert slugs(["a(b)", "a-b", "A-b"]) == {"a(b)": "a-b", "a-b": "a-b-2", "A-b": "A-b-3"}
 
 
-SOURCE = "https://example.org/a/b/blob/HEAD/docs/index.md"
+SOURCE = "https://example.org/a/b/blob/HEAD/docs/"
 
 
 @pytest.mark.parametrize(
-    ("repo", "ending", "said"),
-    [
-        ("https://example.org/a/b.git", "md", f'<a href="{SOURCE}">Documentation</a>'),
-        (".", "html", '<a href="docs/index.html">Documentation</a>'),
-    ],
+    ("repo", "ending", "link"),
+    [("https://example.org/a/b.git", "md", SOURCE), (".", "html", "docs/")],
 )
-def test_the_site_leads_to_the_documentation_or_else_to_its_source(tmp_path, repo, ending, said):
+def test_the_site_leads_to_the_documentation_or_else_to_its_source(tmp_path, repo, ending, link):
     write_runs(tmp_path / "results" / "published")
     (tmp_path / "asv.conf.json").write_text(f'{{"project": "treesort", "repo": "{repo}"}}')
     (tmp_path / "docs").mkdir()
-    (tmp_path / "built" / "guide").mkdir(parents=True)
-    (tmp_path / "built" / "guide" / "first.html").touch()
+    (tmp_path / "built").mkdir()
     for name in ("index", "environments", "gpu"):
         (tmp_path / "docs" / f"{name}.md").touch()
         if ending == "html":
             (tmp_path / "built" / f"{name}.html").touch()
     site = build(tmp_path, docs=tmp_path / "built")
     text = read(site, "index.html")
-    assert said in text
-    for name in ("environments", "gpu"):
-        assert f"docs/{name}.{ending}" in text
-    assert (site / "docs" / "guide" / "first.html").is_file() == (ending == "html")
+    for name in ("index", "environments", "gpu"):
+        assert f'href="{link}{name}.{ending}' in text
+    assert (site / "docs" / "index.html").is_file() == (ending == "html")
 
 
 def test_noise_tables_and_the_pages_of_asv_are_shown_where_they_exist(tmp_path):
     mutants = "mutant,wanted,exit_code,cause_named,kept,worst,commit,date\n"
+    mutants += "a-comment,0,3,False,False,1.149,0123abcd,2026-11-20\n"
     for name, text in (
         ("published/gate_runs.csv", "other core,found,rate\nidle,12.5%,0.0123456\n"),
-        (
-            "published/mutants.csv",
-            f"{mutants}a-comment,0,3,False,False,1.149,0123abcd,2026-11-20\n",
-        ),
+        ("published/mutants.csv", mutants),
         ("html/index.html", "<!doctype html><title>asv</title>"),
     ):
         (tmp_path / "results" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -263,10 +214,8 @@ def test_noise_tables_and_the_pages_of_asv_are_shown_where_they_exist(tmp_path):
     site = build(tmp_path)
     noise = read(site, "noise.html")
     for shown in (
-        *("Gate runs", "0.012346", '<td class="num">12.5%</td>', "a comment"),
+        *("0.012346", "12.5%", "a comment", ">15%<", ">0123abcd</code>"),
         "0 of 0 harmful changes failed with their cause named, and 0 of 1 harmless ones passed.",
-        '<td>pass</td><td class="worse">could not tell</td>',
-        *('<td class="num roomy">15%</td>', '<time datetime="2026-11-20"', ">0123abcd</code>"),
     ):
         assert shown in noise
     assert (site / "history" / "index.html").is_file()
@@ -278,22 +227,6 @@ def test_two_builds_of_the_same_results_are_equal(site, tmp_path, repository):
     for page in site.rglob("*.html"):
         again = tmp_path / "site" / page.relative_to(site)
         assert again.read_bytes() == page.read_bytes(), page
-
-
-SVG = "{http://www.w3.org/2000/svg}"
-
-
-def test_a_history_has_a_dot_per_measurement_and_a_rule_per_change_and_marker(tmp_path):
-    values = np.array([1.0, 1.01] * 5 + [4.0, 4.02] * 5 + [3.0])
-    write_asv(tmp_path, {"<a>.time": values}, versions=["1"] * 20 + ["2"])
-    ((history,), _) = histories(read_archive(tmp_path))
-    svg = history_svg(history)
-    chart = ET.fromstring(str(svg).replace("<svg ", f'<svg xmlns="{SVG[1:-1]}" ', 1))  # noqa: S314
-    assert chart.findtext(f"{SVG}title") == "<a>.time: 21 measurements, 1 change of level"
-    assert len(re.findall(r"M[\d.]+ [\d.]+h0", svg)) == 21
-    assert [line.get("class") for line in chart.iter(f"{SVG}line")] == ["marker", "change"]
-    words = [text.text for text in chart.iter(f"{SVG}text")]
-    assert words == ["1 s", "2023-11-14", "2023-12-04", "4.02 s"]
 
 
 OLD, NEW = datetime(2026, 11, 21, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""In which order rows are run and timed, and how a run is spread."""
+"""In which order rows are run and timed."""
 
 import json
 import math
@@ -64,25 +64,6 @@ def test_a_launch_times_12_to_24_quads_or_as_many_as_its_time_allows(
     _, quads, turns = expected
     assert quads_of(found, Timing(pair_s=1.0), share_s=math.inf) == expected
     assert quads_of(found, Timing(pair_s=1.0), share_s=0.3) == (10, min(quads, share), turns)
-
-
-@pytest.mark.slow
-def test_a_shard_runs_its_part_and_budgets_of_others_are_theirs(repository):
-    values = "[[budget]]\nbenchmark = 'mean'\nmetric = 'track'\nceiling = 1e9\nunit = 'units'\n"
-    over = "basics.Total.time_total(20000)"  # which is in the other shard
-    ratio = f"[[budget]]\nbenchmark = 'cached'\nmetric = 'ratio'\nover = '{over}'\nfloor = 0\n"
-    rules = (repository.root / "gate.toml").read_text()
-    repository.write("gate.toml", f"{rules}{values}{ratio}unit = 'times'\n")
-    repository.write("smallsum/unused.py", "")
-    names, budgets = [], []
-    for shard in ("1/2", "2/2"):
-        run = repository.gate(0, "--bench", "track|time_(c|t)", "--shard", shard)
-        names.append({*run.rows})
-        budgets += [each["word"] for each in json.loads(run.report.read_text())["budgets"]]
-    others = ("Cached.time_cached", "Cached.track_note", "Total.time_total(1000)", "track_mean")
-    assert names[0] | names[1] == {over, *(f"basics.{name}" for name in others)}
-    assert names[0] & names[1] == {over}  # a ratio needs both of its rows
-    assert budgets == ["kept", "kept"]
 
 
 def test_the_cheapest_rows_are_looked_at_first_as_far_as_the_last_report_knows(tmp_path):
