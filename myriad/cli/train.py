@@ -161,8 +161,7 @@ def _lines_of(results: "TrainingResults") -> list[str]:
     if results.config.seeds is None:
         last = results.evaluations[-1]
         reached = "; stopped at the target" if results.stopped == "target" else ""
-        line = f"return {significant(last['return'])} after {last['steps']:,} steps{reached}"
-        return [line, *filter(None, [results.suggestion])]
+        return [f"return {significant(last['return'])} after {last['steps']:,} steps{reached}"]
     last_of = {training_of(row): row for row in results.evaluations}
     cells = [(*results.config.members[0], "return", "steps", "")]
     for member, reached in zip(results.config.members, results.reached_target, strict=True):
@@ -177,4 +176,4 @@ def _lines_of(results: "TrainingResults") -> list[str]:
             low, high = map(significant, mean_interval(returns))
             mean += f", 95% interval {low} to {high} over {len(returns)} seeds"
         means.append("".join(f"{name} = {value}, " for name, value in point.items()) + mean)
-    return [table(cells, str.rjust), *means, *filter(None, [results.suggestion])]
+    return [table(cells, str.rjust), *means]

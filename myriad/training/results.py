@@ -15,7 +15,7 @@ from myriad.errors import InvalidArgumentError, NotInstalledError, shown
 from myriad.files import replacing, user_path
 from myriad.timing import mean_interval
 from myriad.training.config import TrainingConfig
-from myriad.training.run_folder import Row, significant, training_of
+from myriad.training.run_folder import Row, significant
 
 __all__ = ["History", "Timings", "TrainingResults"]
 
@@ -170,33 +170,6 @@ class TrainingResults:
             f"{steps:,} steps{f' of each of {len(self.seeds)} {many}' if config.seeds else ''}"
         )
         return "\n".join([title, *(f"{name:<15}{value}" for name, value in lines.items())])
-
-    @property
-    def suggestion(self) -> str | None:
-        """Suggest a target return if the last quarter of the training was at the best return.
-
-        It was if each of its evaluated episodes had this return, and earlier ones had less.
-        """
-        by_training: dict[Any, list[Row]] = {}
-        for row in self.evaluations:
-            by_training.setdefault(training_of(row), []).append(row)
-        best = max(row["return"] for row in self.evaluations)
-        needed = 0
-        for rows in by_training.values():
-            first = next((row["steps"] for row in rows if row["return"] == best), math.inf)
-            needed = max(needed, first)
-        end = self.evaluations[-1]["steps"]
-        late = [row for row in self.evaluations if row["steps"] > 0.75 * end]
-        stayed = all(row["return"] == best and row["return_std"] == 0 for row in late)
-        begun = self.evaluations[0]["steps"] < needed < late[0]["steps"]
-        if not (stayed and begun) or self.config.target_return is not None:
-            return None
-        # Rounded up, no evaluation would reach it.
-        target = min(f"{best:g}", repr(best), key=float)
-        return (
-            f"every episode of the last evaluations returned {significant(best)}: with "
-            f"--target-return {target} the run would have ended after {needed:,} steps"
-        )
 
     def plot(self, output: str | Path | None = None) -> Any:
         """Draw the returns of the evaluations over the steps, of many seeds with their interval.

@@ -1,4 +1,4 @@
-"""Learning curves show what the evaluations of runs say, and suggest a target that was reached."""
+"""Learning curves show what the evaluations of runs say."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ from myriad.cli import main
 from myriad.errors import InvalidArgumentError
 from myriad.timing import mean_interval
 from myriad.training.curves import plot_runs
-from myriad.training.results import History, Timings, TrainingResults
+from myriad.training.results import History
 
 pytest.importorskip("matplotlib")
 
@@ -128,42 +128,6 @@ def test_what_can_not_be_drawn_is_one_sentence(tmp_path, refused):
         said = refused("plot", *argv, *([] if "--output" in argv else ["--output", "x.png"]))
         assert says in said
         assert said.count("\n") == 1
-
-
-def results(*rows, **options):
-    """Return results with evaluations of (steps, return, deviation), in them of several seeds."""
-    names = ("steps", "return", "return_std", "seed")
-    evaluations = History([dict(zip(names, row, strict=False)) for row in rows])
-    config = create_config("cartpole", "ppo", **options)
-    timings = Timings(0, 0, 0, 0, 1)
-    rest = {"seeds": (0,), "final_returns": (0.0,), "reached_target": (False,)}
-    return TrainingResults(
-        None, evaluations, evaluations, config, timings, Path("run"), "end", **rest
-    )
-
-
-TOP = [(100, 90.0, 5.0), (200, 500.0, 0.0), (300, 500.0, 0.0), (400, 500.0, 0.0)]
-OF_BOTH = [(*row, seed) for row in TOP for seed in (3, 4)]
-# Rounded up, no evaluation would reach it.
-EXACT = float(np.float32(2 / 3))
-
-
-@pytest.mark.parametrize(
-    ("rows", "says"),
-    [
-        (TOP, "500: with --target-return 500 the run would have ended after 200 steps"),
-        ([*OF_BOTH[:3], (200, 400.0, 0.0, 4), *OF_BOTH[4:], (500, 500.0, 0, 3)], "after 300 steps"),
-        ([(100, 0.0, 0.0), *((at, EXACT, 0.0) for at in (200, 300, 400))], f"return {EXACT} the"),
-        ([(at, -200.0, 0.0) for at in (100, 200, 300, 400)], None),  # perhaps the worst
-        ([*TOP[:3], (400, 400.0, 0.0)], None),
-        ([*TOP[:3], (400, 500.0, 1.0)], None),
-        ([TOP[0], *((at, 90.0, 5.0) for at in (200, 300)), TOP[3]], None),  # nothing to save
-    ],
-)
-def test_a_run_that_stayed_at_its_best_return_suggests_a_target(rows, says):
-    suggestion = results(*rows).suggestion
-    assert (suggestion is None) if says is None else (says in (suggestion or ""))
-    assert results(*rows, target_return=500.0).suggestion is None
 
 
 @pytest.mark.slow
