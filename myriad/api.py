@@ -157,7 +157,7 @@ def train_and_evaluate(  # noqa: PLR0913 (all that a training takes beside its c
         record = environment_record(config, settings)
         if "wandb" in config.log_to:
             # Only a new run reads these variables. A resumed run keeps its names.
-            config = config.changed(**wandb_names() | dict(config.given))
+            config = config.changed(**wandb_names() | config.given)
         _require_runnable("train_and_evaluate", config, profile_chunks)
         path = user_path(_new_path(config) if run_folder is None else run_folder, "run_folder")
         start = None

@@ -13,7 +13,6 @@ import math
 import tomllib
 from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pydantic
@@ -134,8 +133,8 @@ class TrainingConfig:
         env_options: Fields of the environment and of its parameters.
         agent_options: Hyperparameters of the agent. A float may be a schedule, such as
             "linear(0.2, 0)".
-        given: What you gave `create_config`, options by dotted name, read-only. All else follows
-            from it. Two configurations of equal values are equal, whatever was given.
+        given: What you gave `create_config`, options by dotted name. All else follows from it.
+            Two configurations of equal values are equal, whatever was given.
     """
 
     env: str
@@ -169,14 +168,7 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         given = self.fields() if self.given is None else self.given
-        object.__setattr__(self, "given", MappingProxyType(dict(given)))
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A read-only view can be neither pickled nor copied deeply.
-        return self.__dict__ | {"given": dict(self.given)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, given=MappingProxyType(state["given"]))
+        object.__setattr__(self, "given", dict(given))
 
     @functools.cached_property
     def environment(self) -> "Environment":
@@ -321,7 +313,7 @@ class TrainingConfig:
             {'env': 'cartpole-control', 'agent': 'ppo', 'num_envs': 64}
         """
         # `dataclasses.replace` sets values that don't follow from what was given.
-        follows = _made(dict(self.given)).fields()
+        follows = _made(self.given).fields()
         replaced = {k: v for k, v in self.fields().items() if follows.get(k, follows) != v}
         return _made(_flat({**self.given, **replaced, **changes}))
 
@@ -350,29 +342,8 @@ def make_config(
         >>> config.num_envs, config.agent_options["learning_rate"]
         (16, 0.001)
     """
-    sizes = {
-        "num_envs": num_envs,
-        "steps_per_env": steps_per_env,
-        "scan_chunk_size": scan_chunk_size,
-    }
-    config = _made(_flat({"env": env, "agent": agent, **sizes, **overrides}))
-    if config.given.keys() == config.fields().keys():
-        object.__setattr__(config, "given", MappingProxyType(_differing(config)))
-    return config
-
-
-def _differing(config: TrainingConfig) -> dict[str, Any]:
-    """Return what must be given for these values: those that don't follow from the others."""
-    given, values = {"env": config.given["env"], "agent": config.agent}, config.fields()
-    while True:
-        try:
-            follows = _made(given).fields()
-        except InvalidArgumentError:  # Some values hold only together.
-            return dict(config.given)
-        names = [name for name in values if follows.get(name, follows) != values[name]]
-        if not names:
-            return given if follows.keys() == values.keys() else dict(config.given)
-        given[names[0]] = values[names[0]]
+    given = {"env": env, "agent": agent, "num_envs": num_envs, "steps_per_env": steps_per_env}
+    return _made(_flat({**given, "scan_chunk_size": scan_chunk_size, **overrides}))
 
 
 def read_fields(text: str, *, trust: bool, known: Container[str] = ()) -> dict[str, Any]:
@@ -489,7 +460,7 @@ def _made(given: dict[str, Any]) -> TrainingConfig:
         if str(named).rpartition(".")[2] in {name.rpartition(".")[2] for name in added}:
             raise InvalidArgumentError(f"preset {given['preset']!r}: {error}") from None
         raise
-    object.__setattr__(config, "given", MappingProxyType(dict(given)))
+    object.__setattr__(config, "given", given)
     return config
 
 

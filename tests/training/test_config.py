@@ -195,7 +195,7 @@ def test_what_cannot_be_used_is_refused_by_its_name(fields, says):
 
 
 @pytest.mark.parametrize("options", [{}, {"num_envs": 32}, {"agent.gae_lambda": 0.9, "seeds": [1]}])
-def test_configurations_of_the_same_fields_follow_alike(options: dict[str, Any]):
+def test_configurations_of_the_same_fields_are_equal(options: dict[str, Any]):
     config = make_config("cartpole-control", "ppo", **options)
     for same in (
         make_config(**config.fields()),
@@ -203,9 +203,6 @@ def test_configurations_of_the_same_fields_follow_alike(options: dict[str, Any])
         copy.deepcopy(config),
     ):
         assert same == config
-        assert same.changed(num_envs=1024) == config.changed(num_envs=1024)
     assert TrainingConfig.from_toml(config.to_toml()) == config
     assert dataclasses.replace(config, num_envs=64).changed(seeds=[2]).num_envs == 64
-    assert str(dict(config.given)) in repr(config)
-    with pytest.raises(TypeError, match="does not support item assignment"):
-        config.given["env.gravity"] = 20.0
+    assert str(config.given) in repr(config)
