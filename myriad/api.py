@@ -25,7 +25,6 @@ from myriad.files import user_path
 from myriad.host import release_freed_memory
 from myriad.ranges import SEED_LIST, Integer, Seed, checked, require
 from myriad.settings import wandb_names, xla_flags
-from myriad.signals import interrupts_kept
 from myriad.training.active_settings import ActiveSetting, active_settings
 from myriad.training.callbacks import Callback, require_callbacks
 from myriad.training.callbacks.built_in import built_in_callbacks, require_drawing
@@ -152,33 +151,32 @@ def train_and_evaluate(  # noqa: PLR0913 (all that a training takes beside its c
     given = {"seeds": seeds, "grid": grid}
     if changes := {name: each for name, each in given.items() if each is not None}:
         config = config.changed(**changes)
-    with interrupts_kept():
-        settings = active_settings(config, sources)
-        record = environment_record(config, settings)
-        if "wandb" in config.log_to:
-            # Only a new run reads these variables. A resumed run keeps its names.
-            config = config.changed(**wandb_names() | config.given)
-        _require_runnable("train_and_evaluate", config, profile_chunks)
-        path = user_path(_new_path(config) if run_folder is None else run_folder, "run_folder")
-        start = None
-        if start_from is not None:
-            start = Start.read(user_path(start_from, "start_from"), config, best=best)
-            record["start_from"] = start.record
-        elif best:
-            raise InvalidArgumentError("best", "must be left out without start_from", best)
-        toml = config.to_toml()
-        path = Path(distributed.broadcast(str(path)))
-        folder = distributed.on_first(lambda: RunFolder.create(path, toml, record))
-        with _held(folder or RunFolder(path)) as folder:
-            trainer = _trainer(config, folder, quiet, profile_chunks, settings, callbacks, start)
-            try:
-                _require_shared(folder)
-                return trainer.run()
-            except BaseException:
-                # Nothing was trained, so remove the folder to not block the corrected call.
-                if not trainer.has_trained and distributed.is_first():
-                    folder.discard()
-                raise
+    settings = active_settings(config, sources)
+    record = environment_record(config, settings)
+    if "wandb" in config.log_to:
+        # Only a new run reads these variables. A resumed run keeps its names.
+        config = config.changed(**wandb_names() | config.given)
+    _require_runnable("train_and_evaluate", config, profile_chunks)
+    path = user_path(_new_path(config) if run_folder is None else run_folder, "run_folder")
+    start = None
+    if start_from is not None:
+        start = Start.read(user_path(start_from, "start_from"), config, best=best)
+        record["start_from"] = start.record
+    elif best:
+        raise InvalidArgumentError("best", "must be left out without start_from", best)
+    toml = config.to_toml()
+    path = Path(distributed.broadcast(str(path)))
+    folder = distributed.on_first(lambda: RunFolder.create(path, toml, record))
+    with _held(folder or RunFolder(path)) as folder:
+        trainer = _trainer(config, folder, quiet, profile_chunks, settings, callbacks, start)
+        try:
+            _require_shared(folder)
+            return trainer.run()
+        except BaseException:
+            # Nothing was trained, so remove the folder to not block the corrected call.
+            if not trainer.has_trained and distributed.is_first():
+                folder.discard()
+            raise
 
 
 @checked
@@ -223,26 +221,25 @@ def resume(
         True
     """
     require_callbacks(callbacks)
-    with interrupts_kept():
-        folder = RunFolder(user_path(run_folder, "run_folder"))
-        config = TrainingConfig.from_toml(
-            folder.config_toml(), folder.path / "config.toml", trust=trust, env=env
+    folder = RunFolder(user_path(run_folder, "run_folder"))
+    config = TrainingConfig.from_toml(
+        folder.config_toml(), folder.path / "config.toml", trust=trust, env=env
+    )
+    _require_runnable("resume", config, profile_chunks)
+    unsaid = config.fields().keys() - config.given.keys()
+    if unsaid and distributed.is_first():
+        warnings.warn(
+            f"{folder.path / 'config.toml'}, of another version, says nothing of "
+            f"{', '.join(sorted(unsaid))}: this version's defaults are used.",
+            UserWarning,
+            stacklevel=3,
         )
-        _require_runnable("resume", config, profile_chunks)
-        unsaid = config.fields().keys() - config.given.keys()
-        if unsaid and distributed.is_first():
-            warnings.warn(
-                f"{folder.path / 'config.toml'}, of another version, says nothing of "
-                f"{', '.join(sorted(unsaid))}: this version's defaults are used.",
-                UserWarning,
-                stacklevel=3,
-            )
-        settings = active_settings(config, dict.fromkeys(config.given, "config.toml"))
-        with _held(folder):
-            start = None
-            if folder.checkpoints.latest() is None:
-                start = Start.of_record(folder, config)
-            return _trainer(config, folder, quiet, profile_chunks, settings, callbacks, start).run()
+    settings = active_settings(config, dict.fromkeys(config.given, "config.toml"))
+    with _held(folder):
+        start = None
+        if folder.checkpoints.latest() is None:
+            start = Start.of_record(folder, config)
+        return _trainer(config, folder, quiet, profile_chunks, settings, callbacks, start).run()
 
 
 @checked

@@ -5,10 +5,7 @@ The command line needs them before anything else, so this module imports nothing
 
 import contextlib
 import math
-import os
 import signal
-import sys
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -19,14 +16,13 @@ IN_A_ROW_S = 1.0
 
 
 class Interrupts:
-    """Raises one `KeyboardInterrupt` for several SIGINTs in a row, and never loses it."""
+    """Raises one `KeyboardInterrupt` for several SIGINTs in a row."""
 
     def __init__(self):
         self._last_s = -math.inf
 
     def install(self) -> None:
         """Handle SIGINT, unless it is ignored."""
-        sys.unraisablehook = self.repeat
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self.handle)
 
@@ -36,39 +32,6 @@ class Interrupts:
         if now_s - self._last_s >= IN_A_ROW_S:
             self._last_s = now_s
             raise KeyboardInterrupt
-
-    def repeat(self, unraisable: "sys.UnraisableHookArgs") -> None:
-        """Raise an interrupt again if Python drops it, as in JAX's callback of the collector.
-
-        Otherwise Python would print a traceback and continue.
-        """
-        if issubclass(unraisable.exc_type, KeyboardInterrupt):
-            # By then the callback has returned, so the next interrupt is not dropped.
-            threading.Timer(0.05, self._again).start()
-        else:
-            sys.__unraisablehook__(unraisable)
-
-    def _again(self) -> None:
-        self._last_s = -math.inf
-        os.kill(os.getpid(), signal.SIGINT)
-
-
-@contextlib.contextmanager
-def interrupts_kept() -> Iterator[None]:
-    """Lose no interrupt in the block, whichever handler is installed.
-
-    If you have set `sys.unraisablehook`, it stays in place, and interrupts may get lost.
-    """
-    if sys.unraisablehook is not sys.__unraisablehook__:
-        yield
-        return
-    repeat = Interrupts().repeat
-    sys.unraisablehook = repeat
-    try:
-        yield
-    finally:
-        if sys.unraisablehook is repeat:
-            sys.unraisablehook = sys.__unraisablehook__
 
 
 @contextlib.contextmanager

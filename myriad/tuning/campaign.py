@@ -26,7 +26,6 @@ from myriad.errors import MyriadError
 from myriad.files import say
 from myriad.host import core_numbers
 from myriad.ranges import checked
-from myriad.signals import interrupts_kept
 from myriad.tuning.confirmation import (
     Confirmation,
     Ensemble,
@@ -152,7 +151,7 @@ def tune(settings: TuneSettings, callbacks: Sequence[Callback] = ()) -> TuneResu
             space.num_shapes,
         )
     try:
-        with interrupts_kept(), interrupt_noted() as interrupt, storage_errors(only_theirs=True):
+        with interrupt_noted() as interrupt, storage_errors(only_theirs=True):
             before = [each for each in study.get_trials(deepcopy=False) if each.state.is_finished()]
             if before:
                 said = (settings.study_name, len(before))
