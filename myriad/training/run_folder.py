@@ -31,9 +31,6 @@ from myriad.xla import is_on_host
 
 # JSON has no such numbers. metrics.jsonl holds these strings instead, as protobuf's JSON does.
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-
-# The temporary names that `replacing` gives the first files of a run until they are whole.
-_TEMPORARY = re.compile(r"\.(config\.\d+\.toml|environment\.\d+\.json)")
 _CHECKSUMS = "checksums.json"
 _ROWS = "metrics.jsonl"
 _DEVICES = "devices.json"
@@ -78,11 +75,15 @@ class RunFolder:
         folder = cls(path)
         with write_errors_explained(f"run folder {path}"):
             path.mkdir(parents=True, exist_ok=True)
-            _require_own(path)
+            lock = path / ".lock"
+            if lock.exists() and lock.stat().st_size:
+                # Our locks are empty. Taking this one would erase its content.
+                raise InvalidArgumentError(f"run folder {path} already holds a file .lock.")
         with folder.held():
-            if (path / "config.toml").exists():
+            if found := sorted(each.name for each in path.iterdir() if each != lock):
+                held = "a run" if "config.toml" in found else found[0]
                 raise InvalidArgumentError(
-                    f"run folder {path} already holds a run: name another folder, or resume it."
+                    f"run folder {path} already holds {held}: name another folder, or resume it."
                 )
             with replacing(path / "environment.json") as new:
                 new.write_text(json.dumps(environment, indent=2), encoding="utf-8")
@@ -156,20 +157,12 @@ class RunFolder:
         """
         self._require_run()
         path = self.path / file
-        size = path.stat().st_size if path.exists() else 0
-        with write_errors_explained(path):
-            try:
-                with path.open("a+b") as rows:
-                    rows.seek(max(0, size - 1))
-                    # If the process was killed, the last line may lack its end.
-                    is_whole = rows.read(1) in (b"", b"\n")
-                    rows.write(b"" if is_whole else b"\n")
-                    rows.write(lines_of([row]).encode())
-            except OSError:
-                # A full disk may have accepted only the first part of the line, so cut it off.
-                with contextlib.suppress(OSError):
-                    os.truncate(path, size)
-                raise
+        with write_errors_explained(path), path.open("a+b") as rows:
+            rows.seek(max(0, rows.tell() - 1))
+            # If the process was killed or the disk full, the last line may lack its end.
+            is_whole = rows.read(1) in (b"", b"\n")
+            rows.write(b"" if is_whole else b"\n")
+            rows.write(lines_of([row]).encode())
 
     def flush(self) -> None:
         """Wait until the rows are on the disk, before a checkpoint is written.
@@ -182,19 +175,16 @@ class RunFolder:
             with write_errors_explained(self.metrics), self.metrics.open("rb+") as file:
                 os.fsync(file.fileno())
 
-    def go_back_to(self, rows: Sequence[Row]) -> bool:
+    def go_back_to(self, rows: str) -> None:
         """Cut `metrics.jsonl` back to the rows of the checkpoint from which the run resumes.
 
         The resumed run writes the later rows again. If the file is missing or empty, it is made
         again from the checkpoint.
 
-        Returns:
-            whether the file was made again.
-
         Raises:
             InvalidArgumentError: the file contradicts the checkpoint. It stays as it is.
         """
-        kept = lines_of(rows).encode()
+        kept = rows.encode()
         try:
             found = regular(self.metrics).read_bytes()
         except FileNotFoundError:
@@ -211,16 +201,13 @@ class RunFolder:
         if found != kept:
             with replacing(self.metrics) as new:
                 new.write_bytes(kept)
-        return not found and bool(kept)
 
     def discard(self) -> None:
         """Remove the folder of a run that has not trained yet, unless it holds anything else."""
         with contextlib.suppress(OSError):
-            paths = list(self.path.iterdir())
-            if all(map(_is_of_new_run, paths)):
-                for path in paths:
-                    path.unlink()
-                self.path.rmdir()
+            names = {each.name for each in self.path.iterdir()}
+            if names == {".lock", "config.toml", "environment.json"}:
+                shutil.rmtree(self.path)
 
 
 class Checkpoints:
@@ -535,37 +522,6 @@ def significant(value: float) -> str:
         ['475', '0.01235', '-12346']
     """
     return f"{value:.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
-
-
-def _is_record(path: Path) -> bool:
-    """Return whether a run wrote this `environment.json`."""
-    try:
-        return "versions" in json.loads(regular(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError, RecursionError):
-        return False
-
-
-def _is_of_new_run(path: Path) -> bool:
-    """Return whether this is a file of a run that has not trained yet."""
-    return (
-        path.name in (".lock", "config.toml")
-        or _TEMPORARY.fullmatch(path.name) is not None
-        or (path.name == "environment.json" and _is_record(path))
-    )
-
-
-def _require_own(path: Path) -> None:
-    """Refuse a folder that holds files which no run wrote."""
-    # List the folder only once: files of another process that makes it may come and go.
-    foreign = {each.name for each in path.iterdir() if not _is_of_new_run(each)}
-    lock = path / ".lock"
-    if lock.exists() and (not lock.is_file() or lock.stat().st_size):
-        foreign.add(lock.name)  # Our locks are empty. Taking this one would erase its content.
-    if foreign and not (path / "config.toml").exists():
-        raise InvalidArgumentError(
-            f"run folder {path} holds {min(foreign)}, which no run wrote: "
-            "name a new or an empty folder."
-        )
 
 
 def _line(row: Row) -> str:

@@ -201,7 +201,7 @@ class Trainer:
         run = self._run
         done = self._checkpoints.latest()
         if done is None:
-            distributed.on_first(lambda: self.folder.go_back_to([]))
+            distributed.on_first(lambda: self.folder.go_back_to(""))
             run.state = self.trainings.first_state()
             if self._start is not None:
                 run.state = self._start.into(run.state)
@@ -215,7 +215,9 @@ class Trainer:
             self._require_seeds(run.state.key)
             run.state = self.trainings.everywhere(run.state)
             release_freed_memory()
-        rows = rows_of(distributed.broadcast(distributed.on_first(lambda: self._rows_until(done))))
+        lines = distributed.on_first(lambda: self._checkpoints.rows(done)) or ""
+        distributed.on_first(lambda: self.folder.go_back_to(lines))
+        rows = rows_of(distributed.broadcast(lines))
         run.update, run.rows = done, rows
         run.new_rows = list({training_of(row): row for row in rows}.values())
         if any(training_of(row) not in self._names for row in rows):
@@ -238,13 +240,6 @@ class Trainer:
     def _changed(self, name: str, value: Any) -> InvalidArgumentError:
         where = self.folder.path / "config.toml"
         return InvalidArgumentError(name, f"of {where} must be as when the run began", value)
-
-    def _rows_until(self, done: int) -> str:
-        """Return the lines up to a checkpoint, and cut the run's `metrics.jsonl` back to them."""
-        lines = self._checkpoints.rows(done)
-        if self.folder.go_back_to(rows_of(lines)):
-            self._say(f"{self.folder.metrics} is made again from checkpoint {done}")
-        return lines
 
     def _train(self) -> None:
         """Train between the callbacks' start and their end, and then obey an interrupt."""
