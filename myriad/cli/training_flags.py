@@ -27,7 +27,6 @@ from myriad.ranges import ranges_of
 from myriad.settings import FLAG, Settings
 from myriad.training.config import (
     FIELDS,
-    NETWORK_FIELDS,
     SAME,
     TOTAL_STEPS,
     TrainingConfig,
@@ -35,7 +34,6 @@ from myriad.training.config import (
     make_config,
     options_of,
     read_fields,
-    with_tuples,
 )
 
 # A flag with a positive and a negative form. Without either, `.env` or a file may say it.
@@ -215,7 +213,7 @@ class TrainingFlags(XlaFlags, config_flags(*NAMES)):
             of_file = read_fields(text, trust=self.trust, known=flags)
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"{self.config}: {error}") from error
-        return _for_network(_for_env(of_file, flags), flags), flags
+        return _for_env(of_file, flags), flags
 
     def with_effective_defaults(self) -> type:
         """Return the class for `--help`, with the defaults of the training that flags describe.
@@ -325,33 +323,3 @@ def _for_env(of_file: dict[str, Any], flags: Mapping[str, Any]) -> dict[str, Any
         if before == now or ENVIRONMENTS.resolve(before) == ENVIRONMENTS.resolve(now):
             return of_file
     return {name: value for name, value in of_file.items() if not name.startswith("env.")}
-
-
-def _for_network(of_file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop the defaults of a file's network, if flags choose another network.
-
-    A run's `config.toml` spells out every default, and those of its network may not suit another.
-    """
-    of_both = {**of_file, **flags}
-    default = {"agent.network": "mlp"}
-    before, now = (
-        {name.removeprefix("agent."): fields.get(name) for name in NETWORK_FIELDS}
-        for fields in ({**default, **of_file}, {**default, **of_both})
-    )
-    if "agent" not in of_both or before == now:
-        return dict(of_file)
-    from myriad.agents import AGENTS
-    from myriad.agents.networks import NETWORKS, network_defaults
-
-    kind = AGENTS.load(of_both["agent"])
-    defaults = {field.name: field.default for field in dataclasses.fields(kind)}
-    defaults |= network_defaults(kind, before)
-    # No other default follows from the network, so whoever gave its value chose it.
-    dependent = {field for each in NETWORKS.names() for field in NETWORKS.load(each).DEFAULTS}
-    dependent.add("critic_hidden_sizes")
-    unchosen = {f"agent.{field}": defaults[field] for field in dependent & defaults.keys()}
-    return {
-        name: value
-        for name, value in of_file.items()
-        if name not in unchosen or with_tuples(value) != unchosen[name]
-    }

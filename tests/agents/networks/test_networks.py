@@ -181,29 +181,6 @@ def test_flash_attention_follows_the_dtype_wherever_it_was_set(
     assert parse(argv).fields()[0].get("agent.attention") == chosen
 
 
-def test_a_runs_file_serves_another_network(tmp_path):
-    """It spells out the defaults of its network, and what was chosen stays."""
-    file = tmp_path / "config.toml"
-    argv = ["train", "--config", str(file), "--agent.network"]
-    for before, now in [("mlp", "cnn"), ("cnn", "mlp"), ("attention", "cnn")]:
-        of_run, expected = (
-            config_of("pqn", network, **{"agent.gamma": 0.5}) for network in (before, now)
-        )
-        file.write_text(of_run.to_toml())
-        assert parse([*argv, now]).training() == expected
-    critic = {"agent.critic_network": "cnn"}
-    file.write_text(config_of("ppo", "mlp", **critic).to_toml())
-    of_both = config_of("ppo", "mlp", **{"agent.critic_network": "attention"})
-    assert parse([*argv[:3], "--agent.critic-network", "attention"]).training() == of_both
-    chosen = config_of("pqn", "mlp", **{"agent.hidden_sizes": (32,)})
-    file.write_text(chosen.to_toml())
-    assert parse([*argv, "attention"]).training().learner.hidden_sizes == (32,)
-    # The class's default, where so many environments would have another.
-    chosen = config_of("pqn", "mlp", num_envs=100_000, **{"agent.num_epochs": 4})
-    file.write_text(chosen.to_toml())
-    assert parse([*argv, "cnn"]).training().learner.num_epochs == 4
-
-
 def test_a_network_of_your_own_refuses_layers_that_it_would_ignore():
     with pytest.raises(InvalidArgumentError, match=r"^agent.hidden_sizes must be \(64, 64\) with"):
         config_of("ppo", f"{OWN}:Flat", **{"agent.hidden_sizes": (32,)})
