@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from myriad.cli.flags import table
 from myriad.cli.training_flags import TrainingFlags
 from myriad.errors import InvalidArgumentError
-from myriad.files import say
 from myriad.ranges import Integer, NumSeeds
 from myriad.settings import FLAG
-from myriad.training.config import TrainingConfig
 
 # Flags that say how to run a training. They don't describe the training itself.
 _OF_PROCESSES = ("distributed", "coordinator", "num_processes", "process_id")
@@ -105,8 +103,6 @@ class Train(TrainingFlags):
         if timings.train_s:
             speed = f"trained at {timings.steps_per_s:,.0f} steps/s"
         print(f"{speed}, {timings.total_s:.1f} s in all; {results.run_folder}")
-        if self.profile:
-            self._print_halves(results.config)
 
     def _results(self) -> "TrainingResults":
         from myriad.api import resume, train_and_evaluate
@@ -139,18 +135,6 @@ class Train(TrainingFlags):
         fields["seeds"] = range(seed, seed + self.num_seeds)
         sources["seeds"] = FLAG
         return fields, sources
-
-    def _print_halves(self, config: TrainingConfig) -> None:
-        """Print the shares of collecting and learning, which a trace of chunks doesn't show."""
-        from myriad.training.compiled import collect_share, shortage_named
-
-        try:
-            with shortage_named():
-                share = collect_share(config)
-        except InvalidArgumentError as error:
-            say(str(error))  # No failure: the training itself is done.
-            return
-        print(f"an update: collecting {share:.0%}, learning {1 - share:.0%}, measured apart")
 
 
 def _lines_of(results: "TrainingResults") -> list[str]:

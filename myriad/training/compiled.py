@@ -29,7 +29,6 @@ from myriad.envs.vector import as_float32
 from myriad.errors import InvalidArgumentError
 from myriad.host import collector_paused, release_freed_memory
 from myriad.ranges import INT32
-from myriad.timing import compare
 from myriad.training.config import TrainingConfig
 from myriad.training.evaluation import Evaluation, Infos, evaluation_key
 from myriad.training.loop import LearningLoop, Report, TrainState
@@ -46,8 +45,6 @@ EPISODE_BYTES = 9
 SAVING_SHARE = 0.75
 _RESTORING_SHARE = 1.05
 _RESTORING = 64 << 20
-# Pairs of samples of the two halves of an update.
-_NUM_PAIRS = 7
 
 
 class CompiledTraining:
@@ -518,26 +515,6 @@ class Halves:
         if self._fill:
             state, _ = self._run(state, *self._fill)
         return self.collect(state)
-
-
-def collect_share(config: TrainingConfig) -> float:
-    """Time collecting and learning in alternation on one device.
-
-    Returns:
-        the share of an update that collecting takes, from 0 to 1.
-
-    Raises:
-        InvalidArgumentError: the agent has no `collect` and `learn`.
-    """
-    halves = Halves(config)
-    state, experience = halves.arguments()
-    timed = compare(
-        functools.partial(halves.collect, state),
-        functools.partial(halves.learn, state, experience),
-        num_pairs=_NUM_PAIRS,
-        min_sample_s=0.02,
-    )
-    return 1 / (1 + timed.b_over_a)
 
 
 def _called_under(

@@ -70,14 +70,12 @@ def test_a_profile_holds_a_trace_and_the_command_says_how_large_it_is(tmp_path, 
     said = capsys.readouterr()
     (trace,) = Path(folder).glob("profile/**/perfetto_trace.json.gz")
     assert f"{trace}: {trace.stat().st_size / 2**20:.1f} MiB" in said.err
-    assert "an update: collecting" in said.out
 
 
 @pytest.mark.slow
-def test_an_agent_whose_updates_have_no_halves_is_traced_all_the_same(tmp_path, capsys):
+def test_a_run_that_was_over_is_traced_all_the_same(tmp_path):
     folder = str(tmp_path / "run")
     command = ["train", "--env", "cartpole-control", "--agent", "pid", "--num-envs", "2"]
     small = ["--steps-per-env", "64", "--eval-rollouts", "2", "--profile", "1", "--quiet"]
     assert main([*command, *small, "--run-folder", folder]) == 0
-    assert "has no collect and learn" in capsys.readouterr().err
     assert main(["train", "--resume", folder, "--profile", "1", "--quiet"]) == 0
