@@ -26,7 +26,7 @@ from myriad.host import release_freed_memory
 from myriad.ranges import SEED_LIST, Integer, Seed, checked, require
 from myriad.settings import wandb_names, xla_flags
 from myriad.training.active_settings import ActiveSetting, active_settings
-from myriad.training.callbacks import Callback, require_callbacks
+from myriad.training.callbacks import Callback
 from myriad.training.callbacks.built_in import built_in_callbacks, require_drawing
 from myriad.training.callbacks.trackers import require_trackers
 from myriad.training.compiled import (
@@ -147,7 +147,6 @@ def train_and_evaluate(  # noqa: PLR0913 (all that a training takes beside its c
         >>> results.stopped, len(results.evaluations)
         ('end', 16)
     """
-    require_callbacks(callbacks)
     given = {"seeds": seeds, "grid": grid}
     if changes := {name: each for name, each in given.items() if each is not None}:
         config = config.changed(**changes)
@@ -220,7 +219,6 @@ def resume(
         >>> again.final_returns == first.final_returns
         True
     """
-    require_callbacks(callbacks)
     folder = RunFolder(user_path(run_folder, "run_folder"))
     config = TrainingConfig.from_toml(
         folder.config_toml(), folder.path / "config.toml", trust=trust, env=env

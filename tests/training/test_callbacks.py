@@ -8,7 +8,7 @@ import pytest
 
 from myriad import resume, train_and_evaluate
 from myriad.errors import InvalidArgumentError
-from myriad.training.callbacks import Callback, require_callbacks
+from myriad.training.callbacks import Callback
 from tests.bits import assert_same_bits
 from tests.training.small import assert_same_run, small_config
 
@@ -128,11 +128,3 @@ def test_a_callback_that_fails_at_the_start_leaves_no_folder(tmp_path):
         train(tmp_path / "run", events, Refuses())
     assert [name for name, *_ in events.events] == ["start", "end"]
     assert not (tmp_path / "run").exists()
-
-
-def test_a_method_that_is_no_hook_but_looks_like_one_is_named():
-    class Misspelt(Callback):
-        def on_updates(self, run): ...
-
-    with pytest.warns(UserWarning, match=r"Misspelt.on_updates .*did you mean on_update\?"):
-        require_callbacks([Callback(), Misspelt()])

@@ -5,12 +5,11 @@ The trainer calls those of `built_in.py` and then yours.
 
 import dataclasses
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from myriad.errors import InvalidArgumentError, closest
+from myriad.errors import InvalidArgumentError
 from myriad.ranges import Number, ranges_of
 from myriad.training.config import TrainingConfig
 
@@ -161,18 +160,3 @@ class Callback:
 
     def on_end(self, run: Run) -> None:
         """Do something at the end of the run, an interrupt and an error included."""
-
-
-def require_callbacks(callbacks: Sequence[Callback]) -> None:
-    """Warn of a method that looks like one that a training calls, such as `on_updates`."""
-    called = [name for name in vars(Callback) if name.startswith("on_")]
-    for each in callbacks:
-        for name in dir(type(each)):
-            if name.startswith("on_") and name not in called:
-                close = closest(name, called)
-                warnings.warn(
-                    f"{type(each).__name__}.{name} is never called"
-                    f"{f'; did you mean {close}?' if close else '.'}",
-                    UserWarning,
-                    stacklevel=4,
-                )
