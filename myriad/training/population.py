@@ -5,7 +5,7 @@ The trainer's host loop over seeds and the trials of `myriad tune` call the same
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,7 @@ from myriad.engine.random import (
     words_of_seed,
 )
 from myriad.errors import InvalidArgumentError, UnknownNameError
-from myriad.ranges import INT32, Integer, ranges_of
+from myriad.ranges import INT32, Integer, checked, ranges_of
 from myriad.training.compiled import (
     SAVING_SHARE,
     CompiledTraining,
@@ -111,26 +111,22 @@ class Population(CompiledTraining):
         [1, 2]
     """
 
+    @checked
     def __init__(
         self,
         config: TrainingConfig,
-        num_slots: int,
+        num_slots: Annotated[int, Integer(1)],
         traced: Sequence[str] = (),
         *,
         mapping: Mapped | None = None,
         num_devices: int | None = None,
     ):
-        Integer(1).require("num_slots", num_slots)
         if num_devices is not None:
             Integer(1, jax.local_device_count()).require("num_devices", num_devices)
-        if mapping not in (None, "map", "vmap"):
-            raise InvalidArgumentError("mapping", "must be map or vmap", mapping)
         shared = config.given.get("num_devices", 1)
         if shared > 1:
-            raise InvalidArgumentError(
-                "num_devices",
-                f"must be 1 where trainings run side by side, each on one device, but is {shared}.",
-            )
+            rule = "must be 1 where trainings run side by side, each on one device"
+            raise InvalidArgumentError("num_devices", rule, shared)
         super().__init__(config, num_devices=1)
         learner: Any = self.loop.learner
         traceable = traced_names(learner)
@@ -281,16 +277,11 @@ class Population(CompiledTraining):
             InvalidArgumentError: a seed or a value can't be used.
         """
         require_alive("state", state)
-        slots = np.asarray(slots)
-        is_whole = slots.ndim == 1 and (slots.dtype.kind in "iu" or not slots.size)
-        if (
-            not is_whole
-            or len(set(slots.tolist())) < len(slots)
-            or any(not 0 <= slot < self.num_slots for slot in slots)
-        ):
-            rule = f"must be different integers from 0 to {self.num_slots - 1}"
-            raise InvalidArgumentError("slots", rule, slots.tolist())
-        new = self._new_trainings(slots.astype(np.int64), seeds, options)
+        numbers = np.asarray(slots).tolist()
+        Integer(0, self.num_slots - 1, items=(0, self.num_slots)).require("slots", numbers)
+        if len(set(numbers)) < len(numbers):
+            raise InvalidArgumentError("slots", "must be different", numbers)
+        new = self._new_trainings(np.array(numbers, int), seeds, options)
         return self.programs["refill"](state, *new)
 
     def _new_trainings(
@@ -317,9 +308,7 @@ class Population(CompiledTraining):
         for name in self.traced:
             values = np.asarray(given[name], object)
             if values.shape != (len(slots),):
-                raise InvalidArgumentError(
-                    name, f"must have {len(slots)} values, but has the shape {values.shape}."
-                )
+                raise InvalidArgumentError(name, f"must have {len(slots)} values", values)
             for value in values.tolist():
                 number = without_schedules(type(learner), {**beside, name: value})[name]
                 ranges[name].require(name, number)
@@ -327,9 +316,8 @@ class Population(CompiledTraining):
                 found[name] = np.stack([row_of(each, self.num_updates) for each in values])
         array = np.asarray(seeds)
         if array.shape != (len(slots),):
-            raise InvalidArgumentError(
-                "seeds", f"must be one for each of {len(slots)} slots", seeds
-            )
+            rule = f"must be one for each of {len(slots)} slots"
+            raise InvalidArgumentError("seeds", rule, seeds)
         words = [words_of_seed(seed) for seed in array.tolist()]
         words = everywhere(np.array(words, np.uint32).reshape(len(slots), 2))
         values = {name: everywhere(each) for name, each in found.items()}
@@ -366,9 +354,8 @@ class Population(CompiledTraining):
     ) -> tuple[TrainState, Report]:
         running = np.ones(self.num_slots, bool) if running is None else running
         counts = self._of_slots("num_updates", num_updates * running, np.int32)
-        return self.programs["run"](
-            state, counts, self._of_slots("begin", begin & running, np.bool_)
-        )
+        begins = self._of_slots("begin", begin & running, np.bool_)
+        return self.programs["run"](state, counts, begins)
 
     def evaluate(
         self,
@@ -519,12 +506,8 @@ class Population(CompiledTraining):
     ) -> np.ndarray:
         """Return a value for each slot as an array of a kind, with zeros for unused slots."""
         array = np.asarray(values)
-        if array.shape != (self.num_slots,) or not np.can_cast(array.dtype, kind, "same_kind"):
-            raise InvalidArgumentError(
-                name,
-                f"must be {self.num_slots} values of {np.dtype(kind)}, but got an array of "
-                f"{array.dtype} with the shape {array.shape}.",
-            )
-        if not all(0 <= value <= INT32 for value in array.tolist()):
-            raise InvalidArgumentError(name, f"must be from 0 to {INT32:,}", array.tolist())
+        is_whole = array.shape == (self.num_slots,) and np.can_cast(array.dtype, kind, "same_kind")
+        if not is_whole or not all(0 <= value <= INT32 for value in array.tolist()):
+            rule = f"must be {self.num_slots} values of {np.dtype(kind)}, none below 0"
+            raise InvalidArgumentError(name, rule, array)
         return np.pad(array.astype(kind), (0, self._padded - self.num_slots))

@@ -131,7 +131,7 @@ def _first(seeds, options):
         *[
             (
                 lambda slots=slots: Population(_config(), 2).refill((), slots, [1, 2]),
-                "slots must be different integers from 0",
+                "slots must be ",
             )
             for slots in ([0, 0], [0.7], [2], 0)
         ],
