@@ -19,7 +19,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Var
 
-from myriad.engine.fusion import count_primitives
 from myriad.engine.random import make_key, numbers_of
 from myriad.envs.environment import Environment
 from myriad.envs.vector import float_parameters, scalar_floats, select_reset
@@ -33,14 +32,11 @@ from myriad.errors import (
 )
 from myriad.ranges import require
 from myriad.spaces import Discrete, MultiDiscrete, Space
-from myriad.timing import compare
 from myriad.xla import count_compilations
 
 Stage = Literal["members", "reset", "step", "keys", "purity", "batches", "behaviour"]
 
 _NUM_ENVS, _NUM_STEPS = 64, 256
-# Operations of a reset that are cheap beside a network: two layers of 64 take 9,000.
-_FEW_OPERATIONS = 3_000
 # A jitted step may round otherwise than one that is run operation by operation. Contacts of bodies
 # make much of that: 1e-4 of the largest observation in a step of brax's ant.
 _TOLERANCE = 1e-3
@@ -83,8 +79,7 @@ def check_env(env: Environment, *, skip: Sequence[Stage] = ()) -> None:
     - batches: a step that can't take parameters of their own for each environment, or no float
       parameters as arguments of a program, so that another value compiles anew.
     - behaviour: 256 steps of 64 environments. It looks for numbers out of their space or not
-      finite, time limits that are reported as terminations, steps that compile again, and resets
-      that take longer than half a step.
+      finite, and for steps that compile again.
 
     Args:
         env: the environment.
@@ -107,20 +102,45 @@ def check_env(env: Environment, *, skip: Sequence[Stage] = ()) -> None:
     for name in skip:
         if not isinstance(name, str) or name not in _STAGES:
             raise InvalidArgumentError("skip", f"must name some of {', '.join(_STAGES)}", name)
+    stages = {name: stage for name, stage in _STAGES.items() if name not in skip}
+    run_stages(type(env).__name__, env, stages, FaultyEnvironmentError, EnvironmentWarning)
+
+
+def run_stages(
+    what: str,
+    subject: Any,
+    stages: Mapping[Any, Callable[[Any], Iterator[Finding]]],
+    fault: Callable[[str, Sequence[str]], Exception],
+    warning: type[Warning],
+) -> None:
+    """Run the stages of a check by name, and print the processor time if there was no fault.
+
+    Args:
+        what: the name of what is checked.
+        subject: what a stage gets.
+        stages: the stages.
+        fault: makes an error from `what` and the sentences of the first stage with faults.
+        warning: the class of warnings.
+    """
     times = {}
-    for name, stage in _STAGES.items():
-        if name in skip:
-            continue
+    for name, stage in stages.items():
         start = time.process_time()
-        findings = list(stage(env))
+        findings = list(stage(subject))
         times[name] = time.process_time() - start
-        if faults := [each for each in findings if not each.is_warning]:
-            _raise(env, faults)
+        raise_faults(what, findings, fault)
         for each in findings:
-            warnings.warn(
-                f"{type(env).__name__}: {each.sentence}", EnvironmentWarning, stacklevel=2
-            )
-    print_times(type(env).__name__, times)
+            warnings.warn(f"{what}: {each.sentence}", warning, stacklevel=3)
+    shown_times = ", ".join(f"{name} {seconds:.1f}" for name, seconds in times.items())
+    sys.stderr.write(f"{what}: no fault, in {sum(times.values()):.1f} s ({shown_times})\n")
+
+
+def raise_faults(
+    what: str, findings: Sequence[Finding], fault: Callable[[str, Sequence[str]], Exception]
+) -> None:
+    """Raise what `fault` makes from `what` and from sentences, unless all are warnings."""
+    if faults := [each for each in findings if not each.is_warning]:
+        cause = next((each.cause for each in faults if each.cause is not None), None)
+        raise fault(what, [each.sentence for each in faults]) from cause
 
 
 def quickly(function: Callable[..., Any]) -> Any:
@@ -137,18 +157,11 @@ def _quick_options() -> dict[str, Any]:
     return _QUICK
 
 
-def print_times(what: str, times: Mapping[str, float]) -> None:
-    """Print the processor time, in seconds, that the stages of a check without a fault took."""
-    stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in times.items() if seconds > 0.05)
-    sys.stderr.write(f"{what}: no fault, in {sum(times.values()):.1f} s ({stages})\n")
-
-
 @functools.lru_cache(maxsize=64)
 def require_trainable(env: Environment) -> None:
     """Raise FaultyEnvironmentError if an environment lacks something that a training needs."""
     for stage in (_members, _reset, _step):
-        if faults := [each for each in stage(env) if not each.is_warning]:
-            _raise(env, faults)
+        raise_faults(type(env).__name__, list(stage(env)), FaultyEnvironmentError)
 
 
 @functools.lru_cache(maxsize=64)
@@ -184,11 +197,6 @@ def _functions(env: Environment) -> tuple[Callable[..., Any], Callable[..., Any]
         return env.step(key, state, action, params)
 
     return reset, step
-
-
-def _raise(env: Environment, faults: list[Finding]) -> None:
-    cause = next((each.cause for each in faults if each.cause is not None), None)
-    raise FaultyEnvironmentError(type(env).__name__, [each.sentence for each in faults]) from cause
 
 
 def _members(env: Any) -> Iterator[Finding]:
@@ -314,32 +322,35 @@ def _step(env: Environment) -> Iterator[Finding]:
 
 
 def _keys(env: Environment) -> Iterator[Finding]:
-    """Trace with JAX's checker of key reuse, which follows only JAX's own kinds of keys."""
     reset, step = _functions(env)
     state = jax.eval_shape(reset, _key())[1]
-    calls = {"reset": (reset, (_key(),)), "step": (step, (_key(), state, _action(env)))}
-    for name, (function, arguments) in calls.items():
-        with jax.debug_key_reuse(new_val=True):
-            jitted = jax.jit(lambda *arguments, function=function: function(*arguments))
-            _, fault = called(name, lambda jitted=jitted, given=arguments: jitted.trace(*given))
-        if fault is None:
-            continue
-        if isinstance(fault.cause, jax.errors.KeyReuseError):
-            fault = Finding(
-                f"{name} uses one random key for several draws, which makes them equal or "
-                "dependent: split it.",
-                fault.cause,
-            )
-        yield fault
+    faults = [
+        *key_faults("reset", reset, _key()),
+        *key_faults("step", step, _key(), state, _action(env)),
+    ]
+    yield from faults
+    if faults:
         return
     program = str(jax.make_jaxpr(reset)(_key()))
     if "random_" in program:
-        states = _numbers(_programs(env)[0](_split(_key())))
+        states = numbers(_programs(env)[0](_split(_key())))
         if all((leaf == leaf[0]).all() for leaf in states):
             yield Finding(
                 f"reset draws, but {_NUM_ENVS} resets with different keys are all equal: draw "
                 "from the key it gets."
             )
+
+
+def key_faults(name: str, function: Callable[..., Any], *arguments: Any) -> Iterator[Finding]:
+    """Trace with JAX's checker of key reuse, which follows only JAX's own kinds of keys."""
+    with jax.debug_key_reuse(new_val=True):
+        jitted = jax.jit(function)
+        _, fault = called(name, lambda: jitted.trace(*arguments))
+    if fault is not None and isinstance(fault.cause, jax.errors.KeyReuseError):
+        says = "uses one random key for several draws, which makes them equal or dependent"
+        fault = Finding(f"{name} {says}: split it, or fold a number into it.", fault.cause)
+    if fault is not None:
+        yield fault
 
 
 def _purity(env: Environment) -> Iterator[Finding]:
@@ -424,15 +435,14 @@ def _behaviour(env: Environment) -> Iterator[Finding]:
     first_obs, state = reset(_split(_key()))
     for name, space, part in _parts("obs", env.observation_space(params), first_obs):
         yield from _bound_faults(name, np.asarray(part)[None], space, "reset")
-    before, after = [], []
+    after = []
     step_keys, action, _ = draw(np.uint32(0))
     step(step_keys, state, action)
     with count_compilations() as compilations:
         for index in range(_NUM_STEPS):
             step_keys, action, reset_keys = draw(np.uint32(index))
             result = step(step_keys, state, action)
-            before.append(state)
-            after.append(result[:5])
+            after.append((result[0], result[2]))
             state = replace_done(result, reset(reset_keys)[1])
     if "jit(step)" in compilations.names:
         yield Finding(
@@ -440,8 +450,8 @@ def _behaviour(env: Environment) -> Iterator[Finding]:
             "state of reset a dtype.",
             is_warning=True,
         )
-    before, after = (jax.tree.map(_stacked, *rows) for rows in (before, after))
-    obs, after_state, reward, terminated, truncated = after
+    # On the host, since a stack of so many arrays takes long to compile.
+    obs, reward = jax.tree.map(lambda *rows: np.stack(rows), *after)
     parts = list(_parts("obs", env.observation_space(params), obs))
     for name, values in [*((name, part) for name, _, part in parts), ("reward", reward)]:
         if not (is_finite := np.isfinite(values)).all():
@@ -450,42 +460,6 @@ def _behaviour(env: Environment) -> Iterator[Finding]:
             )
     for name, space, part in parts:
         yield from _bound_faults(name, np.asarray(part), space, "step {} of random actions")
-    done = np.asarray(terminated | truncated)
-    yield from _time_limit_faults(env, step, before, after_state, done)
-    step_keys, action, reset_keys = draw(np.uint32(0))
-    yield from _reset_cost(env, (step_keys, state, action), (reset_keys,))
-
-
-def _reset_cost(env: Environment, of_step: Any, of_reset: Any) -> Iterator[Finding]:
-    """Compare a step and a reset of a batch with these arguments.
-
-    A rollout computes a reset in each step, so one that takes long slows every step down.
-    """
-    programs = [
-        program.trace(*arguments)
-        for program, arguments in zip(_programs(env), (of_reset, of_step), strict=True)
-    ]
-    reset_flops, step_flops = (
-        (each.lower().compile().cost_analysis() or {}).get("flops", 0) / _NUM_ENVS
-        for each in programs
-    )
-    # XLA counts no operations in a sort.
-    sorts = count_primitives(programs[0].jaxpr.jaxpr)["sort"]
-    if not sorts and reset_flops < max(_FEW_OPERATIONS, step_flops / 2):
-        return
-    # XLA counts the body of a loop once, so the clock decides.
-    reset, step = (jax.jit(jax.vmap(each)) for each in _functions(env))
-    calls = [functools.partial(step, *of_step), functools.partial(reset, *of_reset)]
-    ratio = compare(*calls, num_pairs=9)
-    if ratio.b_over_a_low < 0.5:
-        return
-    yield Finding(
-        f"a step that also resets takes {1 + ratio.b_over_a_low:.2g} to "
-        f"{1 + ratio.b_over_a_high:.2g} times as long as one that doesn't, in {_NUM_ENVS} "
-        f"environments, and each step of a rollout resets: reset_pool=64 draws 64 "
-        "first states once, and reset picks one of them.",
-        is_warning=True,
-    )
 
 
 def _bound_faults(name: str, obs: np.ndarray, space: Space, when: str) -> Iterator[Finding]:
@@ -515,51 +489,6 @@ def _bound_faults(name: str, obs: np.ndarray, space: Space, when: str) -> Iterat
             f"{name}[{', '.join(map(str, element))}] is {value}, {side} its bound of "
             f"{bound[element]}."
         )
-
-
-def _time_limit_faults(
-    env: Environment, step: Any, before: Any, after: Any, done: np.ndarray
-) -> Iterator[Finding]:
-    """Set the state's clocks far ahead, and check whether every state is then terminated."""
-    leaves, structure = jax.tree.flatten(after)
-    is_clock = [
-        _is_clock(old, new, done) for old, new in zip(jax.tree.leaves(before), leaves, strict=True)
-    ]
-    if not any(is_clock) or (~done).sum() < _NUM_ENVS:
-        return
-    going = np.random.default_rng(0).permutation(np.argwhere(~done))[:_NUM_ENVS]
-    picked = [leaf[going[:, 0], going[:, 1]] for leaf in leaves]
-    late = [
-        jnp.full_like(leaf, 1_000_000) if clock else leaf
-        for leaf, clock in zip(picked, is_clock, strict=True)
-    ]
-    space = env.action_space(env.default_params)
-    keys = _split(make_key(1))
-    action = jax.jit(jax.vmap(space.sample))(keys)
-    now = step(keys, jax.tree.unflatten(structure, picked), action)
-    then = step(keys, jax.tree.unflatten(structure, late), action)
-    # If most states end at the next step anyway, the clock proves nothing. A number that the agent
-    # sees, such as the height of a falling object, is part of the task and not a clock.
-    is_seen = not _are_close(then[0], now[0], tolerance=0)
-    ends = bool(then[3].all()) and not bool(then[4].any())
-    if ends and not is_seen and float(np.mean(now[3])) < 0.5:
-        yield Finding(
-            "step reports a time limit as terminated: with the state's clock far ahead "
-            "every episode terminates. Return it "
-            "as truncated, so that a learner still bootstraps from the last value.",
-            is_warning=True,
-        )
-
-
-def _is_clock(old: jax.Array, new: jax.Array, done: np.ndarray) -> bool:
-    if old.ndim != 2 or not jnp.issubdtype(old.dtype, np.number):
-        return False
-    change = (np.asarray(new) - np.asarray(old))[~done]
-    return (
-        change.size > 0
-        and bool(change[0] != 0)
-        and bool(np.allclose(change, change[0], rtol=1e-3, atol=0))
-    )
 
 
 def _array_faults(name: str, value: Any, space: Any) -> Iterator[Finding]:
@@ -668,12 +597,6 @@ def _repeated(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (_NUM_ENVS, *leaf.shape)), tree)
 
 
-def _stacked(*rows: jax.Array) -> Any:
-    # On the host, since a stack of so many arrays takes long to compile. NumPy has no keys.
-    is_key = jnp.issubdtype(rows[0].dtype, jax.dtypes.prng_key)
-    return jnp.stack(rows) if is_key else np.stack([np.asarray(row) for row in rows])
-
-
 def _key() -> jax.Array:
     # As a rollout makes it, since `jax.random.poisson` takes only threefry's.
     return make_key(0)
@@ -684,7 +607,7 @@ def _action(env: Environment) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(space.shape, space.dtype)
 
 
-def _numbers(tree: Any) -> list[np.ndarray]:
+def numbers(tree: Any) -> list[np.ndarray]:
     """Return the leaves of a tree as NumPy arrays, keys as their words."""
     return [np.asarray(numbers_of(jnp.asarray(leaf))) for leaf in jax.tree.leaves(tree)]
 
@@ -696,7 +619,7 @@ def _seen(results: tuple[Any, ...]) -> Any:
 
 def _are_close(one: Any, other: Any, tolerance: float) -> bool:
     """Return whether the numbers of two trees agree, each array relative to its largest number."""
-    for a, b in zip(_numbers(one), _numbers(other), strict=True):
+    for a, b in zip(numbers(one), numbers(other), strict=True):
         if not np.issubdtype(a.dtype, np.inexact):
             if (a != b).any():
                 return False

@@ -3,9 +3,7 @@
 import dataclasses
 import functools
 import math
-import time
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -14,14 +12,15 @@ import numpy as np
 
 from myriad.adapters import make_env
 from myriad.agents import make_learner
-from myriad.engine.random import make_key, numbers_of
+from myriad.engine.random import make_key
 from myriad.envs.checker import (
     Finding,
     at,
-    called,
+    key_faults,
     kind_of,
-    print_times,
+    numbers,
     quickly,
+    run_stages,
     traced,
     tree_faults,
 )
@@ -73,18 +72,11 @@ def check_agent(agent: str, env: str | AnyEnvironment = "cartpole", **options: A
     learner = make_learner(agent, task, _NUM_ENVS, **options)
     num_envs = learner.num_envs_multiple * math.ceil(_NUM_ENVS / learner.num_envs_multiple)
     loop = LearningLoop(task, learner, num_envs)
-    times = {}
-    for stage in (_shapes, _actions, _keys, _seeds, _behaviour):
-        start = time.process_time()
-        findings = list(stage(loop))
-        times[stage.__name__.removeprefix("_")] = time.process_time() - start
-        faults = [each for each in findings if not each.is_warning]
-        if faults:
-            cause = next((each.cause for each in faults if each.cause is not None), None)
-            raise FaultyAgentError(agent, [each.sentence for each in faults]) from cause
-        for each in findings:
-            warnings.warn(f"{agent}: {each.sentence}", AgentWarning, stacklevel=2)
-    print_times(agent, times)
+    stages = {
+        each.__name__.removeprefix("_"): each
+        for each in (_shapes, _actions, _keys, _seeds, _behaviour)
+    }
+    run_stages(agent, loop, stages, FaultyAgentError, AgentWarning)
 
 
 def _shapes(loop: LearningLoop) -> Iterator[Finding]:
@@ -139,33 +131,21 @@ def _actions(loop: LearningLoop) -> Iterator[Finding]:
 
 
 def _keys(loop: LearningLoop) -> Iterator[Finding]:
-    """Trace with JAX's checker of key reuse, which follows only JAX's own kinds of keys."""
     learner: Any = loop.learner
     key = jax.random.key(0)
     state = jax.eval_shape(loop.init, key)
-    calls: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
-        "init": (lambda key: learner.init(key, loop.num_envs), (key,)),
-        "update": (
-            lambda key, agent, batch_state: learner.update(key, agent, batch_state, loop),
-            (key, state.agent, state.batch_state),
-        ),
-        "act": (
-            functools.partial(learner.act, greedy=False),
-            (state.agent, key, state.batch_state.obs),
-        ),
-    }
-    for name, (function, arguments) in calls.items():
-        with jax.debug_key_reuse(new_val=True):
-            jitted = jax.jit(lambda *given, function=function: function(*given))
-            _, fault = called(name, lambda jitted=jitted, given=arguments: jitted.trace(*given))
-        if fault is not None and isinstance(fault.cause, jax.errors.KeyReuseError):
-            yield Finding(
-                f"{name} uses one random key for several draws, which makes them equal or "
-                "dependent: split it, or fold a number into it.",
-                fault.cause,
-            )
-        elif fault is not None:
-            yield fault
+
+    def init(key: jax.Array) -> Any:
+        return learner.init(key, loop.num_envs)
+
+    def update(key: jax.Array, agent: Any, batch_state: Any) -> Any:
+        return learner.update(key, agent, batch_state, loop)
+
+    obs = state.batch_state.obs
+    act = functools.partial(learner.act, greedy=False)
+    yield from key_faults("init", init, key)
+    yield from key_faults("update", update, key, state.agent, state.batch_state)
+    yield from key_faults("act", act, state.agent, key, obs)
 
 
 def _seeds(loop: LearningLoop) -> Iterator[Finding]:
@@ -200,7 +180,7 @@ def _behaviour(loop: LearningLoop) -> Iterator[Finding]:
         )
         return
     run = quickly(loop.run)
-    before = _numbers(state.agent)
+    before = numbers(state.agent)
     num_updates = loop.learner.first_learning_update(loop.num_envs) + _NUM_UPDATES
     with count_compilations() as compilations:
         for count in (num_updates, 1):
@@ -215,7 +195,7 @@ def _behaviour(loop: LearningLoop) -> Iterator[Finding]:
             "state of init a dtype.",
             is_warning=True,
         )
-    is_same = [np.array_equal(a, b) for a, b in zip(before, _numbers(state.agent), strict=True)]
+    is_same = [np.array_equal(a, b) for a, b in zip(before, numbers(state.agent), strict=True)]
     if loop.learner.metric_names and all(is_same):
         yield Finding(
             f"nothing in the state changed in {num_updates + 1} updates.", is_warning=True
@@ -239,10 +219,6 @@ def _behaviour(loop: LearningLoop) -> Iterator[Finding]:
 def _update(loop: LearningLoop, state: Any) -> Any:
     learner: Any = loop.learner
     return learner.update(_key(), state.agent, state.batch_state, loop)
-
-
-def _numbers(tree: Any) -> list[np.ndarray]:
-    return [np.asarray(numbers_of(leaf)) for leaf in jax.tree.leaves(tree)]
 
 
 def _key() -> jax.Array:
