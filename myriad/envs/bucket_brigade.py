@@ -485,18 +485,13 @@ class BucketBrigade:
                 left, top = x - side / 2, y + side / 2 + 3
                 canvas.rectangle(left, top, left + burnt, top + 4, BLUE)
         _draw_agents(canvas, state, len(houses), side)
-        for i, (house, name) in enumerate(
-            ((SAFE, "safe"), (BURNING, "burning"), (RUINED, "ruined"))
-        ):
-            _draw_house(canvas, (424, 84 + 44 * i), 19, house)
-            canvas.text(448, 87 + 44 * i, f"{houses.count(house)} {name}", 16)
+        for i, name in enumerate(("safe", "burning", "ruined")):
+            _draw_house(canvas, (424, 84 + 44 * i), 19, i)
+            canvas.text(448, 87 + 44 * i, f"{houses.count(i)} {name}", 16)
         workers = sum(int(mode) == WORK for mode in state.modes)
-        _draw_agent(canvas, (424, 230), "", BLUE, works=True, signals=False)
-        canvas.text(448, 231, f"{workers} at work", 16)
-        _draw_agent(canvas, (424, 264), "", BLUE, works=False, signals=False)
-        canvas.text(448, 265, f"{len(state.modes) - workers} at rest", 16)
-        _draw_agent(canvas, (424, 306), "", BLUE, works=False, signals=True)
-        canvas.text(448, 299, "signals 1", 16)
+        canvas.text(412, 231, f"{workers} at work, filled", 16)
+        canvas.text(412, 265, f"{len(state.modes) - workers} at rest, hollow", 16)
+        canvas.text(412, 299, "a flag is a signal", 16)
         canvas.text(412, 338, "agent 0 learns", 14, BLUE)
         canvas.text(412, 360, "the others follow a script", 14, MUTED)
         return canvas.image()
@@ -512,14 +507,11 @@ _WALLS: dict[int, Colour] = {SAFE: GREEN, BURNING: VERMILLION, RUINED: MUTED}
 _X, _Y, _RING = 200, 220, 138
 
 
-def _house_centre(number: int, num_houses: int, inwards: float = 0, aside: float = 0) -> Point:
-    """Return a point at a house, or pixels `inwards` and clockwise `aside` from it."""
+def _house_centre(number: int, num_houses: int, inwards: float = 0) -> Point:
+    """Return the centre of a house, or a point pixels `inwards` from it."""
     angle = 2 * math.pi * number / num_houses
     radius = _RING - inwards
-    return (
-        _X + radius * math.sin(angle) + aside * math.cos(angle),
-        _Y - radius * math.cos(angle) + aside * math.sin(angle),
-    )
+    return _X + radius * math.sin(angle), _Y - radius * math.cos(angle)
 
 
 def _draw_house(canvas: Canvas, centre: Point, side: float, house: int) -> None:
@@ -535,35 +527,20 @@ def _draw_house(canvas: Canvas, centre: Point, side: float, house: int) -> None:
 
 
 def _draw_agents(canvas: Canvas, state: BucketBrigadeState, num_houses: int, side: float) -> None:
-    """Draw the agents inside the ring, two abreast, those at one house behind each other."""
+    """Draw agents inside the ring, those at one house behind each other, with flags as signals."""
     present: dict[int, list[int]] = {}
     for agent, location in enumerate(state.locations):
         present.setdefault(int(location), []).append(agent)
     # Draw the learner's house last, so that no other agent hides the learner.
     for house, agents in reversed(present.items()):
-        row = min(27.0, (_RING - 40) / math.ceil(len(agents) / 2))
-        for place, agent in enumerate(agents):
-            alone = place == len(agents) - 1 and place % 2 == 0
-            aside = 0.0 if alone else (-14.0, 14.0)[place % 2]
-            _draw_agent(
-                canvas,
-                _house_centre(house, num_houses, 0.62 * side + 22 + row * (place // 2), aside),
-                str(agent),
-                BLUE if agent == 0 else PURPLE,
-                works=int(state.modes[agent]) == WORK,
-                signals=bool(state.signals[agent]),
-            )
-
-
-def _draw_agent(
-    canvas: Canvas, centre: Point, name: str, colour: Colour, *, works: bool, signals: bool
-) -> None:
-    """Draw an agent: filled at work, hollow at rest, with a flag if it signals 1."""
-    x, y = centre
-    if signals:
-        canvas.line([(x + 8, y - 4), (x + 8, y - 19)], 2, INK)
-        canvas.polygon([(x + 8, y - 20), (x + 18, y - 16), (x + 8, y - 12)], ORANGE)
-    canvas.disc(x, y, 11.5, colour)
-    if not works:
-        canvas.disc(x, y, 8.5, WHITE)
-    canvas.text(x, y, name, 13, WHITE if works else INK, "middle")
+        row = min(27.0, (_RING - 40) / len(agents))
+        for place, agent in reversed(list(enumerate(agents))):
+            x, y = _house_centre(house, num_houses, 0.62 * side + 22 + row * place)
+            if state.signals[agent]:
+                canvas.line([(x + 8, y - 4), (x + 8, y - 19)], 2, INK)
+                canvas.polygon([(x + 8, y - 20), (x + 18, y - 16), (x + 8, y - 12)], ORANGE)
+            works = int(state.modes[agent]) == WORK
+            canvas.disc(x, y, 11.5, BLUE if agent == 0 else PURPLE)
+            if not works:
+                canvas.disc(x, y, 8.5, WHITE)
+            canvas.text(x, y, str(agent), 13, WHITE if works else INK, "middle")
