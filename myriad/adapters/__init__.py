@@ -14,7 +14,7 @@ import numpy as np
 from myriad.envs import build_env
 from myriad.envs.environment import AnyEnvironment, Environment
 from myriad.envs.vector import require_32_bits
-from myriad.envs.wrappers import Uniform, randomised
+from myriad.envs.wrappers import ResetPool, Uniform, randomised
 from myriad.errors import NotInstalledError
 from myriad.ranges import Integer, Like, checked, require
 from myriad.spaces import Box
@@ -87,7 +87,9 @@ def make_env(env: str | AnyEnvironment, /, **overrides: Any) -> Environment:
     if isinstance(env, str):
         prefix, colon, name = env.partition(":")
         if library := ADAPTERS.get(prefix + colon):
-            return import_adapter(*library).adapt(name, **overrides)
+            size = overrides.pop("reset_pool", 0)
+            adapted = import_adapter(*library).adapt(name, **overrides)
+            return adapted if size == 0 else ResetPool(adapted, size)
     return build_env(env, **overrides)
 
 

@@ -9,16 +9,15 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 
 from myriad.engine.random import holds_keys
 from myriad.envs.environment import Changeable
-from myriad.envs.wrappers import first_states, picked
 from myriad.errors import InvalidArgumentError, MyriadError, UnknownNameError
-from myriad.ranges import Integer, ranges_of, require_ranges
+from myriad.ranges import ranges_of, require_ranges
 from myriad.registry import check_overrides
 from myriad.spaces import Space
 
@@ -43,8 +42,6 @@ class Adapter(Changeable):
     Attributes:
         name: the environment's name in its library.
         options: the arguments of the library's own class that you chose, sorted by name.
-        reset_pool: number of first states that are drawn once, with the default parameters. A reset
-            then picks one of them. With 0, each reset draws its own, as in the library.
     """
 
     library: ClassVar[str]
@@ -53,15 +50,12 @@ class Adapter(Changeable):
     options: tuple[tuple[str, Any], ...] = dataclasses.field(
         default=(), metadata={"arguments": True}, kw_only=True
     )
-    reset_pool: Annotated[int, Integer(0)] = dataclasses.field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
         require_ranges(self)
         # Build it now: a library that builds or imports inside a trace leaks tracers.
         try:
             _built(self)
-            if self.reset_pool:
-                _pool(self)
         except MyriadError:
             raise
         except Exception as error:
@@ -82,7 +76,7 @@ class Adapter(Changeable):
         """Build the environment. It is kept, and shared with equal adapters."""
         raise NotImplementedError
 
-    def start(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
+    def reset(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
         """Draw a first observation and a first state, as the library's reset does."""
         raise NotImplementedError
 
@@ -128,11 +122,6 @@ class Adapter(Changeable):
         """The library's own environment."""
         return _built(self).env
 
-    def reset(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
-        if not self.reset_pool:
-            return self.start(key, params)
-        return picked(_pool(self), key)
-
     def observation_space(self, params: Any) -> Any:
         return _built(self).observation_space
 
@@ -143,11 +132,6 @@ class Adapter(Changeable):
 @functools.cache
 def _built(adapter: Adapter) -> Built:
     return adapter.build()
-
-
-@functools.cache
-def _pool(adapter: Adapter) -> tuple[Any, Any]:
-    return first_states(adapter.start, adapter.default_params, adapter.reset_pool)
 
 
 def defaults_of(function: Any) -> dict[str, Any]:

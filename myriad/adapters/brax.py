@@ -27,7 +27,7 @@ class WithBraxState(Adapter):
         space = jax.tree.map(lambda each: Box(-np.inf, np.inf, each.shape, each.dtype), obs)
         return Built(env, space, Box(-1.0, 1.0, (env.action_size,)))
 
-    def start(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
+    def reset(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
         state = strongly_typed(self.env.reset(key))
         return state.obs, state
 

@@ -42,7 +42,7 @@ class FromCraftax(Adapter):
     def default_params(self) -> Any:
         return self.env[1]
 
-    def start(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
+    def reset(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
         return strongly_typed(self.env[0].reset_env(key, params))
 
     def step(self, key: jax.Array, state: Any, action: jax.Array, params: Any) -> Stepped:

@@ -12,7 +12,6 @@ from gymnax.environments import environment, spaces
 
 from myriad.adapters import NO_BOUND, finite_bounds
 from myriad.adapters.adapter import Stepped, results, strongly_typed
-from myriad.envs.wrappers import ResetPool
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.registry import check_overrides
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
@@ -67,10 +66,8 @@ class FromGymnax:
         return jnp.asarray(action, space.dtype)
 
 
-def adapt(
-    name_or_env: str | environment.Environment, /, *, reset_pool: int = 0, **overrides: Any
-) -> Any:
-    """Build the environment for `from_gymnax`, or a `ResetPool` of it for `make_env`."""
+def adapt(name_or_env: str | environment.Environment, /, **overrides: Any) -> FromGymnax:
+    """Build the environment for `from_gymnax` and `make_env`."""
     env = _make(name_or_env) if isinstance(name_or_env, str) else name_or_env
     params = {
         field.name: getattr(env.default_params, field.name)
@@ -89,7 +86,7 @@ def adapt(
     # Refuse spaces without a counterpart here, and not in the middle of a trace.
     for space_of in (adapted.observation_space, adapted.action_space):
         space_of(adapted.default_params)
-    return adapted if reset_pool == 0 else ResetPool(adapted, reset_pool)
+    return adapted
 
 
 def gymnax_space(space: Space) -> spaces.Space:

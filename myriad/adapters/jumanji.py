@@ -50,7 +50,7 @@ class FromJumanji(Adapter):
             action_space = MultiDiscrete(tuple(int(n) + 1 for n in most))
         return Built(env, _space(env.observation_spec), action_space)
 
-    def start(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
+    def reset(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
         state, timestep = self.env.reset(key)
         return strongly_typed(timestep.observation), strongly_typed(state)
 

@@ -42,7 +42,7 @@ class FromNavix(Adapter):
         most = 255 if obs.dtype == np.uint8 else jnp.iinfo(obs.dtype).max
         return Built(env, Box(0, most, obs.shape, obs.dtype), Discrete(int(env.action_space.n)))
 
-    def start(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
+    def reset(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
         timestep = strongly_typed(self.env.reset(key))
         return timestep.observation, timestep
 

@@ -39,7 +39,7 @@ class FromPgx(Adapter):
             space = Box(0, 1, obs.shape, np.uint8)
         return Built(env, space, Discrete(env.num_actions))
 
-    def start(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
+    def reset(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
         state = strongly_typed(self.env.init(key))
         return self._observed(state), state
 

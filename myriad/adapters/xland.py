@@ -38,7 +38,7 @@ class FromXLand(Adapter):
             Discrete(env.num_actions(params)),
         )
 
-    def start(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
+    def reset(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
         env, own_params = self.env
         timestep = strongly_typed(env.reset(own_params, key))
         return timestep.observation, timestep

@@ -69,8 +69,6 @@ def _changed(env: Any, name: str, overrides: Mapping[str, Any]) -> Any:
     """Return an environment with other values of its fields and of its parameters' fields."""
     from myriad.envs.wrappers import ResetPool, Wrapper, with_numbers
 
-    if isinstance(env, Changeable):
-        return env.changed(**overrides)
     if isinstance(env, Wrapper):
         own = {name: overrides[name] for name in _values(env).keys() & overrides.keys()}
         rest = {name: value for name, value in overrides.items() if name not in own}
@@ -84,6 +82,8 @@ def _changed(env: Any, name: str, overrides: Mapping[str, Any]) -> Any:
         size = rest.pop("reset_pool")
         env = _changed(env, name, rest)
         return ResetPool(env, size) if size != 0 else env
+    if isinstance(env, Changeable):
+        return env.changed(**overrides)
     # The class itself has already checked its own fields.
     known = dict.fromkeys(own) | params | dict.fromkeys(ranges_of(env.default_params))
     check_overrides(name, known, overrides)

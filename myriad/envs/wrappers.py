@@ -386,11 +386,7 @@ class ResetPool(Wrapper):
     def __post_init__(self) -> None:
         require_ranges(self)
         if self.reset_pool:
-            _ = self._pool
-
-    @functools.cached_property
-    def _pool(self) -> Any:
-        return first_states(self.env.reset, self.default_params, self.reset_pool)
+            _pool(self)
 
     def reset(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
         if not self.reset_pool:
@@ -406,42 +402,37 @@ class ResetPool(Wrapper):
                 "must be those with which the reset_pool of the environment was drawn, and no "
                 "arguments of a compiled function: give others to make_env.",
             )
-        return picked(self._pool, key)
+        index_key, fresh_key = jax.random.split(key)
+        index = jax.random.randint(index_key, (), 0, self.reset_pool)
+        word = jax.random.bits(fresh_key)
+
+        def one(leaf: jax.Array) -> jax.Array:
+            leaf = leaf[index]
+            if not holds_keys(leaf):
+                return leaf
+            # So that the next episode draws other numbers.
+            keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(leaf.ravel(), word)
+            return keys.reshape(leaf.shape)
+
+        return jax.tree.map(one, _pool(self))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.env, name) if name == "control_error" else super().__getattr__(name)
 
 
-def first_states(reset: Callable[..., Any], params: Any, num: int) -> Any:
-    """Return first observations and states to pick from, leaves `[num, ...]`.
+@functools.lru_cache(maxsize=64)
+def _pool(env: ResetPool) -> Any:
+    """Return first observations and states to pick from, leaves `[reset_pool, ...]`.
 
     Raises:
         InvalidArgumentError: they don't fit into memory.
     """
-    program = jax.jit(jax.vmap(reset, in_axes=(0, None)))
-    keys = jax.ShapeDtypeStruct((num,), make_key(0).dtype)
-    states = program.eval_shape(keys, params)
-    require_room_for(num, bytes_of((keys, states)), what="states of the reset_pool")
-    return program(jax.random.split(make_key(0), num), params)
-
-
-def picked(pool: Any, key: jax.Array) -> Any:
-    """Return one of the observations and states of `first_states`.
-
-    A word is folded into the keys of the state, so that its next episode draws other numbers.
-    """
-    index_key, fresh_key = jax.random.split(key)
-    index = jax.random.randint(index_key, (), 0, len(jax.tree.leaves(pool)[0]))
-    word = jax.random.bits(fresh_key)
-
-    def one(leaf: jax.Array) -> jax.Array:
-        leaf = leaf[index]
-        if not holds_keys(leaf):
-            return leaf
-        keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(leaf.ravel(), word)
-        return keys.reshape(leaf.shape)
-
-    return jax.tree.map(one, pool)
+    program = jax.jit(jax.vmap(env.env.reset, in_axes=(0, None)))
+    keys = jax.ShapeDtypeStruct((env.reset_pool,), make_key(0).dtype)
+    states = program.eval_shape(keys, env.default_params)
+    needed = bytes_of((keys, states))
+    require_room_for(env.reset_pool, needed, what="states of the reset_pool")
+    return program(jax.random.split(make_key(0), env.reset_pool), env.default_params)
 
 
 def randomised(env: Environment, ranges: Mapping[str, Uniform]) -> Environment:
