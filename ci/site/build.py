@@ -3,14 +3,12 @@
     python -m ci.site.build [--results results] [--output site]
 
 Everything that was not measured is shown as `not measured yet`. The new site is built next to the
-old one and then replaces it, so a reader always finds a complete site. You can open it from a
-folder or host it under any path. No page loads anything from another host.
+old one and then replaces it, so a reader never finds a part of one. You can open it from a folder
+or host it under any path. No page loads anything from another host.
 """
 
 import argparse
-import ctypes
 import json
-import os
 import shutil
 import sys
 import tempfile
@@ -31,9 +29,6 @@ _ASSETS = (
 )
 _ACCEPTED = Path("ci/accepted.toml")
 _DOCS = Path("build/docs")
-# Linux's own, from linux/fs.h and fcntl.h.
-_RENAME_EXCHANGE = 2
-_AT_FDCWD = -100
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -128,8 +123,6 @@ def _check(results: Path, output: Path) -> None:
 
 def _swap(new: Path, output: Path, old: Path) -> None:
     """Put `new` in the place of `output`, or the old site back if that fails."""
-    if output.exists() and _exchange(new, output):
-        return
     if output.exists():
         output.rename(old)
     try:
@@ -138,16 +131,6 @@ def _swap(new: Path, output: Path, old: Path) -> None:
         if old.exists():
             old.rename(output)
         raise
-
-
-def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two folders atomically. Return whether this system can."""
-    try:
-        renameat2 = ctypes.CDLL(None).renameat2
-    except (AttributeError, OSError, TypeError):  # macOS and Windows lack this function
-        return False
-    paths = (_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other))
-    return renameat2(*paths, _RENAME_EXCHANGE) == 0
 
 
 def _build(site: Site, results: Path, folder: Path, docs: Path | None) -> int:

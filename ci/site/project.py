@@ -61,10 +61,6 @@ class Project:
     code: str = "."
     guides: Mapping[str, str] = field(default_factory=dict)
 
-    def variants_of(self, name: str) -> list[str]:
-        """Return the libraries that are `name` under other options."""
-        return [each.name for each in self.libraries.values() if each.variant_of == name]
-
     def order(self, names: Iterable[str]) -> list[str]:
         """Return each of the names once, as a legend lists them: ours first."""
         found = set(names)

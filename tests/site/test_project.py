@@ -91,7 +91,6 @@ def test_a_declaration_gives_label_colour_marker_note_and_variants(tmp_path):
     heapq = project.libraries["heapq"]
     assert (heapq.label, heapq.note) == ("heapq (C)", "another algorithm")
     assert (heapq.style.light, heapq.style.marker) == ("#123456", "x")
-    assert project.variants_of("treesort") == ["treesort-debug"]
     assert project.libraries["bisect-loop"].package == project.libraries["bisect"].package
     assert len({library.style for library in project.libraries.values()}) == 5
 

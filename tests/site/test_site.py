@@ -2,11 +2,8 @@
 
 import html.parser
 import re
-import shutil
-import subprocess
-import sys
 import urllib.parse
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -227,35 +224,3 @@ def test_two_builds_of_the_same_results_are_equal(site, tmp_path, repository):
     for page in site.rglob("*.html"):
         again = tmp_path / "site" / page.relative_to(site)
         assert again.read_bytes() == page.read_bytes(), page
-
-
-OLD, NEW = datetime(2026, 11, 21, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
-# Publishes, and dies at the first audit event of a name.
-DIES = """
-import os, signal, sys
-from datetime import datetime
-from pathlib import Path
-from ci.site.build import publish
-
-event, site, built = sys.argv[1:]
-sys.addaudithook(lambda each, _: each == event and os.kill(os.getpid(), signal.SIGKILL))
-publish(Path(site).parent / "results", Path(site), datetime.fromisoformat(built))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux exchanges two folders at once")
-@pytest.mark.parametrize(
-    ("event", "left"), [("ctypes.dlsym", "old"), ("shutil.rmtree", "new")], ids=["before", "after"]
-)
-def test_a_kill_around_the_exchange_leaves_a_whole_site(event, left, tmp_path):
-    (tmp_path / "results").mkdir()
-    for name, built in (("old", OLD), ("new", NEW)):
-        publish(tmp_path / "results", tmp_path / name, built)
-    site = tmp_path / "site"
-    shutil.copytree(tmp_path / "old", site)
-    command = [sys.executable, "-c", DIES, event, str(site), NEW.isoformat()]
-    assert subprocess.run(command, check=False).returncode == -9
-    assert contents(site) == contents(tmp_path / left)
-    publish(tmp_path / "results", site, NEW)
-    assert contents(site) == contents(tmp_path / "new")
