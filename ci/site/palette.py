@@ -6,9 +6,14 @@ colour blindness can tell them apart. Dashes and markers tell them apart in grey
 
 from dataclasses import dataclass
 
+# Each has a lighter shade for the dark page.
 COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9",
     "#000000", "#882255", "#332288", "#999933", "#44AA99",
+)  # fmt: skip
+_ON_DARK = (
+    "#59A3CD", "#E49659", "#59C0A4", "#DEA8C6", "#EFC159", "#91CEF1",
+    "#999999", "#BE85A2", "#9990C4", "#BDBD7A", "#85C8BD",
 )  # fmt: skip
 _DASHES = ("7 4", "2 3", "8 3 2 3")
 _DASH_OF = {"-": "", "--": "7 4", ":": "2 3", "-.": "8 3 2 3"}  # matplotlib's names
@@ -28,9 +33,6 @@ MARKERS = {
     "p": "M0-4.5L4.3-1.4L2.6 3.6L-2.6 3.6L-4.3-1.4Z",
     "*": "M0-5L1.2-1.6L4.8-1.5L1.9 0.6L2.9 4L0 2L-2.9 4L-1.9 0.6L-4.8-1.5L-1.2-1.6Z",
 }
-_DARK_PAPER = "#14171a"  # the dark page's background in style.css
-_MIN_CONTRAST = 6.0
-_MIN_WHITE_PERCENT = 35  # so that two shades of one colour stay apart
 
 
 @dataclass(frozen=True)
@@ -56,29 +58,12 @@ def style(
     Args:
         place: where the series stands in the legend, from 0.
         colour: `#RRGGBB`, instead of the palette's colour.
-        dark: `#RRGGBB` on the dark page, instead of a mixture of the colour with white.
+        dark: `#RRGGBB` on the dark page, instead of the given colour or the palette's shade.
         marker: one of matplotlib's markers, instead of the palette's marker.
         line: one of matplotlib's styles of a line, instead of the palette's dashes.
     """
-    light = colour or COLOURS[place % len(COLOURS)]
+    at = place % len(COLOURS)
     dash = "" if place == 0 else _DASHES[(place - 1) % len(_DASHES)]
     shape = marker or list(MARKERS)[place % len(MARKERS)]
-    return Style(light, dark or on_dark(light), _DASH_OF.get(line, dash), shape)
-
-
-def on_dark(colour: str) -> str:
-    """Mix a colour `#RRGGBB` with white until it stands out from the dark page."""
-    channels = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
-    background = _luminance([int(_DARK_PAPER[at : at + 2], 16) for at in (1, 3, 5)])
-    for percent in range(_MIN_WHITE_PERCENT, 100, 5):
-        mixed = [round(channel + (255 - channel) * percent / 100) for channel in channels]
-        if (_luminance(mixed) + 0.05) / (background + 0.05) >= _MIN_CONTRAST:
-            return "#" + "".join(f"{channel:02X}" for channel in mixed)
-    return "#FFFFFF"
-
-
-def _luminance(channels: list[int]) -> float:
-    """Return the relative luminance that WCAG 2 defines, between 0 and 1."""
-    scaled = [channel / 255 for channel in channels]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in scaled]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    light, on_dark = colour or COLOURS[at], dark or colour or _ON_DARK[at]
+    return Style(light, on_dark, _DASH_OF.get(line, dash), shape)
