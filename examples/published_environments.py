@@ -91,3 +91,64 @@ class InvalidActions:
         target = jnp.argmin(rank).astype(jnp.int32)
         legal = rank < self.num_actions - self.num_invalid
         return jax.nn.one_hot(target, self.num_actions), InvalidActionsState(target, legal, time)
+
+
+@dataclasses.dataclass(frozen=True)
+class TMaze:
+    """A cue at the start of a corridor of `length` steps, and a choice at its end that needs it."""
+
+    default_params = {"length": 10}  # noqa: RUF012  (an object's own, as users write it)
+
+    def reset(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
+        state = jax.random.bernoulli(key), jnp.int32(0)
+        return self._obs(state, params), state
+
+    def step(self, key: jax.Array, state: Any, action: jax.Array, params: Any) -> tuple[Any, ...]:
+        cue, time = state
+        ends = time == params["length"]
+        reward = (ends & (action == cue)).astype(jnp.float32)
+        state = cue, time + 1
+        return self._obs(state, params), state, reward, ends, jnp.zeros((), bool), {}
+
+    def observation_space(self, params: Any) -> Box:
+        return Box(-1.0, 1.0, (2,))
+
+    def action_space(self, params: Any) -> Discrete:
+        return Discrete(2)
+
+    def _obs(self, state: Any, params: Any) -> jax.Array:
+        cue, time = state
+        shown = jnp.where(time == 0, jnp.where(cue, 1.0, -1.0), 0.0)
+        return jnp.stack([shown, (time == params["length"]).astype(jnp.float32)])
+
+
+@dataclasses.dataclass(frozen=True)
+class RepeatPrevious:
+    """POPGym's `RepeatPreviousEasy`: say the suit of the fourth last card that you saw.
+
+    One deck is dealt. Each of the 48 answers that count gives or costs 1/48.
+    """
+
+    default_params = {"previous": 4}  # noqa: RUF012  (an object's own, as users write it)
+
+    def reset(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
+        state = jax.random.permutation(key, jnp.arange(52, dtype=jnp.int32) % 4), jnp.int32(0)
+        return self._obs(state), state
+
+    def step(self, key: jax.Array, state: Any, action: jax.Array, params: Any) -> tuple[Any, ...]:
+        suits, time = state
+        asked = time + 1 - params["previous"]
+        reward = jnp.where(action == suits[asked], 1.0, -1.0) / (52 - params["previous"])
+        reward = jnp.where(asked >= 0, reward, 0.0)
+        state = suits, time + 1
+        return self._obs(state), state, reward, time == 50, jnp.zeros((), bool), {}
+
+    def observation_space(self, params: Any) -> Box:
+        return Box(0.0, 1.0, (4,))
+
+    def action_space(self, params: Any) -> Discrete:
+        return Discrete(4)
+
+    def _obs(self, state: Any) -> jax.Array:
+        suits, time = state
+        return jax.nn.one_hot(suits[time], 4)

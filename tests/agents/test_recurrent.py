@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from examples.published_environments import TMaze
 from myriad import Rollout, create_config, evaluate, load_agent, make_key, train_and_evaluate
 from myriad.agents.controller import TrainedController
 from myriad.agents.recurrent_ppo import RecurrentPPO
 from myriad.agents.recurrent_pqn import RecurrentPQN
 from myriad.envs.wrappers import for_learner
-from myriad.spaces import Box, Discrete
 from myriad.training.evaluation import key_alone
 from myriad.training.loop import LearningLoop
 from tests.agents.test_pqn import reference_returns
@@ -19,35 +19,13 @@ LSTM = "tests.agents.networks.own_networks:LSTM"
 SMALL = {"rollout_steps": 8, "num_epochs": 1, "num_minibatches": 2, "hidden_sizes": (8,)}
 
 
-class TMaze:
-    """A cue at the start of a corridor of 6 steps, and at its end the choice that it calls for."""
+class Short(TMaze):
+    """A corridor of 6 steps."""
 
     default_params = {"length": 6}  # noqa: RUF012  (an object's own, as users write it)
 
-    def reset(self, key, params):
-        state = jax.random.bernoulli(key), jnp.int32(0)
-        return self._obs(state, params), state
 
-    def step(self, key, state, action, params):
-        cue, time = state
-        ends = time == params["length"]
-        reward = (ends & (action == cue)).astype(jnp.float32)
-        state = cue, time + 1
-        return self._obs(state, params), state, reward, ends, jnp.zeros((), bool), {}
-
-    def observation_space(self, params):
-        return Box(-1.0, 1.0, (2,))
-
-    def action_space(self, params):
-        return Discrete(2)
-
-    def _obs(self, state, params):
-        cue, time = state
-        shown = jnp.where(time == 0, jnp.where(cue, 1.0, -1.0), 0.0)
-        return jnp.stack([shown, (time == params["length"]).astype(jnp.float32)])
-
-
-class Cut(TMaze):
+class Cut(Short):
     """The corridor with a time limit in place of an end, and legal actions."""
 
     def step(self, key, state, action, params):
@@ -58,9 +36,9 @@ class Cut(TMaze):
         return jnp.stack([state[1] % 2 == 0, jnp.ones((), bool)])
 
 
-def trained_in_the_maze(folder, agent, network, total_steps=16_384):
+def trained_in_the_maze(folder, agent, network, total_steps=16_384, maze=Short):
     config = create_config(
-        TMaze(), agent, num_envs=64, total_steps=total_steps, eval_rollouts=128, eval_max_steps=10,
+        maze(), agent, num_envs=64, total_steps=total_steps, eval_rollouts=128, eval_max_steps=12,
         **{"agent.network": network, "agent.rollout_steps": 32, "agent.learning_rate": 2e-3},
     )  # fmt: skip
     return config, train_and_evaluate(config, folder, quiet=True)
@@ -68,22 +46,22 @@ def trained_in_the_maze(folder, agent, network, total_steps=16_384):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("agent", "network", "total_steps", "least", "most"),
+    ("agent", "network", "total_steps", "maze", "least", "most"),
     [
-        ("ppo", "mlp", 16_384, 0.3, 0.7),
-        ("ppo", LSTM, 16_384, 0.9, 1),  # Its GRU is below.
-        ("pqn", "gru", 40_960, 0.9, 1),
+        ("ppo", "mlp", 16_384, Short, 0.3, 0.7),
+        ("ppo", LSTM, 16_384, Short, 0.9, 1),  # Its GRU is below.
+        ("pqn", "gru", 40_960, TMaze, 0.95, 1),
     ],
 )
-def test_only_a_memory_finds_the_way(agent, network, total_steps, least, most, tmp_path):
-    _, results = trained_in_the_maze(tmp_path / "run", agent, network, total_steps)
+def test_only_a_memory_finds_the_way(agent, network, total_steps, maze, least, most, tmp_path):
+    _, results = trained_in_the_maze(tmp_path / "run", agent, network, total_steps, maze)
     assert least <= results.evaluations[-1]["return"] <= most
 
 
 @pytest.mark.slow
 def test_a_loaded_agent_carries_its_memory_through_episodes_and_a_rollout(tmp_path):
     config, results = trained_in_the_maze(tmp_path / "run", "ppo", "gru")
-    again, env, agent = load_agent(tmp_path / "run", env=TMaze())
+    again, env, agent = load_agent(tmp_path / "run", env=Short())
     assert isinstance(agent, TrainedController)
     key, returns = key_alone(0), []
     for i in range(3):

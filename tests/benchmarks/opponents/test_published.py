@@ -1,11 +1,18 @@
 """The table of published results: its page is true to its file, and how its rows are made."""
 
+import jax
+import numpy as np
 import pytest
 
 from benchmarks import learning
 from benchmarks.harness.process import ROOT
 from benchmarks.opponents import published
-from examples.published_environments import InvalidActions, PendulumNoVelocity
+from examples.published_environments import (
+    InvalidActions,
+    PendulumNoVelocity,
+    RepeatPrevious,
+    TMaze,
+)
 from myriad import check_env
 from tests.benchmarks.csv_rows import read_csv
 
@@ -45,7 +52,33 @@ def test_rows_that_lose_stand_first_and_a_file_keeps_its_other_rows(monkeypatch,
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:InvalidActions. a step that also resets")
-@pytest.mark.parametrize("env", [InvalidActions(), PendulumNoVelocity()])
+@pytest.mark.filterwarnings("ignore:.*. a step that also resets")
+@pytest.mark.parametrize("env", [InvalidActions(), PendulumNoVelocity(), RepeatPrevious(), TMaze()])
 def test_the_environments_are_sound(env):
     check_env(env)
+
+
+def test_each_step_has_as_many_legal_actions_as_declared_and_rewards_the_target_alone():
+    env = InvalidActions()
+    keys = jax.random.split(jax.random.key(0), 50)
+    obs, state = jax.vmap(env.reset, (0, None))(keys, env.default_params)
+    assert (np.asarray(state.legal).sum(axis=1) == 20).all()
+    assert np.asarray(state.legal)[np.arange(50), np.asarray(state.target)].all()
+    assert (np.asarray(obs).argmax(axis=1) == np.asarray(state.target)).all()
+    step = jax.vmap(env.step, (0, 0, 0, None))
+    assert np.asarray(step(keys, state, state.target, env.default_params)[2]).all()
+    assert not np.asarray(step(keys, state, state.target ^ 1, env.default_params)[2]).any()
+
+
+def test_the_suit_of_the_fourth_last_card_is_rewarded_from_the_fourth_card_on():
+    env, key, total = RepeatPrevious(), jax.random.key(0), 0.0
+    obs, state = env.reset(key, env.default_params)
+    seen, ends = [int(obs.argmax())], False
+    while not ends:
+        action = seen[max(len(seen) - 4, 0)]
+        obs, state, reward, ends, _, _ = env.step(key, state, action, env.default_params)
+        assert float(reward) == pytest.approx(1 / 48 if len(seen) >= 4 else 0)
+        seen.append(int(obs.argmax()))
+        total += float(reward)
+    assert total == pytest.approx(1)
+    assert [seen.count(suit) for suit in range(4)] == [13] * 4
