@@ -3,11 +3,15 @@
 `make docs` builds it offline. Every warning is an error.
 """
 
+import functools
 import importlib.metadata
 import inspect
 import json
 import os
+import pkgutil
 import re
+import shutil
+import subprocess
 import types
 import typing
 from pathlib import Path
@@ -42,7 +46,7 @@ if tags.has("results"):  # noqa: F821 (Sphinx provides it)
         ]
     }
 
-source_suffix = {".md": "markdown", ".ipynb": "markdown"}
+source_suffix = {".md": "markdown", ".ipynb": "markdown", ".rst": "restructuredtext"}
 myst_heading_anchors = 3  # a link may name a heading
 # Pages that lie beside what they are about.
 HERE = Path(__file__).parent
@@ -54,6 +58,9 @@ ELSEWHERE = {
 }
 PAGES = {file: HERE / f"{name}.md" for name, file in ELSEWHERE.items()}
 PICTURES = HERE / "pictures"  # made by scripts/pictures.py, if it was run
+REFERENCE = "reference/api"
+CLASS_PAGES = HERE / "api"  # written anew by each build
+CLASS = re.compile(r"^\.\. autoclass:: ([\w.]+).*\n(?:\n?   .*\n)*", re.MULTILINE)
 
 autodoc_member_order = "bysource"
 python_maximum_signature_line_length = 80  # else a line for each parameter
@@ -78,6 +85,47 @@ def drop_ranges(app: Sphinx, obj: Any, bound_method: bool) -> None:  # noqa: FBT
     hints |= typing.get_type_hints(types.SimpleNamespace(__annotations__=readable))
 
 
+def write_class_pages(app: Sphinx) -> None:
+    """Give each class of the reference a page of its own."""
+    shutil.rmtree(CLASS_PAGES, ignore_errors=True)
+    CLASS_PAGES.mkdir()
+    for entry in CLASS.finditer((HERE / f"{REFERENCE}.md").read_text()):
+        title = entry[1].rpartition(".")[2]
+        page = "\n".join([title, "=" * len(title), "", entry[0]])
+        (CLASS_PAGES / f"{entry[1]}.rst").write_text(page)
+
+
+def in_one_line(entry: re.Match[str]) -> str:
+    """Lead to the page of a class, with the first line of its docstring."""
+    about, *_ = (inspect.getdoc(pkgutil.resolve_name(entry[1])) or "").split("\n")
+    return f"\n:py:class:`{entry[1]}`\n   {about}\n\n"
+
+
+@functools.cache
+def code_days() -> list[str]:
+    """Return the day of each commit to the code, none unless this is a whole clone."""
+
+    def git(*words: str) -> list[str]:
+        command = ["git", "-C", str(HERE.parent), *words]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        return ended.stdout.split()
+
+    is_whole = shutil.which("git") and git("rev-parse", "--is-shallow-repository") == ["false"]
+    return git("log", "--format=%cs", "--", "myriad", "benchmarks", "ci") if is_whole else []
+
+
+def ages(text: str) -> str:
+    """Say how many commits changed the code since each day on which a page measured."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    found = re.findall(r"(?<![\w-])20\d\d-\d\d-\d\d(?![\w-])", prose)
+    said = [
+        f"{day}, {sum(each > day for each in code_days()):,} commits to the code ago"
+        for day in sorted(set(found), reverse=True)
+        if day <= max(code_days(), default="")
+    ]
+    return f"\n\n*Age of the figures: {'; '.join(said)}.*\n" if said else ""
+
+
 def read_page(app: Sphinx, docname: str, source: list[str]) -> None:
     """Read a page that lies elsewhere or is a notebook, show pictures, and lead links to pages."""
     page = Path(app.env.doc2path(docname))
@@ -99,6 +147,11 @@ def read_page(app: Sphinx, docname: str, source: list[str]) -> None:
         return f"]({path if is_page else f'path:{path}'}{link[2] or ''})"
 
     source[0] = re.sub(r"\]\(([^):#]+)(#[^)]*)?\)", led, source[0])
+    if docname == REFERENCE:
+        toctree = "\n```{toctree}\n:hidden:\n:glob:\n\n../api/*\n```\n"
+        source[0] = CLASS.sub(in_one_line, source[0]) + toctree
+    elif docname != "changelog":
+        source[0] += ages(source[0])
 
     def picture(mark: re.Match[str]) -> str:
         path = os.path.relpath(PICTURES / mark[1], page.parent)
@@ -125,6 +178,7 @@ def as_markdown(notebook: dict[str, Any]) -> str:
 
 def setup(app: Sphinx) -> None:
     """Let Sphinx call these for each docstring and each page."""
+    app.connect("builder-inited", write_class_pages)
     app.connect("autodoc-process-docstring", escape_bars)
     app.connect("autodoc-before-process-signature", drop_ranges)
     app.connect("source-read", read_page)

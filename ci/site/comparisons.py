@@ -12,11 +12,8 @@ from typing import Any
 
 from ci.site.best_chunks import best_chunks
 from ci.site.formatting import hardware, kind_of_rate, slug, times
-from ci.site.measurements import MeasuredRow
+from ci.site.measurements import SUITES_OF_RATES, MeasuredRow
 from ci.site.project import Library, Project
-
-# the suites whose rows measure one program at many sizes; the last one writes every step
-_SUITES = ("throughput", "comparison", "trajectory")
 
 
 @dataclass(frozen=True)
@@ -239,7 +236,7 @@ def comparisons(rows: Iterable[MeasuredRow], project: Project) -> list[Compariso
     rows = [
         row
         for row in sorted(rows, key=lambda row: row["timestamp"], reverse=True)
-        if row["suite"] in _SUITES and row["num_envs"] and not row.get("arm")
+        if row["suite"] in SUITES_OF_RATES and row["num_envs"] and not row.get("arm")
     ]
     # A library that needs no GPU runs on the processor of the machine that ours runs on.
     machines = {row["timestamp"]: hardware(row) for row in rows if row["library"] == project.ours}
@@ -248,7 +245,7 @@ def comparisons(rows: Iterable[MeasuredRow], project: Project) -> list[Compariso
         # Uncommitted changes may differ from run to run.
         version = row["timestamp"] if row["commit"].endswith("-dirty") else row["commit"]
         where = (machines.get(row["timestamp"], hardware(row)), version)
-        recorded = row["suite"] == _SUITES[-1]
+        recorded = row["suite"] == SUITES_OF_RATES[-1]
         groups.setdefault((row["env"], row["agent"], recorded, *where), []).append(row)
     found = [_comparison(each, machine, project) for (*_, machine, _), each in groups.items()]
     return sorted(
@@ -298,7 +295,7 @@ def _comparison(rows: list[MeasuredRow], machine: str, project: Project) -> Comp
     return Comparison(
         env=rows[0]["env"],
         agent=rows[0]["agent"],
-        recorded=rows[0]["suite"] == _SUITES[-1],
+        recorded=rows[0]["suite"] == SUITES_OF_RATES[-1],
         machine=machine,
         sizes=sizes,
         ours=ours,

@@ -16,11 +16,13 @@ from ci.site.formatting import hardware
 from perfgate.files import DAMAGE, integer, number, read_json, read_text, table, text
 
 MeasuredRow = dict[str, str]
+# the suites whose rows measure one program at many sizes; the last one writes every step
+SUITES_OF_RATES = ("throughput", "comparison", "trajectory")
 PUBLISHED = "published"  # the folder of results that are committed
 _NEEDED = {"suite", "library", "env", "num_envs", "steps_per_s", "status", "commit", "timestamp"}
 _OPTIONAL = (
     *("library_version", "steps_per_s_low", "steps_per_s_high", "compile_s", "reason"),
-    *("scan_chunk_size", "device", "jax_version", "peak_bytes"),
+    *("scan_chunk_size", "device", "jax_version", "argument_bytes", "temp_bytes", "peak_bytes"),
 )
 _NO_AGENT = "random"  # of a row that names no agent
 _MOST_ENVS = 10**15
@@ -61,6 +63,10 @@ class SuiteRun:
             alone = re.sub(r" --library \S+", "", whole).replace(" --full", size)
             return f"{checkout}{alone} --library {shlex.quote(row['library'])}"
         alone = re.sub(" --(full|targets)(?= |$)", "", whole)
+        if "/memory_profile.py --profile envs" in whole:
+            return f"{checkout}{alone}{size}"
+        if "/scan_chunk.py" in whole:
+            return f"{checkout}{alone}{size} --scan-chunk-sizes {row['scan_chunk_size']}"
         if "/throughput.py" in whole and alone != whole and is_ours:
             return f"{checkout}{alone}{size} --scan-chunk-size {row['scan_chunk_size']}"
         return checkout + whole
@@ -159,11 +165,11 @@ def _measured(row: MeasuredRow) -> MeasuredRow:
     if row["num_envs"]:  # a column that doesn't apply is empty
         integer(int(row["num_envs"]), 1, _MOST_ENVS)
     hardware(row)
-    rates = [row[f"steps_per_s{end}"] for end in ("", "_low", "_high")]
-    for rate in rates:
-        if rate or (row["status"] == "ok" and rate is rates[0]):
+    needs_rate = row["status"] == "ok" and row["suite"] in SUITES_OF_RATES
+    for end in ("", "_low", "_high"):
+        if (rate := row[f"steps_per_s{end}"]) or (needs_rate and not end):
             number(float(rate), _SLOWEST)
-    for name in ("compile_s", "peak_bytes"):
-        if row.get(name):
+    for name in ("compile_s", "argument_bytes", "temp_bytes", "peak_bytes"):
+        if row[name]:
             number(float(row[name]), 0)
     return row

@@ -101,6 +101,12 @@ def test_a_command_measures_its_point_alone_where_the_suite_can():
     full = "throughput.py --targets --env forest --full"
     ours = f"{python}throughput.py --env forest --num-envs 100 --scan-chunk-size 64"
     assert again(f"python benchmarks/{full}", is_ours=True) == ours
+    for whole, alone in (
+        ("memory_profile.py --profile envs --full", "--num-envs 100"),
+        ("scan_chunk.py --full", "--num-envs 100 --scan-chunk-sizes 64"),
+    ):
+        point = f"{whole.removesuffix(' --full')} {alone}"
+        assert again(f"python benchmarks/{whole}") == f"{python}{point}"
     for other in (full, "comparison.py --training", "comparison.py --num-envs 9", "mine.py --full"):
         assert again(f"python benchmarks/{other}") == f"{python}{other}"
     assert again("mine", "0123456789-dirty") == "mine"

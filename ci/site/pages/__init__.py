@@ -67,7 +67,9 @@ def render_pages(
     }
     # A page is in the navigation if it has something of its own to show.
     shown = {
-        "scaling.html": contexts["scaling.html"]["charts"] or plots,
+        "scaling.html": any(
+            contexts["scaling.html"][name] for name in ("charts", "costs", "plots")
+        ),
         "comparison.html": site.measurements.rows,
         "own.html": site.own.rows,
         "benchmarks.html": site.histories,

@@ -13,10 +13,17 @@ from ci.site.comparisons import Comparison
 from ci.site.measurements import MeasuredRow
 from ci.site.model import Site
 
+# the suites of what environments and chunks cost
+_COSTS = {
+    "memory_envs": "Memory by environments",
+    "memory_scan": "Memory by scan chunk",
+    "scan_chunk": "Speed, memory and compiling by scan chunk",
+}
+
 
 def row_id(row: MeasuredRow) -> str:
     """Return the name of a row in the page's address."""
-    names = ("library", "num_envs", "scan_chunk_size", "timestamp", "env", "agent")
+    names = ("suite", "library", "num_envs", "scan_chunk_size", "timestamp", "env", "agent")
     return formatting.slug("row-" + "-".join(row[name] for name in names))
 
 
@@ -60,6 +67,21 @@ def scaling_page(site: Site) -> dict[str, Any]:
         "charts": list(charts.values()),
         "choices": list(choices.values()),
         "rows": {key: [found[key] for key in sorted(found)] for key, found in every.items()},
+        "costs": _costs(site),
         "runs": site.measurements.runs,
         "has_gpu": any(not each.device.startswith("cpu") for each in choices.values()),
     }
+
+
+def _costs(site: Site) -> list[tuple[str, list[MeasuredRow]]]:
+    """Return the newest row of each size and chunk, suite by suite."""
+    found: dict[str, dict[tuple[str, ...], MeasuredRow]] = {suite: {} for suite in _COSTS}
+    for row in sorted(site.measurements.rows, key=lambda row: row["timestamp"]):
+        if row["suite"] in found and row["status"] == "ok":
+            sizes = (row[name].zfill(12) for name in ("num_envs", "scan_chunk_size"))
+            found[row["suite"]][row["env"], row["agent"], *sizes] = row
+    return [
+        (_COSTS[suite], [rows[key] for key in sorted(rows)])
+        for suite, rows in found.items()
+        if rows
+    ]
