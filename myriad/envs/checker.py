@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Var
 
+from myriad.engine.fusion import count_primitives
 from myriad.engine.random import make_key, numbers_of
 from myriad.envs.environment import Environment
 from myriad.envs.vector import float_parameters, scalar_floats, select_reset
@@ -32,11 +33,14 @@ from myriad.errors import (
 )
 from myriad.ranges import require
 from myriad.spaces import Discrete, MultiDiscrete, Space
+from myriad.timing import compare
 from myriad.xla import count_compilations
 
 Stage = Literal["members", "reset", "step", "keys", "purity", "batches", "behaviour"]
 
 _NUM_ENVS, _NUM_STEPS = 64, 256
+# Operations of a reset that are cheap beside a network: two layers of 64 take 9,000.
+_FEW_OPERATIONS = 3_000
 # A jitted step may round otherwise than one that is run operation by operation. Contacts of bodies
 # make much of that: 1e-4 of the largest observation in a step of brax's ant.
 _TOLERANCE = 1e-3
@@ -79,7 +83,7 @@ def check_env(env: Environment, *, skip: Sequence[Stage] = ()) -> None:
     - batches: a step that can't take parameters of their own for each environment, or no float
       parameters as arguments of a program, so that another value compiles anew.
     - behaviour: 256 steps of 64 environments. It looks for numbers out of their space or not
-      finite, and for steps that compile again.
+      finite, steps that compile again, and resets that take longer than half a step.
 
     Args:
         env: the environment.
@@ -460,6 +464,40 @@ def _behaviour(env: Environment) -> Iterator[Finding]:
             )
     for name, space, part in parts:
         yield from _bound_faults(name, np.asarray(part), space, "step {} of random actions")
+    step_keys, action, reset_keys = draw(np.uint32(0))
+    yield from _reset_cost(env, (step_keys, state, action), (reset_keys,))
+
+
+def _reset_cost(env: Environment, of_step: Any, of_reset: Any) -> Iterator[Finding]:
+    """Compare a step and a reset of a batch with these arguments.
+
+    A rollout computes a reset in each step, so one that takes long slows every step down.
+    """
+    programs = [
+        program.trace(*arguments)
+        for program, arguments in zip(_programs(env), (of_reset, of_step), strict=True)
+    ]
+    reset_flops, step_flops = (
+        (each.lower().compile().cost_analysis() or {}).get("flops", 0) / _NUM_ENVS
+        for each in programs
+    )
+    # XLA counts no operations in a sort.
+    sorts = count_primitives(programs[0].jaxpr.jaxpr)["sort"]
+    if not sorts and reset_flops < max(_FEW_OPERATIONS, step_flops / 2):
+        return
+    # XLA counts the body of a loop once, so the clock decides.
+    reset, step = (jax.jit(jax.vmap(each)) for each in _functions(env))
+    calls = [functools.partial(step, *of_step), functools.partial(reset, *of_reset)]
+    ratio = compare(*calls, num_pairs=9)
+    if ratio.b_over_a_low < 0.5:
+        return
+    yield Finding(
+        f"a step that also resets takes {1 + ratio.b_over_a_low:.2g} to "
+        f"{1 + ratio.b_over_a_high:.2g} times as long as one that doesn't, in {_NUM_ENVS} "
+        f"environments, and each step of a rollout resets: reset_pool=64 draws 64 "
+        "first states once, and reset picks one of them.",
+        is_warning=True,
+    )
 
 
 def _bound_faults(name: str, obs: np.ndarray, space: Space, when: str) -> Iterator[Finding]:

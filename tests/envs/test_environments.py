@@ -267,6 +267,33 @@ def test_what_trains_all_the_same_is_a_warning():
         check_env(weak, skip=["key"])
 
 
+class SlowCartPole(CartPole):
+    """Its reset takes far longer than its step."""
+
+    def reset(self, key, params):
+        own, other = jax.random.split(key)
+        obs, state = super().reset(own, params)
+        shift = jnp.linalg.matrix_power(jax.random.normal(other, (64, 64)) / 64, 16).sum()
+        return obs, dataclasses.replace(state, x=state.x + 1e-9 * shift)
+
+
+class ShuffledCartPole(CartPole):
+    """Its reset sorts, which XLA counts as no operation."""
+
+    def reset(self, key, params):
+        obs, state = super().reset(key, params)
+        first = jax.random.permutation(jax.random.fold_in(key, 1), 52)[0]
+        return obs, dataclasses.replace(state, time=jnp.minimum(first, 0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("env", [SlowCartPole(), ShuffledCartPole()], ids=["loops", "sorts"])
+def test_a_reset_that_costs_more_than_half_a_step_is_a_warning(env):
+    says = r"resets takes [\d.e+]+ to [\d.e+]+ times as long .*: reset_pool=64 draws 64 first"
+    with pytest.warns(EnvironmentWarning, match=says):
+        check_env(env, skip=["keys", "purity", "batches"])
+
+
 def test_a_training_refuses_a_faulty_environment_before_it_compiles():
     five = Changed(change=five_of_six)
     for env in (five, FrameStackObservation(five, 2)):
