@@ -5,22 +5,18 @@
     python benchmarks/batch_size.py --agent dqn --env snake
     python benchmarks/batch_size.py --variant default --variant precision
 
-An asv suite and a command line. All sizes and variants of an agent are timed in one process, in
-rounds of random order. The variant `precision` computes networks in bfloat16. `attention` and
-`flash-attention` have an attention network in bfloat16 and need an environment on a grid. They
-compute attention by XLA, or by cuDNN where a GPU has it. A size that would not fit into memory is
-refused before it runs. The table marks the batch that `myriad autotune --tune batch` would choose,
-which makes the same measurement.
+All sizes and variants of an agent are timed in one process, in rounds of random order. The variant
+`precision` computes networks in bfloat16. `attention` and `flash-attention` have an attention
+network in bfloat16 and need an environment on a grid. They compute attention by XLA, or by cuDNN
+where a GPU has it. A size that would not fit into memory is refused before it runs. The table marks
+the batch that `myriad autotune --tune batch` would choose, which makes the same measurement.
 """
 
 import sys
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
-from benchmarks.harness.asv_suite import AsvSuite
 from benchmarks.harness.results import Row, machine_columns
 from benchmarks.harness.tables import between, markdown, readable
-from benchmarks.harness.workloads import Training
 from benchmarks.runner import Run, Script, agent, environment, switch, text, whole
 
 AGENTS = ("ppo", "pqn", "dqn")
@@ -34,41 +30,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "attention": _ATTENTION | {"agent.attention": "xla"},
     "flash-attention": _ATTENTION | {"agent.attention": "auto"},
 }
-# The fields that give a gradient step of each agent so many rows.
-ROWS: dict[str, Callable[[int], dict[str, Any]]] = {
-    "ppo": lambda rows: {"num_envs": rows // 16, "rollout_steps": 64, "agent.num_minibatches": 4},
-    "dqn": lambda rows: {"batch_size": rows},
-}
-
-
-class BatchSize(AsvSuite):
-    """Seconds that an update spends on learning, in gradient steps of many rows."""
-
-    suite = "training"
-    params: ClassVar = ["ppo", "dqn"]
-    param_names: ClassVar = ["agent"]
-    version = "1"
-    batch_size = 4_096
-
-    def name_of(self, param: str) -> str:
-        return f"cartpole-{param}"
-
-    def prepare(self, declared: Training) -> None:
-        from myriad import create_config
-        from myriad.programs import LearningProgram
-
-        rows = ROWS[declared.agent](self.batch_size)
-        config = create_config("cartpole-control", declared.agent, **rows)
-        self.learning = LearningProgram(config)
-        self.time_learn(declared.agent)
-
-    def time_learn(self, agent: str) -> None:
-        """Learn; the state is donated, so each call goes on from the last one's."""
-        self.learning.run()
-
-    def program(self, agent: str) -> Any:
-        """Return the compiled gradient steps, for the gate."""
-        return self.learning.compiled
 
 
 def _measure(run: Run) -> None:

@@ -29,17 +29,13 @@ class AsvSuite:
         """Compile and warm up, or have asv skip what this commit or machine can't run."""
         if self.prepared == params:
             return
-        declared = load().of(self.suite)[self.always or self.name_of(*params)]
+        declared = load().of(self.suite)[self.always or params[0]]
         skip_unless_runnable(declared)
         try:
             self.prepare(declared)
         except ImportError as missing:  # of a peer, or of a name that an older commit lacks
             raise NotImplementedError(f"can't run {declared.name}: {missing}") from missing
         self.prepared = params
-
-    def name_of(self, param: str) -> str:
-        """Return the workload of a parameter, which is the parameter itself."""
-        return param
 
     def prepare(self, declared: Any) -> None:
         """Compile and warm up a declared workload or training."""
