@@ -90,23 +90,14 @@ def unwritable(folder: Path) -> str | None:
 
     Example:
         >>> unwritable(Path("/dev/null/results"))
-        "can't be made, since /dev/null is no folder"
+        "can't be written: Not a directory"
     """
-    for there in (folder, *folder.absolute().parents):
-        try:
-            there.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            return f"can't be used: {error.strerror}"
-        if not there.is_dir():
-            return f"can't be made, since {there} is no folder"
-        try:
-            tempfile.TemporaryFile(dir=there).close()
-        except OSError as error:
-            return f"can't be written: {error.strerror}"
-        return None
-    return "can't be made"
+    try:
+        there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+        tempfile.TemporaryFile(dir=there).close()
+    except OSError as error:
+        return f"can't be written: {error.strerror}"
+    return None
 
 
 def read_text(path: Path) -> str:

@@ -95,9 +95,16 @@ def measure(
     end = time.perf_counter() + seconds
     stretch = Stretch(training)
     sizes = stretch.offered({*CANDIDATES, *others})
+    steps = stretch.num_updates * training.config.learner.steps_per_update
     if len(sizes) == 1:
-        return stretch.steps, {sizes[0]: [stretch.seconds]}
-    return stretch.steps, stretch.times(sizes, max(0.0, end - time.perf_counter()))
+        return steps, {sizes[0]: [stretch.seconds]}
+    samples = timing.interleave(
+        [partial(stretch.seconds_in, size) for size in sizes],
+        least_rounds=_LEAST_ROUNDS,
+        most_rounds=_MOST_ROUNDS,
+        budget_s=max(0.0, end - time.perf_counter()),
+    )
+    return steps, dict(zip(sizes, samples, strict=True))
 
 
 class Stretch:
@@ -123,11 +130,6 @@ class Stretch:
         if update_s <= 10 * _MOST_CALL_S:
             self.num_updates, self.seconds = self._length()
 
-    @property
-    def steps(self) -> int:
-        """Steps of every environment in the stretch."""
-        return self.num_updates * self._unit
-
     def offered(self, sizes: Collection[int]) -> list[int]:
         """Return the chunk sizes to time, in whole updates, each call once.
 
@@ -141,26 +143,9 @@ class Stretch:
         longest = max(self.num_updates, int(_MOST_CALL_S / update_s), least[-1])
         return [chunk * self._unit for chunk in chunks if chunk <= longest]
 
-    def times(self, sizes: Sequence[int], seconds: float) -> dict[int, list[float]]:
-        """Time the stretch with every chunk size, round after round.
-
-        Args:
-            sizes: chunk sizes of whole updates.
-            seconds: time to spend. The minimum number of rounds is taken even if it is longer.
-
-        Returns:
-            for each chunk size the seconds of a stretch, one per round.
-        """
-        samples = timing.interleave(
-            [partial(self._stretch_s, size // self._unit) for size in sizes],
-            least_rounds=_LEAST_ROUNDS,
-            most_rounds=_MOST_ROUNDS,
-            budget_s=seconds,
-        )
-        return dict(zip(sizes, samples, strict=True))
-
-    def _stretch_s(self, chunk: int) -> float:
-        """Return the seconds of a stretch, from whole calls, at most `_MOST_CALLS` of them."""
+    def seconds_in(self, size: int) -> float:
+        """Return the seconds of a stretch in chunks of a size, from at most `_MOST_CALLS` calls."""
+        chunk = size // self._unit
         num_updates = max(chunk, min(self.num_updates, _MOST_CALLS * chunk))
         return self._run(num_updates, chunk) * self.num_updates / num_updates
 
