@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,10 +70,10 @@ class ProfileCache:
         """Return an entry, or None."""
         return self.read()[section].get(key)
 
-    def update(self, section: str, key: str, change: Callable[[Entry], Entry]) -> None:
-        """Replace an entry by the result of `change` on it, or on `{}` if there is none.
+    def update(self, section: str, key: str, entry: Entry) -> None:
+        """Add an entry, or replace it.
 
-        No other process writes between the read and the write. If a process holds the lock for too
+        If a process holds the lock for too
         long, or the file can't be written, there is a warning, and nothing is kept.
         """
         if self._gave_up:
@@ -81,7 +81,7 @@ class ProfileCache:
         try:
             with self._locked():
                 content = self.read()
-                content[section][key] = change(content[section].get(key, {}))
+                content[section][key] = entry
                 _dump(self.path, content)
         except InvalidArgumentError as error:
             # Only warn: the measurement itself is worth more than its place in the cache.

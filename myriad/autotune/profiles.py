@@ -82,40 +82,26 @@ def record_profiles(
             say(f"{kind} {name}: cached")
             return
         start = time.perf_counter()
-        entry = describe()
-        cache.update(section, key, lambda _: entry)
+        cache.update(section, key, describe())
         say(f"{kind} {name}: profiled in {time.perf_counter() - start:.2f} s")
 
-    machine = dataclasses.asdict(hardware) | {
-        "devices": jax.local_device_count(),
-        "platform": jax.default_backend(),
-    }
+    def env_profile() -> Entry:
+        env = config.environment
+        # Random actions need no state, so the whole state is the environment's.
+        alone = make_config(env, "random")
+        return of_env | {
+            "observation": str(env.observation_space(env.default_params)),
+            "action": str(env.action_space(env.default_params)),
+            "bytes_per_env": state_size(alone)[1],
+        }
+
+    def agent_profile() -> Entry:
+        fixed, per_env = state_size(config)
+        return of_agent | {"fixed_bytes": fixed, "bytes_per_env": per_env}
+
+    machine = {"devices": jax.local_device_count(), "platform": jax.default_backend()}
+    machine |= dataclasses.asdict(hardware)
     record("hardware", hardware.slug, hardware.slug, lambda: machine)
-    record(
-        "env_profiles",
-        config.env,
-        f"{config.env}:{digest(of_env)}",
-        lambda: of_env | _env_profile(config),
-    )
-    record(
-        "agent_profiles",
-        config.agent,
-        f"{config.agent}:{digest(of_agent)}",
-        lambda: of_agent | _agent_profile(config),
-    )
-
-
-def _env_profile(config: TrainingConfig) -> dict[str, Any]:
-    env = config.environment
-    # Random actions need no state, so the whole state is the environment's.
-    alone = make_config(config.environment, "random")
-    return {
-        "observation": str(env.observation_space(env.default_params)),
-        "action": str(env.action_space(env.default_params)),
-        "bytes_per_env": state_size(alone)[1],
-    }
-
-
-def _agent_profile(config: TrainingConfig) -> dict[str, Any]:
-    fixed, per_env = state_size(config)
-    return {"env": config.env, "fixed_bytes": fixed, "bytes_per_env": per_env}
+    record("env_profiles", config.env, f"{config.env}:{digest(of_env)}", env_profile)
+    key = f"{config.agent}:{digest(of_agent)}"
+    record("agent_profiles", config.agent, key, agent_profile)

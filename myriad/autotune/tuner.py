@@ -141,7 +141,7 @@ def autotune(
         },
         "details": spelled_out,
     }
-    cache.update("chunk_size_configs", key, lambda _: entry)
+    cache.update("chunk_size_configs", key, entry)
     result = _result(config, entry, time.perf_counter() - start, from_cache=False)
     say(str(result))
     return result

@@ -41,7 +41,7 @@ print("ready", flush=True)
 input()
 for number in range(int(first), int(last)):
     entry = {"padding": "." * 50_000}
-    ProfileCache(Path(path)).update("agent_profiles", str(number), lambda _: entry)
+    ProfileCache(Path(path)).update("agent_profiles", str(number), entry)
     print(number, flush=True)
 """
 
@@ -83,7 +83,7 @@ def test_processes_write_at_once_and_a_reader_sees_valid_json_at_every_moment(ca
 
 @pytest.mark.long
 def test_a_kill_in_the_middle_of_a_write_loses_nothing_that_was_there(cache):
-    cache.update("hardware", "before", lambda _: {"cores": 2})
+    cache.update("hardware", "before", {"cores": 2})
     moments = random.Random(0)
     pattern = f".{cache.path.stem}.[0-9]*"
     # At least ten, and more until a kill has fallen into a write.
@@ -99,7 +99,7 @@ def test_a_kill_in_the_middle_of_a_write_loses_nothing_that_was_there(cache):
         assert {*written} <= json.loads(cache.path.read_text())["agent_profiles"].keys()
     assert cache.get("hardware", "before") == {"cores": 2}
     assert any(cache.path.parent.glob(pattern)), "no kill fell into a write, so this showed nothing"
-    cache.update("hardware", "after", lambda _: {})  # the dead let go of the lock
+    cache.update("hardware", "after", {})  # the dead let go of the lock
     assert set(cache.read()["hardware"]) == {"before", "after"}
 
 
@@ -114,21 +114,21 @@ def test_a_file_that_is_no_cache_is_refused_and_kept(use, content, cache):
     with pytest.raises(InvalidArgumentError, match="is not an autotune cache; remove it"):
         use(cache)
     with pytest.warns(UserWarning, match="what is found is not kept"):
-        cache.update("hardware", "new", lambda _: {"cores": 1})
+        cache.update("hardware", "new", {"cores": 1})
     assert cache.path.read_bytes() == content
 
 
 def test_what_another_version_kept_counts_as_missing_and_clear_forgets_all(tmp_path, monkeypatch):
     monkeypatch.setenv("MYRIAD_HOME", str(tmp_path / "moved"))
     cache, file = ProfileCache(), tmp_path / "moved" / "autotune_profiles.json"
-    for _ in range(2):
-        cache.update("hardware", "old", lambda entry: {"count": entry.get("count", 0) + 1})
+    for count in (1, 2):
+        cache.update("hardware", "old", {"count": count})
     assert cache.get("hardware", "old") == {"count": 2}
     text = file.read_text()
     assert len(text.splitlines()) > 5  # people can read it
     file.write_text(text.replace('"schema_version": 1', '"schema_version": 0'))
     assert cache.get("hardware", "old") is None
-    cache.update("hardware", "new", lambda _: {"cores": 1})
+    cache.update("hardware", "new", {"cores": 1})
     assert set(cache.read()["hardware"]) == {"new"}
     assert json.loads(file.read_text()).keys() == {"schema_version", *SECTIONS}
     for _ in range(2):
@@ -138,25 +138,25 @@ def test_what_another_version_kept_counts_as_missing_and_clear_forgets_all(tmp_p
 
 @pytest.mark.parametrize("wrong", [1, ANSWER, ANSWER | {"checksum": "00000000"}], ids=str)
 def test_an_entry_that_is_not_ours_counts_as_missing_and_is_replaced(wrong, cache):
-    cache.update("chunk_size_configs", "whole", lambda _: ANSWER)
+    cache.update("chunk_size_configs", "whole", ANSWER)
     content = json.loads(cache.path.read_text())
     content["chunk_size_configs"]["wrong"] = wrong
     cache.path.write_text(json.dumps(content))
     assert cache.get("chunk_size_configs", "wrong") is None
     assert cache.get("chunk_size_configs", "whole") == ANSWER
     assert "1 answers" in cache.table()
-    cache.update("chunk_size_configs", "wrong", lambda found: found | ANSWER)
+    cache.update("chunk_size_configs", "wrong", ANSWER)
     assert cache.get("chunk_size_configs", "wrong") == ANSWER
 
 
 def test_a_lock_that_is_held_is_waited_for_and_then_gone_without(cache, monkeypatch):
     monkeypatch.setattr(cache_module, "_LOCK_WAIT_S", 0.2)
-    cache.update("hardware", "before", lambda _: {"cores": 2})
+    cache.update("hardware", "before", {"cores": 2})
     with FileLock(cache.path.with_name(f".{cache.path.name}.lock")):
         locked = "is locked by another process"
         with pytest.warns(UserWarning, match=f"{locked}.* is not kept"):
-            cache.update("hardware", "one", lambda _: {"cores": 3})
-        cache.update("hardware", "two", lambda _: {"cores": 3})  # warns and waits once only
+            cache.update("hardware", "one", {"cores": 3})
+        cache.update("hardware", "two", {"cores": 3})  # warns and waits once only
         assert cache.read()["hardware"] == {"before": {"cores": 2}}
         with pytest.raises(InvalidArgumentError, match=locked):
             cache.clear()
@@ -166,7 +166,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     cache = ProfileCache(tmp_path / "file" / "autotune_profiles.json")
     with pytest.warns(UserWarning, match=rf"{cache.path} can't be written"):
-        cache.update("hardware", "new", lambda _: {})
+        cache.update("hardware", "new", {})
     with pytest.raises(InvalidArgumentError, match=rf"{cache.path} can't be read"):
         cache.get("hardware", "new")
 
