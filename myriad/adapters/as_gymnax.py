@@ -14,7 +14,6 @@ from myriad.adapters.adapter import typed_key
 from myriad.adapters.gymnax import gymnax_space
 from myriad.envs.environment import Environment
 from myriad.envs.vector import select_reset
-from myriad.envs.wrappers import ResetPool, Wrapper
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.spaces import Discrete
 
@@ -42,23 +41,14 @@ class AsGymnax(environment.Environment[AsGymnaxState, Any]):
     def __init__(self, env: Environment):
         super().__init__()
         self.env = env
-        # gymnax compiles with the parameters as arguments, and those of a pool are constants.
-        self._is_pooled = False
-        while isinstance(env, Wrapper):
-            self._is_pooled |= isinstance(env, ResetPool) and env.reset_pool > 0
-            env = env.env
 
     @property
     def default_params(self) -> Any:
-        return None if self._is_pooled else self.env.default_params
+        return self.env.default_params
 
     def own_params(self, params: Any) -> Any:
         """Return the parameters of the Myriad environment."""
-        if not self._is_pooled:
-            return params
-        if params is not None:
-            raise InvalidArgumentError("params", "must be None with a reset_pool", params)
-        return self.env.default_params
+        return params
 
     @property
     def name(self) -> str:
@@ -119,7 +109,7 @@ class AsOldGymnax(AsGymnax):
         return ParamsWithLimit(limit, super().default_params)
 
     def own_params(self, params: ParamsWithLimit) -> Any:
-        return super().own_params(params.env_params)
+        return params.env_params
 
     @partial(jax.jit, static_argnames=("self",))
     def step(

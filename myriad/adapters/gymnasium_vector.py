@@ -23,16 +23,10 @@ from myriad.adapters.gymnasium import (
     step_env,
     within_64_bits,
 )
-from myriad.engine.machine import resolve_platform
-from myriad.engine.memory import Stated, require_room_for
 from myriad.engine.random import make_keys
 from myriad.envs.environment import Environment
 from myriad.errors import InvalidArgumentError
 from myriad.registry import is_integer
-
-# What the host's NumPy arrays hold for each environment: observations and other bytes. With these,
-# 0.99 to 1.14 of the process's peak was predicted in three environments.
-_HOST_OBSERVATIONS, _HOST_BYTES = 4, 128
 
 
 class AsGymnasiumVector(VectorEnv[Any, Any, Any], EzPickle):
@@ -73,7 +67,6 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any], EzPickle):
         )
         self._reset = jax.jit(jax.vmap(self._reset_one))
         self._step = jax.jit(jax.vmap(self._step_one), donate_argnums=0)
-        self._require_room()
         self.single_observation_space = gymnasium_space(env.observation_space(env.default_params))
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.single_action_space = self._adapt_action.space
@@ -154,22 +147,6 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any], EzPickle):
         return tuple(
             render(jax.tree.map(lambda leaf, i=i: leaf[i], state)) for i in range(self.num_envs)
         )
-
-    def _require_room(self) -> None:
-        """Refuse more environments than fit into memory, before anything large is allocated."""
-        shape = (self.num_envs,)
-        keys = jax.ShapeDtypeStruct(shape, make_keys([0]).dtype)
-        flags = jax.ShapeDtypeStruct(shape, bool)
-        space = self.env.action_space(self.env.default_params)
-        actions = jax.ShapeDtypeStruct(shape + space.shape, space.dtype)
-        states, obs = jax.eval_shape(self._reset, keys, flags, None)
-        reset = self._reset.lower(keys, flags, None).compile()
-        step = self._step.lower(states, actions, flags).compile()
-        stated = sum(Stated.of(each).beside_arguments for each in (reset, step))
-        if resolve_platform() == "cpu":
-            on_host = _HOST_OBSERVATIONS * obs.size * obs.dtype.itemsize
-            stated += on_host + _HOST_BYTES * self.num_envs
-        require_room_for(self.num_envs, stated)
 
     def _reset_one(
         self, key: jax.Array, chosen: jax.Array, kept: KeyedState | None
