@@ -21,7 +21,6 @@ from benchmarks.harness.tables import between, markdown, span_of
 from benchmarks.harness.worker import ChildError, calibrated
 from benchmarks.harness.workload import Workload
 
-_BYTES = ("state_bytes", "sharded_bytes")
 _TIMEOUT_S = 600.0
 _SAMPLE_S = 0.25  # the least that a call lasts
 # After this many steps the episodes of a random policy have staggered ages.
@@ -143,21 +142,19 @@ def _save(
     for point in curve:
         own = rates[point]
         sizes = {"devices": point.num_devices, "processes": 1, "num_envs": point.num_envs}
-        held = {name: prepared[point][name] for name in _BYTES}
-        most = {name: max(of_devices) for name, of_devices in held.items()}
         efficiency = [a / (point.num_devices * b) for a, b in zip(own, one, strict=True)]
-        row = described | sizes | most | {"arm": name, "num_steps": prepared[point]["num_steps"]}
+        row = described | sizes | {"arm": name, "num_steps": prepared[point]["num_steps"]}
         row |= spread(own, "steps_per_s") | spread(efficiency, "efficiency")
         rows.append(row)
-        points.append(sizes | held | {"steps_per_s": own})
+        points.append(sizes | {"steps_per_s": own})
         shown = between(row, "efficiency") if point.num_devices > 1 else "1"
-        cells = [f"{point.num_devices}", f"{point.num_envs:,}", f"{row['steps_per_s']:,.0f}", shown]
-        lines.append([*cells, *(f"{each:,}" for each in most.values())])
+        rate = f"{row['steps_per_s']:,.0f}"
+        lines.append([f"{point.num_devices}", f"{point.num_envs:,}", rate, shown])
     where = {"env": described["env"], "agent": described["agent"]}
     file.add(rows, where | {"scaling": name, "points": points})
     print(f"\n{described['agent']} on {described['env']}, {name}\n")
     headers = ("devices", "environments", "steps/s", f"efficiency ({span_of(one)})")
-    print(markdown((*headers, "bytes of state on a device", "of them sharded"), lines))
+    print(markdown(headers, lines))
 
 
 # --- in the process of a point
@@ -174,7 +171,7 @@ def prepare(workload: dict[str, Any], point: Sequence[int]) -> tuple[Reply, Call
     myriad.configure(wanted.num_devices)
     built = ready(Workload(**workload), wanted)
     num_steps = calibrated(built.run, built.scan_chunk_size, _SAMPLE_S)
-    reply = state_bytes(built.state) | {"num_steps": num_steps * wanted.num_envs}
+    reply = {"num_steps": num_steps * wanted.num_envs}
     return reply, functools.partial(built.run, num_steps)
 
 
@@ -214,21 +211,3 @@ def training_config(declared: Workload, point: Point) -> Any:
     config = create_config(declared.env, declared.agent, *sizes, num_devices=point.num_devices)
     fields: dict[str, Any] = config.fields() | {"num_envs": point.num_envs}
     return create_config(**fields)
-
-
-def state_bytes(state: Any) -> dict[str, list[int]]:
-    """Return the bytes of a state on each of its devices: of all arrays, and of sharded ones."""
-    import jax
-
-    whole: dict[int, int] = {}
-    sharded: dict[int, int] = {}
-    for leaf in jax.tree.leaves(state):
-        is_key = jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        array = jax.random.key_data(leaf) if is_key else leaf
-        is_shared = any(getattr(leaf.sharding, "spec", ()))
-        for part in array.addressable_shards:
-            device = part.device.id
-            whole[device] = whole.get(device, 0) + part.data.nbytes
-            sharded[device] = sharded.get(device, 0) + is_shared * part.data.nbytes
-    sizes = ([held[device] for device in sorted(held)] for held in (whole, sharded))
-    return dict(zip(_BYTES, sizes, strict=True))

@@ -24,7 +24,7 @@ COLUMNS: tuple[str, ...] = (
     *("steps_per_s", "steps_per_s_low", "steps_per_s_high", "run_s", "samples", "compile_s"),
     *("ratio", "ratio_low", "ratio_high"),
     *("efficiency", "efficiency_low", "efficiency_high"),
-    *("argument_bytes", "temp_bytes", "peak_bytes", "state_bytes", "sharded_bytes"),
+    *("argument_bytes", "temp_bytes", "peak_bytes"),
     *("status", "reason"),
     *("package_version", "commit", "jax_version", "jaxlib_version", "numpy_version"),
     *("python_version", "timestamp"),
@@ -33,7 +33,7 @@ NUMBERS: tuple[str, ...] = (
     *("num_envs", "scan_chunk_size", "num_steps", "devices", "processes", "memory_total_bytes"),
     *("steps_per_s", "steps_per_s_low", "steps_per_s_high", "run_s", "samples", "compile_s"),
     *("ratio", "ratio_low", "ratio_high", "efficiency", "efficiency_low", "efficiency_high"),
-    *("argument_bytes", "temp_bytes", "peak_bytes", "state_bytes", "sharded_bytes"),
+    *("argument_bytes", "temp_bytes", "peak_bytes"),
 )
 # The columns that every version of the table has had. Older files may lack the other columns.
 _NEEDED: tuple[str, ...] = (
@@ -279,12 +279,10 @@ def read_table(path: Path) -> Any:
             f"{damaged} {short.to_numpy().argmax() + 2}: it has too few cells."
         )
     table = table.reindex(columns=list(COLUMNS), fill_value="")
-    numbers = table[list(NUMBERS)].apply(pd.to_numeric, errors="coerce").astype(float)
-    for name, wrong in (numbers.isna() & (table[list(NUMBERS)] != "")).items():
-        if wrong.any():
-            row = wrong.to_numpy().argmax()
-            value = table[name].iloc[row]
-            raise InvalidArgumentError(f"{damaged} {row + 2}: {name} is {value!r}.")
+    try:
+        numbers = table[list(NUMBERS)].replace("", "nan").astype(float)
+    except ValueError as error:
+        raise InvalidArgumentError(f"results {path} are damaged: {error}.") from error
     return table.assign(**numbers)
 
 

