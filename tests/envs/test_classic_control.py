@@ -1,58 +1,82 @@
-"""The cart and pole against Gymnasium's own, transition by transition."""
+"""The cart and pole and the pendulum against Gymnasium's own, transition by transition."""
 
+import gymnasium
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
-from myriad import Rollout, make_agent, make_key
+from myriad import make_key
 from myriad.envs.cartpole import CartPole, CartPoleState
+from myriad.envs.pendulum import Pendulum, PendulumState
+from myriad.spaces import Discrete
 
-ENV = CartPole()
-PARAMS = ENV.default_params
-
-
-@jax.jit
-def step_all(x, x_dot, theta, theta_dot, time, action):
-    state = CartPoleState(x, x_dot, theta, theta_dot, time)
-    keys = jax.random.split(make_key(0), x.shape[0])
-    _, state, reward, terminated, truncated, _ = jax.vmap(ENV.step, (0, 0, 0, None))(
-        keys, state, action, PARAMS
-    )
-    return state, reward, terminated, truncated
+NUM_STATES = 5_000
 
 
-@pytest.mark.slow
-def test_a_transition_equals_gymnasiums_over_twenty_thousand_visited_states():
-    rollout = Rollout(ENV, make_agent("random", ENV), num_envs=50, scan_chunk_size=500)
-    _, trajectory = rollout.record_chunk(rollout.init(seed=3))
-    obs, action = np.asarray(trajectory.obs[:-1]), np.asarray(trajectory.action[1:])
-    assert action.size > 20_000
-    flat = obs.reshape(-1, 4)
-    state, reward, terminated, _ = step_all(*flat.T, np.zeros(len(flat), np.int32), action.ravel())
-    ours = np.stack([state.x, state.x_dot, state.theta, state.theta_dot], axis=-1)
-
-    reference = CartPoleEnv()
-    reference.reset(seed=0)
-    theirs, theirs_terminated = np.empty_like(ours), np.empty(len(ours), bool)
-    for i, (start, push) in enumerate(zip(flat.astype(np.float64), action.ravel(), strict=True)):
-        reference.state, reference.steps_beyond_terminated = tuple(start), None
-        theirs[i], _, theirs_terminated[i], _, _ = reference.step(int(push))
-
-    np.testing.assert_allclose(ours, theirs, atol=1e-5, rtol=0)
-    assert (np.asarray(reward) == 1).all()
-    distance_to_limit = np.minimum(
-        np.abs(np.abs(theirs[:, 0]) - 2.4), np.abs(np.abs(theirs[:, 2]) - np.pi / 15)
-    )
-    decided = distance_to_limit > 1e-6
-    np.testing.assert_array_equal(np.asarray(terminated)[decided], theirs_terminated[decided])
+def stepped_by_gymnasium(name, state, action):
+    """Return the observation, the reward and the termination that it makes of each state."""
+    own = gymnasium.make(name).unwrapped
+    own.reset(seed=0)
+    *coordinates, _ = (np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(state))
+    if name == "Pendulum-v1":  # Its arithmetic is NumPy's, which takes all states at once.
+        own.state = np.array(coordinates)
+        obs, reward, terminated, *_ = own.step(action.astype(np.float64)[None])
+        return obs.T, reward, np.full(NUM_STATES, terminated)
+    found = []
+    for start, push in zip(zip(*coordinates, strict=True), action, strict=True):
+        own.state, own.steps_beyond_terminated = start, None
+        found.append(own.step(int(push))[:3])
+    return tuple(map(np.array, zip(*found, strict=True)))
 
 
-def test_step_500_truncates_and_does_not_terminate():
-    balanced = [jnp.zeros(1)] * 4
-    for time, expected in ((498, False), (499, True)):
-        _, _, terminated, truncated = step_all(
-            *balanced, jnp.full(1, time, jnp.int32), jnp.zeros(1, jnp.int32)
+@pytest.mark.parametrize(
+    ("env", "name", "kind", "bounds"),
+    [
+        (CartPole(), "CartPole-v1", CartPoleState, [2.6, 3, 0.25, 3]),
+        (Pendulum(), "Pendulum-v1", PendulumState, [10, 8]),
+        (Pendulum(discrete_torques=5), "Pendulum-v1", PendulumState, [10, 8]),
+    ],
+    ids=["cartpole", "pendulum", "pendulum with five torques"],
+)
+def test_a_transition_equals_gymnasiums_from_thousands_of_states(env, name, kind, bounds):
+    rng, params = np.random.default_rng(0), env.default_params
+    limit = gymnasium.spec(name).max_episode_steps
+    coordinates = [rng.uniform(-most, most, NUM_STATES).astype(np.float32) for most in bounds]
+    state = kind(*coordinates, rng.integers(limit - 2, limit, NUM_STATES, np.int32))
+    space = env.action_space(params)
+    if isinstance(space, Discrete):
+        action = rng.integers(0, space.n, NUM_STATES, np.int32)
+        theirs = np.linspace(-2, 2, 5)[action] if kind is PendulumState else action
+    else:  # beyond the limits, too, where it is clipped
+        theirs = rng.uniform(-3, 3, NUM_STATES).astype(np.float32)
+        action = theirs[:, None]
+    keys = jax.random.split(make_key(0), NUM_STATES)
+    step = jax.jit(jax.vmap(env.step, (0, 0, 0, None)))
+    obs, after, reward, terminated, truncated, info = step(keys, state, action, params)
+    expected_obs, expected_reward, expected_terminated = stepped_by_gymnasium(name, state, theirs)
+    np.testing.assert_allclose(obs, expected_obs, rtol=1e-6, atol=2e-5)
+    np.testing.assert_allclose(reward, expected_reward, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(terminated, expected_terminated)
+    np.testing.assert_array_equal(truncated, state.time == limit - 1)
+    np.testing.assert_array_equal(after.time, state.time + 1)
+    assert info == {}
+
+
+@pytest.mark.parametrize(
+    ("env", "name"), [(CartPole(), "CartPole-v1"), (Pendulum(), "Pendulum-v1")]
+)
+def test_the_spaces_are_gymnasiums(env, name):
+    reference = gymnasium.make(name)
+    space = env.observation_space(env.default_params)
+    theirs = reference.observation_space
+    assert (space.shape, space.dtype) == (theirs.shape, theirs.dtype)
+    np.testing.assert_array_equal(np.broadcast_to(space.low, space.shape), theirs.low)
+    np.testing.assert_array_equal(np.broadcast_to(space.high, space.shape), theirs.high)
+    actions = env.action_space(env.default_params)
+    if isinstance(actions, Discrete):
+        assert actions.n == reference.action_space.n
+    else:
+        assert (actions.low, actions.high) == (
+            reference.action_space.low,
+            reference.action_space.high,
         )
-        assert (bool(terminated[0]), bool(truncated[0])) == (False, expected)
