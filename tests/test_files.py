@@ -73,6 +73,7 @@ def test_a_tilde_is_the_home_folder_of_the_user(command, flag, name, tmp_path, m
     main([*command, flag, path])
     assert (home / path.rpartition("/")[2]).exists(), capsys.readouterr().err
     assert not (tmp_path / "~").exists()
+    assert user_path("~nobody-here/x") == Path("~nobody-here/x")
 
 
 @pytest.mark.parametrize("output", [".", "..", "/", "~", "file", "link", "file/x.csv", "x/y.csv"])
@@ -91,7 +92,3 @@ def test_rows_of_a_benchmark_may_be_written_to_any_folder(output, tmp_path, monk
 def test_a_path_that_would_steer_the_terminal_is_refused(name, refused):
     for command in ([*TRAIN, "--run-folder", name], [*TUNE, "--storage", name]):
         assert not set(name) & set("\x1b\x7f\x9b") & set(refused(*command))
-
-
-def test_a_home_folder_that_is_unknown_leaves_the_name():
-    assert user_path("~nobody-here/x") == Path("~nobody-here/x")

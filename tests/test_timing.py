@@ -74,6 +74,7 @@ def test_samples_are_seconds_per_call_in_the_order_they_were_taken(clock):
     assert found.samples_s == (8.0, 3.0, 5.0, 4.0, 7.0, 6.0)
     assert (found.low_s, found.median_s, found.high_s) == (3.0, 5.5, 8.0)
     assert found.calls_per_sample == 1
+    assert str(found) == "5.5 s (3 s to 8 s; 6 samples of 1 calls; compiled in 0 ns)"
 
 
 def test_every_array_of_a_result_is_ready_before_the_clock_stops(clock):
@@ -191,40 +192,25 @@ def test_copies_are_made_while_the_clock_stands_and_a_sample_does_not_grow_witho
     assert found.calls_per_sample < 40
 
 
-def test_twice_the_work_takes_twice_as_long_through_drift(clock):
-    def drifting(seconds):
-        clock.work(seconds * (1 + clock.now / 1000))  # the machine slows down
+def test_pairs_hold_twice_the_work_to_be_twice_as_long_through_drift_in_an_order_of_the_seed(clock):
+    def compared(seed):
+        taken = []
 
-    sides = [functools.partial(drifting, seconds) for seconds in (1.0, 2.0)]
-    twice = timing.compare(*sides, num_pairs=31, min_sample_s=1.0)
+        def drifting(name, seconds):
+            taken.append(name)
+            clock.work(seconds * (1 + clock.now / 1000))  # the machine slows down
+
+        sides = [functools.partial(drifting, *each) for each in (("a", 1.0), ("b", 2.0))]
+        twice = timing.compare(*sides, num_pairs=31, min_sample_s=1.0, seed=seed)
+        return twice, ["".join(pair) for pair in zip(taken[4::2], taken[5::2], strict=True)]
+
+    (twice, order), (_, same), (_, other) = map(compared, (0, 0, 1))
     assert twice.a.samples_s[-1] > 1.05 * twice.a.samples_s[0]
     assert twice.b_over_a_low <= 2.0 <= twice.b_over_a_high
     assert twice.b_over_a == pytest.approx(2.0, rel=0.01)
     assert twice.a.median_s < twice.b.median_s
-
-
-def test_each_pair_has_both_sides_in_an_order_that_varies_and_repeats_with_the_seed(clock):
-    def orders(seed):
-        taken = []
-
-        def side(name):
-            taken.append(name)
-            clock.work()
-
-        a, b = functools.partial(side, "a"), functools.partial(side, "b")
-        found = timing.compare(a, b, num_pairs=20, min_sample_s=1.0, seed=seed)
-        assert found.pair_ratios == (1.0,) * 20
-        return ["".join(pair) for pair in zip(taken[4::2], taken[5::2], strict=True)]
-
-    assert set(orders(0)) == {"ab", "ba"}
-    assert orders(0) == orders(0) != orders(1)
-
-
-def test_a_timing_and_a_comparison_read_as_sentences(clock):
-    found = timing.measure(clock.work, 0.00125, num_samples=6, min_sample_s=0.001)
-    assert str(found) == "1.25 ms (1.25 ms to 1.25 ms; 6 samples of 1 calls; compiled in 0 ns)"
-    ratio = timing.compare(clock.work, lambda: clock.work(3.0), num_pairs=6)
-    assert str(ratio) == "b takes 3 times as long as a (3 to 3; 6 pairs)"
+    assert set(order) == {"ab", "ba"}
+    assert order == same != other
 
 
 def deleted():

@@ -14,10 +14,11 @@ from filelock import FileLock
 
 from myriad import create_config
 from myriad.autotune import cache as cache_module
-from myriad.autotune import profiles
+from myriad.autotune import profiles, tuner
 from myriad.autotune.cache import SECTIONS, ProfileCache
 from myriad.engine.machine import Hardware
 from myriad.errors import InvalidArgumentError
+from myriad.training.config import make_config
 
 ANSWER = {
     "optimal_chunk_size": 16,
@@ -116,6 +117,11 @@ def test_a_file_that_is_no_cache_is_refused_and_kept(use, content, cache):
     with pytest.warns(UserWarning, match="what is found is not kept"):
         cache.update("hardware", "new", {"cores": 1})
     assert cache.path.read_bytes() == content
+    beyond = ProfileCache(cache.path / "autotune_profiles.json")
+    with pytest.warns(UserWarning, match=rf"{beyond.path} can't be written"):
+        beyond.update("hardware", "new", {})
+    with pytest.raises(InvalidArgumentError, match=rf"{beyond.path} can't be read"):
+        use(beyond)
 
 
 def test_what_another_version_kept_counts_as_missing_and_clear_forgets_all(tmp_path, monkeypatch):
@@ -162,15 +168,6 @@ def test_a_lock_that_is_held_is_waited_for_and_then_gone_without(cache, monkeypa
             cache.clear()
 
 
-def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
-    (tmp_path / "file").write_text("")
-    cache = ProfileCache(tmp_path / "file" / "autotune_profiles.json")
-    with pytest.warns(UserWarning, match=rf"{cache.path} can't be written"):
-        cache.update("hardware", "new", {})
-    with pytest.raises(InvalidArgumentError, match=rf"{cache.path} can't be read"):
-        cache.get("hardware", "new")
-
-
 def dqn(**fields):
     shape = {"env": "cartpole", "agent": "dqn", "num_envs": 4, "buffer_size": 512}
     shape |= {"eval_frequency": 64, "steps_per_env": 1024}
@@ -200,12 +197,13 @@ def test_an_answer_is_for_this_configuration_only(change):
 
 
 def test_an_answer_holds_whatever_does_not_change_the_speed():
-    changed = {"seed": 1, "steps_per_env": 2048, "eval_frequency": 128, "scan_chunk_size": 7}
-    changed |= {"target_return": 475.0, "checkpoint_every_s": 1.0}
+    changed = {"seed": 1, "total_steps": 10**6, "eval_frequency": 128, "scan_chunk_size": 7}
+    changed |= {"target_return": 475.0, "checkpoint_every_s": 1.0, "steps_per_env": None}
     changed |= {"log_to": ["tensorboard"], "agent.exploration_steps": 99}
-    assert key_of(dqn(**changed)) == key_of(dqn())
     busier = dataclasses.replace(MACHINE, memory_available_bytes=1 << 30)
-    assert key_of(dqn(), busier) == key_of(dqn())
+    of_tuner = make_config("cartpole", "dqn", 4, tuner.STEPS_PER_ENV, buffer_size=512)
+    for config, machine in ((dqn(**changed), MACHINE), (dqn(), busier), (of_tuner, MACHINE)):
+        assert key_of(config, machine) == key_of(dqn())
 
 
 def test_an_answer_is_for_this_machine_and_these_devices_versions_and_options_only(monkeypatch):
