@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 
 from perfgate.hlo import (
-    Program,
-    added_lines,
     count_operations,
     normalise_hlo,
     normalise_stablehlo,
@@ -86,17 +84,6 @@ def test_operations_are_counted_and_their_lines_read_from_old_and_new_metadata()
     lines = {each.opcode: each.line for each in read_instructions(HLO, Path("/repo"))}
     others = dict.fromkeys(("parameter", "custom-call", "tuple"), "")
     assert lines == {"copy": "model.py:5", "convert": "old.py:7", **others}
-
-
-def test_the_line_that_adds_an_instruction_is_named():
-    base, head = (
-        Program("", {}, instructions=tuple(read_instructions(text, Path("/nowhere"))))
-        for text in (
-            lowered("step", "x", extra).compile().as_text() for extra in ("", " + jnp.cos(carry)")
-        )
-    )
-    assert added_lines(base, head).most_common(1)[0][0] == "step.py:4"
-    assert not added_lines(base, base)
 
 
 def read(folder, context=None, executable=None, **texts):

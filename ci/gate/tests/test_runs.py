@@ -51,21 +51,6 @@ def time_wait():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not can_tell_waits(), reason="the kernel keeps no figures of who waits")
-def test_work_is_hot_and_whatever_waits_is_a_row_of_the_host(repository):
-    """Calls last so long that a slice has one."""
-    repository.write("benchmarks/long.py", LONG)
-    repository.commit()
-    repository.replace(INIT, "REPEATS = 1", "REPEATS = 3")
-    run = repository.gate(1, "--bench", "long")
-    work, wait = (run.rows[f"long.{name}"] for name in ("Prepared.time_work", "time_wait"))
-    assert (work["class"], work["verdict"]) == ("hot", "slower"), run.out
-    assert (wait["class"], wait["verdict"]) == ("host", "not slower"), run.out
-    assert 2 < work["ratio"] < 8  # the later numbers are longer ones
-    assert wait["seconds"]["head"] > 0.049
-
-
-@pytest.mark.slow
 def test_the_base_is_where_the_branch_left_and_runs_heads_suite(repository):
     repository.git("switch", "--quiet", "--create", "topic")
     repository.replace(BASICS, "smallsum.table(100)", "smallsum.table(200)")
@@ -219,16 +204,26 @@ def test_samples_and_their_children_share_one_core_unless_a_rule_says_more(
 
 
 @pytest.mark.slow
-def test_a_slowdown_fails_and_says_what_is_called_more_often(repository):
+def test_a_slowdown_fails_with_its_ratio_and_cause_and_what_waits_is_a_row_of_the_host(repository):
+    repository.write("benchmarks/long.py", LONG)
+    repository.commit()
+    repository.write(".asv/gate/gate.json", "{")  # a killed run may have left anything
     repository.replace(INIT, "REPEATS = 1", "REPEATS = 6")
-    run = repository.gate(1, "--bench", "cached|track_mean")
+    run = repository.gate(1, "--bench", "cached|track_mean|long")
     row = run.rows[CACHED]
     assert row["verdict"] == "slower"
     assert 3 < row["low"] < row["ratio"] < row["high"]
     assert any("more functions are called" in why and "_sum` (+5)" in why for why in row["reasons"])
     assert run.verdicts()["basics.track_mean"] == "same"
-    assert run.out.startswith("# FAILED: 1 regressed")
+    assert run.out.startswith("# FAILED: 2 regressed")
     assert f"--bench '^{CACHED.replace('.', chr(92) + '.')}$'" in run.out
+    # Calls that last so long that a slice has one.
+    work, wait = (run.rows[f"long.{name}"] for name in ("Prepared.time_work", "time_wait"))
+    assert (work["verdict"], wait["verdict"]) == ("slower", "not slower"), run.out
+    assert 4 < work["ratio"] < 16  # the later numbers are longer ones
+    assert wait["seconds"]["head"] > 0.049
+    if can_tell_waits():
+        assert (work["class"], wait["class"]) == ("hot", "host")
 
 
 @pytest.mark.slow
@@ -296,6 +291,25 @@ def test_what_a_change_does_to_its_own_measuring_and_what_nothing_reached_is_sho
     names = ["benchmarks/basics.py", "benchmarks/inputs.py", "gate.toml", "accepted.toml"]
     assert found["measures"] == names
     assert "- this change also alters how it is measured (4): `benchmarks/basics.py`," in run.out
+
+
+@pytest.mark.slow
+def test_a_shard_runs_its_part_and_budgets_of_others_are_theirs(repository):
+    values = "[[budget]]\nbenchmark = 'mean'\nmetric = 'track'\nceiling = 1e9\nunit = 'units'\n"
+    over = "basics.Total.time_total(20000)"  # which is in the other shard
+    ratio = f"[[budget]]\nbenchmark = 'cached'\nmetric = 'ratio'\nover = '{over}'\nfloor = 0\n"
+    rules = (repository.root / "gate.toml").read_text()
+    repository.write("gate.toml", f"{rules}{values}{ratio}unit = 'times'\n")
+    repository.write("smallsum/unused.py", "")
+    names, budgets = [], []
+    for shard in ("1/2", "2/2"):
+        run = repository.gate(0, "--bench", "track|time_(c|t)", "--shard", shard)
+        names.append({*run.rows})
+        budgets += [each["word"] for each in json.loads(run.report.read_text())["budgets"]]
+    others = ("Cached.time_cached", "Cached.track_note", "Total.time_total(1000)", "track_mean")
+    assert names[0] | names[1] == {over, *(f"basics.{name}" for name in others)}
+    assert names[0] & names[1] == {over}  # a ratio needs both of its rows
+    assert budgets == ["kept", "kept"]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from perfgate.config import DEFAULT_FILE, read_rules
@@ -51,36 +50,17 @@ def test_a_profile_counts_calls_and_charges_each_function_its_own_seconds(monkey
     assert set(found.seconds) >= {f"{HERE}:_busy", f"{HERE}:_leaf"}
 
 
-def _profiles(rng, slowdown=1.0):
-    """Return eight rounds of 20 functions in noise of 15%, with 2% outliers. 0 is slowed."""
-    rounds = []
-    for _ in range(8):
-        seconds = np.geomspace(1.0, 0.01, 20) * rng.lognormal(0.0, 0.15, 20)
-        seconds *= np.where(rng.random(20) < 0.02, 3.0, 1.0)
-        seconds[0] *= slowdown
-        rounds.append(Calls({}, {f"function {n}": float(each) for n, each in enumerate(seconds)}))
-    return rounds
-
-
-def test_what_scatter_explains_is_no_cause():
-    rng = np.random.default_rng(0)
-    alike = [
-        _slower_functions({"base": _profiles(rng), "head": _profiles(rng)}) for _ in range(400)
+def test_only_what_every_round_shows_is_a_cause():
+    shares = range(1, 9)
+    base = [Calls({"work": 3, "odd": n % 3}, {"work": 1.0, "scatters": n}) for n in shares]
+    head = [
+        Calls({"work": 3, "odd": n, "new": 7}, {"work": 2.0, "scatters": 2 * n}) for n in shares
     ]
-    assert sum(map(bool, alike)) < 0.02 * 400
-    slower = [
-        _slower_functions({"base": _profiles(rng), "head": _profiles(rng, 2.0)}) for _ in range(200)
-    ]
-    assert sum("function 0" in str(each) for each in slower) > 0.95 * 200
-
-
-def test_a_function_that_is_called_more_often_by_chance_is_no_cause():
-    rounds = {
-        "base": [Calls({"work": 3, "sometimes": number}, {}) for number in (0, 2)],
-        "head": [Calls({"work": 3, "sometimes": number, "new": 7}, {}) for number in (1, 5)],
-    }
-    (cause,) = _added_calls(rounds, ROOT)
+    found = {"base": base, "head": head}
+    (cause,) = _added_calls(found, ROOT)
     assert cause == "more functions are called: 5 -> 11; above all `new` (+7)"
+    (cause,) = _slower_functions(found)
+    assert cause.startswith("`work` takes longer")
 
 
 @pytest.mark.parametrize(
@@ -88,8 +68,6 @@ def test_a_function_that_is_called_more_often_by_chance_is_no_cause():
     [
         ([("loop_trips", 64, 80)], "changed; its loops run more often: 64 -> 80 (1.25 times)"),
         ([("fusions", 80, 64)], "its program changed"),
-        ([("compile_s", 1.02, 1.13)], "its program changed"),
-        ([("argument_bytes", 9_000, 9_040)], "its program changed"),
         (
             [("argument_bytes", 9_000, 9_900), ("fusions", 10, 20), ("copies", 10, 11)],
             "now split into more kernels: 10 -> 20 (2 times)",

@@ -79,10 +79,3 @@ def test_a_benchmark_that_an_edited_suite_skips_on_both_sides_does_not_pass(repo
     repository.replace("benchmarks/work.py", "        pass\n\n    def time_skipped", skip)
     (reason,) = repository.count(3, "time_skipped").rows["work.Skipped.time_skipped"]["reasons"]
     assert reason == "on head: the edited suite skips it: NotImplementedError: too slow"
-
-
-@pytest.mark.slow
-def test_a_comment_in_the_suite_or_a_new_module_runs_nothing_twice(repository):
-    repository.write("benchmarks/work.py", f"# A comment.\n{BEFORE}")
-    repository.write("benchmarks/new.py", "def time_new():\n    pass\n")
-    assert "own suite" not in repository.count(0, "work|new").err

@@ -78,6 +78,9 @@ class Untidy:
 """
 TROUBLE += "\n\n".join(f"{define}():\n    {does}\n" for define, (does, _) in FAULTS.items())
 TROUBLE += "\n\ntime_hangs.timeout = 1\n"
+# Modules of the worker have these names, too.
+SHADOWS = ("listing", "process", "profiling", "protocol", "suite", "worker")
+TROUBLE += "".join(f"\n\nimport {name}\nassert {name}.OWN" for name in SHADOWS)
 REASONS = {define.split()[-1]: reason for define, (_, reason) in FAULTS.items()} | {
     "Fragile.time_without_cache": "ValueError: no cache today",
     "Untidy.time_untidy": "OSError: teardown failed",
@@ -87,6 +90,8 @@ REASONS = {define.split()[-1]: reason for define, (_, reason) in FAULTS.items()}
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
     repository = make_repository(tmp_path_factory.mktemp("faults"))
+    for name in SHADOWS:
+        repository.write(f"{name}.py", "OWN = True\n")
     repository.write("benchmarks/trouble.py", f"BEFORE = 1\n{TROUBLE}")
     repository.commit("trouble")
     # Head's suite differs: what it left alone, and was broken before, would not hold it up.
@@ -170,28 +175,3 @@ def test_a_package_imported_from_elsewhere_is_refused(repository, tmp_path):
     repository.git("checkout", "--quiet", "benchmarks")
     assert "smallsum was imported from " in run.err
     assert ", which is not in its checkout; if the package lies in a subfolder" in run.err
-
-
-SHADOWS = ("listing", "process", "profiling", "protocol", "suite", "worker")
-NAMES = """import importlib.util
-
-{imports}
-
-
-def track_found():
-    ours = ["serving", "first_run", "own_time", "counters"]
-    return sum(importlib.util.find_spec(each) is not None for each in ours)
-"""
-
-
-@pytest.mark.slow
-def test_modules_of_the_worker_and_of_the_suite_do_not_shadow_each_other(tmp_path):
-    repository = make_repository(tmp_path)
-    for name in SHADOWS:
-        repository.write(f"{name}.py", "OWN = True\n")
-    imports = "\n".join(f"import {name}\nassert {name}.OWN" for name in SHADOWS)
-    repository.write("benchmarks/names.py", NAMES.format(imports=imports))
-    repository.commit()
-    repository.write("smallsum/data.txt", "")
-    (row,) = repository.count(0, "names").rows.values()
-    assert (row["verdict"], row["changes"][0]["head"]) == ("same", 0.0)

@@ -1,13 +1,11 @@
 """The two checkouts: the suite's configuration, the working tree, and the environments."""
 
-from pathlib import Path
-
 import pytest
 
-from gate_repository import Repository, make_repository
+from gate_repository import Repository
 from perfgate.errors import PreparationError, UsageError
 from perfgate.source.asv_config import read_config
-from perfgate.source.environments import build_environment, why_built
+from perfgate.source.environments import build_environment
 from perfgate.source.git import WORKING_TREE
 
 ALLOWED = ("-c", "protocol.file.allow=always")  # git clones no submodule from a folder otherwise
@@ -57,39 +55,46 @@ def test_commits_without_a_common_ancestor_are_refused(repository):
         repository.sides(head="other").__enter__()
 
 
+PROJECT = """[build-system]
+build-backend = "setuptools.build_meta"
+[project]
+name = "smallsum"
+version = "0.2"
+dependencies = ["numpy"]
+"""
+
+
+@pytest.mark.usefixtures("fake_uv")
 @pytest.mark.parametrize(
-    ("file", "old", "new", "expected"),
+    ("file", "text", "environments", "notes"),
     [
-        ("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2", ""),
-        ("pyproject.toml", 'version = "0.1"', 'version = "0.2"', ""),
-        ("pyproject.toml", '["numpy"]', '["scipy"]', "pyproject.toml's dependencies changed"),
-        ("asv.conf.json", "{", '{"matrix": {"numpy": ["2"]},', "asv's matrix changed"),
-        ("smallsum/fast.pyx", "", "", "the package is compiled"),
-        ("constraints.txt", "", "numpy<3", "constraints.txt changed"),
+        ("smallsum/__init__.py", "REPEATS = 2", "one, shared", 0),
+        ("pyproject.toml", PROJECT, "one, shared", 0),  # another version
+        ("pyproject.toml", PROJECT.replace("numpy", "scipy"), "dependencies changed", 0),
+        ("asv.conf.json", '{"matrix": {"numpy": ["2"]}}', "asv's matrix changed", 0),
+        ("Cargo.toml", "", "the package is compiled", 0),
+        ("constraints.txt", "numpy<3", "constraints.txt changed", 0),
+        ("requirements.txt", "numpy>=1", "requirements.txt changed", 0),
+        ("requirements/base.txt", "numpy>=1", "requirements/base.txt changed", 0),  # in setup.cfg
+        ("requirements/test.txt", "numpy>=1", "one, shared", 1),
+        ("poetry.lock", "numpy>=1", "one, shared", 1),
+        # setuptools compiles only the sources that its settings name, such as fast.pyx
+        ("pyproject.toml", f"{PROJECT}[tool.setuptools]\next-modules = [{{}}]", "is compiled", 0),
+        ("pyproject.toml", PROJECT.replace("setuptools", "hatchling"), "is compiled", 0),
     ],
 )
-def test_one_environment_serves_both_sides_while_dependencies_are_equal(
-    tmp_path, file, old, new, expected
+def test_two_environments_are_built_where_versions_differ_and_what_is_not_followed_is_named(
+    repository, file, text, environments, notes
 ):
-    base, head = (make_repository(tmp_path / name) for name in ("base", "head"))
-    if old:
-        head.replace(file, old, new)
-    else:
-        head.write(file, new)
-    config = read_config(head.root / "asv.conf.json", head.root)
-    assert why_built(base.root, head.root, config, Path("asv.conf.json")) == expected
-
-
-def test_setuptools_compiles_only_the_sources_that_its_settings_name(repository):
-    root = repository.root
-    config = read_config(root / "asv.conf.json", root)
-    repository.write("validation/study.c", "")
-    setuptools = '[build-system]\nbuild-backend = "setuptools.build_meta"\n'
-    repository.write("pyproject.toml", setuptools)
-    assert why_built(root, root, config, Path("asv.conf.json")) == ""
-    extension = "[tool.setuptools]\next-modules = [{name = 'f'}]\n"
-    repository.write("pyproject.toml", setuptools + extension)
-    assert why_built(root, root, config, Path("asv.conf.json")) == "the package is compiled"
+    repository.write("setup.cfg", "[options]\ninstall_requires = file: requirements/base.txt\n")
+    repository.write("smallsum/fast.pyx", "")
+    repository.write("pyproject.toml", PROJECT.replace("0.2", "0.1"))
+    repository.commit()
+    repository.write(file, text)
+    with repository.sides() as sides:
+        assert environments in sides.environments
+        note = f"{file} changed, but the gate did not follow it."
+        assert list(sides.notes) == [note] * notes
 
 
 @pytest.mark.slow

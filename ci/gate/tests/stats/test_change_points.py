@@ -1,13 +1,12 @@
 """Change points are found where the level changes, also for a while, and hardly ever in noise."""
 
 import functools
-import itertools
 
 import numpy as np
 import pytest
 from asv.step_detect import detect_steps
 
-from perfgate.stats.change_points import MIN_SEGMENT, change_points, ratio_between
+from perfgate.stats.change_points import change_points, ratio_between
 
 SEEDS = range(20)
 # Levels as (commits, value), the noise of a value, and whether asv's own detector finds them, too.
@@ -47,16 +46,6 @@ def finds(found: list[int], levels: np.ndarray) -> bool:
     return all(any(abs(place - edge) <= 2 for place in found) for edge in edges)
 
 
-def test_a_doubted_place_gives_way_to_a_neighbour_unless_that_fits_clearly_worse():
-    doubted = [place in {29, 31} for place in range(60)]
-    small = [noisy(level((30, 1.0), (30, 1.03)), seed) for seed in SEEDS]
-    found, plain = ([change_points(each, use) for each in small] for use in (doubted, []))
-    assert not any({29, 31} & {*places} for places in found)
-    assert sum(places == [30] for places in found) > sum(places == [30] for places in plain)
-    large = noisy(level((31, 1.0), (29, 1.2)), seed=0)
-    assert change_points(large, doubted) == [31]
-
-
 @pytest.mark.parametrize("name", SHAPES)
 def test_edges_are_found_also_where_a_level_comes_back(name):
     parts, noise, found_by_asv = SHAPES[name]
@@ -81,28 +70,18 @@ def with_outliers(num: int, seed: int) -> np.ndarray:
         (lambda seed: flat(60, 0.0, seed), 150, 6),
         (lambda seed: flat(60, 0.5, seed), 150, 17),
         (lambda seed: 1 + 0.01 * np.random.default_rng(seed).standard_t(3, 60), 100, 5),
-        *((functools.partial(with_outliers, few), 50, 2) for few in (1, 2, 3)),
+        (functools.partial(with_outliers, 3), 50, 2),
     ],
-    ids=["white", "correlated", "heavy tails", "1 outlier", "2 outliers", "3 outliers"],
+    ids=["white", "correlated", "heavy tails", "3 outliers"],
 )
 def test_a_series_without_a_change_hardly_ever_has_a_change_point(make, num, most):
     assert sum(bool(change_points(make(seed))) for seed in range(num)) <= most
-
-
-def test_a_short_series_needs_two_levels_of_five_commits():
-    assert change_points([4096.0] * 9) == []
-    assert change_points([*[4096.0] * 8, *[1e9] * 3, *[4096.0] * 8]) == []
-    for at, num in itertools.combinations(range(16), 2):
-        is_level = MIN_SEGMENT <= at <= num - MIN_SEGMENT
-        assert change_points(level((at, 1.0), (num - at, 1.3))) == ([at] if is_level else [])
 
 
 def test_exact_values_change_at_the_very_commit():
     assert change_points([4096.0] * 20 + [8192.0] * 10) == [20]
     assert change_points([0.0] * 20 + [5.0] * 20) == [20]
     assert change_points([-3.0] * 10 + [-2.0] * 12) == [10]
-    values = noisy(level((25, 1.0), (25, 1.03)), seed=5)
-    assert change_points(values) == change_points(values * 1e6)
 
 
 def test_a_slow_drift_is_found():

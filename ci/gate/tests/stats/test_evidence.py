@@ -7,7 +7,6 @@ import pytest
 from scipy import stats
 
 from perfgate.stats.evidence import (
-    CONFIRMING_LOOKS,
     HOST,
     HOT,
     LOOKS,
@@ -132,30 +131,6 @@ def test_the_bounds_hold_the_true_ratio_as_often_as_they_say():
     ]
     assert np.mean([high >= 1 for _, _, high in bounds]) >= 0.945
     assert np.mean([low <= 1 for _, low, _ in bounds]) >= 0.945
-
-
-@pytest.mark.slow
-def test_a_suite_of_three_rows_with_unlucky_workers_raises_no_alarm():
-    """One worker in 14 takes 1.5 times as long, on either side."""
-    rng = np.random.default_rng(3)
-
-    def unlucky(most=60):
-        luck = rng.choice([-1.0, 1.0], most) * (rng.random(most) < 0.07)
-        return math.log(1.5) * luck + 0.005 * rng.standard_normal(most)
-
-    found = [weighed(unlucky(), num_tests=3, scatter=0.015).verdict for _ in range(3_000)]
-    assert sum(each == SLOWER for each in found) <= 3_000 / 3 * 0.005
-
-
-def test_the_launches_that_are_left_are_those_that_decide_a_row():
-    rng = np.random.default_rng(4)
-    assert Evidence().launches_left() == LOOKS[0]
-    assert weighed([0.0, 0.0]).launches_left() == 0
-    for ratio in (1.0, 1.02, 1.05):
-        for _ in range(20):
-            evidence = weighed(math.log(ratio) + 0.02 * rng.standard_normal(2), scatter=0.02)
-            if not evidence.done:
-                assert 1 <= evidence.launches_left() <= LOOKS[-1] + CONFIRMING_LOOKS[0]
 
 
 def test_a_row_that_its_last_look_leaves_open_is_done_and_its_bound_counts():

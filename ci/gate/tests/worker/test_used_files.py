@@ -74,12 +74,6 @@ def test_what_is_imported_or_opened_is_known(seen_by, act, used):
     assert seen_by(act)[0] == used
 
 
-@pytest.mark.parametrize("act", ["import module", "open(root.resolve() / 'module.py').close()"])
-def test_a_checkout_that_is_named_by_a_link_is_the_same(seen_by, tmp_path, act):
-    (tmp_path / "link").symlink_to("checkout")
-    assert seen_by(act, tmp_path / "link")[0] == ["module.py"]
-
-
 @pytest.mark.parametrize(
     ("act", "has_run"),
     [

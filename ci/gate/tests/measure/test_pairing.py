@@ -1,0 +1,45 @@
+"""How long a launch lasts, and which rows it times."""
+
+import math
+
+import pytest
+
+from perfgate.config import Timing
+from perfgate.measure.pairing import Open, affordable, quads_of
+from perfgate.process.protocol import Calibration, FirstRun
+from perfgate.rows import Benchmark, Row, SideRun
+from perfgate.stats.evidence import Evidence
+
+
+@pytest.mark.parametrize(
+    ("seconds", "wall_s", "expected", "share"),
+    [
+        ((0.001, 0.001), 0.010, 24, 7),  # quads of 40 ms
+        ((0.03, 0.03), 0.03, 12, 4),  # a quad of 120 ms: 12 of them are longer than `pair_s`
+        ((0.001, 0.02), 0.01, 1, 4),  # one is enough to see that
+    ],
+)
+def test_a_launch_times_12_to_24_quads_or_as_many_as_its_time_allows(
+    seconds, wall_s, expected, share
+):
+    found = [Calibration(10, seconds=each, wall_s=wall_s, is_work=True) for each in seconds]
+    assert quads_of(found, Timing(pair_s=1.0), share_s=math.inf) == (10, expected)
+    assert quads_of(found, Timing(pair_s=1.0), share_s=0.3) == (10, min(expected, share))
+
+
+def test_the_most_urgent_rows_come_first_and_no_more_than_time_can_decide():
+    rows = []
+    for name, launches in (
+        ("calm", [-0.05, 0.06]),
+        ("odd", [0.02, 0.12]),
+        ("grown", [-0.06, 0.06]),
+    ):
+        row = Row(Benchmark(name, name, None, "time", 60.0), SideRun(FirstRun(1.0)))
+        evidence = Evidence(num_tests=20)
+        for log_ratio in launches:
+            evidence.add(log_ratio)
+            evidence.weigh(0.06)
+        rows.append(Open(row, evidence, 1.0, has_grown=name == "grown"))
+    left_s = sum(row.evidence.launches_left() for row in rows)
+    found = [[row.row.name for row in affordable(rows, each)] for each in (left_s, 0.1)]
+    assert found == [["grown", "odd", "calm"], ["grown"]]
