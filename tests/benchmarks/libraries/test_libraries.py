@@ -64,14 +64,6 @@ def test_a_network_is_the_same_policy_in_every_library():
     assert lengths[0] == pytest.approx(lengths[1], abs=0.5)
 
 
-@pytest.mark.slow
-def test_ours_trains_for_the_steps_of_its_chunk():
-    outcome = measured("myriad-plain", "cartpole-control", 4, 256, agent="ppo")
-    assert (outcome.status, outcome.reason, outcome.prepared["num_steps"]) == ("ok", "", 256)
-    (rate, *_), (seconds, *_) = outcome.steps_per_s(), outcome.seconds
-    assert rate * seconds == pytest.approx(4 * 256)
-
-
 @pytest.mark.parametrize(
     ("library", "env", "changes", "reason"),
     [
@@ -107,22 +99,18 @@ def test_the_users_environment_is_the_same_in_gymnax_step_by_step():
     other_state = theirs.CarState(position=state.position, velocity=state.velocity, time=state.time)
     step = jax.jit(jax.vmap(env.step, in_axes=(0, 0, 0, None)))
     other_step = jax.jit(jax.vmap(other.step_env, in_axes=(0, 0, 0, None)))
-    rng, keys = np.random.default_rng(0), jax.random.split(jax.random.key(1), 50)
-    for _ in range(200):
+    keys = jax.random.split(jax.random.key(1), 50)
+    drawn = np.random.default_rng(0).integers(0, 3, (200, 50))
+    for random_action in drawn:
         # Half of them push the way they move, which climbs the hill.
-        action = np.where(
-            np.arange(50) < 25,
-            rng.integers(0, 3, 50),
-            np.where(np.asarray(state.velocity) < 0, 0, 2),
-        )
+        uphill = np.where(np.asarray(state.velocity) < 0, 0, 2)
+        action = np.where(np.arange(50) < 25, random_action, uphill)
         obs, state, reward, terminated, truncated, _ = step(keys, state, action, env.default_params)
         other_obs, other_state, *expected, _ = other_step(
             keys, other_state, action, other.default_params
         )
         np.testing.assert_allclose(obs, other_obs, rtol=1e-5, atol=1e-6)
         np.testing.assert_array_equal([reward, terminated], expected)
-        np.testing.assert_array_equal(
-            terminated | truncated,
-            terminated | other.is_truncated(other_state, other.default_params),
-        )
+        over = terminated | other.is_truncated(other_state, other.default_params)
+        np.testing.assert_array_equal(terminated | truncated, over)
     assert 0 < terminated.sum() < 50
