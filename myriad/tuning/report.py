@@ -19,7 +19,7 @@ from typing import Any
 
 import optuna
 from optuna import visualization
-from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+from optuna.importance import PedAnovaImportanceEvaluator
 from optuna.trial import FrozenTrial, TrialState
 
 from myriad.files import replacing, write_errors_explained
@@ -32,8 +32,6 @@ from myriad.tuning.study import FAILURE, best_trials, retried
 
 __all__ = ["write_report"]
 
-# The most parameters that the contours show. Each pair of them is a plot.
-_MOST_IN_CONTOUR = 4
 # The completed trials that a plot needs. Fewer points than five show no trend. Optuna advises at
 # least five trials among the best for PED-ANOVA, which are then at most a quarter of all.
 _LEAST_OF_TREND, _LEAST_BEST, _LEAST_OF_IMPORTANCE = 5, 5, 20
@@ -206,11 +204,6 @@ def _figures(study: optuna.Study, settings: TuneSettings) -> tuple[dict[str, Any
     quantile = max(0.1, _LEAST_BEST / max(completed, _LEAST_OF_IMPORTANCE))
     evaluator = PedAnovaImportanceEvaluator(target_quantile=quantile)
 
-    def contour() -> Any:
-        shares = get_param_importances(study, evaluator=evaluator, target=small)
-        drawn = visualization.plot_contour(study, list(shares)[:_MOST_IN_CONTOUR], **same)
-        return drawn.update_layout(height=900)  # else the names of its rows overlap
-
     def importances() -> Any:
         return visualization.plot_param_importances(
             study, evaluator, target=small, target_name=name
@@ -240,11 +233,6 @@ def _figures(study: optuna.Study, settings: TuneSettings) -> tuple[dict[str, Any
             _LEAST_OF_IMPORTANCE,
             f"How much each parameter matters for a {name} in the best {quantile:.0%}",
             importances,
-        ),
-        "contour": (
-            _LEAST_OF_IMPORTANCE,
-            f"The {name} by pairs of the parameters that matter most",
-            contour,
         ),
     }
     if several:

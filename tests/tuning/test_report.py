@@ -52,7 +52,7 @@ def campaign(tmp_path, completed, objectives=("return",)):
         (4, ["history"], ["history"]),
         (
             20,
-            ["history", "slice", "parallel", "importances", "contour"],
+            ["history", "slice", "parallel", "importances"],
             ["history", "importances", "parallel"],
         ),
     ],
@@ -70,7 +70,7 @@ def test_the_report_says_what_the_terminal_does_and_draws_what_its_trials_allow(
     assert re.findall(r'<div id="(\w+)" class="plotly-graph-div"', text) == drawn
     # Every other plot says how many trials it needs.
     assert len(re.findall(rf"<p>[^<]*: needs \d+ completed trials, and {completed} c", text)) == (
-        5 - len(drawn)
+        4 - len(drawn)
     )
     assert ('src="plotly.min.js"' in text) == bool(drawn)
     html_files = {file.name for file in files if file.suffix == ".html"}
