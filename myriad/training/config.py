@@ -357,7 +357,12 @@ def read_fields(text: str, *, trust: bool, known: Container[str] = ()) -> dict[s
     Raises:
         InvalidArgumentError: the text is not TOML, or it names code that you don't trust.
     """
-    fields = _flat(_parsed(text))
+    try:
+        fields = _flat(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidArgumentError(f"the configuration is not TOML: {error}.") from None
+    except RecursionError:
+        raise InvalidArgumentError("the configuration is nested too deeply.") from None
     for name in () if trust else names_of_code(fields):
         if name not in known:
             require_no_code(name, fields[name])
@@ -503,6 +508,7 @@ def _of_preset(given: Mapping[str, Any]) -> dict[str, Any]:
 def _filled(fields: dict[str, Any]) -> TrainingConfig:
     """Check these values, and fill in every other that follows from them."""
     from myriad.agents.agent import is_schedule
+    from myriad.training.loop import learner_of_device
 
     for name, declared in (ranges_of(TrainingConfig) | {"total_steps": TOTAL_STEPS}).items():
         if name in fields:
@@ -517,13 +523,14 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
             options[owner][option] = value
     env, learner, num_envs = _built(fields, options)
     num_devices = fields.get("num_devices") or _default_num_devices(fields, learner, num_envs)
-    _require_devices(fields, learner, num_envs, num_devices)
     unit = learner.steps_per_update
     total_steps = fields.get("total_steps") or learner.default_total_steps(num_envs)
     if "steps_per_env" in fields:
         total_steps = fields["steps_per_env"] * num_envs
     steps = _whole(fields.get("steps_per_env") or -(-total_steps // num_envs), unit)
-    _require_steps(fields, steps, num_envs)
+    TOTAL_STEPS.require("steps_per_env x num_envs", steps * num_envs)
+    _require_devices(fields, steps, num_devices)
+    learner_of_device(learner, num_envs, num_devices)  # It refuses what can't be shared.
     window = fields.get("eval_frequency") or -(-steps // _EVALUATIONS)
     of_env = options["env"] | _env_options(env)
     of_agent = options_of(learner.agent)
@@ -712,22 +719,14 @@ def _default_num_devices(fields: Mapping[str, Any], learner: "Learner[Any]", num
     return learner.default_num_devices(num_envs, available)
 
 
-def _require_steps(fields: Mapping[str, Any], steps: int, num_envs: int) -> None:
-    if fields.get("compile_mode") == "off" and steps > _MOST_UNCOMPILED_STEPS:
-        rule = f"must be at most {_MOST_UNCOMPILED_STEPS:,} with compile_mode = 'off'"
-        raise InvalidArgumentError("steps_per_env", rule, steps)
-    TOTAL_STEPS.require("steps_per_env x num_envs", steps * num_envs)
-
-
-def _require_devices(
-    fields: Mapping[str, Any], learner: "Learner[Any]", num_envs: int, num_devices: int
-) -> None:
-    from myriad.training.loop import learner_of_device
-
-    if num_devices > 1 and ("seeds" in fields or fields.get("compile_mode") == "off"):
+def _require_devices(fields: Mapping[str, Any], steps: int, num_devices: int) -> None:
+    is_uncompiled = fields.get("compile_mode") == "off"
+    if num_devices > 1 and ("seeds" in fields or is_uncompiled):
         rule = "must be 1 with seeds, with a grid and with compile_mode = 'off'"
         raise InvalidArgumentError("num_devices", rule, num_devices)
-    learner_of_device(learner, num_envs, num_devices)
+    if is_uncompiled and steps > _MOST_UNCOMPILED_STEPS:
+        rule = f"must be at most {_MOST_UNCOMPILED_STEPS:,} with compile_mode = 'off'"
+        raise InvalidArgumentError("steps_per_env", rule, steps)
 
 
 def _chunk_size(chosen: int | None, num_envs: int, steps: int, unit: int) -> int:
@@ -792,12 +791,3 @@ def _plain(name: str, value: Any) -> Any:
     if len(value) > _MOST_ITEMS:
         raise InvalidArgumentError(name, f"must be at most {_MOST_ITEMS:,} items", len(value))
     return [_plain(name, each) for each in value]
-
-
-def _parsed(text: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except ValueError as error:
-        raise InvalidArgumentError(f"the configuration is not TOML: {error}.") from None
-    except RecursionError:
-        raise InvalidArgumentError("the configuration is nested too deeply.") from None
