@@ -333,16 +333,20 @@ class Trainer:
     def _require_numbers(self, report: Report) -> None:
         """Stop the run if a report contains a NaN or an infinity."""
         for index in np.flatnonzero(self._running).tolist():
-            what = _bad_parts(self.trainings.report_of(report, index))
-            if what is not None:
-                member = self.trainings.members[index]
-                whose = ", ".join(f"{name} {value}" for name, value in member.items())
-                whose = f" of {whose}" if whose else ""
-                newest = self._checkpoints.latest()
-                kept = f"the checkpoint of update {newest} is kept in {self.folder.path}"
-                if newest is None:
-                    kept = "no checkpoint was saved before"
-                raise DivergedError(f"{what} by update {self._run.update}{whose}; {kept}.")
+            own = self.trainings.report_of(report, index)
+            bad = [part for part, is_bad in zip(PARTS, own.is_bad, strict=True) if is_bad]
+            if not bad:
+                continue
+            sums = own.metric_sums.items()
+            bad += [f"metric {name}" for name, value in sums if not math.isfinite(value)]
+            member = self.trainings.members[index]
+            whose = ", ".join(f"{name} {value}" for name, value in member.items())
+            whose = f" of {whose}" if whose else ""
+            newest = self._checkpoints.latest()
+            kept = f"the checkpoint of update {newest} is kept in {self.folder.path}"
+            if newest is None:
+                kept = "no checkpoint was saved before"
+            raise DivergedError(f"{', '.join(bad)} by update {self._run.update}{whose}; {kept}.")
 
     def _evaluate(self) -> None:
         """Evaluate, and note the figures of the window and of the evaluation as rows."""
@@ -497,12 +501,3 @@ def environment_record(
             default_dtype(),
         ),
     }
-
-
-def _bad_parts(report: Report) -> str | None:
-    """Say where a report contains a NaN or an infinity, or return None."""
-    bad = [part for part, is_bad in zip(PARTS, report.is_bad, strict=True) if is_bad]
-    if not bad:
-        return None
-    metrics = [name for name, value in report.metric_sums.items() if not math.isfinite(value)]
-    return f"{', '.join(bad)} ({', '.join(metrics)})" if metrics else ", ".join(bad)
