@@ -1,6 +1,5 @@
 """The results of a training, as `train_and_evaluate` and `resume` return them."""
 
-import csv
 import dataclasses
 import math
 import statistics
@@ -11,8 +10,8 @@ from typing import Any
 
 import jax
 
-from myriad.errors import InvalidArgumentError, NotInstalledError, shown
-from myriad.files import replacing, user_path
+from myriad.errors import InvalidArgumentError, shown
+from myriad.files import user_path
 from myriad.timing import mean_interval
 from myriad.training.config import TrainingConfig
 from myriad.training.run_folder import Row, significant
@@ -21,10 +20,7 @@ __all__ = ["History", "Timings", "TrainingResults"]
 
 
 class History(Sequence[Row]):
-    """The rows of a training in order, each a mapping from column to number.
-
-    A row may lack a column. Its cell is then empty in every file.
-    """
+    """The rows of a training in order, each a mapping from column to number."""
 
     def __init__(self, rows: Sequence[Row]):
         self._rows = [dict(row) for row in rows]
@@ -52,37 +48,10 @@ class History(Sequence[Row]):
         return list(dict.fromkeys(name for row in self._rows for name in row))
 
     def to_pandas(self) -> Any:
-        """Return a pandas DataFrame."""
+        """Return a pandas DataFrame, which writes CSV, Parquet and other files."""
         import pandas as pd
 
         return pd.DataFrame(self._rows, columns=pd.Index(self.columns))
-
-    def to_csv(self, path: str | Path) -> None:
-        """Write a CSV file.
-
-        Raises:
-            InvalidArgumentError: the file can't be written. An older one stays as it was.
-        """
-        with (
-            replacing(user_path(path)) as new,
-            new.open("w", encoding="utf-8", newline="") as file,
-        ):
-            writer = csv.DictWriter(file, self.columns)
-            writer.writeheader()
-            writer.writerows(self._rows)
-
-    def to_parquet(self, path: str | Path) -> None:
-        """Write a Parquet file.
-
-        Raises:
-            InvalidArgumentError: the file can't be written. An older one stays as it was.
-            NotInstalledError: pyarrow is not installed.
-        """
-        try:
-            with replacing(user_path(path)) as new, new.open("wb") as file:
-                self.to_pandas().to_parquet(file, engine="pyarrow")
-        except ImportError as error:
-            raise NotInstalledError("Parquet", "pyarrow", "track") from error
 
 
 @dataclasses.dataclass(frozen=True)

@@ -227,18 +227,10 @@ def test_replacing_keeps_the_old_file_where_the_block_fails(tmp_path):
 # --- tables ---
 
 
-def test_a_table_becomes_a_frame_and_a_csv_with_every_column(tmp_path):
+def test_a_table_becomes_a_frame_with_every_column():
     table = History(ROWS)
     assert table.columns == ["update", "loss", "low"]
     assert table.to_pandas()["update"].dtype == "int64"
-    table.to_csv(tmp_path / "table.csv")
-    assert (tmp_path / "table.csv").read_text() == "update,loss,low\n1,0.1,\n2,nan,-inf\n3,inf,\n"
-    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "table.csv"), table.to_pandas())
-    with pytest.raises(
-        InvalidArgumentError,
-        match=r"nowhere/table.csv can't be written: No such file or directory\.$",
-    ):
-        table.to_csv(tmp_path / "nowhere" / "table.csv")
 
 
 def test_a_table_prints_its_ends():
@@ -246,24 +238,6 @@ def test_a_table_prints_its_ends():
     long = repr(History([{"steps": 1_000 * i, "return": i / 7} for i in range(50)])).splitlines()
     assert [line.split()[0] for line in long[4:9]] == ["3,000", "4,000", "...", "45,000", "46,000"]
     assert repr(History([])) == "no rows yet"
-
-
-def test_a_table_survives_parquet_which_needs_pyarrow(tmp_path, monkeypatch):
-    pytest.importorskip("pyarrow")
-    path = tmp_path / "table.parquet"
-    History(ROWS).to_parquet(path)
-    pd.testing.assert_frame_equal(
-        pd.read_parquet(path),
-        History(ROWS).to_pandas(),
-        check_index_type=False,
-        check_column_type=False,
-    )
-    before = path.read_bytes()
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(NotInstalledError, match=r"pip install 'myriad-rl\[track\]'"):
-        History(ROWS[:1]).to_parquet(path)
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
 
 
 # --- other trackers ---
