@@ -196,7 +196,8 @@ class Monitor(Callback):
         self._folder = folder
         self._every = every
         self._cores = usable_cores()
-        self._gpu = _Gpu.of(jax.local_devices()[0])
+        device = jax.local_devices()[0]
+        self._gpu = None if device.platform == "cpu" else device
 
     def on_start(self, run: Run) -> None:
         """Measure from now on."""
@@ -227,8 +228,9 @@ class Monitor(Callback):
             row["device_utilisation"] = min(1.0, used / seconds / self._cores)
             row["device_memory_bytes"] = resident_bytes()
         else:
-            row["device_utilisation"] = self._gpu.utilisation()
-            row["device_memory_bytes"] = self._gpu.memory_bytes()
+            row["device_utilisation"] = _utilisation(self._gpu.local_hardware_id)
+            # What JAX's arrays and programs hold.
+            row["device_memory_bytes"] = (self._gpu.memory_stats() or {}).get("bytes_in_use")
         return row | {"process_memory_bytes": resident_bytes()}
 
 
@@ -240,43 +242,23 @@ def _now(run: Run) -> dict[str, float]:
     }
 
 
-class _Gpu:
-    """The figures of a GPU that JAX and NVML report."""
-
-    def __init__(self, device: Any):
-        self._device = device
-        self._handle = None
-        with contextlib.suppress(Exception):  # Absent, of another version, or without a driver.
-            import pynvml  # pyright: ignore[reportMissingImports]
-
-            pynvml.nvmlInit()
-            self._nvml = pynvml
-            self._handle = _handle_of(pynvml, device.local_hardware_id)
-
-    @classmethod
-    def of(cls, device: Any) -> "_Gpu | None":
-        return None if device.platform == "cpu" else cls(device)
-
-    def utilisation(self) -> float | None:
-        """Return the share of the last moments in which a kernel ran."""
-        if self._handle is None:
-            return None
-        with contextlib.suppress(self._nvml.NVMLError):
-            return self._nvml.nvmlDeviceGetUtilizationRates(self._handle).gpu / 100
-        return None
-
-    def memory_bytes(self) -> int | None:
-        """Return the bytes that JAX's arrays and programs hold."""
-        return (self._device.memory_stats() or {}).get("bytes_in_use")
-
-
-def _handle_of(nvml: Any, index: int) -> Any:
-    """Return NVML's handle of the GPU that this process sees under a number.
+def _utilisation(index: int) -> float | None:
+    """Return the share of the last moments in which a kernel ran on a GPU, if NVML says it.
 
     NVML sees all GPUs, while `CUDA_VISIBLE_DEVICES` may hide or reorder them by number or UUID.
+
+    Args:
+        index: the number of the GPU in this process.
     """
     visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
     name = visible[index] if index < len(visible) else str(index)
-    if name.isdecimal():
-        return nvml.nvmlDeviceGetHandleByIndex(int(name))
-    return nvml.nvmlDeviceGetHandleByUUID(name)
+    with contextlib.suppress(Exception):  # Absent, of another version, or without a driver.
+        import pynvml as nvml  # pyright: ignore[reportMissingImports]
+
+        nvml.nvmlInit()
+        if name.isdecimal():
+            handle = nvml.nvmlDeviceGetHandleByIndex(int(name))
+        else:
+            handle = nvml.nvmlDeviceGetHandleByUUID(name)
+        return nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
+    return None
