@@ -313,7 +313,11 @@ class Checkpoints:
         path = self.folder / str(num_updates)
         held = {name: kind for name, kind in self.kinds(num_updates).items() if not _is_best(name)}
         require_kinds(path, held, jax.eval_shape(arrays_by_name, like))
-        saved = self.arrays(num_updates, held, placement and _shardings(like, placement))
+        shardings = None
+        if placement is not None:
+            lies = jax.tree.leaves(jax.tree.broadcast(placement, like))
+            shardings = dict(zip(named_leaves(like), lies, strict=True))
+        saved = self.arrays(num_updates, held, shardings)
         if best:
             saved |= self.best(num_updates)
         leaves = [_leaf(saved.get(name), leaf) for name, leaf in named_leaves(like).items()]
@@ -596,11 +600,6 @@ def _checksum(path: Path) -> str:
     """Return the SHA-256 of a file. A pipe is not read, since it might never end."""
     with regular(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _shardings(like: Any, placement: Any) -> dict[str, Any]:
-    lies = jax.tree.leaves(jax.tree.broadcast(placement, like))
-    return dict(zip(named_leaves(like), lies, strict=True))
 
 
 def _leaf(saved: Any, like: Any) -> jax.Array:

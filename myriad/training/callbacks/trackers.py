@@ -105,28 +105,18 @@ class WeightsAndBiases:
     def __init__(self, folder: RunFolder, config: Mapping[str, Any]):
         # A resumed run keeps its id, with which its wandb folder's name `run-<time>-<id>` ends.
         ids = [path.name.rpartition("-")[2] for path in sorted(folder.path.glob("wandb/*run-*"))]
-        given = {
-            "project": config.get("wandb_project") or "myriad",
-            "name": config.get("wandb_name") or folder.path.name,
-            # An empty list and not None, for which wandb would take the tags of WANDB_TAGS.
-            "tags": config.get("wandb_tags") or [],
-            "config": dict(config),
-        }
-        self._run = self.start(
-            **given, dir=str(folder.path), id=ids[-1] if ids else None, resume="allow"
-        )
-
-    @classmethod
-    def start(cls, **given: Any) -> Any:
-        """Return what `wandb.init` returns for these arguments.
-
-        Raises:
-            NotInstalledError: wandb is not installed.
-            InvalidArgumentError: wandb can't start with these arguments.
-        """
-        wandb = cls.library()
+        wandb = self.library()
         try:
-            return wandb.init(**given)
+            self._run = wandb.init(
+                project=config.get("wandb_project") or "myriad",
+                name=config.get("wandb_name") or folder.path.name,
+                # An empty list and not None, for which wandb would take the tags of WANDB_TAGS.
+                tags=config.get("wandb_tags") or [],
+                config=dict(config),
+                dir=str(folder.path),
+                id=ids[-1] if ids else None,
+                resume="allow",
+            )
         except wandb.errors.Error as error:
             says = f"log_to 'wandb' can't start: {error}; WANDB_MODE=offline needs no server."
             raise InvalidArgumentError(says) from error
