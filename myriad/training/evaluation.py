@@ -17,8 +17,6 @@ from myriad.envs.vector import BatchState, Parameters, VectorEnv, float_paramete
 # Folded into the key of an evaluation during a training and of one by itself. So an evaluation
 # shares no key with the training, nor with an evaluation of the other kind under an equal seed.
 _DURING_TRAINING, _ALONE = 0xE7, 0xE8
-# An evaluation counts steps in int32.
-_MOST_STEPS = 2**31 - 1
 
 Infos = dict[str, jax.Array]
 _Carry = tuple[jax.Array, BatchState, Any, jax.Array, jax.Array, Infos]
@@ -45,7 +43,7 @@ class Evaluation:
     """
 
     def __init__(self, env: Environment, learner: Learner, num_episodes: int, *, max_steps: int):
-        self._max_steps = min(max_steps, _MOST_STEPS)
+        self._max_steps = max_steps
         self._learner = learner
         self._env = env
         self._num_episodes = num_episodes

@@ -36,7 +36,6 @@ BEST_CONFIRMED = "best_confirmed"
 FAILURE = "failure"  # Why it failed.
 SCORE = "score"  # The last evaluation, as the fields of a `Score`.
 MEMORY = "memory_bytes"  # The bytes that its trainings need.
-SOURCE = "source"  # Why its parameters were tried first: known, or another study's name.
 WORKER = "worker"  # The process of a campaign that runs it.
 
 # Trials that are asked for ahead, to find some that share a program. More of them would make the
@@ -250,9 +249,7 @@ def open_study(
         with storage_errors():
             name = str(settings.study_name)
             known = [
-                (source, params)
-                for source in settings.warm_start
-                for params in _warm_start(source, space, storage)
+                each for one in settings.warm_start for each in _warm_start(one, space, storage)
             ]
             if name not in optuna.get_all_study_names(storage):
                 for kind in ("results.json", "best.toml"):
@@ -276,9 +273,9 @@ def open_study(
             study.sampler = _sampler(settings, 0 if is_new else stream)
             study.pruner = _pruner(settings)
             if is_new:
-                known = [("known", dict(params)) for params in space.known] + known
-            for source, params in known:
-                study.enqueue_trial(params, {SOURCE: source}, skip_if_exists=True)
+                known = [*map(dict, space.known), *known]
+            for params in known:
+                study.enqueue_trial(params, skip_if_exists=True)
             return study
     except BaseException:
         disconnect(storage)
