@@ -164,21 +164,9 @@ class Box:
             for bound in (self.low, self.high)
         )
         bounded = np.isfinite(low) & np.isfinite(high)
-        # No float32 is as wide as all of them, so a wide dimension is drawn from its half.
-        is_wide = bool((high[bounded] / 2 - low[bounded] / 2 > np.finfo(np.float32).max / 2).any())
-        scale = np.float32(2 if is_wide else 1)
         uniform = jax.random.uniform(
-            key,
-            self.shape,
-            minval=np.where(bounded, low, 0) / scale,
-            maxval=np.where(bounded, high, 1) / scale,
+            key, self.shape, minval=np.where(bounded, low, 0), maxval=np.where(bounded, high, 1)
         )
-        if is_wide:
-            uniform = uniform * scale
-        # A number that rounds to infinity in a narrow dtype becomes the last one before it.
-        most = np.float32(jnp.finfo(dtype).max)
-        if dtype.itemsize < 4:
-            uniform = jnp.clip(uniform, -most, most)
         if bounded.all():
             return uniform.astype(dtype)
         normal = jax.random.normal(jax.random.fold_in(key, 1), self.shape)
