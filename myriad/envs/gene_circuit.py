@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from myriad.canvas import BLUE, FAINT, GREEN, MUTED, VERMILLION, WHITE, Canvas, Point, one_instance
+from myriad.canvas import BLUE, GREEN, MUTED, VERMILLION, WHITE, Canvas, Point, one_instance
 from myriad.engine.gpu_loops import while_loop
 from myriad.engine.vector_math import polynomial
 from myriad.envs.environment import Finite, Positive, Steps
@@ -272,7 +272,14 @@ class GeneCircuit:
         minutes = int(state.time) * float(params.interval)
         canvas = Canvas()
         canvas.heading("Gene circuit", f"{int(minutes // 60)} h {int(minutes % 60):02d} min")
-        _draw_bars(canvas, of_h, of_f, target)
+        numbers = (
+            ("H, CcaS-CcaR", f"{of_h}", BLUE),
+            ("F, GFP", f"{of_f}", GREEN),
+            ("target of F", f"{target:.1f}", VERMILLION),
+        )
+        for i, (name, number, colour) in enumerate(numbers):
+            canvas.text(130 + 180 * i, 80, name, 14, MUTED, "middle")
+            canvas.text(130 + 180 * i, 108, number, 24, colour, "middle")
         _draw_day(canvas, times * float(params.interval) / 60, targets, (minutes / 60, of_f))
         return canvas.image()
 
@@ -309,30 +316,7 @@ def _exp2(x: jax.Array) -> jax.Array:
 
 # --- the picture
 
-_BARS = (72, 62, 580, 240)
-_DAY = (52, 300, 580, 366)
-
-
-def _draw_bars(canvas: Canvas, of_h: int, of_f: int, target: float) -> None:
-    left, top, right, bottom = _BARS
-    largest = max(of_h, of_f, target, 100.0)
-    # The least 1, 2 or 5 times a power of ten that is not below the largest.
-    power = 10.0 ** math.floor(math.log10(largest))
-    most = next(power * digit for digit in (1, 2, 5, 10) if power * digit >= largest)
-    for tick in (0.0, 0.5, 1.0):
-        y = bottom - tick * (bottom - top)
-        canvas.line([(left, y), (right, y)], 1, FAINT)
-        canvas.text(left - 8, y, f"{most * tick:g}", 13, MUTED, "right")
-    for middle, name, count, colour in (
-        (200, "H, CcaS-CcaR", of_h, BLUE),
-        (452, "F, GFP", of_f, GREEN),
-    ):
-        y = bottom - (bottom - top) * count / most
-        canvas.rectangle(middle - 34, y, middle + 34, bottom, colour)
-        canvas.text(middle, max(y - 11, top - 6), str(count), 15, anchor="middle")
-        canvas.text(middle, bottom + 14, name, 13, MUTED, "middle")
-    y = bottom - (bottom - top) * target / most
-    canvas.line([(402, y), (502, y)], 3, VERMILLION)
+_DAY = (52, 150, 580, 366)
 
 
 def _draw_day(
@@ -351,6 +335,4 @@ def _draw_day(
         canvas.text(place(hour, 0)[0], bottom + 15, f"{hour:.3g} h", 13, MUTED, "middle")
     points = [place(hour, target) for hour, target in zip(hours, targets, strict=True)]
     canvas.line(points, 3, VERMILLION)
-    canvas.text(left, top - 12, "target of F", 13, VERMILLION)
-    canvas.text(right, top - 12, "F now", 13, GREEN, "right")
     canvas.disc(*place(*now), 5.5, GREEN)
