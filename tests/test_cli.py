@@ -120,7 +120,7 @@ def test_a_mistake_is_named_and_ends_with_exit_code_2(argv, named, refused):
         ("ppo --process-id=1", "--process-id needs --distributed"),
         # settings
         ("ppo --batch-size 0", "--batch-size must be"),
-        ("ppo --batch-size 33", "such as 32 or 64"),
+        ("ppo --batch-size 33", "must divide the batch"),
         ("ppo --batch-size 64 --agent.num-minibatches 4", "say the same"),
         ("ppo --compile=ture", "Unrecognized options: ture"),
         ("ppo --compile --compile-mode jit", "say the same"),

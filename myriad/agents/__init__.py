@@ -1,7 +1,6 @@
 """Agents by name: `make_agent` builds one for an environment, `list_agents` names them all."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -174,12 +173,7 @@ def _with_batch_size(agent: Any, num_envs: int, given: Mapping[str, Any]) -> Any
     """Return an on-policy agent whose minibatches have the given `batch_size`."""
     rows, batch_size = num_envs * agent.rollout_steps, given["batch_size"]
     if rows % batch_size:
-        divisors = [n for n in range(1, math.isqrt(rows) + 1) if rows % n == 0]
-        sizes = {*divisors, *(rows // n for n in divisors)}
-        near = [max(n for n in sizes if n <= batch_size)]
-        near += [min(n for n in sizes if n > batch_size)] if batch_size < rows else []
-        sizes = " or ".join(map(str, near))
-        rule = f"must divide the batch of num_envs x rollout_steps = {rows}, such as {sizes}"
+        rule = f"must divide the batch of num_envs x rollout_steps = {rows}"
         raise InvalidArgumentError("batch_size", rule, batch_size)
     num_minibatches = rows // batch_size
     if given.get("num_minibatches", num_minibatches) != num_minibatches:

@@ -17,7 +17,6 @@ from myriad.canvas import (
     BLUE,
     FAINT,
     MUTED,
-    PALE,
     SKY,
     VERMILLION,
     WHITE,
@@ -267,15 +266,10 @@ class Snake:
             canvas.disc(eye_x, eye_y, 0.12 * side, WHITE)
         if state.food >= 0:
             canvas.disc(*_cell_centre(self, int(state.food)), 0.3 * side, _FOOD)
-        patience = 10 * self.num_cells
         canvas.text(400, 120, "length", 14, MUTED)
         canvas.text(400, 146, f"{int(state.length)} of {self.num_cells}", 24)
         canvas.text(400, 206, "steps without food", 14, MUTED)
-        canvas.text(400, 232, f"{int(state.hunger)} of {patience}", 24)
-        canvas.rectangle(400, 258, 580, 270, PALE)
-        canvas.rectangle(
-            400, 258, 400 + 180 * min(1.0, int(state.hunger) / patience), 270, VERMILLION
-        )
+        canvas.text(400, 232, f"{int(state.hunger)} of {10 * self.num_cells}", 24)
         return canvas.image()
 
     def _cell(self, cell: jax.Array) -> Cells:

@@ -510,11 +510,7 @@ def for_learner(env: Environment) -> Environment:
     space: Any = env.observation_space(env.default_params)
     is_choice = isinstance(space, Discrete | MultiDiscrete)
     is_box = hasattr(space, "shape") and not is_choice
-    return with_mask(env if is_box else FlattenObservation(env))
-
-
-def with_mask(env: Environment) -> Environment:
-    """Return the environment, wrapped in `MaskedObservation` if it says which actions are legal."""
+    env = env if is_box else FlattenObservation(env)
     action_mask = getattr(env, "action_mask", None)
     if isinstance(env, MaskedObservation) or action_mask is None:
         return env
