@@ -3,13 +3,11 @@
 import re
 from pathlib import Path
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from myriad import make_env, make_key
 from myriad.adapters import to_gymnasium, to_gymnax, to_sb3
-from myriad.errors import UnknownNameError
 from tests.adapters.rollouts import SHORT
 from tests.child_processes import python
 
@@ -44,21 +42,6 @@ def test_the_limit_of_the_old_form_is_the_environments_own_and_can_be_lowered():
         _, state, _, done, info = env.step(make_key(step), state, step % 2, params)
         ends.append((bool(done), float(info["discount"])))
     assert ends == [(False, 1), (True, 1)] * 2
-
-
-def test_an_action_without_the_axis_of_its_only_component_is_accepted():
-    env = to_gymnax(make_env("pendulum-control"), version="0.0.9")
-    params = env.default_params
-    _, state = env.reset(make_key(0), params)
-    with_axis, without = (
-        env.step(make_key(1), state, action, params)[0] for action in (jnp.ones(1), jnp.float32(1))
-    )
-    np.testing.assert_array_equal(with_axis, without)
-
-
-def test_an_unknown_version_of_gymnax_is_refused():
-    with pytest.raises(UnknownNameError, match=r"unknown version of gymnax '0\.9'"):
-        to_gymnax(make_env("cartpole-control"), version="0.9")
 
 
 # --- Stable-Baselines3 ----------------------------------------------------------------------------

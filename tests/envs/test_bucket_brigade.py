@@ -55,10 +55,8 @@ class PlainVillage:
     def live(self, suppression, ignition, spark, actions) -> list[float]:
         """Live through a night; return all agents' rewards."""
         params, num_houses = self.params, len(self.houses)
-        before, self.actions = (
-            list(self.houses),
-            [tuple(int(x) for x in action) for action in actions],
-        )
+        before = list(self.houses)
+        self.actions = [tuple(int(x) for x in action) for action in actions]
         for h in range(num_houses):
             if before[h] != BURNING:
                 continue
@@ -100,10 +98,8 @@ class PlainVillage:
     def script(self, policy: str, agent: int) -> tuple[int, int, int]:
         """Choose as the opponent `policy`, which is not the random one."""
         num_houses, num_agents = len(self.houses), len(self.actions)
-        home, fires = (
-            agent % num_houses,
-            [h for h, house in enumerate(self.houses) if house == BURNING],
-        )
+        home = agent % num_houses
+        fires = [h for h, house in enumerate(self.houses) if house == BURNING]
         if policy == "free-rider":
             return home, REST, 0
         if policy == "hero":
@@ -111,14 +107,9 @@ class PlainVillage:
         if not fires:
             return home, REST, 0
         place = self.actions[agent][0]
-        own = [h for h in fires if h % num_agents == agent]
-        return (
-            min(
-                own or fires, key=lambda h: min((place - h) % num_houses, (h - place) % num_houses)
-            ),
-            WORK,
-            1,
-        )
+        near = [h for h in fires if h % num_agents == agent] or fires
+        way = {h: min((place - h) % num_houses, (h - place) % num_houses) for h in near}
+        return min(near, key=way.__getitem__), WORK, 1
 
     def observation(self, agent: int = 0) -> np.ndarray:
         places, _, signals = zip(*self.actions, strict=True)
@@ -190,43 +181,24 @@ def test_steps_equal_the_plain_ones_with_scripted_opponents_and_observation(
 
 
 @pytest.mark.slow
-def test_the_random_opponents_draw_uniformly_and_apart_from_each_other():
-    env = BucketBrigade(num_houses=5, opponents="random")
-    num = 20_000
-    _, state = jax.jit(env.reset)(make_key(0), env.default_params)
-    many = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num,)), state)
-    keys = jax.random.split(make_key(2), num)
-    _, after, *_ = batched(env)(keys, many, jnp.zeros((num, 3), jnp.int32), env.default_params)
-    drawn = [
-        np.asarray(kind[agent])
-        for agent in (1, 2)
-        for kind in (after.locations, after.modes, after.signals)
-    ]
-    for values, size in zip(drawn, [5, 2, 2] * 2, strict=True):
-        assert chisquare(np.bincount(values, minlength=size)).pvalue > 0.001
-    pairs = np.bincount(drawn[0] * 5 + drawn[3], minlength=25)
-    assert chisquare(pairs).pvalue > 0.001
-
-
-@pytest.mark.slow
-def test_draws_are_uniform_and_apart_from_each_other():
-    draws, _ = jax.jit(jax.vmap(BucketBrigade(num_houses=4).draw_night))(
-        jax.random.split(make_key(0), 20_000)
-    )
-    columns = np.stack([*draws.suppression, *draws.ignition, *draws.spark])
-    assert all(kstest(column, "uniform").pvalue > 0.001 for column in columns)
-    assert np.abs(np.corrcoef(columns) - np.eye(12)).max() < 0.04
-
-
-@pytest.mark.slow
-def test_a_start_has_fires_by_rho_and_everybody_at_house_0():
-    env = BucketBrigade(default_params=dataclasses.replace(LIVELY, rho=0.2))
-    obs, state = jax.vmap(env.reset, (0, None))(
-        jax.random.split(make_key(3), 5_000), env.default_params
-    )
-    houses = np.stack(state.houses, axis=1)
+def test_draws_starts_and_random_opponents_are_uniform_and_apart_from_each_other():
+    params = dataclasses.replace(LIVELY, rho=0.2)
+    env = BucketBrigade(num_houses=5, opponents="random", default_params=params)
+    keys = jax.random.split(make_key(0), 20_000)
+    draws, _ = jax.jit(jax.vmap(env.draw_night))(keys)
+    obs, state = jax.jit(jax.vmap(env.reset, (0, None)))(keys, params)
+    night = np.stack([*draws.suppression, *draws.ignition, *draws.spark])
+    assert all(kstest(column, "uniform").pvalue > 0.001 for column in night)
+    houses = np.stack(state.houses)
     assert set(np.unique(houses).tolist()) == {SAFE, BURNING}
     assert binomtest(int(houses.sum()), houses.size, 0.2).pvalue > 0.001
-    assert np.abs(np.corrcoef(houses.T) - np.eye(10)).max() < 0.06
+    np.testing.assert_array_equal(obs[:, :5], houses.T)
     assert not np.stack([*state.locations, *state.modes, *state.signals, state.night]).any()
-    np.testing.assert_array_equal(obs[:, :10], houses)
+    _, after, *_ = batched(env)(keys, state, jnp.zeros((20_000, 3), jnp.int32), params)
+    chosen = np.stack(
+        [kind[agent] for agent in (1, 2) for kind in (after.locations, after.modes, after.signals)]
+    )
+    for values, size in zip(chosen, [5, 2, 2] * 2, strict=True):
+        assert chisquare(np.bincount(values, minlength=size)).pvalue > 0.001
+    for columns in (night, houses, chosen):
+        assert np.abs(np.corrcoef(columns) - np.eye(len(columns))).max() < 0.04

@@ -57,22 +57,6 @@ def test_the_documented_environment_is_made_from_its_module_and_has_no_fault(mon
 
 
 @pytest.mark.parametrize(
-    ("name", "sentence"),
-    [
-        ("no_such_module:Thing", "No module named 'no_such_module'; .* set PYTHONPATH=."),
-        ("math:Thing", "module 'math' has no attribute 'Thing'$"),
-        ("json.absent:Thing", "No module named 'json.absent'$"),
-        ("two-tanks", "Known: .*, your_module:YourClass"),
-        ("math:pi", "must be a dataclass with default_params"),
-        (":", "can't be imported"),
-    ],
-)
-def test_a_class_that_cannot_be_made_is_refused_in_a_sentence(name, sentence):
-    with pytest.raises(InvalidArgumentError, match=sentence):
-        make_env(name)
-
-
-@pytest.mark.parametrize(
     ("name", "fields", "field"),
     [
         ("gene-circuit", {"sine_period": 300.0}, "sine_period"),
@@ -91,22 +75,14 @@ def test_a_value_without_effect_is_refused_unless_it_is_the_default(name, fields
 @pytest.mark.parametrize(
     ("name", "fields", "sentence"),
     [
-        (
-            "bucket-brigade",
-            {"scenario": ["easy"]},
-            "scenario is refused: .* string",
-        ),
-        (
-            "gene-circuit",
-            {"target": np.zeros(2)},
-            "target is refused: .* 'sine'",
-        ),
+        ("no_such_module:Thing", {}, "No module named 'no_such_module'; .* set PYTHONPATH=."),
+        ("math:Thing", {}, "module 'math' has no attribute 'Thing'$"),
+        ("json.absent:Thing", {}, "No module named 'json.absent'$"),
+        ("two-tanks", {}, "Known: .*, your_module:YourClass"),
+        ("math:pi", {}, "must be a dataclass with default_params"),
+        (":", {}, "can't be imported"),
         ("cartpole", {"gravity": jax.random.key(0)}, "gravity must be a finite number"),
-        (
-            "gymnax:CartPole-v1",
-            {"max_steps_in_episode": None},
-            "is refused: .*, but got None",
-        ),
+        ("gymnax:CartPole-v1", {"max_steps_in_episode": None}, "is refused: .*, but got None"),
         ("bucket-brigade", {"scenario": "chain_reacton"}, "did you mean 'chain_reaction'"),
         ("bucket-brigade", {"mode": "bernouli"}, "did you mean 'bernoulli'"),
         ("bucket-brigade", {"opponents": "firefigther"}, "did you mean 'firefighter'"),
@@ -117,7 +93,7 @@ def test_a_value_without_effect_is_refused_unless_it_is_the_default(name, fields
     ],
     ids=str,
 )
-def test_a_value_that_makes_no_sense_is_refused(name, fields, sentence):
+def test_what_cannot_be_made_is_refused_in_a_sentence(name, fields, sentence):
     with pytest.raises(InvalidArgumentError, match=sentence):
         make_env(name, **fields)
 
@@ -267,31 +243,23 @@ def test_what_trains_all_the_same_is_a_warning():
         check_env(weak, skip=["key"])
 
 
-class SlowCartPole(CartPole):
-    """Its reset takes far longer than its step."""
-
-    def reset(self, key, params):
-        own, other = jax.random.split(key)
-        obs, state = super().reset(own, params)
-        shift = jnp.linalg.matrix_power(jax.random.normal(other, (64, 64)) / 64, 16).sum()
-        return obs, dataclasses.replace(state, x=state.x + 1e-9 * shift)
+def multiplied(key, obs, state):
+    shift = jnp.linalg.matrix_power(jax.random.normal(key, (64, 64)) / 64, 16).sum()
+    return obs, dataclasses.replace(state, x=state.x + 1e-9 * shift)
 
 
-class ShuffledCartPole(CartPole):
-    """Its reset sorts, which XLA counts as no operation."""
-
-    def reset(self, key, params):
-        obs, state = super().reset(key, params)
-        first = jax.random.permutation(jax.random.fold_in(key, 1), 52)[0]
-        return obs, dataclasses.replace(state, time=jnp.minimum(first, 0))
+def shuffled(key, obs, state):
+    """Sort, which XLA counts as no operation."""
+    first = jax.random.permutation(key, 52)[0]
+    return obs, dataclasses.replace(state, time=jnp.minimum(first, 0))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("env", [SlowCartPole(), ShuffledCartPole()], ids=["loops", "sorts"])
-def test_a_reset_that_costs_more_than_half_a_step_is_a_warning(env):
+@pytest.mark.parametrize("start", [multiplied, shuffled])
+def test_a_reset_that_costs_more_than_half_a_step_is_a_warning(start):
     says = r"resets takes [\d.e+]+ to [\d.e+]+ times as long .*: reset_pool=64 draws 64 first"
     with pytest.warns(EnvironmentWarning, match=says):
-        check_env(env, skip=["keys", "purity", "batches"])
+        check_env(Changed(start=start), skip=["keys", "purity", "batches"])
 
 
 def test_a_training_refuses_a_faulty_environment_before_it_compiles():

@@ -1,6 +1,7 @@
 """Float parameters are arguments of compiled programs: another value compiles nothing."""
 
 import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -110,19 +111,14 @@ def test_an_argument_does_what_a_constant_does_in_a_training_and_in_an_evaluatio
     assert_close(outcome(CartPole), outcome(Branching), rtol=1e-4, atol=1e-5)
 
 
-def programs_of(kind, config, *sizes):
-    return {name: traced.lower().as_text() for name, (traced, _) in kind(config, *sizes)._traced()}
-
-
 @pytest.mark.parametrize("agent", ["ppo", pytest.param("sac", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", [(CompiledTraining,), (Population, 2)], ids=str)
-def test_the_programs_of_a_training_are_the_same_for_every_value(agent, kind):
+@pytest.mark.parametrize("training_of", [CompiledTraining, partial(Population, num_slots=2)])
+def test_the_programs_of_a_training_are_the_same_for_every_value(agent, training_of):
     options = {f"agent.{name}": value for name, value in SMALL[agent].items()}
 
     def programs(**env):
-        return programs_of(
-            kind[0], create_config("pendulum", agent, 4, **options, **env), *kind[1:]
-        )
+        training = training_of(create_config("pendulum", agent, 4, **options, **env))
+        return {name: traced.lower().as_text() for name, (traced, _) in training._traced()}
 
     assert programs() == programs(**{"env.gravity": 12, "env.length": 0.5})
     assert programs() != programs(**{"env.max_torque": 3.0})
