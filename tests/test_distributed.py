@@ -16,12 +16,9 @@ def test_what_is_not_given_comes_from_variables(monkeypatch):
     monkeypatch.setenv("MYRIAD_HEARTBEAT_TIMEOUT_S", "7")
     given = {"coordinator": None, "num_processes": 2, "process_id": 0}
     assert Launch.read(given) == Launch("there:20123", 2, 0, heartbeat_timeout_s=7)
-
-
-def test_a_coordinator_is_a_host_and_a_port():
     for coordinator in ("a", ":1", "a:b", "a:"):
         with pytest.raises(InvalidArgumentError, match="coordinator must be a host and a port"):
-            Launch(coordinator, 2, 0)
+            Launch.read(given | {"coordinator": coordinator})
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,12 @@ class Block:
 
 def blocks(page):
     """Return a page's blocks; a `text` block beneath code is its output."""
+    if page.suffix == ".ipynb":
+        return [
+            cell_block(each)
+            for each in json.loads(page.read_text())["cells"]
+            if each["cell_type"] == "code"
+        ]
     result = []
     for match in FENCE.finditer(page.read_text()):
         before = result[-1] if result else None
@@ -95,6 +101,17 @@ def blocks(page):
         else:
             result.append(Block(match["language"], match["code"], match["mark"] or "", None))
     return result
+
+
+def cell_block(cell):
+    """Return the block of a notebook's cell, which prints the value of its last expression."""
+    tree = ast.parse("".join(cell["source"]))
+    if isinstance(tree.body[-1], ast.Expr):
+        tree.body[-1].value = ast.Call(ast.Name("print"), [tree.body[-1].value], [])
+    code = ast.unparse(ast.fix_missing_locations(tree))
+    data = [output["data"] for output in cell["outputs"]]
+    shown = "".join("".join(each["text/plain"]) for each in data if "image/png" not in each)
+    return Block("python", f"{code}\n", "" if shown else "run", shown)
 
 
 def runnable(page, languages):
@@ -150,7 +167,7 @@ def of_any_machine(text):
             id=f"{name(page)}-{languages[0]}",
             marks=[pytest.mark.long] if name(page) in LONG else [],
         )
-        for page in PAGES
+        for page in (*PAGES, *NOTEBOOKS)
         for languages in (PYTHON, SHELL)
         if runnable(page, languages)
     ],
@@ -159,6 +176,7 @@ def test_the_code_of_a_page_prints_what_it_shows(page, languages, tmp_path, envi
     found = runnable(page, languages)
     # A terminal shows both streams. Elsewhere, a warning that the page lacks is a fault.
     is_terminal = languages == SHELL and page == ROOT / "docs" / "tutorial.md"
+    numbers_vary = is_terminal or page in NOTEBOOKS
     if languages == PYTHON:
         command = [sys.executable, tmp_path / "page.py"]
         text = "".join(f"print({SEPARATOR!r}, flush=True)\n{each.code}" for each in found)
@@ -176,31 +194,9 @@ def test_the_code_of_a_page_prints_what_it_shows(page, languages, tmp_path, envi
     assert "Warning: " not in (done.stderr or ""), done.stderr
     for block, got in zip(found, done.stdout.split(f"{SEPARATOR}\n")[1:], strict=True):
         texts = (block.output or "", got)
-        shown, printed = map(of_any_machine, texts) if is_terminal else texts
+        shown, printed = map(of_any_machine, texts) if numbers_vary else texts
         same = doctest.OutputChecker().check_output(shown, printed, doctest.ELLIPSIS)
         assert same or block.mark == "run", f"{block.code}\nprinted\n{got}"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", NOTEBOOKS, ids=name)
-def test_a_notebook_prints_what_it_shows(page, tmp_path, environment):
-    cells = [each for each in json.loads(page.read_text())["cells"] if each["cell_type"] == "code"]
-    script = tmp_path / "notebook.py"
-    script.write_text("".join(f"print({SEPARATOR!r})\n{as_script(each)}\n" for each in cells))
-    printed = run(sys.executable, script, cwd=tmp_path, **environment).stdout
-    for cell, got in zip(cells, printed.split(f"{SEPARATOR}\n")[1:], strict=True):
-        data = [output["data"] for output in cell["outputs"]]
-        shown = "".join("".join(each["text/plain"]) for each in data if "image/png" not in each)
-        words = [re.sub(r"\d[\d,.]*", "0", text).split() for text in (got, shown)]
-        assert not shown or words[0] == words[1], got
-
-
-def as_script(cell):
-    """Return a cell's code, which prints the value of a last expression as a notebook does."""
-    tree = ast.parse("".join(cell["source"]))
-    if isinstance(tree.body[-1], ast.Expr):
-        tree.body[-1].value = ast.Call(ast.Name("print"), [tree.body[-1].value], [])
-    return ast.unparse(ast.fix_missing_locations(tree))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -299,13 +295,6 @@ def test_the_targets_modules_and_extras_that_a_page_names_exist(page):
             assert extras <= project["optional-dependencies"].keys(), words
 
 
-def links(page):
-    """Yield the files that a page links to."""
-    for target in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", page.read_text())):
-        if not re.match(r"[a-z]+:|#", target):
-            yield (page.parent / target.partition("#")[0]).resolve()
-
-
 @pytest.mark.parametrize(
     ("page", "heading", "registry"),
     [
@@ -351,19 +340,12 @@ def test_the_reference_lists_the_public_names_of_each_of_its_modules():
 @pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=name)
 def test_the_reference_has_each_name_that_a_page_teaches(page):
     found = documented()
-    for block in code_of(page):
-        for each in taught(block):
+    python = [each.code for each in blocks(page) if each.language in PYTHON]
+    for code in python:
+        for each in taught(textwrap.dedent(code)):
             value = pkgutil.resolve_name(each)
             is_module = isinstance(value, types.ModuleType)
             assert is_module or any(value is known for known in found.values()), each
-
-
-def code_of(page):
-    """Return the Python of a page or of a notebook."""
-    if page.suffix == ".ipynb":
-        cells = json.loads(page.read_text())["cells"]
-        return ["".join(each["source"]) for each in cells if each["cell_type"] == "code"]
-    return [textwrap.dedent(each.code) for each in blocks(page) if each.language == "python"]
 
 
 def test_the_pictures_that_pages_show_are_those_that_the_build_makes():
@@ -373,21 +355,18 @@ def test_the_pictures_that_pages_show_are_those_that_the_build_makes():
     assert {each for page in shown for each in page} == made["FILES"]
 
 
-@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=name)
-def test_the_links_of_a_page_lead_to_files(page):
-    for target in links(page):
-        assert target.exists(), f"{name(page)} links to {target.relative_to(ROOT)}"
-
-
 @pytest.mark.parametrize("start", ["README.md", "docs/index.md"])
-def test_every_page_is_reachable_from_the_start(start):
+def test_links_lead_to_files_and_from_the_start_to_every_page(start):
     seen = set()
     waiting = [ROOT / start]
     while waiting:
         page = waiting.pop()
+        assert page.exists(), page
         if page in (*PAGES, *NOTEBOOKS) and page not in seen:
             seen.add(page)
-            waiting += links(page)
+            targets = re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", page.read_text()))
+            files = [each.partition("#")[0] for each in targets if not re.match(r"[a-z]+:|#", each)]
+            waiting += [(page.parent / each).resolve() for each in files]
     assert {*LINKED, *NOTEBOOKS} <= seen
 
 

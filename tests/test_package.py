@@ -53,15 +53,15 @@ def test_a_registry_refuses_a_name_twice_and_takes_an_object():
         registry.add("one", 2)
 
 
-@pytest.mark.parametrize(
-    ("name", "field", "needs"),
-    [("dqn", "priority_beta", {"priority_alpha": 0.6}), ("pid", "limit", {"integral": 0.1})],
-)
-def test_a_hyperparameter_without_effect_is_refused(name, field, needs):
+def test_a_hyperparameter_without_effect_is_refused():
     env = make_env("cartpole")
-    with pytest.raises(InvalidArgumentError, match=f"{field} must be .* it has no effect, but got"):
-        make_agent(name, env, **{field: 0.9})
-    assert getattr(make_agent(name, env, **{field: 0.9}, **needs), field) == 0.9
+    for name, field, needs in (
+        ("dqn", "priority_beta", "priority_alpha"),
+        ("pid", "limit", "integral"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=rf"{field} must be .* no effect, but got"):
+            make_agent(name, env, **{field: 0.9})
+        assert getattr(make_agent(name, env, **{field: 0.9, needs: 0.5}), field) == 0.9
 
 
 def test_a_campaign_takes_its_settings():

@@ -89,22 +89,31 @@ def test_any_environment_compiles_once_and_has_the_same_bits_however_it_is_laid_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("num_envs", [1, 100])
-def test_a_recorded_rollout_takes_the_same_steps(num_envs):
-    plain = final_batch_state(num_envs, 32, num_devices=1)
+def test_a_recorded_rollout_takes_the_same_steps_and_has_final_observations_for_whoever_asks(
+    num_envs,
+):
     recorder = make_rollout(num_envs, 32, num_devices=2)
     state = recorder.init(seed=0)
-    episodes = np.zeros(num_envs, np.int32)
     chunks = []
     for _ in range(NUM_STEPS // 32):
         state, trajectory = recorder.record_chunk(state)
-        episodes += np.asarray(trajectory.terminated | trajectory.truncated).sum(axis=0)
         chunks.append(trajectory)
+    plain = recorder.batch_state(state)
+    assert_same_bits(plain, final_batch_state(num_envs, 32, num_devices=1))
     at_once = make_rollout(num_envs, NUM_STEPS, num_devices=1)
-    _, expected = at_once.record_chunk(at_once.init(seed=0))
-    assert expected.obs.shape == (NUM_STEPS, num_envs, 4)
-    assert_same_bits(expected, jax.tree.map(lambda *rows: np.concatenate(rows), *chunks))
-    assert_same_bits(plain, recorder.batch_state(state))
-    np.testing.assert_array_equal(episodes, plain.num_episodes)
+    _, asked = at_once.record_chunk(at_once.init(seed=0), final_obs=True)
+    assert asked.obs.shape == (NUM_STEPS, num_envs, 4)
+    recorded = jax.tree.map(lambda *rows: np.concatenate(rows), *chunks)
+    assert_same_bits(recorded, dataclasses.replace(asked, final_obs=None))
+    done = np.asarray(asked.terminated | asked.truncated)
+    np.testing.assert_array_equal(done.sum(axis=0), plain.num_episodes)
+    np.testing.assert_array_equal(asked.final_obs[~done], asked.obs[~done])
+    limits = at_once.env.default_params
+    beyond = (np.abs(asked.final_obs[..., 0]) > limits.x_threshold) | (
+        np.abs(asked.final_obs[..., 2]) > limits.theta_threshold
+    )
+    np.testing.assert_array_equal(beyond, asked.terminated)
+    assert np.abs(np.asarray(asked.obs)[done]).max() <= 0.05
 
 
 def test_a_call_makes_about_a_million_steps_by_default():
@@ -159,24 +168,6 @@ def test_environments_with_parameters_of_their_own_follow_them_for_every_layout(
         np.testing.assert_allclose(
             alone.env_state.theta[env_index], whole.env_state.theta[env_index], rtol=1e-4, atol=1e-6
         )
-
-
-@pytest.mark.slow
-def test_the_final_observation_is_there_for_whoever_asks():
-    env = make_env("cartpole-control")
-    rollout = make_rollout(64, NUM_STEPS)
-    _, plain = rollout.record_chunk(rollout.init(seed=0))
-    _, asked = rollout.record_chunk(rollout.init(seed=0), final_obs=True)
-    assert plain.final_obs is None
-    assert_same_bits(plain, dataclasses.replace(asked, final_obs=None))
-    done = np.asarray(asked.terminated | asked.truncated)
-    np.testing.assert_array_equal(asked.final_obs[~done], asked.obs[~done])
-    limits = env.default_params
-    beyond = (np.abs(asked.final_obs[..., 0]) > limits.x_threshold) | (
-        np.abs(asked.final_obs[..., 2]) > limits.theta_threshold
-    )
-    np.testing.assert_array_equal(beyond, asked.terminated)
-    assert np.abs(np.asarray(asked.obs)[done]).max() <= 0.05
 
 
 @pytest.mark.slow

@@ -22,13 +22,10 @@ def compiled(fn, *args, **options):
     return jax.jit(fn, **options).lower(*args).compile()
 
 
-def test_bytes_are_those_of_arguments_and_results():
+def test_bytes_are_those_of_arguments_and_results_and_a_donated_one_shares_its_room():
     report = describe(compiled(lambda x, y: jnp.concatenate([x, y]), KIB, KIB))
     assert (report.argument_bytes, report.output_bytes, report.alias_bytes) == (2048, 2048, 0)
     assert report.peak_bytes == 4096 + report.temp_bytes
-
-
-def test_a_donated_argument_shares_its_room_with_the_result():
     kept, donated = (
         describe(compiled(lambda x: x + 1, KIB, donate_argnums=names)) for names in ((), (0,))
     )
