@@ -80,6 +80,10 @@ def test_the_libraries_are_ours_first_and_those_asked_for_or_all_that_have_it(as
     assert names_of(asked, replace(TINY, env=env)) == names
 
 
+def test_trainings_and_other_ways_to_run_a_library_are_compared_only_if_asked_for():
+    assert not {*TRAINERS, "gymnax-configured"} & {*names_of([], TINY)}
+
+
 def outcome_of(name, seconds=1.0, compile_s=1.0, argument_bytes=8, **changes):
     prepared = {"num_steps": 1, "compile_s": compile_s, "argument_bytes": argument_bytes}
     return replace(Outcome(Case(name, TINY), prepared=prepared, seconds=[seconds] * 6), **changes)

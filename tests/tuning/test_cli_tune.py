@@ -89,13 +89,6 @@ def test_without_optuna_one_sentence_says_how_to_install_it(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
-def test_the_script_tunes_bucket_brigade(tmp_path):
-    script = ROOT / "scripts" / "tune_hyperparameters.py"
-    done = python(script, "--scenario", "esy", cwd=tmp_path, code=2)
-    assert "unknown scenario 'esy'" in done.stderr
-
-
 @pytest.fixture
 def tune(tmp_path, monkeypatch, capsys):
     """Return a function that tunes in the test's folder, in the small space."""

@@ -11,7 +11,7 @@ from optuna.trial import create_trial
 from myriad.tuning import TuneResult
 from myriad.tuning.confirmation import confirm
 from myriad.tuning.objective import Score
-from myriad.tuning.report import _figures, summary, write_report
+from myriad.tuning.report import summary, write_report
 from myriad.tuning.space import load_space
 from tests.tuning import small_space
 
@@ -22,12 +22,10 @@ DISTRIBUTIONS = {
 }
 
 
-def campaign(tmp_path, completed, objectives=("return",)):
+def campaign(tmp_path, completed):
     """Return the result of trials whose return is their gamma's, best on fresh seeds the last."""
-    made = small_space.settings(tmp_path, output=tmp_path / "out", objectives=objectives)
-    made = made.completed()
-    ways = ["maximize" if each == "return" else "minimize" for each in objectives]
-    study = optuna.create_study(directions=ways)
+    made = small_space.settings(tmp_path, output=tmp_path / "out").completed()
+    study = optuna.create_study(direction="maximize")
     for number in range(completed):
         share = number / max(1, completed - 1)
         params = {
@@ -35,8 +33,8 @@ def campaign(tmp_path, completed, objectives=("return",)):
             "agent.num_epochs": 1 + number % 3,
             "agent.gamma": 0.9 + 0.09 * share,
         }
-        values = [100 * share, float(5 * number % 7)][: len(objectives)]
-        study.add_trial(create_trial(params=params, distributions=DISTRIBUTIONS, values=values))
+        trial = create_trial(params=params, distributions=DISTRIBUTIONS, value=100 * share)
+        study.add_trial(trial)
     score = Score.of(np.array([[90.0], [92.0], [94.0]]))
     found = confirm(Score.of(np.array([[10.0], [12.0], [11.0]])), {completed - 1: score}, [1, 2, 3])
     best = study.trials[-1] if completed else None
@@ -48,7 +46,6 @@ def campaign(tmp_path, completed, objectives=("return",)):
     ("completed", "drawn", "pages"),
     [
         (0, [], []),
-        (1, [], []),
         (4, ["history"], ["history"]),
         (
             20,
@@ -76,17 +73,3 @@ def test_the_report_says_what_the_terminal_does_and_draws_what_its_trials_allow(
     html_files = {file.name for file in files if file.suffix == ".html"}
     assert html_files == {"s_report.html", *(f"s_{page}.html" for page in pages)}
     assert (tmp_path / "out" / "plotly.min.js").exists() == bool(drawn)
-
-
-def test_a_parameter_matters_for_high_returns_also_beside_another_objective(tmp_path):
-    shares = []
-    for objectives in (("return",), ("return", "train_s")):
-        result = campaign(tmp_path, 40, objectives)
-        figures, missing = _figures(result.study, result.settings)
-        assert not missing
-        assert ("pareto" in figures) == (len(objectives) > 1)
-        assert all(each.layout.title.text for each in figures.values())
-        (bars,) = figures["importances"].data
-        shares.append(dict(zip(bars.y, bars.x, strict=True)))
-    assert shares[0] == pytest.approx(shares[1])
-    assert max(shares[0], key=shares[0].get) == "agent.gamma"

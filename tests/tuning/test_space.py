@@ -68,21 +68,6 @@ def test_what_a_trial_draws_is_a_configuration_and_is_found_again(seed):
     assert space.params(fields) == trial.params
 
 
-def test_trials_of_one_shape_differ_only_in_what_the_program_takes_as_an_argument():
-    space = SearchSpace.load("ppo")
-    drawn = [space.suggest(trial) for trial in trials_of(space, 50)]
-    same = [each for each in drawn if space.shape(each) == space.shape(drawn[0])]
-    assert 1 < len(same) < len(drawn)
-    assert {each["rollout_steps"] for each in same} == {drawn[0]["rollout_steps"]}
-    assert len({each["agent.learning_rate"] for each in same}) == len(same)
-    assert space.static == ["agent.hidden_sizes", "rollout_steps"]
-
-
-def test_a_count_that_the_program_takes_as_an_argument_needs_no_program_of_its_own(tmp_path):
-    text = '[parameters]\n"agent.exploration_steps" = { low = 1, high = 2_000 }\n'
-    assert space_of(tmp_path, text, agent="dqn").static == []
-
-
 def test_a_parameter_is_drawn_only_under_its_condition(tmp_path):
     space = space_of(
         tmp_path,
@@ -98,16 +83,8 @@ def test_a_parameter_is_drawn_only_under_its_condition(tmp_path):
 
 
 def test_known_values_may_be_those_of_one_environment(tmp_path):
-    text = """
-        [parameters]
-        "agent.gamma" = { low = 0.9, high = 0.999 }
-        "agent.num_epochs" = { low = 1, high = 4 }
-        [[known]]
-        "agent.gamma" = 0.95
-        [[known]]
-        env = "snake"
-        "agent.gamma" = 0.99
-        """
+    text = GAMMA + "{ low = 0.9, high = 0.999 }\n[[known]]\n'agent.gamma' = 0.95\n"
+    text += "[[known]]\nenv = 'snake'\n'agent.gamma' = 0.99\n"
     assert space_of(tmp_path, text).known == ({"agent.gamma": 0.95},)
     assert space_of(tmp_path, text, env="snake").known[1] == {"agent.gamma": 0.99}
 
@@ -121,22 +98,6 @@ def test_the_defaults_of_an_agent_are_values_of_its_space():
     first = space.with_known([defaults]).known[0]
     assert first.keys() == space.parameters.keys()
     assert space.fields(first) == defaults
-
-
-def test_the_fingerprint_follows_the_space_and_not_what_is_known(tmp_path):
-    text = '[parameters]\n"agent.gamma" = { low = 0.9, high = 0.999 }\n'
-    plain = space_of(tmp_path, text).fingerprint
-    known = space_of(tmp_path, f'{text}[[known]]\n"agent.gamma" = 0.95\n').fingerprint
-    other = space_of(tmp_path, text.replace("0.9,", "0.8,")).fingerprint
-    fixed = space_of(tmp_path, f"{text}[fixed]\nnum_envs = 4\n").fingerprint
-    assert known == plain
-    assert len({plain, other, fixed}) == 3
-
-
-def test_a_value_outside_of_the_space_is_left_to_be_drawn():
-    space = SearchSpace.load("ppo")
-    fields = {"agent.gamma": 0.5, "agent.gae_lambda": 0.95, "agent.hidden_sizes": [64, 64]}
-    assert space.params(fields) == {"agent.gae_lambda": 0.95, "agent.hidden_sizes": "[64, 64]"}
 
 
 GAMMA = '[parameters]\n"agent.gamma" = '

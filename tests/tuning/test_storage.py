@@ -2,21 +2,17 @@
 
 import contextlib
 import sqlite3
-import subprocess
-import sys
 import traceback
 
 import optuna
 import pytest
 from optuna.storages.journal import JournalFileBackend
 
-from myriad import files
 from myriad.errors import InvalidArgumentError
-from myriad.tuning import storage as module
 from myriad.tuning.storage import disconnect, open_storage, shown_storage
-from myriad.tuning.study import open_study, retried
+from myriad.tuning.study import open_study
 from tests.tuning.bowl import bowl, run, settings
-from tests.tuning.test_study import BOWL, doomed, points, silence, states, trials_of
+from tests.tuning.test_study import trials_of
 
 
 @pytest.mark.parametrize(
@@ -68,18 +64,6 @@ def test_a_plain_name_with_a_percent_sign_is_that_file(tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["%61.db"]
 
 
-def test_a_wait_for_another_process_is_said(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(files, "_EVERY_S", 0.1)
-    monkeypatch.setattr(module, "_PATIENCE_S", 1)
-    file = tmp_path / "s.db"
-    with contextlib.closing(sqlite3.connect(file)) as held:
-        held.execute("CREATE TABLE users (name)")
-        held.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(InvalidArgumentError, match="locked"):
-            open_study(settings(str(file)), bowl())
-    assert "opening the study: 0 s so far" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("name", ["studies.db", "studies.journal"])
 def test_a_file_that_is_empty_or_that_optuna_made_is_used(tmp_path, name):
     (tmp_path / "new").mkdir()
@@ -105,21 +89,3 @@ def test_a_wrong_password_is_shown_nowhere(postgresql):
     assert "wrong/word" not in said
     assert "wrong%2Fword" not in said
     assert "hush" not in repr(settings(postgresql)) + shown_storage(postgresql)
-
-
-@pytest.mark.long
-def test_workers_share_a_server_and_one_that_is_killed_loses_no_trial(postgresql):
-    command = [sys.executable, BOWL, postgresql, "shared"]
-    with doomed(postgresql, "shared"):
-        workers = [subprocess.Popen([*command, "12"]) for _ in range(3)]
-        assert [worker.wait() for worker in workers] == [0] * 3
-    silence(postgresql)
-    run(settings(postgresql, "shared"), 2)
-    trials = trials_of(postgresql, "shared")
-    assert sorted(states(trials)) == ["COMPLETE"] * (3 * 12 + 2) + ["FAIL"]
-    (failed,) = (trial for trial in trials if trial.state.name == "FAIL")
-    (again,) = (trial for trial in trials if retried([trial]))
-    assert retried([again]) == {failed.number}
-    assert again.params == failed.params
-    assert [trial.number for trial in trials] == list(range(len(trials)))
-    assert len(points(trials)) == len(trials) - 1
