@@ -117,18 +117,6 @@ def test_commits_link_to_the_repository_that_the_configuration_names(tmp_path, m
     assert set(links) == ({address + "0" * 40} if address else set())
 
 
-def test_a_figure_says_how_many_commits_changed_its_code_since(tmp_path):
-    (tmp_path / "asv.conf.json").write_text('{"project": "treesort"}')
-    (tmp_path / "treesort").mkdir()
-    commits = commit_files(tmp_path / "git", ["treesort/code.py", "docs/page.md"] * 52)
-    (tmp_path / "git" / ".git").rename(tmp_path / ".git")
-    for count in (50, 51):  # commits that changed the code, which every second one does
-        write_runs(tmp_path / "results" / "published", commit=commits[-2 * count - 1])
-        index = read(build(tmp_path), "index.html")
-        assert f"</time>, {count} commits ago" in index
-        assert ('class="tag old"' in index) == (count > 50)
-
-
 def test_what_was_measured_on_uncommitted_changes_is_never_published(tmp_path):
     write_runs(tmp_path / "results" / "published", commit="0" * 40 + "-dirty")
     site = build(tmp_path)

@@ -146,12 +146,8 @@ def test_what_pytest_says_of_a_test_is_its_verdict(repository):
 
 
 ONE = """
-import pytest
-
 import smallsum
 from sizes import SIZE
-
-pytestmark = pytest.mark.speed
 
 
 def test_sum(benchmark, numbers):
@@ -169,21 +165,15 @@ import pytest
 def numbers():
     return [1] * 20_000
 """
-MARKS = """
-def pytest_configure(config):
-    config.addinivalue_line("markers", "speed: a benchmark")
-"""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("folder", ["", "tests/", "tests/package/"])
+@pytest.mark.parametrize("folder", ["", "tests/package/"])
 def test_a_file_may_be_the_suite_and_all_beside_it_is_each_sides_own(repository, folder):
     file = f"{folder}test_one.py"
     repository.write(file, ONE)
     repository.write(f"{folder}conftest.py", BESIDE)
     repository.write(f"{folder}sizes.py", "SIZE = 10_000\n")
-    repository.write("marks.py", MARKS)
-    repository.replace("pyproject.toml", "addopts = '''", "addopts = '''-p marks")
     if "package" in folder:
         repository.write(f"{folder}__init__.py", "")
         repository.replace(file, "from sizes", "from .sizes")
