@@ -140,9 +140,9 @@ def table(rows: Sequence[Row]) -> str:
             "no" if loses else "yes",
             f"{int(seeds[0]['steps']):,}",
             f"{seconds:.0f}",
-            f"`python benchmarks/learning.py --published {name}`",
+            f"`{name}`",
         ]
         lines.append((not loses, cells))
     headers = ["environment", "agent", "return (95%), seeds", "published", "by", "reached"]
-    headers += ["steps", "processor seconds", "command"]
+    headers += ["steps", "processor seconds", "name"]
     return markdown(headers, [cells for _, cells in sorted(lines, key=lambda line: line[0])])

@@ -24,6 +24,7 @@ _OPTIONAL = (
     *("library_version", "steps_per_s_low", "steps_per_s_high", "compile_s", "reason"),
     *("scan_chunk_size", "device", "jax_version", "argument_bytes", "temp_bytes", "peak_bytes"),
 )
+_BESIDE = "gymnax"  # which throughput.py measures beside ours at one size
 _NO_AGENT = "random"  # of a row that names no agent
 _MOST_ENVS = 10**15
 _SLOWEST = 1e-30  # steps/s: a chart's logarithm needs more than 0
@@ -67,7 +68,8 @@ class SuiteRun:
             return f"{checkout}{alone}{size}"
         if "/scan_chunk.py" in whole:
             return f"{checkout}{alone}{size} --scan-chunk-sizes {row['scan_chunk_size']}"
-        if "/throughput.py" in whole and alone != whole and is_ours:
+        is_measured = is_ours or row["library"] == _BESIDE
+        if "/throughput.py" in whole and alone != whole and is_measured:
             return f"{checkout}{alone}{size} --scan-chunk-size {row['scan_chunk_size']}"
         return checkout + whole
 

@@ -72,7 +72,7 @@ def test_all_that_we_publish_is_shown(tmp_path):
     ("page", "words"),
     [
         ("comparison.html", ["python benchmarks/", "AMD EPYC", "with jax 0.10", "data/raw/"]),
-        ("scaling.html", ["python benchmarks/", "AMD EPYC", ", commit <code", "data/raw/"]),
+        ("scaling.html", ["python benchmarks/", "2 cores", ", commit <code", "data/raw/"]),
         ("own.html", ["python benchmarks/", "AMD EPYC", "jax 0.10", "data/raw/mine"]),
         ("changes.html", ["asv run --bench", "jax 0.10", "data/b/"]),
     ],
