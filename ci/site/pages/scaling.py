@@ -74,14 +74,13 @@ def scaling_page(site: Site) -> dict[str, Any]:
 
 
 def _costs(site: Site) -> list[tuple[str, list[MeasuredRow]]]:
-    """Return the newest row of each size and chunk, suite by suite."""
-    found: dict[str, dict[tuple[str, ...], MeasuredRow]] = {suite: {} for suite in _COSTS}
+    """Return the newest row of each size and chunk, by suite, environment and agent."""
+    found: dict[tuple[str, str, str], dict[tuple[str, ...], MeasuredRow]] = {}
     for row in sorted(site.measurements.rows, key=lambda row: row["timestamp"]):
-        if row["suite"] in found and row["status"] == "ok":
-            sizes = (row[name].zfill(12) for name in ("num_envs", "scan_chunk_size"))
-            found[row["suite"]][row["env"], row["agent"], *sizes] = row
+        if row["suite"] in _COSTS and row["status"] == "ok":
+            sizes = (row["num_envs"].zfill(12), row["scan_chunk_size"].zfill(12))
+            found.setdefault((row["suite"], row["env"], row["agent"]), {})[sizes] = row
     return [
-        (_COSTS[suite], [rows[key] for key in sorted(rows)])
-        for suite, rows in found.items()
-        if rows
+        (_COSTS[suite], [rows[sizes] for sizes in sorted(rows)])
+        for (suite, *_), rows in sorted(found.items())
     ]
