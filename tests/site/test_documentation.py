@@ -38,3 +38,9 @@ def test_the_reference_shows_every_public_name_in_a_short_signature_with_an_exam
         assert not re.search(r"\._", name)
     for name in myriad.__all__:
         assert ">>>" in inspect.getdoc(getattr(myriad, name)), name
+
+
+@pytest.mark.long
+def test_a_page_says_how_old_its_figures_are(pages):
+    text = (pages / "gpu.html").read_text()
+    assert re.search(r"2026-11-26, [\d,]+ commits to the code ago", text)

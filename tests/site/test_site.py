@@ -89,6 +89,15 @@ def test_each_figure_opens_to_its_command_hardware_versions_and_files(site, page
     assert dates == sorted(dates, reverse=True)
 
 
+def test_memory_and_chunks_are_shown_with_the_command_of_each_point(site):
+    text = read(site, "scaling.html")
+    for point in (
+        "memory_profile.py --profile envs --num-envs 10000",
+        "scan_chunk.py --num-envs 1000 --scan-chunk-sizes 128",
+    ):
+        assert f"python benchmarks/{point}</code>" in text
+
+
 def test_a_command_measures_its_point_alone_where_the_suite_can():
     def again(command: str, commit: str = "0123456789", **whose: bool) -> str:
         row = {"num_envs": "100", "library": "gymnasium-vector", "scan_chunk_size": "64"}
