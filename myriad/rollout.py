@@ -66,16 +66,15 @@ class RolloutState:
         key: the key of the run.
         step: steps taken by each environment.
         batch_state: the environments, including padding, `N`. `num_episodes` is the low word of a
-            64-bit count, and wraps around after 2**32.
-        halves: how often `num_episodes` had passed a multiple of 2**31 at the last check, uint32
-            `[N]`.
+            64-bit count.
+        high_episodes: the high word of that count, uint32 `[N]`.
         env_params: the float parameters that all environments share, float32 `[P]`.
     """
 
     key: jax.Array
     step: Counter
     batch_state: BatchState
-    halves: jax.Array
+    high_episodes: jax.Array
     env_params: jax.Array
 
 
@@ -343,13 +342,10 @@ class Rollout:
         """
         self._require_state(state)
         held = self.layout.held
-        halves = held(state.halves)
         # Sum on the host in 64 bits, since a sum over all environments may not fit into 32.
         num_steps = int(state.step) * self.layout.num_envs
         low = held(state.batch_state.num_episodes).astype(np.uint32)
-        # Since the last check, at most one more half has been passed.
-        halves = halves + ((low >> 31) != (halves & 1))
-        episodes = low.astype(np.int64) + (halves.astype(np.int64) >> 1 << 32)
+        episodes = low + (held(state.high_episodes).astype(np.int64) << 32)
         num_episodes = int(episodes.sum())
         running_steps = int(held(state.batch_state.episode_length).sum(dtype=np.int64))
         return_sum = float(held(state.batch_state.return_sum).sum(dtype=np.float64))
@@ -387,14 +383,14 @@ class Rollout:
     def _require_state(self, state: Any) -> None:
         if (
             not isinstance(state, RolloutState)
-            or state.halves.shape != self._state_like.halves.shape
+            or state.high_episodes.shape != self._state_like.high_episodes.shape
             or jax.tree.structure(state) != self._structure
         ):
             got = "that of another" if isinstance(state, RolloutState) else shown(state)
             raise InvalidArgumentError(
                 "state", f"must be this rollout's, as init and run return it, but got {got}."
             )
-        require_alive("state", state.halves)  # A call donates all arrays or none.
+        require_alive("state", state.high_episodes)  # A call donates all arrays or none.
 
     def _default_tile(self, platform: str) -> int:
         # If every step goes back to the runtime, tiles would only make that happen more often.
@@ -410,7 +406,7 @@ class Rollout:
         key = make_key(0)
         state = self._state_like
         keys = jax.eval_shape(lambda: _fold_each(key, jnp.arange(3)))
-        env_index = jax.ShapeDtypeStruct(state.halves.shape, jnp.uint32)
+        env_index = jax.ShapeDtypeStruct(state.high_episodes.shape, jnp.uint32)
         step = vectorized(self._step)
         return jax.make_jaxpr(step)(state.batch_state, keys, env_index, state.env_params)
 
@@ -469,21 +465,12 @@ class Rollout:
         self, state: RolloutState, batch_state: BatchState, num_steps: jax.Array
     ) -> RolloutState:
         """Return the state after a chunk of `num_steps` steps."""
+        before, after = state.batch_state.num_episodes, batch_state.num_episodes
+        # A chunk has less than 2**32 steps, and an episode takes at least one.
+        has_wrapped = after.astype(jnp.uint32) < before.astype(jnp.uint32)
+        high_episodes = state.high_episodes + has_wrapped.astype(jnp.uint32)
         step = state.step + num_steps
-
-        def look(halves: jax.Array) -> jax.Array:
-            is_upper = (batch_state.num_episodes < 0).astype(jnp.uint32)
-            return halves + (is_upper != (halves & 1)).astype(jnp.uint32)
-
-        # Checks are at most 2**30 steps and a chunk apart, and an episode takes at least a step, so
-        # no environment passes two halves between them.
-        passed = (step.low >> 30) != (state.step.low >> 30)
-        if _is_gpu():
-            # Its runtime would ask the host for the branch, which costs more than to look.
-            halves = jnp.where(passed, look(state.halves), state.halves)
-        else:
-            halves = jax.lax.cond(passed, look, lambda halves: halves, state.halves)
-        return RolloutState(state.key, step, batch_state, halves, state.env_params)
+        return RolloutState(state.key, step, batch_state, high_episodes, state.env_params)
 
     def _recorded_chunk(
         self,
@@ -530,7 +517,8 @@ class Rollout:
             env_index = self._env_indices(index, tile_size)
 
             def step(i: jax.Array, tile: BatchState) -> BatchState:
-                return vectorized(self._next_state)(tile, keys[i], env_index, env_params)
+                next_state = vectorized(lambda *args: self._step(*args)[0])
+                return next_state(tile, keys[i], env_index, env_params)
 
             if not _is_gpu():
                 return jax.lax.fori_loop(0, num_steps, step, tile)
@@ -618,9 +606,6 @@ class Rollout:
             + jnp.uint32(tile) * np.uint32(tile_size)
             + jnp.arange(tile_size, dtype=jnp.uint32)
         )
-
-    def _next_state(self, *args: Any) -> BatchState:
-        return self._step(*args)[0]
 
     def _step(
         self,
