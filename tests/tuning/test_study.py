@@ -20,7 +20,7 @@ from myriad.errors import InvalidArgumentError
 from myriad.tuning import study as study_module
 from myriad.tuning.settings import TuneSettings
 from myriad.tuning.storage import disconnect, open_storage
-from myriad.tuning.study import BEST_CONFIRMED, SOURCE, open_study, retried
+from myriad.tuning.study import BEST_CONFIRMED, open_study, retried
 from tests.tuning.bowl import MIDDLE, bowl, run, settings
 
 BOWL = Path(__file__).with_name("bowl.py")
@@ -139,7 +139,6 @@ def test_the_best_of_another_study_is_tried_once_in_one_that_exists_or_not(stora
         trials = trials_of(storage, name)
         assert [trial.params for trial in trials].count(found.params) == 1
         assert states(trials) == ["COMPLETE"] * len(trials)
-    assert [trial.user_attrs.get(SOURCE) for trial in trials] == ["known", "before"]
 
 
 def test_of_the_best_of_another_space_what_fits_is_tried(tmp_path):
