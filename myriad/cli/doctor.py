@@ -72,19 +72,11 @@ class Doctor(TrainingFlags):
         settings: list[ActiveSetting] = active_settings(config, sources)
         settings.append(_trackers(config.log_to, sources.get("log_to", "default")))
         print(f"settings of {config.agent} on {config.env}\n")
-        header = ("setting", "value", "from", "active", "why", "overridden by")
-        rows = [
-            (
-                each.name,
-                each.value,
-                each.source,
-                "yes" if each.active else "no",
-                each.reason,
-                each.flag or "-",
-            )
-            for each in settings
-        ]
-        print(table([header, *rows]))
+        rows = [("setting", "value", "from", "active", "why", "overridden by")]
+        for each in settings:
+            active = "yes" if each.active else "no"
+            rows.append((each.name, each.value, each.source, active, each.reason, each.flag or "-"))
+        print(table(rows))
         # Flash attention is left out, since one `.env` serves machines that have it and others.
         return [
             f"{each.source} asks for {each.name}: {each.reason}"

@@ -134,17 +134,12 @@ class CompiledTraining:
         yield "evaluate", (evaluate, output_fusion(lambda: evaluate.jaxpr))
 
     def _leave_to_first_call(self) -> None:
-        context = None
-        if self.compile_mode == "off":
-            init, run, evaluate = self.loop.init, self.loop.run, self._evaluate
-            context = jax.disable_jit
-        else:
-            init, run = self.loop.jitted()
-            evaluate = jax.jit(self._evaluate)
-            if self.compile_mode == "jit":
-                context = without_compilation_cache
-        self.programs = {"init": init, "run": run, "evaluate": evaluate}
-        if context is not None:
+        programs: tuple[Any, ...] = self.loop.init, self.loop.run, self._evaluate
+        if self.compile_mode != "off":
+            programs = (*self.loop.jitted(), jax.jit(self._evaluate))
+        self.programs = dict(zip(("init", "run", "evaluate"), programs, strict=True))
+        contexts = {"off": jax.disable_jit, "jit": without_compilation_cache}
+        if context := contexts.get(self.compile_mode):
             for name, program in self.programs.items():
                 self.programs[name] = _called_under(context, program)
 

@@ -27,7 +27,7 @@ from myriad.engine.random import (
     seed_key,
     words_of_seed,
 )
-from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.errors import InvalidArgumentError
 from myriad.ranges import INT32, Integer, checked, ranges_of
 from myriad.training.compiled import (
     SAVING_SHARE,
@@ -98,7 +98,6 @@ class Population(CompiledTraining):
 
     Raises:
         InvalidArgumentError: a number can't be used, or a hyperparameter can't differ by slot.
-        UnknownNameError: the agent has no such hyperparameter.
 
     Example:
         >>> from myriad import create_config
@@ -131,13 +130,10 @@ class Population(CompiledTraining):
         learner: Any = self.loop.learner
         traceable = traced_names(learner)
         for name in traced:
-            if not hasattr(learner, name):
-                raise UnknownNameError("hyperparameter", name, traceable)
             if name not in traceable:
-                raise InvalidArgumentError(
-                    f"{name} of {config.agent} can't differ by slot, since it is "
-                    f"part of the compiled program; {', '.join(traceable)} can."
-                )
+                can = ", ".join(traceable)
+                says = f"{name} of {config.agent} can't differ by slot; {can} can."
+                raise InvalidArgumentError(says)
         self.compile_mode = "aot"  # Nothing else is worth it for many.
         self.num_slots = num_slots
         self.traced = tuple(traced)
