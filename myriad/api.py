@@ -2,7 +2,6 @@
 
 import contextlib
 import time
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Protocol
@@ -192,8 +191,8 @@ def resume(
 
     On the same devices the result equals that of an uninterrupted run bit for bit. On another
     number of devices there is a warning, and each update agrees within 1e-5. A run of many seeds
-    resumes all of them. A run of another version continues with the values in its `config.toml`. A
-    warning names the fields that the file lacks.
+    resumes all of them. A run of another version continues with the values in its `config.toml`.
+    Fields that the file lacks have their defaults.
 
     Args:
         run_folder: the folder that `train_and_evaluate` wrote.
@@ -224,14 +223,6 @@ def resume(
         folder.config_toml(), folder.path / "config.toml", trust=trust, env=env
     )
     _require_runnable("resume", config, profile_chunks)
-    unsaid = config.fields().keys() - config.given.keys()
-    if unsaid and distributed.is_first():
-        warnings.warn(
-            f"{folder.path / 'config.toml'}, of another version, says nothing of "
-            f"{', '.join(sorted(unsaid))}: this version's defaults are used.",
-            UserWarning,
-            stacklevel=3,
-        )
     settings = active_settings(config, dict.fromkeys(config.given, "config.toml"))
     with _held(folder):
         start = None

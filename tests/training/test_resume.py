@@ -97,7 +97,7 @@ def test_a_run_of_two_devices_goes_on_on_one_as_it_would_have(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_whose_configuration_was_changed_is_refused_and_stays(whole, tmp_path, recwarn):
+def test_a_run_whose_configuration_was_changed_is_refused_and_stays(whole, tmp_path):
     run = shutil.copytree(whole.run_folder, tmp_path / "run")
     file, rows = run / "config.toml", (run / "metrics.jsonl").read_bytes()
     text = file.read_text()
@@ -110,11 +110,9 @@ def test_a_run_whose_configuration_was_changed_is_refused_and_stays(whole, tmp_p
         with pytest.raises(InvalidArgumentError, match=says):
             resume(run, quiet=True)
     # A file of another version may lack a field, which has its default.
-    assert not [each for each in recwarn if "of another version" in str(each.message)]
     lines = text.splitlines(keepends=True)
     file.write_text("".join(line for line in lines if "gravity" not in line))
-    with pytest.warns(UserWarning, match=r"config.toml, of another .* nothing of env\.gravity:"):
-        resume(run, quiet=True)
+    resume(run, quiet=True)
     assert (run / "metrics.jsonl").read_bytes() == rows
 
 
