@@ -474,12 +474,11 @@ def median_interval(samples: Iterable[float], confidence: Confidence = 0.95) -> 
     return ordered[rank - 1], ordered[-rank]
 
 
-def mean_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """Return Student's interval of the mean; NaNs for fewer than two samples.
+def mean_interval(samples: Sequence[float]) -> tuple[float, float]:
+    """Return Student's 95% interval of the mean; NaNs for fewer than two samples.
 
     Args:
         samples: independent samples, such as the returns of trainings with different seeds.
-        confidence: the probability that the interval holds the mean, if means are normal.
 
     Example:
         >>> low, high = mean_interval([1.0, 2.0, 3.0])
@@ -491,7 +490,7 @@ def mean_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[f
     # scipy.stats would take a second to import.
     from scipy.special import stdtrit
 
-    quantile = float(stdtrit(len(samples) - 1, (1 + confidence) / 2))
+    quantile = float(stdtrit(len(samples) - 1, 0.975))
     half = quantile * statistics.stdev(samples) / math.sqrt(len(samples))
     mean = statistics.fmean(samples)
     return mean - half, mean + half

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import statistics
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +19,12 @@ from myriad.training.run_folder import Row, significant
 __all__ = ["History", "Timings", "TrainingResults"]
 
 
-class History(Sequence[Row]):
+class History(list[Row]):
     """The rows of a training in order, each a mapping from column to number."""
-
-    def __init__(self, rows: Sequence[Row]):
-        self._rows = [dict(row) for row in rows]
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._rows[index]
-
-    def __len__(self) -> int:
-        return len(self._rows)
 
     def __repr__(self) -> str:
         """Return a table of the rows. Of more than ten, the first and the last five."""
-        rows = self._rows if len(self) <= 10 else [*self._rows[:5], {}, *self._rows[-5:]]
+        rows = self if len(self) <= 10 else [*self[:5], {}, *self[-5:]]
         cells = [
             [_cell(row.get(name, "" if row else "...")) for name in self.columns] for row in rows
         ]
@@ -45,13 +36,13 @@ class History(Sequence[Row]):
     @property
     def columns(self) -> list[str]:
         """Every column, in the order of first appearance."""
-        return list(dict.fromkeys(name for row in self._rows for name in row))
+        return list(dict.fromkeys(name for row in self for name in row))
 
     def to_pandas(self) -> Any:
         """Return a pandas DataFrame, which writes CSV, Parquet and other files."""
         import pandas as pd
 
-        return pd.DataFrame(self._rows, columns=pd.Index(self.columns))
+        return pd.DataFrame([*self], columns=pd.Index(self.columns))
 
 
 @dataclasses.dataclass(frozen=True)
