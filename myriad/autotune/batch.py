@@ -94,7 +94,9 @@ def measure_arms(
             subjects[each] = Subject(halves.learn, halves.arguments())
             subjects[each].prepare()
             subjects[each].calibrate(_SAMPLE_S)
-        rows[each] = size * _gradient_steps(resized)
+        options = resized.agent_options
+        by_epochs = options.get("num_minibatches", 0) * options.get("num_epochs", 0)
+        rows[each] = size * options.get("gradient_steps", by_epochs)
     samplers = [subject.sample_s for subject in subjects.values()]
     samples = interleave(samplers, least_rounds=rounds, most_rounds=rounds)
     for each, seconds in zip(subjects, samples, strict=True):
@@ -160,10 +162,3 @@ def with_batch(config: TrainingConfig, size: int) -> TrainingConfig:
     changes: dict[str, Any] = dict.fromkeys(follow)
     changes |= {"num_envs": _MINIBATCHES * size // steps, "rollout_steps": steps}
     return config.changed(**changes | {"agent.num_minibatches": _MINIBATCHES})
-
-
-def _gradient_steps(config: TrainingConfig) -> int:
-    options = config.agent_options
-    if "gradient_steps" in options:
-        return options["gradient_steps"]
-    return options["num_minibatches"] * options["num_epochs"]
