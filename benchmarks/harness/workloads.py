@@ -13,7 +13,6 @@ from pydantic import Field, ValidationError
 from benchmarks.harness.registry import (
     DECLARED,
     LIBRARIES,
-    OURS,
     SuiteError,
     known,
     mistake_in,
@@ -94,13 +93,6 @@ class Target:
     at_least_plain: Positive | None = None
     than: str | None = None
     record: bool = False
-
-    def __post_init__(self) -> None:
-        if self.at_least_plain and (self.of == OURS or self.than or self.record):
-            raise ValueError(
-                f"at_least_plain can't stand with of = {OURS!r}, than or record, since Myriad "
-                "without configure() isn't measured there"
-            )
 
 
 @dataclass(frozen=True)

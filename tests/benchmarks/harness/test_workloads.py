@@ -50,7 +50,6 @@ NUMBER = "num_envs = 10"
         (f'{WORKLOAD}[[targets]]\nof = "gymnax"', "targets.0.workload"),
         (f"{WORKLOAD}{TARGET} = 2".replace('"tiny"', '"tinny"'), "target 'tinny' is unknown"),
         (f"{WORKLOAD}{TARGET} = 2".replace("gymnax", "none"), "of a target 'none' is unknown"),
-        (f"{WORKLOAD}{TARGET}_plain = 2\nrecord = true", "at_least_plain can't stand with"),
         (WORKLOAD + CHECK, "must give either mean_episode_length or "),
         (
             f'{WORKLOAD}{CHECK}mean_episode_return = -3\nwaived.gymnaxx = "other rules"',
